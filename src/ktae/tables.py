@@ -16,7 +16,14 @@ from ktae.backends.table import CreditTable
 from ktae.batch import Batch
 from ktae.estimators import Estimator, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
-from ktae.estimators.transforms import Ignoring, Scaled, Transform, ignored_by, innermost
+from ktae.estimators.transforms import (
+    Ignoring,
+    OverUnits,
+    Scaled,
+    Transform,
+    ignored_by,
+    innermost,
+)
 from ktae.statistics import Formula
 
 
@@ -31,6 +38,27 @@ def in_tables(estimator: Estimator) -> Estimator | None:
     if inner is None or not isinstance(estimator, Scaled | Ignoring):
         return inner
     return dataclasses.replace(estimator, inner=inner)
+
+
+NGRAMS = ("token", "bigram", "trigram")
+"""Units that are runs of token ids, so that a page's script can count them."""
+
+
+def ngrams_of(estimator: Estimator) -> tuple[str, ...] | None:
+    """The n-grams whose tables make the whole of a token's credit, which is their mean.
+
+    None: credit comes from elsewhere too: other units, the order of tokens, graded scores, what
+    moves credit between tokens.
+    """
+    units: tuple[str, ...] = ("token",)
+    while isinstance(estimator, Scaled | Ignoring | OverUnits):
+        if isinstance(estimator, OverUnits):
+            if units != ("token",):
+                return None
+            units = estimator.units
+        estimator = estimator.inner
+    is_table = isinstance(estimator, ContingencyEstimator) and not estimator.graded_rewards
+    return units if is_table and set(units) <= set(NGRAMS) else None
 
 
 def table_estimator(estimator: Any) -> Estimator:

@@ -6,6 +6,7 @@ from base64 import b64decode
 
 import numpy as np
 import pytest
+import scipy.stats
 from dumps import token_totals, write_lines
 
 from ktae.estimators import KTAE, preset
@@ -13,8 +14,7 @@ from ktae.inference import n_discoveries
 from ktae.report import believing, inputs, summary, write_report
 from ktae.report.columns import columns_of
 from ktae.report.contents import contents, files_of
-from ktae.report.scoring import as_columns, score, strongest
-from ktae.tables import table_estimator
+from ktae.report.scoring import as_columns, p_over_groups, score, strongest
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
 from ktae.validity.mean_credit import mean_abs_credit
@@ -61,28 +61,53 @@ def test_held_out_pairs_are_those_of_validate(tmp_path):
 
 def test_the_reports_own_estimator_stands_beside_the_presets(tmp_path):
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(4))])
-    names = [
-        entry["name"] for entry in meta_of(dump, estimator=KTAE(h3=0))["held_out"]["estimators"]
-    ]
-    assert names == ["chosen", *believing.BESIDE]
-    names = [
-        entry["name"] for entry in meta_of(dump, estimator="trigrams")["held_out"]["estimators"]
-    ]
-    assert names == list(believing.BESIDE)
+
+    def names(estimator):
+        meta = meta_of(dump, estimator=estimator)
+        return [entry["name"] for entry in meta["held_out"]["estimators"]]
+
+    assert names(KTAE(h3=0))[1:] == list(believing.BESIDE)
+    assert names("trigrams") == list(believing.BESIDE)
+    assert names("tempo") == ["tempo", *believing.BESIDE]
+    assert names("entropy-weights") == list(believing.BESIDE), "a dump holds no entropies"
 
 
-def test_an_estimator_without_tables_is_held_out_and_the_papers_is_explained(tmp_path):
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(4))])
-    meta = meta_of(dump, estimator="tempo")
-    names = [entry["name"] for entry in meta["held_out"]["estimators"]]
-    assert names == ["chosen", *believing.BESIDE]
-    assert meta["presets"][0]["name"] == "paper"
-    assert any("Tempo()" in note["text"] for note in meta["notes"])
-    names = [
-        entry["name"]
-        for entry in meta_of(dump, estimator="entropy-weights")["held_out"]["estimators"]
+def by_length(token_ids, mask, correct, groups):
+    return np.cumsum(mask, axis=1) * (2.0 * correct[:, None] - 1)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *["paper", "calibrated", "trigrams", "sharp-trigrams", "tempo", "conflict-tokens"],
+        {"estimator": "presence-z", "transforms": ["centred"]},
+        {"estimator": "presence-z", "transforms": [{"over-units": "word"}, {"scaled": 2}]},
+        {"estimator": "ktae", "transforms": [{"ignoring": [1, 2]}, {"over-units": ["bigram"]}]},
+        by_length,
+    ],
+    ids=str,
+)
+def test_the_credit_shown_is_that_of_the_estimator_named(estimator, tmp_path, open_page):
+    """Of each token, whatever the estimator rests on, as `ktae score` and a trainer have it."""
+    rows = [
+        {"group": group, "response": " ".join(f"w{x}" for x in words), "reward": int(i % 3 > 0)}
+        for group in range(2)
+        for i, words in enumerate(np.random.default_rng(group).integers(0, 6, (6, 12)).tolist())
     ]
-    assert names == list(believing.BESIDE), "a dump holds no entropies"
+    path = write_lines(tmp_path / "r.jsonl", rows)
+    dump = write_report(path, tmp_path / "r.html", estimator=estimator)
+    page = open_page(tmp_path / "r.html", "view=rollouts")
+    shown = page.evaluate(
+        """() => ktae.report.rollouts.length.map((n, r) => Array.from({ length: n }, (_, t) =>
+             ktae.creditOf(r, t, ktae.groupStatistics(ktae.report.groupOf[r], 0))))"""
+    )
+    vocabulary = dump.vocabulary
+    expected = score(dump.rollouts, estimator=estimator, texts=vocabulary).record["credit"]
+    largest = max(abs(x) for credit in expected.to_pylist() for x in credit)
+    assert largest > 0
+    for credit, wanted in zip(shown, expected.to_pylist(), strict=True):
+        # In steps of 1/127 of the largest where the page holds the credit itself.
+        np.testing.assert_allclose(credit, wanted, atol=largest / 250)
 
 
 def test_held_out_pairs_are_bounded(tmp_path, monkeypatch):
@@ -106,15 +131,13 @@ def test_mean_credit_is_one_number(tmp_path):
     of_record = permutation_test(dump.rollouts, permutations=1).real.credit_abs
     assert mean_abs_credit(total, tokens) == pytest.approx(of_record, rel=1e-6)
     meta = meta_of(dump)
-    of_groups = meta["groups"]["credit_abs"][0]
+    of_groups = meta["groups"]["credit_abs"]
     assert of_groups[8] is None  # not mixed
     assert np.mean(of_groups[:8]) == pytest.approx(of_record, rel=1e-4)  # all of 54 tokens
     (of_steps,) = [x["values"] for x in meta["training"]["series"] if x["name"] == "mean |credit|"]
     assert np.mean(of_steps) == pytest.approx(of_record, rel=1e-4)
     assert of_steps[0] == pytest.approx(np.mean(of_groups[:8:2]), rel=1e-4)
-    assert meta["permuted"]["presets"][0]["credit_abs"]["real"] == pytest.approx(
-        of_record, rel=1e-4
-    )
+    assert meta["permuted"]["credit_abs"]["real"] == pytest.approx(of_record, rel=1e-4)
 
 
 def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
@@ -148,32 +171,39 @@ def test_p_over_groups(tmp_path):
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     totals = token_totals(as_columns(score(dump.rollouts).tokens), dump.token_ids)
-    # (5 - 1 / 2)² / (2 · 625 / 900) = 14.58, chi-squared with one degree of freedom
-    assert totals.p[:3] == pytest.approx([1.343e-4, 1.343e-4, 1.0], rel=1e-3)
+    # Exact in few groups: all ten, or none, of two hypergeometric numbers of 1/252 each.
+    assert totals.p[:3] == pytest.approx([2 / 252**2, 2 / 252**2, 1.0])
+    assert totals.p[0] == strongest(score(dump.rollouts).tokens).supporting[0].p_value
+    a, b, c, d = np.repeat([[5], [0], [0], [5]], 21, axis=1)
+    # In many groups (21 * 2.5 - 1 / 2)² / (21 * 625 / 900), chi-squared of one degree of freedom
+    assert p_over_groups(a[:21], b, c, d) == pytest.approx(
+        scipy.stats.chi2.sf(52.0**2 / (21 * 625 / 900), 1), rel=1e-3
+    )
 
 
 def test_what_chance_explains_is_faint(tmp_path, open_page):
     write_report(write_lines(tmp_path / "r.jsonl", SPLIT), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
 
     def full():
         spans = page.locator(".t:is([class*=' p'], [class*=' n']):not(.p0):not(.n0)")
         return set(spans.all_inner_texts()) - {" "}
 
     def shade(name):
+        page.evaluate("document.getElementById('menu').open = true")
         page.select_option("#shade", name)
         page.wait_for_selector(".t")
 
     strong = {"rule", "by", "find", "it", "we", "stop", "a", "guess"}
-    assert full() == strong  # 5 of 5 against 0 of 5; "and" is in 5 against 3
+    assert {*strong, "goes", "and"} <= full()  # all of it; "and" is in 5 against 3
+    assert set(page.locator(".t.beyond").all_inner_texts()) - {" "} == strong
+    shade("p")
+    assert full() == strong  # 5 of 5 against 0 of 5
     assert page.locator(".t.p0, .t.n0").count() > 0
-    shade("all")
-    assert page.locator(".t.p0, .t.n0").count() == 0
-    assert {"goes", "and"} <= full()
     shade("q")
     p, n = page.evaluate(
         """() => { const group = ktae.groupStatistics(0, 0), ranks = [...group.counts.keys()];
-             return [ranks.map(group.pOf), full_n = ranks.length]; }""".replace("full_n = ", "")
+             return [ranks.map(group.pOf), ranks.length]; }"""
     )
     assert n_discoveries(np.array(p), np.ones(n, dtype=int), 0.05) == len(strong)
     assert full() == strong
@@ -182,38 +212,30 @@ def test_what_chance_explains_is_faint(tmp_path, open_page):
     assert "common by chance" in page.locator("#card").inner_text()
 
 
-def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
+def test_the_card_shows_the_unit_and_its_table(tmp_path, open_page):
     rows = [row | {"reward": int(i < 3)} for i, row in enumerate(SPLIT)]
-    path = write_lines(tmp_path / "r.jsonl", rows)
-    write_report(path, tmp_path / "r.html", estimator="sharp-trigrams")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
-    points = page.evaluate(
-        """() => { const group = ktae.groupStatistics(0, 0);
-             return [...group.counts.keys()].map((r) => [ktae.report.vocabulary.id[r],
-               group.of(r).credit, group.of(r).direction, group.of(r).value]); }"""
+    write_report(
+        write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html", estimator="calibrated"
     )
-    dump = inputs.load([path])
-    of_tokens = table_estimator("sharp-trigrams")
-    table = summary.score(columns_of(dump), of_tokens).tables[0]
-    names = ("token_id", "credit", "direction", "value")
-    expected = sorted(zip(*(table[name] for name in names), strict=True))
-    np.testing.assert_allclose(sorted(points), expected, atol=1e-12)
-    assert np.ptp([credit for _, credit, *_ in points]) > 0.1
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     page.locator(".t", has_text="rule").first.hover()
-    assert "sharpened" in page.locator("#card").inner_text()
+    card = page.locator("#card")
+    units = card.locator(".units tbody th").all_inner_texts()
+    assert units == ["rule", "␣rule"]
+    assert "3 of 3 right and 2 of 7 wrong" in card.inner_text()
+    assert card.locator(".contingency td.cell b").all_inner_texts() == ["3", "2", "0", "5"]
 
 
 def test_a_view_of_finished_rollouts_only(tmp_path, open_page):
     rows = [row | {"finished": "end" in row["response"]} for row in SPLIT]
     write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     assert page.locator(".rollout").count() == 10
-    assert "3 of 10 rollouts" in page.locator("#believe").inner_text()
-    page.check("input[aria-label='Finished rollouts only']")
+    page.check("#finished")
     assert page.locator(".rollout").count() == 7
     page.locator(".t", has_text="guess").first.click()
     card = page.locator("#card").inner_text()
-    assert "0 of 5 correct and 2 of 2 incorrect" in card
+    assert "0 of 5 right and 2 of 2 wrong" in card
     again = open_page(tmp_path / "r.html", page.url.partition("#")[2])
     assert again.locator("#card").inner_text() == card
 
@@ -224,7 +246,7 @@ def test_marks_are_tagged(tmp_path, open_page):
         for i in range(4)
     ] + [{"group": 0, "response": "and so on", "reward": 0}]
     write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     assert set(page.locator(".t.mark").all_inner_texts()) == {"boxed"}
     page.locator(".t.mark").first.hover()
     assert page.locator("#card .flag").inner_text() == "format"

@@ -12,7 +12,7 @@ from ktae.report.columns import columns_of
 from ktae.rollouts import record
 from ktae.tables import in_tables
 
-VIEWS = ("rollouts", "tokens", "groups", "training")
+VIEWS = ("overview", "rollouts", "tokens", "training")
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +36,8 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
     columns = columns_of(dump)
     rank_to_id = page.evaluate("ktae.report.vocabulary.id")
     compared = 0
-    presets = (
-        preset("paper"),
-        preset("released"),
-        in_tables(preset("calibrated")),
-    )
-    for number, estimator in enumerate(presets):
+    for number, name in enumerate(("paper", "released", "calibrated")):
+        estimator = in_tables(preset(name))
         tables = page.evaluate(
             """(preset) => ktae.report.groups.label.map((_, g) => {
                  const group = ktae.groupStatistics(g, preset);
@@ -105,29 +101,30 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
             assert (counts["a"], counts["b"]) == (a, b)
             assert (n_true, n_false) == (2, 2)
             assert p == pytest.approx(scipy.stats.fisher_exact([[a, b], [2 - a, 2 - b]])[1])
-    page.evaluate("location.hash = 'view=rollouts&group=0&rollout=0&token=0'")
-    page.wait_for_selector("#card .numbers")
-    shown = page.locator("#card .numbers td").first.inner_text()
+    page.evaluate("location.hash = 'view=rollouts&group=1&rollout=1&token=1'")
+    page.wait_for_selector("#card .units")
+    shown = page.locator("#card .units td").nth(2).inner_text()
     assert shown == f"{page.evaluate('ktae.groupStatistics(0, 0).pOf(ktae.idsOf(0)[0])'):.3f}"
 
 
 def test_rollouts_hover_and_pin(plain_page, open_page):
-    page = open_page(plain_page, "view=rollouts&group=0")
+    page = open_page(plain_page, "view=rollouts&group=1")
     assert page.locator(".side").nth(0).locator(".rollout").count() == 2
     maybe = page.locator(".t", has_text="maybe").first
     maybe.hover()
     card = page.locator("#card")
-    assert "Speaks against correctness" in card.inner_text()
-    assert "0 of 2 correct and 2 of 2 incorrect" in card.inner_text()
+    assert "Speaks against a right answer" in card.inner_text()
+    assert "0 of 2 right and 2 of 2 wrong" in card.inner_text()
     # [[0, 2], [2, 0]]: one of six tables, and its mirror: p = 1/3, one bit of information.
     assert "0.333" in card.inner_text()
+    card.locator("summary").click()
     assert "1.000 bit" in card.inner_text()
     assert card.locator(".contingency td.cell b").all_inner_texts() == ["0", "2", "2", "0"]
     maybe.click()
     page.locator(".t", has_text="answer").first.hover()
     assert "maybe" in card.locator(".token").inner_text()  # pinned
     page.keyboard.press("Escape")
-    assert "Point at a token" in card.inner_text()
+    assert "Point at a word" in card.inner_text()
 
 
 def test_log_probabilities_and_entropy(tmp_path, open_page):
@@ -137,13 +134,15 @@ def test_log_probabilities_and_entropy(tmp_path, open_page):
         {"group": 0, "token_ids": [1, 3], "reward": 0, "log_probs": [-0.5]},
     ]
     write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0&rollout=0&token=1")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1&rollout=1&token=2")
     assert "log-probability" in page.locator("#card").inner_text()
     assert "−2.25" in page.locator("#card").inner_text()
+    page.click("#menu summary")
     page.select_option("#signal", "log_prob")
     page.wait_for_selector(".t.s8")
     page.select_option("#signal", "entropy")
     page.wait_for_selector(".t.s5")
+    page.click("#to-overview")
     assert "1 rollouts without log-prob" in page.locator("#notes").text_content()
 
 
@@ -158,27 +157,30 @@ def test_inside_a_notebook(dump_file, tmp_path, browser):
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(outer.as_uri())
     frame = page.frame_locator("iframe")
+    frame.locator(".findings a").first.click()
     frame.locator(".t", has_text="maybe").first.hover()
     assert "Speaks against" in frame.locator("#card").inner_text()
-    frame.locator("#to-groups").click()
-    assert "Suspicious rollouts" in frame.locator("main").inner_text()
+    frame.locator("#to-overview").click()
+    assert "What to look at" in frame.locator("main").inner_text()
     page.close()
     assert errors == []
 
 
 def test_keys_and_links_lead_back(run_page, open_page):
-    page = open_page(run_page, "view=rollouts&group=5&rollout=2&token=3&signal=gain&preset=1")
+    page = open_page(
+        run_page, "view=rollouts&group=6&rollout=3&token=4&signal=gain&preset=released"
+    )
     card = page.locator("#card").inner_text()
     assert "token 4 of" in card and "rollout 3" in card
     assert page.input_value("#signal") == "gain"
     again = open_page(run_page, page.url.partition("#")[2])
     assert again.locator("#card").inner_text() == card
-    for key, view in zip("2341", (*VIEWS[1:], VIEWS[0]), strict=True):
+    for key, view in zip("1342", (VIEWS[0], *VIEWS[2:], VIEWS[1]), strict=True):
         page.keyboard.press(key)
         assert page.get_attribute("body", "data-view") == view
     page.keyboard.press("]")
-    assert "group=5&" not in page.url
-    page.locator(".text").first.focus()
+    assert "group=6&" not in page.url
+    page.locator(".tokens").first.focus()
     page.keyboard.press("End")
     assert "<eos>" in page.locator(".active").inner_text()
     page.keyboard.press("Enter")
@@ -193,16 +195,34 @@ def test_tokens_and_groups_lead_to_rollouts(plain_page, open_page):
     page.fill("input[type=search]", "maybe")
     page.locator(".scroller tbody button").first.click()
     contexts = page.locator("#contexts").inner_text()
-    assert "Correct: 0 rollouts" in contexts and "Incorrect: 2 rollouts" in contexts
+    assert "Right: 0 rollouts" in contexts and "Wrong: 2 rollouts" in contexts
     page.locator("#contexts a").first.click()
     page.wait_for_selector("#card.open")
     assert "maybe" in page.locator("#card .token").inner_text()
-    page.click("#to-groups")
-    assert page.locator(".facts-row").inner_text().split()[:2] == ["6", "rollouts"]
-    assert "Did later text overwrite a right answer?" in page.locator(".suspicious").inner_text()
-    page.locator(".suspicious a").first.click()
-    assert page.locator(".rollout .flag").inner_text() == "overwritten"
+    page.click("#to-overview")
+    assert page.locator(".tile b").all_inner_texts() == ["6", "2", "33.3 %", "1"]
+    page.locator(".findings a", has_text="overwritten").click()
+    assert "Did later text overwrite a right answer?" in page.locator(".found").inner_text()
+    page.locator(".found a").first.click()
     assert "4" in page.locator("#card .token").inner_text()
+
+
+def test_search_and_filters_are_in_the_address(plain_page, open_page):
+    page = open_page(plain_page, "view=rollouts")
+    page.fill("#search", "Hmm Wait")
+    page.press("#search", "Enter")
+    assert page.locator("[role=status]").inner_text() == "1 rollout in 1 group"
+    assert page.locator(".t.hit").all_inner_texts() == ["hmm", " ", "wait"]
+    page.select_option("#filter-verdict", "right")
+    assert page.locator(".empty").count() == 1
+    again = open_page(plain_page, page.url.partition("#")[2])
+    assert again.locator("[role=status]").inner_text() == "0 rollouts in 0 groups"
+    again.get_by_text("clear all").click()
+    assert again.locator("[role=status]").inner_text() == "2 groups"
+    again.click("#to-overview")
+    again.locator("svg[aria-label='Groups by kind'] a").nth(1).click()
+    assert "groups=mixed" in again.url
+    assert again.locator(".group-items a").count() == 1
 
 
 def test_training_view(run_page, open_page):
@@ -221,7 +241,7 @@ def test_training_view(run_page, open_page):
 
 def test_nothing_is_wider_than_the_page(run_page, open_page):
     for width in (380, 2560):
-        page = open_page(run_page, "view=rollouts&rollout=0&token=0", width=width)
+        page = open_page(run_page, "view=rollouts&rollout=1&token=1", width=width)
         for view in VIEWS:
             page.evaluate(f"location.hash = 'view={view}'")
             page.wait_for_selector(f"body[data-view={view}]")
@@ -235,7 +255,7 @@ def test_axe_finds_nothing(run_page, open_page, axe, scheme):
     for view in VIEWS:
         page.click(f"#to-{view}")
         for palette in ("safe", "paper"):
-            page.select_option("#palette", palette)
+            page.evaluate(f"document.documentElement.dataset.palette = '{palette}'")
             violations = page.evaluate(
                 "axe.run().then((r) => r.violations.map((v) => [v.id, v.help, v.nodes[0].html]))"
             )

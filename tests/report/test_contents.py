@@ -5,6 +5,8 @@ import json
 import zlib
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dumps import ROLLOUTS, write_lines
 from hypothesis import given
@@ -18,7 +20,9 @@ from ktae.grading import Outcome, Verdict
 from ktae.report import Inline, ReadOptions, inputs, sampling, show, write_report
 from ktae.report.contents import contents
 from ktae.report.page import fixed_point_block, varint_block
+from ktae.report.summary import BESIDE
 from ktae.rollouts import readers
+from ktae.rollouts.trained_with import TrainedWith
 
 
 def unpack(block):
@@ -33,6 +37,13 @@ def meta_of(path, tmp_path, rows, **options):
 @pytest.fixture
 def meta(tmp_path):
     return lambda rows, **options: meta_of(tmp_path / "r.jsonl", tmp_path, rows, **options)
+
+
+def flagged(meta):
+    """Each suspicious rollout's place and kind, and where to look."""
+    kinds = ("overwritten", "answer-stated", "reads-right")
+    findings = [x for x in meta["findings"] if x["key"] in kinds]
+    return {row: x["key"] for x in findings for row in x["rollouts"]}
 
 
 def titles(meta):
@@ -72,28 +83,25 @@ def test_a_page_without_rewards_or_tokenizer_has_all_views(open_page, tmp_path):
     path = write_lines(tmp_path / "r.jsonl", without(ROLLOUTS, "reward"))
     write_report(path, tmp_path / "r.html")
     page = open_page(tmp_path / "r.html")
-    for view in ("rollouts", "tokens", "groups", "training"):
+    assert "No rewards" in page.locator("#notes").inner_text()
+    for view in ("rollouts", "tokens", "overview"):
         page.click(f"#to-{view}")
-        assert "No rewards" in page.locator("#notes").inner_text()
         assert len(page.locator("main").inner_text()) > 40
+    assert page.locator("#to-training, #to-compare").count() == 0
 
 
 def test_kinds_of_suspicion(meta):
     overwritten, stated = ROLLOUTS[3], ROLLOUTS[3] | {"response": ROLLOUTS[1]["response"]}
-    flags = meta([*ROLLOUTS[:2], overwritten, stated, ROLLOUTS[2]])["flags"]
-    assert {flag["number"]: flag["kind"] for flag in flags} == {
-        2: "overwritten",
-        3: "answer stated",
-    }
+    page = meta([*ROLLOUTS[:2], overwritten, stated, ROLLOUTS[2]])
+    assert flagged(page) == {2: "overwritten", 3: "answer-stated"}
     inside = ROLLOUTS[3] | {"response": "the answer is 14 or 4.5 or x4 wait"}
-    assert [flag["number"] for flag in meta([*ROLLOUTS[:3], inside])["flags"]] == []
+    assert flagged(meta([*ROLLOUTS[:3], inside])) == {}
 
 
 def test_an_answer_that_the_prompt_asks_for_tells_nothing(meta):
     asked = [ROLLOUTS[2] | {"response": f"try {i} the answer is 4"} for i in range(3)]
-    assert meta(ROLLOUTS)["flags"][0]["kind"] == "overwritten"
-    kinds = [flag["kind"] for flag in meta([*ROLLOUTS, *asked])["flags"]]
-    assert "overwritten" not in kinds and "answer stated" not in kinds
+    assert flagged(meta(ROLLOUTS)) == {3: "overwritten"}
+    assert set(flagged(meta([*ROLLOUTS, *asked])).values()) <= {"reads-right"}
 
 
 def test_reads_right(meta):
@@ -103,40 +111,72 @@ def test_reads_right(meta):
         *[{"group": 0, "response": f"guess no{i}", "reward": 0} for i in range(6)],
         {"group": 0, "response": "by the rule holds", "reward": 0},
     ]
-    (flag,) = meta(rows)["flags"]
-    assert (flag["number"], flag["kind"]) == (12, "reads right")
-    assert "its own verdict counts against them" in flag["why"]
+    page = meta(rows)
+    assert flagged(page) == {12: "reads-right"}
+    (finding,) = [x for x in page["findings"] if x["key"] == "reads-right"]
+    assert "its own verdict counts against them" in finding["why"][0]
 
 
 def test_a_stated_answer_needs_no_credit_and_no_mixed_group(meta):
     """One group of incorrect rollouts in which one states the answer, among others that do not."""
     others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(6)]
     wrong = [row | {"reward": 0} for row in ROLLOUTS[1:3]]
-    (flag,) = meta([*wrong, *others])["flags"]
-    assert (flag["group"], flag["number"], flag["kind"]) == (0, 0, "answer stated")
+    page = meta([*wrong, *others])
+    assert flagged(page) == {0: "answer-stated"}
+    (finding,) = [x for x in page["findings"] if x["key"] == "all-wrong-but"]
+    assert finding["groups"] == [0]
     # 5 is what the incorrect rollouts say, so its credit is below 0; it is the reference here.
     rows = [row | {"answer": "5"} for row in ROLLOUTS[:3]]
-    flags = meta([*rows, *others])["flags"]
-    assert [(entry["number"], entry["kind"]) for entry in flags] == [(2, "answer stated")]
+    assert flagged(meta([*rows, *others])) == {2: "answer-stated"}
 
 
 def test_a_group_full_of_stated_answers_is_told_where_others_state_none(meta):
     others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(40)]
     rows = [ROLLOUTS[1] | {"reward": 0}] * 3
-    assert len(meta([*rows, *others], regrade=False)["flags"]) == 3
-    assert meta(rows, regrade=False)["flags"] == []
+    assert len(flagged(meta([*rows, *others], regrade=False))) == 3
+    assert flagged(meta(rows, regrade=False)) == {}
 
 
 def test_settings_of_the_run_come_first(run_folder):
     dump = inputs.load([run_folder])
     assert dump.estimator == preset("paper")
     presets = json.loads(unpack(contents(dump).blocks["meta"]))["presets"]
-    assert [entry["name"] for entry in presets] == ["paper", "released", "calibrated, tokens"]
+    assert [entry["name"] for entry in presets] == list(BESIDE)
     chosen = preset("paper", h3=0)
-    presets = json.loads(unpack(contents(dump, chosen).blocks["meta"]))["presets"]
-    names = ["chosen", "paper", "released", "calibrated, tokens"]
-    assert [entry["name"] for entry in presets] == names
-    assert presets[0]["h3"] == 0
+    meta = json.loads(unpack(contents(dump, chosen).blocks["meta"]))
+    assert [entry["name"] for entry in meta["presets"][1:]] == list(BESIDE)
+    assert meta["presets"][0]["h3"] == 0
+    assert any("trained with paper" in note["text"] for note in meta["notes"])
+
+
+def test_the_demos_own_scorer_grades_a_run_folder(run_folder):
+    """Not the general grader, which reads other answers out of the demo's language."""
+    graded = json.loads(unpack(contents(inputs.load([run_folder])).blocks["meta"]))["regraded"]
+    assert (graded["graded"], graded["total"]) == (72, 0)
+
+
+def test_what_a_trainer_has_stored_is_taken_and_named(tmp_path):
+    """TRL's completions: the estimator, and the reward that says what is correct."""
+    rows = [
+        {
+            "step": 1,
+            "prompt": "2?",
+            "completion": text,
+            "accuracy": float(i),
+            "format": 1.0 - i,
+            "advantage": 0.0,
+        }
+        for i, text in enumerate(["a b", "a c"])
+    ]
+    folder = tmp_path / "completions"
+    TrainedWith.of(preset("trigrams"), "accuracy").write(folder)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "completions_00001.parquet")
+    dump = inputs.load([tmp_path])
+    assert dump.estimator == preset("trigrams")
+    assert dump.rollouts["correct"].to_pylist() == [0.0, 1.0]
+    meta = json.loads(unpack(contents(dump).blocks["meta"]))
+    assert meta["presets"][0]["name"] == "trigrams"
+    assert any("ktae.json says" in note["text"] for note in meta["notes"])
 
 
 def test_signals_that_are_no_numbers_are_counted(meta):
@@ -200,7 +240,7 @@ def test_sample_says_so(meta, tmp_path):
     full, part = meta(rows), meta(rows, max_tokens=200)
     assert sum(full["groups"]["shown"]) == 20
     assert 1 < sum(part["groups"]["shown"]) < 20
-    assert "of 80 rollouts are in this page" in titles(part)[0]
+    assert "of 80 rollouts are in this page" in part["notes"][0]["title"]
     assert part["totals"] == full["totals"]
     assert part["groups"]["right"] == full["groups"]["right"]
     assert len(part["rollouts"]["length"]) == 4 * sum(part["groups"]["shown"])

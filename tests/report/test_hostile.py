@@ -51,12 +51,11 @@ def test_no_text_of_a_rollout_is_in_the_file(hostile_page):
 def test_nothing_runs_in_any_view(hostile_page, open_page):
     page = open_page(hostile_page)
     for group in range(len(HOSTILE)):
-        page.evaluate(f"location.hash = 'view=rollouts&group={group}&rollout=0&token=0'")
-        page.wait_for_selector("input[type=number] >> nth=0")
+        page.evaluate(f"location.hash = 'view=rollouts&group={group + 1}&rollout=1&token=1'")
         page.wait_for_selector("#card.open")
         for token in page.locator(".t").all()[:4]:
             token.hover()
-    for view in ("tokens", "groups", "training"):
+    for view in ("tokens", "overview"):
         page.evaluate(f"location.hash = 'view={view}'")
         page.wait_for_selector(f"body[data-view={view}]")
     page.evaluate("location.hash = 'view=tokens&id=0'")
@@ -68,9 +67,8 @@ def test_nothing_runs_in_any_view(hostile_page, open_page):
 def test_texts_are_shown_to_the_letter(hostile_page, open_page):
     page = open_page(hostile_page)
     for group, text in enumerate(HOSTILE):
-        page.evaluate(f"location.hash = 'view=rollouts&group={group}'")
-        page.wait_for_selector(".bar input[type=number]")
-        page.wait_for_function(f"document.querySelector('.bar input').value == {group + 1}")
+        page.evaluate(f"location.hash = 'view=rollouts&group={group + 1}'")
+        page.wait_for_function(f"ktae.state.group == {group} && document.querySelector('.chunk')")
         shown = page.locator(".text .chunk").first.text_content()
         visible = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text + " right")
         for hidden in "\x00\x07\x1b\x7f\u202e\u2066\u200b\ufeff\u00ad\u2028\u2029":
@@ -87,7 +85,7 @@ def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
     rows = [{"group": 0, "response": t, "reward": i % 2} for i, t in enumerate(texts)]
     path = write_lines(tmp_path / "r.jsonl", rows)
     write_report(path, tmp_path / "r.html", ReadOptions(shared_data / "tokenizer_qwen2"))
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     page.wait_for_selector(".t")
     shown = page.locator(".text .chunk").all_text_contents()
     assert sorted(shown) == sorted(text.replace("\u200d", "\u200d") for text in texts)

@@ -49,16 +49,17 @@ def test_the_page_loads_itself_again_and_keeps_the_readers_place(tmp_path, brows
     write_report(run, path, reloads=True)
     page = browser.new_page()
     page.clock.install()
-    page.goto(f"{path.as_uri()}#view=groups")
+    page.goto(f"{path.as_uri()}#view=overview")
     page.wait_for_selector("html[data-ready]")
+    page.click("#menu summary")
     page.select_option("#palette", "paper")
-    assert page.locator(".facts-row").inner_text().split()[:2] == ["4", "rollouts"]
+    assert page.locator(".tile b").first.inner_text() == "4"
     write_step(run, 2)
     write_report(run, path, reloads=True)
     page.clock.fast_forward(11_000)
-    page.locator(".facts-row", has_text=re.compile(r"^\s*8")).wait_for()
+    page.locator(".tile", has_text=re.compile(r"^\s*8")).wait_for()
     assert page.get_attribute("html", "data-palette") == "paper"
-    assert page.input_value("#palette") == "paper" and "view=groups" in page.url
+    assert page.input_value("#palette") == "paper" and "view=overview" in page.url
     page.uncheck("#reload")
     page.evaluate("window.same = true")
     page.clock.fast_forward(30_000)

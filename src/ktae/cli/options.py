@@ -215,7 +215,8 @@ def estimator_of(
     if not settings:
         return None
     # Settings without a name change what the run was trained with, so that is looked up first.
-    of_run = trained_with(inputs)
+    trained = trained_with(inputs)
+    of_run = trained.estimator if trained else None
     return with_settings(to_section(of_run) if of_run else "paper", settings)
 
 

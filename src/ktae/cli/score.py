@@ -81,7 +81,8 @@ def score(
     dump = reading.load(inputs, dataclasses.replace(how, tokenizer=loaded), strict=True)
     chosen = asked or dump.estimator or preset("paper")
     with Console(stderr=True).status("scoring"):
-        scores = scoring.score(dump.rollouts, loaded, chosen, words=_words(dump))
+        texts = dump.vocabulary if chosen.needs_vocabulary else None
+        scores = scoring.score(dump.rollouts, loaded, chosen, words=_words(dump), texts=texts)
         scoring.write(scores, output, tokens_out)
     seconds = time.perf_counter() - started
     counts = _print_counts(screen, scores, dump.unit, seconds)

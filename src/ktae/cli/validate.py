@@ -70,8 +70,6 @@ def validate(
     """
     from rich.console import Console
 
-    from ktae.report.inputs import own_tokenizer
-    from ktae.rollouts.tokens import load_tokenizer, vocabulary
     from ktae.validity import held_out
     from ktae.validity.advice import advice
     from ktae.validity.prefixes import AskedAnswers
@@ -95,15 +93,7 @@ def validate(
     options.require_outputs(inputs, ("--output", output), ("--plot", plot))
     screen = Screen(as_json)
     dump = reading.load(inputs, how)
-    words = None
-    # Units of words, lines or steps are made of the tokens' texts, so these need a tokenizer.
-    if needing := [name for name, estimator in chosen.items() if estimator.needs_vocabulary]:
-        named = tokenizer or own_tokenizer(inputs)
-        if named is None:
-            raise InputError(
-                f"--estimator {needing[0]} is made of words or lines; give --tokenizer"
-            )
-        words = vocabulary(load_tokenizer(str(named)))
+    words = dump.vocabulary if any(x.needs_vocabulary for x in chosen.values()) else None
     keep = _lengths(dump, until, before_answer)
     with Console(stderr=True).status("holding out"):
         result = held_out.held_out_pairs(

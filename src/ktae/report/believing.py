@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ktae.batch import Vocabulary
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.report.columns import Frame
@@ -30,15 +31,18 @@ PERMUTATIONS = 5
 
 
 def held_out(
-    columns: Frame, mixed_g: np.ndarray, reported: tuple[str, Estimator] | None
+    columns: Frame,
+    mixed_g: np.ndarray,
+    reported: tuple[str, Estimator],
+    vocabulary: Vocabulary | None = None,
 ) -> dict[str, Any]:
     """Held-out pairs of the report's estimator and of `BESIDE`, and what they advise.
 
     Args:
         columns: the rollouts.
         mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
-        reported: the name and the whole of the estimator that the report is about; None: no
-            special one. One of words, lines or steps is left out, and one that needs the policy.
+        reported: the name and the whole of the estimator that the report is about.
+        vocabulary: the tokens' texts, where the estimator looks at them.
 
     Returns:
         `ktae.validity.held_out.HeldOut.as_dict`, with `take` (None: no estimator is shown to be
@@ -49,18 +53,18 @@ def held_out(
         return {"none": "No group has both correct and incorrect rollouts."}
     # The report's own estimator stands first, unless it is one of those beside it.
     estimators = {name: preset(name) for name in BESIDE}
-    if reported is not None and not (reported[1].needs_vocabulary or reported[1].needs_policy):
-        known = reported[1] in estimators.values()
-        estimators = estimators if known else {reported[0]: reported[1]} | estimators
+    if reported[1] not in estimators.values():
+        estimators = {reported[0]: reported[1]} | estimators
     # The groups that `held_out_pairs` draws first, twice as many as are needed: some are too small.
     keys = {g: group_key(columns.labels[g], columns.steps[g]) for g in np.flatnonzero(mixed_g)}
     some = sorted(keys, key=keys.__getitem__)[: 2 * MAX_HELD_OUT]
     rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
     tokens = columns.sum_rollouts(columns.lengths_b)[some].mean()
     most = int(min(MAX_HELD_OUT, max(1, MAX_TOKENS // max(1.0, tokens))))
+    answers = prefixes.AskedAnswers(rollouts)
     try:
         pairs = held_out_pairs(
-            rollouts, estimators, answers=prefixes.AskedAnswers(rollouts), max_groups=most
+            rollouts, estimators, answers=answers, max_groups=most, vocabulary=vocabulary
         )
     except InputError as error:
         return {"none": f"{error}."[0].upper() + f"{error}."[1:]}
@@ -71,21 +75,19 @@ def held_out(
 
 
 def beside_permuted(
-    columns: Frame, mixed_g: np.ndarray, presets: list[Estimator]
+    columns: Frame, mixed_g: np.ndarray, estimator: Estimator
 ) -> dict[str, Any] | None:
-    """Statistics under the real and under permuted labels, for each preset.
+    """Statistics of single tokens under the real and under permuted labels.
 
     Args:
         columns: the dump.
         mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
-        presets: the estimators that the page switches between.
+        estimator: the page's; of single tokens (`ktae.tables.table_estimator`).
 
     Returns:
-        `groups` that were looked at of `mixed` ones, `permutations`, and in `presets` one dict a
-        preset (null where it leaves nothing to compare): `pairs`, `testable` (the share of them
-        that could be significant), and by statistic `real`, and under permuted labels `mean`,
-        `low` and `high`.
-        None where no group is mixed.
+        `groups` that were looked at of `mixed` ones, `permutations`, `pairs`, `testable` (the share
+        of them that could be significant), and by statistic `real`, and under permuted labels
+        `mean`, `low` and `high`. None where nothing can be compared.
     """
     groups = np.flatnonzero(mixed_g)
     if not len(groups):
@@ -95,26 +97,21 @@ def beside_permuted(
     stride = max(math.ceil(len(groups) / MAX_PERMUTED), math.ceil(tokens / MAX_TOKENS))
     some = groups[::stride]
     rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
-    of_presets: list[dict[str, Any] | None] = []
-    for estimator in presets:
-        try:
-            test = permutation_test(rollouts, estimator, permutations=PERMUTATIONS)
-        except InputError:  # the preset ignores all tokens of all rollouts of one kind
-            of_presets.append(None)
-            continue
-        numbers: dict[str, Any] = {"pairs": test.pairs, "testable": test.testable}
-        for field in dataclasses.fields(Statistics):
-            values = [getattr(x, field.name) for x in test.permuted]
-            numbers[field.name] = {
-                "real": getattr(test.real, field.name),
-                "mean": float(np.mean(values)),
-                "low": float(np.min(values)),
-                "high": float(np.max(values)),
-            }
-        of_presets.append(numbers)
-    return {
+    try:
+        test = permutation_test(rollouts, estimator, permutations=PERMUTATIONS)
+    except InputError:  # the estimator ignores all tokens of all rollouts of one kind
+        return None
+    numbers: dict[str, Any] = {"pairs": test.pairs, "testable": test.testable}
+    for field in dataclasses.fields(Statistics):
+        values = [getattr(x, field.name) for x in test.permuted]
+        numbers[field.name] = {
+            "real": getattr(test.real, field.name),
+            "mean": float(np.mean(values)),
+            "low": float(np.min(values)),
+            "high": float(np.max(values)),
+        }
+    return numbers | {
         "groups": len(some),
         "mixed": len(groups),
         "permutations": PERMUTATIONS,
-        "presets": of_presets,
     }

@@ -59,7 +59,7 @@ def write_report(
     # The page is whole in memory before the old file is touched.
     with atomic_write(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    return dataclasses.replace(dump, shown=page.shown)
+    return dataclasses.replace(dump, shown=page.shown, verdict=page.verdict)
 
 
 class Inline:

@@ -193,6 +193,8 @@ class Columns(Frame):
             "advantage": self.advantage_b,
             "own_advantages": self.own_advantages,
             "models": names,
+            "pooled": len(set(zip(self.group_b.tolist(), models, strict=True)))
+            > len(set(self.group_b.tolist())),
             "model": [-1 if model is None else names.index(model) for model in models],
             "holes": holes,
         }

@@ -11,9 +11,10 @@ import numpy as np
 
 from ktae._version import __version__
 from ktae.credit import AnEstimator
-from ktae.estimators import Estimator, as_estimator
+from ktae.estimators import Estimator, as_estimator, preset, to_text
 from ktae.report import (
     believing,
+    findings,
     marks,
     page,
     regrading,
@@ -21,13 +22,13 @@ from ktae.report import (
     summary,
     suspicious,
 )
-from ktae.report.columns import Frame, frame_of
+from ktae.report.columns import Columns, Frame, frame_of
 from ktae.report.inputs import Dump, Shown, require_rollouts
 from ktae.report.notes import Note, notes_of
-from ktae.report.summary import Scored
-from ktae.report.totals import TokenTotals, score_all, tokens_over_steps
+from ktae.report.segments import segments_of
+from ktae.report.totals import AllScored, TokenTotals, score_all, tokens_over_steps
 from ktae.rollouts.files import SUFFIXES
-from ktae.tables import in_tables
+from ktae.tables import in_tables, table_estimator
 
 LONGEST_PROMPT = 20_000
 """Characters of a prompt that are in the page."""
@@ -44,6 +45,8 @@ class Contents(NamedTuple):
     """Its data blocks, by name: see `ktae.report.page`."""
     shown: Shown
     """How much of the dump is in it."""
+    verdict: str
+    """The sentence that it begins with."""
 
 
 def contents(
@@ -68,34 +71,28 @@ def contents(
     """
     require_rollouts(dump)
     frame = frame_of(dump)
-    chosen = dump.estimator if estimator is None else as_estimator(estimator)
-    name = "chosen" if estimator else "run's own"
-    presets = summary.presets_of(chosen, name)
-    estimators = [preset for _, preset in presets]
+    chosen = as_estimator(estimator or dump.estimator or "paper")
+    lacks_policy = bool(chosen.needs_policy)
+    if lacks_policy:  # log-probabilities and entropies, which a dump does not hold for all tokens
+        chosen = table_estimator(chosen)
 
     # Everything over all groups: verdicts, stated answers, credit, and where to look first.
     regraded = regrading.regrade(frame, dump) if regrade else None
     asks_for_more = regraded is not None and regraded.asks_for_more  # then answers tell nothing
     places = {} if asks_for_more else suspicious.answer_places(frame, dump)
-    ends = {row: end for row, (_, end) in places.items()}
-    scored, totals, over_steps, halves = score_all(frame, dump, estimators, ends)
-    flags = suspicious.find(frame, scored[0], places, halves)
-    mixed_g = (scored[0].n_true_g > 0) & (scored[0].n_false_g > 0)
+    scored = score_all(frame, dump, chosen, {row: end for row, (_, end) in places.items()})
+    flags = suspicious.find(frame, scored.scored, places, scored.halves)
+    mixed_g = (scored.scored.n_true_g > 0) & (scored.scored.n_false_g > 0)
     ended = marks.find(frame, dump)
-    curves = summary.steps_of(frame, scored[0], dump.metrics)
-    followed = tokens_over_steps(over_steps, totals[0], curves["steps"])
+    found = findings.find(frame, dump, scored, flags, regraded, ended)
 
     # Which groups are in the page, and their rollouts and tokens.
-    differing = [] if regraded is None or asks_for_more else regraded.differences
-    look_at = [frame.group_b[difference.rollout] for difference in differing]
-    look_at += [flag.group for flag in flags]
+    look_at = [frame.group_b[place.rollout] for x in found[:4] for place in x.places]
     tokens_g = frame.sum_rollouts(frame.lengths_b)
     shown_g = sampling.choose(tokens_g, mixed_g, map(int, look_at), max_tokens, max_groups)
     shown_b = shown_g[frame.group_b]
     shown = frame.columns(np.flatnonzero(shown_g))
     place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
-    empty_n = np.full(len(shown.ids_n), np.nan, dtype=np.float32)
-    signals = {x: shown.signals.get(x, empty_n) for x in frame.signals_found[0]}
 
     # A token's number in the page is its rank by frequency, so that frequent ones take one byte.
     which_n = dump.which(shown.ids_n)
@@ -103,70 +100,105 @@ def contents(
     rank = np.empty(len(by_rank), dtype=np.int64)
     rank[by_rank] = np.arange(len(by_rank))
 
-    # Of a group that is not in the page, the table of groups has the beginning of its prompt.
-    prompts = [
-        prompt and prompt[: LONGEST_PROMPT if is_shown else 200]
-        for prompt, is_shown in zip(frame.of_groups("prompt"), shown_g.tolist(), strict=True)
-    ]
-    notes = notes_of(dump, frame, scored[0])
+    notes = notes_of(dump, frame, scored.scored)
     if not shown_g.all():
-        bound = "" if max_groups is None else f"{max_groups:,} groups and "
-        note = Note(
-            True,
-            f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
-            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
-            f"{bound}{max_tokens:,} tokens. {sampling.RULE} Tokens, Groups and Training are "
-            "computed from all rollouts; contexts are looked for in those on the page.",
-        )
-        notes.insert(0, note)
-    notes += _other_notes(frame, chosen, regrade)
-    meta = {
+        notes.insert(0, _note_of_sample(shown_b, shown_g, max_tokens, max_groups))
+    notes += _other_notes(frame, dump, chosen, regrade, lacks_policy)
+    own = to_text(chosen)
+    beside = {name: preset(name) for name in summary.BESIDE}
+    estimators = {own: chosen} | {name: x for name, x in beside.items() if x != chosen}
+    curves = summary.steps_of(frame, scored.scored, dump.metrics)
+    followed = tokens_over_steps(scored.over_steps, scored.totals, curves["steps"])
+    of_runs = runs_of(frame, dump.names)
+    run_g = np.array(of_runs["run"])
+    curves["runs"] = [
+        {"run": run} | summary.steps_of(frame, scored.scored, {}, run_g == run)
+        for run in np.unique(run_g[run_g >= 0]).tolist()
+    ]
+    vocabulary = dump.vocabulary if chosen.needs_vocabulary else None
+    meta: dict[str, Any] = {
         "version": __version__,
         "names": dump.names,
         "unit": dump.unit,
         "notes": [note._asdict() for note in notes],
-        "presets": [{"name": title, **summary.as_dict(x)} for title, x in presets],
-        "groups": _groups(frame, scored, shown_g) | files_of(frame.labels, dump.names),
-        "rollouts": shown.as_dict() | {"finished": ended.finished_b[shown_b]},
+        "presets": [{"name": name, **summary.shown_as(x)} for name, x in estimators.items()],
+        "groups": _groups(frame, scored, shown_g) | of_runs,
+        "rollouts": shown.as_dict()
+        | {"finished": ended.finished_b[shown_b], "segments": _segments(shown, dump)},
         "finished_rule": ended.rule,
-        "held_out": believing.held_out(frame, mixed_g, (name, chosen) if chosen else None),
-        "regraded": regraded and regrading.as_dict(regraded, frame, dump, place_b),
-        "permuted": believing.beside_permuted(frame, mixed_g, estimators),
-        "flags": [
-            flag._asdict()
-            | {
-                "rollout": place_b[flag.rollout],
-                "number": flag.rollout - frame.starts_g[flag.group],
-            }
-            for flag in flags
-        ],
-        "signals": sorted(signals),
+        "held_out": believing.held_out(frame, mixed_g, (own, chosen), vocabulary),
+        "regraded": regraded and regraded.in_numbers(),
+        "permuted": believing.beside_permuted(frame, mixed_g, table_estimator(chosen)),
+        "findings": findings.as_dicts(found, place_b, rank, frame.group_b),
+        "histograms": summary.histograms(frame),
+        "signals": sorted(frame.signals_found[0]),
         "totals": {"rollouts": len(shown_b), "tokens": frame.lengths_b.sum()},
         "training": curves
         | {"of_tokens": followed | {"tokens": [rank[i] for i in followed["tokens"]]}},
     }
-    blocks = {
-        "meta": page.json_block(meta),
-        "vocabulary": page.json_block(
-            _vocabulary(dump, by_rank, totals) | {"mark": ended.mark_v[by_rank]}
-        ),
-        "texts": page.json_block({"prompt": prompts, "answer": frame.of_groups("answer")}),
-        "tokens": page.varint_block(rank[which_n]),
-    }
-    blocks |= {x: page.fixed_point_block(values) for x, values in signals.items()}
-    return Contents(blocks, Shown(int(shown_g.sum()), len(shown_g)))
+    blocks = {"tokens": page.varint_block(rank[which_n])}
+    if summary.shown_as(chosen)["units"] is None:
+        credit_n = summary.score(shown, chosen, vocabulary).credit_n
+        meta["largest_credit"] = float(np.abs(credit_n).max(initial=0)) or 1.0
+        blocks["credit"] = page.bytes_block(credit_n / meta["largest_credit"])
+    empty_n = np.full(len(shown.ids_n), np.nan, dtype=np.float32)
+    for name in meta["signals"]:
+        blocks[name] = page.fixed_point_block(shown.signals.get(name, empty_n))
+    blocks["meta"] = page.json_block(meta)
+    blocks["vocabulary"] = page.json_block(
+        _vocabulary(dump, by_rank, scored.totals) | {"mark": ended.mark_v[by_rank]}
+    )
+    # Of a group that is not in the page, the list of groups has the beginning of its prompt.
+    prompts = [
+        prompt and prompt[: LONGEST_PROMPT if is_shown else 200]
+        for prompt, is_shown in zip(frame.of_groups("prompt"), shown_g.tolist(), strict=True)
+    ]
+    blocks["texts"] = page.json_block({"prompt": prompts, "answer": frame.of_groups("answer")})
+    return Contents(blocks, Shown(int(shown_g.sum()), len(shown_g)), _verdict(meta["held_out"]))
 
 
-def _other_notes(frame: Frame, estimator: Estimator | None, regrade: bool) -> Iterator[Note]:
-    if estimator is not None and estimator != in_tables(estimator):
-        by = "" if in_tables(estimator) else ", with the paper's statistic"
+def _verdict(held_out: dict[str, Any]) -> str:
+    """The first line of what held-out pairs say."""
+    none = str(held_out.get("none", ""))
+    return f"VERDICT: nothing can be said. {none}" if none else str(held_out["lines"][0])
+
+
+def _note_of_sample(
+    shown_b: np.ndarray, shown_g: np.ndarray, max_tokens: int, max_groups: int | None
+) -> Note:
+    bound = "" if max_groups is None else f"{max_groups:,} groups and "
+    return Note(
+        False,
+        f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
+        f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
+        f"{bound}{max_tokens:,} tokens. {sampling.RULE} Counts, Tokens and Training are "
+        "computed from all rollouts; what is searched is in the page.",
+    )
+
+
+def _other_notes(
+    frame: Frame, dump: Dump, estimator: Estimator, regrade: bool, lacks_policy: bool
+) -> Iterator[Note]:
+    if dump.trained:
+        yield Note(False, "What the run was trained with", dump.trained)
+    if lacks_policy:
+        yield Note(
+            True,
+            "Not the credit of training",
+            "The estimator weighs by the policy's log-probabilities or entropies, which the dump "
+            f"does not hold. The page shows {to_text(estimator)}.",
+        )
+    elif estimator != in_tables(estimator):
+        by = "" if in_tables(estimator) else ", by the paper's statistic"
         yield Note(
             False,
-            "Not the whole of the estimator",
-            f"The page explains single tokens by verdicts{by}. The credit that a trainer uses is "
-            f"that of {estimator}.",
+            "Tables are of single tokens",
+            f"Shades and the cards of tokens are of {to_text(estimator)}. Tokens, p-values over "
+            f"groups and permuted labels are of single tokens{by}.",
         )
-    if regrade and not regrading.can_grade() and any(regrading.references(frame)):
+    if (scorer := regrading.own_scorer(dump)) == "reasoning-gym":
+        yield Note(False, "Not graded again", f"The verdicts are by {scorer}'s own scorer.")
+    elif regrade and not regrading.can_grade() and any(regrading.references(frame)):
         yield Note(
             False,
             "Not graded again",
@@ -175,43 +207,67 @@ def _other_notes(frame: Frame, estimator: Estimator | None, regrade: bool) -> It
         )
 
 
-def _groups(columns: Frame, scored: list[Scored], shown_g: np.ndarray) -> dict[str, Any]:
+def _segments(shown: Columns, dump: Dump) -> dict[int, list[tuple[str, int, int]]]:
+    """The parts of those rollouts that have several, by their place in the page."""
+    segments = {}
+    for row in range(len(shown.lengths_b)):
+        span = slice(*shown.offsets_b[row : row + 2].tolist())
+        masked = shown.counted_b[row] < shown.lengths_b[row]
+        mask_t = shown.mask_n[span] if masked else None
+        if parts := segments_of(dump.spell(shown.ids_n[span]), mask_t):
+            segments[row] = parts
+    return segments
+
+
+def _groups(columns: Frame, scored: AllScored, shown_g: np.ndarray) -> dict[str, Any]:
     size_g = np.diff(columns.starts_g)
-    known_b = ~np.isnan(columns.correct_b)
-    right_g = columns.sum_rollouts(columns.correct_b == 1)
-    known_g = columns.sum_rollouts(known_b)
     rewarded_g = columns.sum_rollouts(~np.isnan(columns.reward_b))
     reward_g = columns.sum_rollouts(np.nan_to_num(columns.reward_b))
     return {
-        "label": columns.labels,
         "step": columns.steps,
         "shown": shown_g.astype(int),
         "size": size_g,
-        "right": right_g,
-        "known": known_g,
+        "right": columns.sum_rollouts(columns.correct_b == 1),
+        "known": columns.sum_rollouts(~np.isnan(columns.correct_b)),
         "length": columns.sum_rollouts(columns.lengths_b) / size_g,
         "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
-        "credit_abs": [summary.credit_abs(columns, x) for x in scored],
+        "credit_abs": summary.credit_abs(columns, scored.scored),
+        "beyond": scored.discoveries_g,
     }
 
 
-def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> dict[str, Any]:
+def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: TokenTotals) -> dict[str, Any]:
     texts: list[str | list[int] | None] = []
     for piece in (dump.texts[i] for i in by_rank.tolist()):
         try:
             texts.append(piece if piece is None else piece.decode())
         except UnicodeDecodeError:
             texts.append(list(piece))  # its bytes: it is part of a character
-    return {
-        "id": dump.token_ids[by_rank],
-        "text": texts,
-        "a": totals[0].a[by_rank],
-        "b": totals[0].b[by_rank],
-        "groups": totals[0].groups[by_rank],
-        "p": totals[0].p[by_rank],
-        "impact": [total.impact[by_rank] for total in totals],
-        "credit": [total.credit[by_rank] for total in totals],
-    }
+    of_tokens = {name: values[by_rank] for name, values in totals._asdict().items()}
+    return {"id": dump.token_ids[by_rank], "text": texts} | of_tokens
+
+
+def runs_of(frame: Frame, names: Sequence[str]) -> dict[str, Any]:
+    """Labels without their files, the files and runs beside them, and which prompts are the same.
+
+    Returns:
+        As in `files_of`, and of each group `run` (the input that it comes from, -1 where there is
+        one alone) and `same` (a number that groups of the same prompt share).
+    """
+    of_files = files_of(frame.labels, names)
+    run_g = [-1] * len(frame.labels)
+    if len(names) > 1:
+        # The longest name that a label begins with: one may begin another.
+        longest = sorted(names, key=len, reverse=True)
+        of_label = (next((x for x in longest if y.startswith(x)), None) for y in frame.labels)
+        run_g = [-1 if name is None else names.index(name) for name in of_label]
+    prompts = frame.of_groups("prompt")
+    numbers: dict[str, int] = {}
+    same_g = [
+        numbers.setdefault(prompt or f"\0{label}", len(numbers))
+        for prompt, label in zip(prompts, of_files["label"], strict=True)
+    ]
+    return of_files | {"run": run_g, "same": same_g}
 
 
 def files_of(labels: Sequence[str], names: Sequence[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ktae.batch import Vocabulary
 from ktae.errors import InputError
-from ktae.estimators import Estimator
+from ktae.estimators import Estimator, from_section, to_text
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
@@ -24,7 +26,7 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.spelling import Speller, Spelling
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
-from ktae.rollouts.trained_with import TrainedWith
+from ktae.rollouts.trained_with import FILE
 from ktae.runs import RunFolder
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
@@ -61,13 +63,16 @@ class Dump:
     metrics: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """A run folder's metrics by training step."""
     estimator: Estimator | None = None
-    """The one that a run folder was trained with; None elsewhere and for plain GRPO."""
-
-    trained_with: TrainedWith | None = None
-    """What a trainer has stored beside the rollouts."""
+    """What the run was trained with, where it says so; None elsewhere and for plain GRPO."""
+    trained: str = ""
+    """Where that is written down, and what; empty where nothing is."""
+    recipe: Any = None
+    """The recipe of a single run folder."""
 
     shown: Shown | None = None
     """How much of it the page shows that was made of it; None where none was."""
+    verdict: str = ""
+    """The sentence that the page begins with."""
 
     @property
     def title(self) -> str:
@@ -85,6 +90,21 @@ class Dump:
     def spell(self, ids_t: np.ndarray) -> Spelling:
         """The bytes of one rollout's tokens; a token without text has none."""
         return self._speller.spell(self.which(ids_t))
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens' texts, for units that are made of text.
+
+        Raises:
+            InputError: the token ids have no texts.
+        """
+        from ktae.estimators.vocabulary import vocabulary_of_texts
+
+        if self.unit == "ids":
+            raise InputError("words, lines and steps are made of text; give --tokenizer")
+
+        texts = dict(zip(self.token_ids.tolist(), self.texts, strict=True))
+        return vocabulary_of_texts(texts.get(i) for i in range(max(texts, default=-1) + 1))
 
     @functools.cached_property
     def _speller(self) -> Speller:
@@ -127,12 +147,13 @@ def load(
         named = f"{folder}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named)
     dump.notes = notes
-    dump.trained_with = readers.trained_with(paths)
     dump.names = [path_text(path) for path in paths]
     # Metrics are of one run, so of several inputs none are shown.
     if len(paths) == 1 and runs:
         dump.metrics = runs[0].metrics_by_step()
-    dump.estimator = trained_with(paths)
+    if (trained := trained_with(paths)) is not None:
+        dump.estimator, dump.recipe = trained.estimator, trained.recipe
+        dump.trained = trained.note
     return dump
 
 
@@ -160,7 +181,7 @@ def from_record(
     missing = rollouts["token_ids"].null_count
     # Only text: the words of it stand for tokens.
     if missing and tokenizer is None:
-        return _in_words(rollouts)
+        return _cut_at_words(rollouts)
     if missing:
         rollouts = tokenized(rollouts, tokenizer, named=named)
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
@@ -171,18 +192,49 @@ def from_record(
     return Dump(rollouts, "tokens", distinct, texts, Notes(), [], made_ids=missing > 0)
 
 
-def trained_with(inputs: Sequence[str | Path]) -> Estimator | None:
-    """The estimator of the run, where a single run folder is given; None for plain GRPO.
+class Trained(NamedTuple):
+    """What a run says of its own training."""
+
+    note: str
+    """The same in words, with the file that says it."""
+    estimator: Estimator | None
+    """None for plain GRPO, and for one that cannot be made from its name."""
+    recipe: Any = None
+    """A run folder's."""
+
+
+def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
+    """What the one run that is given was trained with; None for several, or where nothing says it.
+
+    A run folder has a recipe. Trainers of other folders leave `ktae.json` beside the rollouts.
 
     Raises:
-        InputError: its recipe cannot be read.
+        InputError: the recipe or the file cannot be read.
     """
-    runs = _runs(inputs)
-    if len(inputs) != 1 or not runs:
+    if len(inputs) != 1:
         return None
-    from ktae.recipe import load as load_recipe
+    if runs := _runs(inputs):
+        from ktae.recipe import load as load_recipe
 
-    return load_recipe(runs[0].recipe).credit
+        recipe = load_recipe(runs[0].recipe)
+        name = to_text(recipe.credit) if recipe.credit else None
+        return Trained(_in_words(path_text(runs[0].recipe), name), recipe.credit, recipe)
+    stored = readers.trained_with([Path(inputs[0])])
+    if stored is None:
+        return None
+    note, estimator = _in_words(FILE, stored.estimator), None
+    # A function that no module holds is there by what it prints, and cannot be made again.
+    with contextlib.suppress(InputError, ValueError):
+        text = stored.estimator or ""
+        estimator = from_section(json.loads(text) if text.startswith("{") else text)
+    if stored.estimator and estimator is None:
+        note += " That cannot be made from its name, so the page shows the paper's; give -e."
+    return Trained(note, estimator)
+
+
+def _in_words(file: str, name: str | None) -> str:
+    trained = f"with {name}" if name else "on the rollout advantages alone"
+    return f"{file} says that this run was trained {trained}."
 
 
 def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
@@ -239,7 +291,7 @@ class Numbers(dict[str, int]):
         return self[word]
 
 
-def _in_words(rollouts: Any) -> Dump:
+def _cut_at_words(rollouts: Any) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
     number = Numbers()
 

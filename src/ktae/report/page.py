@@ -24,19 +24,23 @@ SCRIPTS = (
     "statistics.js",
     "text.js",
     "state.js",
+    "filter.js",
     "shade.js",
     "table.js",
     "card.js",
+    "segments.js",
     "rollouts.js",
+    "groups.js",
+    "tokens_at.js",
+    "picture.js",
     "contexts.js",
     "scatter.js",
     "tokens.js",
-    "permuted.js",
-    "regraded.js",
     "believe.js",
-    "groups.js",
     "curves.js",
+    "overview.js",
     "training.js",
+    "compare.js",
     "main.js",
 )
 """The parts of the page's one script, in order. They share one scope and load nothing."""
@@ -125,6 +129,13 @@ def fixed_point_block(values: np.ndarray) -> str:
     """Numbers as little-endian int16 in units of 1 / FIXED_POINT; NaN as -32768."""
     scaled = np.clip(np.round(values.astype(np.float64) * FIXED_POINT), -32767, 32767)
     return _block(np.where(np.isnan(values), -32768, scaled).astype("<i2").tobytes())
+
+
+def bytes_block(values: np.ndarray) -> str:
+    """Numbers from -1 to 1 as int8 in units of 1 / 127; what is not 0 does not become 0."""
+    scaled = np.round(values * 127)
+    scaled = np.where((scaled == 0) & (values != 0), np.sign(values), scaled)
+    return _block(scaled.astype(np.int8).tobytes())
 
 
 def _block(content: bytes) -> str:

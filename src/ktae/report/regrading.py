@@ -38,9 +38,6 @@ MOST_DIFFER = 0.5
 """Above this share of incorrect rollouts that are correct here, the prompt probably asks for more
 than the reference answer, as in the game of 24."""
 
-MAX_LISTED = 1000
-"""Differences in the page; all are counted."""
-
 LONGEST_ANSWER = 120
 """Characters of an answer that are in the page."""
 
@@ -72,8 +69,8 @@ class Regraded(NamedTuple):
     """Rollouts with a text, a reference answer and a verdict."""
     graded: int
     """Those of them that were graded."""
-    unanswered: int
-    """Graded ones without an answer that the grader can find."""
+    unanswered: list[int]
+    """Graded ones without an answer that the grader can find, by their place in `Columns`."""
     undecided: int
     """Graded ones that it could not decide: out of time, or a reference that does not parse."""
     stopped: bool
@@ -81,9 +78,15 @@ class Regraded(NamedTuple):
     asks_for_more: bool
     """Whether more than `MOST_DIFFER` of the incorrect rollouts are correct here."""
 
-    def reasons(self) -> Counter[str]:
-        """How many rollouts differ for each reason."""
-        return Counter(difference.reason for difference in self.differences)
+    def in_numbers(self) -> dict[str, Any]:
+        """What was graded, as the page's script reads it."""
+        numbers = {"total": len(self.differences), "unanswered": len(self.unanswered)}
+        names = ("gradable", "graded", "undecided", "stopped", "asks_for_more")
+        return numbers | {name: getattr(self, name) for name in names}
+
+    def reasons(self, stored: float) -> Counter[str]:
+        """How many rollouts of that verdict in the dump differ for each reason."""
+        return Counter(x.verdict.reason for x in self.differences if x.stored == stored)
 
 
 def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | None:
@@ -101,8 +104,9 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
         None where nothing can be graded: no rollout has a reference answer and a verdict, or
         math-verify is not installed.
     """
-    accepted = references(columns)
-    if not can_grade() or not any(accepted):
+    accepted, scorer = references(columns), own_scorer(dump)
+    # What reasoning-gym's scorers need is not in a record.
+    if not (can_grade() or scorer) or scorer == "reasoning-gym" or not any(accepted):
         return None
     has_text_b = pc.is_valid(columns.rollouts["response"]).to_numpy()[columns.order_b]
     gradable = [
@@ -114,13 +118,11 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
     if not gradable:
         return None
     rows = sampling.whole_groups(gradable, columns.group_b, most)
-    responses = columns.record_of(np.array(rows, dtype=np.int64))["response"].to_pylist()
-    tasks = {}
-    for row, text in zip(rows, responses, strict=True):
-        if text is None:
-            text = dump.spell(columns.ids(row)).text.decode(errors="replace")
-        tasks[row] = Task(text, accepted[row])
-    verdicts, stopped = _verdicts(tasks)
+    if scorer is not None:
+        answers = [accepted[row][0] for row in rows]
+        verdicts, stopped = _by_demo(dump, columns, rows, answers), False
+    else:
+        verdicts, stopped = _verdicts(_tasks(columns, dump, rows, accepted))
     # Where we often find no answer, the dump states it in a form that our grader does not know.
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
     n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
@@ -140,7 +142,7 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
         differences,
         gradable=len(gradable),
         graded=len(verdicts),
-        unanswered=len(unanswered),
+        unanswered=unanswered,
         undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
         stopped=stopped,
         asks_for_more=bool(n_missed > max(2, MOST_DIFFER * n_wrong)),
@@ -168,46 +170,47 @@ def references(columns: Frame) -> list[tuple[str, ...]]:
     return [accepted[answer] for answer in answers]
 
 
-def as_dict(
-    regraded: Regraded,
-    columns: Frame,
-    dump: Dump,
-    place_b: np.ndarray,
-) -> dict[str, Any]:
-    """As the page's script reads it.
+def _tasks(
+    columns: Frame, dump: Dump, rows: list[int], accepted: list[tuple[str, ...]]
+) -> dict[int, Task]:
+    responses = columns.record_of(np.array(rows, dtype=np.int64))["response"].to_pylist()
+    tasks = {}
+    for row, text in zip(rows, responses, strict=True):
+        if text is None:
+            text = dump.spell(columns.ids(row)).text.decode(errors="replace")
+        tasks[row] = Task(text, accepted[row])
+    return tasks
 
-    Args:
-        regraded: what was found.
-        columns: the rollouts.
-        dump: where they come from.
-        place_b: (B,) each rollout's place in the page, -1 for none.
-    """
-    counts = regraded.reasons()
-    reasons = list(counts)
-    rows = []
-    for difference in regraded.differences[:MAX_LISTED]:
-        row, extracted = difference.rollout, difference.verdict.extracted or ""
-        group = int(columns.group_b[row])
-        # Where to look: at the last place of the answer that was graded, else at the last token.
-        spelling = dump.spell(columns.ids(row))
-        answer = extracted.encode(errors="replace")
-        begin = spelling.text.rfind(answer) if answer else -1
-        token = spelling.tokens(begin, begin + len(answer))[0]
-        rows.append(
-            {
-                "reason": reasons.index(difference.reason),
-                "group": group,
-                "rollout": int(place_b[row]),
-                "number": int(row - columns.starts_g[group]),
-                "token": token if begin >= 0 else max(0, len(spelling.ends_t) - 1),
-                "answer": extracted[:LONGEST_ANSWER],
-            }
-        )
-    return regraded._asdict() | {
-        "reasons": [{"name": name, "times": counts[name]} for name in reasons],
-        "differences": rows,
-        "total": len(regraded.differences),
-    }
+
+def token_of(difference: Difference, columns: Frame, dump: Dump) -> int:
+    """Where to look: the last place of the answer that was graded, else the last token."""
+    spelling = dump.spell(columns.ids(difference.rollout))
+    answer = (difference.verdict.extracted or "").encode(errors="replace")
+    begin = spelling.text.rfind(answer) if answer else -1
+    if begin < 0:
+        return max(0, len(spelling.ends_t) - 1)
+    return spelling.tokens(begin, begin + len(answer))[0]
+
+
+def own_scorer(dump: Dump) -> str | None:
+    """The name of the scorer of a run folder's task; None: ktae's own grader gave the verdicts."""
+    source = None if dump.recipe is None else dump.recipe.task_source
+    return source if source in ("demo", "reasoning-gym") else None
+
+
+def _by_demo(dump: Dump, columns: Frame, rows: list[int], answers: list[str]) -> dict[int, Verdict]:
+    """The verdicts of the demo's language, which counts a response only if it ends with `<eos>`."""
+    from ktae.demo import language_named
+
+    language, verdicts = language_named(dump.recipe.demo.language), {}
+    for row, answer in zip(rows, answers, strict=True):
+        text = dump.spell(columns.ids(row)).text.decode(errors="replace")
+        stated = language.extract_answer(text)
+        right = language.is_correct(text, answer, text.rstrip().endswith("<eos>"))
+        outcome = Outcome.CORRECT if right else Outcome.INCORRECT
+        extracted = None if stated is None else str(stated)
+        verdicts[row] = Verdict(outcome, extracted, f"by the scorer of {language.name}")
+    return verdicts
 
 
 def _verdicts(tasks: dict[int, Task]) -> tuple[dict[int, Verdict], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,11 +14,12 @@ import pyarrow.compute as pc
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends.table import CreditTable
+from ktae.batch import Vocabulary
 from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, to_section
 from ktae.files.atomic import atomic_write
-from ktae.inference import stratified_p_value
+from ktae.inference import mantel_haenszel_p_values, stratified_p_value
 from ktae.rollouts import record
 from ktae.rollouts.groups import (
     MAX_POSITIONS,
@@ -38,6 +40,9 @@ from ktae.validity import repeats
 
 TOKENS_VERSION_KEY = b"ktae.tokens.version"
 TOKENS_VERSION = b"2"
+
+EXACT_GROUPS = 20
+"""Up to so many groups a token's p-value is exact."""
 
 DISTINCT = ["distinct_a", "distinct_b", "distinct_c", "distinct_d"]
 """The counts a, b, c and d with identical rollouts of a group taken once."""
@@ -98,8 +103,8 @@ class KeyToken(NamedTuple):
     groups: int
     """Mixed groups in which a is not E[a]: in the others presence tells nothing."""
     p_value: float
-    """See `stratified_p_value`; identical rollouts of a group count once. The tokens were picked
-    from many for being strong, and this does not correct for that."""
+    """See `p_over_groups`; identical rollouts of a group count once. The tokens were picked from
+    many for being strong, and this does not correct for that."""
 
 
 class Strongest(NamedTuple):
@@ -116,6 +121,7 @@ def score(
     *,
     max_positions: int = MAX_POSITIONS,
     words: Mapping[int, str | None] | None = None,
+    texts: Vocabulary | None = None,
 ) -> Scores:
     """The credit of all rollouts' tokens, and their credit table.
 
@@ -131,6 +137,7 @@ def score(
             is taken at its full weight. The credit table of one that rests on none is the paper's.
         max_positions: see `ktae.rollouts.groups`.
         words: the texts of the token ids, where these number words (`ktae.report.inputs`).
+        texts: the vocabulary, for units that are made of text; the tokenizer's by default.
 
     Raises:
         InputError: `rollouts` is not a record, every group has one rollout, a rollout has no token
@@ -143,12 +150,13 @@ def score(
     made = rollouts["token_ids"].null_count > 0
     rollouts = tokenized(rollouts, tokenizer)
     ids = list(Lists(rollouts["token_ids"]))
-    spelling = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
+    if texts is None and estimator.needs_vocabulary and tokenizer:
+        texts = vocabulary(tokenizer)
     labels = take_rows(rollouts.select(["group", "step"]), first_rows)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
     credit, tables, groups, n_rows = [np.zeros(0, np.float32)] * len(ids), [], list[Group](), 0
     # Groups come some at a time; their rows may stand anywhere in the record.
-    for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, spelling):
+    for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, texts):
         for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
             credit[row] = credit_t[: len(ids[row])].copy()
         tables.append(chunk.arrow_table(labels))
@@ -160,9 +168,9 @@ def score(
         words = dict(zip(known.tolist(), token_texts(tokenizer, known), strict=True))
     if words is not None:
         known = np.array(sorted(words), dtype=np.int64)
-        texts = pa.array([words[x] for x in known.tolist()], pa.string()).dictionary_encode()
+        spelled = pa.array([words[x] for x in known.tolist()], pa.string()).dictionary_encode()
         places = (np.searchsorted(known, x.to_numpy()) for x in tokens["token_id"].chunks)
-        column = pa.chunked_array([texts.take(pa.array(x)) for x in places])
+        column = pa.chunked_array([spelled.take(pa.array(x)) for x in places])
         tokens = tokens.set_column(tokens.column_names.index("token"), "token", column)
     # The table names the estimator that it is of, and the record the one of its credit.
     written = estimator if in_tables(estimator) else table_estimator(estimator)
@@ -235,7 +243,7 @@ def chunks(
     codes_b: np.ndarray,
     estimator: Estimator,
     max_positions: int = MAX_POSITIONS,
-    texts: Any = None,
+    texts: Vocabulary | None = None,
 ) -> Iterator[Chunk]:
     """Some groups at a time, in the order of their numbers.
 
@@ -322,7 +330,7 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
                 b=b,
                 n_false=b + d,
                 groups=int((weight > 0).sum()),
-                p_value=stratified_p_value(*mixed.distinct[:, its]),
+                p_value=p_over_groups(*mixed.distinct[:, its]),
             )
         )
     return Strongest(described[: len(sides[0])], described[len(sides[0]) :])
@@ -372,6 +380,33 @@ def impact(
     # a - E[a] is (a d - b c) / n.
     weight = np.abs((a * d - b * c) / (a + b + c + d))  # exactly 0 where a = E[a]
     return credit * weight, weight
+
+
+def p_over_groups(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
+    """Two-sided p-value of one token over groups: the p of `ktae score` and of the page's Tokens.
+
+    Exact (`stratified_p_value`) where at most `EXACT_GROUPS` tables [[a, b], [c, d]] can tell
+    anything, and Mantel and Haenszel's normal approximation above. For one group it is Fisher's.
+
+    Args:
+        a, b, c, d: (n_tables,) int64 counts.
+    """
+    n_with, n_without, total = a + b, c + d, a + b + c + d
+    tells = (n_with > 0) & (n_without > 0) & (a + c > 0) & (b + d > 0)
+    if tells.sum() <= EXACT_GROUPS:
+        return _exact_p(tuple(sorted(zip(*(x[tells].tolist() for x in (a, b, c, d)), strict=True))))
+    excess = (a * d - b * c)[tells] / total[tells]
+    margins = (n_with * n_without * (a + c) * (b + d))[tells].astype(np.float64)
+    variance = margins / (total[tells] ** 2.0 * (total[tells] - 1))
+    return float(
+        mantel_haenszel_p_values(excess.sum(keepdims=True), variance.sum(keepdims=True))[0]
+    )
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _exact_p(tables: tuple[tuple[int, int, int, int], ...]) -> float:
+    """Rare tokens have the same few tables again and again."""
+    return stratified_p_value(*np.array(tables, dtype=np.int64).T) if tables else 1.0
 
 
 def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:

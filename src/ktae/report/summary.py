@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.estimators import Estimator, preset
+from ktae.batch import Vocabulary
+from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
 from ktae.report import scoring
 from ktae.report.columns import Columns, Frame
 from ktae.rollouts.groups import Lists
-from ktae.tables import formula_of, table_estimator
+from ktae.tables import formula_of, in_tables, ngrams_of, table_estimator
 from ktae.validity.mean_credit import mean_abs_credit
 
 
@@ -36,8 +37,14 @@ class Scored(NamedTuple):
     """(G,) int64: incorrect ones."""
 
 
-def score(columns: Columns, estimator: Estimator) -> Scored:
-    """Score all groups; a dump of groups of one has credit 0 and no table."""
+def score(columns: Columns, estimator: Estimator, texts: Vocabulary | None = None) -> Scored:
+    """Score all groups; a dump of groups of one has credit 0 and no table.
+
+    Args:
+        columns: the rollouts.
+        estimator: what gives the credit.
+        texts: the vocabulary, for units that are made of text.
+    """
     n_groups = len(columns.labels)
     # Groups of one: nothing to compare.
     if np.diff(columns.starts_g).max(initial=0) < 2:
@@ -50,7 +57,7 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
     credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
     n_true_g, n_false_g = np.zeros((2, n_groups), dtype=np.int64)
     tables = []
-    for chunk in scoring.chunks(columns.rollouts, ids, columns.group_b, estimator):
+    for chunk in scoring.chunks(columns.rollouts, ids, columns.group_b, estimator, texts=texts):
         distinct = dict(zip(scoring.DISTINCT, chunk.distinct, strict=True))
         tables.append(chunk.table._asdict() | distinct)
         codes = np.unique(columns.group_b[chunk.rows])
@@ -80,8 +87,55 @@ def credit_abs(columns: Frame, scored: Scored) -> np.ndarray:
     )
 
 
-def steps_of(columns: Frame, scored: Scored, logged: dict[int, dict[str, Any]]) -> dict[str, Any]:
+BINS = 20
+"""Of a histogram."""
+
+
+def histograms(columns: Frame) -> dict[str, Any]:
+    """What the overview draws: `reward` and, of right and wrong rollouts, `length`; of groups
+    `accuracy` (as many bins as a group has rollouts and one more, at most `BINS`).
+
+    Each with the `edges` of its bins and the counts; `length` is cut at its 99 % quantile, above
+    which everything is in the last bin.
+    """
+    reward_b = columns.reward_b[~np.isnan(columns.reward_b)]
+    values = np.unique(reward_b)
+    # A bin for each value where there are few.
+    is_few = len(values) <= BINS
+    if is_few:
+        counts, edges = np.bincount(np.searchsorted(values, reward_b)), values
+    else:
+        counts, edges = np.histogram(reward_b, BINS)
+    longest = max(1.0, float(np.quantile(columns.lengths_b, 0.99)))
+    of_length = np.minimum(columns.lengths_b, longest)
+    length_edges = np.linspace(0, longest, BINS + 1)
+    right, wrong = (
+        np.histogram(of_length[columns.correct_b == x], length_edges)[0] for x in (1, 0)
+    )
+    known_g = columns.sum_rollouts(~np.isnan(columns.correct_b))
+    right_g = columns.sum_rollouts(columns.correct_b == 1)[known_g > 0]
+    n_bins = int(min(BINS, known_g.max(initial=1) + 1))
+    place_g = np.round(right_g / known_g[known_g > 0] * (n_bins - 1)).astype(np.int64)
+    return {
+        "reward": {"edges": edges, "counts": counts, "values": is_few},
+        "length": {"edges": length_edges, "right": right, "wrong": wrong},
+        "accuracy": {"counts": np.bincount(place_g, minlength=n_bins)},
+    }
+
+
+def steps_of(
+    columns: Frame,
+    scored: Scored,
+    logged: dict[int, dict[str, Any]],
+    chosen_g: np.ndarray | None = None,
+) -> dict[str, Any]:
     """Curves over training steps: what the rollouts tell, and what the trainer logged beside.
+
+    Args:
+        columns: the rollouts.
+        scored: their credit.
+        logged: the trainer's metrics by step.
+        chosen_g: (G,) bool, the groups that count; None: all.
 
     Returns:
         `steps` and `series`, a list of {name, values} with null where a step has no value; none
@@ -89,6 +143,7 @@ def steps_of(columns: Frame, scored: Scored, logged: dict[int, dict[str, Any]]) 
     """
     # Steps of which there are rollouts, or only what the trainer has logged.
     step_g = np.array([-1 if step is None else step for step in columns.steps], dtype=np.int64)
+    step_g = step_g if chosen_g is None else np.where(chosen_g, step_g, -1)
     steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
     if len(steps) < 2:
         return {"steps": [], "series": []}
@@ -132,23 +187,20 @@ LOGGED = {
 """What only the trainer knows, under the names that TRL and verl log it by."""
 
 
-def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estimator]]:
-    """What a page switches between, its own first: `estimator` and the presets."""
-    # The page explains single tokens, so presets of larger units are shown by their tables.
-    presets = [
-        ("paper", preset("paper")),
-        ("released", preset("released")),
-        ("calibrated, tokens", table_estimator("calibrated")),
-    ]
-    if estimator is None:
-        return presets
-    of_tables = table_estimator(estimator)
-    same = [x for x in presets if x[1] == of_tables]
-    return [*(same or [(name, of_tables)]), *(x for x in presets if x not in same)]
+BESIDE = ("paper", "released", "calibrated", "trigrams", "sharp-trigrams")
+"""Presets that a page can shade by, beside its own estimator."""
 
 
-def as_dict(estimator: Estimator) -> dict[str, Any]:
-    """The numbers of the formula as the page's script reads them, and the tokens that do not count
-    (`ignored`) or only get no credit (`silent`)."""
+def shown_as(estimator: Estimator) -> dict[str, Any]:
+    """How the page's script gets the credit of an estimator.
+
+    `units`: the n-grams whose mean credit it is, by the formula that stands beside; null: the
+    credit itself is in the page. `tables`: whether it rests on contingency tables at all, the
+    formula's, or else the paper's are shown. `ignored` tokens do not count, `silent` ones only get
+    no credit.
+    """
+    units = ngrams_of(estimator)
+    formula = formula_of(table_estimator(estimator))._asdict()
+    of_tables = {"units": units, "tables": in_tables(estimator) is not None}
     ids = {"ignored": ignored_by(estimator), "silent": ignored_by(estimator, counted=True)}
-    return formula_of(estimator)._asdict() | ids
+    return of_tables | formula | ids

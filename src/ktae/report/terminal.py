@@ -77,11 +77,12 @@ def scored_group(
     require_rollouts(dump)
     shown = as_estimator(estimator or dump.estimator or "paper")
     # A dump of rollouts lacks what some estimators need; then their tables are shown.
-    if shown.needs_vocabulary or (estimator is None and shown.needs_policy):
+    if shown.needs_policy:
         shown = table_estimator(shown)
     frame = frame_of(dump)
     columns = frame.columns(np.array([_find(frame, label, step)]))
-    scored = summary.score(columns, shown)
+    texts = dump.vocabulary if shown.needs_vocabulary else None
+    scored = summary.score(columns, shown, texts)
     n_true, n_false = int(scored.n_true_g[0]), int(scored.n_false_g[0])
     # The full shade: what n rollouts may reach, or else what these do.
     largest = float(np.abs(scored.credit_n).max(initial=0)) or 1.0

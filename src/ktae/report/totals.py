@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ktae.estimators import Estimator
-from ktae.inference import mantel_haenszel_p_values
+from ktae.inference import LEVEL, n_discoveries
 from ktae.report import scoring, summary
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
@@ -28,7 +29,7 @@ class TokenTotals(NamedTuple):
     impact: np.ndarray
     credit: np.ndarray
     p: np.ndarray
-    """See `ktae.inference.mantel_haenszel_p_values`; identical rollouts of a group count once."""
+    """See `ktae.report.scoring.p_over_groups`; identical rollouts of a group count once."""
 
 
 class TokenSums:
@@ -38,7 +39,7 @@ class TokenSums:
     def __init__(self, n: int) -> None:
         self._a, self._b, self._groups = (np.zeros(n) for _ in range(3))
         self._impact, self._weight = np.zeros(n), np.zeros(n)
-        self._excess, self._variance = np.zeros(n), np.zeros(n)
+        self._which, self._distinct = [np.zeros(0, np.int32)], [np.zeros((4, 0), np.int32)]
 
     def add(self, table: Mapping[str, np.ndarray], which: np.ndarray) -> scoring.MixedRows:
         """Add the columns of a credit table, and return its rows in mixed groups.
@@ -49,33 +50,39 @@ class TokenSums:
         """
         mixed = scoring.mixed_rows(table)
         which = which[mixed.rows]
-        a, b, *_ = mixed.cells.astype(np.float64)
         for sums, values in (
-            (self._a, a),
-            (self._b, b),
+            (self._a, mixed.cells[0].astype(np.float64)),
+            (self._b, mixed.cells[1].astype(np.float64)),
             (self._groups, (mixed.weight > 0).astype(np.float64)),
             (self._impact, mixed.impact),
             (self._weight, mixed.weight),
         ):
             np.add.at(sums, which, values)
-        # The hypergeometric mean and variance of a, for the test over groups.
-        a, b, c, d = mixed.distinct.astype(np.float64)
-        total = np.maximum(a + b + c + d, 1)
-        np.add.at(self._excess, which, (a * d - b * c) / total)
-        variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * np.maximum(total - 1, 1))
-        np.add.at(self._variance, which, variance)
+        # For the test over groups: what is in every rollout of a group, or in none, says nothing.
+        a, b, c, d = mixed.distinct
+        tells = (a + b > 0) & (c + d > 0)
+        self._which.append(which[tells].astype(np.int32))
+        self._distinct.append(mixed.distinct[:, tells].astype(np.int32))
         return mixed
 
     def totals(self) -> TokenTotals:
         """What the sums say; the p-value of a token without a table is 1."""
-        credit = np.zeros(len(self._weight))
+        credit, p = np.zeros(len(self._weight)), np.ones(len(self._weight))
+        which = np.concatenate(self._which)
+        order = np.argsort(which, kind="stable")
+        begins = np.flatnonzero(np.diff(which[order], prepend=-1))
+        tables = np.concatenate(self._distinct, axis=1)[:, order].astype(np.int64)
+        for token, its in zip(
+            which[order[begins]], np.split(tables, begins[1:], axis=1), strict=False
+        ):
+            p[token] = scoring.p_over_groups(*its)
         return TokenTotals(
             self._a,
             self._b,
             self._groups,
             self._impact,
             np.divide(self._impact, self._weight, out=credit, where=self._weight > 0),
-            mantel_haenszel_p_values(self._excess, self._variance),
+            p,
         )
 
 
@@ -91,59 +98,75 @@ class OverSteps(NamedTuple):
 
 
 class AllScored(NamedTuple):
-    """All groups of a dump, scored by several estimators."""
+    """All groups of a dump, scored."""
 
-    scored: list[Scored]
-    """By each; without credit and table."""
-    totals: list[TokenTotals]
-    """By each."""
+    scored: Scored
+    """Without credit and table."""
+    totals: TokenTotals
     over_steps: OverSteps
-    """By the first estimator."""
     halves: dict[int, tuple[float, float]]
     """Of those rollouts that were asked for: the sum of the credit up to a place, and after it."""
+    discoveries_g: np.ndarray
+    """(G,) int64: distinct tokens that are significant at a false discovery rate of 5 % in their
+    group (Fisher's exact test, identical rollouts counted once)."""
 
 
-def score_all(
-    frame: Frame, dump: Dump, estimators: Sequence[Estimator], ends: dict[int, int]
-) -> AllScored:
+def score_all(frame: Frame, dump: Dump, estimator: Estimator, ends: dict[int, int]) -> AllScored:
     """Score all groups, some at a time.
 
     Args:
         frame: the rollouts.
         dump: where they come from.
-        estimators: the first is that of `over_steps` and `halves`.
+        estimator: what gives the credit; the tables are those of single tokens.
         ends: of some rollouts a place among their tokens.
     """
-    parts_of: list[list[Scored]] = [[] for _ in estimators]
-    sums = [TokenSums(len(dump.token_ids)) for _ in estimators]
+    parts, sums = [], TokenSums(len(dump.token_ids))
     over_steps, halves = [], dict[int, tuple[float, float]]()
     step_g = np.array([-1 if step is None else step for step in frame.steps], dtype=np.int64)
+    discoveries_g = np.zeros(len(step_g), dtype=np.int64)
+    texts = dump.vocabulary if estimator.needs_vocabulary else None
     for groups, rows, columns in frame.parts():
-        for i, estimator in enumerate(estimators):
-            scored = summary.score(columns, estimator)
-            # The first estimator is the one that the page is about.
-            if not i:
-                for row in filter(ends.__contains__, range(rows.start, rows.stop)):
-                    begin, stop = columns.offsets_b[row - rows.start : row - rows.start + 2]
-                    before, after = np.split(scored.credit_n[begin:stop], [ends[row]])
-                    halves[row] = float(before.sum()), float(after.sum())
-            for table in scored.tables:
-                which = dump.which(table["token_id"])
-                mixed = sums[i].add(table, which)
-                if not i:
-                    step = step_g[groups][table["group"][mixed.rows]]
-                    over_steps.append(
-                        OverSteps(which[mixed.rows], step, mixed.impact, mixed.weight)
-                    )
-            parts_of[i].append(scored._replace(credit_n=np.zeros(0, np.float32), tables=[]))
+        scored = summary.score(columns, estimator, texts)
+        for row in filter(ends.__contains__, range(rows.start, rows.stop)):
+            begin, stop = columns.offsets_b[row - rows.start : row - rows.start + 2]
+            before, after = np.split(scored.credit_n[begin:stop], [ends[row]])
+            halves[row] = float(before.sum()), float(after.sum())
+        for table in scored.tables:
+            which = dump.which(table["token_id"])
+            mixed = sums.add(table, which)
+            of_group = table["group"][mixed.rows]
+            over_steps.append(
+                OverSteps(which[mixed.rows], step_g[groups][of_group], mixed.impact, mixed.weight)
+            )
+            discoveries_g[groups] += _discoveries(of_group, mixed.distinct, len(columns.labels))
+        parts.append(scored._replace(credit_n=np.zeros(0, np.float32), tables=[]))
     # The parts hold groups and rollouts in their order, so their numbers are put side by side.
-    everything = []
-    for parts in parts_of:
-        numbers = map(np.concatenate, zip(*[part[2:] for part in parts], strict=True))
-        everything.append(Scored(parts[0].credit_n, [], *numbers))
+    numbers = map(np.concatenate, zip(*[part[2:] for part in parts], strict=True))
     none = OverSteps(*np.zeros((2, 0), dtype=np.int64), *np.zeros((2, 0)))
-    joined = OverSteps(*map(np.concatenate, zip(none, *over_steps, strict=True)))
-    return AllScored(everything, [x.totals() for x in sums], joined, halves)
+    return AllScored(
+        Scored(parts[0].credit_n, [], *numbers),
+        sums.totals(),
+        OverSteps(*map(np.concatenate, zip(none, *over_steps, strict=True))),
+        halves,
+        discoveries_g,
+    )
+
+
+def _discoveries(group: np.ndarray, tables: np.ndarray, n_groups: int) -> np.ndarray:
+    """(n_groups,) int64: see `AllScored.discoveries_g`; tables (4, n) of a token in a group each.
+
+    `group` is ascending.
+    """
+    distinct, which = np.unique(tables, axis=1, return_inverse=True)
+    p_values = np.array([scoring.p_over_groups(*x[:, None]) for x in distinct.T])[which.ravel()]
+    begins = np.searchsorted(group, np.arange(n_groups + 1))
+    return np.array(
+        [
+            n_discoveries(p_values[begin:end], np.ones(end - begin, dtype=np.int64), LEVEL)
+            for begin, end in itertools.pairwise(begins.tolist())
+        ],
+        dtype=np.int64,
+    )
 
 
 def tokens_over_steps(rows: OverSteps, totals: TokenTotals, steps: list[int]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ function occurrences(rank) {
 
 function contextList(rank) {
   const found = occurrences(rank);
-  const sides = [["Correct", found[1]], ["Incorrect", found[0]], ["Unknown", found[null]]];
+  const sides = [["Right", found[1]], ["Wrong", found[0]], ["Unknown", found[null]]];
   return h("div", { class: "sides" }, sides.filter(([name, list]) => list.length || name !== "Unknown").map(([name, list]) => {
     const items = h("ul", { class: "contexts" });
     const more = h("button", { type: "button" });
@@ -39,9 +39,9 @@ function contextLine(rollout, t) {
   const from = Math.max(0, t - AROUND), to = Math.min(ids.length, t + AROUND + 1);
   const text = (a, b) => spellOut(runsOf(ids.subarray(a, b)).map((run) => run.text).join("").replace(/\s+/g, " "));
   const g = report.groupOf[rollout], number = rollout - report.groups.first[g];
-  const group = groupStatistics(g, state.preset), x = group.of(ids[t]);
-  const shade = x && report.rollouts.correct[rollout] !== null ? creditClass(x, group, ids[t], fullShade("credit", g)) : "";
+  const group = groupStatistics(g, state.preset);
+  const shade = shadeClass("credit", creditOf(rollout, t, group), group.largest);
   return h("li", {},
-    h("a", { href: fragment({ view: "rollouts", group: g, rollout: number, token: t }) }, `${groupName(g)}, rollout ${number + 1}`),
+    h("a", { href: filtered({ group: g, rollout: number, token: t }) }, `${groupName(g)}, rollout ${number + 1}`),
     h("p", { dir: "auto" }, from > 0 ? "…" : "", text(from, t), h("mark", { class: shade }, tokenLabel(ids[t])), text(t + 1, to), to < ids.length ? "…" : ""));
 }

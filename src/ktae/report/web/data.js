@@ -59,14 +59,15 @@ async function readFrame(blockOf = inPage) {
     if (groups.first[g] >= 0) fresh.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
   }
   fresh.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
-  fresh.anyMixed = groups.label.some((_, g) => groups.right[g] > 0 && groups.right[g] < groups.known[g]);
-  fresh.flagOf = new Map(fresh.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
-  // Where most rollouts differ, the dump asks for something else: then no single one is flagged.
-  fresh.differing = fresh.regraded && !fresh.regraded.asks_for_more ? fresh.regraded.differences : [];
-  for (const one of fresh.differing) {
-    const { name } = fresh.regraded.reasons[one.reason];
-    const why = `${onOneLine(name)}.${one.answer ? ` The answer found is “${onOneLine(one.answer)}”.` : ""}`;
-    if (one.rollout >= 0) fresh.flagOf.set(one.rollout, { ...one, kind: "verdict differs", why });
+  fresh.anyMixed = groups.right.some((right, g) => right > 0 && right < groups.known[g]);
+  // What was found, by its key and by rollout: [{ finding, token, why }].
+  fresh.findingOf = new Map(fresh.findings.map((finding) => [finding.key, finding]));
+  fresh.placesOf = new Map();
+  for (const finding of fresh.findings) {
+    finding.rollouts.forEach((rollout, i) => {
+      const place = { finding, token: finding.tokens[i] < 0 ? null : finding.tokens[i], why: finding.why[i] ?? "" };
+      fresh.placesOf.set(rollout, [...(fresh.placesOf.get(rollout) ?? []), place]);
+    });
   }
   return fresh;
 }
@@ -76,6 +77,10 @@ async function readRest(fresh, blockOf = inPage) {
   [fresh.vocabulary, fresh.texts, fresh.tokens] = await Promise.all([
     readJson(blockOf("vocabulary")), readJson(blockOf("texts")), readVarints(blockOf("tokens"), n),
   ]);
+  if (document.getElementById("data-credit")) {
+    const bytes = new Int8Array((await inflate(blockOf("credit"))).buffer);
+    fresh.credit = Float32Array.from(bytes, (x) => (x / 127) * fresh.largest_credit);
+  }
   for (const name of fresh.signals) fresh[name] = await readFixedPoint(blockOf(name));
 }
 

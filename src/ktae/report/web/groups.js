@@ -1,97 +1,119 @@
-// All prompts: a sortable, searchable table, and the suspicious cases with their explanations.
+// The list of groups that fit the filter, and what stands above a group's rollouts.
 
-const groupView = { query: "", kind: "all", sorted: { key: "number", down: false } };
+const ITEM_HEIGHT = 52; // pixels, as in page.css
 
-const GROUP_COLUMNS = [
-  { name: "group", key: "number", class: "name-cell", cell: (row) => row.name, sort: (row) => row.g },
-  { name: "file", key: "file", class: "file-cell", needs: "files", cell: (row) => h("span", { title: row.file }, row.file), sort: (row) => row.file },
-  { name: "step", key: "step", class: "number step-cell", needs: "steps", cell: (row) => (row.step === null ? "" : String(row.step)), sort: (row) => row.step },
-  { name: "prompt", key: "prompt", class: "prompt-cell", cell: (row) => row.prompt, sort: (row) => row.prompt },
-  { name: "rollouts", key: "size", class: "number wide", cell: (row) => String(row.size), sort: (row) => row.size },
-  { name: "accuracy", key: "accuracy", class: "number", cell: (row) => accuracyCell(row), sort: (row) => row.accuracy },
-  { name: "length", key: "length", class: "number wide", title: "mean, in tokens", cell: (row) => plain(row.length, 0), sort: (row) => row.length },
-  { name: "|credit|", key: "credit", class: "number", title: MEAN_CREDIT, cell: (row) => plain(row.credit), sort: (row) => row.credit },
-  { name: "flags", key: "flags", class: "number", title: "suspicious rollouts, and verdicts that differ", cell: (row) => (row.flags ? h("span", { class: "flag" }, String(row.flags)) : ""), sort: (row) => row.flags },
-];
-
-function accuracyCell(row) {
-  if (row.accuracy === null) return "unknown";
-  const meter = h("span", { class: "meter", "aria-hidden": "true" });
-  meter.style.setProperty("--share", row.accuracy);
-  return h("span", {}, meter, ` ${row.right}/${row.known}`);
-}
-
-function groupRows() {
-  const { groups } = report;
-  const flags = new Map();
-  const differs = report.differing.map((one) => `${one.group}/${one.number}`);
-  const keys = new Set([...report.flags.map((flag) => `${flag.group}/${flag.number}`), ...differs]);
-  for (const key of keys) { const g = Number(key.split("/")[0]); flags.set(g, (flags.get(g) ?? 0) + 1); }
-  const differing = new Set((report.regraded?.differences ?? []).map((one) => one.group));
-  return groups.label.map((_, g) => ({
-    g, name: groupLabel(g), file: groups.files[groups.file[g]] ?? "", step: groups.step[g], differs: differing.has(g), prompt: onOneLine((report.texts.prompt[g] ?? "").slice(0, 160)),
-    size: groups.size[g], right: groups.right[g], known: groups.known[g],
-    accuracy: groups.known[g] ? groups.right[g] / groups.known[g] : null,
-    length: groups.length[g], credit: groups.credit_abs[state.preset][g], flags: flags.get(g) ?? 0,
-  }));
-}
-
-const GROUP_KINDS = {
-  all: ["all", () => true],
-  mixed: ["mixed", (row) => isMixed(row.g)],
-  right: ["all correct", (row) => row.known > 0 && row.right === row.known],
-  wrong: ["all incorrect", (row) => row.known > 0 && row.right === 0],
-  flagged: ["suspicious", (row) => row.flags > 0],
-  differs: ["verdict differs", (row) => row.differs],
-};
-
-function drawGroups(main) {
-  const rows = groupRows(), has = { files: report.groups.files.length > 0, steps: rows.some((row) => row.step !== null) };
-  const columns = GROUP_COLUMNS.filter((column) => !column.needs || has[column.needs]);
-  const holder = h("div", { class: "table-holder" });
+// Of any number of groups those in sight exist.
+function groupList() {
+  const { groups } = fitting();
+  const inner = h("ul", { class: "group-items" });
+  const box = h("div", { class: "group-list", tabindex: 0, role: "region", "aria-label": "Groups that fit" }, inner);
+  inner.style.height = `${groups.length * ITEM_HEIGHT}px`;
+  const found = new Map();
+  for (const finding of report.findings) {
+    if (finding.kind === "rollouts") for (const g of finding.groups) found.set(g, (found.get(g) ?? 0) + 1);
+  }
   const fill = () => {
-    const query = groupView.query.toLowerCase(), [, fitsKind] = GROUP_KINDS[groupView.kind];
-    const fits = rows.filter((row) => fitsKind(row) && (query === "" || row.name.toLowerCase().includes(query) || row.file.toLowerCase().includes(query) || `step ${row.step}` === query || row.prompt.toLowerCase().includes(query)));
-    holder.replaceChildren(h("p", { class: "quiet", role: "status" }, `${thousands(fits.length)} of ${thousands(rows.length)} groups`),
-      virtualTable({ label: "Groups", columns, rows: sortRows(fits, columns, groupView.sorted), sorted: groupView.sorted,
-        onpick: (row) => go({ view: "rollouts", group: row.g, rollout: null, token: null }), pickLabel: (row) => `Rollouts of group ${groupName(row.g)}`,
-        onsort: (key) => {
-          groupView.sorted = { key, down: groupView.sorted.key === key ? !groupView.sorted.down : !["number", "prompt", "file", "step"].includes(key) };
-          fill();
-          holder.querySelector(`button[data-key="${key}"]`)?.focus();
-        } }));
+    const from = Math.max(0, Math.floor(box.scrollTop / ITEM_HEIGHT) - 8), rows = Math.ceil((box.clientHeight || 700) / ITEM_HEIGHT) + 16;
+    inner.replaceChildren(...groups.slice(from, from + rows).map((g, i) => groupItem(g, from + i, found.has(g))));
   };
+  box.addEventListener("scroll", () => requestAnimationFrame(fill), { passive: true });
+  new ResizeObserver(fill).observe(box);
+  requestAnimationFrame(() => { box.scrollTop = Math.max(0, groups.indexOf(state.group) * ITEM_HEIGHT - 120); fill(); });
   fill();
-  const search = h("input", { type: "search", class: "search", placeholder: "group or prompt", "aria-label": "Search groups", value: groupView.query, oninput: (event) => { groupView.query = event.target.value; fill(); } });
-  const kinds = h("select", { "aria-label": "Which groups", onchange: (event) => { groupView.kind = event.target.value; fill(); } },
-    Object.entries(GROUP_KINDS).map(([key, [name, fits]]) => h("option", { value: key, selected: key === groupView.kind }, `${name} (${thousands(rows.filter(fits).length)})`)));
-  main.replaceChildren(
-    h("section", { class: "pane", "aria-label": "Groups" }, h("h2", {}, "Groups"), overview(rows), h("div", { class: "bar" }, search, kinds), holder),
-    ...[regradedSection(), besideChance()].filter((section) => section !== null), suspiciousList());
+  return box;
 }
 
-function overview(rows) {
-  const known = rows.reduce((sum, row) => sum + row.known, 0), right = rows.reduce((sum, row) => sum + row.right, 0);
-  const facts = [
-    [thousands(report.totals.rollouts), "rollouts"], [thousands(report.totals.tokens), report.unit === "words" ? "words" : "tokens"],
-    [thousands(rows.length), "groups"], [known ? percent(right / known) : "–", "correct"],
-    [thousands(rows.filter((row) => isMixed(row.g)).length), "mixed groups"], [thousands(report.flags.length), "suspicious rollouts"],
-  ];
-  if (report.regraded) facts.push([thousands(report.regraded.total), "verdicts that differ"]);
-  const found = whenPermuted()?.credit_abs;
-  if (found) facts.push([plain(found.real), `mean |credit|; with permuted labels ${plain(found.mean)}`]);
-  return h("div", { class: "facts-row" }, facts.map(([number, name]) => h("div", {}, h("b", {}, number), h("span", {}, name))));
+function groupItem(g, place, isFlagged) {
+  const { groups } = report;
+  const link = h("a", { href: fragment({ group: g, rollout: null, token: null }), "aria-current": g === state.group ? "true" : null, class: groups.first[g] < 0 ? "away" : null },
+    h("span", { class: "line" }, h("b", { dir: "auto" }, groupName(g)), isFlagged ? h("i", { class: "mark-dot", title: "something was found here" }) : null),
+    h("span", { class: "line quiet" }, dots(g), h("span", { dir: "auto" }, onOneLine((report.texts.prompt[g] ?? "").slice(0, 60)))));
+  const item = h("li", {}, link);
+  item.style.top = `${place * ITEM_HEIGHT}px`;
+  return item;
 }
 
-const FLAGS_SHOWN = 40;
-function suspiciousList() {
-  const about = "Incorrect rollouts that may be right: they state the reference answer, or their tokens speak for correctness. Is it overwritten by later text, or in a form that the dump's grader does not parse? Leads to look at, not verdicts; found under the first preset.";
-  const items = report.flags.slice(0, FLAGS_SHOWN).map((flag) => {
-    const name = `${groupName(flag.group)}, rollout ${flag.number + 1}`;
-    const link = flag.rollout < 0 ? name : h("a", { href: fragment({ view: "rollouts", group: flag.group, rollout: flag.number, token: flag.token }) }, name);
-    return h("li", {}, link, " ", h("span", { class: "flag" }, flag.kind), h("p", {}, flag.why));
-  });
-  const more = report.flags.length > FLAGS_SHOWN ? h("p", { class: "quiet" }, `The strongest ${FLAGS_SHOWN} of ${thousands(report.flags.length)}; the table above has the rest.`) : null;
-  return h("section", { class: "pane", "aria-label": "Suspicious rollouts" }, h("h2", {}, "Suspicious rollouts"), h("p", { class: "quiet" }, about),
-    items.length ? h("ol", { class: "suspicious" }, items) : h("p", {}, "None found."), more);
+// How many are right: a dot for each rollout, or of many a bar.
+function dots(g) {
+  const { right, known } = report.groups;
+  const meter = h("span", { class: "meter", role: "img", "aria-label": `${right[g]} of ${known[g]} right` });
+  meter.style.setProperty("--share", known[g] ? right[g] / known[g] : 0);
+  return h("span", { class: "score" }, meter, `${right[g]}/${known[g]}`);
+}
+
+function sidebar() {
+  const sort = h("select", { "aria-label": "Sort groups", id: "sort", onchange: (event) => go({ sort: event.target.value }) },
+    Object.entries(SORTS).map(([key, [name]]) => h("option", { value: key, selected: key === state.sort }, name)));
+  const narrow = matchMedia("(max-width: 82rem)").matches;
+  return h("details", { class: "sidebar", open: !narrow },
+    h("summary", {}, h("span", { role: "status" }, fittingLine())),
+    h("label", { class: "quiet" }, "Sorted by ", sort), groupList());
+}
+
+function groupHead(g) {
+  const { groups } = report, here = fitting().groups, place = here.indexOf(g);
+  const step = (by) => go({ group: neighbour(g, by), rollout: null, token: null });
+  const finished = h("input", { type: "checkbox", checked: state.finished, id: "finished", onchange: (event) => go({ finished: event.target.checked, rollout: null, token: null }) });
+  const position = place < 0 ? "not among those that fit" : `${thousands(place + 1)} of ${thousands(here.length)}`;
+  const facts = [`${groups.right[g]} of ${groups.known[g]} right`, `mean length ${plain(groups.length[g], 0)}`];
+  if (isMixed(g)) facts.push(`mean |credit| ${plain(groups.credit_abs[g])}`);
+  return h("header", { class: "group-head" },
+    h("div", { class: "bar" },
+      h("button", { type: "button", "aria-label": "Previous group", onclick: () => step(-1) }, "‹"),
+      h("h2", { class: "group-name", dir: "auto" }, groupName(g)),
+      h("button", { type: "button", "aria-label": "Next group", onclick: () => step(1) }, "›"),
+      h("span", { class: "quiet" }, position),
+      h("span", { class: "facts" }, facts.join(" · ")),
+      report.anyUnfinished ? h("label", { class: "check", title: `A rollout counts as finished if ${report.finished_rule}. The others leave this view, and credit is computed from the rest.` }, finished, " finished only") : null,
+      groups.first[g] < 0 ? null : h("button", { type: "button", class: "picture", onclick: () => savePicture(g) }, "Save picture")));
+}
+
+// The next group that fits and is in the page.
+function neighbour(g, by) {
+  const here = fitting().groups.filter((other) => report.groups.first[other] >= 0);
+  if (!here.length) return g;
+  const place = here.indexOf(g);
+  return here[place < 0 ? 0 : Math.max(0, Math.min(here.length - 1, place + by))];
+}
+
+function promptBox(g) {
+  const prompt = report.texts.prompt[g], answer = report.texts.answer[g];
+  const long = prompt && (prompt.length > 400 || prompt.split("\n").length > 6);
+  const text = prompt ? h("div", { class: "prompt-text", dir: "auto" }, spellOut(prompt)) : h("p", { class: "quiet" }, "The dump holds no prompt.");
+  return h("section", { class: "prompt", "aria-label": "Prompt" },
+    h("span", { class: "who" }, "Prompt"),
+    long ? h("details", { class: "fold" }, h("summary", { dir: "auto" }, onOneLine(prompt.slice(0, 300)), h("span", { class: "link" }, ` … all ${thousands(prompt.length)} characters`)), text) : text,
+    answer ? h("p", { class: "answer" }, "Reference answer: ", h("code", { dir: "auto" }, onOneLine(answer.length > 300 ? `${answer.slice(0, 300)}…` : answer))) : null);
+}
+
+// What was found in this group, each with a link to its place.
+const FOUND_OPEN = 3;
+function foundHere(g) {
+  const { groups, placesOf } = report, items = [];
+  for (let r = groups.first[g]; r < groups.first[g] + groups.size[g]; r++) {
+    for (const { finding, token, why } of placesOf.get(r) ?? []) {
+      if (leftOut(r) || !why) continue;
+      const link = h("a", { href: fragment({ rollout: r - groups.first[g], token }) }, `Rollout ${r - groups.first[g] + 1}`);
+      items.push(h("li", {}, link, " ", h("span", { class: "flag" }, finding.title), ` ${spellOut(why)}`));
+    }
+  }
+  if (!items.length) return null;
+  const more = items.length - FOUND_OPEN;
+  return h("div", { class: "found" }, h("ul", {}, items.slice(0, FOUND_OPEN)),
+    more > 0 ? h("details", {}, h("summary", {}, `${more} more`), h("ul", {}, items.slice(FOUND_OPEN))) : null);
+}
+
+// How many of the group's units are more than chance.
+function evidenceLine(group) {
+  if (!group.mixed) return noComparison(group);
+  let below = 0, found = 0, all = 0;
+  for (const of of group.units) {
+    const keys = [...of.counts.keys()], bound = discoveryBound(of, LEVEL);
+    all += keys.length;
+    below += keys.filter((key) => of.pOf(key) < LEVEL).length;
+    found += keys.filter((key) => of.pOf(key) <= bound).length;
+  }
+  const what = group.units.length > 1 ? "units" : { token: `${unitWord()}s`, bigram: `pairs of ${unitWord()}s`, trigram: `runs of three ${unitWord()}s` }[group.units[0].unit];
+  const beyond = found ? `${thousands(found)} ${found === 1 ? "is" : "are"} beyond chance after correcting for their number.` : "None is beyond chance after correcting for their number: chance explains these shades.";
+  return `${thousands(below)} of ${thousands(all)} distinct ${what} have p below .05, for each alone. ${beyond}`;
 }

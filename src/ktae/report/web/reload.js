@@ -10,7 +10,7 @@ const KEPT = ["palette", "theme", "reload"];
 let touched = -REST;
 
 function keepSettings() {
-  const kept = { scroll: scrollY, believe: believeView.open };
+  const kept = { scroll: scrollY, believe: document.getElementById("believe")?.open };
   for (const name of KEPT) {
     const control = document.getElementById(name);
     kept[name] = control.type === "checkbox" ? control.checked : control.value;
@@ -27,8 +27,8 @@ function restoreSettings() {
     else control.value = kept[name];
     control.dispatchEvent(new Event("change"));
   }
-  believeView.open = kept.believe;
-  draw();
+  const believe = document.getElementById("believe");
+  if (believe) believe.open = kept.believe;
   scrollTo(0, kept.scroll);
 }
 

@@ -1,38 +1,38 @@
-// One group: prompt, then correct beside incorrect rollouts, every token shaded.
+// One group: prompt, then right beside wrong rollouts, every token shaded.
 //
-// A rollout is cut into chunks at line ends. A chunk is one text node until it comes near the
-// viewport; then its tokens become elements of their own, which changes no layout. What is in sight
-// when the view is drawn is shaded at once, before the first paint: an observer reports later.
+// What is in sight when the view is drawn is shaded at once, before the first paint: an observer
+// reports later.
 
-const CHUNK = 160; // tokens, then on to the end of the line
-const LONGEST_CHUNK = 1200;
-let shownCards = new Map(); // rollout -> { box, chunks }
+let shownCards = new Map(); // rollout -> { box, chunks, segments }
 let current = null; // { rollout, t, run, pin }
 let nearing = null;
 
 function drawRollouts(main) {
-  const g = state.group;
-  const { groups } = report;
+  const g = state.group, { groups } = report;
   shownCards = new Map();
   current = null;
   nearing?.disconnect();
   nearing = new IntersectionObserver(onNear, { rootMargin: "300px 0px" });
-  if (groups.first[g] < 0) {
-    main.replaceChildren(h("section", { class: "pane" }, groupBar(g), h("p", {}, "The rollouts of this group are not in this page: see the note on sampling above.")));
-    return;
-  }
-  const rows = Array.from({ length: groups.size[g] }, (_, i) => groups.first[g] + i).filter((r) => !leftOut(r));
-  const flaggedFirst = (x, y) => report.flagOf.has(y) - report.flagOf.has(x);
-  const of = (verdict) => rows.filter((r) => report.rollouts.correct[r] === verdict).sort(flaggedFirst);
-  const panel = h("aside", { id: "card", "aria-label": "The token's numbers" }, emptyCard());
-  const sides = [["Correct", of(1)], ["Incorrect", of(0)], ["Unknown", of(null)]];
-  main.replaceChildren(h("div", { class: "with-card" },
-    h("section", { class: "pane", "aria-label": "Group" },
-      groupBar(g), promptBox(g), groupSummary(g, rows),
-      h("div", { class: "sides" }, sides.filter(([name, list]) => list.length || name !== "Unknown").map(([name, list]) => side(name, list)))),
-    panel));
+  const panel = h("aside", { id: "card", "aria-label": `The ${unitWord()}'s numbers` }, emptyCard());
+  main.replaceChildren(filterBar(), h("div", { class: "browse" }, sidebar(), h("div", { class: "group" }, ...groupContents(g)), panel));
   for (const rollout of shownCards.keys()) paintNow(rollout);
-  if (state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token ?? 0);
+  if (groups.first[g] >= 0 && state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token);
+}
+
+function groupContents(g) {
+  const { groups, rollouts } = report;
+  if (!fitting().groups.length) return [h("p", { class: "empty" }, "Nothing fits. Let go of a part of the filter above.")];
+  if (groups.first[g] < 0) return [groupHead(g), h("p", { class: "empty" }, "The rollouts of this group are not in this page: whole groups are left out above a size. --max-tokens takes more.")];
+  const rows = Array.from({ length: groups.size[g] }, (_, i) => groups.first[g] + i).filter((r) => !leftOut(r));
+  const chosen = fitting().rollouts, group = groupStatistics(g, state.preset);
+  const first = (r) => (chosen?.has(r) ? 2 : 0) + (report.placesOf.get(r)?.some(({ why }) => why) ? 1 : 0);
+  const of = (verdict) => rows.filter((r) => rollouts.correct[r] === verdict).sort((x, y) => first(y) - first(x) || x - y);
+  const sides = [["Right", of(1)], ["Wrong", of(0)], ["Unknown", of(null)]];
+  const left = groups.size[g] - rows.length;
+  return [groupHead(g), promptBox(g), foundHere(g),
+    left ? h("p", { class: "warn" }, `${left} unfinished ${left === 1 ? "rollout is" : "rollouts are"} left out; credit is computed from the other ${rows.length}.`) : null,
+    h("div", { class: "evidence" }, legend(state.signal, g, group), h("p", { class: "quiet" }, evidenceLine(group))),
+    h("div", { class: "sides" }, sides.filter(([, list]) => list.length).map(([name, list]) => side(name, list)))].filter((x) => x !== null);
 }
 
 // Fill and shade a card as far as it is in sight or within a window's height below, and the first of
@@ -42,112 +42,56 @@ function paintNow(rollout) {
   const height = innerHeight || 900, card = box.closest(".rollout");
   if (card.previousElementSibling && box.getBoundingClientRect().top > 2 * height) return;
   fillCard(rollout);
-  const { chunks } = shownCards.get(rollout);
   const bottom = box.getBoundingClientRect().top + (box.clientHeight || height);
-  for (const chunk of chunks) {
+  for (const chunk of shownCards.get(rollout).chunks) {
     if (chunk.element.getBoundingClientRect().top > bottom) break;
     shadeChunk(chunk);
   }
 }
 
-function groupBar(g) {
-  const step = (by) => go({ group: neighbour(g, by), rollout: null, token: null });
-  const input = h("input", { type: "number", min: 1, max: report.groups.label.length, value: String(g + 1), "aria-label": "Group number",
-    onchange: (event) => {
-      const number = Math.round(Number(event.target.value));
-      go({ group: Math.max(1, Math.min(report.groups.label.length, number || 1)) - 1, rollout: null, token: null });
-    } });
-  const mixedOnly = h("input", { type: "checkbox", checked: skip.mixed, onchange: (event) => { skip.mixed = event.target.checked; } });
-  const finished = h("input", { type: "checkbox", checked: state.finished, "aria-label": "Finished rollouts only", onchange: (event) => go({ finished: event.target.checked, rollout: null, token: null }) });
-  return h("div", { class: "bar" },
-    h("button", { type: "button", "aria-label": "Previous group", onclick: () => step(-1) }, "‹"),
-    h("span", {}, "Group ", input, ` of ${thousands(report.groups.label.length)}`),
-    h("button", { type: "button", "aria-label": "Next group", onclick: () => step(1) }, "›"),
-    report.anyMixed ? h("label", { class: "check" }, mixedOnly, " mixed only") : null,
-    report.anyUnfinished ? h("label", { class: "check", title: `A rollout counts as finished if ${report.finished_rule}. The others leave this view, and credit is computed from the rest.` }, finished, " finished rollouts only") : null,
-    h("label", { class: "check" }, "Shade ", shadeSelect()),
-    h("strong", { class: "group-name", dir: "auto" }, groupName(g)), legend(state.signal, g));
-}
-
-function shadeSelect() {
-  return h("select", { id: "shade", "aria-label": "Which credit is shaded in full", onchange: (event) => go({ shade: event.target.value }) },
-    Object.entries(SHADES).map(([key, name]) => h("option", { value: key, selected: key === state.shade }, name)));
-}
-
-const skip = { mixed: true };
-function neighbour(g, by) {
-  const n = report.groups.label.length;
-  for (let next = g + by; next >= 0 && next < n; next += by) {
-    if (report.groups.first[next] >= 0 && (!skip.mixed || !report.anyMixed || isMixed(next))) return next;
-  }
-  return g;
-}
-
-function promptBox(g) {
-  const prompt = report.texts.prompt[g], answer = report.texts.answer[g];
-  return h("div", { class: "prompt" },
-    prompt ? h("div", { class: "prompt-text", dir: "auto", tabindex: 0, role: "region", "aria-label": "Prompt" }, spellOut(prompt)) : h("p", { class: "quiet" }, "The dump holds no prompt."),
-    answer ? h("p", { class: "answer" }, "Reference answer: ", h("code", { dir: "auto" }, onOneLine(answer.length > 300 ? `${answer.slice(0, 300)}…` : answer))) : null);
-}
-
-function groupSummary(g, rows) {
-  const flags = rows.filter((r) => report.flagOf.has(r));
-  const { groups } = report;
-  const text = `${groups.size[g]} ${groups.size[g] === 1 ? "rollout" : "rollouts"}, ${groups.right[g]} of ${groups.known[g]} correct; mean length ${plain(groups.length[g], 0)}; mean |credit| ${plain(groups.credit_abs[state.preset][g])}`;
-  const left = groups.size[g] - rows.length;
-  const unfinished = left ? h("p", { class: "warn" }, `${left} unfinished ${left === 1 ? "rollout is" : "rollouts are"} left out; credit is computed from the other ${rows.length}. The numbers in the line above are of all.`) : null;
-  const list = flags.map((r) => h("li", {}, h("a", { href: fragment({ rollout: r - groups.first[g], token: report.flagOf.get(r).token }) }, `Rollout ${r - groups.first[g] + 1}`), ` (${report.flagOf.get(r).kind}): ${report.flagOf.get(r).why}`));
-  const none = state.signal === "credit" && !groupStatistics(g, state.preset).mixed ? h("p", { class: "warn" }, noComparison(groupStatistics(g, state.preset))) : null;
-  return h("div", { class: "summary" }, h("p", {}, text), unfinished, h("p", { class: "quiet" }, evidenceLine(g)), none, list.length ? h("div", { class: "warn" }, h("b", {}, "Suspicious"), h("ul", {}, list.slice(0, FLAGS_OPEN)), moreFlags(list)) : null);
-}
-
-// How many of the group's tokens are more than chance.
-function evidenceLine(g) {
-  const group = groupStatistics(g, state.preset);
-  if (!group.mixed) return "";
-  const ranks = [...group.counts.keys()], bound = discoveryBound(group, LEVEL);
-  const below = ranks.filter((rank) => group.pOf(rank) < LEVEL).length, found = ranks.filter((rank) => group.pOf(rank) <= bound).length;
-  return `${thousands(below)} of ${thousands(ranks.length)} distinct tokens have p below .05, ${thousands(found)} at a false discovery rate of 5 %.`;
-}
-
-const FLAGS_OPEN = 3;
-function moreFlags(list) {
-  if (list.length <= FLAGS_OPEN) return null;
-  return h("details", {}, h("summary", {}, `${list.length - FLAGS_OPEN} more`), h("ul", {}, list.slice(FLAGS_OPEN)));
-}
-
 function side(name, rows) {
   return h("section", { class: "side", "aria-label": `${name} rollouts` },
-    h("h2", {}, `${name} (${rows.length})`),
-    rows.length ? h("div", { class: "cards" }, rows.map(rolloutCard)) : h("p", { class: "quiet" }, `No ${name.toLowerCase()} rollout in this group.`));
+    h("h3", { class: `side-name ${name.toLowerCase()}` }, name, h("span", {}, ` ${rows.length}`)),
+    h("div", { class: "cards" }, rows.map(rolloutCard)));
 }
 
 function rolloutCard(rollout) {
-  const { rollouts, groups } = report;
+  const { rollouts, groups, placesOf } = report;
   const g = report.groupOf[rollout], number = rollout - groups.first[g] + 1;
   const model = rollouts.models[rollouts.model[rollout]];
-  const facts = [`reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `A ${signed(rollouts.advantage[rollout], 2)}`, `${thousands(rollouts.length[rollout])} tokens`, `mean credit ${signed(meanTerm(rollout))}`];
+  const facts = [`${thousands(rollouts.length[rollout])} ${unitWord()}s`, `reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `advantage ${signed(rollouts.advantage[rollout], 2)}`, `mean credit ${signed(meanTerm(rollout))}`];
   if (model) facts.push(onOneLine(model));
-  const flag = report.flagOf.get(rollout);
-  const box = h("div", { class: "text", role: "listbox", tabindex: 0, dir: "auto", "aria-label": `Tokens of rollout ${number}`, "data-rollout": rollout });
-  const card = { box, chunks: [], runs: null };
+  const flags = (placesOf.get(rollout) ?? []).map(({ finding, token, why }) => (token === null ? h("span", { class: "flag" }, finding.title)
+    : h("a", { class: "flag", title: why, href: fragment({ rollout: rollout - groups.first[g], token }) }, `${finding.title} ↓`)));
+  const box = h("div", { class: "text", dir: "auto", "data-rollout": rollout });
+  const more = h("button", { type: "button", class: "more", hidden: true });
+  const card = { box, more, chunks: [], segments: null };
   shownCards.set(rollout, card);
-  box.addEventListener("keydown", (event) => onTokenKey(event, rollout));
-  box.addEventListener("focus", () => { if (current?.rollout !== rollout) focusToken(rollout, 0, { quiet: true }); });
   nearing.observe(box);
-  if (!rollouts.length[rollout]) box.append(h("span", { class: "quiet", role: "option", "aria-selected": "false" }, "(empty)"));
-  return h("article", { class: "rollout", "aria-label": `Rollout ${number}` },
-    h("h3", {}, `Rollout ${number} `, h("span", { class: "facts" }, facts.join(" · ")), flag ? h("span", { class: "flag", title: flag.why }, flag.kind) : null), box);
+  if (!rollouts.length[rollout]) box.append(h("span", { class: "quiet" }, "(empty)"));
+  box.addEventListener("scroll", () => tellRest(card), { passive: true });
+  more.addEventListener("click", () => { box.classList.toggle("whole"); tellRest(card); });
+  const fits = fitting().rollouts?.has(rollout);
+  return h("article", { class: `rollout${fits ? " fits" : ""}`, "aria-label": `Rollout ${number}` },
+    h("h4", {}, h("b", {}, `Rollout ${number}`), fits ? h("span", { class: "flag fit" }, "fits the filter") : null, flags, h("span", { class: "facts" }, facts.join(" · "))),
+    h("div", { class: "body" }, box, more));
+}
+
+// How much of a card is below its edge: said on a button that shows all of it.
+function tellRest(card) {
+  const { box, more } = card;
+  const whole = box.classList.contains("whole"), below = box.scrollHeight - box.clientHeight - box.scrollTop;
+  const lines = Math.round(below / 24);
+  more.hidden = !whole && (box.scrollHeight <= box.clientHeight + 8 || lines < 1);
+  box.classList.toggle("cut", !whole && !more.hidden);
+  more.textContent = whole ? "Show less" : `${thousands(lines)} more ${lines === 1 ? "line" : "lines"} ↓`;
 }
 
 function meanTerm(rollout) {
   const group = groupStatistics(report.groupOf[rollout], state.preset);
-  if (report.rollouts.correct[rollout] === null) return 0;
-  const ids = idsOf(rollout), mask = maskOf(rollout);
   let sum = 0, n = 0;
-  ids.forEach((rank, t) => {
-    const x = mask && !mask[t] ? null : group.of(rank);
-    if (x) [sum, n] = [sum + x.credit, n + 1];
+  (group.keys.get(rollout) ?? []).forEach((key, t) => {
+    if (key !== null) [sum, n] = [sum + creditOf(rollout, t, group), n + 1];
   });
   return n ? sum / n : 0;
 }
@@ -156,59 +100,57 @@ function onNear(entries) {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     nearing.unobserve(entry.target);
-    const chunk = entry.target.chunk;
-    if (chunk) shadeChunk(chunk);
+    if (entry.target.chunk) shadeChunk(entry.target.chunk);
     else fillCard(Number(entry.target.dataset.rollout));
   }
 }
 
-// The rollout's text in chunks. Those inside a card are observed by the card's own scrolling.
+// The rollout's segments, in chunks. Those inside a card are observed by the card's own scrolling.
 function fillCard(rollout) {
   const card = shownCards.get(rollout);
-  if (card.runs) return;
-  card.runs = runsOf(idsOf(rollout));
+  if (card.segments) return;
+  const number = rollout - report.groups.first[report.groupOf[rollout]] + 1;
   const watch = new IntersectionObserver((entries) => entries.forEach((entry) => {
     if (entry.isIntersecting) { watch.unobserve(entry.target); shadeChunk(entry.target.chunk); }
   }), { root: card.box, rootMargin: "200px" });
-  let from = 0;
-  for (let i = 0, tokens = 0; i < card.runs.length; i++) {
-    tokens += card.runs[i].count;
-    const full = (tokens >= CHUNK && card.runs[i].text.endsWith("\n")) || tokens >= LONGEST_CHUNK;
-    if (!full && i + 1 < card.runs.length) continue;
-    const runs = card.runs.slice(from, i + 1);
-    const element = h("div", { class: "chunk", role: "presentation" }, runs.map((run) => shownText(run.text)).join(""));
-    element.chunk = { rollout, runs, element, first: from, shaded: false };
-    card.chunks.push(element.chunk);
-    watch.observe(element);
-    [from, tokens] = [i + 1, 0];
-  }
-  card.box.replaceChildren(...card.chunks.map((chunk) => chunk.element));
+  card.segments = segmentsOf(rollout);
+  const elements = card.segments.map((segment) => {
+    const chunks = chunksOf(rollout, segment.runs);
+    card.chunks.push(...chunks);
+    const list = h("div", { class: "tokens", role: "listbox", tabindex: 0, "aria-label": `${segment.name}, rollout ${number}` }, chunks.map((chunk) => chunk.element));
+    list.addEventListener("keydown", (event) => onTokenKey(event, rollout));
+    list.addEventListener("focus", () => { if (current?.rollout !== rollout && segment.runs.length) focusToken(rollout, segment.runs[0].first, { quiet: true }); });
+    chunks.forEach((chunk) => watch.observe(chunk.element));
+    return segmentElement(segment, list);
+  });
+  card.runs = card.segments.flatMap((segment) => segment.runs);
+  if (card.runs.length) card.box.replaceChildren(...elements);
+  card.box.addEventListener("toggle", () => tellRest(card), { capture: true });
+  requestAnimationFrame(() => tellRest(card));
 }
-
-// Line breaks are kept and shown by a sign, so that a token of line breaks can be pointed at.
-const shownText = (text) => spellOut(text.replace(/\r\n?/g, "\n")).replace(/\n/g, "↵\n");
 
 function shadeChunk(chunk) {
   if (chunk.shaded) return;
   chunk.shaded = true;
   const { rollout } = chunk;
-  const g = report.groupOf[rollout], group = groupStatistics(g, state.preset), scale = fullShade(state.signal, g);
-  chunk.spans = chunk.runs.map((run, i) => {
+  const g = report.groupOf[rollout], group = groupStatistics(g, state.preset), scale = fullShade(state.signal, g, group);
+  chunk.spans = chunk.runs.map((run) => {
     const span = document.createElement("span");
     span.className = runClass(run, rollout, group, scale);
     span.setAttribute("role", "option");
     span.setAttribute("aria-selected", "false");
-    span.id = `t${rollout}-${chunk.first + i}`;
-    span.textContent = shownText(run.text);
+    span.id = `t${rollout}-${run.first}`;
+    span.textContent = textOfRun(run);
     span.run = run;
     return span;
   });
   chunk.element.replaceChildren(...chunk.spans);
+  if (state.q) markSearch(chunk);
 }
 
 // Of a run of several tokens, the strongest tells the shade.
 function runClass(run, rollout, group, scale) {
-  const ids = idsOf(rollout);
+  const ids = idsOf(rollout), names = ["t"];
   let best = 0, at = run.first, mark = 0;
   for (let t = run.first; t < run.first + run.count; t++) {
     mark ||= report.vocabulary.mark[ids[t]];
@@ -216,121 +158,22 @@ function runClass(run, rollout, group, scale) {
     const number = signalAt(state.signal, rollout, t, group);
     if (Math.abs(number) > Math.abs(best) || Number.isNaN(number)) [best, at] = [number, t];
   }
-  let name = state.signal === "none" ? "" : shadeClass(state.signal, best, scale);
-  if (name && state.signal === "credit" && isFaint(group, ids[at])) name = `${name[0]}0`;
-  return `t ${name}${mark ? " mark" : ""}`;
+  const name = state.signal === "none" ? "" : shadeClass(state.signal, best, scale);
+  const beyond = name && state.signal === "credit" && isBeyond(rollout, at, group);
+  names.push(name && state.signal === "credit" && state.shade !== "all" && !beyond ? `${name[0]}0` : name);
+  if (beyond) names.push("beyond");
+  if (mark) names.push("mark");
+  return names.filter((x) => x).join(" ");
 }
 
-function onTokenOver(event) {
-  const span = event.target.closest?.(".t");
-  if (!span || current?.pin) return;
-  const rollout = Number(span.closest(".text").dataset.rollout);
-  if (current?.rollout === rollout && current.run === span.run) return;
-  showCard(rollout, strongestOf(span.run, rollout), { run: span.run });
-}
-
-function onTokenClick(event) {
-  const span = event.target.closest?.(".t");
-  if (!span) return;
-  const rollout = Number(span.closest(".text").dataset.rollout);
-  showCard(rollout, strongestOf(span.run, rollout), { run: span.run, pin: true });
-}
-
-function strongestOf(run, rollout) {
-  const group = groupStatistics(report.groupOf[rollout], state.preset), ids = idsOf(rollout);
-  let best = run.first;
-  for (let t = run.first; t < run.first + run.count; t++) {
-    if (Math.abs(group.of(ids[t])?.credit ?? 0) > Math.abs(group.of(ids[best])?.credit ?? 0)) best = t;
+// Where the search's words stand in a chunk.
+function markSearch(chunk) {
+  const text = chunk.runs.map((run) => run.text).join("").toLowerCase(), query = state.q.toLowerCase();
+  const ends = [];
+  chunk.runs.reduce((sum, run, i) => (ends[i] = sum + run.text.length), 0);
+  for (let at = text.indexOf(query); at >= 0; at = text.indexOf(query, at + query.length)) {
+    chunk.spans.forEach((span, i) => {
+      if (ends[i] > at && ends[i] - chunk.runs[i].text.length < at + query.length) span.classList.add("hit");
+    });
   }
-  return best;
-}
-
-const emptyCard = () => h("p", { class: "quiet" }, "Point at a token, or press Tab and the arrow keys, to see where its value comes from.");
-
-// Show a token's numbers beside the rollouts; `pin` keeps them while the pointer moves on.
-function showCard(rollout, t, { run, pin = false, quiet = false } = {}) {
-  const panel = document.getElementById("card");
-  if (!panel) return;
-  current = { rollout, t, run, pin };
-  const close = pin ? h("button", { type: "button", class: "close", "aria-label": "Let go of this token", onclick: letGo }, "×") : "";
-  panel.replaceChildren(close, tokenCard(rollout, t, { run }));
-  panel.classList.add("open");
-  panel.classList.toggle("pinned", pin);
-  mark(rollout, t);
-  if (pin && !quiet) go({ rollout: rollout - report.groups.first[report.groupOf[rollout]], token: t }, { quiet: true });
-}
-
-function letGo() {
-  const panel = document.getElementById("card");
-  current = null;
-  if (!panel) return;
-  panel.replaceChildren(emptyCard());
-  panel.classList.remove("open", "pinned");
-  for (const span of document.querySelectorAll(".active, .same")) span.classList.remove("active", "same");
-  go({ rollout: null, token: null }, { quiet: true });
-}
-
-// Outline the token, and underline the same token elsewhere.
-function mark(rollout, t) {
-  const rank = idsOf(rollout)[t];
-  for (const [other, card] of shownCards) {
-    const ids = idsOf(other);
-    for (const chunk of card.chunks) {
-      if (!chunk.shaded) continue;
-      for (const span of chunk.spans) {
-        const { first, count } = span.run;
-        let same = false;
-        for (let i = first; i < first + count; i++) same ||= ids[i] === rank;
-        const active = other === rollout && t >= first && t < first + count;
-        if (same !== span.classList.contains("same")) span.classList.toggle("same", same);
-        if (active !== span.classList.contains("active")) {
-          span.classList.toggle("active", active);
-          span.setAttribute("aria-selected", String(active));
-        }
-        if (active) card.box.setAttribute("aria-activedescendant", span.id);
-      }
-    }
-  }
-}
-
-// Bring a token into sight, with its numbers.
-function focusToken(rollout, t, { quiet = false } = {}) {
-  const card = shownCards.get(rollout);
-  if (!card || !report.rollouts.length[rollout]) return;
-  fillCard(rollout);
-  const wanted = Math.min(t, report.rollouts.length[rollout] - 1);
-  const chunk = card.chunks.find(({ runs }) => wanted < runs[runs.length - 1].first + runs[runs.length - 1].count);
-  shadeChunk(chunk);
-  const span = chunk.spans.find(({ run }) => wanted < run.first + run.count);
-  showCard(rollout, wanted, { run: span.run, pin: !quiet, quiet });
-  if (quiet) return;
-  card.box.focus({ preventScroll: true });
-  span.scrollIntoView({ block: "nearest" });
-  if (card.box.getBoundingClientRect().top < 0 || card.box.getBoundingClientRect().bottom > innerHeight) card.box.scrollIntoView({ block: "center" });
-}
-
-function onTokenKey(event, rollout) {
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 12, ArrowUp: -12, Home: -Infinity, End: Infinity };
-  if (event.altKey || event.ctrlKey || event.metaKey) return;
-  if (event.key === "Enter" && current) {
-    event.preventDefault();
-    showCard(current.rollout, current.t, { run: current.run, pin: true });
-    return;
-  }
-  if (!(event.key in steps)) return;
-  event.preventDefault();
-  const { runs } = shownCards.get(rollout);
-  if (!runs?.length) return;
-  const at = current?.rollout === rollout ? runs.findIndex((run) => current.t < run.first + run.count) : 0;
-  const next = Math.max(0, Math.min(runs.length - 1, at + steps[event.key]));
-  moveTo(rollout, strongestOf(runs[next], rollout));
-}
-
-function moveTo(rollout, t) {
-  const card = shownCards.get(rollout);
-  focusToken(rollout, t, { quiet: true });
-  const span = card.box.querySelector(".active");
-  span?.scrollIntoView({ block: "nearest" });
-  const x = groupStatistics(report.groupOf[rollout], state.preset).of(idsOf(rollout)[t]);
-  announce(`${tokenLabel(idsOf(rollout)[t])}, credit ${signed(x ? x.credit : 0)}`);
 }

@@ -1,11 +1,11 @@
-// Tokens by the share of incorrect (across) and of correct rollouts (up) that contain them.
+// Tokens by the share of incorrect (across) and of right rollouts (up) that contain them.
 
 const PAD = 58; // left and below
 const EDGE = 28; // right and above
 const scatterScale = { root: true };
 
 function scatter(rows, { onpick, picked }) {
-  const canvas = h("canvas", { role: "img", "aria-label": `${thousands(rows.length)} tokens by share of incorrect rollouts (across) and of correct rollouts (up) that contain them; the table lists the same tokens` });
+  const canvas = h("canvas", { role: "img", "aria-label": `${thousands(rows.length)} tokens by share of wrong rollouts (across) and of right rollouts (up) that contain them; the table lists the same tokens` });
   const tip = h("div", { class: "tip", "aria-hidden": "true", hidden: true });
   const box = h("div", { class: "scatter" }, canvas, tip);
   let points = [];
@@ -29,7 +29,7 @@ function scatter(rows, { onpick, picked }) {
     canvas.style.cursor = point ? "pointer" : "default";
     tip.hidden = !point;
     if (!point) return;
-    tip.textContent = `${point.row.text}  ${signed(point.row.credit)}, ${percent(point.row.shareTrue)} of correct, ${percent(point.row.shareFalse)} of incorrect`;
+    tip.textContent = `${point.row.text}  ${signed(point.row.credit)}, ${percent(point.row.shareTrue)} of right, ${percent(point.row.shareFalse)} of wrong`;
     tip.style.left = `${Math.min(point.x + 10, box.clientWidth - 260)}px`;
     tip.style.top = `${point.y + 12}px`;
   });
@@ -85,17 +85,17 @@ function drawAxes(context, width, height) {
   context.lineTo(...at(1));
   context.stroke();
   context.textAlign = "center";
-  context.fillText("share of incorrect rollouts with the token", PAD + (width - PAD) / 2, height - 8);
+  context.fillText("share of wrong rollouts with the token", PAD + (width - PAD) / 2, height - 8);
   context.save();
   context.translate(11, (height - PAD) / 2);
   context.rotate(-Math.PI / 2);
-  context.fillText("share of correct rollouts", 0, 0);
+  context.fillText("share of right rollouts", 0, 0);
   context.restore();
 }
 
 function drawPoints(context, points, picked) {
   const strong = { p: colourOf("--for-strong"), n: colourOf("--against-strong") }, none = colourOf("--line");
-  const scale = largestOnPage(report.presets[state.preset]);
+  const scale = largestOnPage(report.presets[0]);
   for (const { row, x, y } of points) {
     const strength = Math.abs(row.credit) / scale;
     context.globalAlpha = row.faint ? 0.15 : 0.45 + 0.5 * Math.min(1, strength);

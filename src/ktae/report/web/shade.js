@@ -14,31 +14,24 @@ function shadeClass(signal, number, scale) {
   return strength ? `s${strength}` : "";
 }
 
-// The class of a token's credit: faint where chance explains it, by the switch.
-function creditClass(x, group, rank, scale) {
-  const name = x ? shadeClass("credit", x.credit, scale) : "";
-  return name && isFaint(group, rank) ? `${name[0]}0` : name;
+// Whether a token is beyond chance: the unit of it that says most is, by the test that is chosen.
+function isBeyond(rollout, t, group) {
+  const unit = strongestUnit(unitsAt(rollout, t, group));
+  if (!unit || !group.mixed) return false;
+  const p = unit.of.pOf(unit.key);
+  return state.shade === "q" ? p <= discoveryBound(unit.of, LEVEL) : p < LEVEL;
 }
 
-function isFaint(group, rank) {
-  if (state.shade === "all") return false;
-  const p = group.pOf(rank);
-  return state.shade === "p" ? p >= LEVEL : p > discoveryBound(group, LEVEL);
-}
-
-// What a signal says at a token, as a number to shade by, and the number at full shade.
+// What a signal says at a token, as a number to shade by.
 function signalAt(signal, rollout, t, group) {
-  const rank = report.tokens[report.offsets[rollout] + t];
   if (signal === "log_prob") return -report.log_prob[report.offsets[rollout] + t];
   if (signal === "entropy") return report.entropy[report.offsets[rollout] + t];
-  const mask = maskCache(rollout);
-  const known = report.rollouts.correct[rollout] !== null && !(mask && !mask[t]);
-  const x = known ? group.of(rank) : null;
-  if (signal === "credit") return x ? x.credit : 0;
-  if (signal === "p") return x ? -Math.log10(group.pOf(rank)) : 0;
-  if (signal === "gain") return x ? x.gain : 0;
-  if (signal === "advantage") return mask && !mask[t] ? 0 : (report.rollouts.advantage[rollout] ?? NaN) + (x ? x.credit : 0);
-  return null;
+  const mask = maskCache(rollout), counts = !(mask && !mask[t]);
+  if (signal === "credit") return creditOf(rollout, t, group);
+  if (signal === "advantage") return counts ? (report.rollouts.advantage[rollout] ?? NaN) + creditOf(rollout, t, group) : 0;
+  const unit = counts && report.rollouts.correct[rollout] !== null ? strongestUnit(unitsAt(rollout, t, group)) : null;
+  if (signal === "p") return unit ? -Math.log10(unit.of.pOf(unit.key)) : 0;
+  return unit && signal === "gain" ? unit.x.gain : 0;
 }
 
 let lastMask = { rollout: -1, mask: null };
@@ -47,44 +40,35 @@ function maskCache(rollout) {
   return lastMask.mask;
 }
 
-function fullShade(signal, g) {
-  const settings = report.presets[state.preset];
-  const half = largestOnPage(settings);
-  if (signal === "credit") return half;
+// The number at full shade: of credit the largest in the group, so that every group shows something.
+function fullShade(signal, g, group) {
+  if (signal === "credit") return group.largest;
   if (signal === "advantage") {
     let most = 0;
     const first = report.groups.first[g];
-    for (let r = first; r < first + report.groups.size[g]; r++) {
-      most = Math.max(most, Math.abs(report.rollouts.advantage[r] ?? 0));
-    }
-    return most + half;
+    for (let r = first; r < first + report.groups.size[g]; r++) most = Math.max(most, Math.abs(report.rollouts.advantage[r] ?? 0));
+    return most + group.largest;
   }
   return { p: 4, gain: 1, log_prob: 6, entropy: 3 }[signal] ?? 1;
 }
 
-const FAINT = {
-  p: ["chance explains it", "p is .05 or more in its group: two-sided, exact, for this token alone"],
-  q: ["chance explains it", "not significant at a false discovery rate of 5 % over the tokens of its group"],
-};
-
-// The legend of a signal: its ends and the shades between.
-function legend(signal, g) {
-  if (signal === "none") return h("span", {});
-  const scale = fullShade(signal, g);
+// The legend of a signal: its ends and the shades between, and what is underlined.
+function legend(signal, g, group) {
+  if (signal === "none") return h("div", { class: "legend" });
+  const scale = fullShade(signal, g, group);
   const both = signal === "credit" || signal === "advantage";
   const ends = {
     p: ["p = 1", "p = .0001"],
     gain: ["0", "1 bit"],
     log_prob: ["log p = 0", "−6"],
     entropy: ["0", "3 nats"],
-  }[signal] ?? [`against ${signed(-scale, 2)}`, `for ${signed(scale, 2)}`];
+  }[signal] ?? [`against a right answer ${signed(-scale, 2)}`, `for it ${signed(scale, 2)}`];
   const steps = [];
   for (let i = both ? LEVELS : 0; i > 0; i--) steps.push(`n${i}`);
   steps.push("");
   for (let i = 1; i <= LEVELS; i++) steps.push((both ? "p" : "s") + i);
   const swatches = steps.map((name) => h("i", { class: name }));
-  const faint = signal === "credit" && FAINT[state.shade];
-  return h("span", { class: "legend" },
-    faint ? h("span", { class: "legend", title: faint[1] }, h("span", { class: "swatches", "aria-hidden": "true" }, h("i", { class: "n0" }), h("i", { class: "p0" })), faint[0]) : null,
-    h("span", {}, ends[0]), h("span", { class: "swatches", "aria-hidden": "true" }, swatches), h("span", {}, ends[1]));
+  return h("div", { class: "legend" },
+    h("span", {}, ends[0]), h("span", { class: "swatches", "aria-hidden": "true" }, swatches), h("span", {}, ends[1]),
+    signal === "credit" ? h("span", {}, h("b", { class: "beyond" }, "underlined"), ": beyond chance") : null);
 }

@@ -4,11 +4,12 @@
   try {
     const fresh = await readFrame();
     Object.assign(report, fresh);
-    drawNotes();
     readState();
     fillControls();
     setUpControls();
+    if (state.view === "overview" && !report.findings.some(({ kind }) => kind === "tokens")) draw();
     await readRest(report);
+    fitted = { key: null };
     draw();
     if (document.getElementById("reload")) restoreSettings();
     root.dataset.ready = "true";

@@ -1,6 +1,6 @@
-// Where the reader is: in the URL's fragment, so that every view, group and token has a link.
+// Where the reader is and what is filtered: in the URL's fragment, so that everything has a link.
 
-const VIEWS = ["rollouts", "tokens", "groups", "training"];
+const VIEWS = ["overview", "rollouts", "tokens", "training", "compare"];
 const SIGNALS = {
   credit: "credit",
   advantage: "token advantage",
@@ -10,52 +10,70 @@ const SIGNALS = {
   entropy: "entropy",
   none: "no shading",
 };
-// Which credit is shaded in full; the rest, which chance explains, is faint.
+// Which credit is shaded in full; the rest is faint.
 const SHADES = {
-  p: "p < .05",
-  q: "FDR of 5 %",
-  all: "all",
+  all: "all of it",
+  p: "beyond chance: p < .05",
+  q: "beyond chance: FDR of 5 %",
 };
 const LEVEL = 0.05;
-const MEAN_CREDIT = "mean |credit|: over the counted tokens of rollouts with a verdict, in mixed groups";
 const state = {};
 const NUMBERS = ["group", "rollout", "token", "id", "step"];
+const RANGES = ["reward", "length", "accuracy"];
+const TEXTS = ["q", "verdict", "finding", "groups", "model", "file", "at"];
+
+// Numbers in an address count from 1, as those on the page do; in `state` from 0.
+const COUNTED = ["group", "rollout", "token"];
 
 function readState(hash = location.hash) {
   const given = new URLSearchParams(hash.slice(1));
-  const fresh = { view: "rollouts", signal: "credit", preset: 0, shade: "p", finished: false, group: null, rollout: null, token: null, id: null, step: null };
-  if (VIEWS.includes(given.get("view"))) fresh.view = given.get("view");
+  const fresh = { view: "overview", signal: "credit", preset: 0, shade: "all", finished: false, sort: "order" };
+  if (viewsHere().includes(given.get("view"))) fresh.view = given.get("view");
   if (signalNames().includes(given.get("signal"))) fresh.signal = given.get("signal");
-  const preset = report.presets.findIndex((p) => p.name === given.get("preset"));
-  fresh.preset = Math.max(0, preset);
+  fresh.preset = Math.max(0, report.presets.findIndex((p) => p.name === given.get("preset")));
   if (given.get("shade") in SHADES) fresh.shade = given.get("shade");
+  if (given.get("sort") in SORTS) fresh.sort = given.get("sort");
   fresh.finished = given.get("finished") === "1" && report.anyUnfinished;
   for (const name of NUMBERS) {
-    const text = given.get(name);
-    if (text !== null && /^\d{1,10}$/.test(text)) fresh[name] = Number(text);
+    const text = given.get(name) ?? "";
+    fresh[name] = /^\d{1,10}$/.test(text) ? Number(text) - COUNTED.includes(name) : null;
   }
-  if (!(fresh.group < report.groups.label.length) || fresh.group === null) fresh.group = firstGroup();
-  if (fresh.rollout !== null && fresh.rollout >= report.groups.size[fresh.group]) fresh.rollout = null;
-  if (fresh.rollout === null) fresh.token = null;
+  for (const name of TEXTS) fresh[name] = given.get(name) ?? "";
+  for (const name of RANGES) {
+    const ends = (given.get(name) ?? "").split("~").map(Number);
+    fresh[name] = ends.length === 2 && ends.every(Number.isFinite) ? ends : null;
+  }
+  if (!report.findingOf.has(fresh.finding)) fresh.finding = "";
   Object.assign(state, fresh);
+  if (state.group === null || !(state.group >= 0 && state.group < report.groups.label.length)) state.group = firstGroup();
+  if (state.rollout !== null && !(state.rollout >= 0 && state.rollout < report.groups.size[state.group])) state.rollout = null;
+  if (state.rollout === null || state.token < 0) state.token = null;
 }
 
 function fragment(changes = {}) {
   const all = { ...state, ...changes };
   const parts = new URLSearchParams({ view: all.view });
+  const set = (name, is) => is && parts.set(name, String(all[name] + COUNTED.includes(name)));
   if (all.view === "rollouts") {
-    parts.set("group", all.group);
-    if (all.rollout !== null) parts.set("rollout", all.rollout);
-    if (all.token !== null) parts.set("token", all.token);
+    for (const name of COUNTED) set(name, all[name] !== null);
+    for (const name of TEXTS) if (all[name] !== "") parts.set(name, all[name]);
+    for (const name of RANGES) if (all[name]) parts.set(name, all[name].join("~"));
+    if (all.sort !== "order") parts.set("sort", all.sort);
   }
-  if (all.id !== null && (all.view === "tokens" || all.view === "training")) parts.set("id", all.id);
-  if (all.step !== null && all.view === "training") parts.set("step", all.step);
+  set("id", all.id !== null && ["tokens", "training"].includes(all.view));
+  set("step", all.step !== null && all.view === "training");
   if (all.signal !== "credit") parts.set("signal", all.signal);
   if (all.preset !== 0) parts.set("preset", report.presets[all.preset].name);
-  if (all.shade !== "p") parts.set("shade", all.shade);
+  if (all.shade !== "all") parts.set("shade", all.shade);
   if (all.finished) parts.set("finished", "1");
   return `#${parts}`;
 }
+
+// Nothing is filtered, and no place is marked.
+const NO_FILTER = { q: "", verdict: "", finding: "", groups: "", model: "", file: "", at: "", reward: null, length: null, accuracy: null, rollout: null, token: null };
+
+// A link to what fits a filter alone.
+const filtered = (changes) => fragment({ ...NO_FILTER, view: "rollouts", group: null, ...changes });
 
 // Move; `quiet` leaves the view as it is drawn and only keeps the link right.
 function go(changes, { quiet = false } = {}) {
@@ -72,24 +90,25 @@ function onLink(event) {
   const link = event.target.closest?.('a[href^="#"]');
   if (!link || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const hash = link.getAttribute("href");
+  const hash = link.getAttribute("href"), before = state.view;
   try {
     history.pushState(null, "", hash);
   } catch { /* as above */ }
   readState(hash);
   draw();
-  scrollTo(0, 0);
+  if (state.view !== before || state.token === null) scrollTo(0, 0);
 }
 
-// The first mixed group with a suspicious rollout on the page, else the first mixed one, else any.
+// A group that has something to show: of those that fit the filter, a mixed one with a finding that
+// has a place, else one with tokens beyond chance, else a mixed one, else any.
 function firstGroup() {
-  const { groups, flags } = report;
-  const shown = (g) => groups.first[g] >= 0;
-  const flag = flags.find((f) => shown(f.group) && isMixed(f.group));
-  if (flag) return flag.group;
-  const all = groups.label.map((_, g) => g).filter(shown);
-  return all.find(isMixed) ?? all[0] ?? 0;
+  const { groups } = report, here = fitting().groups.filter((g) => groups.first[g] >= 0);
+  const isTold = new Set(report.findings.filter(({ why }) => why.length).flatMap((finding) => finding.groups));
+  const mixed = here.filter(isMixed);
+  return mixed.find((g) => isTold.has(g) && groups.beyond[g] > 0) ?? mixed.find((g) => isTold.has(g)) ?? mixed.find((g) => groups.beyond[g] > 0) ?? mixed[0] ?? here[0] ?? 0;
 }
+
+const viewsHere = () => VIEWS.filter((view) => (view !== "training" || report.training.steps.length > 0) && (view !== "compare" || sidesHere().length > 1));
 
 const signalNames = () =>
   Object.keys(SIGNALS).filter((name) => !["log_prob", "entropy"].includes(name) || report.signals.includes(name));

@@ -100,7 +100,7 @@ function explain(counts, group, s) {
 }
 
 // The largest p of a group that is significant at a false discovery rate of `level` (Benjamini and
-// Hochberg 1995) over the group's distinct tokens; 0 where none is.
+// Hochberg 1995) over the group's distinct units; 0 where none is.
 function discoveryBound(group, level) {
   if (group.bound !== undefined) return group.bound;
   const sorted = [...group.counts.keys()].map(group.pOf).sort((x, y) => x - y);
@@ -109,79 +109,123 @@ function discoveryBound(group, level) {
   return group.bound;
 }
 
-// Counts of a group on the page under a preset: totals, and a table by token (its rank). `distinct`
-// and `distinctTrue`, `distinctFalse` count identical rollouts once: they share a verdict, so only
-// the first of them is evidence. Where their verdicts differ, none is (ktae.validity.repeats).
-function countGroup(g, s) {
+const UNIT_SIZE = { token: 1, bigram: 2, trigram: 3 };
+
+// The key of the unit that ends at each token of a rollout: a token's own number, or a text of
+// several; null where the token does not count. What does not count is passed over.
+function unitKeys(rollout, unit, ignored) {
+  const ids = idsOf(rollout), mask = maskOf(rollout), size = UNIT_SIZE[unit];
+  const keys = new Array(ids.length).fill(null), last = [];
+  for (let t = 0; t < ids.length; t++) {
+    if ((mask && !mask[t]) || (ignored.size && ignored.has(report.vocabulary.id[ids[t]]))) continue;
+    last.push(ids[t]);
+    if (last.length > size) last.shift();
+    keys[t] = size === 1 ? ids[t] : [...new Array(size - last.length).fill(-1), ...last].join();
+  }
+  return keys;
+}
+
+// Counts of a group on the page: totals, and a table by unit. `distinct` and `distinctTrue`,
+// `distinctFalse` count identical rollouts once: they share a verdict, so only the first of them is
+// evidence. Where their verdicts differ, none is (ktae.validity.repeats).
+function countGroup(g, settings, unit) {
   const { groups, rollouts } = report;
-  const first = groups.first[g];
-  const ignored = new Set(s.ignored);
-  const group = { nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, distinctTrue: 0, distinctFalse: 0, counts: new Map() };
-  const keys = new Map(), verdicts = new Map();
+  const first = groups.first[g], ignored = new Set(settings.ignored);
+  const group = { unit, nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, distinctTrue: 0, distinctFalse: 0, counts: new Map(), keys: new Map() };
+  const texts = new Map(), verdicts = new Map();
   for (let r = first; r < first + groups.size[g]; r++) {
-    if (rollouts.correct[r] === null || leftOut(r)) continue;
+    if (leftOut(r)) continue;
+    group.keys.set(r, unitKeys(r, unit, ignored));
+    if (rollouts.correct[r] === null) continue;
     const ids = idsOf(r), mask = maskOf(r);
-    const key = (mask ? ids.filter((_, t) => mask[t]) : ids).join();
-    keys.set(r, key);
-    verdicts.set(key, (verdicts.get(key) ?? new Set()).add(rollouts.correct[r]));
+    const text = (mask ? ids.filter((_, t) => mask[t]) : ids).join();
+    texts.set(r, text);
+    verdicts.set(text, (verdicts.get(text) ?? new Set()).add(rollouts.correct[r]));
   }
   const kept = new Set();
-  for (let r = first; r < first + groups.size[g]; r++) {
-    const correct = rollouts.correct[r];
-    if (correct === null || leftOut(r)) continue;
-    const ids = idsOf(r), mask = maskOf(r), seen = new Set();
-    const key = keys.get(r);
-    const isRepeat = kept.has(key) || verdicts.get(key).size > 1;
+  for (const [r, text] of texts) {
+    const correct = rollouts.correct[r], seen = new Set();
+    const isRepeat = kept.has(text) || verdicts.get(text).size > 1;
     let counted = 0;
-    for (let t = 0; t < ids.length; t++) {
-      if ((mask && !mask[t]) || (ignored.size && ignored.has(report.vocabulary.id[ids[t]]))) continue;
+    for (const key of group.keys.get(r)) {
+      if (key === null) continue;
       counted++;
-      let c = group.counts.get(ids[t]);
-      if (!c) group.counts.set(ids[t], (c = { a: 0, b: 0, inTrue: 0, inFalse: 0, distinct: { a: 0, b: 0 } }));
-      if (correct) c.inTrue++;
-      else c.inFalse++;
-      if (!seen.has(ids[t])) {
-        seen.add(ids[t]);
-        if (correct) c.a++;
-        else c.b++;
-        if (!isRepeat) c.distinct[correct ? "a" : "b"]++;
-      }
+      let c = group.counts.get(key);
+      if (!c) group.counts.set(key, (c = { a: 0, b: 0, inTrue: 0, inFalse: 0, distinct: { a: 0, b: 0 } }));
+      c[correct ? "inTrue" : "inFalse"]++;
+      if (seen.has(key)) continue;
+      seen.add(key);
+      c[correct ? "a" : "b"]++;
+      if (!isRepeat) c.distinct[correct ? "a" : "b"]++;
     }
     if (counted === 0) continue;
     group[correct ? "nTrue" : "nFalse"]++;
     group[correct ? "lengthTrue" : "lengthFalse"] += counted;
     if (!isRepeat) group[correct ? "distinctTrue" : "distinctFalse"]++;
-    kept.add(key);
+    kept.add(text);
   }
-  return group;
-}
-
-// A group with its explanations, made when asked for; the last few groups are kept.
-const groupCache = new Map(); // emptied where other data are swapped in
-function groupStatistics(g, preset) {
-  const key = `${g}/${preset}/${state.finished}`;
-  let found = groupCache.get(key);
-  if (found) return found;
-  const settings = report.presets[preset];
-  const group = countGroup(g, settings);
-  const explained = new Map(), byCell = new Map();
   group.mixed = group.nTrue > 0 && group.nFalse > 0;
-  group.pOf = (rank) => {
-    const { a, b } = group.counts.get(rank).distinct;
+  const explained = new Map(), byCell = new Map();
+  group.pOf = (key) => {
+    const { a, b } = group.counts.get(key).distinct;
     const cell = a * (group.distinctFalse + 1) + b;
     if (!byCell.has(cell)) byCell.set(cell, fisherPValue(a, b, group.distinctTrue, group.distinctFalse, false));
     return byCell.get(cell);
   };
-  group.of = (rank) => {
-    const counts = group.counts.get(rank);
+  group.of = (key) => {
+    const counts = group.counts.get(key);
     if (!counts) return null;
     if (!group.mixed) return { a: counts.a, b: counts.b, p: 1, fisher: 0, gain: 0, direction: 0, value: 0, credit: 0, none: true };
-    let x = explained.get(rank);
-    if (!x) explained.set(rank, (x = explain(counts, group, settings)));
-    if (settings.silent.includes(report.vocabulary.id[rank])) x.credit = 0;
+    let x = explained.get(key);
+    if (!x) explained.set(key, (x = explain(counts, group, settings)));
     return x;
   };
+  return group;
+}
+
+// A group with its units, made when asked for; the last few groups are kept. What stands for the
+// group itself is its single tokens.
+const groupCache = new Map(); // emptied where other data are swapped in
+function groupStatistics(g, preset) {
+  const key = `${g}/${preset}/${state.finished}`;
+  const known = groupCache.get(key);
+  if (known) return known;
+  const settings = report.presets[preset];
+  const group = countGroup(g, settings, "token");
+  group.inBlock = settings.units === null;
+  group.silent = new Set(settings.silent);
+  group.units = (settings.units ?? ["token"]).map((unit) => (unit === "token" ? group : countGroup(g, settings, unit)));
+  group.largest = largestIn(g, group);
   if (groupCache.size > 12) groupCache.delete(groupCache.keys().next().value);
   groupCache.set(key, group);
   return group;
 }
+
+// A token's credit: the mean of its units', or what stands in the page.
+function creditOf(rollout, t, group) {
+  if (report.rollouts.correct[rollout] === null || !group.keys.has(rollout) || group.keys.get(rollout)[t] === null) return 0;
+  if (group.inBlock) return report.credit[report.offsets[rollout] + t];
+  if (group.silent.has(report.vocabulary.id[idsOf(rollout)[t]])) return 0;
+  let sum = 0;
+  for (const of of group.units) sum += of.of(of.keys.get(rollout)[t]).credit;
+  return sum / group.units.length;
+}
+
+// The units that a token's credit is the mean of: [{ of, key, x }].
+function unitsAt(rollout, t, group) {
+  if (!group.keys.has(rollout) || group.keys.get(rollout)[t] === null) return [];
+  return group.units.map((of) => ({ of, key: of.keys.get(rollout)[t] })).map((unit) => ({ ...unit, x: unit.of.of(unit.key) })).filter(({ x }) => x !== null);
+}
+
+// The largest |credit| in a group, at which a shade is full; of nothing, 1.
+function largestIn(g, group) {
+  let most = 0;
+  const first = report.groups.first[g];
+  for (let r = first; r < first + report.groups.size[g]; r++) {
+    for (let t = 0; t < report.rollouts.length[r]; t++) most = Math.max(most, Math.abs(creditOf(r, t, group)));
+  }
+  return most || 1;
+}
+
+// The unit of a token's that says most.
+const strongestUnit = (units) => units.reduce((best, unit) => (best && Math.abs(best.x.credit) >= Math.abs(unit.x.credit) ? best : unit), null);

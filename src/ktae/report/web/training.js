@@ -48,7 +48,7 @@ function barLists(column) {
   const list = (name, side) => h("section", { "aria-label": name }, h("h3", {}, name), h("ul", { class: "bar-list" }, side.map((row) => barItem(row, most))), side.length ? null : h("p", { class: "quiet" }, "none"));
   const up = rows.filter((row) => row.impact > 0).sort((x, y) => y.impact - x.impact).slice(0, BARS);
   const down = rows.filter((row) => row.impact < 0).sort((x, y) => x.impact - y.impact).slice(0, BARS);
-  return [list("For correctness", up), list("Against", down)];
+  return [list("For a right answer", up), list("Against", down)];
 }
 
 function barItem(row, most) {
