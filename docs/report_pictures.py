@@ -30,12 +30,17 @@ def main(run: Path) -> None:
         page = browser.new_page(viewport={"width": 1360, "height": 1100})
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
-        flag = page.evaluate("ktae.report.flags[0]")
-        where = f"group={flag['group']}&rollout={flag['number']}&token={flag['token']}"
+        place = page.evaluate(
+            """() => { const { findings, groupOf, groups } = ktae.report;
+                 const { rollouts, tokens } = findings.find(({ why }) => why.length);
+                 const g = groupOf[rollouts[0]];
+                 return [g + 1, rollouts[0] - groups.first[g] + 1, tokens[0] + 1]; }"""
+        )
+        where = "group={}&rollout={}&token={}".format(*place)
         for name, fragment in (
-            ("report", f"view=rollouts&{where}"),
+            ("report", "view=overview"),
+            ("report-rollouts", f"view=rollouts&{where}"),
             ("report-tokens", "view=tokens"),
-            ("report-groups", "view=groups"),
             ("report-training", "view=training&step=12"),
         ):
             page.evaluate(f"location.hash = '{fragment}'")
