@@ -60,11 +60,13 @@ class Labels:
         self.apart: set[tuple[Any, Any]] = set()
         self.joined: set[tuple[Any, ...]] = set()
         self.evaluation: list[tuple[bool, int]] = []
-        self.rewards: dict[float, int] = {}
+        self.last: tuple[object, str] = None, ""
+        """The rollout that was added last, and the label that it got."""
 
     def begin(self, file: Path, given: Path, scope: Path) -> None:
         """What is added from now on is of this file, which `given` is or holds."""
         self.file += 1
+        self.last = None, ""
         key = (given, scope)
         if self.options.join:
             key = (Path(), Path())
@@ -79,6 +81,10 @@ class Labels:
         """Count a row of the record in, and tell its group from others of its label."""
         self._count(1, is_evaluation)
         label, step, prompt = row["group"], row["step"], row["prompt"]
+        told = (label, step, prompt, is_evaluation)
+        if told == self.last[0]:  # mostly the rollouts of a group are neighbours
+            row["group"] = self.last[1]
+            return
         digest = None if prompt is None else hash(prompt)
         place = (self.place, is_evaluation)
         key = (place, label, step)
@@ -98,6 +104,7 @@ class Labels:
                 first = self.first.setdefault((place, label, step), (digest, self.file))
         if self.several:
             self._across((place, label, step), first[1])
+        self.last = told, label
 
     def add_table(self, table: Any) -> None:
         """Count in a part of a record that ktae has written, whose labels are as they should be."""

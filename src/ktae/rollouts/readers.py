@@ -543,10 +543,11 @@ def without_filling(rows: Iterator[tuple[Any, str]], notes: Notes) -> Iterator[t
     # A row waits until it is known that the next one does not go on with it.
     held = None
     for row, where in rows:
-        if is_padding(row):
+        has_key = isinstance(row, dict) and "uid" in row
+        if has_key and is_padding(row):
             notes.add("padding")
             continue
-        if held is not None and goes_on(held[0], row):
+        if held is not None and has_key and goes_on(held[0], row):
             notes.add("intermediate")
         elif held is not None:
             yield held

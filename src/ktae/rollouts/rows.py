@@ -81,9 +81,12 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
                 f"{instead.get(name, name)}, or --field {name}=NAME for one of them"
             )
     has_verdict = "correct" in fields  # null is one, too: that nothing is known
-    parsed = {
-        name: parse(fields.pop(name, None), f"{where}: {name}") for name, parse in PARSERS.items()
-    }
+    parsed: Row = dict.fromkeys(PARSERS)
+    for name, parse in PARSERS.items():
+        if name in fields:
+            value = fields.pop(name)
+            if value is not None or name == "group":  # any other field may be null
+                parsed[name] = parse(value, f"{where}: {name}")
     if not has_verdict:
         if parsed["reward"] is None:
             raise InputError(
