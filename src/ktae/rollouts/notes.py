@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from ktae.errors import InputError
 
@@ -27,145 +28,79 @@ class Note(NamedTuple):
     """Whether something that a reader expects is missing, or may well be meant otherwise."""
 
 
-class Template(NamedTuple):
-    """How a note reads: `{n}` is the count, `{names}` are the first of what it is about."""
+TEXTS = """
+titles, read: read {names}
+trained, assumed: taken from the trainer's ktae.json: {names}
+taken, assumed: of several rewards {names} says what is correct
+    --correctness takes another.
+values, assumed!: rewards above 0 of several values ({names}): {n:,}
+    Where verdicts count, all of these are correct. --threshold says above what a reward is
+    correct; --threshold 0 says that this is meant.
+all_above, assumed!: every reward is above 0 ({names}), so all rollouts are correct
+    --threshold says which rewards mean correct.
+none_above, assumed!: no reward is above 0 ({names}), so all rollouts are incorrect
+    --threshold says which rewards mean correct.
+verdicts, assumed!: verdicts neither right nor wrong ({names}), so unknown: {n:,}
+without_reward, missing!: rollouts without a reward, so with no verdict: {n:,}
+    --field reward=PATH says where it is.
+without_group, assumed: rows without a group, so one prompt of a step is one group: {n:,}
+by_row, assumed: rows without a group and a prompt, so the rollouts of a row are compared: {n:,}
+alone, missing!: rollouts with neither group nor prompt, each a group of its own: {n:,}
+    Nothing is compared with them.
+split, assumed!: rollouts with another prompt than the first of their group, told apart: {n:,}
+    A group is one label and one prompt.
+apart, assumed!: groups that stand in several files, in each file a group of its own: {n:,}
+    --join takes the files together.
+run, joined: groups in several files of one run, each one group: {n:,}
+join, joined: files taken together: {n:,}
+models, assumed: models told apart: {n:,}
+    A group is a problem of one model; --pool-models pools them.
+pooled, joined: models pooled: {n:,}
+    A group holds rollouts of all of them; --by-model tells them apart.
+context, masked: responses with text of tools or users in them: {n:,}
+    That text is shown, neither counted nor given credit.
+ids, left out: responses with text of tools or users whose token ids have no mask: {n:,}
+    Their text counts, and not the ids.
+half_surrogates, assumed: rows with half surrogate pairs, shown as U+FFFD: {n:,}
+evaluation, left out: rollouts of evaluations left out: {n:,}
+    --evaluation reads these, and not those of training.
+training, left out: rollouts of training left out: {n:,}
+filters, left out: rows left out, other filters of the same responses: {n:,}
+    lm-evaluation-harness writes a row for each; the first counts.
+steps, left out: {names}: the same rollouts, counted once
+    TRL logs its last batch at each step that the batch serves.
+padding, left out: padding rows left out: {n:,}
+    verl fills up its batches.
+intermediate, left out: intermediate outputs left out: {n:,}
+    An agent's session in verl's dump is its last output.
+empty, left out!: rows with an empty list of rollouts: {n:,} ({names})
+files, left out!: other files left alone: {n:,} ({names})
+    They hold no rollouts, evaluations, the same ones, or are packed otherwise than as .gz.
+    Give a file by its own name to read it.
+rejected, left out!: rows that could not be used: {n:,} ({names})
+"""
+"""Key, kind and text of each note in the order in which they are told, and below what that means.
+! is severe, `{n}` the count, `{names}` the first of what it is about."""
 
-    kind: Kind
-    severe: bool
-    text: str
-    more: str = ""
+
+def _templates() -> dict[str, Note]:
+    """The notes of `TEXTS` by their keys."""
+    templates: dict[str, Note] = {}
+    key = ""
+    for line in TEXTS.strip().splitlines():
+        if not line.startswith(" "):
+            key, kind, text = re.split(r", |: ", line, maxsplit=2)
+            severe = kind.endswith("!")
+            templates[key] = Note(cast("Kind", kind.rstrip("!")), text, "", 0, severe)
+        elif line.startswith("    "):
+            more = f"{templates[key].more} {line.strip()}".strip()
+            templates[key] = templates[key]._replace(more=more)
+        else:
+            templates[key] = templates[key]._replace(text=f"{templates[key].text} {line.strip()}")
+    return templates
 
 
-TEMPLATES = {
-    "titles": Template("read", False, "read {names}"),
-    "trained": Template("assumed", False, "taken from the trainer's ktae.json: {names}"),
-    "taken": Template(
-        "assumed",
-        False,
-        "of several rewards {names} says what is correct",
-        "--correctness takes another.",
-    ),
-    "values": Template(
-        "assumed",
-        True,
-        "rewards above 0 of several values ({names}): {n:,}",
-        "Where verdicts count, all of these are correct. --threshold says above what a reward is "
-        "correct; --threshold 0 says that this is meant.",
-    ),
-    "all_above": Template(
-        "assumed",
-        True,
-        "every reward is above 0 ({names}), so all rollouts are correct",
-        "--threshold says which rewards mean correct.",
-    ),
-    "none_above": Template(
-        "assumed",
-        True,
-        "no reward is above 0 ({names}), so all rollouts are incorrect",
-        "--threshold says which rewards mean correct.",
-    ),
-    "verdicts": Template(
-        "assumed", True, "verdicts that are neither right nor wrong ({names}), so unknown: {n:,}"
-    ),
-    "without_reward": Template(
-        "missing", True, "rollouts without a reward, so whether they are correct is unknown: {n:,}"
-    ),
-    "without_group": Template(
-        "assumed", False, "rows without a group, so one prompt of a step is one group: {n:,}"
-    ),
-    "by_row": Template(
-        "assumed",
-        False,
-        "rows without a group and a prompt, so the rollouts of a row are compared: {n:,}",
-    ),
-    "alone": Template(
-        "missing",
-        True,
-        "rollouts with neither group nor prompt, each a group of its own: {n:,}",
-        "Nothing is compared with them.",
-    ),
-    "split": Template(
-        "assumed",
-        True,
-        "rollouts with another prompt than the first of their group, told apart: {n:,}",
-        "A group is one label and one prompt.",
-    ),
-    "apart": Template(
-        "assumed",
-        True,
-        "groups that stand in several files, in each file a group of its own: {n:,}",
-        "--join takes the files together.",
-    ),
-    "run": Template(
-        "joined", False, "groups that stand in several files of one run, each one group: {n:,}"
-    ),
-    "join": Template("joined", False, "files taken together: {n:,}"),
-    "models": Template(
-        "assumed",
-        False,
-        "models told apart: {n:,}",
-        "A group is a problem of one model; --pool-models pools them.",
-    ),
-    "pooled": Template(
-        "joined",
-        False,
-        "models pooled: {n:,}",
-        "A group holds rollouts of all of them; --by-model tells them apart.",
-    ),
-    "context": Template(
-        "masked",
-        False,
-        "responses with text of tools or users in them: {n:,}",
-        "That text is shown, neither counted nor given credit.",
-    ),
-    "ids": Template(
-        "left out",
-        False,
-        "responses with text of tools or users whose token ids have no mask: {n:,}",
-        "Their text counts, and not the ids.",
-    ),
-    "half_surrogates": Template(
-        "assumed", False, "rows with half surrogate pairs, shown as U+FFFD: {n:,}"
-    ),
-    "evaluation": Template(
-        "left out",
-        False,
-        "rollouts of evaluations left out: {n:,}",
-        "--evaluation reads these, and not those of training.",
-    ),
-    "training": Template("left out", False, "rollouts of training left out: {n:,}"),
-    "filters": Template(
-        "left out",
-        False,
-        "rows left out, other filters of the same responses: {n:,}",
-        "lm-evaluation-harness writes a row for each filter; the first counts.",
-    ),
-    "steps": Template(
-        "left out",
-        False,
-        "{names}: the same rollouts, counted once",
-        "TRL logs the last batch that it generated; a batch may serve several steps.",
-    ),
-    "padding": Template(
-        "left out", False, "padding rows left out: {n:,}", "verl fills up its batches with them."
-    ),
-    "intermediate": Template(
-        "left out",
-        False,
-        "intermediate outputs left out: {n:,}",
-        "An agent's session in verl's dump is its last output.",
-    ),
-    "empty": Template("left out", True, "rows with an empty list of rollouts: {n:,} ({names})"),
-    "files": Template(
-        "left out",
-        True,
-        "other files left alone: {n:,} ({names})",
-        "They hold no rollouts that can be told, or the same ones. Give a file by its own name to "
-        "read it, and unpack what is not .gz.",
-    ),
-    "rejected": Template("left out", True, "rows that could not be used: {n:,} ({names})"),
-}
-"""In the order in which they are told."""
+TEMPLATES = _templates()
 
 
 @dataclasses.dataclass
@@ -204,14 +139,13 @@ class Notes:
 
     def __iter__(self) -> Iterator[Note]:
         """What was noted, in the order of `TEMPLATES`."""
-        for key, (kind, severe, text, more) in TEMPLATES.items():
+        for key, note in TEMPLATES.items():
             n = sum(self.titles.values()) if key == "titles" else self.counts[key]
             names = [self.read_as()] if key == "titles" else self.names.get(key, [])
             if n:
-                rest = ", ..." if len(names) > SHOWN else ""
-                shown = ", ".join(names[:SHOWN]) + rest
-                yield Note(kind, text.format(n=n, names=shown), more, n, severe)
+                shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+                yield note._replace(text=note.text.format(n=n, names=shown), n=n)
 
     def listed(self) -> list[dict[str, object]]:
         """The same as `--json` gives it."""
-        return [x._asdict() for x in self]
+        return [note._asdict() for note in self]

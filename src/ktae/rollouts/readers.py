@@ -248,11 +248,16 @@ class Reader:
             # What is wrong with a line is said when it is read again.
             self._require_fields(iterate_rows(path, lambda error: None))
         titles: set[str] = set()
-        schema, unknown = None, 0
+        schema, unknown, known = None, 0, len(notes.names["rejected"])
         for row, where in without_filling(self.steps.rows_once(path), notes):
             try:
                 schema, rollouts = self._rollouts_of(row, where, source, schema)
-                self._require_short(rollouts, where)
+                for response in (plain.get("response") for plain in rollouts):
+                    if isinstance(response, str) and len(response) > options.max_response:
+                        raise InputError(
+                            f"{where}: the response has {len(response):,} characters; expected at "
+                            f"most {options.max_response:,} (--max-response takes longer ones)"
+                        )
             except PathError:
                 raise
             except InputError as error:
@@ -273,7 +278,7 @@ class Reader:
                 yield plain, where, schema
         if not titles and unknown and self.first is not None:
             notes.counts["rejected"] -= unknown
-            notes.names["rejected"].clear()
+            notes.names["rejected"] = notes.names["rejected"][:known]
             raise self.first
         if titles and not source.chose:
             options.require_no_choice(path)
@@ -291,7 +296,7 @@ class Reader:
         Raises:
             InputError: as in `rows`, and where not a single row of the file could be used.
         """
-        n, first, repeated = 0, None, self.notes.counts["steps"]
+        n, first, before = 0, None, self.notes.counts.copy()
         threshold = self.options.threshold or 0.0
         for plain, where, schema in self.rows(path):
             try:
@@ -299,7 +304,9 @@ class Reader:
                 fields = self.complete(plain, where)
                 row = to_record_row(fields, where, threshold)
             except InputError as error:
-                error = self._with_tree(error, plain, where, schema)
+                if schema is OTHERWISE and f"{where}: no field" in str(error):
+                    message = str(error).removeprefix(f"{where}: ")
+                    error = self._unknown(plain, where, message)
                 first = first or error
                 self.notes.reject(error)
                 continue
@@ -313,9 +320,9 @@ class Reader:
             yield row, schema, is_evaluation
         if not n and first is not None:
             raise first
-        if not n and self.notes.counts["rejected"] and not self.notes.strict:
-            raise InputError(f"{path}: {self.notes.names['rejected'][-1]}")
-        if not n and self.notes.counts["steps"] == repeated:
+        if not n and self.notes.counts["rejected"] > before["rejected"]:
+            raise InputError(self.notes.names["rejected"][-1])
+        if not n and self.notes.counts["steps"] == before["steps"]:
             raise EmptyFileError(f"{path} is empty: it holds no rollouts")
 
     def note_rewards(self) -> None:
@@ -400,19 +407,12 @@ class Reader:
                 ) from None
             if fields:
                 plain = override(row, plain, fields, where)
-            elif schema is OTHERWISE:
-                self._require_known(row, where)
+            elif schema is OTHERWISE and not {"response", "token_ids"} & row.keys():
+                message = f"no field 'response'; its fields are {quoted(row)}"
+                raise self._unknown(row, where, message)
         if len(plain) > 1:
             plain = [rollout | {"of_row": True} for rollout in plain]
         return schema, plain
-
-    def _require_known(self, row: Row, where: str) -> None:
-        """Raise the error of a row in no known form."""
-        response = row.get("response")
-        if "response" not in row and "token_ids" not in row:
-            raise self._unknown(row, where, f"no field 'response'; its fields are {quoted(row)}")
-        if isinstance(response, list) and len(response) > 1 and messages_of(response) is None:
-            raise self._unknown(row, where, f"response is a list of {len(response)}")
 
     def _unknown(self, row: Row, where: str, message: str) -> UnknownRowsError:
         needed = ("response", "group", "reward" if self.options.needs_reward else "answer")
@@ -421,20 +421,13 @@ class Reader:
             trial = Reader(dataclasses.replace(self.options, fields=fields), Notes(strict=True))
             try:
                 rollouts = by_fields(row, fields, where)
-                if self.options.needs_reward:
-                    for plain in rollouts:
-                        to_record_row(trial.complete(plain, where), where, 0.0)
+                for plain in rollouts if self.options.needs_reward else ():
+                    to_record_row(trial.complete(plain, where), where, 0.0)
             except InputError:
                 return False
             return bool(rollouts)
 
         return unknown_row(row, where, message, needed, reads)
-
-    def _with_tree(self, error: InputError, plain: Row, where: str, schema: Schema) -> InputError:
-        """The error of a row that lacks a field, with the paths that it has."""
-        if schema is OTHERWISE and f"{where}: no field" in str(error):
-            return self._unknown(plain, where, str(error).removeprefix(f"{where}: "))
-        return error
 
     def _require_fields(self, rows: Iterable[tuple[Any, str]]) -> None:
         """Raise the error of a path that leads to nothing in every row; no more rows are read than
@@ -449,16 +442,6 @@ class Reader:
         if first is not None:
             name, path = next(iter(missing.items()))
             raise UnknownRowsError(nothing_at(path, name, *first))
-
-    def _require_short(self, rollouts: Iterable[Row], where: str) -> None:
-        longest = self.options.max_response
-        for plain in rollouts:
-            response = plain.get("response")
-            if isinstance(response, str) and len(response) > longest:
-                raise InputError(
-                    f"{where}: the response has {len(response):,} characters; expected at most "
-                    f"{longest:,} (--max-response takes longer ones)"
-                )
 
 
 def with_texts(row: Row, where: str, notes: Notes) -> Row:

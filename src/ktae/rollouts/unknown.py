@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import TURNS, messages_of
+from ktae.rollouts.conversation import TURNS, dialogue, messages_of
 from ktae.rollouts.paths import leaves
 from ktae.rollouts.rows import Row
 
@@ -58,6 +58,11 @@ def unknown_row(
     """
     there = list(leaves(row))
     likely = likely_paths(there, needed)
+    # A conversation has its prompt in it, which tells its group.
+    talk = dialogue(messages_of(dict(there).get(likely.get("response", ""))) or ())
+    if talk is not None and talk.prompt is not None and "group" in needed:
+        needed = [name for name in needed if name != "group"]
+        likely.pop("group", None)
     missing = [f"--field {name}={likely.get(name, 'PATH')}" for name in needed]
     complete = len(likely) == len(needed) and reads(likely)
     if not complete:
@@ -97,8 +102,10 @@ def likely_paths(there: Sequence[tuple[str, Any]], needed: Sequence[str]) -> dic
             ):
                 nearness = 0 if name == "response" else -lists.count("[]")
                 ranked.append((nearness, NAMES[name].index(last), path.count("."), i, path))
-        if ranked:
-            path_of[name] = min(ranked)[-1]
+        ranked.sort()
+        # Of two that are as likely none is told, such as those of problems that are keys.
+        if ranked and (len(ranked) == 1 or ranked[0][:3] != ranked[1][:3]):
+            path_of[name] = ranked[0][-1]
     return path_of
 
 

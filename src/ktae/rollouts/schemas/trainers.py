@@ -36,6 +36,8 @@ COUNTS = re.compile(r"(^|_)(id|ids|idx|index|length|len|tokens|turns|count|num|s
 
 ENTRIES = ("rollouts", "samples", "responses", "completions", "generations", "outputs")
 """Fields that hold a row's rollouts, as objects with `response` or `token_ids` and the rest."""
+WITH_ALL = ("prompt", "problem", "answer", "group")
+"""Fields of a row that all of its rollouts have, whatever they hold."""
 COLUMNS = {
     "response": ("response", "responses", "completions"),
     "reward": ("reward", "rewards", "scores"),
@@ -234,40 +236,33 @@ def atropos_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
 
 
 def nested_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """Objects in a list, each with what stands beside the list; or lists of one value a rollout."""
-    name = list_of_rollouts(row)
-    if name is None:
-        for singular, plurals in COLUMNS.items():
-            there = next((x for x in plurals if isinstance(row.get(x), list)), None)
-            if there is not None and (singular not in row or singular == there):
-                row = without(row, [there]) | {singular: row[there]}
-        rollouts = list(spread(row, where))
-    else:
-        # Lists of one reward or verdict a rollout may stand beside the list of rollouts. What a
-        # rollout has of its own comes before them.
-        entries = row[name]
-        beside: Row = {}
-        for verdict, keys in (("reward", COLUMNS["reward"]), ("correct", ("correct",))):
-            for key in keys:
-                values: Any = row.get(key)
-                if KINDS["scores"](values) and len(values) == len(entries):
-                    beside.setdefault(verdict, values)
-        shared = {
-            key: value
-            for key, value in row.items()
-            if (key != name and not isinstance(value, dict | list))
-            or key in ("prompt", "problem", "answer", "group", "reward", "correct")
-        }
-        rollouts = []
-        for i, entry in enumerate(entries):
-            of_entry = {"reward": None} | entry if "score" in entry else entry
-            each = {key: values[i] for key, values in beside.items() if key not in of_entry}
-            rollouts.append(shared | each | entry)
-    for rollout in rollouts:
-        if "reward" not in rollout and "score" in rollout:
-            score = reward_fields(rollout["score"])
-            rollout = without(rollout, ["score"]) | score
-        yield rollout
+    """Objects in a list, each with what stands beside the list; or lists of one value a rollout.
+
+    What a rollout has of its own comes before a list of rewards or verdicts beside the list.
+    """
+    row, name = dict(row), list_of_rollouts(row)
+    entries = row.pop(name) if name else None
+    for singular, plurals in COLUMNS.items():
+        there = next((x for x in plurals if isinstance(row.get(x), list)), None)
+        if there is not None and (singular not in row or singular == there):
+            row = without(row, [there]) | {singular: row[there]}
+    if entries is None:
+        yield from spread(row, where)
+        return
+    columns = {
+        name: row.pop(name) for name in ("reward", "correct") if KINDS["scores"](row.get(name))
+    }
+    for key, values in columns.items():
+        if len(values) != len(entries):
+            raise InputError(f"{where}: {len(values)} of {key} for {len(entries)} rollouts")
+    kept = {k: x for k, x in row.items() if k in WITH_ALL or not isinstance(x, dict | list)}
+    for name in ("reward", "correct"):
+        if len(entries) > 1 and not is_null(kept.get(name)):
+            raise InputError(f"{where}: one {name} for {len(entries)} rollouts")
+    for i, entry in enumerate(entries):
+        if "score" in entry and "reward" not in entry:
+            entry = without(entry, ["score"]) | reward_fields(entry["score"])
+        yield kept | {k: values[i] for k, values in columns.items() if k not in entry} | entry
 
 
 def list_of_rollouts(row: Row) -> str | None:
