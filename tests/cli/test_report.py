@@ -35,11 +35,35 @@ def run(command, tmp_path):
 def test_report(run, tmp_path):
     status, out, err = run("report", "r.jsonl")
     assert status == 0
-    assert out.startswith("3 rollouts in ") and "wrote report.html" in out
+    verdict, wrote, following = out.splitlines()
+    assert verdict.startswith("VERDICT: nothing can be said")
+    assert wrote.startswith("3 rollouts in ") and "wrote report.html" in wrote
+    assert following == "next: ktae show r.jsonl"
     assert "no --tokenizer" in err
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "<title>ktae report: r.jsonl</title>" in page
+    assert "in place of" not in wrote
+    assert "in place of the one that was there" in run("report", "r.jsonl").out
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_a_group_as_a_picture(run, tmp_path, kind, begins):
+    pytest.importorskip("matplotlib")
+    status, out, _ = run("show", "r.jsonl", f"--{kind}", f"g.{kind}")
+    assert (status, out) == (0, f"wrote g.{kind}\n")
+    assert (tmp_path / f"g.{kind}").read_bytes().startswith(begins)
+    status, _, err = run("show", "r.jsonl", f"--{kind}", "g.txt")
+    assert status == 2 and f"expected a name that ends in .{kind}" in err
+
+
+def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
+    rows = [row | {"response": f"<b>{i}</b> $x$"} for i, row in enumerate(ROWS[:2])]
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("show", "b.jsonl", "--html", "g.html")[0] == 0
+    page = (tmp_path / "g.html").read_text(encoding="utf-8")
+    assert "<b>" not in page and "$x$" in re.sub("<[^>]*>", "", page)
+    assert page.count('<span style="background:#') == 2
 
 
 def test_a_report_of_some_groups_says_of_how_many(run):
@@ -95,7 +119,7 @@ def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, c
     (tmp_path / "r.jsonl").rename(tmp_path / "d" / "1.jsonl")
     (tmp_path / "d" / "2.jsonl").write_text(content)
     status, out, err = run("report", "d")
-    assert status == 0 and out.startswith("3 rollouts")
+    assert status == 0 and "\n3 rollouts" in out
     assert "2.jsonl" in err and "left out" not in err
     assert run("score", "d")[0] == run("report", "d/2.jsonl")[0] == 2
     (tmp_path / "d" / "1.jsonl").write_text(content)

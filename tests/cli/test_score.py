@@ -1,6 +1,5 @@
 """`ktae score` as a user runs it: arguments in; exit status, output and files out."""
 
-import functools
 import gzip
 import json
 import shlex
@@ -17,7 +16,12 @@ from ktae.rollouts import record
 
 @pytest.fixture
 def run(command):
-    return functools.partial(command, "score")
+    def run(*arguments):
+        """To `scores.parquet`, unless an output is named."""
+        named = {"-o", "--output"} & set(arguments)
+        return command("score", *arguments, *([] if named else ["-o", "scores.parquet"]))
+
+    return run
 
 
 def write_lines(path, rows):
@@ -33,7 +37,9 @@ def test_tokens_in_both_files_out(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", GROUP)
     result = run("r.jsonl")
     assert (result.status, result.err) == (0, "")
-    header, *_, last = result.out.splitlines()
+    verdict, header, *_, last, following = result.out.splitlines()
+    assert verdict == "VERDICT: too few groups to tell anything."
+    assert following == "next: ktae report r.jsonl"
     assert header.startswith("4 rollouts, 1 group (1 mixed, 0 all right, 0 all wrong), 10 tokens,")
     assert last == "wrote scores.parquet and scores.tokens.parquet"
     scored = record.read_record(tmp_path / "scores.parquet")
@@ -45,6 +51,19 @@ def test_tokens_in_both_files_out(run, tmp_path):
     assert table["token_id"].to_pylist() == [1, 2, 3, 7]
     assert table["group"].to_pylist() == ["g"] * 4
     assert {path.name for path in tmp_path.iterdir()} == {"r.jsonl", *last.split()[1::2]}
+
+
+def test_without_an_output_nothing_is_written(command, tmp_path):
+    write_lines(tmp_path / "r.jsonl", GROUP)
+    result = command("score", "r.jsonl")
+    assert result.out.splitlines()[-1] == "next: ktae score r.jsonl -o scores.parquet"
+    assert [path.name for path in tmp_path.iterdir()] == ["r.jsonl"]
+
+
+def test_several_models_in_a_group_are_said(command, tmp_path):
+    rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
+    write_lines(tmp_path / "r.jsonl", rows)
+    assert "handwriting" in command("score", "r.jsonl", "--pool-models").err
 
 
 def test_the_strongest_tokens_over_the_file_and_per_group(run, tmp_path):
@@ -117,7 +136,7 @@ def test_warnings(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", [*GROUP, lonely, unknown])
     result = run("r.jsonl")
     assert result.status == 0
-    assert result.out.startswith("6 rollouts (1 of unknown correctness), 2 groups (1 mixed, 1 all")
+    assert "6 rollouts (1 of unknown correctness), 2 groups (1 mixed, 1 all" in result.out
     assert result.err == "ktae: warning: 1 of 2 groups have one rollout; its credit is 0\n"
 
 
@@ -227,8 +246,9 @@ def test_real_rollouts(run, tmp_path, shared_data):
     file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"
     result = run(file, "--tokenizer", shared_data / "tokenizer_qwen2", "--groups", 1)
     assert (result.status, result.err) == (0, "")
-    assert result.out.startswith(
+    assert (
         "800 rollouts, 100 groups (10 mixed, 86 all right, 4 all wrong), 312,402 tokens, "
+        in result.out
     )
     assert lines_with(result.out, "␣these", "1493", "+1.95", "17/34", "12/38")
     scored = record.read_record(tmp_path / "scores.parquet")
@@ -257,14 +277,14 @@ def test_a_file_in_an_unknown_form_is_read_by_the_command_that_the_error_names(r
     options = shlex.split(result.err.partition("\n")[0].rpartition("; name its fields: ")[2])
     result = run("r.jsonl", *options, "--field", "token_ids=ids")
     assert result.status == 0
-    assert result.out.startswith("4 rollouts, 1 group (1 mixed")
+    assert "4 rollouts, 1 group (1 mixed" in result.out
 
 
 def test_its_own_output_is_no_input_of_the_next_command(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", GROUP)
     first = run(".")
     second = run(".")
-    assert second.out.startswith("4 rollouts, 1 group") and first.status == second.status == 0
+    assert "4 rollouts, 1 group" in second.out and first.status == second.status == 0
     assert "scores.parquet" in second.err
 
 

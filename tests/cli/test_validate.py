@@ -34,7 +34,10 @@ def found(dump):
 def test_table_json_and_plot(run, dump):
     result = run("r.jsonl", "-o", "found.json", "--plot", "forest.svg")
     assert result.status == 0
-    assert result.out.startswith("10 groups, 60 distinct rollouts, 90 held-out pairs")
+    verdict, looked_at, *_ = result.out.splitlines()
+    assert verdict.startswith("VERDICT: credit tells no more than")
+    assert looked_at.startswith("10 groups, 60 distinct rollouts, 90 held-out pairs")
+    assert "| paper | 1.000 |" in run("r.jsonl", "--format", "markdown").out
     saved = found(dump)
     assert [score["name"] for score in saved["estimators"]] == list(PRESETS)
     paper = saved["estimators"][0]

@@ -127,7 +127,9 @@ def test_a_file_without_its_wrong_group_gives_the_same(shared_data):
         pairs = held_out.held_out_pairs(dump.rollouts, {"paper": "paper", "z": "trigrams"})
         frame = columns_of(dump)
         right_g, n_g = frame.sum_rollouts(frame.correct_b), np.diff(frame.starts_g)
-        reported = believing.held_out(frame, (right_g > 0) & (right_g < n_g), None)
+        reported = believing.held_out(
+            frame, (right_g > 0) & (right_g < n_g), ("z", preset("trigrams"))
+        )
         shown = {score["name"]: score["auc"] for score in reported["estimators"]}
         assert shown["paper"] == pairs.estimators[0].auc.value
         results.append(pairs.as_dict() | {"left_out": None})

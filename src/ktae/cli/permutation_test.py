@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from ktae.cli import options, reading
-from ktae.cli.printing import AsJson, Screen
+from ktae.cli.printing import AsJson, Screen, TableFormat
 from ktae.estimators import preset
 from ktae.files.text import counted
 from ktae.rollouts.options import MAX_RESPONSE
@@ -34,6 +34,7 @@ def permutation_test(
     permutations: Annotated[int, options.number(min=1, help="Permutations of the labels.")] = 20,
     output: options.JsonFile = None,
     as_json: AsJson = False,
+    tables: TableFormat = "text",
     seed: Annotated[int, options.rare_number(min=0, help="Of the permutations.")] = 0,
     field: options.Fields = None,
     threshold: options.Threshold = None,
@@ -44,8 +45,7 @@ def permutation_test(
     evaluation: options.Evaluation = False,
 ) -> None:
     """Compare credit with what permuted labels give: how much of it needs no evidence?"""
-    from rich.console import Console
-
+    from ktae.cli.progress import working
     from ktae.validity import permutation, repeats
 
     how = options.read_options(
@@ -53,10 +53,10 @@ def permutation_test(
     )
     asked = options.estimator_of(estimator, settings, inputs)
     options.require_outputs(inputs, ("--output", output))
-    screen = Screen(as_json)
+    screen = Screen(as_json, tables)
     dump = reading.load(inputs, how)
     chosen = asked or dump.estimator or preset("paper")
-    with Console(stderr=True).status("permuting"):
+    with working("permuting labels"):
         result = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )

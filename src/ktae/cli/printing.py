@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +59,15 @@ class Screen:
         text = CONTROL.sub(lambda match: printable(match[0]), text)
         self.console.print(text, style=style, soft_wrap=True)
 
+    def verdict(self, text: str) -> None:
+        """Print the sentence that a command begins with."""
+        good = text.startswith("VERDICT: take")
+        self.print(text, style="bold green" if good else "bold yellow")
+
+    def next(self, *command: str | Path) -> None:
+        """Print the command to type next."""
+        self.print(f"next: {shlex.join(map(str, command))}", style="dim")
+
     def table(
         self,
         heading: str,
@@ -96,7 +106,7 @@ class Screen:
             if row is None:
                 table.add_section()
             else:
-                table.add_row(*map(Text, row))
+                table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
         self.console.print(table)
 
     def end(self, content: object, output: Path | None = None) -> None:
@@ -114,6 +124,12 @@ class Screen:
         """With `--json`, what libraries print on stdout goes to stderr."""
         with contextlib.redirect_stdout(sys.stderr if self.as_json else sys.stdout):
             yield
+
+
+def _colour(cell: str) -> str:
+    """Signs are told by colour, too; those of the page."""
+    signed = re.fullmatch(r"([+-])[\d.,]*[1-9][\d.,]*", cell)
+    return {"+": "blue", "-": "dark_orange"}[signed[1]] if signed else ""
 
 
 def _markdown(

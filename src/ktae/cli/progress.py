@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+@contextlib.contextmanager
+def working(first: str) -> Iterator[Callable[[str, int, int | None], None]]:
+    """One line on stderr: what a command does, and the time left where that is known.
+
+    Yields a function of the phase, how much of it is done, and of how much (None: not known).
+    """
+    from rich.progress import SpinnerColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24))
+    console = Console(stderr=True)
+    with Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bars:
+        task = bars.add_task(first, total=None)
+
+        def tell(phase: str, done: int, total: int | None) -> None:
+            if done == 0:
+                bars.reset(task, total=total, description=phase)
+                bars.update(task, total=total)
+            bars.update(task, completed=done)
+
+        yield tell
 
 
 class Bars:

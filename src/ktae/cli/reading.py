@@ -24,11 +24,10 @@ def load(inputs: Sequence[Path], options: ReadOptions, *, strict: bool = False) 
         options: how they are read.
         strict: whether the first row that cannot be used is an error.
     """
-    from rich.console import Console
-
+    from ktae.cli.progress import working
     from ktae.report import inputs as reader
 
-    with Console(stderr=True).status("reading"):
+    with working("reading"):
         dump = reader.load(inputs, options, strict=strict)
         reader.require_rollouts(dump)
     note_reading(dump.notes)

@@ -65,8 +65,7 @@ def report(
     evaluation: options.Evaluation = False,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
-    from rich.console import Console
-
+    from ktae.cli.progress import working
     from ktae.report import write_report
     from ktae.rollouts.groups import has_mixed
 
@@ -77,19 +76,32 @@ def report(
     options.require_outputs([] if watch else inputs, ("--output", output))  # they may come later
     if output.suffix not in (".html", ".htm"):
         raise InputError(f"--output is {output}; expected a name that ends in .html")
+
     write = functools.partial(
-        write_report, inputs, output, how, estimator=chosen, max_tokens=max_tokens,
-        max_groups=groups, regrade=regrade, title=title, reloads=watch,
-    )  # fmt: skip
+        write_report,
+        inputs,
+        output,
+        how,
+        max_tokens=max_tokens,
+        max_groups=groups,
+        regrade=regrade,
+        title=title,
+        reloads=watch,
+    )
     # A page that is written again and again has no last line to print.
     if watch:
         if as_json:
             raise InputError("--watch writes the page again and again; leave out --json")
-        _watch(inputs, output, write)
+        # What the run was trained with may not be known yet.
+        _watch(
+            inputs,
+            output,
+            lambda: write(estimator=options.estimator_of(estimator, settings, inputs)),
+        )
         return
-    started = time.perf_counter()
-    with Console(stderr=True).status("reading and scoring"):
-        dump = write()
+    started, replaced = time.perf_counter(), output.exists()
+    with working("reading") as tell:
+        dump = write(estimator=chosen, tell=tell)
     reading.note_reading(dump.notes)
     reading.note_unit(dump)
     used = chosen or dump.estimator or preset("paper")
@@ -101,14 +113,17 @@ def report(
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
     screen = Screen(as_json)
+    screen.verdict(dump.verdict)
     screen.print(
-        f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; "
-        f"wrote {output} ({size / 1e6:.1f} MB)"
+        f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; wrote {output} "
+        f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
     )
+    screen.next("ktae", "show", *inputs)
     screen.end(
         {
             "rollouts": len(dump.rollouts),
             "groups": {"all": n, "shown": shown},
+            "verdict": dump.verdict,
             "left_out": dump.notes.counts["rejected"],
             "unit": dump.unit,
             "seconds": seconds,
@@ -122,10 +137,14 @@ def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
     from ktae.report.watch import watch
 
     typer.echo(f"watching {', '.join(printable(str(path)) for path in inputs)} (Ctrl-C ends it)")
+    told: list[dict[str, object]] = []
     with contextlib.suppress(KeyboardInterrupt):
         for dump in watch(inputs, write):
             if isinstance(dump, InputError):
                 note(str(dump))
-            else:
-                typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}")
+                continue
+            if (listed := dump.notes.listed()) != told:
+                told = listed
+                reading.note_reading(dump.notes)
+            typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}. {dump.verdict}")
     typer.echo("\nstopped")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae.cli import options, reading
-from ktae.cli.printing import AsJson, Screen, note
+from ktae.cli.printing import AsJson, Screen, TableFormat, note
 from ktae.errors import InputError
 from ktae.estimators import preset
 from ktae.files.text import counted, visible
@@ -24,7 +24,8 @@ LEGEND = """\
 right, wrong  rollouts of each kind with the token, out of those in its groups
 impact        credit x |right rollouts with the token - their expected number|, over groups
 credit        mean over groups in which the two differ (groups), weighted by that distance
-p             exact, within groups, identical rollouts once; not corrected for picking tokens
+p             within groups: exact in up to 20, else Mantel-Haenszel's; identical rollouts count
+              once; not corrected for picking tokens
 """
 OF_SINGLE = """\
 *             what a single token would get; the files' column credit is the estimator's own
@@ -34,21 +35,22 @@ OF_SINGLE = """\
 def score(
     inputs: options.Inputs,
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
             help="A .parquet file for one row a rollout. The credit table goes beside it, to "
-            "*.tokens.parquet.",
+            "*.tokens.parquet. Without it nothing is written.",
         ),
-    ] = Path("scores.parquet"),
+    ] = None,
     estimator: options.EstimatorName = None,
     settings: options.Settings = None,
     tokenizer: options.TokenizerName = None,
     top: Annotated[int, options.number(min=1, help="Tokens shown for, and against.")] = 10,
     groups: Annotated[int, options.number(min=0, help="Mixed groups shown, from the first.")] = 3,
     as_json: AsJson = False,
+    tables: TableFormat = "text",
     field: options.Fields = None,
     threshold: options.Threshold = None,
     correctness: options.Correctness = None,
@@ -58,9 +60,8 @@ def score(
     evaluation: options.Evaluation = False,
 ) -> None:
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
-    from rich.console import Console
-
-    from ktae.report import scoring
+    from ktae.cli.progress import working
+    from ktae.report import believing, scoring
     from ktae.report.inputs import own_tokenizer
     from ktae.rollouts.tokens import load_tokenizer
     from ktae.tables import in_tables
@@ -69,21 +70,25 @@ def score(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )
     asked = options.estimator_of(estimator, settings, inputs)
-    if output.suffix != ".parquet":
+    if output is not None and output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
-    tokens_out = output.with_suffix(".tokens.parquet")
+    tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
     options.require_outputs(inputs, ("--output", output), ("--output", tokens_out))
-    screen = Screen(as_json)
+    screen = Screen(as_json, tables)
     started = time.perf_counter()
     # Loaded once, and before the rows: it cuts them, and spells tokens in the tables.
     named = tokenizer or own_tokenizer(inputs)
     loaded = load_tokenizer(str(named)) if named else None
     dump = reading.load(inputs, dataclasses.replace(how, tokenizer=loaded), strict=True)
     chosen = asked or dump.estimator or preset("paper")
-    with Console(stderr=True).status("scoring"):
+    with working("scoring") as tell:
         texts = dump.vocabulary if chosen.needs_vocabulary else None
         scores = scoring.score(dump.rollouts, loaded, chosen, words=_words(dump), texts=texts)
-        scoring.write(scores, output, tokens_out)
+        if output is not None and tokens_out is not None:
+            scoring.write(scores, output, tokens_out)
+        tell("holding out pairs", 0, None)
+        verdict = believing.verdict_of(dump, chosen)
+    screen.verdict(verdict)
     seconds = time.perf_counter() - started
     counts = _print_counts(screen, scores, dump.unit, seconds)
     if single := sum(group.rollouts == 1 for group in scores.groups):
@@ -112,14 +117,20 @@ def score(
     for group, strongest in by_group:
         step = "" if group.step is None else f", step {group.step}"
         _print_strongest(screen, f"Group {group.label}{step}", strongest, columns)
-    screen.print(f"wrote {output} and {tokens_out}")
+    _warn_of_handwriting(dump)
+    if output is None:
+        screen.next("ktae", "score", *inputs, "-o", "scores.parquet")
+    else:
+        screen.print(f"wrote {output} and {tokens_out}")
+        screen.next("ktae", "report", *inputs)
     screen.end(
         {
             **counts,
+            "verdict": verdict,
             "unit": dump.unit,
             "estimator": scoring.described(chosen),
             "seconds": seconds,
-            "output": {"rollouts": output, "tokens": tokens_out},
+            "output": output and {"rollouts": output, "tokens": tokens_out},
             "strongest": over_file,
             "by_group": [
                 {"group": group.label, "step": group.step} | strongest._asdict()
@@ -127,6 +138,17 @@ def score(
             ],
         }
     )
+
+
+def _warn_of_handwriting(dump: Dump) -> None:
+    """Say on stderr where a group holds rollouts of several models."""
+    models = dump.rollouts.group_by(["group", "step"]).aggregate([("model", "count_distinct")])
+    n = models["model_count_distinct"].to_numpy().max(initial=0)
+    if n > 1:
+        note(
+            f"up to {n:,} models are in a group: a token may be the handwriting of one that is "
+            "often right (--by-model tells them apart)"
+        )
 
 
 def _words(dump: Dump) -> dict[int, str] | None:

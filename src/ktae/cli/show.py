@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ktae.cli import options, reading
 from ktae.cli.printing import AsJson, Screen
+from ktae.errors import InputError
 from ktae.rollouts.options import MAX_RESPONSE
+
+Picture = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the group as a picture instead of printing it."),
+]
 
 
 def show(
@@ -24,6 +31,9 @@ def show(
     estimator: options.EstimatorName = None,
     settings: options.Settings = None,
     tokenizer: options.TokenizerName = None,
+    svg: Picture = None,
+    png: Picture = None,
+    html: Picture = None,
     as_json: AsJson = False,
     field: options.Fields = None,
     threshold: options.Threshold = None,
@@ -38,17 +48,33 @@ def show(
     A terminal gets colours. A pipe, a file and a terminal without colours get one token a line,
     after its credit.
     """
-    from ktae.report import terminal
+    from ktae.report import picture, terminal
 
     how = options.read_options(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )
     chosen = options.estimator_of(estimator, settings, inputs)
+    pictures = []
+    for name, path in (("svg", svg), ("png", png), ("html", html)):
+        if path is None:
+            continue
+        if path.suffix != f".{name}":
+            raise InputError(f"--{name} {path}: expected a name that ends in .{name}")
+        options.require_outputs(inputs, (f"--{name}", path))
+        if name != "html":
+            options.require_picture(f"--{name}", path)
+        pictures.append(path)
     screen = Screen(as_json)
     dump = reading.load(inputs, how)
     shown = terminal.scored_group(dump, group, step, chosen)
     reading.note_unit(dump)
-    terminal.show_group(screen.console, shown)
+    for path in pictures:
+        picture.save(shown, path)
+        screen.print(f"wrote {path}")
+    if not pictures:
+        terminal.show_group(screen.console, shown)
     if (used := chosen or dump.estimator) not in (None, shown.estimator):
         reading.note_single_tokens(used)
+    if screen.console.is_terminal:  # a pipe gets the group alone
+        screen.next("ktae", "report", *inputs)
     screen.end(terminal.as_dict(shown))

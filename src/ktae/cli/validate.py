@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ktae.cli import options, reading
-from ktae.cli.printing import AsJson, Screen, note
+from ktae.cli.printing import AsJson, Screen, TableFormat, note
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, preset, resolved
 from ktae.files import plots
@@ -51,6 +51,7 @@ def validate(
     output: options.JsonFile = None,
     plot: options.Plot = None,
     as_json: AsJson = False,
+    tables: TableFormat = "text",
     pairs: Annotated[
         int, options.rare_number(min=1, help="Held-out pairs of a group, at most.")
     ] = 16,
@@ -68,8 +69,7 @@ def validate(
     Of each group one correct and one incorrect rollout are left out; credit comes from the rest.
     How often does the correct one get more?
     """
-    from rich.console import Console
-
+    from ktae.cli.progress import working
     from ktae.validity import held_out
     from ktae.validity.advice import advice
     from ktae.validity.prefixes import AskedAnswers
@@ -91,16 +91,18 @@ def validate(
         of_run = options.estimator_of(None, settings, inputs)
         chosen = {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
     options.require_outputs(inputs, ("--output", output), ("--plot", plot))
-    screen = Screen(as_json)
+    screen = Screen(as_json, tables)
     dump = reading.load(inputs, how)
     words = dump.vocabulary if any(x.needs_vocabulary for x in chosen.values()) else None
     keep = _lengths(dump, until, before_answer)
-    with Console(stderr=True).status("holding out"):
+    with working("holding out pairs"):
         result = held_out.held_out_pairs(
             dump.rollouts, chosen, keep=keep, answers=AskedAnswers(dump.rollouts), pairs=pairs,
             seed=seed, vocabulary=words,
         )  # fmt: skip
     reading.note_unit(dump)
+    advised = advice(result)
+    screen.verdict(advised.lines[0])
     part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"
     looked_at, *left_out = result.counts()
     screen.print(f"{looked_at}; {'what stands before the answer' if before_answer else part}")
@@ -111,13 +113,13 @@ def validate(
     baselines = [(score.name, *score.cells()) for score in result.baselines]
     screen.table("Held-out pairs", COLUMNS, [*rows, None, *baselines])
     screen.print(LEGEND, style="dim")
-    advised = advice(result)
-    screen.print("\n".join(advised.lines))
+    screen.print("\n".join(advised.lines[1:]))
     if plot is not None:
         from ktae.validity.forest import forest
 
         plots.save(forest(result), plot)
         screen.print(f"wrote {plot}")
+    screen.next("ktae", "report", *inputs, *(("-e", advised.take) if advised.take else ()))
     of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
     screen.end(result.as_dict() | of | {"advice": advised.as_dict()}, output)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ktae.errors import InputError
@@ -53,3 +54,14 @@ def visible(text: str) -> str:
 def counted(n: int, what: str) -> str:
     """As in "1 group" and "2,000 groups"."""
     return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def columns_of_text(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])],
+        )
+        for row in rows
+    ]

@@ -10,8 +10,9 @@ import numpy as np
 
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
-from ktae.estimators import Estimator, preset
-from ktae.report.columns import Frame
+from ktae.estimators import Estimator, preset, to_text
+from ktae.report.columns import Frame, frame_of
+from ktae.report.inputs import Dump
 from ktae.validity import prefixes
 from ktae.validity.advice import advice
 from ktae.validity.held_out import group_key, held_out_pairs
@@ -28,6 +29,22 @@ MAX_PERMUTED = 250
 """Groups that are permuted; above, every second, third, ... mixed group is taken."""
 PERMUTATIONS = 5
 """Enough for means to two digits, few enough that a report waits for seconds."""
+
+
+def verdict_of(dump: Dump, estimator: Estimator) -> str:
+    """The sentence that says how far to believe the estimator's credit on a dump."""
+    frame = frame_of(dump)
+    counted_b = frame.counted_b > 0
+    right_g, wrong_g = (frame.sum_rollouts(counted_b & (frame.correct_b == x)) for x in (1, 0))
+    texts = dump.vocabulary if estimator.needs_vocabulary else None
+    pairs = held_out(frame, (right_g > 0) & (wrong_g > 0), (to_text(estimator), estimator), texts)
+    return in_words(pairs)
+
+
+def in_words(pairs: dict[str, Any]) -> str:
+    """The first line of what `held_out` gives."""
+    none = str(pairs.get("none", ""))
+    return f"VERDICT: nothing can be said. {none}" if none else str(pairs["lines"][0])
 
 
 def held_out(

@@ -28,6 +28,7 @@ def write_report(
     regrade: bool = True,
     title: str | None = None,
     reloads: bool = False,
+    tell: inputs.Tell = lambda phase, done, total: None,
 ) -> inputs.Dump:
     """Write one self-contained HTML file that explains every token's value.
 
@@ -45,6 +46,7 @@ def write_report(
             dump's verdict differs (`ktae.report.regrading`).
         title: the page's title; the inputs' names by default.
         reloads: whether the page loads its own file again from time to time, as `--watch` needs it.
+        tell: is told what is being done, how much of it is, and of how much (None: not known).
 
     Returns:
         What was read; `shown` says how much of it is in the page.
@@ -54,7 +56,9 @@ def write_report(
             written.
     """
     dump = _dump(rollouts, options)
-    page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
+    page = contents(
+        dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade, tell=tell
+    )
     text = render(page.blocks, title or dump.title, reloads=reloads)
     # The page is whole in memory before the old file is touched.
     with atomic_write(out) as temporary:

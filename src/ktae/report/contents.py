@@ -23,7 +23,7 @@ from ktae.report import (
     suspicious,
 )
 from ktae.report.columns import Columns, Frame, frame_of
-from ktae.report.inputs import Dump, Shown, require_rollouts
+from ktae.report.inputs import Dump, Shown, Tell, require_rollouts
 from ktae.report.notes import Note, notes_of
 from ktae.report.segments import segments_of
 from ktae.report.totals import AllScored, TokenTotals, score_all, tokens_over_steps
@@ -56,6 +56,7 @@ def contents(
     max_tokens: int = sampling.MAX_TOKENS,
     max_groups: int | None = None,
     regrade: bool = True,
+    tell: Tell = lambda phase, done, total: None,
 ) -> Contents:
     """What the page of a dump holds.
 
@@ -65,6 +66,7 @@ def contents(
         max_tokens: bound on the response tokens in the page, see `ktae.report.sampling`.
         max_groups: bound on the groups whose rollouts are in the page.
         regrade: whether to compare the verdicts with those of ktae's own grader.
+        tell: is told what is being done, how much of it is, and of how much (None: not known).
 
     Raises:
         InputError: there is not a single rollout.
@@ -77,9 +79,10 @@ def contents(
         chosen = table_estimator(chosen)
 
     # Everything over all groups: verdicts, stated answers, credit, and where to look first.
-    regraded = regrading.regrade(frame, dump) if regrade else None
+    regraded = regrading.regrade(frame, dump, tell=tell) if regrade else None
     asks_for_more = regraded is not None and regraded.asks_for_more  # then answers tell nothing
     places = {} if asks_for_more else suspicious.answer_places(frame, dump)
+    tell("scoring", 0, None)
     scored = score_all(frame, dump, chosen, {row: end for row, (_, end) in places.items()})
     flags = suspicious.find(frame, scored.scored, places, scored.halves)
     mixed_g = (scored.scored.n_true_g > 0) & (scored.scored.n_false_g > 0)
@@ -116,6 +119,7 @@ def contents(
         for run in np.unique(run_g[run_g >= 0]).tolist()
     ]
     vocabulary = dump.vocabulary if chosen.needs_vocabulary else None
+    tell("holding out pairs", 0, None)
     meta: dict[str, Any] = {
         "version": __version__,
         "names": dump.names,
@@ -154,13 +158,8 @@ def contents(
         for prompt, is_shown in zip(frame.of_groups("prompt"), shown_g.tolist(), strict=True)
     ]
     blocks["texts"] = page.json_block({"prompt": prompts, "answer": frame.of_groups("answer")})
-    return Contents(blocks, Shown(int(shown_g.sum()), len(shown_g)), _verdict(meta["held_out"]))
-
-
-def _verdict(held_out: dict[str, Any]) -> str:
-    """The first line of what held-out pairs say."""
-    none = str(held_out.get("none", ""))
-    return f"VERDICT: nothing can be said. {none}" if none else str(held_out["lines"][0])
+    in_page = Shown(int(shown_g.sum()), len(shown_g))
+    return Contents(blocks, in_page, believing.in_words(meta["held_out"]))
 
 
 def _note_of_sample(

@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +31,10 @@ from ktae.runs import RunFolder
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
+
+
+Tell = Callable[[str, int, int | None], None]
+"""Is told what is being done, how much of it is, and of how much (None: not known)."""
 
 
 class Shown(NamedTuple):

@@ -22,7 +22,7 @@ from ktae.grading import Outcome, Verdict
 from ktae.grading.pool import Task, default_pool
 from ktae.report import sampling
 from ktae.report.columns import Frame
-from ktae.report.inputs import Dump
+from ktae.report.inputs import Dump, Tell
 
 MAX_GRADED = 10_000
 """Rollouts that are graded; above, whole groups are left out, evenly over the dump."""
@@ -89,7 +89,12 @@ class Regraded(NamedTuple):
         return Counter(x.verdict.reason for x in self.differences if x.stored == stored)
 
 
-def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | None:
+def regrade(
+    columns: Frame,
+    dump: Dump,
+    most: int = MAX_GRADED,
+    tell: Tell = lambda phase, done, total: None,
+) -> Regraded | None:
     """Grade the rollouts and compare with their verdicts.
 
     Equal responses to equal answers are graded once. Every response has the grading pool's time
@@ -99,6 +104,7 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
         columns: the rollouts.
         dump: where they come from; its tokens spell the rollouts without a response's text.
         most: bound on the graded rollouts.
+        tell: is told how many are graded.
 
     Returns:
         None where nothing can be graded: no rollout has a reference answer and a verdict, or
@@ -122,7 +128,7 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
         answers = [accepted[row][0] for row in rows]
         verdicts, stopped = _by_demo(dump, columns, rows, answers), False
     else:
-        verdicts, stopped = _verdicts(_tasks(columns, dump, rows, accepted))
+        verdicts, stopped = _verdicts(_tasks(columns, dump, rows, accepted), tell)
     # Where we often find no answer, the dump states it in a form that our grader does not know.
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
     n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
@@ -213,7 +219,7 @@ def _by_demo(dump: Dump, columns: Frame, rows: list[int], answers: list[str]) ->
     return verdicts
 
 
-def _verdicts(tasks: dict[int, Task]) -> tuple[dict[int, Verdict], bool]:
+def _verdicts(tasks: dict[int, Task], tell: Tell) -> tuple[dict[int, Verdict], bool]:
     """Each row's verdict, and whether grading ended early; then the last rows have none."""
     # Equal responses to equal answers are graded once.
     key_of = {row: (task.response, tuple(task.answers)) for row, task in tasks.items()}
@@ -222,6 +228,7 @@ def _verdicts(tasks: dict[int, Task]) -> tuple[dict[int, Verdict], bool]:
     timeouts = 0
     with contextlib.closing(default_pool().grade_all(distinct.values())) as graded:  # type: ignore[type-var]
         for key, verdict in zip(distinct, graded, strict=True):
+            tell("grading", len(verdicts), len(distinct))
             verdicts[key] = verdict
             timeouts += verdict.reason.startswith("time limit")
             if timeouts >= MAX_TIMEOUTS:

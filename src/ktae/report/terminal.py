@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -209,13 +209,21 @@ def _find(frame: Frame, label: str | None, step: int | None) -> int:
     raise InputError(f"no group {label!r}{where}; {which} {there}")
 
 
-def shaded(shown: ScoredGroup, span: slice) -> Text:
-    """Tokens with backgrounds; those that make up one character together share the strongest."""
+def shaded(shown: ScoredGroup, span: slice, style: Callable[[float], str] | None = None) -> Text:
+    """Tokens with backgrounds; those that make up one character together share the strongest.
+
+    Args:
+        shown: the group.
+        span: a rollout's place among its tokens.
+        style: the background of a share of the largest credit; the terminal's by default.
+    """
     from rich.text import Text
+
+    style = style or _style
 
     def append(text: str, credit: float) -> None:
         lines = "\n".join(printable(x) for x in text.split("\n"))
-        line.append(lines, style=_style(credit / shown.largest))
+        line.append(lines, style=style(credit / shown.largest))
 
     line, ids_t = Text(), shown.columns.ids_n[span].tolist()
     pending, strongest = b"", 0.0
@@ -225,7 +233,7 @@ def shaded(shown: ScoredGroup, span: slice) -> Text:
         piece = shown.texts[token_id]
         if piece is None:  # only its number is known; what was begun is no character any more
             append(pending.decode(errors="replace"), strongest)
-            line.append(f"⟨{token_id}⟩ ", style=_style(credit / shown.largest))
+            line.append(f"⟨{token_id}⟩ ", style=style(credit / shown.largest))
             pending, strongest = b"", 0.0
             continue
         # A token may end inside a character: wait until the bytes so far are text. No character

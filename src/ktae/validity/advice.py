@@ -39,6 +39,10 @@ class Advice(NamedTuple):
         """For JSON."""
         return self._asdict()
 
+    def __str__(self) -> str:
+        """The same in words."""
+        return "\n".join(self.lines)
+
     def _repr_html_(self) -> str:
         """The same in words, for a notebook."""
         return "<p>" + "<br>".join(map(html.escape, self.lines)) + "</p>"

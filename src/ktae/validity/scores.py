@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.files.text import counted
+from ktae.files.text import columns_of_text, counted
 from ktae.inference import Interval
 from ktae.validity import repeats
 
@@ -90,6 +90,11 @@ class HeldOut(NamedTuple):
             ]
         )
         return [looked_at, *repeats.in_words(self.left_out)]
+
+    def __str__(self) -> str:
+        """The table of `ktae validate`."""
+        rows = [("", *COLUMNS), *((x.name, *x.cells()) for x in (*self.ranked(), *self.baselines))]
+        return "\n".join([*columns_of_text(rows), *self.counts()])
 
     def _repr_html_(self) -> str:
         """The table of `ktae validate`, for a notebook."""
