@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import write_lines
+from dumps import ROLLOUTS, write_lines
 
 import ktae
 from ktae.estimators import preset
@@ -223,6 +223,70 @@ def test_search_and_filters_are_in_the_address(plain_page, open_page):
     again.locator("svg[aria-label='Groups by kind'] a").nth(1).click()
     assert "groups=mixed" in again.url
     assert again.locator(".group-items a").count() == 1
+
+
+def test_two_runs_are_compared_by_prompt(tmp_path, open_page):
+    rng = np.random.default_rng(0)
+    right = rng.integers(0, 5, (2, 7))  # of four rollouts of each of seven prompts
+    paths = [
+        write_lines(
+            tmp_path / f"{run}.jsonl",
+            [
+                {"group": g, "prompt": f"{g}?", "response": "x " * int(4 + g * k), "reward": i < n}
+                for g, n in enumerate(right[k].tolist())
+                for i in range(4)
+            ],
+        )
+        for k, run in enumerate("ab")
+    ]
+    write_report(paths, tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=compare")
+    change = (right[1] - right[0]) / 4
+    assert page.locator(".compare-table td").first.inner_text() == "7"
+    shown = page.evaluate("(values) => ktae.pairedDifference(values)", change.tolist())
+    low, high = scipy.stats.ttest_1samp(change, 0).confidence_interval(0.95)
+    assert (shown["mean"], shown["n"]) == (pytest.approx(change.mean()), 7)
+    assert (shown["low"], shown["high"]) == pytest.approx((low, high), abs=0.003)
+    won, lost = page.locator(".won").all()
+    assert won.locator("li").count() == (change > 0).sum()
+    assert lost.locator("li").count() == (change < 0).sum()
+
+
+def test_steps_with_the_same_prompts_are_compared(tmp_path, open_page):
+    rows = [row | {"step": step} for step in (1, 2, 5) for row in ROLLOUTS]
+    rows += [{**ROLLOUTS[0], "prompt": f"another {s}?", "group": s, "step": s} for s in (3, 4)]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=compare")
+    assert page.locator("select[aria-label='Side A'] option").all_inner_texts() == [
+        f"step {step}" for step in (1, 2, 5)
+    ]
+
+
+def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open_page):
+    """Thoughts, calls of tools and what others wrote; a document of JSON is read as one."""
+    thought = "<think>" + "well, 2 and 2 are 4. " * 50 + "</think>"
+    text = thought + "<tool_call>add(2, 2)</tool_call> so the answer is 5"
+    rows = [
+        {"group": 0, "answer": "4", "response": text, "reward": 0},
+        {"group": 0, "answer": "4", "response": '{"why": "a\\nb", "answer": [4]}', "reward": 1},
+    ]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
+    folds = page.locator(".segment details")
+    assert page.locator(".segment .who").all_text_contents() == ["Thought", "Tool call", "Answer"]
+    assert folds.evaluate_all("all => all.map((x) => x.open)") == [False, False]
+    shown = page.locator(".side .chunk").first.text_content()
+    assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'
+    page.evaluate("location.hash = 'view=rollouts&group=1&rollout=1&token=9'")
+    page.wait_for_selector(".segment details[open] .active")
+
+
+def test_a_picture_of_a_group_is_a_file_of_its_own(plain_page, open_page):
+    page = open_page(plain_page, "view=rollouts")
+    with page.expect_download() as download:
+        page.click(".picture")
+    text = download.value.path().read_text(encoding="utf-8")
+    assert text.startswith("<svg") and "maybe" in text and "<rect" in text
 
 
 def test_training_view(run_page, open_page):

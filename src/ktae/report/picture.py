@@ -107,7 +107,7 @@ def _figure(lines: list[list[Piece]]) -> Any:
     axes = figure.add_axes((0.2 / width, 0.2 / height, 1 - 0.4 / width, 1 - 0.4 / height))
     axes.set(xlim=(0, COLUMNS), ylim=(len(lines), 0))
     axes.axis("off")
-    font = {"family": "monospace", "size": 10.15, "color": INK, "parse_math": False}
+    font: dict[str, Any] = {"family": "monospace", "size": 10.15, "color": INK, "parse_math": False}
     for y, line in enumerate(lines):
         x = 0
         for text, colour in line:

@@ -11,6 +11,7 @@ function drawOverview(main) {
       tile(thousands(groups.label.length), "groups", "prompts with their rollouts", accuracyBars(), "by accuracy"),
       tile(known ? percent(right / known) : "–", "accuracy", `${thousands(right)} of ${thousands(known)} right`, lengthBars(), "length of right and wrong"),
       tile(thousands(count("mixed")), "mixed groups", "only these get credit", kindBar(count), "all wrong, mixed, all right")),
+    compareTeaser(),
     h("div", { class: "columns" }, lookAt(), h("div", {}, notesBox(), stepsTeaser())),
     believeBox()));
 }
@@ -101,6 +102,13 @@ function notesBox() {
   if (!report.notes.length) return null;
   return h("section", { class: "pane", "aria-label": "About this dump", id: "notes" }, h("h2", {}, "About this dump"),
     report.notes.map((note) => h("details", { class: note.severe ? "note severe" : "note", open: note.severe }, h("summary", {}, onOneLine(note.title)), h("p", {}, spellOut(note.text)))));
+}
+
+function compareTeaser() {
+  const sides = sidesHere();
+  if (sides.length < 2 || sides[0].run === undefined) return "";
+  return h("section", { class: "pane", "aria-label": "Runs" }, h("h2", {}, "Runs beside each other"), differences(sides[0], sides.slice(1)),
+    h("p", {}, h("a", { href: fragment({ view: "compare" }) }, "Problems won and lost, and the curves")));
 }
 
 function stepsTeaser() {
