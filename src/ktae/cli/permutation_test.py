@@ -81,7 +81,7 @@ def permutation_test(
     )
     _print_bias(screen, result)
     screen.print(BIAS_LEGEND, style="dim")
-    screen.end(result.as_dict() | {"unit": dump.unit}, output)
+    screen.end(result.as_dict() | {"unit": dump.unit, "notes": dump.notes.listed()}, output)
 
 
 def _print_beside(screen: Screen, result: PermutationTest) -> None:

@@ -125,6 +125,7 @@ def report(
             "groups": {"all": n, "shown": shown},
             "verdict": dump.verdict,
             "left_out": dump.notes.counts["rejected"],
+            "notes": dump.notes.listed(),
             "unit": dump.unit,
             "seconds": seconds,
             "output": output,

@@ -127,6 +127,7 @@ def score(
         {
             **counts,
             "verdict": verdict,
+            "notes": dump.notes.listed(),
             "unit": dump.unit,
             "estimator": scoring.described(chosen),
             "seconds": seconds,

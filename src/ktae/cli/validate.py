@@ -121,7 +121,8 @@ def validate(
         screen.print(f"wrote {plot}")
     screen.next("ktae", "report", *inputs, *(("-e", advised.take) if advised.take else ()))
     of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
-    screen.end(result.as_dict() | of | {"advice": advised.as_dict()}, output)
+    told = {"advice": advised.as_dict(), "notes": dump.notes.listed()}
+    screen.end(result.as_dict() | of | told, output)
 
 
 def _lengths(dump: Dump, until: float | None, before_answer: bool) -> np.ndarray | None:
