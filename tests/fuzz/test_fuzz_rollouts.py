@@ -45,7 +45,17 @@ IDS = {
     "mask": st.lists(st.integers(0, 1), max_size=5) | st.none(),
     "correct": st.sampled_from([0, 1, True, None, float("nan"), 0.5]),
 }
-MESSAGES = st.lists(st.fixed_dictionaries({"content": texts}), max_size=2)
+ROLES = st.sampled_from(["user", "assistant", "tool", "system"]) | texts
+MESSAGES = st.lists(
+    st.fixed_dictionaries({"content": texts})
+    | st.fixed_dictionaries(
+        {"role": ROLES, "content": texts | st.none() | deep_values},
+        optional={"tool_calls": deep_values, "reasoning_content": texts, "type": texts},
+    )
+    | st.fixed_dictionaries({"type": st.sampled_from(["reasoning", "x_call", "x_output"])})
+    | st.fixed_dictionaries({"action": texts}, optional={"observation": texts | deep_values}),
+    max_size=3,
+)
 TOKENS = st.lists(st.integers(0, 9), max_size=4)
 MASKS = st.lists(st.booleans(), max_size=4)
 METRICS = st.dictionaries(st.sampled_from(["acc", "exact_match", "x"]), REWARDS, max_size=2)
@@ -98,8 +108,38 @@ NESTED = {
     "responses": st.lists(texts, max_size=2),
     "rewards": st.lists(REWARDS, max_size=2),
 }
+COLUMNS = {
+    "global_step": st.lists(SMALL, max_size=2),
+    "prompt": st.lists(texts, max_size=2),
+    "responses": st.lists(texts, max_size=2),
+    "scores": st.lists(REWARDS, max_size=2),
+}
+ATROPOS = {
+    "tokens": st.lists(TOKENS, max_size=2),
+    "masks": st.lists(st.lists(st.integers(-100, 9), max_size=4), max_size=2),
+    "scores": st.lists(REWARDS, max_size=2),
+}
+GYM = {
+    "responses_create_params": st.fixed_dictionaries({"input": texts | MESSAGES}),
+    "response": st.fixed_dictionaries({"output": MESSAGES | deep_values}),
+    "reward": REWARDS,
+}
+INSPECT = {
+    "messages": MESSAGES,
+    "scores": st.dictionaries(texts, st.fixed_dictionaries({"value": texts | REWARDS}), max_size=2),
+    "epoch": SMALL,
+    "input": texts,
+}
+SKYRL = {"input_prompt": texts, "output_response": texts, "score": REWARDS | st.lists(REWARDS)}
+TALKS = {"group": SMALL, "response": MESSAGES, "reward": REWARDS | st.sampled_from(["C", "x"])}
 OTHER_TOOLS = (
-    rows(SLIME, ("group_index", "loss_mask", "label"))
+    rows(COLUMNS, ("id", "ground_truth", "tag"))
+    | rows(ATROPOS, ("messages",))
+    | rows(GYM, ("_ng_task_index",))
+    | rows(INSPECT, ("id", "target"))
+    | rows(SKYRL, ("env_extras", "data_source"))
+    | rows(TALKS, ("prompt", "token_ids", "mask"))
+    | rows(SLIME, ("group_index", "loss_mask", "label"))
     | rows(NEMO_RL, ("advantages", "generation_logprobs"))
     | rows(TRACES, ("run", "group", "env"))
     | rows(RESULTS, ("task", "trajectory", "prompt"))
@@ -116,7 +156,19 @@ ROWS = (
     | deep_values
 )
 NAMES = sorted({*PLAIN, *OTHERS, *TRL, *VERL, *IDS})
-PATHS = st.sampled_from(["response", "input", "a.b", "prompt", "reward", "score", "samples.0.x"])
+PATHS = st.sampled_from(
+    [
+        "response",
+        "input",
+        "a.b",
+        "prompt",
+        "reward",
+        "score",
+        "samples.0.x",
+        "responses[]",
+        "x[][-1]",
+    ]
+)
 
 
 @fuzz(200)
