@@ -83,7 +83,7 @@ def by_length(token_ids, mask, correct, groups):
         {"estimator": "presence-z", "transforms": ["centred"]},
         {"estimator": "presence-z", "transforms": [{"over-units": "word"}, {"scaled": 2}]},
         {"estimator": "ktae", "transforms": [{"ignoring": [1, 2]}, {"over-units": ["bigram"]}]},
-        by_length,
+        pytest.param(by_length, id="by_length"),
     ],
     ids=str,
 )
