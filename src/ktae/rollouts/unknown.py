@@ -12,26 +12,90 @@ from ktae.rollouts.paths import leaves
 from ktae.rollouts.rows import Row
 
 NAMES = {
-    "response": (
-        "response completion output model_output generation generated_text generated "
-        "model_response full_model_response output_response prediction solution_str rollout "
-        "sample code text content solution ys output_list tokens"
-    ).split()
+    "response": [
+        "response",
+        "completion",
+        "output",
+        "model_output",
+        "generation",
+        "generated_text",
+        "generated",
+        "model_response",
+        "full_model_response",
+        "output_response",
+        "prediction",
+        "solution_str",
+        "rollout",
+        "sample",
+        "code",
+        "text",
+        "content",
+        "solution",
+        "ys",
+        "output_list",
+        "tokens",
+    ]
     + list(TURNS),
-    "group": (
-        "group group_id prompt_id problem_id question_id task_id example_id group_index "
-        "prompt_index problem_idx qid doc_id unique_id problem prompt question query input "
-        "instruction idx id pid"
-    ).split(),
-    "reward": (
-        "reward correct is_correct correctness acc accuracy score exact_match pass passed "
-        "success is_right is_ok verdict symbolic_correct is_solved graded_list resolved "
-        "overall_score total_reward"
-    ).split(),
-    "answer": (
-        "answer expected_answer gold_answer gt gts gold ground_truth reference "
-        "reference_answer target solution label"
-    ).split(),
+    "group": [
+        "group",
+        "group_id",
+        "prompt_id",
+        "problem_id",
+        "question_id",
+        "task_id",
+        "example_id",
+        "group_index",
+        "prompt_index",
+        "problem_idx",
+        "qid",
+        "doc_id",
+        "unique_id",
+        "problem",
+        "prompt",
+        "question",
+        "query",
+        "input",
+        "instruction",
+        "idx",
+        "id",
+        "pid",
+    ],
+    "reward": [
+        "reward",
+        "correct",
+        "is_correct",
+        "correctness",
+        "acc",
+        "accuracy",
+        "score",
+        "exact_match",
+        "pass",
+        "passed",
+        "success",
+        "is_right",
+        "is_ok",
+        "verdict",
+        "symbolic_correct",
+        "is_solved",
+        "graded_list",
+        "resolved",
+        "overall_score",
+        "total_reward",
+    ],
+    "answer": [
+        "answer",
+        "expected_answer",
+        "gold_answer",
+        "gt",
+        "gts",
+        "gold",
+        "ground_truth",
+        "reference",
+        "reference_answer",
+        "target",
+        "solution",
+        "label",
+    ],
 }
 """Names that a field may have, in the singular, the likeliest first."""
 SHOWN = 60
