@@ -1,7 +1,6 @@
-"""The pictures of a report, from a run folder of a real model.
+"""The pictures of a report, from rollouts of real models: a dump, or a run folder for its curves.
 
-    ktae train recipes/smollm2/grpo-calibrated.yaml --output runs/smollm2
-    python docs/report_pictures.py runs/smollm2
+    python docs/report_pictures.py INPUT TITLE [TOKENIZER]
 
 Needs playwright and a `chromium` on the path (or KTAE_CHROMIUM).
 """
@@ -14,16 +13,16 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from ktae.report import write_report
+from ktae.report import ReadOptions, write_report
 
 IMAGES = Path(__file__).parent / "images"
 
 
-def main(run: Path) -> None:
+def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
     binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder, "report.html")
-        write_report(run, path, title="ktae report: SmolLM2-135M")
+        write_report(rollouts, path, ReadOptions(tokenizer), title=title)
         browser = driver.chromium.launch(
             executable_path=binary, args=["--headless", "--no-sandbox"]
         )
@@ -36,12 +35,13 @@ def main(run: Path) -> None:
                  const g = groupOf[rollouts[0]];
                  return [g + 1, rollouts[0] - groups.first[g] + 1, tokens[0] + 1]; }"""
         )
+        has_steps = page.evaluate("ktae.report.training.steps.length > 0")
         where = "group={}&rollout={}&token={}".format(*place)
         for name, fragment in (
-            ("report", "view=overview"),
-            ("report-rollouts", f"view=rollouts&{where}"),
+            ("report-overview", "view=overview"),
+            ("report", f"view=rollouts&{where}"),
             ("report-tokens", "view=tokens"),
-            ("report-training", "view=training&step=12"),
+            *([("report-training", "view=training")] if has_steps else []),
         ):
             page.evaluate(f"location.hash = '{fragment}'")
             page.wait_for_timeout(800)
@@ -51,4 +51,4 @@ def main(run: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

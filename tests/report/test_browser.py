@@ -273,7 +273,7 @@ def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open
     write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     folds = page.locator(".segment details")
-    assert page.locator(".segment .who").all_text_contents() == ["Thought", "Tool call", "Answer"]
+    assert page.locator(".segment .who").all_text_contents() == ["Thought", "Tool call", "Assistant"]
     assert folds.evaluate_all("all => all.map((x) => x.open)") == [False, False]
     shown = page.locator(".side .chunk").first.text_content()
     assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'

@@ -133,7 +133,7 @@ def contents(
         "held_out": believing.held_out(frame, mixed_g, (own, chosen), vocabulary),
         "regraded": regraded and regraded.in_numbers(),
         "permuted": believing.beside_permuted(frame, mixed_g, table_estimator(chosen)),
-        "findings": findings.as_dicts(found, place_b, rank, frame.group_b),
+        "findings": findings.as_dicts(found, place_b, frame.group_b),
         "histograms": summary.histograms(frame),
         "signals": sorted(frame.signals_found[0]),
         "totals": {"rollouts": len(shown_b), "tokens": frame.lengths_b.sum()},

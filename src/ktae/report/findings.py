@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.files.text import visible
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.marks import FORMAT, Marks
@@ -50,7 +51,8 @@ class Finding(NamedTuple):
     groups: Sequence[int] = ()
     """Groups that it is about, where it is about groups."""
     tokens: Sequence[dict[str, Any]] = ()
-    """Tokens that it is about: `token`, and the shares of `right` and `wrong` that have it."""
+    """Tokens that it is about: `id` and `text`, and the shares of `right` and `wrong` that have
+    it."""
 
 
 def find(
@@ -191,7 +193,13 @@ def _of_format(frame: Frame, dump: Dump, scored: AllScored, marks: Marks) -> Fin
     apart = np.where(marks.mark_v > 0, np.abs(share_right - share_wrong), 0.0)
     strongest = np.argsort(-apart, kind="stable")[:MOST_TOKENS]
     tokens = [
-        {"token": int(i), "right": share_right[i], "wrong": share_wrong[i]}
+        {
+            "token": int(i),
+            "id": dump.token_ids[i],
+            "text": visible((dump.texts[i] or b"").decode(errors="replace")),
+            "right": share_right[i],
+            "wrong": share_wrong[i],
+        }
         for i in strongest.tolist()
         if apart[i] >= TELLS
     ]
@@ -206,14 +214,13 @@ def _of_format(frame: Frame, dump: Dump, scored: AllScored, marks: Marks) -> Fin
 
 
 def as_dicts(
-    findings: Sequence[Finding], place_b: np.ndarray, rank: np.ndarray, group_b: np.ndarray
+    findings: Sequence[Finding], place_b: np.ndarray, group_b: np.ndarray
 ) -> list[dict[str, Any]]:
     """As the page's script reads them.
 
     Args:
         findings: what was found.
         place_b: (B,) each rollout's place in the page, -1 for none.
-        rank: (V,) each distinct token's number in the page.
         group_b: (B,) each rollout's group.
     """
     dicts = []
@@ -231,7 +238,7 @@ def as_dicts(
                 "rollouts": [int(place_b[place.rollout]) for place in shown],
                 "tokens": [-1 if place.token is None else place.token for place in shown],
                 "why": [place.why for place in shown] if any(p.why for p in shown) else [],
-                "of_tokens": [t | {"token": int(rank[t["token"]])} for t in x.tokens],
+                "of_tokens": list(x.tokens),
             }
         )
     return dicts

@@ -128,6 +128,6 @@ function filterBar() {
 // What fits, in words.
 function fittingLine() {
   const { groups, rollouts } = fitting(), all = report.groups.label.length;
-  if (!rollouts) return groups.length < all ? `${thousands(groups.length)} of ${thousands(all)} groups` : `${thousands(all)} groups`;
+  if (!rollouts) return groups.length < all ? `${thousands(groups.length)} of ${thousands(all)} groups` : `${thousands(all)} ${all === 1 ? "group" : "groups"}`;
   return `${thousands(rollouts.size)} ${rollouts.size === 1 ? "rollout" : "rollouts"} in ${thousands(groups.length)} ${groups.length === 1 ? "group" : "groups"}`;
 }

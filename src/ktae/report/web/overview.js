@@ -88,8 +88,8 @@ function lookAt() {
   const items = report.findings.map((finding) => h("li", {},
     finding.kind === "tokens" ? h("b", { class: "finding-title" }, finding.title)
       : h("a", { class: "finding-title", href: filtered({ finding: finding.key, view: "rollouts" }) }, h("span", { class: "count" }, thousands(finding.count)), finding.title),
-    finding.kind === "tokens" ? h("div", { class: "chips" }, finding.of_tokens.map(({ token, right, wrong }) =>
-      h("a", { class: "chip", href: fragment({ view: "tokens", id: report.vocabulary.id[token] }) }, h("code", { dir: "auto" }, tokenLabel(token)), ` in ${percent(right)} of right, ${percent(wrong)} of wrong`))) : null,
+    finding.kind === "tokens" ? h("div", { class: "chips" }, finding.of_tokens.map(({ id, text, right, wrong }) =>
+      h("a", { class: "chip", href: fragment({ view: "tokens", id }) }, h("code", { dir: "auto" }, onOneLine(text) || `⟨#${id}⟩`), ` in ${percent(right)} of right, ${percent(wrong)} of wrong`))) : null,
     h("p", { class: "quiet" }, spellOut(finding.about))));
   const { regraded } = report;
   const graded = regraded ? `${thousands(regraded.graded)} of ${thousands(regraded.gradable)} rollouts with a reference answer were graded again${regraded.total ? "" : ": all verdicts agree"}.${regraded.undecided ? ` ${thousands(regraded.undecided)} could not be decided.` : ""}${regraded.stopped ? " Grading ended early: too many ran out of time." : ""}` : "";

@@ -16,7 +16,17 @@ function drawRollouts(main) {
   const panel = h("aside", { id: "card", "aria-label": `The ${unitWord()}'s numbers` }, emptyCard());
   main.replaceChildren(filterBar(), h("div", { class: "browse" }, sidebar(), h("div", { class: "group" }, ...groupContents(g)), panel));
   for (const rollout of shownCards.keys()) paintNow(rollout);
-  if (groups.first[g] >= 0 && state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token);
+  if (groups.first[g] < 0) return;
+  if (state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token);
+  else goToFinding(g);
+}
+
+// With a finding in the filter, to its first place in the group.
+function goToFinding(g) {
+  for (const [rollout] of shownCards) {
+    const place = report.placesOf.get(rollout)?.find(({ finding, token }) => finding.key === state.finding && token !== null);
+    if (place && report.groupOf[rollout] === g) return focusToken(rollout, place.token);
+  }
 }
 
 function groupContents(g) {

@@ -8,10 +8,10 @@ const LONGEST_CHUNK = 1200;
 const LONG = 700; // characters of what others wrote, above which it is folded
 
 const SEGMENTS = {
-  said: ["Answer", false],
+  said: ["Assistant", false],
   thought: ["Thought", true],
   call: ["Tool call", true],
-  others: ["Not by the policy: no credit", true],
+  others: ["Tool or user (no credit)", true],
 };
 
 // The segments of a rollout: [{ kind, name, folded, runs }], in order.

@@ -7,7 +7,7 @@
     readState();
     fillControls();
     setUpControls();
-    if (state.view === "overview" && !report.findings.some(({ kind }) => kind === "tokens")) draw();
+    if (state.view === "overview") draw(); // its numbers are here already
     await readRest(report);
     fitted = { key: null };
     draw();

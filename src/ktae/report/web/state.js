@@ -90,13 +90,13 @@ function onLink(event) {
   const link = event.target.closest?.('a[href^="#"]');
   if (!link || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const hash = link.getAttribute("href"), before = state.view;
+  const hash = link.getAttribute("href");
   try {
     history.pushState(null, "", hash);
   } catch { /* as above */ }
   readState(hash);
   draw();
-  if (state.view !== before || state.token === null) scrollTo(0, 0);
+  if (state.token === null) scrollTo(0, 0);
 }
 
 // A group that has something to show: of those that fit the filter, a mixed one with a finding that

@@ -77,6 +77,7 @@ function focusToken(rollout, t, { quiet = false } = {}) {
   const card = shownCards.get(rollout);
   if (!card) return;
   if (t === null || !report.rollouts.length[rollout]) return card.box.closest(".rollout").scrollIntoView({ block: "start" });
+  if (!quiet) for (const [before] of [...shownCards].slice(0, [...shownCards.keys()].indexOf(rollout))) fillCard(before); // they grow
   fillCard(rollout);
   const wanted = Math.min(t, report.rollouts.length[rollout] - 1);
   const chunk = card.chunks.find(({ runs }) => wanted < runs[runs.length - 1].first + runs[runs.length - 1].count);
@@ -87,8 +88,8 @@ function focusToken(rollout, t, { quiet = false } = {}) {
   if (quiet) return;
   span.closest(".tokens").focus({ preventScroll: true });
   card.box.scrollTop += span.getBoundingClientRect().top - card.box.getBoundingClientRect().top - card.box.clientHeight / 3;
-  const box = card.box.getBoundingClientRect();
-  if (box.top < 0 || box.bottom > innerHeight) card.box.scrollIntoView({ block: "center" });
+  const { top } = span.getBoundingClientRect(); // in the upper half: a narrow page has the card in the lower
+  if (top < 0.12 * innerHeight || top > 0.45 * innerHeight) scrollBy(0, top - 0.3 * innerHeight);
   span.classList.add("arrived");
   tellRest(card);
 }
