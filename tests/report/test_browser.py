@@ -158,7 +158,8 @@ def test_inside_a_notebook(dump_file, tmp_path, browser):
     page.goto(outer.as_uri())
     frame = page.frame_locator("iframe")
     frame.locator(".findings a").first.click()
-    frame.locator(".t", has_text="maybe").first.hover()
+    assert "4" in frame.locator("#card .token").inner_text()
+    frame.locator(".t", has_text="maybe").first.click()
     assert "Speaks against" in frame.locator("#card").inner_text()
     frame.locator("#to-overview").click()
     assert "What to look at" in frame.locator("main").inner_text()
@@ -273,7 +274,8 @@ def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open
     write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     folds = page.locator(".segment details")
-    assert page.locator(".segment .who").all_text_contents() == ["Thought", "Tool call", "Assistant"]
+    names = page.locator(".segment .who").all_text_contents()
+    assert names == ["Thought", "Tool call", "Assistant"]
     assert folds.evaluate_all("all => all.map((x) => x.open)") == [False, False]
     shown = page.locator(".side .chunk").first.text_content()
     assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'
