@@ -80,7 +80,7 @@ def test_graders_disagree(command: Run, tmp_path: Path) -> None:
     assert cells(counts.split("accuracy")[0], "strict-boxed") == ["1", "1", "2", "0"]
     assert cells(pairs, "ktae-last") == ["1", "-", "3", "2"]
     assert "1 output on which the file's reward and our verdict differ" in result.out
-    assert "own/3: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
+    assert "1: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
 
 
 def test_an_undecided_output_stays_undecided_in_its_record(command: Run, tmp_path: Path) -> None:

@@ -130,14 +130,70 @@ def test_without_a_box(response: str, text: str | None, rule: str | None) -> Non
     assert extract(response, "none") is None
 
 
-def test_a_box_comes_before_everything_else() -> None:
-    assert extract("\\boxed{5}\n\n**Answer:** 6\n#### 7") == ("5", "boxed")
+WHERE = [
+    # A box comes before everything but a label that begins a line below it.
+    ("Answer: 6\n<answer>8</answer>\\boxed{5}\n#### 7", "5"),
+    ("\\boxed{H \\ll E}\n\n**Answer: D**", "D"),
+    ("\\boxed{5}\n```python\nanswer = a + b\n```", "5"),
+    # Boxes that are one list.
+    (r"\boxed{1}, \boxed{2}, \boxed{3}", "1, 2, 3"),
+    (r"$x = \boxed{1}$ and $y = \boxed{2}$.", "x =1, y =2"),
+    (r"either \(\boxed{7}\) or \(\boxed{9}\)", "7, 9"),
+    (r"\boxed{7}\quad\text{and}\quad\boxed{9}", "7, 9"),
+    (r"\boxed{7}, \boxed{7}", "7"),
+    (r"\boxed{7}. Then \boxed{9}", "9"),
+    (r"\boxed{7} \boxed{9}", "9"),
+    # What a thought says is not said; where nothing else is, the box of one that has ended counts.
+    ("<think>\\boxed{3}</think>The answer is 7.", "7"),
+    ("<think>The answer is 3.</think>So", None),
+    ("Let me see: \\boxed{3}</think>\n", "3"),
+    ("<think>\\boxed{3}</think><think>or \\boxed{4}", None),
+    ("<think>Is it \\boxed{3}? Wait,", None),
+    ("<think>hm <answer>5</answer>", "5"),
+    # The turn ends with the first token that follows text.
+    ("\\boxed{18}<|im_end|>\n<|im_start|>user\n\\boxed{10}", "18"),
+    ("<|im_start|>assistant\n\\boxed{18}<|im_end|>", "18"),
+    ("The answer is 18.<|endoftext|>Human: \\boxed{10}", "18"),
+    ("#### 18\n\n## Question:\nWhat? #### 10", "18"),
+    # Headings and labels.
+    ("### Final Answer\n73", "73"),
+    ("**Final Answer**\n\n\\[\n73\n\\]", "73"),
+    ("✅ Final answer = 73", "73"),
+    ("Ans: 73", "73"),
+    ("The correct option is C.", "C"),
+    ("故选：C", "C"),
+    ("Đáp án: 73", "73"),
+    ("Svar: 73", "73"),
+    ("Answer:\n- 12", "12"),
+    ("Answer: -12", "-12"),
+    (r"\boxed{\text{The answer is } 18}", "18"),
+    # Nothing but the answer.
+    ("42", "42"),
+    ("$42$", "42"),
+    ("(1, 2)", "(1, 2)"),
+    ("C", "C"),
+    ("x = 5", "x = 5"),
+    # Closing sentences and formulas.
+    ("The polygon has 15 sides.", "15 sides"),
+    ("The angle measures 120 degrees.", "120 degrees"),
+    ("The value is $-\\frac{\\pi}{6}$ radians.", r"-\frac{\pi}{6}"),
+    ("The total is 72 clips, altogether.", "72 clips"),
+    ("So, the solution is $x = 6$.\n♨", "x = 6"),
+    ("So\n$$\nx = 73\n$$", "x = 73"),
+    ("First compute 6*7.\n42", None),  # may have been cut off
+]
+
+
+@pytest.mark.parametrize(("response", "text"), WHERE)
+def test_which_part_is_the_answer(response: str, text: str | None) -> None:
+    extracted = extract(response)
+    assert (extracted and extracted.text) == text
 
 
 def test_the_last_number_only_where_asked_for() -> None:
     assert extract("and so we get 5 and 1,234.5") is None
     assert extract("and so we get 5 and 1,234.5 x", "last") == ("1,234.5", "last")
-    assert extract("nothing", "last") is None
+    assert extract("nothing at all", "last") is None
 
 
 @pytest.mark.parametrize("end", ["<|im_end|>", "</s>\n", "<｜end▁of▁sentence｜>", "<pad>" * 500])

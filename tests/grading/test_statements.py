@@ -41,6 +41,15 @@ SENTENCES = [
     ("12 (base 8)", "12 (base 8)"),
     ("(C) $12$ because it is the largest", "(C) 12"),
     ("A. This is because 5 is odd", "A. 5"),
+    ("The value of $2+3$ is 6", "6"),
+    ("The value of $x$ is 5", "5"),
+    ("The area of triangle $ABC$ is 12 square units", "12"),
+    ("$5 + $3 = $8", "$8"),
+    ("40 hours x $10/hour + 5 hours x $12/hour = $460", "$460"),
+    ("The roots are 5 and 6", "5, 6"),
+    ("It is either 5 or 6", "5, 6"),
+    ("between 5 and 6", "between 5 and 6"),
+    ("greater than 0", "greater than 0"),
     ("18 apples", "18 apples"),
     ("Evelyn", "Evelyn"),
     ("no number in these words", "no number in these words"),
@@ -54,7 +63,7 @@ def test_answer_in_a_sentence(sentence: str, answer: str) -> None:
 
 
 FORMULAS = [
-    ("$a$ or $b$", "b"),
+    ("$a$ or $b$", "a, b"),
     ("$$a$$", "a"),
     (r"\[ a \]", r"\[ a \]"),  # no words beside it: all of it
     (r"so \(a\), and $b", "a"),

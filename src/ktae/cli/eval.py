@@ -164,8 +164,8 @@ def eval_(
         bool, options.rare("--partial", help="With --regrade, problems may be missing.")
     ] = False,
     show: Annotated[
-        int, options.rare_number(min=0, help="Differing verdicts shown, at most.")
-    ] = 20,
+        int, options.rare_number(min=0, help="Reasons of differing verdicts shown, at most.")
+    ] = 10,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
     field: options.Fields = None,

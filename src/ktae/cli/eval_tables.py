@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -231,17 +231,24 @@ def print_unanswered(
 
 
 def _print_differences(screen: Screen, differing: Sequence[dict[str, Any]], show: int) -> None:
-    n = len(differing)
-    screen.print(f"{counted(n, 'output')} on which the file's reward and our verdict differ")
-    for x in differing[:show]:
+    """The most frequent reasons of a difference, each with how often it occurs and an example."""
+    screen.print(
+        f"{counted(len(differing), 'output')} on which the file's reward and our verdict differ"
+    )
+    by_reason = defaultdict(list)
+    for x in differing:
+        by_reason[x["stored"] > 0, x["outcome"], x["reason"]].append(x)
+    most = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    for (_, outcome, reason), some in most[:show]:
+        x = some[0]
         accepted = printable(" or ".join(dict.fromkeys(answer.strip() for answer in x["answers"])))
         extracted = printable(x["extracted"] or "nothing")
         screen.print(
-            f"  {x['problem']}: {x['stored']:g} in the file, ours {x['outcome']} "
-            f"({printable(x['reason'])}); given {extracted:.80}, accepted {accepted:.80}"
+            f"  {len(some)}: {x['stored']:g} in the file, ours {outcome} ({printable(reason)}), "
+            f"as in {x['problem']}: given {extracted:.80}, accepted {accepted:.80}"
         )
-    if n > show:
-        screen.print(f"  ... and {n - show} more: --show {n}, or --output FOLDER")
+    if len(most) > show:
+        screen.print(f"  ... and {len(most) - show} more reasons: --show {len(most)}")
 
 
 def print_disagreement(

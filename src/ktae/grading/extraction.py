@@ -1,28 +1,26 @@
-r"""Where in a response the answer is.
+r"""What a response states: the place in it where its answer is.
 
-The rules, first to last; within each, the last place in the response counts:
+Looked at is what follows the last `</think>`, up to the first end token or new turn. A thought that
+is still open states nothing. There, first to last; within each rule the last place counts:
 
-1. `boxed`: the last complete, non-empty `\boxed{...}` or `\fbox{...}`, braces matched.
+1. `boxed`: the last complete, non-empty `\boxed{...}` or `\fbox{...}`. Boxes joined by nothing but
+   a comma, "and" or "or" are one list. A label `Answer:` that begins a line below comes first.
 2. `tag`: `<answer>...</answer>`.
 3. `hashes`: `#### ...` as the last line, as in GSM8K.
 4. `json`: the value of `"answer": ...` in a JSON object.
-5. `stated`: what follows a label `Answer:` that begins a line, or `answer is` within the last 300
-   characters (further up it is a step of the reasoning); on the same line, or on the next one with
-   text. Of display math or a code fence that begins there, all lines. The same in Spanish, French,
-   German, Portuguese, Italian, Russian, Chinese, Japanese and Korean. `A:` is such a label only in
-   the last line: further up it may be a choice.
-6. `closing`: what the last line ends in, if that is a number, a date, a time or a formula, either
-   in bold (`**42**`) or where a sentence with "is", "are" or "=" ends ("The date is 01/31/2011.").
-   The full stop must be there: without it the response may have been cut off.
-7. `last`, only where it is asked for: the last number of the response. Any long response contains
+5. `stated`: what follows a label `Answer:` that begins a line, a heading "Final Answer", or
+   `answer is` within the last 300 characters (further up it is a step of the reasoning); on the
+   same line, or on the next one with text. Of display math or a code fence that begins there, all
+   lines. The same in the languages of `tables.toml`. `A:` is such a label only in the last line.
+6. `bare`: all of it, where it is one value and nothing else.
+7. `closing`: what the last line ends in: a value in bold (`**42**`), display math, or the end of a
+   sentence ("The date is 01/31/2011."). The full stop must be there: without it the response may
+   have been cut off.
+8. `last`, only where it is asked for: the last number of the response. Any long response contains
    one, so with this rule a response that was cut off in the middle counts as an answer.
 
-What is taken from a whole sentence, `ktae.grading.statements` says.
-
-Rules 2 to 7 do not look at a box that the response's end cuts off, nor beyond it. Special tokens
-at the response's end, such as `<|im_end|>`, are no part of it.
-
-Every rule takes time linear in the length of the response.
+What is taken from a whole sentence, `ktae.grading.statements` says. Rules 2 to 8 do not look at a
+box that the response's end cuts off, nor beyond it. Every rule takes time linear in the length.
 """
 
 from __future__ import annotations
@@ -30,48 +28,67 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections import deque
 from typing import Literal, NamedTuple
 
-from ktae.grading.statements import NUMBER, answer_in, last_number
+from ktae.grading.latex import TEXT
+from ktae.grading.statements import NUMBER, answer_in, is_sentence, last_number
+from ktae.grading.tables import AND, LANGUAGES, OR
 
 Fallback = Literal["none", "stated", "last"]
-"""How far to go beyond `boxed`: not at all, to rules 2 to 6, or to all."""
+"""How far to go beyond `boxed`: not at all, to rules 2 to 7, or to all."""
 
-_SPECIAL = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</?s>|<eos>|<pad>|<end_of_turn>)\Z")
-_LONGEST_SPECIAL = 44
-"""Characters of a match of `_SPECIAL`."""
+_END = re.compile(
+    r"<[|｜](?:im_end|im_start|endoftext|end▁of▁sentence|begin▁of▁sentence|eot_id|eom_id|end|return"
+    r"|start_header_id|User|user|Assistant|pad|endofprompt)[|｜]>|</?s>|<eos>|<pad>|<end_of_turn>"
+    r"|<start_of_turn>|\[/?INST\]"
+    r"|\n(?:Human|User|#{2,4} ?(?:Instruction|Question|Problem|Input))[ \t]*:"
+)
+"""What ends a turn, or begins the next one."""
+_THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>|[◁](/?)think[▷]", re.IGNORECASE)
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _INNER_BOX = re.compile(r"\\(?:boxed|fbox)(?=\s*\{)")
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
+_WORDS_BETWEEN = "|".join(word for word in (*AND, *OR) if len(word) < 4)
+_BETWEEN = re.compile(
+    rf"(?:[\s$]|\\[()\[\],;!]|\\text\s*\{{|\}})*(?:[,;，；、&]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_]))"
+    rf"(?:[\s$,;，；、&]|\\[()\[\],;!]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_])|\\text\s*\{{|\}})*"
+    r"(?P<name>\\?[A-Za-z]\w{0,9}(?:_\{?\w{1,5}\}?)?\s*=\s*[$]?)?"
+)
+_NAME_BEFORE = re.compile(r"(?:^|[\s$(])(\\?[A-Za-z](?:_\{?\w{1,5}\}?)?\s*=\s*)\$?$")
+_LONGEST_BETWEEN = 60
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*(\S.*)")
 _JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
+_NAMED = (
+    rf"(?:(?:{LANGUAGES['final']})[ \t]*){{0,3}}(?:{LANGUAGES['labels']})"
+    rf"(?:[ \t]+(?:{LANGUAGES['final_after']}))?"
+)
 _LABEL = re.compile(
-    r"(?:^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+|最终|最終)?"
-    r"(?:answer|respuesta|r[ée]ponse|antwort|resposta|risposta|ответ|答案|答え|解答|答|정답|답)"
-    r"(?:[ \t]+final[ea]?)?|^(?-i:A)(?=[:：]\s*+[^\n]*+\s*+\Z))[ \t]*[*_]{0,3}[:：][ \t*_]*",
+    # At the beginning of a line, with a colon; or as a heading of its own.
+    rf"(?:^[^\w\n]*+(?:final[ \t]+answer(?=[ \t]*[=→-])|{_NAMED}(?=[ \t*_]*[:：]))"
+    r"|^(?-i:A)(?=[:：]\s*+[^\n]*+\s*+\Z))[ \t]*[*_]{0,3}"
+    r"(?:[:：]|(?<=answer)[ \t]*(?:=|→|[-–](?=[ \t])))[ \t*_]*"
+    r"|^(?:[ \t]*#+[ \t]*+[*_]*|[^\w\n]*(?:[*_]{2}|(?=final)))(?:\d+\.[ \t]*)?"
+    rf"{_NAMED}[ \t]*[*_]*[ \t]*(?=\r?\n)",
     re.IGNORECASE | re.MULTILINE,
 )
 _CONCLUSION = re.compile(
-    r"\banswer[*_]{0,3}(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*",
+    r"\b(?:answer|(?:correct|right)[ \t]+(?:option|choice|statement))[*_]{0,3}"
+    r"(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*",
     re.IGNORECASE,
 )
 _OTHER_CONCLUSION = re.compile(
-    r"(?:\b(?:respuesta(?:[ \t]+\w+)?[ \t]+es|r[ée]ponse(?:[ \t]+\w+)?[ \t]+est"
-    r"|antwort(?:[ \t]+\w+)?[ \t]+(?:ist|lautet)|resposta(?:[ \t]+\w+)?[ \t]+é"
-    r"|risposta(?:[ \t]+\w+)?[ \t]+è|ответ(?:[ \t]+(?:равен|это)\b|[ \t]*[:—–-]))(?!\w)"
-    r"|(?:答案|答え|正解)(?:应该|應該)?[*_]{0,3}(?:[是为為はが]|[ \t]*[:：])"
-    r"|(?:정답|답)(?:은|는|이))"
-    r"[ \t*_:：]*",
-    re.IGNORECASE,
+    rf"(?:{'|'.join(LANGUAGES['conclusions'])})[ \t*_:：]*", re.IGNORECASE
 )
 _CONCLUSION_LENGTH = 300
 _OPENS_BLOCK = re.compile(r"\\\[|\$\$|```\w*[^\S\n]*\n|\\begin\{(?:align|equation|gather)\w*\*?\}")
 _CLOSES_BLOCK = {r"\[": r"\]", "$$": "$$"}
 _ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
 _LONGEST_STATEMENT = 1000
-_STATEMENT = re.compile(r"(?:\r?\n\s*)?([^\n]{1,1000})")
+_STATEMENT = re.compile(r"(?:(?P<below>\r?\n)\s*)?([^\n]{1,1000})")
+_BULLET = re.compile(r"(?:[-•*]|\d\.)[ \t]+(?=\S)")
 _JUDGEMENT = re.compile(
     r"(?:in)?(?:correct|right|valid|reasonable)[*_]*"
     r"(?:[ \t]*[.,!;?].*|[ \t]+(?:because|since|as)\b.*)?",
@@ -79,15 +96,20 @@ _JUDGEMENT = re.compile(
 )
 _NOT_BLANK = re.compile(r"\S")
 _UNITS = r"(?:[ \t]?(?:°|\\?%|[€£¥]))?(?:[ \t]+[^\W\d_]+){0,3}"
+_FORMULA = r"\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\)"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
 _CLOSING = re.compile(
-    rf"(?:\b(?:is|are|was|were|equals)|=)[ \t]+(?:[a-z]+[ \t]+){{0,2}}?"
-    rf"({NUMBER}{_UNITS}|\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\))[.!]$",
+    rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+(?:[a-z]+[ \t]+){{0,2}}?"
+    rf"((?:{NUMBER}|{_FORMULA}){_UNITS})(?:,(?:[ \t]+[a-z]+){{1,3}})?[.!]$",
     re.IGNORECASE,
 )
 _VALUE = re.compile(
     rf"(?:[^\W\d]+[ \t]*=[ \t]*)?{NUMBER}{_UNITS}|\$[^$]+\$|\\\(.+\\\)", re.IGNORECASE
 )
+_BARE = re.compile(
+    r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2}\s*[=<>:,(^_+*/-])[^\n]{0,200}|\(?[A-Z]\)?\.?|[^\W\d_]{3,20}"
+)
+_LONGEST_BARE = 200
 
 
 class Extracted(NamedTuple):
@@ -99,10 +121,20 @@ class Extracted(NamedTuple):
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
-    response = _without_special(response)
-    boxed = last_boxed(response)
+    said, thought = _final_part(response)
+    # Of a thought that has ended a box counts, where nothing is stated after it.
+    return _extracted(said, fallback) or _extracted(thought, "none")
+
+
+def _extracted(response: str, fallback: Fallback) -> Extracted | None:
+    boxed, end_of_box = _boxed(response)
     if boxed is not None:
-        return Extracted(boxed, "boxed")
+        inside = TEXT.sub(r"\1", boxed)
+        if _LABEL.match(inside) or _CONCLUSION.search(inside):  # "Answer: 18" within the box
+            boxed = _stated(inside, 0) or boxed
+        below = response[max(end_of_box, len(response) - _CONCLUSION_LENGTH) :]
+        below = _stated(below, None) if fallback != "none" else ""
+        return Extracted(below, "stated") if below else Extracted(boxed, "boxed")
     if fallback == "none":
         return None
     complete = _before_a_cut_off_box(response)
@@ -119,6 +151,11 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     text = _stated(complete, end)
     if text:
         return Extracted(text, "stated")
+    line = complete.strip()
+    if len(line) <= _LONGEST_BARE and _BARE.fullmatch(line) and line[-1] not in ":=?":
+        is_formula = line[0] == "$" == line[-1] and line.count("$") == 2
+        if is_formula or not is_sentence(line):
+            return Extracted(answer_in(line), "bare")
     text = _closing(complete[end:]) if complete == response else ""
     if text:
         return Extracted(text, "closing")
@@ -129,15 +166,63 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     return None
 
 
-def _without_special(response: str) -> str:
-    """The response without the special tokens at its end; as it stands where there are none."""
-    kept = response.rstrip()
-    end = len(kept)
-    while token := _SPECIAL.search(kept, max(0, end - _LONGEST_SPECIAL), end):
-        end = token.start()
-        while end and kept[end - 1].isspace():
-            end -= 1
-    return response if end == len(kept) else kept[:end]
+def _final_part(response: str) -> tuple[str, str]:
+    """What is said to the reader, up to the end of the turn, and the thought that has ended.
+
+    Nothing is said where a thought is still open.
+    """
+    begin = 0  # a chat template's tokens may stand in front
+    for token in _END.finditer(response):
+        text = response[begin : token.start()]
+        if text.strip().lower() not in ("", "assistant", "model"):
+            response = text
+            break
+        begin = token.end()
+    else:
+        response = response[begin:]
+    last = _last(_THOUGHT, response)
+    if last is None:
+        return response, ""
+    if last[1] or last[2]:
+        return response[last.end() :], response[: last.start()]
+    opened = response.lower().rfind("<answer>")  # an answer ends a thought as well
+    return (response[opened:] if opened > last.start() else ""), ""
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
+
+
+def _boxed(response: str) -> tuple[str | None, int]:
+    """What is in the last box, or in the boxes that are one list with it; and where it ends."""
+    boxes, _ = _boxes(response)
+    last = boxes[-1] if boxes else None
+    bare = _last(_BARE_BOX, response)
+    if bare is not None and (last is None or bare.start() > last.end):
+        return bare[1].rstrip(".,;:") or None, bare.end()
+    if last is None:
+        return None, 0
+    contents, names, first = [last], [""], last
+    for box in reversed(boxes[:-1]):
+        if not 0 <= first.start - box.outer_end <= _LONGEST_BETWEEN:
+            break
+        between = _BETWEEN.fullmatch(response, box.outer_end, first.start)
+        if between is None:
+            break
+        names[-1] = between["name"] or ""
+        contents.append(box)
+        names.append("")
+        first = box
+    if len(contents) > 1 and any(names):
+        name = _NAME_BEFORE.search(response, max(0, first.start - 20), first.start)
+        names[-1] = name[1] if name else ""
+    texts = [
+        name.strip(" $") + _INNER_BOX.sub("", response[box.begin : box.end]).strip()
+        for name, box in zip(reversed(names), reversed(contents), strict=True)
+    ]
+    if len(texts) == 1 or len({*texts}) == 1:
+        return texts[-1], last.outer_end
+    return ", ".join(texts), last.outer_end
 
 
 def last_boxed(response: str) -> str | None:
@@ -146,19 +231,25 @@ def last_boxed(response: str) -> str | None:
     A box around boxes is one box; its content comes without the inner ones' `\boxed`. A box that
     the response's end cuts off is none.
     """
-    box, _ = _boxes(response)
-    bare = None
-    for match in _BARE_BOX.finditer(response):
-        bare = match
-    if bare is not None and (box is None or bare.start() > box[1]):
+    boxes, _ = _boxes(response)
+    bare = _last(_BARE_BOX, response)
+    if bare is not None and (not boxes or bare.start() > boxes[-1].end):
         return bare.group(1).rstrip(".,;:") or None
-    return None if box is None else _INNER_BOX.sub("", response[box[0] : box[1]]).strip()
+    return _INNER_BOX.sub("", response[boxes[-1].begin : boxes[-1].end]).strip() if boxes else None
 
 
-def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
-    """Where the content of the last complete, non-empty box is, and the first cut-off box."""
+class _Box(NamedTuple):
+    start: int
+    """Of `\\boxed`; `begin` and `end` are of the content."""
+    begin: int
+    end: int
+    outer_end: int
+
+
+def _boxes(response: str) -> tuple[list[_Box], int | None]:
+    """The complete, non-empty boxes in no other one, and where the first cut-off box begins."""
     opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
-    last = None
+    boxes: list[_Box] = []
     for match in _BRACES.finditer(response):
         token = match.group()
         # Of two characters is an escaped brace, which opens nothing.
@@ -167,8 +258,10 @@ def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
         elif token == "}" and opened:
             box = opened.pop()
             if box and _NOT_BLANK.search(response, box.end(), match.start()):
-                last = (box.end(), match.start())
-    return last, next((box.start() for box in opened if box), None)
+                while boxes and boxes[-1].start > box.start():
+                    boxes.pop()  # it is within this one
+                boxes.append(_Box(box.start(), box.end(), match.start(), match.end()))
+    return boxes, next((box.start() for box in opened if box), None)
 
 
 def _before_a_cut_off_box(response: str) -> str:
@@ -193,21 +286,20 @@ def _last_in_json(response: str) -> str:
     return last
 
 
-def _stated(response: str, end: int) -> str:
+def _stated(response: str, end: int | None) -> str:
     """What follows the last label, or `answer is` beyond `end`, that anything follows."""
-    heads = [
-        *_LABEL.finditer(response),
-        *_CONCLUSION.finditer(response, end),
-        *_OTHER_CONCLUSION.finditer(response, end),
-    ]
+    heads = [*_LABEL.finditer(response)]
+    if end is not None:
+        heads += [*_CONCLUSION.finditer(response, end), *_OTHER_CONCLUSION.finditer(response, end)]
     judgement = ""  # "... so the answer is correct." may refer to "Answer: 12" above
     # From the end: what is said last counts, if anything follows it.
     for head in sorted(heads, key=re.Match.end, reverse=True):
         line = _STATEMENT.match(response, head.end())
-        if line and line[1].strip(" \t*_."):
-            text = _in_block(response, line.start(1))
-            text = answer_in(line[1]) if text is None else text
-            if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(line[1])):
+        if line and line[2].strip(" \t*_."):
+            text = _in_block(response, line.start(2))
+            statement = _BULLET.sub("", line[2], count=1) if line["below"] else line[2]
+            text = answer_in(statement) if text is None else text
+            if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(line[2])):
                 return text
             judgement = judgement or text
     return judgement
@@ -253,10 +345,15 @@ def _last_tag(response: str) -> str:
 
 
 def _closing(end: str) -> str:
-    """What the last line ends in, where that is a value in bold or the end of a sentence."""
-    line = end.rstrip().rpartition("\n")[2]
-    bold = _BOLD.search(line)
-    if bold:
+    """What the last line ends in: a value in bold, display math, or the end of a sentence."""
+    lines = [line for line in end.rstrip().split("\n") if re.search(r"\w|\$\$|\\\]", line)]
+    line = lines[-1].rstrip() if lines else ""
+    text = "\n".join(lines).rstrip(" .")
+    for opening, closing in _CLOSES_BLOCK.items():
+        if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
+            return _in_block(text, start) or ""
+    line = re.sub(r"[^\w.!$)}*\]]+$", "", line)
+    if bold := _BOLD.search(line):
         value = bold[2].strip()
         return answer_in(value) if _VALUE.fullmatch(value) else ""
     sentence = _CLOSING.search(line)

@@ -17,7 +17,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from ktae.grading import values
+from ktae.grading import latex
 
 _DATE = re.compile(r"(\d{1,4})([/.-])(\d{1,2})\2(\d{1,4})")
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d)(?::(\d\d))?)?([ap])?(?(4)\.?m\.?)")
@@ -64,7 +64,7 @@ def agree(answer: str, given: str) -> bool | None:
 def _plain(answer: str) -> str:
     if len(answer) > _LONGEST:
         return ""
-    return values.plain(re.sub(r"\\colon(?![a-z])", ":", answer))
+    return latex.plain(re.sub(r"\\colon(?![a-z])", ":", answer))
 
 
 def _date(text: str) -> tuple[tuple[int, ...], frozenset[tuple[int, ...]]] | None:

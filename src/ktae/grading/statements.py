@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ktae.grading.values import CJK
+from ktae.grading.units import CJK
 
 _DELIMITER = re.compile(r"\\.|\$\$?", re.DOTALL)
 _CLOSED_BY = {r"\)": r"\(", r"\]": r"\[", "$": "$", "$$": "$"}
@@ -31,7 +31,10 @@ NUMBER = (
     r"|[-−+]?\.\d+)"
 )
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
-_ADVERB = r"(?:about|around|approximately|exactly|only|just|equal to|therefore|thus)"
+_ADVERB = (
+    r"(?:about|around|approximately|exactly|only|just|equal to|therefore|thus|either|both|simply"
+    r"|now|then|given by)"
+)
 _SAYS_SO = re.compile(
     r"(?:^|[=≈:：是为為は]|\b(?:is|are|was|were|equals?|gives?|makes?|total of|es|est|ist|beträgt"
     r"|é|è|равно|равен|равна))[ \t*_$]*"
@@ -55,6 +58,16 @@ _ASIDE = re.compile(
 """Of "5 (not 4)"; "p and (not q)" has none."""
 _WORD_AND_REASON = re.compile(r"([^\s,]+),?[ \t]+(?:because|since)\b.*", re.IGNORECASE | re.DOTALL)
 _CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
+_LONE_NAME = re.compile(
+    r"\\?[A-Za-z]{1,7}(?:_\{?\w+\}?)?(?:\([a-z]\))?|[A-Z]{1,4}|\\(?:angle|triangle) ?[A-Z]+"
+)
+_JOINED = re.compile(r"[ \t*_]*(?:,|,?[ \t]*\b(?:and|or)\b|、)[ \t*_]*(?:\b(?:and|or)\b[ \t]*)?")
+_OR = re.compile(r"[ \t*_]*,?[ \t]*\bor\b[ \t*_]*")
+_BETWEEN = re.compile(
+    r"\bbetween\b|\b(?:greater|less|more|fewer|smaller|larger) than\b(?! or equal)", re.IGNORECASE
+)
+_LONGEST = 2000
+"""Characters at the end of a statement that are taken apart."""
 _BEFORE = 30
 """Characters before a number in which the verb is looked for."""
 
@@ -67,7 +80,7 @@ class _Part(NamedTuple):
 
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
-    statement = statement.strip().strip("*_` \t").rstrip(".,;。，； ✓✔*_`")
+    statement = statement[-_LONGEST:].strip().strip('*_` \t"“”').rstrip('.,;。，； ✓✔*_`"”')
     statement = _ASIDE.sub("", _BEGINS_WITH_ADVERB.sub("", statement)).rstrip()
     reason = _WORD_AND_REASON.fullmatch(statement)
     statement = reason[1] if reason else statement
@@ -76,9 +89,14 @@ def answer_in(statement: str) -> str:
         mark, statement = choice.group(), statement[choice.end() :]
     said = _CONTRAST.sub("", statement)
     if is_sentence(said):
-        numbers = [_Part(*m.span(), m.group()) for m in _NUMBER.finditer(said)]
-        if parts := _formulas(said) or numbers:
-            return mark + _most_likely(said, parts).text
+        formulas = _formulas(said)
+        parts = [_Part(*m.span(), m.group()) for m in _NUMBER.finditer(said)]
+        parts = [
+            p for p in parts if not any(f.start <= p.start < f.end for f in formulas)
+        ] + formulas
+        if parts:
+            text = _most_likely(said, sorted(parts), formulas)
+            return mark + (statement if text is None else text)
     return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
 
 
@@ -101,20 +119,38 @@ def is_sentence(statement: str) -> bool:
     return _BLANK.search(statement, first.end(), last.start()) is not None
 
 
-def _most_likely(statement: str, parts: Sequence[_Part]) -> _Part:
-    """What a sentence says the answer is, among the numbers or formulas that it names."""
-    likely = [
-        part
-        for part in parts
-        if _SAYS_SO.search(statement, max(0, part.start - _BEFORE), part.start)
-        and not _GOES_ON.match(statement, part.end)
-    ]
-    # No verb points at any of them: the last one is the likeliest.
-    if not likely:
-        return parts[-1]
-    # What comes after "because" explains the answer, and is not it.
-    reason = _REASON.search(statement, likely[0].end)
-    return [part for part in likely if reason is None or part.start < reason.start()][-1]
+def _most_likely(statement: str, parts: Sequence[_Part], formulas: Sequence[_Part]) -> str | None:
+    """What a sentence says the answer is, among the numbers and formulas that it names.
+
+    Several that are joined are a list. None where it says that the answer lies between two.
+    """
+    named = [part for part in parts if not _LONE_NAME.fullmatch(part.text)] or parts
+    likely = []
+    for i, part in enumerate(named):
+        if not _SAYS_SO.search(statement, max(0, part.start - _BEFORE), part.start):
+            continue
+        joined = [part]
+        for other in named[i + 1 :]:
+            if not _JOINED.fullmatch(statement, joined[-1].end, other.start):
+                break
+            joined.append(other)
+        if not _GOES_ON.match(statement, joined[-1].end):
+            likely.append(joined)
+    if likely:
+        # What comes after "because" explains the answer, and is not it.
+        reason = _REASON.search(statement, likely[0][-1].end)
+        before = [some for some in likely if reason is None or some[0].start < reason.start()]
+        return ", ".join(part.text for part in before[-1])
+    if _BETWEEN.search(statement):
+        return None
+    # No verb points at any of them: the last formula is the likeliest, or else the last number.
+    last = [part for part in named if part in formulas] or named
+    joined = [last[-1]]
+    for other in reversed(last[:-1]):
+        if not _OR.fullmatch(statement, other.end, joined[0].start):
+            break
+        joined.insert(0, other)
+    return ", ".join(part.text for part in joined)
 
 
 def _formulas(statement: str) -> list[_Part]:
@@ -129,7 +165,9 @@ def _formulas(statement: str) -> list[_Part]:
         token = match.group()
         kind = _CLOSED_BY.get(token)
         is_empty = kind == "$" and opened.get(kind, (0, 0))[1] == match.start()
-        if kind in opened and not is_empty:
+        if kind == "$" and kind in opened and _is_money(statement, opened[kind][1], match.start()):
+            opened[kind] = match.span()
+        elif kind in opened and not is_empty:
             begin, start = opened.pop(kind)
             opened = {other: at for other, at in opened.items() if at[0] < begin}
             content = statement[start : match.start()].strip()
@@ -140,3 +178,11 @@ def _formulas(statement: str) -> list[_Part]:
         elif token in (r"\(", r"\[") or kind == "$":
             opened[kind or token] = match.span()
     return formulas
+
+
+def _is_money(statement: str, start: int, end: int) -> bool:
+    """Whether dollar signs around this text stand before amounts: `$5 + $3`."""
+    content = statement[start:end]
+    return content[:1].isdigit() and (
+        content[-1:].isspace() or statement[end + 1 : end + 2].isdigit()
+    )

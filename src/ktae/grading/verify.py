@@ -1,33 +1,38 @@
-r"""One response against its accepted answers, in this process and without a time limit.
+r"""One response against its accepted answers, in this process.
 
-Only the workers of `ktae.grading.pool` should call this on unknown texts.
-
-An answer that the response gives is compared with each accepted one, cheapest first:
-
-1. the same text (`ktae.grading.values.tidy`), or the same words;
-2. both are written numbers: they agree or they do not (`ktae.grading.values.same_number`);
-3. dates, clock times and ratios as such, and not as quotients (`ktae.grading.notation`);
-4. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
-5. the same choice, or the same value beside its letter (`ktae.grading.choices`);
-6. lists without brackets, in any order, element by element.
+Three steps: what the response states (`ktae.grading.extraction`), what that is
+(`ktae.grading.forms`), and whether it is the same (`ktae.grading.compare`). Only the workers of
+`ktae.grading.pool` should call this on unknown texts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
 
-from ktae.grading import expressions, notation, values
-from ktae.grading.choices import choice
-from ktae.grading.extraction import Extracted, Fallback, extract
+from ktae.grading import latex
+from ktae.grading.compare import AS_TEXT, same
+from ktae.grading.expressions import parsed
+from ktae.grading.extraction import Extracted, Fallback, extract, last_boxed
+from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import Outcome, Verdict
 
-_NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
-_ASSIGNMENT = re.compile(rf"^\s*{_NAME}\s*=(?!=)\s*")
-_TUPLE_NAME = re.compile(r"^\([\w\\, ]+\)\s*=\s*(?=\()")
-_PLUS_MINUS = re.compile(r"^(?:\\pm(?![a-z])|±)\s*")
-_OR = re.compile(r"\bor\b")
-_AND = re.compile(r"\s*,?\s*\\text\s*\{\s*(?:and|or)\s*\}\s*|\s*,?\s+(?:and|or)\s+")
+PATIENCE = 1.5
+"""Processor seconds for one comparison. What takes longer is not the same; see `_in_time`."""
+
+_HASHES = re.compile(r"(?:^|\n)####[ \t]*(\S[^\n]*)\s*\Z")
+_COMMAND = re.compile(
+    r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\s*\{[^{}]*\}"
+)
+
+_SHORT = 40
+
+
+class _OutOfTime(BaseException):
+    """Not an `Exception`, so that no library takes it for one of its own."""
 
 
 def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated") -> Verdict:
@@ -43,178 +48,99 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
 
 def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
     """The verdict on what was found in a response. Raises nothing but MemoryError."""
-    # No answer: that is sure only where there is something it could have been compared with.
+    accepted = [text for answer in answers if is_answer(text := accepted_in(answer))]
     if extracted is None:
-        if not any(map(is_answer, answers)):
-            return _unparsable(None, answers)
+        # No answer: that is sure only where there is something it could have been compared with.
+        if not accepted:
+            return _undecided(None, answers)
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
-    errors = []
-    for answer in answers:
-        try:
-            how = agree(answer, extracted.text)
-        except MemoryError:
-            raise
-        except Exception as error:
-            errors.append(f"internal error: {type(error).__name__}: {error}"[:200])
-            continue
+    reasons = []
+    for answer in accepted:
+        how, why_not = _in_time(answer, extracted.text)
         if how:
             return Verdict(Outcome.CORRECT, extracted.text, f"{extracted.rule}, {how}")
-    if unparsable := [answer for answer in answers if not is_answer(answer)]:
-        return _unparsable(extracted.text, unparsable)
-    if errors:
-        return Verdict(Outcome.UNDECIDED, extracted.text, errors[0])
-    return Verdict(Outcome.INCORRECT, extracted.text, extracted.rule)
+        reasons.append(why_not)
+    if len(accepted) < len(answers):
+        broken = [answer for answer in answers if not is_answer(accepted_in(answer))]
+        return _undecided(extracted.text, broken)
+    reason = next(filter(None, reasons), "")
+    return Verdict(
+        Outcome.INCORRECT, extracted.text, ", ".join(filter(None, (extracted.rule, reason)))
+    )
 
 
-def _unparsable(text: str | None, answers: Sequence[str]) -> Verdict:
+def _undecided(text: str | None, answers: Sequence[str]) -> Verdict:
     reason = f"the accepted answer does not parse: {answers[0][:100]!r}" if answers else "no answer"
     return Verdict(Outcome.UNDECIDED, text, reason)
 
 
+def accepted_in(answer: str) -> str:
+    r"""The accepted answer in a data set's entry: of a whole solution its `#### 5` or last box."""
+    if hashes := _HASHES.search(answer):
+        return hashes[1].strip()
+    boxed = last_boxed(answer) if r"\boxed" in answer else None
+    return answer if boxed is None else boxed
+
+
 def is_answer(answer: str) -> bool:
-    """Whether anything could be compared with this reference answer."""
-    if values.number(answer) or values.words(answer) or notation.is_written(answer):
-        return True
-    if expressions.parsed(answer) is not None:
-        return True
-    parts = elements(answer)
-    if len(parts) > 1:
-        return all(map(is_answer, parts))
-    bare = _ASSIGNMENT.sub("", values.tidy(answer))
-    return bare != values.tidy(answer) and is_answer(bare)
+    """Whether anything could be compared with this accepted answer: it is not empty or cut off."""
+    text = latex.clean(answer)
+    return bool(re.search(r"\w|\\[a-zA-Z{]", text)) and latex.braces_match(text)
 
 
 def agree(answer: str, given: str) -> str:
     """By which comparison `given` is the accepted `answer`; empty if by none."""
-    parts, given_parts = elements(answer), elements(given)
-    # "70,110" may be one number or two: the other side's form tells which is meant.
-    if len(parts) > 1 >= len(given_parts):
-        given_parts = elements(given, thousands=False)
-    elif len(given_parts) > 1 >= len(parts):
-        parts = elements(answer, thousands=False)
-    in_order = _in_order(answer, given)
-    # x = 1, y = 2 says which is which, so (2, 1) is another point.
-    if in_order:
-        return "same elements" if all(map(agree, *in_order)) else ""
-    if len(parts) > 1 and len(given_parts) > 1:
-        return "same elements" if _agree_in_some_order(parts, given_parts) else ""
-    many, union = (parts, given) if len(parts) > 1 else (given_parts, answer)
-    if len(many) > 1 and _OR.search(f"{answer} {given}") and expressions.is_union(many, union):
-        return "same expression"
-    how = _agree_as_one(answer, given) or _agree_as_choice(answer, given)
-    if how:
-        return how
-    bare, given_bare = (_ASSIGNMENT.sub("", values.tidy(text)) for text in (answer, given))
-    # Of two assignments both names count: x = 5 is not y = 5.
-    if (bare == values.tidy(answer)) != (given_bare == values.tidy(given)):
-        return _agree_as_one(bare, given_bare)
-    return ""
+    accepted = read(answer)
+    # A letter may be a unit where the accepted answer has none.
+    letters = not re.search(r"[^\W\d_]", _COMMAND.sub("", accepted.text))
+    return same(accepted, read(given, letters=letters))
 
 
-def elements(answer: str, *, thousands: bool = True) -> list[str]:
-    r"""The elements of a list without brackets around it; one element if it is none.
+def _in_time(answer: str, given: str) -> tuple[str, str]:
+    """By which comparison the two agree, or else why not: which kinds of answers they are.
 
-    `thousands` as in `ktae.grading.values.tidy`.
+    A response that takes too long or raises is not the same, whatever the accepted answer: it must
+    not be able to dodge its verdict.
     """
-    text = _AND.sub(", ", values.tidy(answer, thousands=thousands))
-    depth, start, parts = 0, 0, []
-    for position, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            parts.append(text[start:position].strip())
-            start = position + 1
-    parts.append(text[start:].strip())
-    signed = []
-    for part in parts:
-        both = _PLUS_MINUS.sub("", part)
-        signed += [part] if both == part else [both, f"-{both}"]  # `7` and `-7` of `\pm 7`
-    return signed
+    try:
+        if (
+            len(given) < _SHORT
+            and (got := read(given)).number
+            and (accepted := read(answer)).number
+        ):
+            return same(accepted, got), "another number"  # nothing in it takes long
+        with _limited():
+            if how := agree(answer, given):
+                return how, ""
+            accepted = read(answer)
+            if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
+                return "", AS_TEXT
+            kinds = accepted.kind, read(given).kind
+            is_other = kinds[0] is not kinds[1]
+            return "", f"{kinds[1]} for {kinds[0]}" if is_other else f"another {kinds[0]}"
+    except MemoryError:
+        raise
+    except _OutOfTime:
+        return "", "not compared in time"
+    except Exception as error:
+        return "", f"not compared: {type(error).__name__}: {error}"[:120]
 
 
-def _agree_as_one(answer: str, given: str) -> str:
-    if values.tidy(given) and values.tidy(given) == values.tidy(answer):
-        return "same text"
-    expected = values.number(answer)
-    got = values.number(given, letters=not re.search(r"[^\W\d_]", answer))
-    if expected and got:
-        return "same number" if values.same_number(expected, got) else ""
-    as_written = notation.agree(answer, given)
-    if as_written is not None:
-        return "same date, time or ratio" if as_written else ""
-    same_words = _same_words(answer, given)
-    if same_words is not None:
-        return "same words" if same_words else ""
-    # 4343 in base 6 is another number than in base 5.
-    bases = {values.base(answer), values.base(given)} - {None}
-    if len(bases) > 1:  # math-verify reads over them
-        return ""
-    return "same expression" if expressions.agree(answer, given) else ""
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Raise `_OutOfTime` in the block after `PATIENCE` processor seconds, in a main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
+    def stop(*_: object) -> None:
+        raise _OutOfTime
 
-def _agree_as_choice(answer: str, given: str) -> str:
-    """The response may give a choice, its value or both; what is accepted decides which counts."""
-    expected, got = choice(answer), choice(given)
-    if got is None:
-        return ""
-    if expected and expected.letter == got.letter and not (expected.value and got.value):
-        return "same choice"
-    return agree(answer, got.value) if got.value else ""
-
-
-def _same_words(answer: str, given: str) -> bool | None:
-    r"""Whether two answers in words are the same; None if words do not decide.
-
-    math-verify takes the letters of a word for factors, in any order, and reads over
-    `\text{ million}`.
-    """
-    a, b = values.words(answer), values.words(given)
-    if a and (a == b or values.plain(answer) == values.plain(given)):
-        return True
-    if a and b and not (values.is_product(answer) and values.is_product(given)):
-        return False
-    if values.scale(answer) or values.scale(given):
-        return values.plain(answer) == values.plain(given)
-    return None
-
-
-def _in_order(answer: str, given: str) -> tuple[list[str], list[str]] | None:
-    """The values of both, where all of one side have different names and none of the other has.
-
-    There the order counts: `x = 1, y = 2` is `(1, 2)` and not `(2, 1)`. Names that differ in their
-    indices alone (`x_1`, `x_2`) are those of solutions, in any order.
-    """
-    both = [_coordinates(answer), _coordinates(given)]
-    if len(both[0]) != len(both[1]) or len(both[0]) < 2:
-        return None
-    # A part's name without its index; empty where it has none.
-    matches = [[_ASSIGNMENT.match(part) for part in parts] for parts in both]
-    names = [
-        {name.group().partition("_")[0].strip("= ") if name else "" for name in side}
-        for side in matches
-    ]
-    if {""} not in names or not any(len(some - {""}) == len(both[0]) for some in names):
-        return None
-    bare, given_bare = ([_ASSIGNMENT.sub("", part) for part in parts] for parts in both)
-    return bare, given_bare
-
-
-def _coordinates(text: str) -> list[str]:
-    """The elements of a list or tuple, whose name (`(x, y) = `) is left out."""
-    text = _TUPLE_NAME.sub("", values.tidy(text, thousands=False))
-    if text.startswith("(") and text.endswith(")") and len(elements(text)) == 1:
-        text = text[1:-1]
-    return elements(text, thousands=False)
-
-
-def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
-    """Whether each part has a counterpart of its own. Agreement is taken to be transitive."""
-    if len(parts) != len(given_parts) or len(parts) > 100:
-        return parts == given_parts
-    # Each part of the answer takes one counterpart away: 1, 1, 2 is not 1, 2, 2.
-    open_parts = list(given_parts)
-    for part in parts:
-        match = next((other for other in open_parts if agree(part, other)), None)
-        if match is None:
-            return False
-        open_parts.remove(match)
-    return True
+    before = signal.signal(signal.SIGVTALRM, stop)
+    # Once more every tenth: a library may have swallowed the first.
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE, 0.1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

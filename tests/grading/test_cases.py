@@ -1,0 +1,36 @@
+"""Many pairs of an accepted answer and what a response gives, as tables."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("math_verify")
+
+from ktae.grading.verify import verify
+
+PAIRS = [
+    line.split(" | ")
+    for line in (Path(__file__).parent / "pairs.txt").read_text("utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+CASES = Path(__file__).parents[3] / "shared" / "cases" / "grading.jsonl"
+
+
+@pytest.mark.parametrize(("answer", "given", "same"), PAIRS)
+def test_pairs(answer: str, given: str, same: str) -> None:
+    verdict = verify(rf"So it is \boxed{{{given}}}.", [answer.replace(r"\n####", "\n####")])
+    assert verdict.outcome == ("correct" if same == "yes" else "incorrect"), verdict
+
+
+@pytest.mark.skipif(not CASES.exists(), reason=f"{CASES} is not here")
+def test_the_given_cases() -> None:
+    """No wrong answer is paid, none is undecided, and what may be disputed aside all are right."""
+    wrong = []
+    for case in map(json.loads, CASES.read_text("utf-8").splitlines()):
+        outcome = str(verify(case["response"], [case["answer"]]).outcome)
+        right = {"correct"} if case["right"] == "correct" else {"incorrect", "unanswered"}
+        if outcome not in right and (outcome != "incorrect" or not case["open"]):
+            wrong.append((case["id"], outcome))
+    assert [some for some in wrong if some[1] in ("correct", "undecided")] == []
+    assert len(wrong) <= 5, wrong
