@@ -15,7 +15,6 @@ import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models
 
 from ktae.rollouts import record
-from ktae.rollouts.groups import ids_of
 from ktae.rollouts.readers import read
 
 FOLDER = Path(__file__).parent / "smollm2-sums"
@@ -26,7 +25,7 @@ def excerpt(run: Path, folder: Path) -> None:
     """Write both files into the folder."""
     rollouts = read([run / "rollouts"])
     whole = Tokenizer.from_file(str(run / "model" / "tokenizer.json"))
-    ids = ids_of(rollouts, None)
+    ids = [row.values.to_numpy() for row in rollouts["token_ids"]]  # a run has them
     distinct = np.unique(np.concatenate(ids))
     renumbered = [np.searchsorted(distinct, own).astype(np.int32) for own in ids]
     small = rollouts.select(KEPT).append_column("token_ids", pa.array(renumbered))

@@ -30,9 +30,6 @@ NIGHTLY = (
     "tests/notebooks",
     "tests/fuzz/test_long_inputs.py",
     "tests/test_scale.py",
-    "lab/tests/align",
-    "lab/tests/study/test_runner.py",
-    "lab/tests/test_smoke.py",
 )
 """Folders and files that `make test` leaves out; other tests are marked where they stand."""
 

@@ -8,6 +8,9 @@ import os
 import pytest
 from hypothesis import settings
 
+NIGHTLY = ("lab/tests/align", "lab/tests/study/test_runner.py", "lab/tests/test_smoke.py")
+"""They train, or start many processes."""
+
 for name in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -15,6 +18,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the nightly ones."""
+    for item in items:
+        if item.nodeid.startswith(NIGHTLY):
+            item.add_marker("nightly")
 
 
 @pytest.fixture

@@ -99,6 +99,11 @@ def test_no_half_of_one():
         next(measure_study([], None, problems=8, samples=1))
 
 
+def test_a_device_that_there_is_not():
+    with pytest.raises(InputError, match="cannot compute on --device abacus: "):
+        next(measure_study([], None, device="abacus"))
+
+
 def test_what_is_measured_is_an_outcome_of_the_study(make_study):
     study = make_study(seeds=[1])
     study.folder.open(study.matrix, study.cells, resume=False).close()
@@ -108,11 +113,12 @@ def test_what_is_measured_is_an_outcome_of_the_study(make_study):
         part.save_pretrained(folder.model)
     write_json(folder.summary, {})
     folder.metrics.write_text("")
-    lines = measure_study(study.cells, study.folder, problems=8, samples=4)
+    lines = measure_study(study.cells, study.folder, problems=8, samples=4, device="cpu")
     assert next(lines) == "1 of 1 runs"
     list(lines)
     (row,) = read_table(study.folder.validated_csv).to_dict("records")
     assert (row["problems"], row["samples"], row["method"]) == (8, 4, cell.method)
+    assert row["device"] == "cpu"
     assert row["temperature"] == 1, "an untrained model is as bad at every temperature"
     runs = collect(study.matrix, study.cells, study.folder)
     assert runs["outcome.validated_accuracy"][0] == row["accuracy"]

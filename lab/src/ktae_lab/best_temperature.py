@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.data import tasks
 from ktae.demo import language_named
 from ktae.demo.evaluate import verdicts
 from ktae.demo.model import one_thread
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.evaluation.generation import Generations, generate
 from ktae.evaluation.run import weights_digest
 from ktae.grading import Outcome
@@ -56,6 +57,7 @@ def measure_study(
     problems: int = 1024,
     samples: int = 4,
     jobs: int = 1,
+    device: str | None = None,
 ) -> Iterator[str]:
     """Measure the final model of every finished run, into `validated.csv`; yields lines that say
     how it goes.
@@ -71,16 +73,23 @@ def measure_study(
         samples: answers to each test problem, and half as many to each validation problem; one of
             each where the temperature is 0.
         jobs: processes at a time.
+        device: as torch names it; there models are in bfloat16 unless it is the processor. None: a
+            GPU where there is one.
 
     Raises:
-        InputError: there is no such study, the file there is of another size, or a run could not
-            be measured (the others' measurements are kept).
+        InputError: there is no such study or device, the file there is of another size, or a run
+            could not be measured (the others' measurements are kept).
     """
     if problems < 2 or samples < 2:
         raise InputError(
             f"--problems is {problems} and --samples is {samples}; expected 2 or more, since half "
             "as many choose the temperature"
         )
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as why:
+        raise InputError(f"cannot compute on --device {device}: {one_line(why)}") from None
     folder.require_started(cells)
     size = dict(zip(SIZE, (problems // 2, samples // 2, problems, samples), strict=True))
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -98,6 +107,7 @@ def measure_study(
         if folder.state(cell) is State.FINISHED:
             model = folder.run_folder(cell).model
             facts = {"model": weights_digest(model), **size, "sampling_seed": cell.seed}
+            facts["device"] = device
             if rows.get(cell.key, {}).get("model") != facts["model"]:
                 due.append((cell, model, facts | {"commit": commit(), "cpu": machine()["cpu"]}))
     failed = 0
@@ -126,11 +136,16 @@ def measure_study(
 
 
 def _measure(cell: Cell, model: Path, facts: dict[str, Any]) -> dict[str, Any]:
-    policy = AutoModelForCausalLM.from_pretrained(model, trust_remote_code=False)
+    device = torch.device(facts["device"])
+    # As policies are served. In single precision 512 long responses do not fit into 80 GB.
+    dtype = "auto" if device.type == "cpu" else torch.bfloat16
+    policy = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, trust_remote_code=False)
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
     key: dict[str, Any] = dict(zip(KEYS, cell.key, strict=True))
     with one_thread():
-        scores = scores_of(policy, tokenizer, cell.recipe, [facts[name] for name in SIZE])
+        scores = scores_of(
+            policy.to(device), tokenizer, cell.recipe, [facts[name] for name in SIZE]
+        )
     return key | facts | {name: f"{value:.6g}" for name, value in scores.items()}
 
 

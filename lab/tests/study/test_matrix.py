@@ -1,5 +1,6 @@
 """The matrix file: what it expands to, and what it says about bad input."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ktae.estimators import KTAE, PermutedLabels
 from ktae_lab.cli import app
 from ktae_lab.study import cells as expansion
 from ktae_lab.study import matrix as matrices
+from ktae_lab.study.folder import StudyFolder
 
 METHOD = CONTENT["methods"]["grpo"]
 
@@ -198,3 +200,17 @@ def test_the_experiment_on_gpus_can_be_started(tmp_path):
     assert "math/offset/seed5100 (not started)" in listed.output
     assert "180 runs, 36000 training steps" in listed.output
     assert not (tmp_path / "gpu").exists()
+
+
+@pytest.mark.parametrize("name", ["gpu-rates", "gpu"])
+def test_the_experiment_on_gpus_can_be_measured(tmp_path, name):
+    """By the command that the matrix's head has; before the first run there is nothing to do."""
+    path = LAB / "matrices" / f"{name}.yaml"
+    matrix, folder = matrices.load(path), tmp_path / name
+    cells = expansion.expand(matrix, path)
+    StudyFolder(folder).open(matrix, cells, resume=False).close()
+    head = (LAB / "matrices/gpu.yaml").read_text()
+    command = re.search(rf"ktae-lab (temperatures) lab/matrices/{name}\.yaml \S+ (.*)", head)
+    measured = CliRunner().invoke(app, [command[1], str(path), str(folder), *command[2].split()])
+    assert measured.exit_code == 0, measured.output
+    assert "0 runs" in measured.output

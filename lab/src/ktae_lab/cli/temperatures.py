@@ -26,6 +26,13 @@ def temperatures(
     samples: Annotated[
         int, typer.Option(min=2, metavar="N", help="Draw so many answers to each test problem.")
     ] = 4,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Compute here: cpu or cuda [default: cuda where there is a GPU].",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a study's final models answer at the temperature that suits each; writes `validated.csv`.
@@ -41,6 +48,8 @@ def temperatures(
 
     screen, study = Screen(as_json), StudyFolder(folder)
     cells = expand(matrices.load(matrix), matrix)
-    for line in measure_study(cells, study, problems=problems, samples=samples, jobs=jobs):
+    size = {"problems": problems, "samples": samples}
+    for line in measure_study(cells, study, **size, jobs=jobs, device=device):
         screen.progress.print(line, soft_wrap=True)
-    screen.end(read_table(study.validated_csv).to_dict("records"))
+    measured = study.validated_csv.exists()  # not before the first run has finished
+    screen.end(read_table(study.validated_csv).to_dict("records") if measured else [])
