@@ -108,7 +108,7 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
 
 
 def test_rollouts_hover_and_pin(plain_page, open_page):
-    page = open_page(plain_page, "view=rollouts&group=1")
+    page = open_page(plain_page, "view=rollouts&group=2")
     assert page.locator(".side").nth(0).locator(".rollout").count() == 2
     maybe = page.locator(".t", has_text="maybe").first
     maybe.hover()
@@ -203,7 +203,7 @@ def test_tokens_and_groups_lead_to_rollouts(plain_page, open_page):
     page.click("#to-overview")
     assert page.locator(".tile b").all_inner_texts() == ["6", "2", "33.3 %", "1"]
     page.locator(".findings a", has_text="overwritten").click()
-    assert "Did later text overwrite a right answer?" in page.locator(".found").inner_text()
+    assert "Did later text overwrite a right answer?" in page.locator(".why").inner_text()
     page.locator(".found a").first.click()
     assert "4" in page.locator("#card .token").inner_text()
 

@@ -51,7 +51,8 @@ def test_no_text_of_a_rollout_is_in_the_file(hostile_page):
 def test_nothing_runs_in_any_view(hostile_page, open_page):
     page = open_page(hostile_page)
     for group in range(len(HOSTILE)):
-        page.evaluate(f"location.hash = 'view=rollouts&group={group + 1}&rollout=1&token=1'")
+        where = f"{{ view: 'rollouts', group: {group}, rollout: 0, token: 0 }}"
+        page.evaluate(f"location.hash = ktae.fragment({where})")
         page.wait_for_selector("#card.open")
         for token in page.locator(".t").all()[:4]:
             token.hover()
@@ -67,7 +68,7 @@ def test_nothing_runs_in_any_view(hostile_page, open_page):
 def test_texts_are_shown_to_the_letter(hostile_page, open_page):
     page = open_page(hostile_page)
     for group, text in enumerate(HOSTILE):
-        page.evaluate(f"location.hash = 'view=rollouts&group={group + 1}'")
+        page.evaluate(f"location.hash = ktae.fragment({{ view: 'rollouts', group: {group} }})")
         page.wait_for_function(f"ktae.state.group == {group} && document.querySelector('.chunk')")
         shown = page.locator(".text .chunk").first.text_content()
         visible = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text + " right")

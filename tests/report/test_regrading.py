@@ -148,5 +148,5 @@ def test_the_page_lists_them_and_leads_there(tmp_path, open_page):
     assert page.locator(".rollout.fits").count() == 3
     page.locator(".rollout .flag:not(.fit)").nth(1).click()
     page.wait_for_selector("#card.open")
-    assert "group=2&rollout=2&token=" in page.url
+    assert "group=3&rollout=2&token=" in page.url
     assert page.locator("#card .token").inner_text() == "4"

@@ -56,7 +56,6 @@ function groupHead(g) {
   const finished = h("input", { type: "checkbox", checked: state.finished, id: "finished", onchange: (event) => go({ finished: event.target.checked, rollout: null, token: null }) });
   const position = place < 0 ? "not among those that fit" : `${thousands(place + 1)} of ${thousands(here.length)}`;
   const facts = [`${groups.right[g]} of ${groups.known[g]} right`, `mean length ${plain(groups.length[g], 0)}`];
-  if (isMixed(g)) facts.push(`mean |credit| ${plain(groups.credit_abs[g])}`);
   return h("header", { class: "group-head" },
     h("div", { class: "bar" },
       h("button", { type: "button", "aria-label": "Previous group", onclick: () => step(-1) }, "‹"),
@@ -87,20 +86,15 @@ function promptBox(g) {
 }
 
 // What was found in this group, each with a link to its place.
-const FOUND_OPEN = 3;
 function foundHere(g) {
-  const { groups, placesOf } = report, items = [];
+  const { groups, placesOf } = report, links = [];
   for (let r = groups.first[g]; r < groups.first[g] + groups.size[g]; r++) {
     for (const { finding, token, why } of placesOf.get(r) ?? []) {
       if (leftOut(r) || !why) continue;
-      const link = h("a", { href: fragment({ rollout: r - groups.first[g], token }) }, `Rollout ${r - groups.first[g] + 1}`);
-      items.push(h("li", {}, link, " ", h("span", { class: "flag" }, finding.title), ` ${spellOut(why)}`));
+      links.push(h("a", { class: "flag", title: why, href: fragment({ rollout: r - groups.first[g], token }) }, `Rollout ${r - groups.first[g] + 1}: ${finding.title} ↓`));
     }
   }
-  if (!items.length) return null;
-  const more = items.length - FOUND_OPEN;
-  return h("div", { class: "found" }, h("ul", {}, items.slice(0, FOUND_OPEN)),
-    more > 0 ? h("details", {}, h("summary", {}, `${more} more`), h("ul", {}, items.slice(FOUND_OPEN))) : null);
+  return links.length ? h("div", { class: "chips found" }, links) : null;
 }
 
 // How many of the group's units are more than chance.

@@ -67,4 +67,4 @@ function onKey(event) {
 }
 
 // What the tests hold to the Python side, and whoever wants to look further in the console.
-globalThis.ktae = { report, state, groupStatistics, creditOf, runsOf, idsOf, asJson, pairedDifference };
+globalThis.ktae = { report, state, groupStatistics, creditOf, fragment, runsOf, idsOf, asJson, pairedDifference };

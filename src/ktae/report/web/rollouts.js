@@ -71,8 +71,10 @@ function rolloutCard(rollout) {
   const model = rollouts.models[rollouts.model[rollout]];
   const facts = [`${thousands(rollouts.length[rollout])} ${unitWord()}s`, `reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `advantage ${signed(rollouts.advantage[rollout], 2)}`, `mean credit ${signed(meanTerm(rollout))}`];
   if (model) facts.push(onOneLine(model));
-  const flags = (placesOf.get(rollout) ?? []).map(({ finding, token, why }) => (token === null ? h("span", { class: "flag" }, finding.title)
-    : h("a", { class: "flag", title: why, href: fragment({ rollout: rollout - groups.first[g], token }) }, `${finding.title} ↓`)));
+  const places = placesOf.get(rollout) ?? [];
+  const flags = places.map(({ finding, token }) => (token === null ? h("span", { class: "flag" }, finding.title)
+    : h("a", { class: "flag", href: fragment({ rollout: rollout - groups.first[g], token }) }, `${finding.title} ↓`)));
+  const reasons = places.filter(({ why }) => why).map(({ why }) => h("p", { class: "why" }, spellOut(why)));
   const box = h("div", { class: "text", dir: "auto", "data-rollout": rollout });
   const more = h("button", { type: "button", class: "more", hidden: true });
   const card = { box, more, chunks: [], segments: null };
@@ -84,6 +86,7 @@ function rolloutCard(rollout) {
   const fits = fitting().rollouts?.has(rollout);
   return h("article", { class: `rollout${fits ? " fits" : ""}`, "aria-label": `Rollout ${number}` },
     h("h4", {}, h("b", {}, `Rollout ${number}`), fits ? h("span", { class: "flag fit" }, "fits the filter") : null, flags, h("span", { class: "facts" }, facts.join(" · "))),
+    reasons,
     h("div", { class: "body" }, box, more));
 }
 

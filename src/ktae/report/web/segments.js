@@ -42,8 +42,8 @@ function asJson(texts) {
   for (let i = 0; i < whole.length; i++) {
     const c = whole[i];
     if (inside && c === "\\") {
-      const length = whole[i + 1] === "u" ? 6 : 2;
-      shown[i] = JSON.parse(`"${whole.slice(i, i + length)}"`);
+      const length = whole[i + 1] === "u" ? 6 : 2, escape = whole.slice(i, i + length);
+      shown[i] = /[bfrt]/.test(escape[1]) ? escape : JSON.parse(`"${escape}"`); // \times and \frac are meant
       i += length - 1;
     } else if (c === '"') {
       inside = !inside;

@@ -22,7 +22,8 @@ const NUMBERS = ["group", "rollout", "token", "id", "step"];
 const RANGES = ["reward", "length", "accuracy"];
 const TEXTS = ["q", "verdict", "finding", "groups", "model", "file", "at"];
 
-// Numbers in an address count from 1, as those on the page do; in `state` from 0.
+// Numbers in an address count from 1, as those on the page do: groups in the order of their names. In
+// `state` they count from 0, and groups are in the order of the dump.
 const COUNTED = ["group", "rollout", "token"];
 
 function readState(hash = location.hash) {
@@ -38,6 +39,7 @@ function readState(hash = location.hash) {
     const text = given.get(name) ?? "";
     fresh[name] = /^\d{1,10}$/.test(text) ? Number(text) - COUNTED.includes(name) : null;
   }
+  fresh.group = fresh.group === null ? null : placeByName().indexOf(fresh.group);
   for (const name of TEXTS) fresh[name] = given.get(name) ?? "";
   for (const name of RANGES) {
     const ends = (given.get(name) ?? "").split("~").map(Number);
@@ -53,7 +55,8 @@ function readState(hash = location.hash) {
 function fragment(changes = {}) {
   const all = { ...state, ...changes };
   const parts = new URLSearchParams({ view: all.view });
-  const set = (name, is) => is && parts.set(name, String(all[name] + COUNTED.includes(name)));
+  const number = (name) => (name === "group" ? placeByName()[all.group] : all[name]) + COUNTED.includes(name);
+  const set = (name, is) => is && parts.set(name, String(number(name)));
   if (all.view === "rollouts") {
     for (const name of COUNTED) set(name, all[name] !== null);
     for (const name of TEXTS) if (all[name] !== "") parts.set(name, all[name]);
