@@ -1,4 +1,4 @@
-"""docs/estimator.md, edges: every edge case that the specification names, on every backend.
+"""docs/estimators.md, edges: every edge case that the specification names, on every backend.
 
 Most expectations are equivalences (the result without the odd rollout, with the token masked, …)
 or exact zeros, so that no number here depends on the formulas.

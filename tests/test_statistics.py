@@ -201,7 +201,7 @@ def test_information_gain_at_the_edges(n_true: int, n_false: int) -> None:
 @pytest.mark.parametrize("relative_length", ["1/50", "3/4", "1", "99/50"])
 @pytest.mark.parametrize(("k1", "b_len"), [("2", "1/2"), ("6/5", "3/4"), ("2", "0"), ("2", "1")])
 def test_saturated_term_frequency(tf: str, relative_length: str, k1: str, b_len: str) -> None:
-    """Origin: the formula of docs/estimator.md, 3 in exact fractions."""
+    """Origin: the formula of docs/estimators.md, 3 in exact fractions."""
     x, length, k, b = (Fraction(text) for text in (tf, relative_length, k1, b_len))
     expected = (k + 1) * x / (k * (1 - b + b * length) + x)
     got = statistics.saturated_term_frequency(float(x), float(length), float(k), float(b))

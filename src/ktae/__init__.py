@@ -1,5 +1,7 @@
 """Token credit for group-based RL of language models: which token gets how much, and why."""
 
+from typing import TYPE_CHECKING, Any
+
 import ktae.safe_path  # noqa: F401 - first: it says from where the others are imported
 from ktae._version import __version__
 from ktae.backends.table import CreditTable
@@ -9,15 +11,43 @@ from ktae.estimators import Estimator, preset
 from ktae.outcomes import class_credit
 from ktae.whole_groups import score
 
+if TYPE_CHECKING:
+    from ktae.evaluation.saved import compare
+    from ktae.report import write_report
+    from ktae.rollouts.readers import read as read_rollouts
+    from ktae.validity.held_out import held_out_pairs
+
 __all__ = [
     "CreditTable",
     "Estimator",
     "InputError",
     "__version__",
     "class_credit",
+    "compare",
     "credit_table",
+    "held_out_pairs",
     "preset",
+    "read_rollouts",
     "score",
     "token_advantages",
     "token_credit",
+    "write_report",
 ]
+
+_LATER = {
+    "compare": ("ktae.evaluation.saved", "compare"),
+    "held_out_pairs": ("ktae.validity.held_out", "held_out_pairs"),
+    "read_rollouts": ("ktae.rollouts.readers", "read"),
+    "write_report": ("ktae.report", "write_report"),
+}
+"""Imported when they are asked for: `import ktae` alone costs NumPy."""
+
+
+def __getattr__(name: str) -> Any:
+    """The names of `_LATER`."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'ktae' has no attribute {name!r}")
+    import importlib
+
+    module, function = _LATER[name]
+    return getattr(importlib.import_module(module), function)

@@ -22,7 +22,7 @@ PAPER = {
     "normalize": False,
     "graded_rewards": False,
 }
-"""Origin: docs/estimator.md."""
+"""Origin: docs/estimators.md."""
 
 
 @pytest.mark.parametrize("estimator", [KTAE(), preset("paper"), preset("ktae")])
@@ -118,7 +118,7 @@ def test_normalize_needs_a_weight(h2: float) -> None:
 
 
 def test_input_error_is_a_value_error() -> None:
-    """docs/estimator.md promises a ValueError."""
+    """docs/estimators.md promises a ValueError."""
     assert issubclass(InputError, ValueError)
 
 

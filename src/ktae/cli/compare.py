@@ -17,7 +17,6 @@ from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
     from ktae.evaluation.comparison import Comparison
-    from ktae.evaluation.outputs import Output
 
 
 def compare(
@@ -54,7 +53,7 @@ def compare(
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
     from ktae.cli.eval import grade_outputs, read_saved
     from ktae.cli.eval_tables import print_side_by_side, print_unanswered
-    from ktae.evaluation import comparison
+    from ktae.evaluation import comparison, saved
     from ktae.evaluation.outputs import with_tokens
     from ktae.evaluation.scores import score
     from ktae.grading import GradingPool
@@ -69,7 +68,7 @@ def compare(
     if tokenizer is not None:
         counter = load_tokenizer(tokenizer)
         sides = [with_tokens(side, counter) for side in sides]
-    grader = _require_one_grader(models, sides)
+    grader = saved.require_one_grader(models, sides)
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(screen, pool, side)) for side in sides]
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
@@ -164,31 +163,3 @@ def _plot(path: Path, comparisons: Sequence[Comparison], names: Sequence[str]) -
         title="blue: a difference is shown at the 5 % level (Holm)",
     )
     plots.save(figure, path)
-
-
-def _require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]) -> str:
-    """Whose verdicts are compared.
-
-    Raises:
-        InputError: they are by several: a difference of graders would be taken for one of models.
-    """
-    from ktae.grading.graders import DEFAULT, GRADERS
-
-    by_side = [
-        {output.grader or "a grader that is not named" for output in side}
-        if all(output.verdict is not None for output in side)
-        else {DEFAULT}
-        for side in sides
-    ]
-    names = sorted(set.union(*by_side))
-    if len(names) == 1:
-        return names[0]
-    grader = next((name for name in names if name in GRADERS), DEFAULT)
-    again = next(path for path, by in zip(paths, by_side, strict=True) if by != {grader})
-    told = [
-        f"{path} by {' and '.join(sorted(by))}" for path, by in zip(paths, by_side, strict=True)
-    ]
-    raise InputError(
-        f"the verdicts are by different graders ({', '.join(told)}); grade one again: "
-        f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
-    )

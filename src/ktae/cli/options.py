@@ -15,6 +15,7 @@ from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, resolved, to_section
 from ktae.files.hub import check_local_or_hub
 from ktae.files.plots import KINDS as KINDS_OF_PICTURES
+from ktae.rollouts import EXAMPLE
 from ktae.rollouts.options import MAX_RESPONSE, ReadOptions
 
 rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
@@ -30,13 +31,16 @@ def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 Inputs = Annotated[
-    list[Path],
+    list[Path] | None,
     typer.Argument(
         metavar="INPUT",
         help="Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, "
         "OpenRLHF, slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, "
         ".json or .parquet file (also .gz).",
     ),
+]
+Example = Annotated[
+    bool, typer.Option("--example", help="Take rollouts of a small model, which come with ktae.")
 ]
 TokenizerName = Annotated[
     str | None,
@@ -128,6 +132,18 @@ TimeLimit = Annotated[
 Workers = Annotated[
     int | None, rare_number(min=1, help="Processes that grade [default: one a processor].")
 ]
+
+
+def inputs_or_example(inputs: list[Path] | None, example: bool) -> list[Path]:
+    """What a command reads.
+
+    Raises:
+        InputError: there are both, or neither.
+    """
+    if bool(inputs) == example:
+        what = "INPUT and --example" if inputs else "neither INPUT nor --example"
+        raise InputError(f"{what}; expected one: files and folders with rollouts, or the example")
+    return inputs or [EXAMPLE]
 
 
 def read_options(

@@ -27,7 +27,8 @@ evidence.
 
 
 def permutation_test(
-    inputs: options.Inputs,
+    inputs: options.Inputs = None,
+    example: options.Example = False,
     estimator: options.EstimatorName = None,
     settings: options.Settings = None,
     tokenizer: options.TokenizerName = None,
@@ -48,6 +49,7 @@ def permutation_test(
     from ktae.cli.progress import working
     from ktae.validity import permutation, repeats
 
+    inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def report(
-    inputs: options.Inputs,
+    inputs: options.Inputs = None,
+    example: options.Example = False,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="An .html file for the page."),
@@ -69,6 +70,7 @@ def report(
     from ktae.report import write_report
     from ktae.rollouts.groups import has_mixed
 
+    inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )

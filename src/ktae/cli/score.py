@@ -33,7 +33,8 @@ OF_SINGLE = """\
 
 
 def score(
-    inputs: options.Inputs,
+    inputs: options.Inputs = None,
+    example: options.Example = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -66,6 +67,7 @@ def score(
     from ktae.rollouts.tokens import load_tokenizer
     from ktae.tables import in_tables
 
+    inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )

@@ -19,7 +19,8 @@ Picture = Annotated[
 
 
 def show(
-    inputs: options.Inputs,
+    inputs: options.Inputs = None,
+    example: options.Example = False,
     group: Annotated[
         str | None,
         typer.Option(help="Its label or its prompt's beginning [default: the first mixed one]."),
@@ -50,6 +51,7 @@ def show(
     """
     from ktae.report import picture, terminal
 
+    inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )

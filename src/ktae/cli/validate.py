@@ -27,7 +27,8 @@ majority      a baseline: the answer that more of the other rollouts give
 
 
 def validate(
-    inputs: options.Inputs,
+    inputs: options.Inputs = None,
+    example: options.Example = False,
     estimators: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,6 +76,7 @@ def validate(
     from ktae.validity.prefixes import AskedAnswers
     from ktae.validity.scores import COLUMNS
 
+    inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )

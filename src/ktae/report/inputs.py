@@ -247,9 +247,9 @@ def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
 
 
 def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
-    """The tokenizer's folder of the first run folder in `paths` that has one; None where none has.
+    """The tokenizer's folder of the first folder in `paths` that has one; None where none has.
 
-    That is the run's own, or its base model's.
+    A run folder has its own or its base model's; others may hold a `tokenizer.json`.
 
     Raises:
         InputError: a recipe cannot be read.
@@ -258,7 +258,8 @@ def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
         for folder in _model_folders(run):
             if (folder / "tokenizer.json").is_file():
                 return folder
-    return None
+    beside = (Path(path) for path in paths)
+    return next((path for path in beside if (path / "tokenizer.json").is_file()), None)
 
 
 def _model_folders(run: RunFolder) -> Iterator[Path]:

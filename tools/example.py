@@ -1,10 +1,10 @@
-"""Write the notebooks' rollouts: those of a run, and the texts of the tokens that occur in them.
+"""Write `ktae report --example`: the rollouts of a run, and the texts of the tokens that occur.
 
-    python notebooks/excerpt.py RUN_FOLDER
+    python tools/example.py RUN_FOLDER
 
-`smollm2-sums/rollouts.parquet` leaves out what the notebooks compute anew.
-`smollm2-sums/tokenizer.json` turns token ids into text, and cannot do the reverse. Ids are numbered
-anew: the hundreds of tokens that occur, in the model's order, instead of its 49,152.
+`rollouts.parquet` leaves out what is computed anew. `tokenizer.json` turns token ids into text, and
+cannot do the reverse. Ids are numbered anew: the hundreds of tokens that occur, in the model's
+order, instead of its 49,152.
 """
 
 import sys
@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models
 from ktae.rollouts import record
 from ktae.rollouts.readers import read
 
-FOLDER = Path(__file__).parent / "smollm2-sums"
+FOLDER = Path(__file__).resolve().parents[1] / "src" / "ktae" / "rollouts" / "example"
 KEPT = ["group", "step", "prompt", "response", "answer", "reward", "correct"]
 
 
