@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-import ktae
-
 HEAVY = ["torch", "trl", "verl", "numba", "pandas", "transformers", "scipy", "pyarrow", "pydantic"]
 
 
@@ -27,22 +25,6 @@ def run(code: str) -> str:
 )
 def test_import_loads_nothing_heavy(modules: str, heavy: list[str]) -> None:
     assert run(f"import {modules}, sys; print([m for m in {heavy} if m in sys.modules])") == "[]"
-
-
-def test_public_names() -> None:
-    assert sorted(ktae.__all__) == [
-        "CreditTable",
-        "Estimator",
-        "InputError",
-        "__version__",
-        "class_credit",
-        "credit_table",
-        "preset",
-        "score",
-        "token_advantages",
-        "token_credit",
-    ]
-    assert all(hasattr(ktae, name) for name in ktae.__all__)
 
 
 COMPUTE = """

@@ -115,11 +115,9 @@ def test_a_folder_is_held_by_one_process(folder):
         f"import pathlib, ktae.runs as r; f = r.RunFolder(pathlib.Path({str(folder.path)!r}))\n"
         "with f.held(): print('held', flush=True); input()"
     )
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as process,
-    ):
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"held\n"
         with pytest.raises(InputError, match="another process trains in"), folder.held():
             pass

@@ -70,13 +70,6 @@ def test_chunks_and_parts_change_nothing(
     assert_same_table("cpu", batch, estimator)
 
 
-def test_many_groups_in_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = rollouts([3] * 200, 5, seed=2)
-    expected = token_credit(*batch)
-    monkeypatch.setattr(cpu, "AT_ONCE", 40 * 3 * 5)
-    np.testing.assert_array_equal(token_credit(*batch), expected)
-
-
 MEMORY = """
 import sys
 import numpy as np

@@ -56,9 +56,6 @@ def test_every_table(
 
 
 def test_a_class_without_rollouts_has_no_strength() -> None:
-    assert computed([(0, 2, 0, 5), (3, 0, 4, 0)], KTAE()).tolist() == [
-        [0.0, 0.0],
-        [0.0, 0.0],
-    ]
+    assert computed([(0, 2, 0, 5), (3, 0, 4, 0)], KTAE()).tolist() == [[0.0, 0.0], [0.0, 0.0]]
     nothing = [torch.zeros(0, dtype=torch.int64)] * 4
     assert backend.strength_and_effect(*nothing, KTAE().formula()).shape == (0, 2)

@@ -81,10 +81,6 @@ def test_passes_of_a_few_rollouts_and_an_adapter(command, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (folder / "model/adapter_model.safetensors").is_file()
 
-    done = run_here(command(tmp_path / "odd", "trl.forward_rollouts=7"))
-    assert done.returncode == 2
-    assert "trl.forward_rollouts is 7; expected a divisor of the 24 rollouts" in done.stderr
-
 
 def test_nothing_to_learn_stops_with_what_is_saved(command, tmp_path):
     """No rollout ends within four tokens, so every reward is 0 and the penalty is the same."""

@@ -95,13 +95,6 @@ def test_resume_refuses_another_recipe_and_an_empty_folder(command, tmp_path):
     assert "differs from the recipe given in seed (0 there, 7 here)" in done.stderr
 
 
-def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
-    done = run_here(command(tmp_path / "run", "--dry-run"))
-    assert done.returncode == 0
-    assert "group_size: 4" in done.stdout
-    assert not (tmp_path / "run").exists()
-
-
 def test_dry_run_refuses_what_training_would(command, tmp_path):
     """In ktae's own words: TRL has nothing to do with it."""
     one_step = ["algorithm.minibatches=1", "algorithm.epochs=1", "credit=advantage-reweighting"]

@@ -28,11 +28,7 @@ ON_THE_CPU = {
             "fsdp_config": {"dtype": "float32", "use_torch_compile": False},
             "use_torch_compile": False,
         },
-        "rollout": {
-            "free_cache_engine": False,
-            "load_format": "auto",
-            "agent": {"num_workers": 1},
-        },
+        "rollout": {"free_cache_engine": False, "load_format": "auto", "agent": {"num_workers": 1}},
     },
     "+actor_rollout_ref.model.override_config.attn_implementation": "eager",
     "reward.num_workers": 1,
@@ -187,13 +183,7 @@ def check_updates(updates):
         correct = np.array(
             [np.nan if info["undecided"] else info["acc"] for info in update["infos"]]
         )
-        expected = oracle.token_advantages(
-            rewards,
-            ids_bt,
-            mask_bt,
-            update["uid"],
-            correct=correct,
-        )
+        expected = oracle.token_advantages(rewards, ids_bt, mask_bt, update["uid"], correct=correct)
         for row, used in enumerate(update["advantages"]):
             np.testing.assert_allclose(used, expected[row, : len(used)], atol=2e-5)
         within = max(within, max(np.ptp(row) for row in update["advantages"] if row))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ktae import InputError, credit_table, token_credit
-from ktae.estimators import KTAE, Function, Scaled, as_estimator, preset
+from ktae.estimators import KTAE, as_estimator, preset
 
 NAN = float("nan")
 IDS = np.array([[5, 6, 7], [5, 6, -9], [6, 7, 7], [5, 5, 6], [-1, -1, -1], [6, 5, 7]])
@@ -59,13 +59,6 @@ def test_tensors_for_tensors():
     credit = token_credit(*tensors, lambda *x: torch.from_numpy(presence(*x)).half())
     assert credit.dtype == torch.float32
     np.testing.assert_array_equal(credit.numpy(), token_credit(*BATCH, presence))
-
-
-def test_it_composes():
-    np.testing.assert_array_equal(
-        token_credit(*BATCH, Scaled(Function(presence), 2.0)), 2 * token_credit(*BATCH, presence)
-    )
-    assert repr(Function(presence)) == "Function(presence)"
 
 
 def test_a_function_may_write_into_what_it_is_given():

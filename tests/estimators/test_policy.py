@@ -140,15 +140,28 @@ def test_what_wraps_them_and_edges(estimator):
     assert np.all(unknown[2] == 0) and np.any(unknown != own)
 
 
-def test_what_is_missing_or_wrong_is_named():
-    with pytest.raises(InputError, match=r"needs the log-probability of each token.*give policy="):
-        credit(AdvantageReweighting(), log_probs=None)
-    with pytest.raises(InputError, match=r"log_probs\[0, 0\] is .*; expected a log-probability"):
-        credit(AdvantageReweighting(), log_probs=-LOG_PROBS)
-    with pytest.raises(InputError, match=r"entropies\[0, 0\] is nan"):
-        credit(EntropyWeights(), entropies=np.full((N, T), np.nan))
-    with pytest.raises(InputError, match=r"entropies is .*; expected numbers of shape \(6, 7\)"):
-        credit(EntropyWeights(), entropies=np.ones(N))
+def infinite_at(row, column):
+    entropies = np.zeros(IDS.shape)
+    entropies[row, column] = np.inf
+    return entropies
+
+
+@pytest.mark.parametrize(
+    ("estimator", "given", "message"),
+    [
+        (AdvantageReweighting(), {"log_probs": None}, "needs the log-probability of .*give policy"),
+        (AdvantageReweighting(), {"log_probs": -LOG_PROBS}, r"log_probs\[0, 0\] is .*; expected a"),
+        (EntropyWeights(), {"entropies": np.full((N, T), np.nan)}, r"entropies\[0, 0\] is nan"),
+        (EntropyWeights(), {"entropies": np.ones(N)}, r"expected numbers of shape \(6, 7\)"),
+        (EntropyWeights(), {"entropies": infinite_at(1, 2)}, r"entropies\[1, 2\] is inf; expected"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(estimator, given, message):
+    with pytest.raises(InputError, match=message):
+        credit(estimator, **given)
+
+
+def test_a_bad_token_id_is_named():
     ids = IDS.copy()
     ids[1, 2] = -1
     with pytest.raises(InputError, match=r"token_ids\[1, 2\] is -1"):
@@ -157,16 +170,9 @@ def test_what_is_missing_or_wrong_is_named():
         )
 
 
-def test_an_entropy_is_finite_and_a_probability_may_be_0():
-    entropies = np.zeros(IDS.shape)
-    entropies[1, 2] = np.inf
-    with pytest.raises(InputError, match=r"entropies\[1, 2\] is inf; expected a finite entropy"):
-        token_credit(IDS, MASK, RIGHT, GROUPS, EntropyWeights(), policy={"entropies": entropies})
-    log_probs = np.where(entropies > 0, -np.inf, LOG_PROBS)
-    found = token_credit(
-        IDS, MASK, RIGHT, GROUPS, AdvantageReweighting(), policy={"log_probs": log_probs}
-    )
-    assert np.isfinite(found).all()
+def test_a_probability_may_be_0():
+    log_probs = np.where(infinite_at(1, 2) > 0, -np.inf, LOG_PROBS)
+    assert np.isfinite(credit(AdvantageReweighting(), log_probs=log_probs)).all()
 
 
 def test_settings():

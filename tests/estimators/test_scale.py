@@ -1,5 +1,7 @@
 """An estimator that changes the rollout advantage goes with advantages of its own scale alone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -38,55 +40,51 @@ def test_numbers_of_your_own_and_other_estimators_are_not_looked_at():
         token_advantages(*ARGUMENTS, base=base, estimator=preset("trigrams"))
 
 
-def test_trl_s_scaling_is_looked_at(tmp_path):
+def check_advantages(estimator, weights=(1.0,), **settings):
+    """TRL's trainer with these weights of its rewards, of which the last is the verdict."""
     pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
-    from trl import GRPOConfig
+    import torch
 
-    from ktae.trainers.trl.checks import check_arguments
+    from ktae.trainers.trl import checks
 
-    for scaling, scaled in (("group", True), ("none", False)):
-        args = GRPOConfig(output_dir=str(tmp_path), scale_rewards=scaling, bf16=False)
-        check_arguments(Tempo(scale_by_std=scaled), args=args)
-        with pytest.raises(InputError, match=f"scale_rewards is '{scaling}'"):
-            check_arguments(Tempo(scale_by_std=not scaled), args=args)
-    each = {"multi_objective_aggregation": "normalize_then_sum"}
-    args = GRPOConfig(output_dir=str(tmp_path), bf16=False, **each)
-    with pytest.raises(InputError, match="multi_objective_aggregation is 'normalize_then_sum'; e"):
-        check_arguments(Tempo(), args=args)
-    halved = {"scale_rewards": "none", "reward_weights": [0.5]}
-    both = GRPOConfig(output_dir=str(tmp_path), bf16=False, **halved | {"reward_weights": [0.2, 1]})
-    own = {"reward_funcs": [len, max], "correctness": "max"}
-    check_arguments(Tempo(scale_by_std=False), args=both, **own)
-    args = GRPOConfig(output_dir=str(tmp_path), bf16=False, **halved)
-    with pytest.raises(
-        InputError, match=r"'none' with reward_weights \[0\.5\]; expected GRPO's or"
-    ):
-        check_arguments(Tempo(scale_by_std=False), args=args)
-    args = GRPOConfig(output_dir=str(tmp_path), scale_rewards="batch", bf16=False)
-    with pytest.raises(
-        InputError, match=r"scale_rewards is 'batch'; expected GRPO's or Dr\. GRPO's"
-    ):
-        check_arguments(Tempo(), args=args)
+    stock = {"scale_rewards": "group", "multi_objective_aggregation": "sum_then_normalize"}
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(**stock | {"reward_weights": list(weights)} | settings),
+        reward_func_names=["length", "verdict"][-len(weights) :],
+        reward_weights=torch.tensor(weights),
+    )
+    checks.check_advantages(trainer, estimator, [len(weights) - 1])
 
 
-def test_trl_s_further_rewards_are_warned_of(tmp_path, logged):
-    pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
-    from trl import GRPOConfig
+@pytest.mark.parametrize(
+    ("settings", "scaled"),
+    [
+        ({}, True),
+        ({"scale_rewards": "none"}, False),
+        ({"scale_rewards": "none", "weights": (0.2, 1.0)}, False),
+        ({"scale_rewards": "none", "weights": (0.5,)}, None),
+        ({"scale_rewards": "batch"}, None),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, None),
+    ],
+    ids=str,
+)
+def test_trl_s_scaling_is_looked_at(settings, scaled):
+    name = next(iter(settings), "scale_rewards")
+    for by_std in (True, False):
+        if by_std is scaled:
+            check_advantages(Tempo(scale_by_std=by_std), **settings)
+            continue
+        with pytest.raises(InputError, match=f"{name} is '{settings.get(name, 'group')}'"):
+            check_advantages(Tempo(scale_by_std=by_std), **settings)
 
-    from ktae.trainers.trl.checks import check_arguments
 
-    args = GRPOConfig(output_dir=str(tmp_path), bf16=False)
-    check_arguments(preset("paper"), args=args, reward_funcs=[len, len])
-    check_arguments(Tempo(), args=args, reward_funcs=[len])
+def test_trl_s_further_rewards_are_warned_of(logged):
+    check_advantages(preset("paper"), (1.0, 1.0))
+    check_advantages(Tempo(), (0.0, 1.0))
     assert not logged
-    weighed = GRPOConfig(output_dir=str(tmp_path), bf16=False, reward_weights=[0.0, 1.0])
-    check_arguments(Tempo(), args=weighed, reward_funcs=[len, max], correctness="max")
-    assert not logged
-    check_arguments(Tempo(), args=args, reward_funcs=[len, max], correctness="max")
+    check_advantages(Tempo(), (1.0, 1.0))
     [record] = logged
-    assert "the other rewards (len) differ" in record.getMessage()
-    short = GRPOConfig(output_dir=str(tmp_path), bf16=False, reward_weights=[1.0])
-    check_arguments(Tempo(), args=short, reward_funcs=[len, max])  # TRL refuses it, later
+    assert "the other rewards (length) differ" in record.getMessage()
 
 
 def test_verl_s_scaling_is_looked_at():

@@ -62,10 +62,7 @@ def wrapped(inner: Any) -> Any:
         st.builds(Scaled, inner, numbers),
         st.builds(OverUnits, inner, units),
         st.builds(
-            Ignoring,
-            inner,
-            st.lists(st.integers(0, 2**31 - 1), min_size=1),
-            counted=st.booleans(),
+            Ignoring, inner, st.lists(st.integers(0, 2**31 - 1), min_size=1), counted=st.booleans()
         ),
         st.builds(Decayed, inner, st.integers(1, 99) | st.integers(1, 99).map(np.int64)),
         st.builds(PermutedLabels, inner, seeds),
@@ -167,18 +164,12 @@ def test_what_is_written_is_short() -> None:
         ({"estimator": None}, "no estimator None"),
         ({"estimator": ["paper"]}, r"no estimator \['paper'\]"),
         ({"estimator": "paper", "h4": 1}, "estimator paper has no setting 'h4'; did you mean 'h"),
-        (
-            {"estimator": "calibrated", "h1": 1},
-            "calibrated has no setting 'h1'; expected",
-        ),
+        ({"estimator": "calibrated", "h1": 1}, "calibrated has no setting 'h1'; expected"),
         ({"estimator": "released", "h2": -1}, "h2 is -1; expected a number from 0"),
         ({"estimator": "paper", "transforms": ["scald"]}, "no transform 'scald'; did you mean"),
         ({"estimator": "paper", "transforms": [3]}, "no transform 3; expected one of over-units"),
         ({"estimator": "paper", "transforms": ["scaled"]}, "transform scaled needs factor"),
-        (
-            {"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]},
-            "no setting 'by'",
-        ),
+        ({"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]}, "no setting 'by'"),
         (
             {"estimator": "paper", "transforms": [{"rollout-mean": 2}]},
             "is given 2; it has no setting",
@@ -207,8 +198,3 @@ def test_what_stands_for_an_estimator() -> None:
     for nothing in (None, 3, [KTAE()]):
         with pytest.raises(InputError, match=r"^credit is .*; expected an estimator of ktae.est"):
             as_estimator(nothing, "credit")
-
-
-def test_a_function_has_no_name_in_a_recipe() -> None:
-    with pytest.raises(InputError, match=r"Function\(.*\) has no name that a recipe could hold"):
-        to_section(Scaled(Function(lambda a, b, c, d: a), 2.0))

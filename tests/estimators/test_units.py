@@ -182,11 +182,6 @@ def test_against_plain_loops(unit, shape, tokenizer):
     assert_same_partition(keys, naive_keys(unit, ids, mask, pieces), mask)
 
 
-def test_the_token_itself_is_handed_back():
-    ids, mask = random_rows((3, 5), 9)
-    assert unit_keys("token", ids, mask) is ids
-
-
 @given(
     ids=hnp.arrays(np.int64, (3, 12), elements=st.integers(0, len(TEXTS) + 1)),
     mask=hnp.arrays(np.bool_, (3, 12)),
@@ -202,11 +197,7 @@ def test_words_lines_and_steps_by_hand(tokenizer):
     """Read off the rules in the docstring of `unit_keys`."""
     pieces = ["so", " so", ".\n", " 3", "3", "\n\n", "S", "o", "'", "'t", ".", "\n", "x\ny", "-"]
     ids = np.array([[TEXTS.index(piece) for piece in pieces]])
-    cuts = {
-        "word": [1, 1, 1, 2, 1, 2, 1, 1, 1, 1, 1, 1],
-        "line": [3, 3, 6, 1, 1],
-        "step": [6, 8],
-    }
+    cuts = {"word": [1, 1, 1, 2, 1, 2, 1, 1, 1, 1, 1, 1], "line": [3, 3, 6, 1, 1], "step": [6, 8]}
     for unit, lengths in cuts.items():
         keys = unit_keys(unit, ids, ids >= 0, vocabulary=vocabulary(tokenizer))[0]
         runs = np.split(keys, np.cumsum(lengths)[:-1])
@@ -330,14 +321,6 @@ def test_a_real_tokenizer(unit, qwen2):
         assert len(np.unique(keys)) == lengths[unit]
 
 
-def test_random_ids_of_a_real_tokenizer(qwen2):
-    ids, mask = random_rows((20, 60), 151_700, seed=5)
-    pieces = pieces_of(qwen2, 151_700)
-    for unit in OF_TEXT:
-        keys = unit_keys(unit, ids, mask, vocabulary=vocabulary(qwen2))
-        assert_same_partition(keys, naive_keys(unit, ids, mask, pieces), mask)
-
-
 @pytest.mark.parametrize(
     ("unit", "ids", "mask", "says"),
     [
@@ -359,8 +342,3 @@ def test_random_ids_of_a_real_tokenizer(qwen2):
 def test_bad_input(unit, ids, mask, says):
     with pytest.raises(ktae.InputError, match=says):
         unit_keys(unit, ids, mask)
-
-
-def test_something_else_for_a_tokenizer():
-    with pytest.raises(ktae.InputError, match="str is a slow tokenizer"):
-        vocabulary("gpt2")

@@ -97,8 +97,6 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(logged):
     ("options", "message"),
     [
         ({"correctnes": "x"}, "did you mean 'correctness'"),
-        ({"zzz": 1}, "expected one of credit, correctness"),
-        ({"credit": "papers"}, "no estimator 'papers'"),
         ({"credit": 7}, "credit is 7"),
         ("calibrated", "options of token credit are 'calibrated'; expected a mapping"),
         ({"threshold": math.nan}, "threshold is nan"),
@@ -124,16 +122,6 @@ def test_what_cannot_work_says_so_before_the_run():
             Settings(credit).tried()
     with pytest.raises(InputError, match="shape"):
         Settings(lambda token_ids, mask, correct, groups: np.zeros(3)).tried()
-
-
-def test_a_tokenizer_is_loaded_once_in_a_process(tmp_path):
-    tokenizers = pytest.importorskip("tokenizers", reason="it saves a tokenizer")
-    words = {"a": 0, "b": 1}
-    tokenizers.Tokenizer(tokenizers.models.WordLevel(words)).save(str(tmp_path / "tokenizer.json"))
-    credit = {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}
-    of_one_run = Settings(credit, tokenizer=str(tmp_path)).vocabulary()
-    assert of_one_run is not None
-    assert Settings(credit, tokenizer=str(tmp_path)).vocabulary() is of_one_run
 
 
 def test_a_group_whose_contrast_has_no_token_is_skipped():

@@ -213,13 +213,6 @@ def test_losses_that_would_not_use_it_are_refused(loss):
         pass
 
 
-def test_a_loss_without_a_published_formula_warns(logged):
-    config = types.SimpleNamespace(loss_fn="ppo", training_loss_fn=lambda: "stable_reinforce")
-    with token_credit(config):
-        [record] = logged
-    assert "stable_reinforce" in record.getMessage()
-
-
 def test_the_example_goes_as_far_as_the_call_of_the_service(monkeypatch, capsys):
     path = Path(__file__).resolve().parents[2] / "examples" / "tinker_rl.py"
     monkeypatch.setattr(sys, "argv", [str(path), "--offline"])

@@ -59,6 +59,14 @@ def processed(exps, **options):
     return ADVANTAGE_FN.get(ADVANTAGE)(**options).process(exps)
 
 
+def credit_of(exps, **options):
+    """What is added to Trinity's own advantages of each experience."""
+    plain, _ = ADVANTAGE_FN.get("grpo")().process([*exps])
+    base = [own.advantages.clone() for own in plain]
+    found, _ = processed(exps, **options)
+    return [(own.advantages - other).tolist() for own, other in zip(found, base, strict=True)]
+
+
 def test_the_credit_of_a_token_is_at_that_token():
     plain, _ = ADVANTAGE_FN.get("grpo")().process(experiences())
     exps, metrics = processed(experiences(), credit=by_id)
@@ -88,40 +96,31 @@ def test_what_the_trainer_gathers_is_aligned():
         assert_placed(tokens[row], masks[row], advantages[row], base)
 
 
-def test_the_steps_of_a_run_are_one_rollout():
-    """Each step as a rollout of its own would be five; Trinity's own mean is over all five."""
-    exps = [
+def steps_of_two_runs():
+    return [
         experience([10, 11], 0.0, run=0, step=0),
         experience([12], 1.0, run=0, step=1),
         experience([10, 13], 0.0, run=1, step=0),
         experience([14], 0.0, run=1, step=1),
-        experience([12, 12], 1.0, run=2),
     ]
-    plain, _ = ADVANTAGE_FN.get("grpo")().process([*exps])
-    base = [own.advantages.clone() for own in plain]
-    found, _ = processed([*exps], credit="paper")
-    credit = [(own.advantages - other).tolist() for own, other in zip(found, base, strict=True)]
+
+
+def test_the_steps_of_a_run_are_one_rollout():
+    """Each step as a rollout of its own would be five; Trinity's own mean is over all five."""
+    exps = [*steps_of_two_runs(), experience([12, 12], 1.0, run=2)]
+    first, second, third, fourth, alone = credit_of(exps, credit="paper")
     expected = reference([[10, 11, 12], [10, 13, 14], [12, 12]], [1, 0, 1], [0] * 3)
-    assert credit[0] + credit[1] == pytest.approx(expected[0], abs=1e-6)
-    assert credit[2] + credit[3] == pytest.approx(expected[1], abs=1e-6)
-    assert credit[4] == pytest.approx(expected[2], abs=1e-6)
+    for row, other in zip((first + second, third + fourth, alone), expected, strict=True):
+        assert row == pytest.approx(other, abs=1e-6)
 
 
 def test_the_steps_of_a_run_are_turns_and_their_prompts_are_the_states():
-    exps = [
-        experience([10, 11], 0.0, run=0, step=0),
-        experience([12], 1.0, run=0, step=1),
-        experience([10, 13], 0.0, run=1, step=0),
-        experience([14], 0.0, run=1, step=1),
-    ]
-    base = [x.advantages.clone() for x in ADVANTAGE_FN.get("grpo")().process([*exps])[0]]
-    found, _ = processed([*exps], credit="anchor-states")
-    credit = [(own.advantages - other).tolist() for own, other in zip(found, base, strict=True)]
+    first, second, third, fourth = credit_of(steps_of_two_runs(), credit="anchor-states")
     ids = np.array([[10, 11, 1, 2, 3, 12], [10, 13, 1, 2, 3, 14]])
-    expected = ktae.token_credit(ids, ids > 3, [1, 0], [0, 0], "anchor-states")
-    for row, (first, second) in zip(expected, (credit[:2], credit[2:]), strict=True):
-        assert first + second == pytest.approx(row[[0, 1, 5]], abs=1e-6)
-    assert credit[1][0] > 0.5
+    expected = ktae.token_credit(ids, ids > 3, [1, 0], [0, 0], "anchor-states")[:, [0, 1, 5]]
+    for row, other in zip((first + second, third + fourth), expected, strict=True):
+        assert row == pytest.approx(other, abs=1e-6)
+    assert second[0] > 0.5
 
 
 def test_runs_that_are_not_told_apart_are_rollouts_of_their_own():
@@ -135,11 +134,8 @@ def test_correctness_is_a_metric():
         experience([10, 11], -1.0, run=0, metrics={"accuracy": 1.0}),
         experience([12, 11], 1.0, run=1, metrics={"accuracy": 0.0}),
     ]
-    plain, _ = ADVANTAGE_FN.get("grpo")().process([*exps])
-    base = [float(own.advantages[0]) for own in plain]
-    found, _ = processed(exps, correctness="accuracy")
-    credit = [float(own.advantages[0]) - b for own, b in zip(found, base, strict=True)]
-    assert credit[0] > 0 > credit[1]
+    right, wrong = credit_of(exps, correctness="accuracy")
+    assert right[0] > 0 > wrong[0]
 
 
 def test_groups_that_trinity_leaves_out_stay_out():

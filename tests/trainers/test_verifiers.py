@@ -109,6 +109,8 @@ def test_a_trace_is_one_rollout_in_the_order_of_its_nodes():
     for row, other in zip(found.lists, reference(ids, [1, 0, 1, 0], [0] * 4), strict=True):
         assert row == pytest.approx(other, abs=1e-6)
     assert traces[0].nodes[0].advantages is None  # nothing was sampled there
+    if installed("torch"):  # the metrics need it
+        assert all(trace.metrics["credit/correct"] == 0.5 for trace in traces)
 
 
 @needs_verifiers
@@ -132,14 +134,6 @@ def test_correctness_is_a_reward_or_a_metric():
         assert found.lists[0][0] > 0 > found.lists[1][0]
     with pytest.raises(InputError, match=r"correctness is 'wrong'; expected .* 'right'"):
         add_credit(pair, Settings(correctness="wrong"))
-
-
-@needs_verifiers
-def test_each_trace_has_the_metrics():
-    pytest.importorskip("torch", reason="metrics are computed with torch")
-    traces = four()
-    add_credit(traces, Settings())
-    assert all(one.metrics["credit/correct"] == 0.5 for one in traces)
 
 
 @needs_verifiers
@@ -182,6 +176,10 @@ def written(tmp_path, *rows):
     return path
 
 
+def advantages_in(path):
+    return [json.loads(line)["nodes"][0]["advantages"] for line in path.read_text().splitlines()]
+
+
 def bare(ids, reward, right, group="g"):
     """A row of one trace, as prime-rl wrote it: no verifiers needed."""
     nodes = [{"message": {"content": "x"}, "token_ids": ids, "mask": [True] * len(ids)}]
@@ -194,10 +192,9 @@ def test_a_file_is_written_without_verifiers(tmp_path):
     rows = [bare([5, 6], 0.0, 1.0), bare([5, 7], 0.5, 0.0), bare([6, 7], 1.0, 1.0, "h")]
     path = written(tmp_path, *rows)
     assert write_advantages(path, path, credit="paper", correctness="right") == 3
-    found = [json.loads(line)["nodes"][0]["advantages"] for line in path.read_text().splitlines()]
     credit = reference([[5, 6], [5, 7], [6, 7]], [1, 0, 1], [0, 0, 1])
     expected = np.add(credit, [[-0.25], [0.25], [0.0]])
-    assert np.array(found) == pytest.approx(expected, abs=1e-6)
+    assert np.array(advantages_in(path)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_an_episode_that_lacks_an_agent_stays_in_its_group(tmp_path):
@@ -227,8 +224,7 @@ def test_steps_are_not_one_group(tmp_path):
         row["run"] = {"work": {"step": i}}
     path = written(tmp_path, *rows)
     write_advantages(path, path)
-    found = [json.loads(line)["nodes"][0]["advantages"] for line in path.read_text().splitlines()]
-    assert found == [[0.0, 0.0], [0.0, 0.0]]
+    assert advantages_in(path) == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
@@ -269,8 +265,7 @@ def test_a_reward_that_nobody_gave_is_unknown(tmp_path):
         row["rewards"]["judge"] = None
     path = written(tmp_path, *rows)
     assert write_advantages(path, path, correctness="judge") == 2
-    found = [json.loads(line)["nodes"][0]["advantages"] for line in path.read_text().splitlines()]
-    assert found == [[0.5, 0.5], [-0.5, -0.5]]
+    assert advantages_in(path) == [[0.5, 0.5], [-0.5, -0.5]]
 
 
 def test_a_group_without_any_verdict_gets_no_credit():

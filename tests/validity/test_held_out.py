@@ -271,24 +271,28 @@ def test_with_ten_groups_ten_estimators_cannot_be_told_apart():
     """The smallest corrected p of 45 pairs is 45 * 2 / 2^10: then none is called no worse."""
 
     def told(groups):
-        auc_kg = np.tile(np.linspace(0.9, 0.6, 10)[:, None], groups)
-        scores = tuple(
-            Score(str(k), Interval(a[0], 0, 1), Interval(0.5, 0, 1), a)
-            for k, a in enumerate(auc_kg)
-        )
-        return advice(HeldOut(scores, (), groups, 96, 192, 1, {}, ())).lines
+        shares = np.linspace(0.9, 0.6, 10)
+        return told_of({str(k): np.full(groups, x) for k, x in enumerate(shares)}, {}).lines
 
     assert any("10 groups: too few to tell the estimators apart" in line for line in told(10))
     assert not any("too few" in line or "Not shown" in line for line in told(11))
 
 
+def told_of(aucs, baselines):
+    """The advice on estimators and baselines by name, from the share of each group."""
+    scores, others = (
+        tuple(
+            Score(name, Interval(np.mean(auc_g), 0, 1), Interval(0.5, 0, 1), np.array(auc_g))
+            for name, auc_g in some.items()
+        )
+        for some in (aucs, baselines)
+    )
+    return advice(HeldOut(scores, others, len(scores[0].auc_g), 96, 192, 1, {}, ()))
+
+
 @pytest.mark.parametrize(("share", "taken"), [(0.5, "a"), (0.9, None), (0.95, None)])
 def test_nothing_is_taken_where_a_baseline_does_as_well(share, taken):
-    scores = [
-        Score(name, Interval(value, 0, 1), Interval(0.5, 0, 1), np.full(20, value))
-        for name, value in (("a", 0.9), ("b", 0.6), ("majority", share))
-    ]
-    told = advice(HeldOut(tuple(scores[:2]), (scores[2],), 20, 96, 192, 1, {}, ()))
+    told = told_of({"a": [0.9] * 20, "b": [0.6] * 20}, {"majority": [share] * 20})
     assert told.take == taken
     assert told.verdict == ("take" if taken else "no more than a baseline")
     assert min(told.above_chance.values()) < LEVEL
@@ -296,22 +300,13 @@ def test_nothing_is_taken_where_a_baseline_does_as_well(share, taken):
 
 def test_nothing_is_taken_where_a_baseline_is_not_shown_to_be_worse():
     """Lower in 11 of 20 groups, and higher in 9."""
-    vote_g = 0.9 - np.where(np.arange(20) < 11, 0.2, -0.1)
-    scores = [
-        Score(name, Interval(auc_g.mean(), 0, 1), Interval(0.5, 0, 1), auc_g)
-        for name, auc_g in (("a", np.full(20, 0.9)), ("majority", vote_g))
-    ]
-    told = advice(HeldOut((scores[0],), (scores[1],), 20, 96, 192, 1, {}, ()))
+    told = told_of({"a": [0.9] * 20}, {"majority": [0.7] * 11 + [1.0] * 9})
     assert told.above_chance["a"] < LEVEL <= told.below_best["majority"]
     assert (told.verdict, told.take) == ("no more than a baseline", None)
 
 
 def test_six_groups_are_too_few_for_a_baseline_and_say_so():
-    scores = [
-        Score(name, Interval(value, 0, 1), Interval(0.5, 0, 1), np.full(6, value))
-        for name, value in (("a", 1.0), ("shorter", 0.1), ("majority", 0.2))
-    ]
-    told = advice(HeldOut((scores[0],), tuple(scores[1:]), 6, 96, 192, 1, {}, ()))
+    told = told_of({"a": [1.0] * 6}, {"shorter": [0.1] * 6, "majority": [0.2] * 6})
     assert told.above_chance["a"] < LEVEL and told.take is None
     assert told.verdict == "too few groups" and "at least 7" in told.lines[1]
 
@@ -333,9 +328,7 @@ def test_the_best_of_ten_equal_ones_is_rarely_called_better(rng):
 
     def draw():
         auc_kg = np.clip(0.8 + 0.1 * rng.standard_normal((10, 12)), 0, 1)
-        means = [Interval(float(auc_g.mean()), 0.0, 1.0) for auc_g in auc_kg]
-        scores = tuple(Score(str(k), means[k], means[k], auc_kg[k]) for k in range(10))
-        told = advice(HeldOut(scores, (), 12, 96, 192, 1, {}, ()))
+        told = told_of({str(k): auc_g for k, auc_g in enumerate(auc_kg)}, {})
         return told.take is not None and min(told.below_best.values()) < LEVEL
 
     assert np.mean([draw() for _ in range(200)]) < LEVEL

@@ -43,13 +43,6 @@ SCALARS = {
 PyYAML reads 1.1, to which `yes` is true, `1:30` is 90, `010` is 8 and `1e-6` is text."""
 
 
-def _of_core_schema(resolver: Any) -> None:
-    resolver.yaml_implicit_resolvers = {}
-    for name, (pattern, first) in SCALARS.items():
-        tag = f"tag:yaml.org,2002:{name}"
-        resolver.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), list(first))
-
-
 class _Dumper(yaml.SafeDumper):
     """What it writes is read as it was."""
 
@@ -70,8 +63,11 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-_of_core_schema(_Loader)
-_of_core_schema(_Dumper)
+for resolver in (_Loader, _Dumper):
+    resolver.yaml_implicit_resolvers = {}
+    for name, (pattern, first) in SCALARS.items():
+        word = re.compile(f"^(?:{pattern})$")
+        resolver.add_implicit_resolver(f"tag:yaml.org,2002:{name}", word, list(first))
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
@@ -126,16 +122,12 @@ def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Mod
         problems = []
         for problem in error.errors(include_url=False):
             # A part in brackets is the form of a value that has several, and no key.
-            *parents, key = problem["loc"] or ("",)
-            keys = [part for part in parents if not str(part).startswith("(")]
+            keys = [str(part) for part in problem["loc"] if not str(part).startswith("(")]
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
+                key = keys.pop()
                 message = f"unknown key {key!r}; {expected_one_of(_keys(model, keys), key)}"
-            else:
-                keys += [key] if not str(key).startswith("(") else []
-            if problem["type"] not in ("extra_forbidden", "value_error", "missing"):
-                message += f", and is {problem['input']!r:.60}"
-            problems.append(": ".join(filter(None, (".".join(map(str, keys)), message))))
+            problems.append(": ".join(filter(None, (".".join(keys), message))))
         raise InputError(f"{where}: {'; '.join(problems)}") from None
 
 

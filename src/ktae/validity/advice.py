@@ -55,12 +55,16 @@ def advice(held_out: HeldOut) -> Advice:
     """
     ranked = held_out.ranked()
     n = len(ranked)
+    # Against chance every estimator was tried, so the correction is over all of them.
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
+    # Sign flips are two-sided: one that is reliably below chance is significant, too.
     shown = [score for score in ranked if above[score.name] < LEVEL and score.auc.value > 0.5]
     if not shown:
         verdict, lines = _none_helps(held_out, ranked[0])
         return Advice(verdict, None, above, {}, lines)
     best = shown[0]
+    # "The best" was chosen by the same numbers. The family of tests is all pairs that the choice
+    # could have led to; otherwise the best of ten equal ones would often look better than another.
     others = [score for score in (*ranked, *held_out.baselines) if score is not best]
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(held_out))
     rivals = [score for score in held_out.baselines if not _is_worse(score, best, below)]
@@ -82,6 +86,7 @@ def _pairs(held_out: HeldOut) -> int:
 
 def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -> dict[str, float]:
     """Holm's p-values in a family of `tests`; those not made count as if p were 1."""
+    # Differences by group, for the groups are what is drawn independently; pairs within are not.
     p_values = [sign_flip_p_value(values) for values in differences]
     corrected = holm(p_values + [1.0] * (tests - len(p_values)))
     return {score.name: p for score, p in zip(scores, corrected, strict=False)}
@@ -89,6 +94,7 @@ def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -
 
 def _none_helps(held_out: HeldOut, best: Score) -> tuple[Verdict, list[str]]:
     n = len(held_out.estimators)
+    # Where even groups of one sign could not be significant, "nothing shown" would mislead.
     if (needed := _needed(n)) > held_out.groups:
         return "too few groups", [
             "VERDICT: too few groups to tell anything.",

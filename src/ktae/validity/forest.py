@@ -20,6 +20,7 @@ def forest(held_out: HeldOut) -> Any:
         colour = REAL if y < len(ranked) else BASELINE
         marks += [
             plots.Mark(y, score.auc, colour, legend=None if y else "held-out pairs"),
+            # A little below the real one, so that the two intervals do not cover each other.
             plots.Mark(y + 0.24, score.permuted, PERMUTED, ".", None if y else "labels permuted"),
         ]
     return plots.forest(

@@ -105,6 +105,7 @@ def held_out_pairs(
     groups, left_out, too_small = _groups(
         record.conform(rollouts), tokenizer, keep, max_groups, seed
     )
+    # Few groups give a mean under permuted labels that is mostly chance: then more permutations.
     permutations = max(1, math.ceil(SETTLED / len(groups)))
     sides = _sides(groups, pairs, permutations)
     return HeldOut(
@@ -154,15 +155,19 @@ def wins(
         (P,) 1 where the first scores higher, 0 where the second does, and .5 for a tie. A score is
         the mean credit of a rollout's tokens, where a token that the others lack has none.
     """
+    # All pairs in one call: P copies of the group side by side, each a group of its own in which
+    # one pair has no verdict. So its tokens count in no table, and yet get the others' credit.
     n, n_pairs = len(token_ids), len(pairs)
     labels_pn = np.tile(correct.astype(np.float64), (n_pairs, 1))
     np.put_along_axis(labels_pn, pairs, np.nan, axis=1)
     rows = np.tile(np.arange(n), n_pairs)
     held = (np.arange(n_pairs)[:, None] * n + pairs).ravel()
     arrays = (token_ids[rows], mask[rows], labels_pn.ravel(), np.repeat(np.arange(n_pairs), n))
+    # Step 0, where credit that decays is still whole.
     batch = make_batch(*arrays, vocabulary=vocabulary, step=0)
     credit_bt = as_estimator(estimator).credit(batch._replace(look_up_unknown=True))
     lengths = mask[pairs.ravel()].sum(axis=1).clip(1)
+    # A mean and no sum: with a sum the longer rollout would win or lose by its length alone.
     means = credit_bt[held].sum(axis=1, dtype=np.float64) / lengths
     return _first_wins(means.reshape(n_pairs, 2))
 
@@ -199,6 +204,7 @@ class _Side(NamedTuple):
 
 
 def _score(name: str, of_sides: list[list[float]]) -> Score:
+    # Groups stay the unit: permutations of one group are averaged first, as they are dependent.
     real, *permuted = (np.array(values) for values in of_sides)
     return Score(name, interval_of(real), interval_of(np.mean(permuted, axis=0)), real)
 
@@ -225,6 +231,7 @@ def interval_of(values_g: np.ndarray) -> Interval:
 
 def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
     def shorter(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
+        # It needs no credit and no tokens, and is right surprisingly often: what has to be beaten.
         scores = np.array([-np.count_nonzero(mask) for mask in group.masks], dtype=np.float64)
         return np.take(scores, pairs_p2)
 
@@ -246,6 +253,7 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
 
 def _sides(groups: list[Group], pairs: int, permutations: int) -> list[_Side]:
     """The groups with their own labels, and again for each permutation of the labels."""
+    # A generator a group, so that no group's draws depend on how many others there are.
     rngs = [np.random.default_rng(group.key) for group in groups]
     sides = []
     for number in range(permutations + 1):
@@ -264,6 +272,7 @@ def _pairs(correct: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarr
     """(P, 2) rows of a correct and an incorrect rollout."""
     right, wrong = np.flatnonzero(correct), np.flatnonzero(~correct)
     n = len(right) * len(wrong)
+    # Pairs are numbered, not listed: a group of a thousand has 250,000 of them.
     drawn = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
     return np.stack([right[drawn // len(wrong)], wrong[drawn % len(wrong)]], axis=1)
 
@@ -290,6 +299,7 @@ def _groups(
     names = rollouts.select(["group", "step"]).take(pa.array(first_rows)).to_pylist()
     for name, rows in zip(names, repeats.rows_of_groups(codes_b), strict=True):
         usable = rows[usable_b[rows]]
+        # A copy among the others would tell the held-out rollout's own verdict.
         distinct = repeats.distinct(usable, counted, correct_b, left_out)
         right = correct_b[distinct] == 1
         n_least = min(int(right.sum()), int((~right).sum()))

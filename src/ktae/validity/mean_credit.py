@@ -17,5 +17,6 @@ def mean_abs_credit(total: np.ndarray | float, tokens: np.ndarray | float) -> np
         tokens: how many they are, of the same shape.
     """
     total, tokens = np.asarray(total, dtype=np.float64), np.asarray(tokens, dtype=np.float64)
+    # NaN and not 0: where nothing was counted, nothing is known of the credit.
     mean: np.ndarray = np.divide(total, tokens, out=np.full(total.shape, np.nan), where=tokens > 0)
     return mean

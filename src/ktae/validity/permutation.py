@@ -169,6 +169,8 @@ def permutation_test(
         )
     if isinstance(permutations, bool) or not isinstance(permutations, int) or permutations < 1:
         raise InputError(f"permutations is {permutations!r}; expected an integer from 1")
+    # Permuting labels keeps each group's margins: the tables that can occur are the same for every
+    # labelling, and so few that each one's p is computed once.
     mixed = _mixed(record.conform(rollouts), tokenizer, of_tokens)
     margins_g = _margins(mixed.correct_b, mixed.codes_b)
     cells = _all_cells(np.unique(margins_g, axis=0))
@@ -178,6 +180,7 @@ def permutation_test(
     for rows in grouping.chunks_of(mixed.codes_b, lengths_b, max_positions):
         batch = record.pad([mixed.ids[row] for row in rows], [mixed.masks[row] for row in rows])
         correct_b, codes_b = mixed.correct_b[rows], mixed.codes_b[rows]
+        # Each chunk is read once for all labellings; only sums are kept of it.
         drawn = label_permutations(*batch, correct_b, codes_b, seeds=seeds)
         for side, labels_b in zip(sums, itertools.chain([correct_b], drawn), strict=True):
             side.add(*batch, labels_b, codes_b)
@@ -210,6 +213,7 @@ class _Sums:
         self, ids_bt: np.ndarray, mask_bt: np.ndarray, correct_b: np.ndarray, codes_b: np.ndarray
     ) -> None:
         """The pairs of some whole groups."""
+        # The table is sorted by group, so groups are runs of its rows.
         table = credit_table(ids_bt, mask_bt, correct_b, codes_b, self.estimator)
         n_true, n_false = table.a + table.c, table.b + table.d
         begins = np.flatnonzero(np.diff(table.group, prepend=-1))
@@ -219,6 +223,7 @@ class _Sums:
         ]
         sizes = np.diff([*begins.tolist(), len(table.group)])
         cell = np.repeat(firsts, sizes) + table.a * (n_false + 1) + table.b
+        # A histogram over tables instead of a list of pairs, of which a dump has millions.
         self.pairs_c += np.bincount(cell, minlength=len(self.pairs_c))
         which, absolute = self.cells.bin[cell], np.abs(table.credit)
         self.credit += np.bincount(which, table.credit, len(self.credit))
@@ -227,6 +232,7 @@ class _Sums:
         group = np.repeat(np.arange(len(begins)), sizes)
         _, group_b = np.unique(codes_b, return_inverse=True)
         length_b = mask_bt.sum(axis=1)
+        # Rounded, for the shares are fractions in floating point and the counts are whole.
         occurs = np.rint(
             table.tf_true * np.bincount(group_b, length_b * (correct_b == 1))[group]
             + table.tf_false * np.bincount(group_b, length_b * (correct_b == 0))[group]
@@ -237,6 +243,7 @@ class _Sums:
         self.saturated += occurs[absolute > SATURATED * largest].sum()
 
     def statistics(self) -> Statistics:
+        # Pairs weigh alike whatever their tokens' frequency; |credit| is per token, as in training.
         pairs, tokens = max(int(self.pairs_c.sum()), 1), max(self.tokens, 1.0)
         return Statistics(
             credit_abs=float(mean_abs_credit(self.tokens_abs, self.tokens)),
@@ -259,6 +266,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
         for x, mask in zip(ids, grouping.masks_of(rollouts), strict=True)
     ]
     counted_ids = [x[mask] for x, mask in zip(ids, masks, strict=True)]
+    # After `counted_ids`: repeats are found by all counted tokens, the ignored ones too.
     if len(ignored):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
     correct_b = rollouts["correct"].to_numpy()
@@ -272,6 +280,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(first_rows))
         for verdict in (1, 0)
     ]
+    # Elsewhere no labelling differs from another: such groups would only dilute every share.
     mixed_g = (of_g[0] > 0) & (of_g[1] > 0)
     if not mixed_g.any():
         raise InputError(
@@ -309,6 +318,7 @@ def _all_cells(margins: np.ndarray) -> _Cells:
         tables = zip(a.astype(float), b.astype(float), strict=True)
         margins_of = (float(n_true), float(n_false), False)
         p.append(np.array([fisher_p_value(*cells, *margins_of) for cells in tables]))
+        # The best p of each frequency k = a + b: what a token held by k rollouts can reach at all.
         best_of = np.ones(n_true + n_false + 1)
         np.minimum.at(best_of, a + b, p[-1])
         best.append(best_of[a + b])
@@ -318,6 +328,7 @@ def _all_cells(margins: np.ndarray) -> _Cells:
 
 def _bin(accuracy: float, m: np.ndarray, n: int) -> np.ndarray:
     """The bin of tokens that `m` of a group's `n` rollouts hold."""
+    # In whole numbers, for 1/4 of n is a bound that shares in floating point may miss.
     frequency = np.select([m == n, m <= 1, 4 * m <= n, 4 * m < 3 * n], [4, 0, 1, 2], 3)
     binned: np.ndarray = np.searchsorted(ACCURACIES, accuracy) * len(FREQUENCIES) + frequency
     return binned

@@ -51,6 +51,7 @@ def _stated(text: str | None, fallback: Fallback = "stated") -> str | None:
 
 
 def _fallback(texts: Any) -> Fallback:
+    # Spread over the dump, since its order is often that of training or of difficulty.
     rows = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), _LOOKED_AT)).astype(int))
     stated = sum(_stated(texts[int(row)].as_py()) is not None for row in rows)
     return "last" if 2 * stated < len(rows) else "stated"
@@ -79,6 +80,7 @@ class AskedAnswers(Sequence[str | None]):
         """The answer of one response."""
         if row not in self._found:
             answer = _stated(self._texts[int(row)].as_py(), self._fallback)
+            # Blanks are taken out: "1, 2" and "1,2" are one vote.
             self._found[row] = answer and re.sub(r"\s+", "", answer)
         return self._found[row]
 
@@ -128,6 +130,7 @@ def before_answer(
         lengths_b[row] = len(which_t)
         if not answer:
             continue
+        # In the text of the tokens themselves: a response that was decoded may differ from it.
         spelling = speller.spell(which_t)
         place = re.search(standing_alone(answer), spelling.text)
         if place is not None:

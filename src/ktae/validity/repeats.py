@@ -14,6 +14,7 @@ CONTRADICTORY = "identical rollouts with different verdicts"
 
 def rows_of_groups(codes_b: np.ndarray) -> list[np.ndarray]:
     """The rows of each group, in ascending order."""
+    # Stable, so that "the first" of equal rollouts is the one that stands first in the dump.
     order = np.argsort(codes_b, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes_b[order])) + 1)
 
@@ -34,6 +35,7 @@ def distinct(
         alike.setdefault(counted[row].tobytes(), []).append(row)
     kept = []
     for same in alike.values():
+        # All of them: to keep one of each verdict would tell the estimator what cannot be known.
         if np.ptp(correct_b[same]):
             left_out[CONTRADICTORY] += len(same)
         else:

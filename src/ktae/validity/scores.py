@@ -78,6 +78,7 @@ class HeldOut(NamedTuple):
 
     def ranked(self) -> list[Score]:
         """The estimators, best first."""
+        # Stable: of equal ones the first that was named comes first, here and in the advice.
         return sorted(self.estimators, key=lambda score: -score.auc.value)
 
     def counts(self) -> list[str]:

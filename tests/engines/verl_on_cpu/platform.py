@@ -18,12 +18,7 @@ def _zero(*_args, **_kwargs):
 DEVICE_MODULE = types.SimpleNamespace(
     **dict.fromkeys(("empty_cache", "synchronize", "set_device", "manual_seed_all"), _nothing),
     **dict.fromkeys(
-        (
-            "memory_allocated",
-            "memory_reserved",
-            "max_memory_allocated",
-            "max_memory_reserved",
-        ),
+        ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"),
         _zero,
     ),
     is_available=lambda: False,

@@ -43,32 +43,6 @@ def groups_of_unequal_rewards(batch):
     return (rewards != rewards[:, :1]).any(axis=1)
 
 
-def test_merge_takes_rows_from_rounds_of_other_widths():
-    first = {
-        "prompt_ids": torch.tensor([[1, 2], [3, 4]]),
-        "completion_mask": torch.ones(2, 3),
-        "completion_ids": torch.tensor([[5, 6, 7], [8, 9, 9]]),
-        "advantages": torch.tensor([0.1, 0.2]),
-        "num_items_in_batch": torch.tensor(6),
-        "names": ["a", "b"],
-    }
-    second = {
-        "prompt_ids": torch.tensor([[0, 1, 2], [3, 4, 5]]),
-        "completion_mask": torch.ones(2, 1),
-        "completion_ids": torch.tensor([[7], [8]]),
-        "advantages": torch.tensor([0.3, 0.4]),
-        "num_items_in_batch": torch.tensor(2),
-        "names": ["c", "d"],
-    }
-    merged = merge([first, second], [(1, 1), (0, 0)], pad_token_id=99)
-    assert merged["prompt_ids"].tolist() == [[3, 4, 5], [99, 1, 2]]
-    assert merged["completion_ids"].tolist() == [[8, 99, 99], [5, 6, 7]]
-    assert merged["completion_mask"].tolist() == [[1, 0, 0], [1, 1, 1]]
-    assert merged["advantages"].tolist() == pytest.approx([0.4, 0.1])
-    assert merged["names"] == ["d", "a"]
-    assert merged["num_items_in_batch"] == 6
-
-
 def test_merge_pads_as_trl_does():
     wide = {"importance_sampling_ratio": torch.full((1, 3), 0.5), "tool_mask": torch.ones(1, 3)}
     narrow = {"importance_sampling_ratio": torch.full((1, 1), 0.5), "tool_mask": torch.zeros(1, 1)}
@@ -215,10 +189,3 @@ def test_whole_groups_are_counted_over_the_whole_buffer(trainer_arguments):
     trainer.args.per_device_train_batch_size = 5
     with pytest.raises(InputError, match=r"samples 10 rollouts at a time .* groups of 4"):
         trainer._check_settings()
-
-
-def test_a_stream_is_refused(trainer_arguments):
-    arguments = trainer_arguments()
-    arguments["train_dataset"] = arguments["train_dataset"].to_iterable_dataset()
-    with pytest.raises(InputError, match=r"draws prompts at random, .* IterableDataset"):
-        KTAETrainer(**arguments, resampling_rounds=1)

@@ -1,11 +1,8 @@
 """Tasks of reasoning-gym as TRL gets them."""
 
-import types
-
 import numpy as np
 import pytest
 
-from ktae.errors import InputError
 from ktae.estimators import preset
 from ktae.recipe import Recipe
 from ktae.trainers.trl.tasks import task_of
@@ -43,8 +40,3 @@ def test_a_graded_estimator_gets_the_scores(graded):
     assert all(score <= recipe.correct_above for score in scores if score < 1)
     right = task.reward(None, recipe)(completions=rows["answer"], reference=rows["reference"])
     assert np.all(np.array(right, np.float32) > np.float32(recipe.correct_above))
-
-
-def test_the_tokenizer_needs_a_chat_template():
-    with pytest.raises(InputError, match="has no chat template"):
-        task_of(make_recipe()).check(types.SimpleNamespace(chat_template=None), make_recipe())

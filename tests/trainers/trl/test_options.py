@@ -4,19 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from ktae import InputError
 from ktae.trainers.trl import KTAETrainer
 
 TRAINS = {
     "top_entropy_quantile": {"top_entropy_quantile": 0.2},
-    "mask_truncated_completions": {"mask_truncated_completions": True},
     "bf16": {"bf16": True},
-    "buffer_used_again": {
-        "per_device_train_batch_size": 4, "steps_per_generation": 4, "num_iterations": 2,
-        "gradient_accumulation_steps": 2,
-    },
     "entropy_bonus": {"entropy_coef": 0.01},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TRAINS)
@@ -64,33 +58,3 @@ def test_evaluation_and_trackers(trainer_arguments, tmp_path):
     tags = events.Tags()["scalars"]
     assert {"train/credit/mean_abs", "train/credit/significant_tokens_sampled"} <= set(tags)
     assert any(tag.startswith("eval/") and "credit/mean_abs" in tag for tag in tags)
-
-
-def not_grpo(arguments):
-    from transformers import TrainingArguments
-
-    arguments["args"] = TrainingArguments(use_cpu=True, report_to="none")
-
-
-def no_padding(arguments):
-    arguments["processing_class"].pad_token = None
-    arguments["processing_class"].eos_token = None
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (not_grpo, r"args is a TrainingArguments; expected a trl.GRPOConfig"),
-        (no_padding, "has neither a padding nor an end-of-sequence token"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_sampled(trainer_arguments, spoil, message):
-    arguments = trainer_arguments()
-    spoil(arguments)
-    with pytest.raises(InputError, match=message):
-        KTAETrainer(**arguments)
-
-
-def test_a_batch_that_is_not_whole_groups_is_refused_by_trl(trainer_arguments):
-    with pytest.raises(ValueError, match="must be divisible by num_generations"):
-        trainer_arguments(per_device_train_batch_size=6)

@@ -120,25 +120,6 @@ def test_keys_that_mean_something_else_to_hydra_are_refused(key):
         arguments(overrides(demo(verl={"overrides": {key: 1}}), PATHS))
 
 
-@needs_verl
-@pytest.mark.parametrize(
-    ("key", "given", "read"),
-    [
-        ("actor_rollout_ref.actor.optim.lr", 1e-6, 1e-6),
-        ("trainer.project_name", "1e5", "1e5"),
-        ("trainer.balance_batch", "1", "1"),
-        ("+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_LAUNCH_BLOCKING", "1", "1"),
-    ],
-)
-def test_text_stays_text(key, given, read):
-    from omegaconf import OmegaConf
-
-    from ktae.trainers.verl.check import compose
-
-    config = compose(overrides(demo(verl={"overrides": {key: given}}), PATHS))
-    assert repr(OmegaConf.select(config, key.lstrip("+"))) == repr(read)
-
-
 def test_units_of_text_get_the_model_s_tokenizer():
     settings = overrides(
         demo(credit={"estimator": "paper", "transforms": [{"over-units": ["word"]}]}), PATHS
@@ -177,10 +158,7 @@ def test_the_recipe_s_own_overrides_replace_ours():
         ("zzz", r"no key zzz; to add a new one: \+zzz"),
         ("trainer.nodes", r"did you mean trainer\.nnodes\? To add a new one: \+trainer\.nodes"),
         ("+trainer.nnodes", r"verl refuses an override: .*already at 'trainer\.nnodes'"),
-        (
-            "+algorithm.credit.h9",
-            r"algorithm\.credit: estimator paper has no setting 'h9'; did you mean 'h3'",
-        ),
+        ("+algorithm.credit.h9", r"algorithm\.credit: estimator paper has no setting 'h9'; did"),
     ],
 )
 def test_unknown_keys(key, message):
@@ -196,19 +174,6 @@ def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
     assert composed(demo(credit="paper"), **old).algorithm.adv_estimator == "ktae"
     with pytest.raises(InputError, match="needs entropies, which verl's old trainer"):
         composed(demo(credit="entropy-weights"), **old)
-
-
-@pytest.mark.parametrize("key", ["custom_reward_function.path", "reward_model.reward_manager"])
-def test_keys_that_verl_ignores_are_refused(key):
-    recipe = demo(verl={"overrides": {key: "x"}})
-    with pytest.raises(InputError, match=f"{key}, which verl ignores; use reward.{key}"):
-        overrides(recipe, PATHS)
-
-
-def test_minibatches_of_whole_prompts():
-    recipe = demo(algorithm={"minibatches": 16})
-    with pytest.raises(InputError, match=r"minibatches is 16.*divisor.*which is 8"):
-        overrides(recipe, PATHS)
 
 
 def test_the_environment_reaches_every_node():
@@ -227,8 +192,6 @@ def test_trackers_are_those_of_the_installed_verl():
     logging = {"report_to": ["tensorboard", "file"]}
     settings = overrides(demo(logging=logging), PATHS)
     assert settings["trainer.logger"] == ["console", "file", "tensorboard"]
-    with pytest.raises(InputError, match=r"report_to has 'nonsense', which verl.*tensorboard"):
-        overrides(demo(logging={"report_to": ["nonsense"]}), PATHS)
 
 
 @needs_verl
@@ -278,8 +241,20 @@ def test_every_key_of_a_recipe_is_among_these():
     assert keys | {"verl.overrides"} == set(OTHER_VALUES) | {"algorithm.patience"}
 
 
-def test_patience_is_refused_unless_it_is_the_default():
-    with pytest.raises(InputError, match=r"algorithm\.patience is 9.*all 3 steps.*--engine trl"):
-        overrides(demo(algorithm={"patience": 9}), PATHS)
+@pytest.mark.parametrize(
+    ("section", "value", "message"),
+    [
+        ("algorithm", {"patience": 9}, r"patience is 9.*all 3 steps.*--engine trl"),
+        ("algorithm", {"minibatches": 16}, r"minibatches is 16.*divisor.*which is 8"),
+        ("logging", {"report_to": ["nonsense"]}, r"'nonsense', which verl.*tensorboard"),
+        ("verl", {"overrides": {"reward_model.x": 1}}, "ignores; use reward.reward_model.x"),
+    ],
+)
+def test_what_verl_cannot_do_is_refused(section, value, message):
+    with pytest.raises(InputError, match=message):
+        overrides(demo(**{section: value}), PATHS)
+
+
+def test_patience_that_is_the_default_is_let_through():
     default = overrides(demo(algorithm={"patience": 50}), PATHS)
     assert default == overrides(demo(), PATHS)

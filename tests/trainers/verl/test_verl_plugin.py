@@ -37,17 +37,6 @@ def test_importing_the_plug_in_imports_neither_verl_nor_torch():
     assert "verl" not in sys.modules or "verl.trainer.ppo.v1" not in done.stdout
 
 
-@pytest.mark.nightly
-@pytest.mark.usefixtures("verl")
-def test_the_plug_in_adds_no_module_of_verl_to_its_import():
-    code = "import sys, verl; print(*sorted(m for m in sys.modules if m.startswith('verl.')))"
-    with_it = python(code, VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl")
-    without = python(code, VERL_USE_EXTERNAL_PLUGINS="none")
-    assert with_it.returncode == without.returncode == 0, with_it.stderr
-    assert "verl.protocol" in without.stdout
-    assert with_it.stdout == without.stdout
-
-
 def test_verl_finds_the_plug_in_by_its_entry_point():
     found = importlib.metadata.entry_points(group="verl.plugins")
     assert [(point.name, point.value) for point in found] == [("ktae", "ktae.trainers.verl")]

@@ -20,7 +20,7 @@ from ktae.grading import pool
 from ktae.runs import RunFolder
 from ktae.trainers.verl import run
 
-needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
+pytestmark = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
 
 @pytest.fixture
@@ -39,7 +39,6 @@ def recipe_file(tmp_path):
     return path
 
 
-@needs_verl
 def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
@@ -93,7 +92,6 @@ def pretrained(monkeypatch, tmp_path):
     return folders
 
 
-@needs_verl
 def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     recipe_file, tmp_path, capsys, monkeypatch, pretrained, started
 ):
@@ -116,7 +114,6 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     assert "pretrains it" not in capsys.readouterr().out
 
 
-@needs_verl
 def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, started):
     bad = ["model.path=demo", "verl.overrides.zzz=1"]
     with pytest.raises(InputError, match="no key zzz"):
@@ -149,7 +146,6 @@ def started(monkeypatch):
     return calls
 
 
-@needs_verl
 def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
     assert run.run(recipe, folder, resume=False) == 7
@@ -162,7 +158,6 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
         run.run(recipe, folder, resume=False)
 
 
-@needs_verl
 def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
     with pytest.raises(InputError, match="no run to resume"):
@@ -176,7 +171,6 @@ def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
         run.run(recipes.load(recipe_file, ["seed=5"]), folder, resume=True)
 
 
-@needs_verl
 def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
     folder.create(recipes.dump(recipe))
@@ -187,7 +181,6 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
     assert not started
 
 
-@needs_verl
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
     hide(monkeypatch, "math_verify")
     monkeypatch.setattr(pool, "_default", None)
@@ -200,7 +193,6 @@ def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, s
     assert not started and not (tmp_path / "run").exists()
 
 
-@needs_verl
 def test_data_that_is_not_there(recipe_file, tmp_path):
     recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path / 'none'}"])
     with pytest.raises(InputError, match=r"train\.parquet does not exist; `ktae data prepare`"):
@@ -208,7 +200,6 @@ def test_data_that_is_not_there(recipe_file, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@needs_verl
 def test_other_modules_are_loaded_too_on_every_node(recipe_file, tmp_path, monkeypatch, started):
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,ktae.trainers.verl")
     run.run(recipes.load(recipe_file), RunFolder(tmp_path / "run"), resume=False)

@@ -136,14 +136,6 @@ def correctness_columns(trainer: GRPOTrainer, correctness: Correctness | None) -
     return columns
 
 
-def verdicts(rewards: torch.Tensor, columns: Sequence[int]) -> torch.Tensor:
-    """(n,) of the (n, functions) rewards the first of these columns that is not None (NaN)."""
-    verdict = rewards[:, columns[0]]
-    for column in columns[1:]:
-        verdict = torch.where(verdict.isnan(), rewards[:, column], verdict)
-    return verdict
-
-
 def check_infinite(rewards: torch.Tensor, names: Sequence[str], scale_rewards: str) -> None:
     """Warn once of an infinite reward, with which TRL gives the rollout's group no advantages.
 
@@ -177,8 +169,7 @@ def check_scores(scores: Any, estimator: Estimator, name: str) -> None:
 
     The estimator would find it on the CPU and let it pass on a GPU, where looking makes it wait.
     """
-    if estimator.score_range is None:
-        return
+    assert estimator.score_range is not None
     scores = on_host(scores)
     outside = scores[out_of_range(scores, estimator.score_range)]
     if len(outside):

@@ -120,8 +120,6 @@ class DynamicSampling(_Trainer):
             self._metrics["train"]["dynamic_sampling/equal_groups"].append(share)
         if self.resampling_rounds == 0 or not training:
             return output
-        if "num_images" in output:
-            raise InputError("dynamic sampling knows text only; this batch has images")
         size = self.num_generations
         equal = self._equal_groups(len(inputs))
         rounds, tables = [output], [self._completions_table()]

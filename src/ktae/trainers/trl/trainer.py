@@ -30,7 +30,6 @@ from ktae.trainers.trl.checks import (
     check_infinite,
     check_scores,
     correctness_columns,
-    verdicts,
     without_policy,
 )
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
@@ -198,7 +197,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        verdict = verdicts(rewards, self._correctness_columns)
+        # Of several verdicts the first that is there counts.
+        first, *others = self._correctness_columns
+        verdict = rewards[:, first]
+        for column in others:
+            verdict = torch.where(verdict.isnan(), rewards[:, column], verdict)
         verdict = verdict.masked_fill(verdict.isinf(), torch.nan)
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         if self.credit is not None and self.accelerator.is_main_process:

@@ -47,7 +47,9 @@ class KTAETrainer:
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        trackers = [name for name in strongest.TRACKERS if name in self._loggers()]
+        loggers = self.config.trainer.logger  # type: ignore[attr-defined]  # a name, or several
+        loggers = [loggers] if isinstance(loggers, str) else list(loggers)
+        trackers = [name for name in strongest.TRACKERS if name in loggers]
         with handed_over(self._rollouts(batch)) as rollouts:
             rollouts.wants_sums = bool(trackers)
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
@@ -91,10 +93,6 @@ class KTAETrainer:
         padding = np.array([tag.get("is_padding", False) for tag in batch.tags], dtype=bool)
         rollouts.padding = padding if padding.any() else None
         return rollouts
-
-    def _loggers(self) -> list[str]:
-        logger = self.config.trainer.logger  # type: ignore[attr-defined]
-        return [logger] if isinstance(logger, str) else list(logger)
 
 
 class KTAETrainerSync(KTAETrainer, PPOTrainerSync):
