@@ -72,19 +72,21 @@ def test_a_share_of_what_has_no_tokens():
 
 
 def test_own_answers():
-    rollouts = make_rollouts([r"\boxed{4 2}", "nothing"])
+    rollouts = make_rollouts([r"\boxed{4 2}", "no"])
     assert prefixes.stated_answers(rollouts) == ["4 2", None]
     assert list(prefixes.AskedAnswers(rollouts)) == ["42", None]
 
 
-@pytest.mark.parametrize("end", ["<|im_end|>", "</s>", "<｜end▁of▁sentence｜>\n", "<|a|> <|b|>"])
+@pytest.mark.parametrize("end", ["<|im_end|>", "</s>", "<｜end▁of▁sentence｜>\n"])
 def test_special_tokens_at_the_end_are_no_part_of_an_answer(end):
     rollouts = make_rollouts([f"The answer is 45.{end}", "The answer is 45."])
     assert prefixes.stated_answers(rollouts) == ["45", "45"]
 
 
 def test_last_numbers_where_few_responses_state_an_answer():
-    rollouts = make_rollouts(["45<|im_end|>", "12 + 33 = 45", "no", "The answer is 4 5."])
+    rollouts = make_rollouts(
+        ["12 and 33 make 45<|im_end|>", "Add 12 to get 45", "no", "The answer is 4 5."]
+    )
     assert list(prefixes.AskedAnswers(rollouts)) == ["45", "45", None, "45"]
     assert prefixes.stated_answers(rollouts) == [None, None, None, "4 5"]
 
