@@ -51,8 +51,8 @@ _INNER_BOX = re.compile(r"\\(?:boxed|fbox)(?=\s*\{)")
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _WORDS_BETWEEN = "|".join(word for word in (*AND, *OR) if len(word) < 4)
 _BETWEEN = re.compile(
-    rf"(?:[\s$]|\\[()\[\],;!]|\\text\s*\{{|\}})*(?:[,;，；、&]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_]))"
-    rf"(?:[\s$,;，；、&]|\\[()\[\],;!]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_])|\\text\s*\{{|\}})*"
+    rf"(?:[\s$]|\\[()\[\],;!\s]|\\text\s*\{{|\}})*(?:[,;，；、&]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_]))"
+    rf"(?:[\s$,;，；、&]|\\[()\[\],;!\s]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_])|\\text\s*\{{|\}})*"
     r"(?P<name>\\?[A-Za-z]\w{0,9}(?:_\{?\w{1,5}\}?)?\s*=\s*[$]?)?"
 )
 _NAME_BEFORE = re.compile(r"(?:^|[\s$(])(\\?[A-Za-z](?:_\{?\w{1,5}\}?)?\s*=\s*)\$?$")
@@ -67,9 +67,9 @@ _NAMED = (
 )
 _LABEL = re.compile(
     # At the beginning of a line, with a colon; or as a heading of its own.
-    rf"(?:^[^\w\n]*+(?:final[ \t]+answer(?=[ \t]*[=→-])|{_NAMED}(?=[ \t*_]*[:：]))"
+    rf"(?:^[^\w\n]*+(?:final[ \t]+answer(?=[ \t]*[=→-])|{_NAMED}(?=[ \t*_]*[:：]|(?<=ans)\.[ \t]))"
     r"|^(?-i:A)(?=[:：]\s*+[^\n]*+\s*+\Z))[ \t]*[*_]{0,3}"
-    r"(?:[:：]|(?<=answer)[ \t]*(?:=|→|[-–](?=[ \t])))[ \t*_]*"
+    r"(?:[:：]|(?<=ans)\.|(?<=answer)[ \t]*(?:=|→|[-–](?=[ \t])))[ \t*_]*"
     r"|^(?:[ \t]*#+[ \t]*+[*_]*|[^\w\n]*(?:[*_]{2}|(?=final)))(?:\d+\.[ \t]*)?"
     rf"{_NAMED}[ \t]*[*_]*[ \t]*(?=\r?\n)",
     re.IGNORECASE | re.MULTILINE,
@@ -98,9 +98,10 @@ _NOT_BLANK = re.compile(r"\S")
 _UNITS = r"(?:[ \t]?(?:°|\\?%|[€£¥]))?(?:[ \t]+[^\W\d_]+){0,3}"
 _FORMULA = r"\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\)"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
+_PART = rf"(?:{NUMBER}|{_FORMULA}){_UNITS}"
 _CLOSING = re.compile(
     rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+(?:[a-z]+[ \t]+){{0,2}}?"
-    rf"((?:{NUMBER}|{_FORMULA}){_UNITS})(?:,(?:[ \t]+[a-z]+){{1,3}})?[.!]$",
+    rf"({_PART}(?:(?:,|,?[ \t]+(?:and|or))[ \t]+{_PART})*)(?:,(?:[ \t]+[a-z]+){{1,3}})?[.!]$",
     re.IGNORECASE,
 )
 _VALUE = re.compile(

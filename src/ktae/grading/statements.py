@@ -64,7 +64,9 @@ _LONE_NAME = re.compile(
 _JOINED = re.compile(r"[ \t*_]*(?:,|,?[ \t]*\b(?:and|or)\b|、)[ \t*_]*(?:\b(?:and|or)\b[ \t]*)?")
 _OR = re.compile(r"[ \t*_]*,?[ \t]*\bor\b[ \t*_]*")
 _BETWEEN = re.compile(
-    r"\bbetween\b|\b(?:greater|less|more|fewer|smaller|larger) than\b(?! or equal)", re.IGNORECASE
+    r"\b(?:between|maybe|perhaps|possibly|not sure|know"
+    r"|(?:greater|less|more|fewer|smaller|larger) than(?! or equal))\b",
+    re.IGNORECASE,
 )
 _LONGEST = 2000
 """Characters at the end of a statement that are taken apart."""
