@@ -26,7 +26,8 @@ import numpy as np
 
 from ktae.evaluation.outputs import Output, by_benchmark
 from ktae.grading import Outcome, Verdict
-from ktae.grading.values import MAX_DIGITS, number, plain
+from ktae.grading.latex import plain
+from ktae.grading.values import MAX_DIGITS, number
 from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 
 

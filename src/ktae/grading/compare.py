@@ -41,9 +41,9 @@ def same(a: Form, b: Form) -> str:
         return "same text" if _bare(a) == _bare(b) else ""
     # "70,110" may be one number or two: the other side's form tells which is meant.
     if b.kind is Kind.LIST and a.kind is Kind.NUMBER:
-        a = read(a.source, thousands=False)
+        a = read(a.source or a.text, thousands=False)
     elif a.kind is Kind.LIST and b.kind is Kind.NUMBER:
-        b = read(b.source, thousands=False)
+        b = read(b.source or b.text, thousands=False)
     if Kind.LIST in (a.kind, b.kind):
         return _same_lists(a, b)
     if how := _same_element(a, b):

@@ -11,11 +11,12 @@ import functools
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import accumulate
 
 from ktae.grading import latex, notation, units, values
 from ktae.grading.expressions import TRIGONOMETRIC
 from ktae.grading.latex import TEXT
-from ktae.grading.tables import AND, OR, SYNONYMS
+from ktae.grading.tables import AND, BASES, OR, SYNONYMS
 
 
 class Kind(StrEnum):
@@ -92,6 +93,7 @@ _MATRIX = re.compile(
     re.DOTALL,
 )
 _NEXT_ROW = re.compile(r"\s*(?:\\\\|\\newline(?![a-z]))\s*(?:\\hline)?")
+_IF = re.compile(r"\\text\s*\{\s*(?:if|for|when|,)?\s*\}|^\s*(?:if|for|when)\b")
 _NEXT_CELL = re.compile(r"\s*&\s*")
 
 
@@ -134,6 +136,7 @@ _SET_NAME = re.compile(r"[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)")
 _CUP, _CAP = re.compile(r"\s*\\cup(?![a-z])\s*"), re.compile(r"\s*\\cap(?![a-z])\s*")
 _MINUS = re.compile(r"\s*\\setminus(?![a-z])\s*|(?<=\})\s*-\s*(?=\\\{)")
 _SUCH_THAT = re.compile(r"\s*(?:\\mid(?![a-z])|\||:|\\text\s*\{\s*such that\s*\})\s*")
+_BRACE = re.compile(r"\\[{}]")
 _INSIDE = re.compile(r"\s*[,;]\s*")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![a-z])\s*|±")
 _BASE = re.compile(
@@ -144,16 +147,6 @@ _BASE = re.compile(
 LONGEST = 10_000
 """Characters of an answer that is taken apart."""
 _PLAIN_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?", re.ASCII)
-_BASES = {
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "seven": "7",
-    "eight": "8",
-}
-_BASES |= {"nine": "9", "ten": "10", "eleven": "11", "twelve": "12", "sixteen": "16"}
 
 
 @functools.lru_cache(maxsize=512)
@@ -194,8 +187,15 @@ def _read(text: str, *, letters: bool = False, is_text: bool = False) -> Form:
             continue
         if len(parts) > 1:
             elements = [e for part in parts if part for e in _expanded(part)]
-            forms = tuple(_tuple_of_names(_read(element, letters=letters)) for element in elements)
+            forms = tuple(_read(element, letters=letters) for element in elements)
             if len(forms) > 1:
+                # Within a list "p = 5, q = 2" is the tuple (5, 2).
+                forms = tuple(
+                    replace(form, kind=Kind.TUPLE, detail="()")
+                    if form.kind is Kind.LIST and all(part.name for part in form.parts)
+                    else form
+                    for form in forms
+                )
                 joined = "or" if _IS_OR.search(text) else "and" if _IS_AND.search(text) else ","
                 return Form(Kind.LIST, text, text, forms, detail=joined)
     elements = [text] if _bracketed(text) else _expanded(text)
@@ -211,13 +211,6 @@ def _expanded(text: str) -> list[str]:
     upper = _PLUS_MINUS.sub(lambda m: "-" if m[1] == "mp" else "+", text)
     lower = _PLUS_MINUS.sub(lambda m: "+" if m[1] == "mp" else "-", text)
     return [re.sub(r"(^|=\s*)\+", r"\1", upper), lower]
-
-
-def _tuple_of_names(form: Form) -> Form:
-    """`p = 5, q = 2` within a list as the tuple (5, 2)."""
-    if form.kind is Kind.LIST and form.parts and all(part.name for part in form.parts):
-        return replace(form, kind=Kind.TUPLE, detail="()")
-    return form
 
 
 def _choice(text: str) -> Form | None:
@@ -236,33 +229,23 @@ def _choice(text: str) -> Form | None:
 
 def _rows(text: str) -> Form | None:
     """Rows of a system or of cases as a list; those of a matrix as tuples."""
-    if matrix := _MATRIX.fullmatch(text):
-        rows = [latex.split(row, _NEXT_CELL) for row in latex.split(matrix[2], _NEXT_ROW) if row]
-        if matrix[1] != "array" or text[0] in "([":
-            forms = tuple(
-                Form(Kind.TUPLE, " ".join(row), "", tuple(map(_read, row)), detail="()")
-                for row in rows
-            )
-            return Form(Kind.MATRIX, text, text, forms)
-    if system := _ROWS.fullmatch(text):
-        rows = [latex.split(row, _NEXT_CELL) for row in latex.split(system[2], _NEXT_ROW) if row]
-        is_system = all(_SIGN.match(row[1]) or not row[0] for row in rows if len(row) > 1)
-        forms = tuple(
-            _read(" ".join(row).strip(" ,"))
-            if len(row) == 1 or is_system
-            else Form(
-                Kind.TUPLE, " ".join(row), "", tuple(_read(_condition(c)) for c in row), detail="()"
-            )
-            for row in rows
-        )
-        return Form(Kind.LIST, text, text, forms, detail="and")
-    return None
-
-
-def _condition(cell: str) -> str:
-    return re.sub(r"\\text\s*\{\s*(?:if|for|when|,)?\s*\}|^\s*(?:if|for|when)\b", "", cell).strip(
-        " ,"
-    )
+    matrix, system = _MATRIX.fullmatch(text), _ROWS.fullmatch(text)
+    is_matrix = bool(matrix and (matrix[1] != "array" or text[0] in "(["))
+    match = matrix if is_matrix else system
+    if match is None:
+        return None
+    rows = [latex.split(row, _NEXT_CELL) for row in latex.split(match[2], _NEXT_ROW) if row]
+    # "x &= 5" is a row of a system; "x & x > 0" is one of cases.
+    in_one = all(_SIGN.match(row[1]) or not row[0] for row in rows if len(row) > 1)
+    forms = []
+    for row in rows:
+        if not is_matrix and (in_one or len(row) == 1):
+            forms.append(_read(" ".join(row).strip(" ,")))
+        else:
+            cells = tuple(_read(_IF.sub("", cell).strip(" ,")) for cell in row)
+            forms.append(Form(Kind.TUPLE, " ".join(row), "", cells, detail="()"))
+    kind = Kind.MATRIX if is_matrix else Kind.LIST
+    return Form(kind, text, text, tuple(forms), detail="" if is_matrix else "and")
 
 
 def _element(text: str, *, letters: bool, is_text: bool) -> Form:
@@ -274,17 +257,10 @@ def _element(text: str, *, letters: bool, is_text: bool) -> Form:
         parts = latex.split(text, pattern)
         if len(parts) > 1:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), detail=sign)
-    for name in (_RATIO_NAME, _POINT_NAME, _SET_NAME):
-        if (match := name.match(text)) and (
-            name is not _POINT_NAME or _bracketed(text[match.end() :])
-        ):
-            form = _element(text[match.end() :], letters=letters, is_text=is_text)
-            return (
-                form
-                if name is _RATIO_NAME or form.kind is Kind.TUPLE
-                else _leaf(text, letters, is_text)
-            )
-    return _bracketed(text) or _leaf(text, letters, is_text)
+    if ratio := _RATIO_NAME.match(text):
+        return _leaf(text[ratio.end() :], letters, is_text)
+    name = _POINT_NAME.match(text) or _SET_NAME.match(text)
+    return _bracketed(text[name.end() :] if name else text) or _leaf(text, letters, is_text)
 
 
 def _relation(text: str, parts: list[str], signs: list[str], *, letters: bool) -> Form:
@@ -309,12 +285,8 @@ def _relation(text: str, parts: list[str], signs: list[str], *, letters: bool) -
 
 def _is_name(text: str) -> bool:
     """Whether it is one name: `x`, `AB`, `f(2)`, `(x, y)`; not `xy`, a product."""
-    bare = text.strip()
-    return (
-        bool(_NAME.fullmatch(bare))
-        and not _FACTORS.fullmatch(bare)
-        and bare not in ("e", "i", r"\pi")
-    )
+    is_value = _FACTORS.fullmatch(text) or text in ("e", "i", r"\pi")
+    return bool(_NAME.fullmatch(text)) and not is_value
 
 
 def _bracketed(text: str) -> Form | None:
@@ -322,7 +294,9 @@ def _bracketed(text: str) -> Form | None:
     is_set = text.startswith(r"\{") and text.endswith(r"\}")
     left, right = (text[:2], text[-2:]) if is_set else (text[:1], text[-1:])
     inner = text[len(left) : -len(right)]
-    if not (is_set or (left in ("(", "[") and right in (")", "]"))) or not _is_closed(inner):
+    is_round = left in ("(", "[") and right in (")", "]")
+    depths = accumulate((c in "([{") - (c in ")]}") for c in _BRACE.sub("", inner))
+    if not (is_set or is_round) or min(depths, default=0) < 0:
         return None
     if is_set:
         condition = latex.split(inner, _SUCH_THAT)
@@ -337,15 +311,6 @@ def _bracketed(text: str) -> Form | None:
     return Form(Kind.TUPLE, text, text, tuple(map(_read, parts)), detail=left + right)
 
 
-def _is_closed(inner: str) -> bool:
-    depth = 0
-    for bracket in re.sub(r"\\[{}]", "", inner):
-        depth += (bracket in "([{") - (bracket in ")]}")
-        if depth < 0:
-            return False
-    return depth == 0
-
-
 def _leaf(text: str, letters: bool, is_text: bool) -> Form:
     """A number, a date or time, a number in a base, words, or an expression, and its unit."""
     if notation.is_written(text):
@@ -354,7 +319,7 @@ def _leaf(text: str, letters: bool, is_text: bool) -> Form:
         written = base["base"] or base["digit"]
         digits = re.sub(r"\\(?:text|mathrm)|[\s{}()]", "", base["digits"])
         sign = "-" if text.startswith("-") else ""
-        return Form(Kind.BASED, text, sign + digits, detail=_BASES.get(written, written))
+        return Form(Kind.BASED, text, sign + digits, detail=BASES.get(written, written))
     bare, unit = text, ""
     if not (r"\circ" in text and TRIGONOMETRIC.search(text)):
         bare, unit = units.take_off(text, letters=letters)

@@ -10,7 +10,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from ktae.grading.latex import clean, plain
+from ktae.grading.latex import clean
 from ktae.grading.units import take_off
 
 MAX_DIGITS = 1000
@@ -132,6 +132,3 @@ def _step(parts: dict[str, str]) -> Fraction | None:
         return None
     exponent = int(parts["exponent"] or parts["power"] or 0)
     return Fraction(10) ** (exponent - len(decimals))
-
-
-__all__ = ["MAX_DIGITS", "Number", "close", "number", "plain", "same_number", "written"]
