@@ -35,7 +35,7 @@ def test_what_lies_in_the_temporary_folder_is_the_same_record(folder, monkeypatc
     in_memory = readers.read(inputs)
     written = []
     monkeypatch.setattr(spool, "IN_MEMORY", 100_000)
-    monkeypatch.setattr(spool.Spool, "_write", recorded(spool.Spool._write, written))
+    monkeypatch.setattr(spool.Spool, "_written", recorded(spool.Spool._written, written))
     assert readers.read(inputs).equals(in_memory, check_metadata=True)
     assert len(written) > 3, "nothing was written"
     assert len(in_memory) == 5030
@@ -44,7 +44,7 @@ def test_what_lies_in_the_temporary_folder_is_the_same_record(folder, monkeypatc
 def recorded(method, calls):
     def record_call(self):
         calls.append(self)
-        method(self)
+        return method(self)
 
     return record_call
 

@@ -127,7 +127,8 @@ def _answer(row: Row) -> str:
         return ""
     # To Python, True is the number 1.
     is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
-    if not isinstance(answer, str) and not (is_number and math.isfinite(answer)):
+    is_finite = is_number and (isinstance(answer, int) or math.isfinite(answer))
+    if not isinstance(answer, str) and not is_finite:
         raise ValueError(f"answer is {answer!r:.60}; expected one text or finite number")
     return str(answer)
 

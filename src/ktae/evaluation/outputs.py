@@ -23,11 +23,12 @@ from ktae.evaluation.benchmarks import BENCHMARKS, canonical, label_of, parse_an
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.conversation import with_texts
 from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import run_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.readers import Reader, files_in, with_texts
+from ktae.rollouts.readers import Reader, files_in
 from ktae.rollouts.rows import as_label, is_null
 from ktae.rollouts.unknown import unknown_row
 
@@ -106,10 +107,7 @@ def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = No
     files = graded or files_in(path, notes)
     reader = Reader(options, notes)
     read_ones: list[_Read] = []
-    for file in reader.of_folder(
-        path, files, lambda file: read_ones.extend(_read(reader, file, options))
-    ):
-        notes.add("files", path_text(file.relative_to(path)))
+    reader.of_folder(path, files, lambda _, file: read_ones.extend(_read(reader, file, options)))
     kinds = {x.is_evaluation for x in read_ones}
     if len(kinds) > 1:
         left_out = "training" if options.evaluation else "evaluation"

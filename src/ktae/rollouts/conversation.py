@@ -12,6 +12,9 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ktae.errors import InputError
+from ktae.rollouts.notes import Notes
+
 POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent")
 """Names of the policy's role."""
 TURNS = (
@@ -127,6 +130,33 @@ def dialogue_of(parts: list[Segment]) -> Dialogue | None:
         if not part.is_policy and len(text) > begin:
             context += [begin, len(text)]
     return Dialogue(joined(part.text for part in parts[:first]) or None, text, context)
+
+
+def with_texts(row: dict[str, Any], where: str, notes: Notes) -> dict[str, Any]:
+    """The row with what the policy said in a conversation as its response, and its prompt."""
+    fields = dict(row)
+    response, prompt = fields.get("response"), fields.get("prompt")
+    if prompt is not None and (not isinstance(prompt, str) or prompt.startswith("[")):
+        fields["prompt"] = plain_text(prompt)
+    if response is not None and (not isinstance(response, str) or response.startswith("[")):
+        messages = messages_of(response)
+        if messages is not None:
+            talk = dialogue(messages)
+            if talk is None:
+                raise InputError(
+                    f"{where}: response is a conversation without a message of the role assistant"
+                )
+            fields["response"] = talk.response
+            fields["context_spans"] = talk.context or None
+            before = fields.get("prompt")
+            if talk.prompt is not None and not (isinstance(before, str) and talk.prompt in before):
+                fields["prompt"] = f"{before}\n{talk.prompt}" if before else talk.prompt
+    if fields.get("context_spans"):
+        notes.add("context")
+        if fields.get("token_ids") is not None and fields.get("mask") is None:
+            notes.add("ids")
+            fields["token_ids"] = None
+    return fields
 
 
 def plain_text(value: Any) -> Any:

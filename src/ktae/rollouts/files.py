@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
 import json
 import os
 import re
@@ -16,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +33,6 @@ BYTES_PER_BATCH = 1 << 26
 MAX_DEPTH = 100
 """Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
 has a limit of its own."""
-
 LONGEST_LINE = 256_000_000
 """Bytes of one line of JSON Lines, which is one rollout or one problem's rollouts."""
 LARGEST_UNPACKED = 2_000_000_000
@@ -79,10 +77,9 @@ def format_of(path: Path) -> str:
     """
     if not os.path.exists(path):
         raise InputError(f"{path} does not exist")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; expected a file")
     if not path.is_file():
-        raise InputError(f"{path} is a pipe or a device; expected a file")
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise InputError(f"{path} is {kind}; expected a file")
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if suffix not in FORMATS:
         raise InputError(
@@ -92,106 +89,69 @@ def format_of(path: Path) -> str:
     return suffix
 
 
-def is_own_record(path: Path) -> bool:
-    """Whether ktae has written the file.
-
-    Raises:
-        InputError: it has, and the record is broken or of a version that is not known.
-    """
-    if format_of(path) != ".parquet":
-        return False
-    name = path_text(path)
-    with _open(path) as stream, _parquet_file(stream, name) as file:
-        is_own = record.VERSION_KEY in (file.schema.metadata or {})
-        if is_own:
-            record.parse_record(file.schema.empty_table(), name)
-    return is_own
-
-
 def own_tables(path: Path) -> Iterator[Any]:
     """The tables of a record that ktae has written, in order.
 
     Raises:
-        InputError: the record is broken or empty.
+        InputError: the record is broken, empty or of another version.
     """
     name, done = path_text(path), 0
-    with _open(path) as stream, _parquet_file(stream, name) as file:
-        for part in _tables(file, name):
-            table = _own_table(part, file, name, done)
+    with _open(path) as stream, _parquet(stream, name) as (file, schema):
+        record.parse_record(schema.empty_table(), name)
+        for part in _tables(file, schema, name):
+            part = part.replace_schema_metadata(schema.metadata)
+            table = record.without_words(record.parse_record(part, name, done))
             yield table.replace_schema_metadata(record.SCHEMA.metadata)
             done += len(table)
     if not done:
         raise EmptyFileError(f"{name} is empty: it holds no rollouts")
 
 
-def _own_table(table: Any, file: _Parquet, name: str, done: int) -> Any:
-    """Rows of a record after the first `done`, checked, and without numbers of words."""
-    table = table.replace_schema_metadata(file.schema.metadata)
-    return record.without_words(record.parse_record(table, name, done))
-
-
 def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One value a line; blank lines are skipped."""
-    is_first = True
-    for number in itertools.count(1):
-        line = stream.readline(LONGEST_LINE + 1)
+    number = 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
         where = f"{name}, line {number}"
-        if not line:
-            return
         if len(line) > LONGEST_LINE:
             raise InputError(f"{where}: more than {LONGEST_LINE:,} bytes; expected one rollout")
         if not line.strip():
             continue
         try:
-            row = json.loads(line.rstrip())  # with its end, what is cut off would be at line 2
-            _require_shallow(row, line.count(b"[") + line.count(b"{"), where)
-        except (ValueError, RecursionError, InputError) as error:
-            broken = error if isinstance(error, InputError) else _json_error(error, where)
+            row = _shallow(json.loads(line.rstrip()), line.count(b"[") + line.count(b"{"))
+        except (ValueError, RecursionError) as error:
+            broken = _json_error(error, where)
             # A first line that does not end: the file has only just been begun.
-            if is_first and not line.endswith(b"\n"):
+            if number == 1 and not line.endswith(b"\n"):
                 raise EmptyFileError(*broken.args) from None
             if reject is None:
                 raise broken from None
             reject(broken)
         else:
             yield row, where
-        is_first = False
 
 
 def json_rows(stream: Stream, name: str) -> Rows:
-    """The entries of each list, and each other value that the file holds, such as a single object.
-
-    The text is whole in memory, its entries become objects one at a time.
-    """
+    """The entries of each list, and each other value that the file holds, such as one object."""
+    number, at = 0, 0
     try:
-        text = _whole(stream, name).decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise _json_error(error, name) from None
-    # A file may hold one list, several, or values one after another; commas matter in lists alone.
-    number, at, in_list = 0, _after_blanks(text, 0), False
-    while at < len(text):
-        if text[at] == ("]" if in_list else "["):
-            in_list = not in_list
-            at = _after_blanks(text, at + 1)
-            continue
-        number += 1
-        where = f"{name}, entry {number}"
-        try:
+        text = _whole(stream, name).decode().removeprefix("\ufeff").strip()
+        while at < len(text):
             value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            raise _json_error(error, where) from None
-        _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
-        if isinstance(value, dict) and {"columns", "data"} <= value.keys() <= TABLE:
-            yield from _table_rows(value, where)
-        else:
-            yield value, where
-        at = _after_blanks(text, end)
-        if in_list:
-            if not text.startswith((",", "]"), at):
-                raise InputError(f"{where}: broken JSON: expected a comma or ] after it")
-            at = _after_blanks(text, at + 1) if text[at] == "," else at
-    if in_list:
-        raise InputError(f"{name}: broken JSON: the list does not end")
+            _shallow(value, text.count("[", at, end) + text.count("{", at, end), 1)
+            blanks = _BLANKS.match(text, end)
+            at = blanks.end() if blanks else end
+            for entry in value if isinstance(value, list) else [value]:
+                number += 1
+                where = f"{name}, entry {number}"
+                if isinstance(entry, dict) and {"columns", "data"} <= entry.keys() <= TABLE:
+                    yield from _table_rows(entry, where)
+                else:
+                    yield entry, where
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _json_error(error, name) from None
 
 
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
@@ -201,22 +161,15 @@ TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 def _table_rows(table: dict[str, Any], where: str) -> Rows:
     """The rows of a table that is one JSON object: names of columns, and lists of values."""
     names, rows = table["columns"], table["data"]
-    if not isinstance(names, list) or not isinstance(rows, list):
-        raise InputError(f"{where}: columns and data that are no lists; expected a table")
+    is_table = isinstance(names, list) and isinstance(rows, list)
+    if not is_table or not all(isinstance(x, list) and len(x) == len(names) for x in rows):
+        raise InputError(f"{where}: a table whose rows are not one value for each of its columns")
     for number, values in enumerate(rows, start=1):
-        if not isinstance(values, list) or len(values) != len(names):
-            raise InputError(f"{where}, row {number}: expected {len(names)} values")
         yield dict(zip(map(str, names), values, strict=True)), f"{where}, row {number}"
 
 
 _DECODER = json.JSONDecoder()
-_BLANKS = re.compile(r"[ \t\r\n]*")
-
-
-def _after_blanks(text: str, start: int) -> int:
-    blanks = _BLANKS.match(text, start)
-    assert blanks is not None  # it matches nothing at all, too
-    return blanks.end()
+_BLANKS = re.compile(r"\s*")
 
 
 def _json_error(error: Exception, where: str) -> InputError:
@@ -232,41 +185,33 @@ def _json_error(error: Exception, where: str) -> InputError:
     return InputError(f"{where}: broken JSON: {error}")  # a number of too many digits
 
 
-def _require_shallow(value: object, brackets: int, where: str) -> None:
-    """Raise an InputError for a value of more than `MAX_DEPTH` levels.
+def _shallow(value: Any, brackets: int, more: int = 0) -> Any:
+    """The value, of at most `MAX_DEPTH` + `more` levels; few `brackets` need no look.
 
-    Args:
-        value: what was read.
-        brackets: how many lists and objects there are in it at most: few need no look.
-        where: begins the error.
+    Raises:
+        RecursionError: there are more.
     """
     level, depth = [value] if brackets > MAX_DEPTH else [], 0
     while level := [x for x in level if isinstance(x, dict | list)]:
         depth += 1
-        if depth > MAX_DEPTH:
-            raise InputError(
-                f"{where}: lists and objects in each other, more than {MAX_DEPTH} deep"
-            )
+        if depth > MAX_DEPTH + more:
+            raise RecursionError
         level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
+    return value
 
 
 def parquet_rows(stream: Stream, name: str) -> Rows:
     """One dict a row; of ktae's own records without credit, which is computed again."""
-    with _parquet_file(stream, name) as file:
-        record.require_single_columns(file.schema.names, name)
-        is_own = record.VERSION_KEY in (file.schema.metadata or {})
+    with _parquet(stream, name) as (file, schema):
+        record.require_single_columns(schema.names, name)
+        metadata = schema.metadata or {}
+        dropped = {"credit"} if record.VERSION_KEY in metadata else set()
+        if metadata.get(record.UNIT_KEY) == record.WORDS:
+            dropped |= {"token_ids", "mask"}
         done = 0
-        for table in _tables(file, name):
-            if is_own:
-                # What others have added to a record is no part of it, and is kept beside it.
-                added = [x for x in table.column_names if x not in record.SCHEMA.names]
-                rows_of_record = _own_table(table.drop_columns(added), file, name, done)
-                beside = table.select(added)
-                table = rows_of_record.drop_columns("credit")
-                for column in added:
-                    table = table.append_column(column, beside[column])
+        for table in _tables(file, schema, name):
             try:
-                rows = table.to_pylist()
+                rows = table.drop_columns(dropped & set(schema.names)).to_pylist()
             except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
                 raise InputError(
                     f"{name}, rows {done + 1} to {done + len(table)}: broken Parquet: "
@@ -276,27 +221,27 @@ def parquet_rows(stream: Stream, name: str) -> Rows:
             done += len(table)
 
 
-def _tables(file: _Parquet, name: str) -> Iterator[Any]:
+def _tables(file: pq.ParquetFile, schema: pa.Schema, name: str) -> Iterator[Any]:
     """The rows of a Parquet file, at most `ROWS_PER_BATCH` and `BYTES_PER_BATCH` at a time.
 
     Texts stay in their dictionaries until it is known how much memory they take.
     """
     done = 0
-    for batch in file.file.iter_batches(ROWS_PER_BATCH):
-        size = sum(map(_decoded_size, batch.columns))
-        rows = max(1, min(len(batch), len(batch) * BYTES_PER_BATCH // max(size, 1)))
-        if rows == 1 and size // max(len(batch), 1) > LARGEST_UNPACKED:
+    for batch in file.iter_batches(ROWS_PER_BATCH):
+        size = sum(map(_decoded_size, batch.columns)) // max(len(batch), 1)
+        if size > LARGEST_UNPACKED:
             raise InputError(f"{name}, row {done + 1}: more than {LARGEST_UNPACKED:,} bytes")
+        rows = max(1, BYTES_PER_BATCH // max(size, 1))
         for begin in range(0, len(batch), rows):
-            yield pa.table(batch.slice(begin, rows)).cast(file.schema)
+            yield pa.table(batch.slice(begin, rows)).cast(schema)
         done += len(batch)
 
 
 def _decoded_size(values: Any) -> int:
     """A bound of the bytes of an array without its dictionaries."""
     if pa.types.is_dictionary(values.type):
-        lengths = pc.binary_length(values.dictionary) if len(values.dictionary) else None
-        return len(values) * (pc.max(lengths).as_py() or 0) if lengths is not None else 0
+        longest = pc.max(pc.binary_length(values.dictionary)).as_py() if len(values) else 0
+        return len(values) * (longest or 0)
     if pa.types.is_struct(values.type):
         return sum(map(_decoded_size, values.flatten()))
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
@@ -313,15 +258,11 @@ TEXTS = (
 
 def csv_rows(stream: Stream, name: str) -> Rows:
     """One dict a row; the first line names the columns, an empty value is null or no text."""
+    number = 0
+    parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    types = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string()))
     try:
-        reader = pyarrow.csv.open_csv(
-            stream,
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(TEXTS, pa.string())
-            ),
-        )
-        number = 0
+        reader = pyarrow.csv.open_csv(stream, parse_options=parsing, convert_options=types)
         for batch in reader:
             for row in batch.to_pylist():
                 number += 1
@@ -390,26 +331,18 @@ def _whole(stream: Stream, name: str) -> bytes:
     """All that is left of a stream; of a packed one up to a limit."""
     if not isinstance(stream, gzip.GzipFile):
         return stream.read()
-    # One byte more than allowed tells that there is more.
     content = stream.read(LARGEST_UNPACKED + 1)
     if len(content) > LARGEST_UNPACKED:
-        raise InputError(
-            f"{name}: more than {LARGEST_UNPACKED:,} bytes when unpacked; expected less, or the "
-            "file as it is unpacked"
-        )
+        raise InputError(f"{name}: more than {LARGEST_UNPACKED:,} bytes when unpacked")
     return content
 
 
-class _Parquet(NamedTuple):
-    """A Parquet file whose texts are read as dictionaries, and the schema that it tells."""
-
-    file: pq.ParquetFile
-    schema: pa.Schema
-
-
 @contextmanager
-def _parquet_file(stream: Stream, name: str) -> Iterator[_Parquet]:
-    """The Parquet file in `stream`; what is wrong with it is found while the block reads it."""
+def _parquet(stream: Stream, name: str) -> Iterator[tuple[pq.ParquetFile, pa.Schema]]:
+    """A Parquet file whose texts are read as dictionaries, and the schema that it tells.
+
+    What is wrong with the file is found while the block reads it.
+    """
     content = io.BytesIO(_whole(stream, name)) if isinstance(stream, gzip.GzipFile) else stream
     try:
         plain = pq.ParquetFile(content)
@@ -420,6 +353,6 @@ def _parquet_file(stream: Stream, name: str) -> Iterator[_Parquet]:
             and x.logical_type.type in ("STRING", "NONE")
             and ".key_value." not in x.path  # maps are cast to nothing
         ]
-        yield _Parquet(pq.ParquetFile(content, read_dictionary=texts), plain.schema_arrow)
+        yield pq.ParquetFile(content, read_dictionary=texts), plain.schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
         raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None

@@ -80,7 +80,7 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     # The format that is written first, and read best, comes first.
     for file in sorted(readable, key=lambda file: SUFFIXES.index(suffix_of(file))):
         stem = (file.parent, without_format(file.name))
-        if record.is_scored(file):
+        if record.CREDIT_KEY in record.metadata_of(file):
             scored.append(file)
         elif stem not in stems:
             chosen.append(file)

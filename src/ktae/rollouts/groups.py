@@ -15,7 +15,6 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.text import counted
 from ktae.rollouts import record
-from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import tokenize
 
 MAX_POSITIONS = 1 << 22
@@ -120,46 +119,35 @@ def with_ids(rollouts: Any, encode: Callable[[list[str]], Sequence[Any]]) -> Any
         rollouts: a record.
         encode: makes ids of texts.
     """
-    schema = pa.schema([record.SCHEMA.field(name) for name in ("token_ids", "mask")])
-    spool = Spool(schema)
+    ids: list[Any] = []
+    masks: list[Any] = []
     columns = rollouts.select(["token_ids", "mask", "response", "context_spans"])
     for batch in columns.to_batches(ROWS_PER_BATCH):
-        rows, parts = [], []
-        for row, known in enumerate(batch.column("token_ids")):
-            if not known.is_valid:
-                text = batch.column("response")[row].as_py() or ""
-                spans = batch.column("context_spans")[row].as_py() or []
-                bounds = list(itertools.pairwise([0, *spans, len(text)]))
-                parts += [text[begin:end] for begin, end in bounds]
-                rows.append((row, len(bounds)))
+        bounds_of, parts = {}, []
+        for row in np.flatnonzero(batch["token_ids"].is_null()).tolist():
+            text = batch["response"][row].as_py() or ""
+            ends = [0, *(batch["context_spans"][row].as_py() or []), len(text)]
+            bounds_of[row] = list(itertools.pairwise(ends))
+            parts += [text[begin:end] for begin, end in bounds_of[row]]
         encoded = iter(encode(parts))
-        made: dict[int, tuple[Any, Any]] = {}
-        for row, n in rows:
-            pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in range(n)]
+        ids_b: list[Any] = []
+        masks_b: list[Any] = []
+        for row, known in enumerate(batch["token_ids"]):
+            if row not in bounds_of:
+                ids_b.append(known.values.to_numpy())
+                masks_b.append(batch["mask"][row].as_py())
+                continue
+            pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in bounds_of[row]]
             # Every other part is context.
             counts = [np.full(len(x), i % 2 == 0) for i, x in enumerate(pieces)]
-            made[row] = np.concatenate(pieces), np.concatenate(counts) if n > 1 else None
-        ids: list[Any] = []
-        masks: list[Any] = []
-        old = zip(batch.column("token_ids"), batch.column("mask"), strict=True)
-        for row, (ids_t, mask_t) in enumerate(old):
-            new = made.get(row)
-            ids.append(new[0] if new else ids_t.values.to_numpy())
-            masks.append(new[1] if new else mask_t.as_py())
-        spool.add(
-            pa.table(
-                [pa.array(x, f.type) for x, f in zip((ids, masks), schema, strict=True)],
-                schema=schema,
-            )
-        )
-    table = spool.table()
-    for name, column in (
-        ("token_ids", table["token_ids"]),
-        ("mask", table["mask"]),
-        ("credit", pa.nulls(len(rollouts), record.SCHEMA.field("credit").type)),
-    ):
-        place = rollouts.column_names.index(name)
-        rollouts = rollouts.set_column(place, record.SCHEMA.field(name), column)
+            ids_b.append(np.concatenate(pieces))
+            masks_b.append(np.concatenate(counts) if len(pieces) > 1 else None)
+        ids.append(pa.array(ids_b, record.SCHEMA.field("token_ids").type))
+        masks.append(pa.array(masks_b, record.SCHEMA.field("mask").type))
+    credit = [pa.nulls(len(rollouts), record.SCHEMA.field("credit").type)]
+    for name, chunks in (("token_ids", ids), ("mask", masks), ("credit", credit)):
+        field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
+        rollouts = rollouts.set_column(place, field, pa.chunked_array(chunks, field.type))
     return rollouts
 
 

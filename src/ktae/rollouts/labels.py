@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -51,78 +52,63 @@ class Labels:
         self.places: dict[tuple[Path, Path], int] = {}
         """Numbers of files or runs, each with the input that it was given by."""
         self.place = self.file = -1
-        self.runs: list[tuple[int, int]] = []
-        """Places, and how many rollouts come from them, in order."""
+        self.place_b, self.is_evaluation_b = array("q"), array("b")
+        """Of each rollout."""
         self.first: dict[tuple[Any, ...], tuple[int | None, int]] = {}
         """Of each group the hash of its prompt, and its file."""
         self.elsewhere: dict[tuple[Any, Any], int] = {}
         """Of each label and step the place where it was first."""
         self.apart: set[tuple[Any, Any]] = set()
         self.joined: set[tuple[Any, ...]] = set()
-        self.evaluation: list[tuple[bool, int]] = []
         self.last: tuple[object, str] = None, ""
         """The rollout that was added last, and the label that it got."""
 
-    def begin(self, file: Path, given: Path, scope: Path) -> None:
-        """What is added from now on is of this file, which `given` is or holds."""
+    def begin(self, file: Path, root: Path, schema: Schema | None) -> None:
+        """What is added from now on is of this file, which is the input `root` or lies in it."""
         self.file += 1
         self.last = None, ""
-        key = (given, scope)
+        scope = run_of(file, schema)
+        key = (root if root.is_dir() or scope == file else scope, scope)
         if self.options.join:
             key = (Path(), Path())
             self.notes.counts["join"] = self.file + 1 if self.file else 0
-        elif not given.is_dir() and scope != file:
-            key = (scope, scope)
         self.place = self.places.setdefault(key, len(self.places))
-        self.runs.append((self.place, 0))
-        self.evaluation.append((False, 0))
 
-    def add(self, row: Row, is_evaluation: bool = False) -> None:
+    def add(self, row: Row, is_evaluation: bool) -> None:
         """Count a row of the record in, and tell its group from others of its label."""
-        self._count(1, is_evaluation)
+        self.place_b.append(self.place)
+        self.is_evaluation_b.append(is_evaluation)
         label, step, prompt = row["group"], row["step"], row["prompt"]
         told = (label, step, prompt, is_evaluation)
         if told == self.last[0]:  # mostly the rollouts of a group are neighbours
             row["group"] = self.last[1]
             return
-        digest = None if prompt is None else hash(prompt)
-        place = (self.place, is_evaluation)
-        key = (place, label, step)
-        first = self.first.setdefault(key, (digest, self.file))
-        if digest != first[0] and digest is not None:
-            if first[0] is None:
-                self.first[key] = digest, first[1]
-            else:
-                if "group" in self.options.fields:
-                    raise PathError(
-                        f"group {label!r:.60} has two prompts: {prompt!r:.80} is not that of its "
-                        "first rollout; a group is one label and one prompt (--field prompt=PATH "
-                        "of the same value says that they are one)"
-                    )
-                self.notes.add("split")
-                row["group"] = label = f"{label}, {prompt_label(prompt)}"
-                first = self.first.setdefault((place, label, step), (digest, self.file))
+        place, digest = (self.place, is_evaluation), None if prompt is None else hash(prompt)
+        first, file = self.first.setdefault((place, label, step), (digest, self.file))
+        if first is None:
+            self.first[place, label, step] = digest, file
+        elif digest not in (first, None):
+            if "group" in self.options.fields:
+                raise PathError(
+                    f"group {label!r:.60} has two prompts: {prompt!r:.80} is not that of its "
+                    "first rollout; a group is one label and one prompt (--field prompt=PATH of "
+                    "the same value says that they are one)"
+                )
+            self.notes.add("split")
+            row["group"] = label = f"{label}, {prompt_label(prompt)}"
+            _, file = self.first.setdefault((place, label, step), (digest, self.file))
         if self.several:
-            self._across((place, label, step), first[1])
+            self._across((place, label, step), file)
         self.last = told, label
 
     def add_table(self, table: Any) -> None:
         """Count in a part of a record that ktae has written, whose labels are as they should be."""
-        self._count(len(table), False)
+        self.place_b.extend([self.place] * len(table))
+        self.is_evaluation_b.extend([False] * len(table))
         if self.several:
-            pairs = zip(table["group"].to_pylist(), table["step"].to_pylist(), strict=True)
-            for label, step in set(pairs):
-                key = ((self.place, False), label, step)
+            for pair in set(zip(*(table[x].to_pylist() for x in ("group", "step")), strict=True)):
+                key = ((self.place, False), *pair)
                 self._across(key, self.first.setdefault(key, (None, self.file))[1])
-
-    def _count(self, n: int, is_evaluation: bool) -> None:
-        place, k = self.runs[-1]
-        self.runs[-1] = place, k + n
-        kind, k = self.evaluation[-1]
-        if kind == is_evaluation:
-            self.evaluation[-1] = kind, k + n
-        else:
-            self.evaluation.append((is_evaluation, n))
 
     def _across(self, key: tuple[Any, ...], file: int) -> None:
         """Note groups that stand in several files."""
@@ -133,41 +119,29 @@ class Labels:
 
     def finish(self, table: Any) -> Any:
         """The record with the labels that it gets, without evaluations beside training."""
-        if self.joined and not self.options.join:
-            self.notes.add("run", n=len(self.joined))
-        if self.apart:
-            self.notes.add("apart", n=len(self.apart))
-        prefixes = self._prefixes()
-        if any(prefixes):
-            counts = [n for _, n in self.runs]
-            place_b = np.repeat([place for place, _ in self.runs], counts)
-            groups, begin = [], 0
+        self.notes.add("run", n=0 if self.options.join else len(self.joined))
+        self.notes.add("apart", n=len(self.apart))
+        if len(self.places) > 1:
+            several_inputs = len({root for root, _ in self.places}) > 1
+            fronts = []
+            for root, scope in self.places:
+                inner = scope != root and root in scope.parents
+                parts = [root] * several_inputs + [scope.relative_to(root)] * inner
+                fronts.append("".join(f"{path_text(x)}:" for x in parts))
+            begin, groups = 0, []
             for chunk in table["group"].chunks:
-                places = pa.array(place_b[begin : begin + len(chunk)])
-                front = pa.array(prefixes, pa.string()).take(places)
+                places = pa.array(self.place_b[begin : begin + len(chunk)])
+                front = pa.array(fronts, pa.string()).take(places)
                 groups.append(pc.binary_join_element_wise(front, chunk, ""))
                 begin += len(chunk)
             table = with_groups(table, pa.chunked_array(groups, pa.string()))
-        kinds = [kind for kind, n in self.evaluation if n]
-        if len(set(kinds)) > 1:
-            kind_b = np.repeat(kinds, [n for _, n in self.evaluation if n])
+        kind_b = np.array(self.is_evaluation_b, dtype=bool)
+        if kind_b.any() and not kind_b.all():
             kept_b = kind_b == self.options.evaluation
             key = "training" if self.options.evaluation else "evaluation"
             self.notes.add(key, n=int((~kept_b).sum()))
             table = table.filter(pa.array(kept_b))
         return table
-
-    def _prefixes(self) -> list[str]:
-        """What goes in front of the labels of each place."""
-        several_inputs = len({root for root, _ in self.places}) > 1
-        prefixes = []
-        for root, scope in self.places:
-            front = f"{path_text(root)}:" if several_inputs else ""
-            inner = ""
-            if scope != root and root in scope.parents:
-                inner = f"{path_text(scope.relative_to(root))}:"
-            prefixes.append(front + inner if len(self.places) > 1 else "")
-        return prefixes
 
 
 def by_model(table: Any, pool: bool | None, notes: Notes) -> Any:

@@ -127,16 +127,15 @@ def read_record(path: str | Path) -> Any:
     return parse_record(table, str(path))
 
 
-def is_scored(path: Path) -> bool:
-    """Whether `ktae score` has written it, whose metadata names the estimator: its rollouts are in
-    that command's input already."""
+def metadata_of(path: Path) -> dict[bytes, bytes]:
+    """The metadata of a Parquet file; none of any other, and of one that is broken."""
     if path.suffix != ".parquet":
-        return False
+        return {}
     try:
         with open(path, "rb") as stream:  # Arrow opens no path that is not UTF-8
-            return CREDIT_KEY in (pq.read_metadata(stream).metadata or {})
+            return pq.read_metadata(stream).metadata or {}
     except (pa.ArrowException, OSError, ValueError):
-        return False  # what is wrong with it is said where it is read
+        return {}  # what is wrong with it is said where it is read
 
 
 def parse_record(table: Any, where: str, before: int = 0) -> Any:

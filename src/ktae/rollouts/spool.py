@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import tempfile
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -25,37 +23,28 @@ class Spool:
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self.rows = 0
-        self._batches: list[Any] = []
-        self._written = 0
-        self._in_memory = 0
+        self._mapped: list[Any] = []
+        self._in_memory: list[Any] = []
+        self._size = 0
 
     def add(self, table: Any) -> None:
         """Keep a table; an InputError if the temporary folder is full."""
-        self.rows += len(table)
-        self._batches += table.cast(self.schema).to_batches()
-        # What is already in the file does not count, though it is mapped.
-        self._in_memory += table.nbytes
-        if self._in_memory > IN_MEMORY:
-            self._write()
+        self._in_memory += table.cast(self.schema).to_batches()
+        self._size += table.nbytes
+        if self._size > IN_MEMORY:
+            self._mapped += self._written()
+            self._in_memory, self._size = [], 0
 
-    def extend(self, tables: Iterable[Any]) -> Spool:
-        """Keep several tables; returns itself."""
-        for table in tables:
-            self.add(table)
-        return self
+    def table(self) -> Any:
+        """All of them as one."""
+        return pa.Table.from_batches(self._mapped + self._in_memory, self.schema)
 
-    def table(self, begin: int = 0, end: int | None = None) -> Any:
-        """The rows from `begin` to `end`, as one table."""
-        rows = pa.Table.from_batches(self._batches, self.schema)
-        return rows.slice(begin, None if end is None else end - begin)
-
-    def _write(self) -> None:
-        """Move what is in memory to a file."""
+    def _written(self) -> list[Any]:
+        """What is in memory, from a file."""
         try:
             with tempfile.TemporaryFile(prefix="ktae-") as file:
                 with pa.ipc.new_file(file, self.schema) as writer:
-                    for batch in itertools.islice(self._batches, self._written, None):
+                    for batch in self._in_memory:
                         writer.write_batch(batch)
                 # The mapping keeps the file alive after it is closed and has no name.
                 file.flush()
@@ -63,10 +52,7 @@ class Spool:
         except OSError as error:
             raise InputError(
                 f"rollouts above {IN_MEMORY:,} bytes go to the temporary folder "
-                f"{tempfile.gettempdir()} while they are worked on: {error.strerror or error}; "
-                "TMPDIR names another folder"
+                f"{tempfile.gettempdir()}: {error.strerror or error}; TMPDIR names another"
             ) from None
         reader = pa.ipc.open_file(pa.py_buffer(mapped))
-        batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        self._batches[self._written :] = batches
-        self._written, self._in_memory = len(self._batches), 0
+        return [reader.get_batch(i) for i in range(reader.num_record_batches)]

@@ -19,6 +19,7 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.rows import is_null
 from ktae.rollouts.schemas import TRL
 from ktae.rollouts.schemas.base import is_number
+from ktae.rollouts.schemas.trainers import goes_on, is_padding
 
 
 class Steps:
@@ -71,3 +72,22 @@ def trl_step(row: Any) -> float | None:
         return None
     step = row["step"]
     return float(step) if is_number(step) and not is_null(step) else None
+
+
+def without_filling(rows: Iterator[tuple[Any, str]], notes: Notes) -> Iterator[tuple[Any, str]]:
+    """The rows without verl's padding, and without those outputs that a session went on after."""
+    # A row waits until it is known that the next one does not go on with it.
+    held = None
+    for row, where in rows:
+        has_key = isinstance(row, dict) and "uid" in row
+        if has_key and is_padding(row):
+            notes.add("padding")
+            continue
+        if held is not None and has_key and goes_on(held[0], row):
+            notes.add("intermediate")
+        elif held is not None:
+            yield held
+        held = row, where
+    # The last row has no successor that could go on with it.
+    if held is not None:
+        yield held

@@ -23,6 +23,8 @@ PLAIN = Schema(
 )
 """A row with a group and a response is what it says, whatever fields stand beside them."""
 
+BY_FIELDS = Schema("by the fields that were named", {})
+
 OTHERWISE = Schema("plain rollouts", {}, convert=lambda row, where, source: [row])
 """A row without a group, which its prompt tells."""
 
