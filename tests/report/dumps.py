@@ -11,7 +11,7 @@ def write_lines(path, rows):
 
 
 def token_totals(columns, token_ids):
-    """Totals over groups of the columns of a credit table (`ktae.report.scoring.as_columns`)."""
+    """Totals over groups of the columns of a credit table (`ktae.report.strongest.as_columns`)."""
     from ktae.report.totals import TokenSums
 
     sums = TokenSums(len(token_ids))

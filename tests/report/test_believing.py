@@ -14,7 +14,8 @@ from ktae.inference import n_discoveries
 from ktae.report import believing, inputs, summary, write_report
 from ktae.report.columns import columns_of
 from ktae.report.contents import contents, files_of
-from ktae.report.scoring import as_columns, p_over_groups, score, strongest
+from ktae.report.scoring import score
+from ktae.report.strongest import as_columns, p_over_groups, strongest
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
 from ktae.validity.mean_credit import mean_abs_credit

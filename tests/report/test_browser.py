@@ -9,6 +9,7 @@ import ktae
 from ktae.estimators import preset
 from ktae.report import inputs, scoring, write_report
 from ktae.report.columns import columns_of
+from ktae.report.strongest import as_columns, mixed_rows
 from ktae.rollouts import record
 from ktae.tables import in_tables
 
@@ -85,7 +86,7 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
         path = write_lines(tmp_path / "r.jsonl", ordered)
         dump = write_report(path, tmp_path / "r.html", estimator="calibrated")
         tokens = scoring.score(dump.rollouts).tokens
-        counts = scoring.mixed_rows(scoring.as_columns(tokens)).distinct.T.tolist()
+        counts = mixed_rows(as_columns(tokens)).distinct.T.tolist()
         expected = dict(zip(tokens["token_id"].to_pylist(), counts, strict=True))
         page = open_page(tmp_path / "r.html")
         tables = page.evaluate(

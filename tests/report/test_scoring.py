@@ -14,7 +14,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ktae import CreditTable, InputError
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
-from ktae.report.scoring import as_columns, mixed_rows, score, strongest, write
+from ktae.report.scoring import score, write
+from ktae.report.strongest import as_columns, mixed_rows, strongest
 from ktae.rollouts import record
 
 

@@ -95,6 +95,7 @@ def test_noise_helps_nobody(rng):
         [(rng.integers(3, 30, 9).tolist(), float(row % 2)) for row in range(6)] for _ in range(12)
     ]
     found = held_out.held_out_pairs(make_rollouts(groups), {"paper": "paper", "z": "trigrams"})
+    assert "\npaper  " in str(found) and "held-out pairs" in str(found)
     told = advice(found)
     assert (told.verdict, told.take) == ("nothing shown", None)
     assert told.lines[0].startswith("VERDICT: ")

@@ -18,7 +18,8 @@ from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
-    from ktae.report.scoring import Scores, Strongest
+    from ktae.report.scoring import Scores
+    from ktae.report.strongest import Strongest
 
 LEGEND = """\
 right, wrong  rollouts of each kind with the token, out of those in its groups
@@ -64,6 +65,7 @@ def score(
     from ktae.cli.progress import working
     from ktae.report import believing, scoring
     from ktae.report.inputs import own_tokenizer
+    from ktae.report.strongest import strongest
     from ktae.rollouts.tokens import load_tokenizer
     from ktae.tables import in_tables
 
@@ -108,17 +110,15 @@ def score(
     is_single = in_tables(chosen) == chosen
     columns = ("id", "impact", f"credit{'' if is_single else '*'}", "right (a)", "wrong (b)", "p")
     # Numbers over the file are of all groups; the tables of single groups are of the first ones.
-    over_file = scoring.strongest(scores.tokens, top)
-    by_group = [
-        (group, scoring.strongest(scores.tokens[group.rows], top)) for group in mixed[:groups]
-    ]
+    over_file = strongest(scores.tokens, top)
+    by_group = [(group, strongest(scores.tokens[group.rows], top)) for group in mixed[:groups]]
     if mixed:
         heading = f"Over the file: {counted(len(mixed), 'mixed group')}"
         _print_strongest(screen, heading, over_file, (*columns, "groups"))
         screen.print(LEGEND + ("" if is_single else OF_SINGLE), style="dim")
-    for group, strongest in by_group:
+    for group, tokens in by_group:
         step = "" if group.step is None else f", step {group.step}"
-        _print_strongest(screen, f"Group {group.label}{step}", strongest, columns)
+        _print_strongest(screen, f"Group {group.label}{step}", tokens, columns)
     _warn_of_handwriting(dump)
     if output is None:
         screen.next("ktae", "score", *inputs, "-o", "scores.parquet")
@@ -136,8 +136,8 @@ def score(
             "output": output and {"rollouts": output, "tokens": tokens_out},
             "strongest": over_file,
             "by_group": [
-                {"group": group.label, "step": group.step} | strongest._asdict()
-                for group, strongest in by_group
+                {"group": group.label, "step": group.step} | tokens._asdict()
+                for group, tokens in by_group
             ],
         }
     )

@@ -139,5 +139,6 @@ def _train_with_trl(
             f"({credit / step:.2%})"
         )
     screen.print(f"run folder: {folder.path}")
+    screen.next("ktae", "report", folder.path)
     if is_first:
         screen.end(summary | {"output": folder.path})

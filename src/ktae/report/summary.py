@@ -11,6 +11,7 @@ from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
 from ktae.report import scoring
 from ktae.report.columns import Columns, Frame
+from ktae.report.strongest import DISTINCT
 from ktae.rollouts.groups import Lists
 from ktae.tables import formula_of, in_tables, ngrams_of, table_estimator
 from ktae.validity.mean_credit import mean_abs_credit
@@ -22,7 +23,7 @@ class Scored(NamedTuple):
     credit_n: np.ndarray
     """(N,) float32 token credit, 0 where masked."""
     tables: list[dict[str, np.ndarray]]
-    """The columns of the credit table, in parts, see `ktae.report.scoring.mixed_rows`; its groups
+    """The columns of the credit table, in parts, see `ktae.report.strongest.mixed_rows`; its groups
     are numbers. None at all where there is nothing to compare."""
     credit_b: np.ndarray
     """(B,) Σ credit of each rollout."""
@@ -58,7 +59,7 @@ def score(columns: Columns, estimator: Estimator, texts: Vocabulary | None = Non
     n_true_g, n_false_g = np.zeros((2, n_groups), dtype=np.int64)
     tables = []
     for chunk in scoring.chunks(columns.rollouts, ids, columns.group_b, estimator, texts=texts):
-        distinct = dict(zip(scoring.DISTINCT, chunk.distinct, strict=True))
+        distinct = dict(zip(DISTINCT, chunk.distinct, strict=True))
         tables.append(chunk.table._asdict() | distinct)
         codes = np.unique(columns.group_b[chunk.rows])
         n_true_g[codes], n_false_g[codes] = scoring.classes(chunk.table, codes)

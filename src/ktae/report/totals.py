@@ -10,7 +10,7 @@ import numpy as np
 
 from ktae.estimators import Estimator
 from ktae.inference import LEVEL, n_discoveries
-from ktae.report import scoring, summary
+from ktae.report import strongest, summary
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.summary import Scored
@@ -20,7 +20,7 @@ TOKENS_OVER_STEPS = 300
 
 
 class TokenTotals(NamedTuple):
-    """Each of V tokens over all mixed groups; `ktae.report.scoring.KeyToken` says more."""
+    """Each of V tokens over all mixed groups; `ktae.report.strongest.KeyToken` says more."""
 
     a: np.ndarray
     b: np.ndarray
@@ -29,7 +29,7 @@ class TokenTotals(NamedTuple):
     impact: np.ndarray
     credit: np.ndarray
     p: np.ndarray
-    """See `ktae.report.scoring.p_over_groups`; identical rollouts of a group count once."""
+    """See `ktae.report.strongest.p_over_groups`; identical rollouts of a group count once."""
 
 
 class TokenSums:
@@ -41,14 +41,14 @@ class TokenSums:
         self._impact, self._weight = np.zeros(n), np.zeros(n)
         self._which, self._distinct = [np.zeros(0, np.int32)], [np.zeros((4, 0), np.int32)]
 
-    def add(self, table: Mapping[str, np.ndarray], which: np.ndarray) -> scoring.MixedRows:
+    def add(self, table: Mapping[str, np.ndarray], which: np.ndarray) -> strongest.MixedRows:
         """Add the columns of a credit table, and return its rows in mixed groups.
 
         Args:
-            table: see `ktae.report.scoring.mixed_rows`.
+            table: see `ktae.report.strongest.mixed_rows`.
             which: the token of each row, 0 to V - 1.
         """
-        mixed = scoring.mixed_rows(table)
+        mixed = strongest.mixed_rows(table)
         which = which[mixed.rows]
         for sums, values in (
             (self._a, mixed.cells[0].astype(np.float64)),
@@ -75,7 +75,7 @@ class TokenSums:
         for token, its in zip(
             which[order[begins]], np.split(tables, begins[1:], axis=1), strict=False
         ):
-            p[token] = scoring.p_over_groups(*its)
+            p[token] = strongest.p_over_groups(*its)
         return TokenTotals(
             self._a,
             self._b,
@@ -158,7 +158,7 @@ def _discoveries(group: np.ndarray, tables: np.ndarray, n_groups: int) -> np.nda
     `group` is ascending.
     """
     distinct, which = np.unique(tables, axis=1, return_inverse=True)
-    p_values = np.array([scoring.p_over_groups(*x[:, None]) for x in distinct.T])[which.ravel()]
+    p_values = np.array([strongest.p_over_groups(*x[:, None]) for x in distinct.T])[which.ravel()]
     begins = np.searchsorted(group, np.arange(n_groups + 1))
     return np.array(
         [
@@ -182,22 +182,22 @@ def tokens_over_steps(rows: OverSteps, totals: TokenTotals, steps: list[int]) ->
         the step has no group that `TokenTotals.credit` is a mean over.
     """
     # The strongest tokens of the whole run, each with a row of its own.
-    strongest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
-    strongest = strongest[totals.impact[strongest] != 0]
-    if not steps or not len(strongest):
+    greatest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
+    greatest = greatest[totals.impact[greatest] != 0]
+    if not steps or not len(greatest):
         return {"tokens": [], "credit": [], "impact": []}
     place_v = np.full(len(totals.impact), -1)
-    place_v[strongest] = np.arange(len(strongest))
+    place_v[greatest] = np.arange(len(greatest))
     place, column = place_v[rows.which], np.searchsorted(steps, rows.step)
     here = (place >= 0) & (rows.step >= 0)
     # Sums of impact and weight by token and step. Their ratio is the mean credit there.
-    impact, weight = np.zeros((2, len(strongest), len(steps)))
+    impact, weight = np.zeros((2, len(greatest), len(steps)))
     at = place[here], column[here]
     np.add.at(impact, at, rows.impact[here])
     np.add.at(weight, at, rows.weight[here])
     seen = weight > 0
     return {
-        "tokens": strongest.tolist(),
+        "tokens": greatest.tolist(),
         "credit": np.divide(impact, weight, out=np.full(impact.shape, np.nan), where=seen),
         "impact": np.where(seen, impact, np.nan),
     }

@@ -39,7 +39,7 @@ class Advice(NamedTuple):
         """For JSON."""
         return self._asdict()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The same in words."""
         return "\n".join(self.lines)
 

@@ -14,7 +14,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
 from ktae.estimators.controls import label_permutations
 from ktae.estimators.transforms import ignored_by
-from ktae.files.text import counted
+from ktae.files.text import columns_of_text, counted
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
@@ -70,7 +70,7 @@ class Bin:
     significant_permuted: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PermutationTest:
     """What `permutation_test` returns."""
 
@@ -98,6 +98,15 @@ class PermutationTest:
         values = np.array([getattr(statistics, name) for statistics in self.permuted], dtype=float)
         low, high = np.quantile(values, (0.05, 0.95))
         return float(values.mean()), float(low), float(high)
+
+    def __repr__(self) -> str:
+        """Real numbers beside those under permuted labels."""
+        rows: list[tuple[str, ...]] = [("", "real", "permuted", "5 %", "95 %")]
+        for field in dataclasses.fields(Statistics):
+            numbers = (getattr(self.real, field.name), *self.quantiles(field.name))
+            rows.append((field.name, *(f"{x:.4g}" for x in numbers)))
+        looked_at = f"{counted(self.groups, 'mixed group')}, {counted(self.pairs, 'pair')}"
+        return "\n".join([looked_at, *columns_of_text(rows)])
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: everything, and mean and quantiles of each statistic under permuted labels."""

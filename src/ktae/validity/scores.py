@@ -92,7 +92,7 @@ class HeldOut(NamedTuple):
         )
         return [looked_at, *repeats.in_words(self.left_out)]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The table of `ktae validate`."""
         rows = [("", *COLUMNS), *((x.name, *x.cells()) for x in (*self.ranked(), *self.baselines))]
         return "\n".join([*columns_of_text(rows), *self.counts()])
