@@ -92,18 +92,6 @@ def test_a_group_that_only_an_empty_rollout_makes_mixed(backend: str) -> None:
     assert np.all(got == 0)
 
 
-def test_rollout_of_ignored_tokens_only_is_not_counted(
-    backend: str, table_backend: str, credit: np.ndarray
-) -> None:
-    ids = np.vstack([IDS, np.full((1, 4), 9)])
-    estimator = Ignoring(KTAE(), (9,))
-    batch = (ids, np.ones_like(ids), [*CORRECT, 0], np.zeros(5, dtype=int))
-    got = token_credit(*batch, estimator, backend=backend)
-    np.testing.assert_array_equal(got, np.vstack([credit, np.zeros(4)]))
-    table = credit_table(*batch, estimator, backend=table_backend)
-    assert np.all(table.a + table.b + table.c + table.d == 4)
-
-
 # --- correctness unknown: left out of the tables, credit 0, never folded into "incorrect"
 
 

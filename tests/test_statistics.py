@@ -48,26 +48,6 @@ def exact_p_values(k: int, n_true: int, n_false: int) -> dict[int, tuple[Fractio
     }
 
 
-@cache
-def fisher_exact(table: Table) -> float:
-    return float(stats.fisher_exact([table[:2], table[2:]]).pvalue)
-
-
-def scipys_p_value(a: int, b: int, c: int, d: int) -> float:
-    """Swapping rows, columns or both axes changes no p-value: eight tables for one call."""
-    same = [(a, b, c, d), (c, d, a, b), (b, a, d, c), (d, c, b, a)]
-    return fisher_exact(min([*same, *((w, y, x, z) for w, x, y, z in same)]))
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_two_sided_p_value_is_scipys(n: int) -> None:
-    """Origin: `scipy.stats.fisher_exact`, every table of up to 32 rollouts."""
-    for a, b, n_true, n_false in tables_of_size(n):
-        expected = scipys_p_value(a, b, n_true - a, n_false - b)
-        got = statistics.fisher_p_value(a, b, n_true, n_false, False)
-        assert got == pytest.approx(expected, rel=1e-12), (a, b, n_true, n_false)
-
-
 @pytest.mark.parametrize("n", SIZES)
 def test_p_values_are_the_exact_fractions(n: int) -> None:
     """Origin: integer counts. 1.0 exactly where, and only where, the exact fraction is 1."""

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktae import InputError
-from ktae.estimators import ConflictTokens, Ignoring, Scaled, from_section, preset, to_section
+from ktae.estimators import ConflictTokens, Ignoring, preset
+from ktae.rollouts import record
 
 ROLLOUTS = [[1, 2, 3, 9], [1, 4, 3, 9], [1, 2, 8], [5, 2, 3, 9]]
 RIGHT = [1, 0, 0, 1]
@@ -23,16 +24,9 @@ batches = st.lists(
 )
 
 
-def padded(rollouts):
-    mask = np.arange(max(map(len, rollouts))) < np.array([[len(row)] for row in rollouts])
-    ids = np.zeros(mask.shape, dtype=int)
-    ids[mask] = np.concatenate(list(map(np.array, rollouts)))
-    return ids, mask
-
-
 def credit(rollouts, correct, estimator=None, **options):
     """By rollout, without the padding."""
-    ids, mask = padded(rollouts)
+    ids, mask = record.pad(rollouts)
     groups = np.zeros(len(rollouts), dtype=int)
     got = token_credit(ids, mask, correct, groups, estimator or ConflictTokens(), **options)
     return [row[own].tolist() for row, own in zip(got, mask, strict=True)]
@@ -55,7 +49,7 @@ def test_by_hand(backend):
 @pytest.mark.parametrize(("base", "scaled"), [("grpo", True), ("dr_grpo", False)])
 @pytest.mark.parametrize("amplify", [0.0, 1.0, 2.0, 3.5])
 def test_negative_updates_are_skipped_and_positive_ones_amplified(base, scaled, amplify):
-    ids, mask = padded(ROLLOUTS)
+    ids, mask = record.pad(ROLLOUTS)
     estimator = ConflictTokens(amplify=amplify, scale_by_std=scaled)
     rewards, groups = np.array(RIGHT, dtype=float), np.zeros(4, dtype=int)
     plain = token_advantages(rewards, ids, mask, groups, base=base, estimator=lambda i, *_: 0 * i)
@@ -113,9 +107,6 @@ def test_places_count_tokens_that_are_not_ignored():
 
 
 def test_settings():
-    assert to_section(ConflictTokens()) == "conflict-tokens"
-    other = Scaled(ConflictTokens(runs=False, amplify=3), 0.5)
-    assert from_section(to_section(other)) == other
     with pytest.raises(InputError, match="amplify is -1; expected a number from 0"):
         preset("conflict-tokens", amplify=-1)
     with pytest.raises(InputError, match="runs is 0; expected true or false"):

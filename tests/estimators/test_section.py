@@ -159,15 +159,10 @@ def test_what_is_written_is_short() -> None:
     [
         ("Paper", r"no estimator 'Paper'; did you mean 'paper'\?"),
         ("zzz", "no estimator 'zzz'; expected one of paper, released, no-fisher"),
-        (3, "credit is 3; expected the name of an estimator, or a mapping"),
         ({"h3": 0}, "expected the name of an estimator, or a mapping"),
         ({"estimator": None}, "no estimator None"),
-        ({"estimator": ["paper"]}, r"no estimator \['paper'\]"),
         ({"estimator": "paper", "h4": 1}, "estimator paper has no setting 'h4'; did you mean 'h"),
-        ({"estimator": "calibrated", "h1": 1}, "calibrated has no setting 'h1'; expected"),
-        ({"estimator": "released", "h2": -1}, "h2 is -1; expected a number from 0"),
         ({"estimator": "paper", "transforms": ["scald"]}, "no transform 'scald'; did you mean"),
-        ({"estimator": "paper", "transforms": [3]}, "no transform 3; expected one of over-units"),
         ({"estimator": "paper", "transforms": ["scaled"]}, "transform scaled needs factor"),
         ({"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]}, "no setting 'by'"),
         (

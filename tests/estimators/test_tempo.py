@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktae import InputError
-from ktae.estimators import OverUnits, Scaled, Tempo, from_section, preset, to_section
+from ktae.estimators import OverUnits, Tempo, preset
+from ktae.rollouts import record
 
 ROLLOUTS = [[1, 2, 3], [1, 2, 4], [1, 5], [6, 6], [1, 2]]
 RIGHT = [1, 0, 0, 1, 0]
@@ -23,17 +24,9 @@ batches = st.lists(
 """Rollouts of three tokens, so that many begin alike, with their verdicts."""
 
 
-def padded(rollouts):
-    width = max(map(len, rollouts), default=0)
-    mask = np.arange(width) < np.array([[len(row)] for row in rollouts])
-    ids = np.zeros(mask.shape, dtype=int)
-    ids[mask] = np.concatenate([np.zeros(0, dtype=int), *map(np.array, rollouts)])
-    return ids, mask
-
-
 def credit(rollouts, correct, estimator=None, **options):
     groups = np.zeros(len(rollouts), dtype=int)
-    return token_credit(*padded(rollouts), correct, groups, estimator or Tempo(), **options)
+    return token_credit(*record.pad(rollouts), correct, groups, estimator or Tempo(), **options)
 
 
 @pytest.mark.parametrize("backend", ["naive", "cpu", "torch"])
@@ -76,7 +69,7 @@ def test_with_grpos_advantage_it_is_what_the_paper_prints(batch):
     rewards = [float(reward) for row, reward in batch if row]
     if len(set(rewards)) < 2:
         return
-    ids, mask = padded(rollouts)
+    ids, mask = record.pad(rollouts)
     groups = np.zeros(len(rollouts), dtype=int)
     got = token_advantages(rewards, ids, mask, groups, estimator=Tempo())
     expected = np.concatenate(advantages_of_the_paper(rollouts, rewards))
@@ -134,7 +127,7 @@ def test_unknown_rollouts_are_in_no_tree():
 
 
 def test_the_prefix_goes_on_after_a_hole_in_the_mask():
-    ids, mask = padded([[9, *row] for row in ROLLOUTS])
+    ids, mask = record.pad([[9, *row] for row in ROLLOUTS])
     ids, mask = ids[:, [1, 0, *range(2, ids.shape[1])]], mask.copy()
     mask[:, 1] = False  # token 9, now the second one
     got = token_credit(ids, mask, RIGHT, np.zeros(5, int), Tempo())
@@ -142,9 +135,6 @@ def test_the_prefix_goes_on_after_a_hole_in_the_mask():
 
 
 def test_settings():
-    assert to_section(Tempo()) == "tempo" and preset("tempo") == Tempo()
-    other = Scaled(Tempo(scale_by_std=False), 0.5)
-    assert from_section(to_section(other)) == other
     with pytest.raises(InputError, match="scale_by_std is 1; expected true or false"):
         preset("tempo", scale_by_std=1)
     with pytest.raises(InputError, match="graded_rewards"):

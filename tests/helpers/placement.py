@@ -4,6 +4,8 @@ import numpy as np
 import oracle
 import pytest
 
+from ktae.rollouts import record
+
 UNIT = 1 / 1024
 """Exact in single precision, with ids below 2**14."""
 
@@ -32,8 +34,6 @@ def assert_placed(token_ids, written, advantages, rollout_advantage):
 
 def reference(rollouts, correct, groups, credit="paper"):
     """The credit of lists of token ids, as the reference implementation has it."""
-    width = max(map(len, rollouts))
-    ids = np.array([[*row, *[0] * (width - len(row))] for row in rollouts])
-    mask = np.array([[True] * len(row) + [False] * (width - len(row)) for row in rollouts])
+    ids, mask = record.pad(rollouts)
     found = oracle.token_credit(ids, mask, np.array(correct), groups, credit)
     return [found[i, : len(row)].tolist() for i, row in enumerate(rollouts)]

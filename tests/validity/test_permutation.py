@@ -12,7 +12,6 @@ import scipy.stats
 import ktae
 from ktae.errors import InputError
 from ktae.estimators import KTAE, Ignoring, preset
-from ktae.report import scoring
 from ktae.tables import largest_credit
 from ktae.validity.permutation import ACCURACIES, FREQUENCIES, permutation_test
 
@@ -184,21 +183,6 @@ def test_point_probabilities_are_the_estimators_affair():
     paper = permutation_test(make_record(ids, correct, groups), permutations=1)
     assert found.real.no_evidence == paper.real.no_evidence
     assert found.real.credit_abs != paper.real.credit_abs
-
-
-def test_the_same_credit_as_scoring():
-    ids, correct, groups = random_rollouts(3)
-    rollouts = make_record(ids, correct, groups)
-    scores = scoring.score(rollouts)
-    mixed = {group.label for group in scores.groups if group.mixed}
-    labels = scores.record["group"].to_pylist()
-    credit = [
-        t for t, g in zip(scores.record["credit"].to_pylist(), labels, strict=True) if g in mixed
-    ]
-    expected = np.abs(np.concatenate(credit)).mean()
-    assert permutation_test(rollouts, permutations=1).real.credit_abs == pytest.approx(
-        expected, abs=1e-6
-    )
 
 
 def test_as_dict_is_plain():

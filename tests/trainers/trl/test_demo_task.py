@@ -3,14 +3,12 @@
 import random
 
 import pytest
-import torch
 from second_language import MORE, offer
 
 from ktae import InputError
 from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
 from ktae.recipe import Recipe
-from ktae.trainers.trl import run
 from ktae.trainers.trl.tasks import DemoTask
 
 TASK = DemoTask()
@@ -58,20 +56,3 @@ def test_a_model_of_another_language_is_refused():
     message = "task demo in the language more-sums needs a tokenizer of its .* and lacks besides"
     with pytest.raises(InputError, match=message):
         TASK.check(make_tokenizer(SUMS), recipe_of(MORE))
-
-
-@pytest.mark.parametrize("language", [SUMS, MORE])
-def test_a_policy_is_the_recipe_s_base_model(monkeypatch, tmp_path, language):
-    """On one thread: two would wait for each other."""
-    asked, set_to = [], []
-
-    def base_model(*arguments):
-        asked.append(arguments)
-        return tmp_path / "none"
-
-    monkeypatch.setattr(run, "base_model", base_model)
-    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
-    with pytest.raises(InputError, match="cannot load model"):
-        run.load_policy(recipe_of(language, model={"demo_seed": 2}))
-    assert asked == [(language, 2)]
-    assert set_to == [1]

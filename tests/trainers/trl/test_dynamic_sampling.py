@@ -43,6 +43,14 @@ def groups_of_unequal_rewards(batch):
     return (rewards != rewards[:, :1]).any(axis=1)
 
 
+def trained(arguments, **more):
+    """The first batch of rollouts, and what was logged of it."""
+    batches = []
+    trainer = KTAETrainer(**arguments, on_rollouts=batches.append, **more)
+    trainer.train()
+    return batches[0], next(line for line in trainer.state.log_history if "loss" in line)
+
+
 def test_merge_pads_as_trl_does():
     wide = {"importance_sampling_ratio": torch.full((1, 3), 0.5), "tool_mask": torch.ones(1, 3)}
     narrow = {"importance_sampling_ratio": torch.full((1, 1), 0.5), "tool_mask": torch.zeros(1, 1)}
@@ -79,13 +87,10 @@ def test_enough_rounds_leave_no_equal_group(trainer_arguments):
     assert not groups_of_unequal_rewards(without).all()
 
     arguments = trainer_arguments(logging_steps=1) | {"reward_funcs": often_equal}
-    batches = []
-    trainer = KTAETrainer(**arguments, resampling_rounds=20, on_rollouts=batches.append)
-    trainer.train()
-    assert groups_of_unequal_rewards(batches[0]).all()
-    prompts = [row["prompt"] for row in batches[0].inputs]
+    batch, logged = trained(arguments, resampling_rounds=20)
+    assert groups_of_unequal_rewards(batch).all()
+    prompts = [row["prompt"] for row in batch.inputs]
     assert prompts == [prompts[i // 4 * 4] for i in range(16)], "a group has one prompt"
-    logged = next(line for line in trainer.state.log_history if "loss" in line)
     assert logged["dynamic_sampling/dropped_groups"] == 0
     assert 1 <= logged["dynamic_sampling/rounds"] <= 20
 
@@ -119,26 +124,22 @@ def test_rewards_are_compared_one_by_one_where_trl_normalises_each(trainer_argum
     for aggregation, share in (("sum_then_normalize", 1), ("normalize_then_sum", 0)):
         arguments = trainer_arguments(multi_objective_aggregation=aggregation, logging_steps=1)
         arguments |= {"reward_funcs": [first, second]}
-        trainer = KTAETrainer(**arguments, correctness="first", resampling_rounds=1)
-        trainer.train()
-        logged = next(line for line in trainer.state.log_history if "loss" in line)
+        _, logged = trained(arguments, correctness="first", resampling_rounds=1)
         assert logged["dynamic_sampling/dropped_groups"] == share
 
 
 def test_completions_table_shows_the_batch_that_is_trained_on(trainer_arguments, tmp_path):
     arguments = trainer_arguments(log_completions=True, logging_steps=1)
     arguments |= {"reward_funcs": often_equal}
-    batches = []
-    trainer = KTAETrainer(**arguments, resampling_rounds=20, on_rollouts=batches.append)
-    trainer.train()
+    batch, _ = trained(arguments, resampling_rounds=20)
     (file,) = (tmp_path / "out/completions").glob("*.parquet")
     table = pq.read_table(file).to_pydict()
-    assert table["prompt"] == [row["prompt"] for row in batches[0].inputs]
-    assert table["often_equal"] == correct_of(batches[0])
-    for row, ids in enumerate(batches[0].token_ids):
-        expected = batches[0].credit[row, : len(ids)].numpy()
+    assert table["prompt"] == [row["prompt"] for row in batch.inputs]
+    assert table["often_equal"] == correct_of(batch)
+    for row, ids in enumerate(batch.token_ids):
+        expected = batch.credit[row, : len(ids)].numpy()
         np.testing.assert_allclose(table["token_credit"][row], expected, atol=1e-5)
-    np.testing.assert_allclose(table["advantage"], batches[0].advantages, atol=1e-6)
+    np.testing.assert_allclose(table["advantage"], batch.advantages, atol=1e-6)
 
 
 class StopAt(TrainerCallback):

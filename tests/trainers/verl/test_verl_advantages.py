@@ -274,37 +274,41 @@ def test_other_estimators_are_left_alone():
     np.testing.assert_array_equal(done.batch["advantages"].numpy(), wanted.numpy())
 
 
-def test_verdicts_from_reward_infos():
-
-    ids = torch.zeros(4, 2)
-    infos = [{"acc": True}, {"acc": 0.0}, {"acc": 1.0, "undecided": 1.0}, {}]
-    found = rollouts_of_infos(ids, infos)
-    np.testing.assert_array_equal(found.acc, [1, 0, 1, np.nan])
-    np.testing.assert_array_equal(found.undecided, [False, False, True, False])
-    ran = {"score": 0.0, "acc": 0.0, "error": "SyntaxError"}  # of the policy's program
-    found = rollouts_of_infos(ids, [ran, {"acc": 0.0, "error": ""}, {"acc": None}, {"acc": 1.0}])
-    np.testing.assert_array_equal(found.undecided, [False, True, True, False])
-    assert rollouts_of_infos(ids, [{}, {"score": 1.0}]).acc is None
+RAN = {"score": 0.0, "acc": 0.0, "error": "SyntaxError"}  # of the policy's program
 
 
-@pytest.mark.parametrize("value", [1, True, np.bool_(True), "1", [1.0], np.array([1])], ids=repr)
-def test_what_a_reward_function_may_give_as_acc(value):
-
-    infos = [{"acc": 0.0}, {"acc": value, "undecided": value}, {"acc": None}]
-    rollouts = rollouts_of_infos(torch.zeros(3, 2), infos)
-    np.testing.assert_array_equal(rollouts.acc, [0, 1, np.nan])
-    np.testing.assert_array_equal(rollouts.undecided, [False, True, True])
+@pytest.mark.parametrize(
+    ("infos", "acc", "undecided"),
+    [
+        (
+            [{"acc": True}, {"acc": 0.0}, {"acc": 1.0, "undecided": 1.0}, {}],
+            [1, 0, 1, np.nan],
+            [False, False, True, False],
+        ),
+        (
+            [RAN, {"acc": 0.0, "error": ""}, {"acc": None}, {"acc": 1.0}],
+            [0, 0, np.nan, 1],
+            [False, True, True, False],
+        ),
+        *(
+            ([{"acc": 0.0}, {"acc": x, "undecided": x}], [0, 1], [False, True])
+            for x in (1, True, np.bool_(True), "1", [1.0], np.array([1]))
+        ),
+    ],
+)
+def test_verdicts_from_reward_infos(infos, acc, undecided):
+    rollouts = rollouts_of_infos(torch.zeros(len(infos), 2), infos)
+    np.testing.assert_array_equal(rollouts.acc, acc)
+    np.testing.assert_array_equal(rollouts.undecided, undecided)
+    assert rollouts_of_infos(torch.zeros(2, 2), [{}, {"score": 1.0}]).acc is None
 
 
 @pytest.mark.parametrize("name", ["acc", "undecided"])
-@pytest.mark.parametrize("value", ["True", "unknown", {"acc": 1}, [1.0, 0.0]], ids=repr)
+@pytest.mark.parametrize("value", ["unknown", {"acc": 1}, [1.0, 0.0]], ids=repr)
 def test_what_is_no_verdict_is_refused_with_its_row(name, value):
-
-    infos = [{"acc": 1.0}, {"acc": 1.0, name: value}]
-    with pytest.raises(
-        InputError, match=f"gave {name} .* for rollout 1 of the batch; expected a n"
-    ):
-        rollouts_of_infos(torch.zeros(2, 2), infos)
+    message = f"gave {name} .* for rollout 1 of the batch; expected a n"
+    with pytest.raises(InputError, match=message):
+        rollouts_of_infos(torch.zeros(2, 2), [{"acc": 1.0}, {"acc": 1.0, name: value}])
 
 
 @pytest.mark.parametrize("failed", [{"timeout": True, "acc": 0.0}, {"error": "x", "acc": 0.0}])
