@@ -33,57 +33,50 @@ def read(path, *fields, **options):
     return table, notes
 
 
-NESTED = ("response=results.completions.full_model_response", "group=results.question")
+CASES = """
+4 2 2 wrapped_list.json response=samples.completion group=samples.problem_id reward=samples.reward
+4 2 2 wrapped_list.json response=samples[].completion group=samples[].problem_id
+    reward=samples[].reward
+4 2 2 roll_columns.jsonl
+4 2 2 plain_columns.jsonl
+4 2 2 plain_columns.jsonl response=response group=prompt reward=reward
+4 1 1 verifiers_tools
+4 1 1 trl_tools.jsonl
+4 1 1 trl_reasoning.jsonl
+4 1 1 verifiers_reasoning
+2 1 1 chat_response.jsonl
+8 4 4 two_depths
+3 3 0 samples_gsm8k_2024-06-01T00-00-00.jsonl
+4 1 1 format_reward_of_one.jsonl
+2 1 1 steps_of_trajectories.jsonl response=steps group=task_id reward=total_reward
+4 2 2 group_is_the_row.jsonl
+4 1 1 prime_results.jsonl
+4 2 2 problems_by_completions.json
+4 2 2 problems_by_completions.json response=results.completions.full_model_response
+    group=results.question reward=results.completions.score
+4 2 2 problems_by_completions.json response=results[].completions[].full_model_response
+    group=results[].question reward=results[].completions[].score
+4 2 2 inspect_letters.json
+4 2 2 inspect_letters.json response=samples.output.choices.0.message.content group=samples.id
+    reward=samples.scores.match.value
+2 1 1 pass_fail_text.jsonl response=completion group=task_id reward=correct
+4 2 2 atropos.jsonl
+4 2 2 atropos.jsonl token_ids=tokens mask=masks reward=scores
+4 2 2 metrics_beside
+4 2 2 completions_1_abc.table.json
+4 2 2 rollouts.csv
+4 1 1 prime_rl_run
+4 1 1 prime_rl_run/rollouts
+2 1 1 prime_rl_run/rollouts/step_5/eval
+""".replace("\n    ", " ").strip()
+"""Rollouts, groups, mixed groups; file; fields that are named."""
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "expected"),
-    [
-        *(
-            ("wrapped_list.json", [x.replace("samples.", f"samples{each}.") for x in (
-                "response=samples.completion", "group=samples.problem_id", "reward=samples.reward",
-            )], TWO_BY_TWO)
-            for each in ("", "[]")
-        ),
-        ("roll_columns.jsonl", [], TWO_BY_TWO),
-        ("plain_columns.jsonl", [], TWO_BY_TWO),
-        ("plain_columns.jsonl", ["response=response", "group=prompt", "reward=reward"], TWO_BY_TWO),
-        ("verifiers_tools", [], (4, 1, 1)),
-        ("trl_tools.jsonl", [], (4, 1, 1)),
-        ("trl_reasoning.jsonl", [], (4, 1, 1)),
-        ("verifiers_reasoning", [], (4, 1, 1)),
-        ("chat_response.jsonl", [], (2, 1, 1)),
-        ("two_depths", [], (8, 4, 4)),
-        ("samples_gsm8k_2024-06-01T00-00-00.jsonl", [], (3, 3, 0)),
-        ("format_reward_of_one.jsonl", [], (4, 1, 1)),
-        ("steps_of_trajectories.jsonl",
-         ["response=steps", "group=task_id", "reward=total_reward"], (2, 1, 1)),
-        ("group_is_the_row.jsonl", [], TWO_BY_TWO),
-        ("prime_results.jsonl", [], (4, 1, 1)),
-        ("problems_by_completions.json", [*NESTED, "reward=results.completions.score"], TWO_BY_TWO),
-        ("problems_by_completions.json", [
-            "response=results[].completions[].full_model_response",
-            "group=results[].question", "reward=results[].completions[].score",
-        ], TWO_BY_TWO),
-        ("problems_by_completions.json", [], TWO_BY_TWO),
-        ("inspect_letters.json", ["response=samples.output.choices.0.message.content",
-         "group=samples.id", "reward=samples.scores.match.value"], TWO_BY_TWO),
-        ("inspect_letters.json", [], TWO_BY_TWO),
-        ("pass_fail_text.jsonl",
-         ["response=completion", "group=task_id", "reward=correct"], (2, 1, 1)),
-        ("atropos.jsonl", ["token_ids=tokens", "mask=masks", "reward=scores"], TWO_BY_TWO),
-        ("atropos.jsonl", [], TWO_BY_TWO),
-        ("metrics_beside", [], TWO_BY_TWO),
-        ("completions_1_abc.table.json", [], TWO_BY_TWO),
-        ("rollouts.csv", [], TWO_BY_TWO),
-        ("prime_rl_run", [], (4, 1, 1)),
-        ("prime_rl_run/rollouts", [], (4, 1, 1)),
-        ("prime_rl_run/rollouts/step_5/eval", [], (2, 1, 1)),
-    ],
-)  # fmt: skip
-def test_the_cases(name, fields, expected, shared_cases):
-    table, notes = read(shared_cases / "dumps" / name, *fields)
-    assert counts(table) == expected
+@pytest.mark.parametrize("case", CASES.split("\n"))
+def test_the_cases(case, shared_cases):
+    *expected, name = case.split()[:4]
+    table, notes = read(shared_cases / "dumps" / name, *case.split()[4:])
+    assert counts(table) == tuple(map(int, expected))
     text = " ".join(filter(None, table["response"].to_pylist()))
     assert "USERTEXT" not in text
     if "reasoning" in name:
@@ -199,56 +192,60 @@ def test_a_conversation_without_the_assistant_is_an_error(tmp_path):
         read(path)
 
 
-def both(**right):
-    """Two rows, right and wrong, of a function of the answer and the verdict."""
-    return [{k: v(text, ok) if callable(v) else v for k, v in right.items()}
-            for text, ok in (("it is 4", True), ("it is 5", False))]  # fmt: skip
+def both(text):
+    """Two rows, right and wrong, of the text of one: @ is the answer and # is 1 or 0."""
+    return [
+        json.loads(text.replace("@", answer).replace("#", ok))
+        for answer, ok in (("it is 4", "1"), ("it is 5", "0"))
+    ]
 
 
+ASKED = '[{"role": "user", "content": "ASKED"}]'
 SAMPLES = {
     "SkyRL's outputs": both(
-        input_prompt="2+2?", output_response=lambda x, ok: x, stop_reason="stop", env_class="m",
-        score=lambda x, ok: [0.0, 0.0, float(ok)], env_extras={}, data_source="sums",
+        """{"input_prompt": "2+2?", "output_response": "@", "stop_reason": "stop",
+        "score": [0.0, 0.0, #.0], "env_class": "m", "env_extras": {}, "data_source": "sums"}"""
     ),
     "NeMo Gym's rollouts": both(
-        responses_create_params={"input": [USER]}, reward=lambda x, ok: float(ok),
-        response=lambda x, ok: {"model": "m", "output": [
-            {"type": "message", "role": "assistant", "content": [{"text": x}]}]},
+        f"""{{"responses_create_params": {{"input": {ASKED}}}, "reward": #.0, "response":
+        {{"model": "m", "output": [{{"type": "message", "role": "assistant",
+        "content": [{{"text": "@"}}]}}]}}}}"""
     ),
     "NeMo-Skills' outputs": both(
-        problem="2+2?", generation=lambda x, ok: x, expected_answer="4", predicted_answer="4",
-        symbolic_correct=lambda x, ok: ok,
+        """{"problem": "2+2?", "generation": "@", "expected_answer": "4",
+        "predicted_answer": "4", "symbolic_correct": #}"""
     ),
-    "Qwen2.5-Math's outputs": [
-        {"idx": 0, "question": "2+2?", "gt": "4", "gt_cot": "", "pred": ["4", "5"],
-         "code": ["it is 4", "it is 5"], "report": [None, None], "score": [True, False]}
-    ],
+    "Qwen2.5-Math's outputs": both(
+        """{"idx": 0, "question": "2+2?", "gt": "4", "gt_cot": "", "pred": ["4", "5"],
+        "code": ["it is 4", "it is 5"], "report": [null, null], "score": [true, false]}"""
+    )[:1],
     "Prime Intellect's export": both(
-        problem_id=3, sample_id=lambda x, ok: int(ok), env_name="e", prompt=json.dumps([USER]),
-        completion=lambda x, ok: json.dumps([{"role": "assistant", "content": x}]),
-        reward=lambda x, ok: float(ok), advantage=0.5, step=4, answer="4", num_output_tokens=7,
+        """{"problem_id": 3, "sample_id": #, "env_name": "e", "reward": #.0, "step": 4,
+        "prompt": "2+2?", "completion": "[{\\"role\\": \\"assistant\\", \\"content\\":
+        \\"@\\"}]", "advantage": 0.5, "answer": "4", "num_output_tokens": 7}""".replace("\n", " ")
     ),
     "tau-bench's results": both(
-        task_id=1, traj=lambda x, ok: [USER, {"role": "assistant", "content": x}, TOOL],
-        reward=lambda x, ok: float(ok), info={}, trial=0,
+        """{"task_id": 1, "traj": [{"role": "user", "content": "ASKED"}, {"role": "assistant",
+        "content": "@"}, {"role": "tool", "content": "TOLD"}], "reward": #.0, "trial": 0}"""
     ),
     "Atropos's groups": [
         {"tokens": [[1, 7], [1, 8]], "masks": [[-100, 7], [-100, 8]], "scores": [1.0, -1.0]}
     ],
-    "ROLL's rollout dump": [
-        {"global_step": [3, 3], "prompt": ["2+2?"] * 2, "responses": ["it is 4", "it is 5"],
-         "scores": [1.0, 0.0], "ground_truth": ["4", "4"], "tag": ["a", "b"]}
-    ],
+    "ROLL's rollout dump": both(
+        """{"global_step": [3, 3], "prompt": ["2+2?", "2+2?"], "scores": [1.0, 0.0],
+        "responses": ["it is 4", "it is 5"], "ground_truth": ["4", "4"], "tag": ["a", "b"]}"""
+    )[:1],
     "inspect's samples": both(
-        id=1, epoch=lambda x, ok: 1 + ok, input="2+2?", target="4",
-        messages=lambda x, ok: [USER, {"role": "assistant", "content": x}],
-        scores=lambda x, ok: {"match": {"value": "CI"[not ok]}},
+        """{"id": 1, "epoch": #, "input": "2+2?", "target": "4", "messages":
+        [{"role": "user", "content": "ASKED"}, {"role": "assistant", "content": "@"}],
+        "scores": {"match": {"value": "#"}}}"""
     ),
-    "reasoning-gym's results": [{"results": [
-        {"question": "2+2?", "expected_answer": "4", "completions": [
-            {"full_model_response": "it is 4", "score": 1.0},
-            {"full_model_response": "it is 5", "score": 0.01}]}]}],
-}  # fmt: skip
+    "reasoning-gym's results": both(
+        """{"results": [{"question": "2+2?", "expected_answer": "4", "completions": [
+        {"full_model_response": "it is 4", "score": 1.0},
+        {"full_model_response": "it is 5", "score": 0.01}]}]}"""
+    )[:1],
+}
 
 
 @pytest.mark.parametrize("title", SAMPLES)
@@ -263,7 +260,8 @@ def test_each_tool_is_told_by_its_fields(title, tmp_path):
 
 
 def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
-    rows = [x | {"scores": {"m": {"value": v}}} for x, v in zip(SAMPLES["inspect's samples"] * 2, "CIPN")]  # noqa: B905,E501 # fmt: skip
+    sample = SAMPLES["inspect's samples"][0]
+    rows = [sample | {"scores": {"m": {"value": letter}}} for letter in "CIPN"]
     table, notes = read(write(tmp_path / "r.jsonl", *rows))
     assert table["correct"].to_pylist() == [1, 0, None, None]
     assert notes.counts["verdicts"] == 2 and notes.names["verdicts"] == ["'P'", "'N'"]
@@ -279,7 +277,7 @@ def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
         ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w[]", "2 values for one"),
         ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w", "group is a list of 2"),
     ],
-)  # fmt: skip
+)
 def test_lists_that_do_not_fit_are_errors(row, fields, message, tmp_path):
     names = {"r": "response", "g": "group", "w": "reward"}
     named = [names[x[0]] + x[1:] for x in fields.split()]
@@ -308,25 +306,45 @@ def test_paths(path, expected, tmp_path):
 def trace(name, kind, text, reward):
     nodes = [
         {"parent": None, "message": USER, "sampled": False, "token_ids": [1], "mask": [False]},
-        {"parent": 0, "message": {"role": "assistant", "content": text}, "sampled": True,
-         "token_ids": [2, 3], "mask": [True, True]},
-    ]  # fmt: skip
+        {
+            "parent": 0,
+            "message": {"role": "assistant", "content": text},
+            "sampled": True,
+            "token_ids": [2, 3],
+            "mask": [True, True],
+        },
+    ]
     return {
-        "id": f"e{name}", "group": {"id": "g"}, "task": {"data": {"idx": 1}, "key": "k"},
+        "id": f"e{name}",
+        "group": {"id": "g"},
+        "task": {"data": {"idx": 1}, "key": "k"},
         "run": {"work": {"type": kind, "step": 2}},
         "traces": [{"id": name, "nodes": nodes, "rewards": {"r": {"score": reward}}}],
-    }  # fmt: skip
+    }
 
 
 def test_the_stream_of_prime_rl_with_its_annotations(tmp_path):
     folder = tmp_path / "monitors" / "file" / "traces"
     (folder / "annotations").mkdir(parents=True)
-    write(folder / "stream.jsonl", trace("a", "train", "4", 1.0), trace("b", "train", "5", 0.0),
-          trace("c", "eval", "4", 1.0))  # fmt: skip
+    write(
+        folder / "stream.jsonl",
+        trace("a", "train", "4", 1.0),
+        trace("b", "train", "5", 0.0),
+        trace("c", "eval", "4", 1.0),
+    )
     write(folder / "index.jsonl", {"line": 1, "reward": 1.0})
-    write(folder / "annotations" / "orchestrator.jsonl", *(
-        {"version": 1, "trace_id": x, "branches": [],
-         "info": {"train": {"effective": True}, "advantage": 0.5}} for x in "ab"))  # fmt: skip
+    write(
+        folder / "annotations" / "orchestrator.jsonl",
+        *(
+            {
+                "version": 1,
+                "trace_id": x,
+                "branches": [],
+                "info": {"train": {"effective": True}, "advantage": 0.5},
+            }
+            for x in "ab"
+        ),
+    )
     write(tmp_path / "metrics.jsonl", {"step": 1, "loss": 0.5})
     table, notes = read(tmp_path)
     assert counts(table) == (2, 1, 1) and table["advantage"].to_pylist() == [0.5, 0.5]
@@ -345,8 +363,10 @@ def test_a_folder_is_read_whole(tmp_path):
     table, notes = read(tmp_path)
     assert len(table) == 3
     assert sorted(notes.names["files"]) == [
-        "a.parquet", "aggregated_results.jsonl", "packed.jsonl.zst"
-    ]  # fmt: skip
+        "a.parquet",
+        "aggregated_results.jsonl",
+        "packed.jsonl.zst",
+    ]
     with pytest.raises(UnknownRowsError, match="no field 'response'"):
         read(tmp_path / "aggregated_results.jsonl")
 

@@ -52,7 +52,7 @@ def test_a_group_of_its_own_beside_openrlhf_s_fields(tmp_path):
         tmp_path / "o.jsonl", row | {"group": "a"}, row | {"group": 7}, row, row | {"group": None}
     )
     groups = [x["group"] for x in read(path)[0]]
-    assert groups[:2] == ["a", "7"] and groups[2] == groups[3] == prompt_label("2 + 2?")
+    assert groups[:2] == ["a", "7"] and groups[2] == groups[3] == "2 + 2?"
     assert [x.problem for x in outputs.read(path)] == ["a", "7", "0", "0"]
 
 

@@ -14,10 +14,16 @@ from ktae.rollouts import groups, readers, record, spool
 def rows_of(n, label="g"):
     rng = np.random.default_rng(n)
     return [
-        {"group": f"{label}{i % 7}", "step": i % 3, "response": "x" * 100, "reward": i % 2,
-         "token_ids": rng.integers(0, 9, i % 11).tolist(), "mask": [True] * (i % 11)}
+        {
+            "group": f"{label}{i % 7}",
+            "step": i % 3,
+            "response": "x" * 100,
+            "reward": i % 2,
+            "token_ids": rng.integers(0, 9, i % 11).tolist(),
+            "mask": [True] * (i % 11),
+        }
         for i in range(n)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture
@@ -61,8 +67,9 @@ def test_a_full_temporary_folder_is_told(folder, monkeypatch):
 
 def test_rows_of_a_chunked_table_in_any_order():
     values = [list(range(i % 4)) for i in range(20)]
-    chunks = [pa.table({"x": values[i : i + 6], "n": range(i, min(20, i + 6))})
-              for i in range(0, 20, 6)]  # fmt: skip
+    chunks = [
+        pa.table({"x": values[i : i + 6], "n": range(i, min(20, i + 6))}) for i in range(0, 20, 6)
+    ]
     table = pa.concat_tables(chunks)
     lists = groups.Lists(table.slice(3)["x"])
     assert len(lists) == 17

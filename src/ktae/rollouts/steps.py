@@ -19,7 +19,7 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.rows import is_null
 from ktae.rollouts.schemas import TRL
 from ktae.rollouts.schemas.base import is_number
-from ktae.rollouts.schemas.trainers import goes_on, is_padding
+from ktae.rollouts.schemas.trainers import VERL_FIELDS, VERL_KEY, VERL_PADDING
 
 
 class Steps:
@@ -75,19 +75,26 @@ def trl_step(row: Any) -> float | None:
 
 
 def without_filling(rows: Iterator[tuple[Any, str]], notes: Notes) -> Iterator[tuple[Any, str]]:
-    """The rows without verl's padding, and without those outputs that a session went on after."""
+    """The rows without verl's padding, and without those outputs that a session went on after.
+
+    Of several outputs of a session, which verl numbers from 0 on, only the last is a rollout.
+    """
     # A row waits until it is known that the next one does not go on with it.
-    held = None
+    held: tuple[Any, str] | None = None
+    output, number = None, -1
     for row, where in rows:
-        has_key = isinstance(row, dict) and "uid" in row
-        if has_key and is_padding(row):
-            notes.add("padding")
-            continue
-        if held is not None and has_key and goes_on(held[0], row):
+        before, output = (output, number + 1), None
+        if isinstance(row, dict) and "uid" in row and row.keys() >= set(VERL_FIELDS):
+            if VERL_PADDING.fullmatch(str(row["uid"])) and not row["input"] and not row["output"]:
+                notes.add("padding")
+                output = before[0]
+                continue
+            if key := VERL_KEY.fullmatch(str(row["uid"])):
+                output, number = (row["step"], key[1]), int(key[3])
+        if held is not None and output is not None and (output, number) == before:
             notes.add("intermediate")
         elif held is not None:
             yield held
         held = row, where
-    # The last row has no successor that could go on with it.
     if held is not None:
         yield held

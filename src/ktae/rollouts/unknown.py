@@ -12,27 +12,21 @@ from ktae.rollouts.paths import leaves
 from ktae.rollouts.rows import Row
 
 NAMES = {
-    "response": (
-        "response", "completion", "output", "model_output", "generation", "generated_text",
-        "generated", "model_response", "full_model_response", "output_response", "prediction",
-        "solution_str", "rollout", "sample", "code", "text", "content", "solution", "ys",
-        "output_list", "tokens", *TURNS,
-    ),
-    "group": (
-        "group", "group_id", "prompt_id", "problem_id", "question_id", "task_id", "example_id",
-        "group_index", "prompt_index", "problem_idx", "qid", "doc_id", "unique_id", "problem",
-        "prompt", "question", "query", "input", "instruction", "idx", "id", "pid",
-    ),
-    "reward": (
-        "reward", "correct", "is_correct", "correctness", "acc", "accuracy", "score", "exact_match",
-        "pass", "passed", "success", "is_right", "is_ok", "verdict", "symbolic_correct",
-        "is_solved", "graded_list", "resolved", "overall_score", "total_reward",
-    ),
-    "answer": (
-        "answer", "expected_answer", "gold_answer", "gt", "gts", "gold", "ground_truth",
-        "reference", "reference_answer", "target", "solution", "label",
-    ),
-}  # fmt: skip
+    name: names.split()
+    for name, names in {
+        "response": f"""response completion output model_output generation generated_text generated
+            model_response full_model_response output_response prediction solution_str rollout
+            sample code text content solution ys output_list tokens {" ".join(TURNS)}""",
+        "group": """group group_id prompt_id problem_id question_id task_id example_id group_index
+            prompt_index problem_idx qid doc_id unique_id problem prompt question query input
+            instruction idx id pid""",
+        "reward": """reward correct is_correct correctness acc accuracy score exact_match pass
+            passed success is_right is_ok verdict symbolic_correct is_solved graded_list resolved
+            overall_score total_reward""",
+        "answer": """answer expected_answer gold_answer gt gts gold ground_truth reference
+            reference_answer target solution label""",
+    }.items()
+}
 """Names that a field may have, in the singular, the likeliest first."""
 SHOWN = 60
 """Paths in a tree."""
@@ -85,21 +79,17 @@ def likely_paths(there: Sequence[tuple[str, Any]], needed: Sequence[str]) -> dic
     """By field, the path whose name and value look like it, if there is one."""
     path_of: dict[str, str] = {}
     for name in needed:
-        inside = "".join(path_of.get("response", "").rpartition("[]")[:2])
+        of_entry = "".join(path_of.get("response", "").rpartition("[]")[:2])
         ranked = []
         for i, (path, value) in enumerate(there):
-            lists, brackets, rest = path.rpartition("[]")
-            lists += brackets
-            last = path.rpartition(".")[2].removesuffix("[]").lower()
+            inside, _, last = path.rpartition(".")
+            lists = "".join(path.rpartition("[]")[:2])
+            last = last.removesuffix("[]").lower()
             last = last if last in NAMES[name] else last.removesuffix("s")
             # Of one entry belongs what lies in it, or in what holds it.
-            fits = not path_of or inside == lists or (inside.startswith(lists) and "." not in rest)
-            if (
-                path not in path_of.values()
-                and last in NAMES[name]
-                and fits
-                and _holds(name, value)
-            ):
+            is_beside = of_entry.startswith(lists) and inside in ("", lists)
+            fits = not path_of or of_entry == lists or is_beside
+            if path not in path_of.values() and last in NAMES[name] and fits and holds(name, value):
                 nearness = 0 if name == "response" else -lists.count("[]")
                 ranked.append((nearness, NAMES[name].index(last), path.count("."), i, path))
         ranked.sort()
@@ -109,7 +99,7 @@ def likely_paths(there: Sequence[tuple[str, Any]], needed: Sequence[str]) -> dic
     return path_of
 
 
-def _holds(name: str, value: Any) -> bool:
+def holds(name: str, value: Any) -> bool:
     """Whether a value is of the kind that such a field holds."""
     if name == "group":
         return isinstance(value, str | int) and not isinstance(value, bool)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ktae.rollouts.conversation import messages_of
 from ktae.rollouts.rows import Row
 from ktae.rollouts.schemas import evaluation, trainers, verifiers
-from ktae.rollouts.schemas.base import Schema
+from ktae.rollouts.schemas.base import OF_NAME, Schema
 
 PLAIN = Schema(
     "plain rollouts",
@@ -73,7 +73,18 @@ SCHEMAS = (
     SLIME,
     NEMO_RL,
     verifiers.TRACES,
-    verifiers.RESULTS,
+    Schema(
+        "the results of verifiers or prime-rl",
+        {"example_id": "label", "completion": "said", "reward": "number?"},
+        {
+            **{"group": ("task", "example_id"), "prompt": "prompt", "response": "completion"},
+            **{"reward": "reward", "answer": "answer", "step": f"step|{OF_NAME}"},
+            "token_ids": "trajectory[0].tokens.completion_ids",
+            "mask": "trajectory[0].tokens.completion_mask",
+        },
+        prepare=verifiers.of_one_turn,
+        run=verifiers.RUN,
+    ),
     Schema(
         "samples of lm-evaluation-harness",
         {"doc_id": "label", "resps": "list", "doc": "any"},
@@ -134,7 +145,12 @@ SCHEMAS = (
     Schema(
         "SkyRL's outputs",
         {"input_prompt": "text", "output_response": "text", "score": "any"},
-        convert=evaluation.skyrl_rows,
+        {
+            **{"group": "input_prompt", "prompt": "input_prompt", "response": "output_response"},
+            **{"reward": "score", "answer": "env_extras.reward_spec.ground_truth"},
+            "benchmark": "data_source",
+        },
+        prepare=evaluation.summed,
         by_prompt=True,
     ),
     Schema(
@@ -178,16 +194,17 @@ SCHEMAS = (
         {"task_id": "label", "traj": "messages", "reward": "number"},
         {"response": "traj", "group": "task_id", "reward": "reward"},
     ),
-    Schema(
-        "OpenRLHF's outputs",
-        {"input": "said", "output": "text", "reward": "score", "group": "label"},
-        convert=trainers.openrlhf_rows,
-    ),
-    Schema(
-        "OpenRLHF's outputs",
-        {"input": "said", "output": "text", "reward": "score"},
-        convert=trainers.openrlhf_rows,
-        by_prompt=True,
+    *(
+        Schema(
+            "OpenRLHF's outputs",
+            {"input": "said", "output": "text", "reward": "score"} | own_label,
+            {
+                **{"group": "group|input", "prompt": "input", "response": "output"},
+                **{"reward": "reward", "answer": "label"},
+            },
+            by_prompt=not own_label,
+        )
+        for own_label in ({"group": "label"}, {})
     ),
 )
 """In the order in which they are tried."""

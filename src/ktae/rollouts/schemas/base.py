@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -26,6 +27,10 @@ STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 """A training step in the name of a file."""
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
 """The name of a training step's folder, such as step_7 or global_step_7."""
+
+
+OF_NAME = "@name"
+"""In the place of a path: what the name of the file, or of its folder, says."""
 
 
 @dataclasses.dataclass
@@ -91,13 +96,15 @@ class Schema:
     fits: Mapping[str, str]
     """The paths that a row of it has, and what is there (`KINDS`)."""
     fields: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Where a rollout's fields are: paths, or `a|b` for the first that is there. Of several for a
-    group, the parts are joined."""
+    """Where a rollout's fields are: paths, or `a|b` for the first that is there and not null. Of
+    several for a group, the parts are joined. A step may be that `OF_NAME`."""
     convert: Callable[[Row, str, Source], Iterable[Row]] | None = None
     """In place of `fields`: the plain rows in a row. Its second argument, the place, begins the
     errors."""
     also: Callable[[Row], bool] = lambda row: True
     """What else has to hold for a row of it."""
+    prepare: Callable[[Row], Row] = lambda row: row
+    """What a row becomes before its `fields` are looked for."""
     by_prompt: bool = False
     """Whether the label of a group is made of its prompt, because the tool writes none."""
     run: str = ""
@@ -115,22 +122,25 @@ class Schema:
         """The plain rows in a row."""
         if self.convert is not None:
             return self.convert(row, where, source)
-        plain: Row = {}
-        used = set()
+        row, plain, used = self.prepare(row), {}, set()
         for name, paths in self.fields.items():
             if isinstance(paths, tuple):
                 parts = (at(row, path) for path in paths)
                 plain[name] = "/".join(str(as_label(x)) for x in parts if is_label(x))
                 continue
             for path in paths.split("|"):
-                value = at(row, path)
-                if value is not MISSING and value is not None:
+                value = step_of(source.path) if path == OF_NAME else at(row, path)
+                if value is not MISSING and not is_null(value):
                     plain[name] = label_of(value) if name == "group" else value
                     used.add(path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0])
                     break
         if source.correctness and not isinstance(plain.get("reward"), Each):
             plain["reward"] = choose(scores_in(row), (), where, source)
             plain.pop("correct", None)
+        elif "reward" not in plain and isinstance(paths := self.fields.get("reward"), str):
+            # A reward that is null is an unknown verdict; one that is absent is asked for.
+            is_null_there = any(at(row, path) is not MISSING for path in paths.split("|"))
+            plain |= reward_fields(None) if is_null_there else {}
         return list(spread(without(row, [*used, *plain]) | plain, where))
 
 
@@ -168,18 +178,10 @@ def scores_in(row: Row) -> Row:
     inner: Row = {}
     for name in ("metrics", "scores", "rewards", "metric"):
         value = row.get(name)
-        with_json = json_object(value) if isinstance(value, str) else value
-        inner |= with_json if isinstance(with_json, dict) else {}
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(value) if isinstance(value, str) else value
+        inner |= value if isinstance(value, dict) else {}
     return {name: value for name, value in (inner | row).items() if is_score(value)}
-
-
-def json_object(text: str) -> Row | None:
-    """The object that JSON text holds; None where it holds none."""
-    try:
-        value = json.loads(text) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def reward_fields(value: object) -> Row:

@@ -72,40 +72,44 @@ def lm_eval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
 def lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`doc`, `model_response` and `metric`; the response's tokens where the engine gave them."""
     doc, response = row["doc"], row["model_response"]
-    texts = response.get("text")
+    texts, ids = response.get("text"), response.get("output_tokens")
     if not isinstance(texts, list) or not texts:
         raise InputError(f"{where}: model_response has no text; expected generated responses")
-    metrics = {name: x for name, x in (row["metric"] or {}).items() if is_number(x)}
     choices, gold = doc.get("choices") or [], doc.get("gold_index")
-    places = gold if isinstance(gold, list) else [gold]
-    answers = [choices[i] for i in places if isinstance(i, int) and 0 <= i < len(choices)]
+    answers = [choices[i] for i in _as_list(gold) if isinstance(i, int) and 0 <= i < len(choices)]
     names = str(doc.get("task_name") or "").split("|")
     name = names[1] if len(names) > 2 else names[0]
-    label = doc.get("id")
-    plain: Row = {
-        "group": prompt_label(doc.get("query")) if label in (None, "") else str(label),
-        "prompt": doc.get("query"),
-        "answer": answers[0] if len(answers) == 1 else answers or None,
-        "metric": metrics,
-        **({"benchmark": name} if name else {}),
-    }
-    ids = response.get("output_tokens")
-    value = choose(metrics, CORRECTNESS_NAMES, where, source)
+    plain = {"benchmark": name} if name else {}
     # The engine may have given ids for some samples only; then the text is what counts.
-    has_ids = isinstance(ids, list) and len(ids) == len(texts)
-    for i, rollout in enumerate(_responses(plain, texts, value, where)):
-        yield rollout | ({"token_ids": ids[i]} if has_ids and ids[i] else {})
+    ids = ids if isinstance(ids, list) and len(ids) == len(texts) else [None] * len(texts)
+    rollouts = _measured(plain, doc.get("query"), texts, answers, row["metric"], where, source)
+    for i, rollout in enumerate(rollouts):
+        label = {} if doc.get("id") in (None, "") else {"group": str(doc["id"])}
+        yield rollout | label | ({"token_ids": ids[i]} if ids[i] else {})
 
 
 def old_lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """Before 0.10: `full_prompt`, `predictions`, `gold`, `metrics`; lists may be printed ones."""
     texts, gold = _listed(row["predictions"]), _listed(row.get("gold"))
-    metrics = {name: x for name, x in (row["metrics"] or {}).items() if is_number(x)}
     prompt = row.get("example") or row["full_prompt"]
-    plain: Row = {
+    yield from _measured({}, prompt, texts, gold, row["metrics"], where, source)
+
+
+def _measured(
+    plain: Row,
+    prompt: Any,
+    texts: list[Any],
+    answers: list[Any],
+    metrics: Row | None,
+    where: str,
+    source: Source,
+) -> Iterator[Row]:
+    """One row a response, by the metric that says what is correct."""
+    metrics = {name: x for name, x in (metrics or {}).items() if is_number(x)}
+    plain = plain | {
         "group": prompt_label(prompt),
         "prompt": prompt,
-        "answer": gold[0] if len(gold) == 1 else gold or None,
+        "answer": answers[0] if len(answers) == 1 else answers or None,
         "metric": metrics,
     }
     yield from _responses(plain, texts, choose(metrics, CORRECTNESS_NAMES, where, source), where)
@@ -135,20 +139,11 @@ def inspect_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         }
 
 
-def skyrl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """`input_prompt`, `output_response`, `score`, which may be a list of one reward a token."""
+def summed(row: Row) -> Row:
+    """SkyRL's row; its `score` may be a list of one reward a token, whose sum it takes."""
     score = row["score"]
-    if isinstance(score, list) and all(map(is_number, score)):
-        score = sum(score)  # as SkyRL itself takes it
-    spec = (row.get("env_extras") or {}).get("reward_spec")
-    yield without(row, ("input_prompt", "output_response", "score")) | {
-        "group": prompt_label(row["input_prompt"]),
-        "prompt": row["input_prompt"],
-        "response": row["output_response"],
-        "answer": spec.get("ground_truth") if isinstance(spec, dict) else None,
-        "benchmark": row.get("data_source"),
-        **reward_fields(score),
-    }
+    is_list = isinstance(score, list) and all(map(is_number, score))
+    return row | {"score": sum(score)} if is_list else row
 
 
 def authors_rows(row: Row, where: str, source: Source) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from typing import Any
 from ktae.arrays import is_above
 from ktae.errors import InputError
 from ktae.rollouts.paths import spread
-from ktae.rollouts.rows import Row, as_verdict, is_label, is_null
+from ktae.rollouts.rows import Row, as_verdict, is_null
 from ktae.rollouts.schemas.base import (
     CORRECTNESS_NAMES,
     KINDS,
@@ -26,7 +26,7 @@ from ktae.rollouts.schemas.base import (
 )
 
 VERL_FIELDS = ("step", "input", "output", "score")
-VERL_KEY = re.compile(r"(.+)_\d+_\d+", re.DOTALL)
+VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
 VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 """The `uid` of the rows with which verl's default trainer fills up a batch."""
@@ -75,7 +75,7 @@ def verl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     rest = without(row, (*VERL_FIELDS, "gts"))
     sample = VERL_KEY.fullmatch(str(rest.get("uid", "")))
     plain = rest | {
-        "group": sample[1] if sample else prompt_label(row["input"]),
+        "group": sample[2] if sample else prompt_label(row["input"]),
         "step": row["step"],
         "prompt": row["input"],
         "response": row["output"],
@@ -100,49 +100,6 @@ def verl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     elif "acc" in rest:
         raise InputError(f"{where}: acc is {acc!r:.60}; expected a number, true, false or null")
     yield plain
-
-
-def is_padding(row: object) -> bool:
-    """Whether a row of verl's dump is no rollout: its key says so, and it holds no text."""
-    return (
-        isinstance(row, dict)
-        and VERL_PADDING.fullmatch(str(row.get("uid"))) is not None
-        and not row.get("input")
-        and not row.get("output")
-    )
-
-
-def goes_on(row: object, following: object) -> bool:
-    """Whether the next row of verl's dump is a later output of the same session.
-
-    Of several outputs only the last is a rollout. verl writes them one after another, numbered from
-    0 on.
-    """
-    sessions, numbers = [], []
-    for x in (row, following):
-        if not isinstance(x, dict) or "uid" not in x or not x.keys() >= set(VERL_FIELDS):
-            return False
-        key = str(x["uid"])
-        if not VERL_KEY.fullmatch(key):
-            return False
-        session, _, output = key.rpartition("_")
-        sessions.append((x["step"], session))
-        numbers.append(int(output))
-    return sessions[0] == sessions[1] and numbers[1] == numbers[0] + 1
-
-
-def openrlhf_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """`input`, `output`, `reward`, `label`; other tools write these, too, beside a `group`."""
-    yield (
-        without(row, ("input", "output", "reward", "label", "group"))
-        | ({"answer": row["label"]} if "label" in row else {})
-        | {
-            "group": row["group"] if is_label(row.get("group")) else prompt_label(row["input"]),
-            "prompt": row["input"],
-            "response": row["output"],
-            **reward_fields(row["reward"]),
-        }
-    )
 
 
 def slime_rows(row: Row, where: str, source: Source) -> Iterator[Row]:

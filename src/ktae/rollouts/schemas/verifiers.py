@@ -13,7 +13,6 @@ from typing import Any
 from ktae.rollouts.conversation import Segment, dialogue_of, joined, segments
 from ktae.rollouts.rows import Row
 from ktae.rollouts.schemas.base import (
-    CORRECTNESS_NAMES,
     Schema,
     Source,
     choose,
@@ -151,27 +150,11 @@ def _last_branch(nodes: list[Row]) -> Row:
     return plain
 
 
-def result_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """`example_id`, `prompt`, `completion`, `answer`, `reward`, `task`; tokens of a single turn."""
-    used = ("example_id", "prompt", "completion", "reward", "task", "trajectory")
-    metrics = {name: x for name, x in row.items() if is_number(x) and name not in used}
-    reward = row["reward"]
-    if source.correctness:
-        reward = choose(metrics | {"reward": reward}, CORRECTNESS_NAMES, where, source)
-    task = row.get("task")
-    label = str(row["example_id"])
-    plain = without(row, used) | {
-        "group": f"{task}/{label}" if isinstance(task, str) else label,
-        "step": row.get("step", step_of(source.path)),
-        "prompt": row.get("prompt"),
-        "response": row["completion"],
-        **reward_fields(reward),
-    }
+def of_one_turn(row: Row) -> Row:
+    """Flat results whose `trajectory` has tokens and is one turn; others without it."""
     turns = _list(row.get("trajectory"))
-    tokens = turns[0].get("tokens") if len(turns) == 1 and isinstance(turns[0], dict) else None
-    if isinstance(tokens, dict) and tokens.get("completion_ids"):
-        plain |= {"token_ids": tokens["completion_ids"], "mask": tokens.get("completion_mask")}
-    yield plain
+    has_ids = len(turns) == 1 and _at(turns[0], "tokens", "completion_ids")
+    return row if has_ids else without(row, ["trajectory"])
 
 
 def _list(value: Any) -> list[Any]:
@@ -195,11 +178,5 @@ TRACES = Schema(
         isinstance(row.get("traces"), list)
         or (isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict))
     ),
-    run=RUN,
-)
-RESULTS = Schema(
-    "the results of verifiers or prime-rl",
-    {"example_id": "label", "completion": "said", "reward": "number?"},
-    convert=result_rows,
     run=RUN,
 )
