@@ -1,65 +1,66 @@
-"""Draw the README's picture: one group of the example, right beside wrong, shaded by credit.
+"""Draw the README's picture: one group of rollouts, right beside wrong, shaded by credit.
 
-python docs/key_token_picture.py GROUP
+    python docs/key_token_picture.py
 
-The rollouts are those of `ktae report --example`. Of each verdict the most frequent two are shown.
+`key_tokens.jsonl` has 12 rollouts of SmolLM2-135M-Instruct (Apache-2.0), sampled at temperature 0.6
+after two worked examples, with their tokens. Of a dozen problems this one was taken since its
+rollouts are short and of both kinds. The reward asks whether the last number is the answer.
 """
 
-import sys
+import json
 from collections import Counter
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import ktae
-from ktae.report.inputs import load
-from ktae.rollouts import EXAMPLE
+import pyarrow as pa
 
+import ktae
+
+ROLLOUTS = Path(__file__).with_name("key_tokens.jsonl")
 PICTURE = Path(__file__).parent / "images" / "key-tokens.svg"
 ESTIMATOR = "trigrams"
-WIDTH, LINE, CHARACTER, LEFT = 860, 30, 8.4, 120
+WIDTH, LINE, CHARACTER, LEFT = 700, 32, 8.8, 108
 # Blue for, orange against: told apart without seeing red and green. Text on both is dark.
-FOR, AGAINST = (33, 120, 205), (230, 120, 20)
-HEAD = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {{height}}" role="img">
+FOR, AGAINST = (54, 140, 231), (240, 130, 30)
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
 <title>Right beside wrong rollouts of one problem, each token shaded by its credit</title>
 <style>
-text {{{{ font: 14px ui-monospace, "DejaVu Sans Mono", Menlo, monospace; fill: #1f2328 }}}}
-.words {{{{ font-family: system-ui, "DejaVu Sans", sans-serif }}}}
-.faint {{{{ font-size: 12.5px; fill: #59636e }}}}
+text {{ font: 14.5px ui-monospace, "DejaVu Sans Mono", Menlo, monospace; fill: #1f2328 }}
+.words {{ font-family: system-ui, "DejaVu Sans", sans-serif }}
+.faint {{ font-size: 13px; fill: #59636e }}
 </style>
-<rect x="1" y="1" width="{WIDTH - 2}" height="{{inside}}" rx="8" fill="#ffffff" stroke="#d1d9e0"/>
+<rect x="1" y="1" width="{inside}" height="{below}" rx="8" fill="#ffffff" stroke="#d1d9e0"/>
 """
 
 
-def main(group: str) -> None:
-    dump = load(EXAMPLE)
-    spelled = dict(zip(dump.token_ids.tolist(), dump.texts, strict=True))
-    rows = [
-        row for row in ktae.score(dump.rollouts, ESTIMATOR).to_pylist() if row["group"] == group
-    ]
+def main() -> None:
+    rows = [json.loads(line) for line in ROLLOUTS.read_text("utf-8").splitlines()]
+    texts = sorted({text for row in rows for text in row["tokens"]})
+    ids = [[texts.index(text) for text in row["tokens"]] for row in rows]
+    table = pa.Table.from_pylist(rows).append_column("token_ids", pa.array(ids))
+    rows = ktae.score(table, ESTIMATOR).to_pylist()
     largest = max(abs(credit) for row in rows for credit in row["credit"])
     y = 34
     parts = [words(20, y, rows[0]["prompt"], weight="bold")]
-    for verdict, name in ((1.0, "right"), (0.0, "wrong")):
-        same = [row for row in rows if row["correct"] == verdict]
-        counts = Counter(row["response"] for row in same)
-        for response, count in counts.most_common(2):
+    for reward, name in ((1.0, "right"), (0.0, "wrong")):
+        same = [row for row in rows if row["reward"] == reward]
+        y += 6
+        for response, count in Counter(row["response"] for row in same).most_common():
             y += LINE
             shown = next(row for row in same if row["response"] == response)
             parts.append(words(20, y, f"{name} × {count}" if count > 1 else name, "faint"))
-            parts.append(tokens(shown, spelled, y, largest))
-        y += 8
-    y += LINE
-    right = sum(row["correct"] for row in rows)
-    parts.append(swatch(LEFT, y, FOR) + words(LEFT + 24, y, "goes with right answers", "faint"))
-    parts.append(swatch(LEFT + 200, y, AGAINST) + words(LEFT + 224, y, "with wrong ones", "faint"))
-    parts.append(
-        words(LEFT + 370, y, f"{right:.0f} of {len(rows)} right; credit: {ESTIMATOR}", "faint")
-    )
-    height = y + 20
-    PICTURE.write_text(
-        HEAD.format(height=height, inside=height - 2) + "\n".join(parts) + "\n</svg>\n", "utf-8"
-    )
+            parts.append(tokens(shown, y, largest))
+    y += LINE + 10
+    for x, colour, text in (
+        (20, FOR, "goes with right answers"),
+        (222, AGAINST, "with wrong ones"),
+    ):
+        parts.append(f'<rect x="{x}" y="{y - 13}" width="16" height="16" fill="rgb{colour}"/>')
+        parts.append(words(x + 24, y, text, "faint"))
+    height = y + 18
+    head = HEAD.format(width=WIDTH, height=height, inside=WIDTH - 2, below=height - 2)
+    PICTURE.write_text(head + "\n".join(parts) + "\n</svg>\n", "utf-8")
 
 
 def words(x: float, y: float, text: str, kind: str = "", weight: str = "normal") -> str:
@@ -68,23 +69,14 @@ def words(x: float, y: float, text: str, kind: str = "", weight: str = "normal")
     )
 
 
-def swatch(x: float, y: float, colour: tuple[int, int, int]) -> str:
-    return (
-        f'<rect x="{x}" y="{y - 12}" width="16" height="16" fill="rgb{colour}" fill-opacity=".6"/>'
-    )
-
-
-def tokens(row: dict[str, Any], spelled: dict[int, bytes | None], y: float, largest: float) -> str:
+def tokens(row: dict[str, Any], y: float, largest: float) -> str:
     """One line: a shade and a text for each token, of a fixed length whatever the font."""
     parts, x = [], float(LEFT)
-    for token, credit in zip(row["token_ids"], row["credit"], strict=True):
-        text = (spelled[token] or b"").decode()
-        if text.startswith("<|"):
-            continue
+    for text, credit in zip(row["tokens"], row["credit"], strict=True):
         width, colour = CHARACTER * len(text), FOR if credit > 0 else AGAINST
         parts.append(
-            f'<rect x="{x:.1f}" y="{y - 17}" width="{width:.1f}" height="24" '
-            f'fill="rgb{colour}" fill-opacity="{0.75 * abs(credit) / largest:.2f}"/>'
+            f'<rect x="{x:.1f}" y="{y - 18}" width="{width:.1f}" height="25" '
+            f'fill="rgb{colour}" fill-opacity="{0.9 * abs(credit) / largest:.2f}"/>'
         )
         if bare := text.strip():
             start = x + CHARACTER * (len(text) - len(text.lstrip()))
@@ -97,4 +89,4 @@ def tokens(row: dict[str, Any], spelled: dict[int, bytes | None], y: float, larg
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

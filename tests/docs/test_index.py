@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 
 import pages
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -50,35 +49,12 @@ def tokenizer(tmp_path: Path) -> str:
 
 def test_every_command(folder: Path, tokenizer: str) -> None:
     lines = [line for block in pages.blocks("index", "sh") for line in block.splitlines()]
-    install = "pip install '.[report]'   # in a checkout: ktae is in no package index yet"
-    assert lines[:2] == [install, "python make_dump.py"]
-    own = {HUB_NAME: tokenizer, "DUMP": "rollouts.jsonl", "MODEL": tokenizer}
-    printed = {}
-    for line in lines[2:]:
-        for words, ours in own.items():
-            line = line.replace(words, ours)
-        printed[line.split()[1]] = run(line)
-    assert list(printed) == ["show", "report", "score", "validate", "permutation-test"]
-    assert "rollout 4: reward 0" in printed["show"] and "words" in printed["show"]
-    assert "3 + 4 * 2" in printed["show"]
-    assert "6 rollouts" in printed["report"]
+    commands = [line.replace(HUB_NAME, tokenizer) for line in lines if line.startswith("ktae")]
+    printed = [run(line) for line in commands]
+    names = ["report", "validate", "score", "show", "report", "validate", "permutation-test"]
+    assert [line.split()[1] for line in commands] == names
+    assert "VERDICT" in printed[1]
+    assert "rollout 4: reward 0" in printed[3]
     assert (folder / "report.html").stat().st_size > 50_000
-    credit = pq.read_table(folder / "scores.parquet")["credit"].to_pylist()
-    assert [len(row) for row in credit] == [7, 5, 6, 11, 7, 9]
-    assert credit[0][4] > 0.4 and credit[3][2] < -0.4, "8 and 4"
-    assert "no pair can have p below .05" in printed["permutation-test"]
-
-
-def test_the_table_that_score_prints(folder: Path, shared_data: Path) -> None:
-    command = next(
-        line
-        for block in pages.blocks("index", "sh")
-        for line in block.splitlines()
-        if HUB_NAME in line
-    )
-    printed = run(command.replace(HUB_NAME, str(shared_data / "tokenizer_qwen2")))
-    (on_the_page,) = pages.blocks("index", "text")
-    found = [line.split() for line in printed.splitlines()]
-    for line in on_the_page.splitlines():
-        if set(line) - set(" ─"):
-            assert line.split() in found, line
+    assert "too few groups" in printed[5]
+    assert "no pair can have p below .05" in printed[6]

@@ -18,6 +18,7 @@ import typer
 
 from ktae.files.atomic import atomic_write
 from ktae.files.text import printable
+from ktae.rollouts import EXAMPLE
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
@@ -66,7 +67,8 @@ class Screen:
 
     def next(self, *command: str | Path) -> None:
         """Print the command to type next."""
-        self.print(f"next: {shlex.join(map(str, command))}", style="dim")
+        words = ["--example" if word == EXAMPLE else str(word) for word in command]
+        self.print(f"next: {shlex.join(words)}", style="dim")
 
     def table(
         self,
