@@ -149,6 +149,12 @@ ITEMS = [
     {"type": "function_call_output", "call_id": "x1", "output": "TOLD"},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "SAID"}]},
 ]
+GEMINI = [
+    {"role": "user", "parts": [{"text": "ASKED"}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "run", "args": {"a": 1}}}]},
+    {"role": "function", "parts": [{"functionResponse": "TOLD"}]},
+    {"role": "model", "parts": [{"text": "SAID"}]},
+]
 SHARED_GPT = [{"from": "human", "value": "ASKED"}, {"from": "gpt", "value": "SAID"}]
 TURNS = [{"thought": "THINK", "action": "run", "observation": "TOLD"}, {"action": "SAID"}]
 
@@ -160,6 +166,7 @@ TURNS = [{"thought": "THINK", "action": "run", "observation": "TOLD"}, {"action"
         (CHAT[2:5], None, 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
         (ITEMS, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
         (SHARED_GPT, "ASKED", "SAID", ""),
+        (GEMINI, "ASKED", 'run({"a": 1})\nSAID', '"TOLD"'),
         (TURNS, None, "THINK\nrun\nSAID", "TOLD"),
         ([{"content": "SAID"}], None, "SAID", ""),
     ],
@@ -186,10 +193,24 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
     assert "SAID" in words and not words & {"TOLD", "MORE", "ASKED", "x1"}
 
 
-def test_a_conversation_without_the_assistant_is_an_error(tmp_path):
-    path = write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [USER]})
-    with pytest.raises(InputError, match="without a message of the role assistant"):
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (USER, "without a message of the role assistant"),
+        ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
+    ],
+)
+def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message, error, tmp_path):
+    path = write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [message]})
+    with pytest.raises(InputError, match=error):
         read(path)
+
+
+def test_a_row_for_each_grader_of_a_response_is_noted(tmp_path):
+    row = {"prompt": "p", "reward": 1, "grader": "rule"}
+    rows = [row | {"response": x, "grader": g} for x in "ab" for g in ("rule", "model")]
+    assert read(write(tmp_path / "r.jsonl", *rows))[1].counts["copies"] == 2
+    assert not read(write(tmp_path / "r.jsonl", *rows[:3]))[1].counts["copies"]
 
 
 def both(text):
@@ -323,11 +344,13 @@ def trace(name, kind, text, reward):
     }
 
 
-def test_the_stream_of_prime_rl_with_its_annotations(tmp_path):
+@pytest.mark.parametrize("name", ["stream.jsonl", "stream/00000.jsonl"])
+def test_the_stream_of_prime_rl_with_its_annotations(name, tmp_path):
     folder = tmp_path / "monitors" / "file" / "traces"
     (folder / "annotations").mkdir(parents=True)
+    (folder / name).parent.mkdir(exist_ok=True)
     write(
-        folder / "stream.jsonl",
+        folder / name,
         trace("a", "train", "4", 1.0),
         trace("b", "train", "5", 0.0),
         trace("c", "eval", "4", 1.0),

@@ -12,18 +12,21 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, quoted
 from ktae.rollouts.notes import Notes
 
 POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent")
 """Names of the policy's role."""
 TURNS = (
     *("messages", "steps", "turns", "trajectory", "traj", "conversation", "conversations"),
-    *("history", "nodes", "events", "transcript"),
+    *("history", "nodes", "events", "transcript", "triplets", "transitions"),
 )
 """Names of lists whose entries are turns of one rollout."""
 
+CONTENTS = ("content", "value", "parts")
 REASONING = ("reasoning_content", "reasoning", "thinking", "thought")
+KNOWN = {*CONTENTS, *REASONING, "tool_calls", "function_call", "type", "action", "response"}
+"""Fields that say what a message is about."""
 TEXTS = ("text", "content", "thinking", "reasoning", "refusal", "output", "value")
 """Where a part of a message has its text."""
 
@@ -96,10 +99,8 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
                 parts.append(Segment(seen, False))
         elif isinstance(role, str):
             is_policy = role.lower() in POLICY
-            said = [_said(message)] if is_policy else [_text(message.get("content"))]
-            if "value" in message and "content" not in message:
-                said = [_text(message["value"])]
-            parts.append(Segment(joined(said), is_policy))
+            text = _said(message) if is_policy else _text(_content(message))
+            parts.append(Segment(text or "", is_policy))
         elif isinstance(kind, str) and kind.endswith("_output"):
             parts.append(Segment(joined([_text(message.get("output"))]), False))
         elif isinstance(kind, str) and kind.endswith("_call"):
@@ -145,6 +146,11 @@ def with_texts(row: dict[str, Any], where: str, notes: Notes) -> dict[str, Any]:
             if talk is None:
                 raise InputError(
                     f"{where}: response is a conversation without a message of the role assistant"
+                )
+            if not talk.response and not any(KNOWN & message.keys() for message in messages):
+                raise InputError(
+                    f"{where}: the messages of response have no content; they have "
+                    f"{quoted(messages[-1])}"
                 )
             fields["response"] = talk.response
             fields["context_spans"] = talk.context or None
@@ -192,7 +198,12 @@ def _said(message: dict[str, Any]) -> str:
     calls = list(calls) if isinstance(calls, list) else []
     if isinstance(message.get("function_call"), dict):
         calls.append(message["function_call"])
-    return joined([reasoning, _text(message.get("content")), *map(call_text, calls)])
+    return joined([reasoning, _text(_content(message)), *map(call_text, calls)])
+
+
+def _content(message: dict[str, Any]) -> Any:
+    """What a message holds; OpenAI and others, ShareGPT and Gemini call it differently."""
+    return next((message[x] for x in CONTENTS if message.get(x) is not None), None)
 
 
 def _text(content: Any) -> str | None:
@@ -205,8 +216,10 @@ def _text(content: Any) -> str | None:
     for part in content:
         if not isinstance(part, dict):
             texts.append(part)
-        elif part.get("type") == "tool_use":
-            texts.append(call_text(part))
+        elif part.get("type") == "tool_use" or isinstance(part.get("functionCall"), dict):
+            texts.append(call_text(part.get("functionCall", part)))
+        elif "functionResponse" in part:
+            texts.append(json.dumps(part["functionResponse"], ensure_ascii=False, default=str))
         else:
             inside = next((part[x] for x in TEXTS if part.get(x) is not None), None)
             texts.append(_text(inside) if isinstance(inside, list) else inside)

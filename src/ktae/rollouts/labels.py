@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class Labels:
         """Of each group the hash of its prompt, and its file."""
         self.elsewhere: dict[tuple[Any, Any], int] = {}
         """Of each label and step the place where it was first."""
+        self.copies: Counter[int] = Counter()
+        """How often each text is there in a group."""
         self.apart: set[tuple[Any, Any]] = set()
         self.joined: set[tuple[Any, ...]] = set()
         self.last: tuple[object, str] = None, ""
@@ -79,6 +82,8 @@ class Labels:
         self.place_b.append(self.place)
         self.is_evaluation_b.append(is_evaluation)
         label, step, prompt = row["group"], row["step"], row["prompt"]
+        text = row["token_ids"].tobytes() if row["response"] is None else row["response"]
+        self.copies[hash((self.place, label, step, prompt, text))] += 1
         told = (label, step, prompt, is_evaluation)
         if told == self.last[0]:  # mostly the rollouts of a group are neighbours
             row["group"] = self.last[1]
@@ -121,6 +126,8 @@ class Labels:
         """The record with the labels that it gets, without evaluations beside training."""
         self.notes.add("run", n=0 if self.options.join else len(self.joined))
         self.notes.add("apart", n=len(self.apart))
+        if len(self.copies) > 1 and min(self.copies.values()) > 1:
+            self.notes.add("copies", n=self.copies.total() - len(self.copies))
         if len(self.places) > 1:
             several_inputs = len({root for root, _ in self.places}) > 1
             fronts = []

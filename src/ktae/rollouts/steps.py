@@ -81,7 +81,8 @@ def without_filling(rows: Iterator[tuple[Any, str]], notes: Notes) -> Iterator[t
     """
     # A row waits until it is known that the next one does not go on with it.
     held: tuple[Any, str] | None = None
-    output, number = None, -1
+    output: tuple[Any, str] | None = None
+    number = -1
     for row, where in rows:
         before, output = (output, number + 1), None
         if isinstance(row, dict) and "uid" in row and row.keys() >= set(VERL_FIELDS):

@@ -122,14 +122,16 @@ class Schema:
         """The plain rows in a row."""
         if self.convert is not None:
             return self.convert(row, where, source)
-        row, plain, used = self.prepare(row), {}, set()
+        row = self.prepare(row)
+        plain: Row = {}
+        used = set()
         for name, paths in self.fields.items():
             if isinstance(paths, tuple):
                 parts = (at(row, path) for path in paths)
                 plain[name] = "/".join(str(as_label(x)) for x in parts if is_label(x))
                 continue
             for path in paths.split("|"):
-                value = step_of(source.path) if path == OF_NAME else at(row, path)
+                value: Any = step_of(source.path) if path == OF_NAME else at(row, path)
                 if value is not MISSING and not is_null(value):
                     plain[name] = label_of(value) if name == "group" else value
                     used.add(path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0])
@@ -137,10 +139,11 @@ class Schema:
         if source.correctness and not isinstance(plain.get("reward"), Each):
             plain["reward"] = choose(scores_in(row), (), where, source)
             plain.pop("correct", None)
-        elif "reward" not in plain and isinstance(paths := self.fields.get("reward"), str):
+        elif "reward" not in plain:
             # A reward that is null is an unknown verdict; one that is absent is asked for.
-            is_null_there = any(at(row, path) is not MISSING for path in paths.split("|"))
-            plain |= reward_fields(None) if is_null_there else {}
+            rewards = str(self.fields.get("reward", "reward")).split("|")
+            if any(at(row, path) is not MISSING for path in rewards):
+                plain |= reward_fields(None)
         return list(spread(without(row, [*used, *plain]) | plain, where))
 
 
