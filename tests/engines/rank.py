@@ -4,41 +4,28 @@ import sys
 from pathlib import Path
 
 import torch
-from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl import GRPOConfig
 
-from ktae.demo import SUMS
 from ktae.trainers.trl import KTAETrainer
-from ktae.trainers.trl.gradient_check import KeepGradient
+from ktae.trainers.trl.gradient_check import KeepGradient, tiny_trainer
 
 
 def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
     batches, keep = [], FirstGradient()
-    problems = SUMS.train_problems(64, seed=0)
-    trainer = KTAETrainer(
-        model=AutoModelForCausalLM.from_pretrained(model),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
-        reward_funcs=about_half,
-        args=GRPOConfig(
-            output_dir=str(output / "out"),
-            per_device_train_batch_size=rows_per_rank,
-            num_generations=group_size,
-            max_completion_length=160,
-            max_grad_norm=1e9,
-            max_steps=3,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-            use_cpu=True,
-            ddp_backend="gloo",
-            bf16=False,
-            gradient_checkpointing=False,
-        ),
-        train_dataset=Dataset.from_dict({"prompt": [problem.prompt for problem in problems]}),
-        on_rollouts=batches.append,
-        callbacks=[keep],
+    arguments = tiny_trainer(
+        str(output / "out"),
+        per_device_train_batch_size=rows_per_rank,
+        num_generations=group_size,
+        max_completion_length=160,
+        max_steps=3,
+        ddp_backend="gloo",
     )
+    arguments |= {
+        "model": AutoModelForCausalLM.from_pretrained(model),
+        "processing_class": AutoTokenizer.from_pretrained(model, padding_side="left"),
+        "reward_funcs": about_half,
+    }
+    trainer = KTAETrainer(**arguments, on_rollouts=batches.append, callbacks=[keep])
     trainer.train()
     if trainer.accelerator.is_main_process:
         torch.save(keep.gradient, output / "gradient.pt")

@@ -80,21 +80,6 @@ def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(
     assert np.abs(curve(straight)[:, 1:]).max(axis=0).min() > 0, "nothing happened in this run"
 
 
-def test_resume_refuses_another_recipe_and_an_empty_folder(command, tmp_path):
-    folder = tmp_path / "none"
-    done = run_here(command(folder, "--resume"))
-    assert done.returncode == 2
-    assert "no run to resume" in done.stderr
-    assert not folder.exists()
-
-    folder.mkdir()
-    recipe = run_here(command(folder, "--dry-run")).stdout.split("\n", 1)[1]
-    (folder / "recipe.yaml").write_text(recipe)
-    done = run_here([*command(folder, "--resume"), "seed=7"])
-    assert done.returncode == 2
-    assert "differs from the recipe given in seed (0 there, 7 here)" in done.stderr
-
-
 def test_dry_run_refuses_what_training_would(command, tmp_path):
     """In ktae's own words: TRL has nothing to do with it."""
     one_step = ["algorithm.minibatches=1", "algorithm.epochs=1", "credit=advantage-reweighting"]

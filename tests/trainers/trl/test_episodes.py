@@ -17,7 +17,7 @@ from ktae.runs import RunFolder
 from ktae.trainers.trl import run as module
 from ktae.trainers.trl.gradient_check import (
     GROUP_SIZE,
-    flat_gradient,
+    expected_gradient,
     relative_error,
     tiny_trainer,
     train_one_step,
@@ -46,17 +46,11 @@ def test_the_gradient_is_that_of_each_turn_s_credit(tmp_path):
     several = [np.unique(row[row != 0]) for row in credit]
     assert any(len(values) > 1 for values in several) and not credit[~mask].any()
 
+    weights = torch.from_numpy(1 / (len(ids) * mask.sum(axis=1)))
+
     def expected(advantages):
-        policy.zero_grad()
-        for row, own in enumerate(batch.token_ids):
-            prompt = tokenizer(batch.inputs[row]["prompt"])["input_ids"]
-            logits = policy(torch.tensor([prompt + own])).logits[0, len(prompt) - 1 : -1]
-            log_probs = logits.log_softmax(-1)[torch.arange(len(own)), torch.tensor(own)]
-            written = torch.from_numpy(mask[row, : len(own)])
-            factor = torch.from_numpy(advantages[row, : len(own)]) * written
-            weight = 1 / (len(ids) * written.sum())
-            (-weight * (factor * log_probs).sum()).backward()
-        return flat_gradient(policy)
+        advantages = torch.from_numpy(advantages * mask)
+        return expected_gradient(policy, tokenizer, batch, advantages, lambda _: weights)
 
     base = np.repeat(batch.advantages.numpy()[:, None], ids.shape[1], axis=1)
     assert relative_error(gradient, expected(base + credit)) < 1e-5
