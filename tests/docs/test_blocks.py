@@ -41,12 +41,8 @@ def test_the_trainer_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def accuracy(completion_ids, **_):
         return [float(ids[0] % 2) for ids in completion_ids]
 
-    def overlong_penalty(completion_ids, **_):
-        return [-0.1 * (len(ids) > 8) for ids in completion_ids]
-
     document = PARSER.parse(pages.ROOT / "README.md")
-    names = {"accuracy": accuracy, "overlong_penalty": overlong_penalty}
-    document.namespace.update(names, args=tiny["args"], dataset=tiny["train_dataset"])
+    document.namespace.update(accuracy=accuracy, args=tiny["args"], dataset=tiny["train_dataset"])
     run(document)
     document.namespace["trainer"].train()
     logged = document.namespace["trainer"].state.log_history[0]
