@@ -26,7 +26,7 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.spelling import Speller, Spelling
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
-from ktae.rollouts.trained_with import FILE
+from ktae.rollouts.trained_with import FILE, TrainedWith
 from ktae.runs import RunFolder
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
@@ -223,7 +223,7 @@ def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
         recipe = load_recipe(runs[0].recipe)
         name = to_text(recipe.credit) if recipe.credit else None
         return Trained(_in_words(path_text(runs[0].recipe), name), recipe.credit, recipe)
-    stored = readers.trained_with([Path(inputs[0])])
+    stored = TrainedWith.beside([Path(inputs[0])])
     if stored is None:
         return None
     note, estimator = _in_words(FILE, stored.estimator), None

@@ -73,7 +73,7 @@ def read(
     """
     paths = paths_of(inputs)
     notes = Notes(strict=True) if notes is None else notes
-    reader = Reader(options, notes, trained_with(paths))
+    reader = Reader(options, notes, TrainedWith.beside(paths))
     files_of = [(path, files_in(path, notes)) for path in paths]
     # A file that is given twice, under whatever name, would count twice.
     real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
@@ -130,13 +130,14 @@ def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     names = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
     if not isinstance(names, Iterable):
         raise InputError(f"a {type(names).__name__} for the files to read; expected paths")
-    names = list(names)
+    paths = []
     for name in names:
         if not isinstance(name, str | os.PathLike):
             raise InputError(f"a {type(name).__name__} among the files to read; expected paths")
-    if not names:
+        paths.append(Path(name))
+    if not paths:
         raise InputError("no files to read")
-    return [Path(name) for name in names]
+    return paths
 
 
 def files_in(path: Path, notes: Notes) -> list[Path]:
@@ -145,16 +146,6 @@ def files_in(path: Path, notes: Notes) -> list[Path]:
     for file in others:
         notes.add("files", path_text(file.relative_to(path)))
     return files
-
-
-def trained_with(paths: Sequence[Path]) -> TrainedWith | None:
-    """What the trainer of these files and folders has stored beside them, if all say the same."""
-    stored = []
-    for path in paths:
-        folders = [path, path / "rollouts", path / "completions"] if path.is_dir() else []
-        there = map(TrainedWith.read, [*folders, path.parent, path.parent.parent])
-        stored.append(next((x for x in there if x is not None), None))
-    return stored[0] if all(x == stored[0] for x in stored) else None
 
 
 class Reader:
@@ -223,12 +214,13 @@ class Reader:
         for row, where in without_filling(self.steps.rows_once(path), notes):
             try:
                 schema, rollouts = self._rollouts_of(row, where, source, schema)
-                longest = max((len(str(x.get("response", ""))) for x in rollouts), default=0)
-                if longest > options.max_response:
-                    raise InputError(
-                        f"{where}: the response has {longest:,} characters; expected at "
-                        f"most {options.max_response:,} (--max-response takes longer ones)"
-                    )
+                for plain in rollouts:
+                    response = plain.get("response")
+                    if isinstance(response, str) and len(response) > options.max_response:
+                        raise InputError(
+                            f"{where}: the response has {len(response):,} characters; expected at "
+                            f"most {options.max_response:,} (--max-response takes longer ones)"
+                        )
             except PathError:
                 raise
             except InputError as error:
@@ -305,10 +297,8 @@ class Reader:
             more = ", ..." if len(positive) > 3 else ""
             self.notes.add("values", first + more, sum(self.rewards[x] for x in positive))
         if not self.by_verdict and values[0] < values[-1]:
-            if values[0] > 0:
-                self.notes.add("all_above", shown)
-            elif values[-1] <= 0:
-                self.notes.add("none_above", shown)
+            self.notes.add("all_above", shown, n=values[0] > 0)
+            self.notes.add("none_above", shown, n=values[-1] <= 0)
 
     def complete(self, row: Row, where: str) -> Row:
         """`row`, with the texts of its conversations, and with what it lacks and can do without."""
@@ -407,5 +397,5 @@ class Reader:
             if not missing:
                 return
         if first is not None:
-            name, named = next(iter(missing.items()))
-            raise UnknownRowsError(nothing_at(named, name, *first))
+            name = next(iter(missing))
+            raise UnknownRowsError(nothing_at(missing[name], name, *first))

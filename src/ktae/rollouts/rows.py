@@ -50,6 +50,7 @@ NEEDED = {
 }
 """What a row needs one of, by the field that an error names."""
 
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 IGNORED = -100
 """The label of a token that no loss is computed of."""
 
@@ -141,7 +142,7 @@ def any_text(value: object, where: str) -> str | None:
     """Text; of anything else its JSON."""
     if value is None or isinstance(value, str):
         return text(value, where)
-    return require_text(json.dumps(value, ensure_ascii=False, default=str), where)
+    return require_text(_AS_JSON(value), where)
 
 
 def answer(value: object, where: str) -> str | None:

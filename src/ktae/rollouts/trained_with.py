@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,3 +71,13 @@ class TrainedWith(NamedTuple):
         ):
             raise InputError(f"{file} has values of other types than a trainer of ktae writes")
         return stored
+
+    @classmethod
+    def beside(cls, paths: Sequence[Path]) -> TrainedWith | None:
+        """What is stored beside these files and folders, if all of them say the same."""
+        stored = []
+        for path in paths:
+            folders = [path, path / "rollouts", path / "completions"] if path.is_dir() else []
+            there = map(cls.read, [*folders, path.parent, path.parent.parent])
+            stored.append(next((x for x in there if x is not None), None))
+        return stored[0] if all(x == stored[0] for x in stored) else None

@@ -62,11 +62,7 @@ SCHEMAS = (
             **{"problem_id": "label", "sample_id": "label", "env_name": "text"},
             **{"prompt": "said", "completion": "said", "reward": "number?"},
         },
-        {
-            **{"group": ("env_name", "problem_id"), "prompt": "prompt", "response": "completion"},
-            **{"reward": "reward", "answer": "answer", "advantage": "advantage", "step": "step"},
-            "source": "env_name",
-        },
+        {"group": ("env_name", "problem_id"), "response": "completion", "source": "env_name"},
     ),
     TRL,
     VERL,
@@ -77,9 +73,8 @@ SCHEMAS = (
         "the results of verifiers or prime-rl",
         {"example_id": "label", "completion": "said", "reward": "number?"},
         {
-            **{"group": ("task", "example_id"), "prompt": "prompt", "response": "completion"},
-            **{"reward": "reward", "answer": "answer", "step": f"step|{OF_NAME}"},
-            "token_ids": "trajectory[0].tokens.completion_ids",
+            **{"group": ("task", "example_id"), "response": "completion"},
+            **{"step": f"step|{OF_NAME}", "token_ids": "trajectory[0].tokens.completion_ids"},
             "mask": "trajectory[0].tokens.completion_mask",
         },
         prepare=verifiers.of_one_turn,
@@ -110,14 +105,14 @@ SCHEMAS = (
         {"messages": "messages", "scores": "dict", "epoch": "number", "input": "said"},
         convert=evaluation.inspect_rows,
     ),
-    Schema(
-        "the outputs of the KTAE authors",
-        {"model_output": "any"},
-        also=lambda row: (
-            isinstance(row["model_output"], str | list)
-            and not row.keys().isdisjoint(("gt", "task_name"))
-        ),
-        convert=evaluation.authors_rows,
+    *(
+        Schema(
+            "the outputs of the KTAE authors",
+            {"model_output": kind, told_by: "any"},
+            convert=evaluation.authors_rows,
+        )
+        for kind in ("text", "list")
+        for told_by in ("gt", "task_name")
     ),
     Schema(
         "ROLL's rollout dump",
@@ -138,7 +133,7 @@ SCHEMAS = (
         {"responses_create_params": "dict", "response": "dict", "reward": "score"},
         {
             **{"response": "response.output", "prompt": "responses_create_params.input"},
-            **{"group": "_ng_task_index|responses_create_params.input", "reward": "reward"},
+            **{"group": "_ng_task_index|responses_create_params.input"},
             **{"answer": "expected_answer|answer", "model": "response.model"},
         },
     ),
@@ -153,20 +148,18 @@ SCHEMAS = (
         prepare=evaluation.summed,
         by_prompt=True,
     ),
-    Schema(
-        "NeMo-Skills' outputs",
-        {"generation": "said", "problem": "text"},
-        {
-            **{"response": "generation", "prompt": "problem", "group": "problem"},
-            **{"answer": "expected_answer", "reward": "symbolic_correct|is_correct|reward"},
-        },
-        also=lambda row: (
-            not row.keys().isdisjoint(
-                ("symbolic_correct", "is_correct", "predicted_answer", "expected_answer")
-            )
-        ),
-        by_prompt=True,
-        run=r"output-rs\d+\.jsonl",  # its seeds
+    *(
+        Schema(
+            "NeMo-Skills' outputs",
+            {"generation": "said", "problem": "text", told_by: "any"},
+            {
+                **{"response": "generation", "prompt": "problem", "group": "problem"},
+                **{"answer": "expected_answer", "reward": "symbolic_correct|is_correct|reward"},
+            },
+            by_prompt=True,
+            run=r"output-rs\d+\.jsonl",  # its seeds
+        )
+        for told_by in ("expected_answer", "symbolic_correct", "is_correct", "predicted_answer")
     ),
     Schema(
         "Qwen2.5-Math's outputs",
@@ -179,29 +172,26 @@ SCHEMAS = (
     Schema(
         "reasoning-gym's results",
         {
-            "results[].question": "texts",
+            **{"results[].question": "texts", "results[].completions[].score": "lists"},
             "results[].completions[].full_model_response": "lists",
-            "results[].completions[].score": "lists",
         },
         {
-            **{"response": "results[].completions[].full_model_response"},
             **{"group": "results[].question", "prompt": "results[].question"},
-            **{"reward": "results[].completions[].score", "answer": "results[].expected_answer"},
+            "response": "results[].completions[].full_model_response",
+            "reward": "results[].completions[].score",
+            "answer": "results[].expected_answer",
         },
     ),
     Schema(
         "tau-bench's results",
         {"task_id": "label", "traj": "messages", "reward": "number"},
-        {"response": "traj", "group": "task_id", "reward": "reward"},
+        {"response": "traj", "group": "task_id"},
     ),
     *(
         Schema(
             "OpenRLHF's outputs",
             {"input": "said", "output": "text", "reward": "score"} | own_label,
-            {
-                **{"group": "group|input", "prompt": "input", "response": "output"},
-                **{"reward": "reward", "answer": "label"},
-            },
+            {"group": "group|input", "prompt": "input", "response": "output", "answer": "label"},
             by_prompt=not own_label,
         )
         for own_label in ({"group": "label"}, {})

@@ -96,8 +96,9 @@ class Schema:
     fits: Mapping[str, str]
     """The paths that a row of it has, and what is there (`KINDS`)."""
     fields: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Where a rollout's fields are: paths, or `a|b` for the first that is there and not null. Of
-    several for a group, the parts are joined. A step may be that `OF_NAME`."""
+    """Where a rollout's fields are, but for those that a row has by their names: paths, or `a|b`
+    for the first that is there and not null. Of several for a group, the parts are joined. A step
+    may be that `OF_NAME`."""
     convert: Callable[[Row, str, Source], Iterable[Row]] | None = None
     """In place of `fields`: the plain rows in a row. Its second argument, the place, begins the
     errors."""
@@ -142,7 +143,7 @@ class Schema:
         elif "reward" not in plain:
             # A reward that is null is an unknown verdict; one that is absent is asked for.
             rewards = str(self.fields.get("reward", "reward")).split("|")
-            if any(at(row, path) is not MISSING for path in rewards):
+            if any(is_null(at(row, path)) for path in rewards):
                 plain |= reward_fields(None)
         return list(spread(without(row, [*used, *plain]) | plain, where))
 
