@@ -30,15 +30,24 @@ LAB = Path(__file__).resolve().parents[2]
 RESULTS = LAB / "results"
 PAGES = LAB / "pages"
 EVIDENCE = LAB.parent / "docs" / "evidence.md"
+AGENTS = LAB.parent / "docs" / "agents.md"
 README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
-STUDIES = ("decisive", "real-model", "rivals")
+STUDIES = ("agents", "decisive", "real-model", "rivals")
 """Those with announced comparisons whose runs are here. Of all others `comparisons.csv` keeps the
 announced tests and the commit that holds their data."""
 TASKS = ("sums", "lists")
 BASELINE, PRIMARY = "grpo", "accuracy"
 """The primary outcome is accuracy at each model's best temperature, `validated_accuracy`."""
 COLUMNS = {PRIMARY: "best temperature", "accuracy_at_1": "temperature 1"}
+OUTCOMES = {
+    "validated_accuracy": "accuracy, best temperature",
+    "accuracy_at_1": "accuracy, temperature 1",
+    "end_entropy": "entropy at the end, nats a token",
+    "mean_accuracy": "accuracy, mean over the run",
+    "sampled_accuracy": "accuracy at the end, sampled",
+    "greedy_accuracy": "accuracy at the end, greedy",
+}
 RATES = ("5e-5", "7.5e-5", "10.6e-5")
 """Of rivals-rates, in the order of which the first of equal ones is chosen."""
 VALIDATION = [f"validation_{t}" for t in ("0", "0.25", "0.5", "0.75", "1")]
@@ -199,27 +208,22 @@ def entropy_rank(column: str, task: str) -> str:
     return f"{means.corr('spearman').iloc[0, 1]:.2f}"
 
 
-# The real model.
+# The real model, and agents.
 
 
-def real_differences() -> str:
-    """Pairs of arms, with Holm's p of announced ones. Bold: shown."""
-    columns = {
-        "validated_accuracy": "accuracy, best temperature",
-        "accuracy_at_1": "accuracy, temperature 1",
-        "end_entropy": "entropy at the end, nats a token",
-    }
+def differences(study: str, *outcomes: str) -> str:
+    """Pairs of a study's arms, with Holm's p of announced tests. Bold: shown."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for (treatment, baseline, outcome, task), compared in compared_of("real-model").items():
+    for (treatment, baseline, outcome, task), compared in compared_of(study).items():
         assert compared.interval is not None
-        text = marked("real-model", signed(compared.interval), treatment, baseline, outcome, task)
+        text = marked(study, signed(compared.interval), treatment, baseline, outcome, task)
         text += f", p {compared.corrected:.2g}" if compared.announced else ""
         rows.setdefault((treatment, baseline), {})[outcome] = text
     cells = [
-        [f"`{treatment}` - `{baseline}`", *(texts.get(outcome, "") for outcome in columns)]
+        [f"`{treatment}` - `{baseline}`", *(texts.get(outcome, "") for outcome in outcomes)]
         for (treatment, baseline), texts in rows.items()
     ]
-    return markdown(["", *columns.values()], cells)
+    return markdown(["", *(OUTCOMES[outcome] for outcome in outcomes)], cells)
 
 
 def real_held_out(*estimators: str) -> str:
@@ -342,6 +346,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "arms": arms,
     "cold": cold,
     "difference": difference,
+    "differences": differences,
     "entropy-rank": entropy_rank,
     "mean": mean,
     "p-value": p_value,
@@ -349,7 +354,6 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "paper-beside-ours": paper_beside_ours,
     "rates": rates,
     "real-alignment": real_alignment,
-    "real-differences": real_differences,
     "real-held-out": real_held_out,
 }
 _MARKER = re.compile(
@@ -383,7 +387,7 @@ def filled(text: str, where: str) -> str:
 
 def made() -> Iterator[tuple[Path, str]]:
     """The README, each page and the CSV of comparisons, with what should be in it."""
-    for path in (README, EVIDENCE, *sorted(PAGES.glob("*.md"))):
+    for path in (README, EVIDENCE, AGENTS, *sorted(PAGES.glob("*.md"))):
         yield path, filled(path.read_text(encoding="utf-8"), os.path.relpath(path, LAB.parent))
     text = io.StringIO()
     comparisons().to_csv(text, index=False, lineterminator="\n")

@@ -94,7 +94,7 @@ def test_a_recipe_whose_file_moves_is_the_same(finished, make_study, tmp_path):
     assert [one.announced for one in compared] == [True] * 2
 
 
-@pytest.mark.parametrize("study", ["decisive", "real-model", "rivals"])
+@pytest.mark.parametrize("study", ["agents", "decisive", "real-model", "rivals"])
 def test_the_committed_announcements_hold_for_the_committed_matrices(study):
     """Whose form has changed since: base models and labels stood elsewhere."""
     path = LAB / f"matrices/{study}.yaml"
