@@ -29,9 +29,7 @@ app.command(rich_help_panel="Look at rollouts")(show.show)
 app.command(rich_help_panel="Look at rollouts")(report.report)
 app.command(rich_help_panel="Look at rollouts")(score.score)
 app.command(rich_help_panel="Look at rollouts")(validate.validate)
-app.command("permutation-test", rich_help_panel="Look at rollouts")(
-    permutation_test.permutation_test
-)
+app.command("permutation-test", hidden=True)(permutation_test.permutation_test)
 app.command(rich_help_panel="Train and evaluate")(train.train)
 app.command("eval", rich_help_panel="Train and evaluate")(evaluate.eval_)
 app.command(rich_help_panel="Train and evaluate")(compare.compare)

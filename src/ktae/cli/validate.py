@@ -68,7 +68,8 @@ def validate(
     """Which estimator tells correct rollouts from incorrect ones that it has not seen?
 
     Of each group one correct and one incorrect rollout are left out; credit comes from the rest.
-    How often does the correct one get more?
+    How often does the correct one get more? `ktae permutation-test` says how much credit there is
+    when labels are random.
     """
     from ktae.cli.progress import working
     from ktae.validity import held_out
