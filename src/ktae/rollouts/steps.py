@@ -6,10 +6,9 @@ TRL logs its last generation batch at every step, and one batch may serve severa
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,43 +26,33 @@ class Steps:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.last: tuple[float, object] | None = None
-        """The step, and what tells its folder and rollouts from others."""
+        self.last: tuple[float, tuple[Path, Counter[str]]] | None = None
+        """The step, and its folder and rollouts."""
 
     def rows_once(self, path: Path) -> Iterator[tuple[Any, str]]:
         """The rows of a file, each with its place, without the steps that repeat the one before.
 
-        A step repeats another if all of its prompts, completions and advantages are the same. The
-        file is read twice if it is TRL's.
+        A step repeats another if all of its prompts, completions and advantages are the same.
         """
-        # The first row tells whether the file is TRL's; all others are read once.
         rows = iterate_rows(path, self.notes.reject)
         first = next(rows, None)
-        if first is None:
+        if first is None or trl_step(first[0]) is None:
+            yield from rows if first is None else itertools.chain([first], rows)
             return
-        rows = itertools.chain([first], rows)
-        if not (isinstance(first[0], dict) and TRL.detects(first[0])):
-            yield from rows
-            return
-        counts: Counter[float] = Counter()
-        sums: Counter[float] = Counter()
-        # What is wrong with a line is said when it is read again.
-        for row, _ in iterate_rows(path, lambda error: None):
-            if isinstance(row, dict) and (step := trl_step(row)) is not None:
-                # What TRL knows of a rollout, without its step; a sum of many forgets their order.
+        of_trl: list[tuple[Any, str]] = [first, *rows]
+        steps: dict[float, Counter[str]] = defaultdict(Counter)
+        for row, _ in of_trl:
+            if (step := trl_step(row)) is not None:
                 content = [row["prompt"], row["completion"], row["advantage"]]
-                text = json.dumps(content, sort_keys=True, default=str)
-                digest = hashlib.blake2s(text.encode(), digest_size=16).digest()
-                counts[step] += 1
-                sums[step] += int.from_bytes(digest)
+                steps[step][json.dumps(content, sort_keys=True, default=str)] += 1
         repeated = set()
-        for step in sorted(counts):
-            rollouts = path.parent, counts[step], sums[step]
+        for step in sorted(steps):
+            rollouts = path.parent, steps[step]
             if self.last is not None and self.last[1] == rollouts and self.last[0] != step:
                 self.notes.add("steps", f"step {step:g} repeats step {self.last[0]:g}")
                 repeated.add(step)
             self.last = step, rollouts
-        yield from (x for x in rows if trl_step(x[0]) not in repeated)
+        yield from (x for x in of_trl if trl_step(x[0]) not in repeated)
 
 
 def trl_step(row: Any) -> float | None:
