@@ -9,18 +9,26 @@ pytest.importorskip("math_verify")
 
 from ktae.grading.verify import verify
 
-PAIRS = [
-    line.split(" | ")
-    for line in (Path(__file__).parent / "pairs.txt").read_text("utf-8").splitlines()
-    if line and not line.startswith("#")
-]
+
+def table(name: str) -> list[list[str]]:
+    lines = (Path(__file__).parent / name).read_text("utf-8").splitlines()
+    return [line.split(" | ") for line in lines if line and not line.startswith("#")]
+
+
 CASES = Path(__file__).parents[3] / "shared" / "cases" / "grading.jsonl"
 
 
-@pytest.mark.parametrize(("answer", "given", "same"), PAIRS)
+@pytest.mark.parametrize(("answer", "given", "same"), table("pairs.txt"))
 def test_pairs(answer: str, given: str, same: str) -> None:
     verdict = verify(rf"So it is \boxed{{{given}}}.", [answer.replace(r"\n####", "\n####")])
     assert verdict.outcome == ("correct" if same == "yes" else "incorrect"), verdict
+
+
+@pytest.mark.parametrize(("answer", "response", "correct"), table("sentences.txt"))
+def test_sentences(answer: str, response: str, correct: str) -> None:
+    verdict = verify(response, [answer])
+    right = {"correct"} if correct == "yes" else {"incorrect", "unanswered"}
+    assert verdict.outcome in right, verdict
 
 
 @pytest.mark.skipif(not CASES.exists(), reason=f"{CASES} is not here")

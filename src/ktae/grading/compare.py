@@ -25,7 +25,6 @@ _CONGRUENCE = re.compile(
     r"(?:(.*?)\\equiv)?\s*(.*?)(?:,\s*|\\quad)?\s*\(?\s*\\p?mod\s*\{?\s*(\d+)\s*\}?\s*\)?",
     re.DOTALL,
 )
-_PARAMETER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
 _LETTERS = re.compile(r"[A-Z]{2,}")
 _DECIMALS = 20
@@ -55,6 +54,11 @@ def _same_lists(a: Form, b: Form) -> str:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
     if (how := _same_set(a, b)) is not None:
         return how
+    names = {_unindexed(part.name) for form in (a, b) for part in form.parts} - {""}
+    are_values = len(names) == 1 or (not names and re.search(r"\d", a.text))
+    # "p and q" is not "p or q", but of the values of one unknown both mean a list.
+    if a.kind is b.kind and (a.detail == "or") != (b.detail == "or") and not are_values:
+        return ""
     letters = [_letters(form) for form in (a, b)]
     if all(letters) and Kind.LIST in (a.kind, b.kind):
         return "same choice" if letters[0] == letters[1] else ""
@@ -66,17 +70,19 @@ def _same_lists(a: Form, b: Form) -> str:
     if single.kind not in (Kind.LIST, Kind.SET) or len(a.parts) != len(b.parts):
         return ""
     if single.kind is Kind.LIST:
-        names = [
-            [part.name.partition("_")[0].partition("(")[0] for part in f.parts] for f in (a, b)
-        ]
         # x = 1, y = 2 says which is which, so (2, 1) is another point. x_1 and x_2 are solutions.
-        named = [len({*side} - {""}) == len(side) for side in names]
-        if any(named) and any(not any(side) for side in names):
+        sides = [[_unindexed(part.name) for part in form.parts] for form in (a, b)]
+        named = [len({*side} - {""}) == len(side) for side in sides]
+        if any(named) and any(not any(side) for side in sides):
             return _all_same(a.parts, b.parts)
         given = _by_unit(a.parts, b.parts)
         if given is not None:
             return _all_same(a.parts, given)
     return _same_in_some_order(a.parts, b.parts)
+
+
+def _unindexed(name: str) -> str:
+    return re.split(r"[_(]", name)[0]
 
 
 def _by_unit(a: Sequence[Form], b: Sequence[Form]) -> Sequence[Form] | None:
@@ -115,7 +121,7 @@ def _same_in_some_order(a: Sequence[Form], b: Sequence[Form]) -> str:
 def _letters(form: Form) -> frozenset[str]:
     """The letters of several choices: `ACD`, or `A, C, D`."""
     if form.kind is Kind.LIST:
-        letters = [part.body for part in form.parts]
+        letters = [TEXT.sub(r"\1", part.body).strip() for part in form.parts]
         are_letters = all(len(x) == 1 and x.isupper() and x.isascii() for x in letters)
     else:
         letters = list("".join(TEXT.sub(r"\1", form.text).split()))
@@ -157,7 +163,10 @@ def _same_element(a: Form, b: Form) -> str:
         return "same number" if values.same_number(a.number, b.number) else ""
     if Kind.BASED in (a.kind, b.kind):
         bases = {form.detail for form in (a, b) if form.kind is Kind.BASED}
-        digits = [form.body.lstrip("0").replace(" ", "") for form in (a, b)]
+        digits = [
+            form.body if form.kind is Kind.BASED else TEXT.sub(r"\1", form.text) for form in (a, b)
+        ]
+        digits = [re.sub(r"^0+|[\s{}]", "", some) for some in digits]
         return "same number" if len(bases) == 1 and digits[0] == digits[1] else ""
     as_written = notation.agree(a.body, b.body)
     if as_written is not None:
@@ -223,9 +232,11 @@ def _same_expression(a: Form, b: Form) -> str:
 
 
 def _renamed(form: Form, old: str, new: str) -> Form:
-    if re.search(_PARAMETER.format(new), form.body):
-        return form
-    return replace(read(re.sub(_PARAMETER.format(old), new, form.body)), name=form.name)
+    """With two letters exchanged: `f(t) = 2x` is no `f(x) = 2x`."""
+    exchanged = re.sub(
+        rf"\\[a-zA-Z]+|[{old}{new}]", lambda m: {old: new, new: old}.get(m[0], m[0]), form.body
+    )
+    return replace(read(exchanged), name=form.name)
 
 
 def _bare(form: Form) -> str:
@@ -264,8 +275,10 @@ def _same_relation(a: Form, b: Form) -> str:
     is_equation = b.kind is Kind.RELATION and set(b.detail.split()) == {"="}
     if is_equation and a.kind is not Kind.RELATION and not a.name:
         return same(a, read(b.parts[-1].text)) if _says_so(b) else ""
-    if a.detail == b.detail and len(a.parts) == len(b.parts) > 0 and _all_same(a.parts, b.parts):
-        return "same relation"
+    if a.detail == b.detail and len(a.parts) == len(b.parts) > 0:
+        turned = b.parts[::-1] if a.detail in (r"\parallel", r"\perp", r"\cong") else b.parts
+        if _all_same(a.parts, b.parts) or _all_same(a.parts, turned):
+            return "same relation"
     if _same_equation(a, b):
         return "same equation"
     unknowns = [_unknowns(form) for form in (a, b)]
@@ -369,8 +382,12 @@ def region(form: Form) -> Any:
             return None
         if form.detail == r"\setminus":
             return Complement(*sets)
+        if form.kind is Kind.LIST and any(map(_is_region, form.parts)):
+            if any(part.number and not part.name for part in form.parts):  # "x > 1, 2"
+                return None
         is_meet = form.detail in (r"\cap", "and") or (
-            form.detail == "," and all(part.kind is Kind.RELATION for part in form.parts)
+            form.detail == ","
+            and all(part.kind is Kind.RELATION or r"\mathbb" in part.body for part in form.parts)
         )
         if is_meet and form.detail == "and" and any(part.kind is Kind.TUPLE for part in form.parts):
             is_meet = False  # "(0, 1) and (2, 3)" lists intervals

@@ -32,8 +32,8 @@ from collections import deque
 from typing import Literal, NamedTuple
 
 from ktae.grading.latex import TEXT
-from ktae.grading.statements import NUMBER, answer_in, is_sentence, last_number
-from ktae.grading.tables import AND, LANGUAGES, OR
+from ktae.grading.statements import NUMBER, answer_in, is_doubted, is_sentence, last_number
+from ktae.grading.tables import AND, LANGUAGES, OR, UNITS
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond `boxed`: not at all, to rules 2 to 7, or to all."""
@@ -53,7 +53,7 @@ _WORDS_BETWEEN = "|".join(word for word in (*AND, *OR) if len(word) < 4)
 _BETWEEN = re.compile(
     rf"(?:[\s$]|\\[()\[\],;!\s]|\\text\s*\{{|\}})*(?:[,;，；、&]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_]))"
     rf"(?:[\s$,;，；、&]|\\[()\[\],;!\s]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_])|\\text\s*\{{|\}})*"
-    r"(?P<name>\\?[A-Za-z]\w{0,9}(?:_\{?\w{1,5}\}?)?\s*=\s*[$]?)?"
+    r"(?:[*]*\([a-z]{1,3}\)[*]*[\s:$]*)?(?P<name>\\?[A-Za-z]\w{0,9}(?:_\{?\w{1,5}\}?)?\s*=\s*[$]?)?"
 )
 _NAME_BEFORE = re.compile(r"(?:^|[\s$(])(\\?[A-Za-z](?:_\{?\w{1,5}\}?)?\s*=\s*)\$?$")
 _LONGEST_BETWEEN = 60
@@ -67,9 +67,9 @@ _NAMED = (
 )
 _LABEL = re.compile(
     # At the beginning of a line, with a colon; or as a heading of its own.
-    rf"(?:^[^\w\n]*+(?:final[ \t]+answer(?=[ \t]*[=→-])|{_NAMED}(?=[ \t*_]*[:：]|(?<=ans)\.[ \t]))"
+    rf"(?:^(?:\\(?:text(?:bf)?|mathbf)\{{|[^\w\n])*+(?:final[ \t]+answer(?=[ \t]*[=→-])|{_NAMED}(?=[ \t*_]*[:：]|(?<=ans)\.[ \t]))"
     r"|^(?-i:A)(?=[:：]\s*+[^\n]*+\s*+\Z))[ \t]*[*_]{0,3}"
-    r"(?:[:：]|(?<=ans)\.|(?<=answer)[ \t]*(?:=|→|[-–](?=[ \t])))[ \t*_]*"
+    r"(?:[:：]|(?<=ans)\.|(?<=answer)[ \t]*(?:=|→|[-–](?=[ \t])))[ \t*_}]*"
     r"|^(?:[ \t]*#+[ \t]*+[*_]*|[^\w\n]*(?:[*_]{2}|(?=final)))(?:\d+\.[ \t]*)?"
     rf"{_NAMED}[ \t]*[*_]*[ \t]*(?=\r?\n)",
     re.IGNORECASE | re.MULTILINE,
@@ -95,13 +95,14 @@ _JUDGEMENT = re.compile(
     re.IGNORECASE,
 )
 _NOT_BLANK = re.compile(r"\S")
-_UNITS = r"(?:[ \t]?(?:°|\\?%|[€£¥]))?(?:[ \t]+[^\W\d_]+){0,3}"
+_WORD = rf"(?:[ \t]+(?!{UNITS['no_unit']})[^\W\d_]+(?:/[a-z]+|['’]s?)?)"
+_UNITS = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD}{{0,9}}"
 _FORMULA = r"\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\)"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
 _PART = rf"(?:{NUMBER}|{_FORMULA}){_UNITS}"
 _CLOSING = re.compile(
-    rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+(?:[a-z]+[ \t]+){{0,2}}?"
-    rf"({_PART}(?:(?:,|,?[ \t]+(?:and|or))[ \t]+{_PART})*)(?:,(?:[ \t]+[a-z]+){{1,3}})?[.!]$",
+    rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t]+){{0,2}}"
+    rf"({_PART}(?:(?:,|,?[ \t]+(?:and|or))[ \t]+{_PART})*)(?:,{_WORD}{{1,3}})?[.!]$",
     re.IGNORECASE,
 )
 _VALUE = re.compile(
@@ -300,6 +301,9 @@ def _stated(response: str, end: int | None) -> str:
             text = _in_block(response, line.start(2))
             statement = _BULLET.sub("", line[2], count=1) if line["below"] else line[2]
             text = answer_in(statement) if text is None else text
+            before = response[max(0, head.start() - _CONCLUSION_LENGTH) : head.end()].rstrip(" :*_")
+            if head.re is not _LABEL and is_doubted(before):
+                continue
             if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(line[2])):
                 return text
             judgement = judgement or text
@@ -347,7 +351,7 @@ def _last_tag(response: str) -> str:
 
 def _closing(end: str) -> str:
     """What the last line ends in: a value in bold, display math, or the end of a sentence."""
-    lines = [line for line in end.rstrip().split("\n") if re.search(r"\w|\$\$|\\\]", line)]
+    lines = [line for line in end.rstrip().split("\n") if re.search(r"\w|\$\$|\\[\[\]]", line)]
     line = lines[-1].rstrip() if lines else ""
     text = "\n".join(lines).rstrip(" .")
     for opening, closing in _CLOSES_BLOCK.items():
@@ -358,4 +362,5 @@ def _closing(end: str) -> str:
         value = bold[2].strip()
         return answer_in(value) if _VALUE.fullmatch(value) else ""
     sentence = _CLOSING.search(line)
-    return answer_in(sentence[1]) if sentence else ""
+    is_said = sentence is not None and not is_doubted(line[: sentence.start(1)])
+    return answer_in(sentence[1]) if is_said else ""

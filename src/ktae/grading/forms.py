@@ -127,10 +127,9 @@ _NAME = re.compile(
     r"|\|\s*\\?[A-Za-z]\w*\s*\||\\(?:angle|triangle|measuredangle|overline|text|mathrm|operatorname|vec|hat"
     rf"|bar|widehat|overrightarrow|dot|ddot|mathcal|Delta)\s*(?:\{{[^{{}}]*\}}|\\?[A-Za-z]+)(?:\s*\\?[A-Z]+)?(?:{_CALL})?"
     r"|\((?:\s*\\?[A-Za-z]\w*(?:_\{?\w+\}?)?\s*,)+\s*\\?[A-Za-z]\w*(?:_\{?\w+\}?)?\s*\)"
-    r"|[A-Z](?:_\{?\w+\}?)?(?:\s*:\s*[A-Z](?:_\{?\w+\}?)?)+|[A-Za-z]+(?: [A-Za-z]+){0,4}"
+    r"|[A-Za-z]\w?(?:_\{?\w+\}?)?(?:\s*:\s*[A-Za-z]\w?(?:_\{?\w+\}?)?)+|\\frac\{[A-Z]+\}\{[A-Z]+\}|[A-Za-z]+(?: [A-Za-z]+){0,4}"
 )
 _FACTORS = re.compile(r"[a-z]{2,3}(?!\w)")
-_RATIO_NAME = re.compile(r"[A-Z]\w*(?:_\{?\w+\}?)?(?:\s*:\s*[A-Z]\w*(?:_\{?\w+\}?)?)+\s*=\s*(?=\d)")
 _POINT_NAME = re.compile(r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()")
 _SET_NAME = re.compile(r"[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)")
 _CUP, _CAP = re.compile(r"\s*\\cup(?![a-z])\s*"), re.compile(r"\s*\\cap(?![a-z])\s*")
@@ -183,7 +182,8 @@ def _read(text: str, *, letters: bool = False, is_text: bool = False) -> Form:
     for separator in (_SEMICOLON, _IS_OR, _COMMA):
         parts = [part.strip(" ,") for part in latex.split(text, separator)]
         # In "x = 1, y = 2 or x = 3, y = 4" the commas are within elements, as they are beside ";".
-        if separator is _IS_OR and not all("," in part and "=" in part for part in parts):
+        is_nested = _IS_AND.search(text) or all("," in part and "=" in part for part in parts)
+        if separator is _IS_OR and not is_nested:
             continue
         if len(parts) > 1:
             elements = [e for part in parts if part for e in _expanded(part)]
@@ -196,11 +196,18 @@ def _read(text: str, *, letters: bool = False, is_text: bool = False) -> Form:
                     else form
                     for form in forms
                 )
+                if forms[0].detail == r"\ne":  # "x \ne 2, 3" says so of both
+                    forms = tuple(
+                        replace(forms[0], text=f.text, parts=(forms[0].parts[0], f))
+                        if f.number and not f.name
+                        else f
+                        for f in forms
+                    )
                 joined = "or" if _IS_OR.search(text) else "and" if _IS_AND.search(text) else ","
                 return Form(Kind.LIST, text, text, forms, detail=joined)
     elements = [text] if _bracketed(text) else _expanded(text)
     if len(elements) > 1:
-        return Form(Kind.LIST, text, text, tuple(_read(e) for e in elements), detail="or")
+        return Form(Kind.LIST, text, text, tuple(_read(e) for e in elements), detail=",")
     return _element(text, letters=letters, is_text=is_text)
 
 
@@ -257,8 +264,6 @@ def _element(text: str, *, letters: bool, is_text: bool) -> Form:
         parts = latex.split(text, pattern)
         if len(parts) > 1:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), detail=sign)
-    if ratio := _RATIO_NAME.match(text):
-        return _leaf(text[ratio.end() :], letters, is_text)
     name = _POINT_NAME.match(text) or _SET_NAME.match(text)
     return _bracketed(text[name.end() :] if name else text) or _leaf(text, letters, is_text)
 

@@ -29,6 +29,7 @@ _STYLED = re.compile(
 _COLOUR = re.compile(r"\\color\s*\{[\w!]+\}\s*")
 _UPRIGHT = re.compile(
     r"\\(?:mathrm|rm|operatorname|text)\s*\{\s*([eid])\s*\}|\{\\rm\s+([eid])\s*\}"
+    r"|\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\}"
 )
 _TRANSLATED = str.maketrans(
     SIGNS["plain"]
@@ -67,7 +68,7 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text = _UPRIGHT.sub(lambda m: m[1] or m[2], _COLOUR.sub("", _STYLED.sub("", in_latex(answer))))
+    text = _UPRIGHT.sub(lambda m: m[m.lastindex], _COLOUR.sub("", _STYLED.sub("", in_latex(answer))))
     text = _FONT.sub("", text).replace("...", r"\ldots ")
     # Wrappers hide in wrappers, as in $\text{{5}}.$: until nothing changes any more.
     changed = True

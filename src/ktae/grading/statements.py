@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ktae.grading.tables import LANGUAGES
 from ktae.grading.units import CJK
 
 _DELIMITER = re.compile(r"\\.|\$\$?", re.DOTALL)
@@ -31,10 +32,7 @@ NUMBER = (
     r"|[-−+]?\.\d+)"
 )
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
-_ADVERB = (
-    r"(?:about|around|approximately|exactly|only|just|equal to|therefore|thus|either|both|simply"
-    r"|now|then|given by)"
-)
+_ADVERB = rf"(?:{LANGUAGES['adverbs']})"
 _SAYS_SO = re.compile(
     r"(?:^|[=≈:：是为為は]|\b(?:is|are|was|were|equals?|gives?|makes?|total of|es|est|ist|beträgt"
     r"|é|è|равно|равен|равна))[ \t*_$]*"
@@ -45,7 +43,8 @@ _BEGINS_WITH_ADVERB = re.compile(rf"^{_ADVERB}[ \t*_]+", re.IGNORECASE)
 _GOES_ON = re.compile(
     r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*[$\d]|\d"
     r"|(?:minus|plus|times|divided|multiplied|of|out of|to|and|or|percent of|x)\b"
-    r"|(?:is|are|was|equals?|in|lies|must|can|has|becomes?|simplifies|satisf\w+)\b)",
+    r"|(?:is|are|was|equals?|in|lies|must|can|has|becomes?|simplifies|satisf\w+)\b"
+    r"|(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
     re.IGNORECASE,
 )
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
@@ -63,11 +62,14 @@ _LONE_NAME = re.compile(
 )
 _JOINED = re.compile(r"[ \t*_]*(?:,|,?[ \t]*\b(?:and|or)\b|、)[ \t*_]*(?:\b(?:and|or)\b[ \t]*)?")
 _OR = re.compile(r"[ \t*_]*,?[ \t]*\bor\b[ \t*_]*")
-_BETWEEN = re.compile(
-    r"\b(?:between|maybe|perhaps|possibly|not sure|know"
-    r"|(?:greater|less|more|fewer|smaller|larger) than(?! or equal))\b",
+_DOUBT = re.compile(
+    rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})(?:[ \t*_]+(?:be|have|has|is|equals?|to"
+    r"|exactly|necessarily|always|simply|the|answer|value)){0,4}[ \t*_$]*$",
     re.IGNORECASE,
 )
+_CLAUSE = re.compile(r"[.!?;:][ \t]|\n|\b(?:so|thus|hence|therefore|but)\b", re.IGNORECASE)
+_OPERATION = re.compile(r"\b(?:of|times|plus|minus|by)[ \t*_$]*$", re.IGNORECASE)
+_NO_VALUE = re.compile(rf"\b(?:{LANGUAGES['doubts']}|{LANGUAGES['denials']}|{LANGUAGES['bounds']})\b", re.IGNORECASE)
 _LONGEST = 2000
 """Characters at the end of a statement that are taken apart."""
 _BEFORE = 30
@@ -100,6 +102,11 @@ def answer_in(statement: str) -> str:
             text = _most_likely(said, sorted(parts), formulas)
             return mark + (statement if text is None else text)
     return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
+
+
+def is_doubted(before: str) -> bool:
+    """Whether a sentence denies or doubts the value that comes after this beginning of it."""
+    return _DOUBT.search(_CLAUSE.split(before)[-1]) is not None
 
 
 def last_number(text: str) -> str:
@@ -143,7 +150,7 @@ def _most_likely(statement: str, parts: Sequence[_Part], formulas: Sequence[_Par
         reason = _REASON.search(statement, likely[0][-1].end)
         before = [some for some in likely if reason is None or some[0].start < reason.start()]
         return ", ".join(part.text for part in before[-1])
-    if _BETWEEN.search(statement):
+    if _NO_VALUE.search(statement):
         return None
     # No verb points at any of them: the last formula is the likeliest, or else the last number.
     last = [part for part in named if part in formulas] or named
@@ -152,6 +159,8 @@ def _most_likely(statement: str, parts: Sequence[_Part], formulas: Sequence[_Par
         if not _OR.fullmatch(statement, other.end, joined[0].start):
             break
         joined.insert(0, other)
+    if _OPERATION.search(statement, 0, joined[0].start):  # "a third of 12"
+        return None
     return ", ".join(part.text for part in joined)
 
 
