@@ -382,9 +382,9 @@ def region(form: Form) -> Any:
             return None
         if form.detail == r"\setminus":
             return Complement(*sets)
-        if form.kind is Kind.LIST and any(map(_is_region, form.parts)):
-            if any(part.number and not part.name for part in form.parts):  # "x > 1, 2"
-                return None
+        is_mixed = form.kind is Kind.LIST and any(map(_is_region, form.parts))
+        if is_mixed and any(part.number and not part.name for part in form.parts):  # "x > 1, 2"
+            return None
         is_meet = form.detail in (r"\cap", "and") or (
             form.detail == ","
             and all(part.kind is Kind.RELATION or r"\mathbb" in part.body for part in form.parts)

@@ -67,7 +67,8 @@ _NAMED = (
 )
 _LABEL = re.compile(
     # At the beginning of a line, with a colon; or as a heading of its own.
-    rf"(?:^(?:\\(?:text(?:bf)?|mathbf)\{{|[^\w\n])*+(?:final[ \t]+answer(?=[ \t]*[=→-])|{_NAMED}(?=[ \t*_]*[:：]|(?<=ans)\.[ \t]))"
+    r"(?:^(?:\\(?:text(?:bf)?|mathbf)\{|[^\w\n])*+(?:final[ \t]+answer(?=[ \t]*[=→-])"
+    rf"|{_NAMED}(?=[ \t*_]*[:：]|(?<=ans)\.[ \t]))"
     r"|^(?-i:A)(?=[:：]\s*+[^\n]*+\s*+\Z))[ \t]*[*_]{0,3}"
     r"(?:[:：]|(?<=ans)\.|(?<=answer)[ \t]*(?:=|→|[-–](?=[ \t])))[ \t*_}]*"
     r"|^(?:[ \t]*#+[ \t]*+[*_]*|[^\w\n]*(?:[*_]{2}|(?=final)))(?:\d+\.[ \t]*)?"
@@ -101,7 +102,8 @@ _FORMULA = r"\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\)"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
 _PART = rf"(?:{NUMBER}|{_FORMULA}){_UNITS}"
 _CLOSING = re.compile(
-    rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t]+){{0,2}}"
+    rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+"
+    rf"(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t]+){{0,2}}"
     rf"({_PART}(?:(?:,|,?[ \t]+(?:and|or))[ \t]+{_PART})*)(?:,{_WORD}{{1,3}})?[.!]$",
     re.IGNORECASE,
 )

@@ -127,7 +127,8 @@ _NAME = re.compile(
     r"|\|\s*\\?[A-Za-z]\w*\s*\||\\(?:angle|triangle|measuredangle|overline|text|mathrm|operatorname|vec|hat"
     rf"|bar|widehat|overrightarrow|dot|ddot|mathcal|Delta)\s*(?:\{{[^{{}}]*\}}|\\?[A-Za-z]+)(?:\s*\\?[A-Z]+)?(?:{_CALL})?"
     r"|\((?:\s*\\?[A-Za-z]\w*(?:_\{?\w+\}?)?\s*,)+\s*\\?[A-Za-z]\w*(?:_\{?\w+\}?)?\s*\)"
-    r"|[A-Za-z]\w?(?:_\{?\w+\}?)?(?:\s*:\s*[A-Za-z]\w?(?:_\{?\w+\}?)?)+|\\frac\{[A-Z]+\}\{[A-Z]+\}|[A-Za-z]+(?: [A-Za-z]+){0,4}"
+    r"|[A-Za-z]\w?(?:_\{?\w+\}?)?(?:\s*:\s*[A-Za-z]\w?(?:_\{?\w+\}?)?)+"
+    r"|\\frac\{[A-Z]+\}\{[A-Z]+\}|[A-Za-z]+(?: [A-Za-z]+){0,4}"
 )
 _FACTORS = re.compile(r"[a-z]{2,3}(?!\w)")
 _POINT_NAME = re.compile(r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()")

@@ -68,7 +68,9 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text = _UPRIGHT.sub(lambda m: m[m.lastindex], _COLOUR.sub("", _STYLED.sub("", in_latex(answer))))
+    text = _UPRIGHT.sub(
+        lambda m: m[m.lastindex], _COLOUR.sub("", _STYLED.sub("", in_latex(answer)))
+    )
     text = _FONT.sub("", text).replace("...", r"\ldots ")
     # Wrappers hide in wrappers, as in $\text{{5}}.$: until nothing changes any more.
     changed = True

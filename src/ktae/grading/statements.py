@@ -63,13 +63,16 @@ _LONE_NAME = re.compile(
 _JOINED = re.compile(r"[ \t*_]*(?:,|,?[ \t]*\b(?:and|or)\b|、)[ \t*_]*(?:\b(?:and|or)\b[ \t]*)?")
 _OR = re.compile(r"[ \t*_]*,?[ \t]*\bor\b[ \t*_]*")
 _DOUBT = re.compile(
-    rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})(?:[ \t*_]+(?:be|have|has|is|equals?|to"
-    r"|exactly|necessarily|always|simply|the|answer|value)){0,4}[ \t*_$]*$",
+    rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
+    r"(?:[ \t*_]+(?:be|have|has|is|equals?|to|exactly|necessarily|always)){0,4}"
+    r"[ \t*_$]*$",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[.!?;:][ \t]|\n|\b(?:so|thus|hence|therefore|but)\b", re.IGNORECASE)
 _OPERATION = re.compile(r"\b(?:of|times|plus|minus|by)[ \t*_$]*$", re.IGNORECASE)
-_NO_VALUE = re.compile(rf"\b(?:{LANGUAGES['doubts']}|{LANGUAGES['denials']}|{LANGUAGES['bounds']})\b", re.IGNORECASE)
+_NO_VALUE = re.compile(
+    rf"\b(?:{LANGUAGES['doubts']}|{LANGUAGES['denials']}|{LANGUAGES['bounds']})\b", re.IGNORECASE
+)
 _LONGEST = 2000
 """Characters at the end of a statement that are taken apart."""
 _BEFORE = 30
