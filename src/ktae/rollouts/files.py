@@ -118,7 +118,9 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
         if not line.strip():
             continue
         try:
-            row = _shallow(json.loads(line.rstrip()), line.count(b"[") + line.count(b"{"))
+            text = line.decode("utf-8", "surrogatepass").rstrip()
+            row = _DECODER.decode(text.removeprefix("\ufeff") if number == 1 else text)
+            _require_shallow(row, line.count(b"[") + line.count(b"{"))
         except (ValueError, RecursionError) as error:
             broken = _json_error(error, where)
             # A first line that does not end: the file has only just been begun.
@@ -138,7 +140,7 @@ def json_rows(stream: Stream, name: str) -> Rows:
         text = _whole(stream, name).decode().removeprefix("\ufeff").strip()
         while at < len(text):
             value, end = _DECODER.raw_decode(text, at)
-            _shallow(value, text.count("[", at, end) + text.count("{", at, end), 1)
+            _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), 1)
             blanks = _BLANKS.match(text, end)
             at = blanks.end() if blanks else end
             for entry in value if isinstance(value, list) else [value]:
@@ -185,19 +187,15 @@ def _json_error(error: Exception, where: str) -> InputError:
     return InputError(f"{where}: broken JSON: {error}")  # a number of too many digits
 
 
-def _shallow(value: Any, brackets: int, more: int = 0) -> Any:
-    """The value, of at most `MAX_DEPTH` + `more` levels; few `brackets` need no look.
-
-    Raises:
-        RecursionError: there are more.
-    """
+def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
+    """Raise a RecursionError for more than `MAX_DEPTH` + `more` levels; few `brackets` need no
+    look."""
     level, depth = [value] if brackets > MAX_DEPTH else [], 0
     while level := [x for x in level if isinstance(x, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH + more:
             raise RecursionError
         level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
-    return value
 
 
 def parquet_rows(stream: Stream, name: str) -> Rows:
