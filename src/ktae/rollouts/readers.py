@@ -293,9 +293,8 @@ class Reader:
         shown = f"{values[0]:g} to {values[-1]:g}"
         positive = [x for x in values if x > 0]
         if len(positive) > 1 or any(x < 1 for x in positive):
-            first = ", ".join(f"{x:g}" for x in positive[:3])
-            more = ", ..." if len(positive) > 3 else ""
-            self.notes.add("values", first + more, sum(self.rewards[x] for x in positive))
+            first = ", ".join(f"{x:g}" for x in positive[:3]) + ", ..." * (len(positive) > 3)
+            self.notes.add("values", first, sum(self.rewards[x] for x in positive))
         if not self.by_verdict and values[0] < values[-1]:
             self.notes.add("all_above", shown, n=values[0] > 0)
             self.notes.add("none_above", shown, n=values[-1] <= 0)
@@ -303,8 +302,7 @@ class Reader:
     def complete(self, row: Row, where: str) -> Row:
         """`row`, with the texts of its conversations, and with what it lacks and can do without."""
         fields = with_texts(row, where, self.notes)
-        strict, notes = self.notes.strict, self.notes
-        of_row = fields.pop("of_row", False)
+        strict, notes, of_row = self.notes.strict, self.notes, fields.pop("of_row", False)
         if not ("response" in fields or "token_ids" in fields):
             return fields  # refused, with the fields that it has
         if not strict:
@@ -394,8 +392,8 @@ class Reader:
             if isinstance(row, dict):
                 first = first or (where, row)
                 missing = {name: x for name, x in missing.items() if at(row, x) is MISSING}
-            if not missing:
-                return
+                if not missing:
+                    return
         if first is not None:
             name = next(iter(missing))
             raise UnknownRowsError(nothing_at(missing[name], name, *first))
