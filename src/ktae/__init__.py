@@ -43,11 +43,13 @@ _LATER = {
 """Imported when they are asked for: `import ktae` alone costs NumPy."""
 
 
-def __getattr__(name: str) -> Any:
-    """The names of `_LATER`."""
-    if name not in _LATER:
-        raise AttributeError(f"module 'ktae' has no attribute {name!r}")
-    import importlib
+if not TYPE_CHECKING:  # a checker knows the names from above, and that there are no others
 
-    module, function = _LATER[name]
-    return getattr(importlib.import_module(module), function)
+    def __getattr__(name: str) -> Any:
+        """The names of `_LATER`."""
+        if name not in _LATER:
+            raise AttributeError(f"module 'ktae' has no attribute {name!r}")
+        import importlib
+
+        module, function = _LATER[name]
+        return getattr(importlib.import_module(module), function)
