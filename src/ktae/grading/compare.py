@@ -6,7 +6,6 @@ in several ways (`(1, 3)` is a point and an interval), the other side decides.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,8 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 from ktae.grading import expressions, latex, notation, units, values
-from ktae.grading.forms import ORDER, Form, Kind, read
+from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
+from ktae.grading.regions import are_expressions, same_set
 from ktae.grading.units import SCALE
 
 AS_TEXT = "compared as text"
@@ -27,8 +27,6 @@ _CONGRUENCE = re.compile(
 )
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
 _LETTERS = re.compile(r"[A-Z]{2,}")
-_DECIMALS = 20
-"""Of end points, which are compared as numbers."""
 
 
 def same(a: Form, b: Form) -> str:
@@ -52,7 +50,7 @@ def same(a: Form, b: Form) -> str:
 
 def _same_lists(a: Form, b: Form) -> str:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
-    if (how := _same_set(a, b)) is not None:
+    if (how := same_set(a, b)) is not None:
         return how
     names = {_unindexed(part.name) for form in (a, b) for part in form.parts} - {""}
     are_values = len(names) == 1 or (not names and re.search(r"\d", a.text))
@@ -133,14 +131,8 @@ def _letters(form: Form) -> frozenset[str]:
 def _same_choice(a: Form, b: Form) -> str:
     """The response may give a choice, its value or both; what is accepted decides which counts."""
     if b.kind is not Kind.CHOICE:
-        is_mark = a.kind is Kind.CHOICE and not a.parts
-        if is_mark and b.text.strip("{}").casefold() == a.detail.casefold():
-            return "same choice"
         alone = re.fullmatch(r"([A-Z])\s*(?:-\s+|\()\S.*", b.text)
         return "same choice" if alone and a.text == alone[1] and a.kind is not Kind.CHOICE else ""
-    letter = a.detail if a.kind is Kind.CHOICE else a.text.upper() if len(a.text) == 1 else ""
-    if letter and letter == b.detail and not (a.parts and b.parts):
-        return "same choice"
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
     return same(accepted, b.parts[0]) if b.parts and accepted.kind is not Kind.CHOICE else ""
 
@@ -201,7 +193,7 @@ def _same_structure(a: Form, b: Form) -> str:
             return _all_same(*sides) if other.detail == "()" else ""
     if kinds == {Kind.TUPLE, Kind.SET}:
         return ""
-    how = _same_set(a, b)
+    how = same_set(a, b)
     return _same_expression(a, b) if how is None and Kind.TUPLE not in kinds else how or ""
 
 
@@ -284,7 +276,7 @@ def _same_relation(a: Form, b: Form) -> str:
     unknowns = [_unknowns(form) for form in (a, b)]
     if all(unknowns) and unknowns[0] != unknowns[1]:  # x > 3 is not y > 3
         return ""
-    if (how := _same_set(a, b)) is not None:
+    if (how := same_set(a, b)) is not None:
         return how
     return "same text" if _bare(a) == _bare(b) else ""
 
@@ -292,7 +284,7 @@ def _same_relation(a: Form, b: Form) -> str:
 def _says_so(form: Form) -> bool:
     """Whether an equation says what its left side is: `x + y = 5`, and not `2x = 6` or `3 = 5`."""
     left, value = (expressions.parsed(part.body) for part in (form.parts[0], form.parts[-1]))
-    if not _are_expressions(left, value) or value == 0:
+    if not are_expressions(left, value) or value == 0:
         return False
     symbols = left.free_symbols
     is_to_solve = len(symbols) == 1 and left.is_polynomial(*symbols)
@@ -337,118 +329,6 @@ def _as_difference(form: Form) -> tuple[str, Any] | None:
     if sign in (">", r"\ge"):
         left, right, sign = right, left, {">": "<", r"\ge": r"\le"}[sign]
     first, second = expressions.parsed(left), expressions.parsed(right)
-    if sign not in ("=", r"\ne", "<", r"\le") or not _are_expressions(first, second):
+    if sign not in ("=", r"\ne", "<", r"\le") or not are_expressions(first, second):
         return None
     return sign, first - second
-
-
-def _are_expressions(*candidates: Any) -> bool:
-    from sympy import Expr
-
-    return all(isinstance(x, Expr) and expressions.is_evaluable(x) for x in candidates)
-
-
-def _is_region(form: Form) -> bool:
-    """Whether an answer can only be a set of numbers, and no list of them."""
-    if form.kind is Kind.LIST:
-        return any(map(_is_region, form.parts)) or (
-            all(part.kind is Kind.TUPLE and region(part) is not None for part in form.parts)
-            and r"\infty" in form.text
-        )
-    if form.kind is Kind.RELATION:
-        return bool(form.detail) and set(form.detail.split()) <= {*ORDER}
-    if form.kind is Kind.TUPLE:
-        return form.detail != "()" or r"\infty" in form.body
-    return (
-        form.kind is Kind.UNION or r"\mathbb" in form.body or form.body in (r"\emptyset", r"\{\}")
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def region(form: Form) -> Any:
-    """The set of numbers that an answer is, as a sympy set with rational end points; or None."""
-    from sympy import Complement, FiniteSet, Intersection, Interval, S, Union
-
-    named = {r"\mathbb{R}": S.Reals, r"\mathbb{Z}": S.Integers, r"\mathbb{N}": S.Naturals}
-    named |= {r"\emptyset": S.EmptySet, r"\{\}": S.EmptySet}
-    body = re.sub(r"\\mathbb([A-Z])", r"\\mathbb{\1}", form.body.replace(" ", ""))
-    if body in named:
-        return named[body]
-    if form.kind is Kind.RELATION:
-        return _solutions(form)
-    if form.kind in (Kind.UNION, Kind.LIST):
-        sets = [region(part) for part in form.parts]
-        if any(part is None for part in sets):
-            return None
-        if form.detail == r"\setminus":
-            return Complement(*sets)
-        is_mixed = form.kind is Kind.LIST and any(map(_is_region, form.parts))
-        if is_mixed and any(part.number and not part.name for part in form.parts):  # "x > 1, 2"
-            return None
-        is_meet = form.detail in (r"\cap", "and") or (
-            form.detail == ","
-            and all(part.kind is Kind.RELATION or r"\mathbb" in part.body for part in form.parts)
-        )
-        if is_meet and form.detail == "and" and any(part.kind is Kind.TUPLE for part in form.parts):
-            is_meet = False  # "(0, 1) and (2, 3)" lists intervals
-        return (Intersection if is_meet else Union)(*sets)
-    if form.kind is Kind.TUPLE and len(form.parts) == 2:
-        start, end = (_point(part.body) for part in form.parts)
-        if start is None or end is None or not start < end:
-            return None
-        return Interval(start, end, form.detail[0] == "(", form.detail[1] == ")")
-    parts = form.parts if form.kind is Kind.SET else (form,)
-    points = [_point(part.body) for part in parts]
-    return FiniteSet(*points) if all(p is not None and p.is_finite for p in points) else None
-
-
-def _point(text: str) -> Any:
-    """A constant as a rational number of so many decimals, or infinity; otherwise None."""
-    from sympy import Expr, Rational, oo
-
-    constant = expressions.parsed(text)
-    if constant in (oo, -oo):
-        return constant
-    if not isinstance(constant, Expr) or constant.free_symbols:
-        return None
-    value = expressions.real_value(constant)
-    return None if value is None else Rational(round(value * 10**_DECIMALS), 10**_DECIMALS)
-
-
-def _solutions(form: Form) -> Any:
-    """What solves inequalities in one unknown; None where that is not known."""
-    from sympy import And, Ge, Gt, Le, Lt, Ne, S, Symbol
-
-    sides = [expressions.parsed(part.body) for part in form.parts]
-    signs = form.detail.split()
-    if not signs or set(signs) - {*ORDER} or not _are_expressions(*sides):
-        return None
-    unknowns = set().union(*(side.free_symbols for side in sides))
-    if len(unknowns) != 1:
-        return None
-    x = Symbol("x", real=True)
-    # End points as decimals: 2^{1/2} is the same one as \sqrt{2}.
-    sides = [
-        side.xreplace(dict.fromkeys(unknowns, x)) if side.free_symbols else _point(part.body)
-        for side, part in zip(sides, form.parts, strict=True)
-    ]
-    make = dict(zip(ORDER, (Lt, Gt, Le, Ge, Ne), strict=True))
-    relations = [make[s](a, b) for s, a, b in zip(signs, sides, sides[1:], strict=False)]
-    try:
-        solved = And(*relations).as_set()
-    except MemoryError:
-        raise
-    except Exception:
-        return None
-    return S.Reals if solved is S.true else solved
-
-
-def _same_set(a: Form, b: Form) -> str | None:
-    """Whether two answers are one set of numbers; None if neither has to be one, or one is none."""
-    if not (_is_region(a) or _is_region(b)):
-        return None
-    first, second = region(a), region(b)
-    if first is None or second is None:
-        return None
-    is_same = first == second or first.symmetric_difference(second).is_empty
-    return "same set" if is_same else ""

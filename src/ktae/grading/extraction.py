@@ -197,7 +197,7 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
 
 
-def _boxed(response: str) -> tuple[str | None, int]:
+def _boxed(response: str, *, joined: bool = True) -> tuple[str | None, int]:
     """What is in the last box, or in the boxes that are one list with it; and where it ends."""
     boxes, _ = _boxes(response)
     last = boxes[-1] if boxes else None
@@ -207,7 +207,7 @@ def _boxed(response: str) -> tuple[str | None, int]:
     if last is None:
         return None, 0
     contents, names, first = [last], [""], last
-    for box in reversed(boxes[:-1]):
+    for box in reversed(boxes[:-1] if joined else []):
         if not 0 <= first.start - box.outer_end <= _LONGEST_BETWEEN:
             break
         between = _BETWEEN.fullmatch(response, box.outer_end, first.start)
@@ -235,11 +235,7 @@ def last_boxed(response: str) -> str | None:
     A box around boxes is one box; its content comes without the inner ones' `\boxed`. A box that
     the response's end cuts off is none.
     """
-    boxes, _ = _boxes(response)
-    bare = _last(_BARE_BOX, response)
-    if bare is not None and (not boxes or bare.start() > boxes[-1].end):
-        return bare.group(1).rstrip(".,;:") or None
-    return _INNER_BOX.sub("", response[boxes[-1].begin : boxes[-1].end]).strip() if boxes else None
+    return _boxed(response, joined=False)[0]
 
 
 class _Box(NamedTuple):
@@ -364,5 +360,6 @@ def _closing(end: str) -> str:
         value = bold[2].strip()
         return answer_in(value) if _VALUE.fullmatch(value) else ""
     sentence = _CLOSING.search(line)
-    is_said = sentence is not None and not is_doubted(line[: sentence.start(1)])
-    return answer_in(sentence[1]) if is_said else ""
+    if sentence is None or is_doubted(line[: sentence.start(1)]):
+        return ""
+    return answer_in(sentence[1])

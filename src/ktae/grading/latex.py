@@ -69,7 +69,7 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     never is: `(2,251,252)` has three coordinates.
     """
     text = _UPRIGHT.sub(
-        lambda m: m[m.lastindex], _COLOUR.sub("", _STYLED.sub("", in_latex(answer)))
+        lambda m: m[m.lastindex or 0], _COLOUR.sub("", _STYLED.sub("", in_latex(answer)))
     )
     text = _FONT.sub("", text).replace("...", r"\ldots ")
     # Wrappers hide in wrappers, as in $\text{{5}}.$: until nothing changes any more.
