@@ -155,8 +155,32 @@ GEMINI = [
     {"role": "function", "parts": [{"functionResponse": "TOLD"}]},
     {"role": "model", "parts": [{"text": "SAID"}]},
 ]
-SHARED_GPT = [{"from": "human", "value": "ASKED"}, {"from": "gpt", "value": "SAID"}]
-TURNS = [{"thought": "THINK", "action": "run", "observation": "TOLD"}, {"action": "SAID"}]
+SHARED_GPT = [
+    {"from": "human", "value": "ASKED"},
+    {"from": "function_call", "value": "run"},
+    {"from": "observation", "value": "TOLD"},
+    {"from": "gpt", "value": "SAID"},
+]
+TURNS = [{"reasoning": "THINK", "action": "run", "observation": "TOLD"}, {"action": "SAID"}]
+LANGCHAIN = [
+    {"type": "human", "content": "ASKED"},
+    {"type": "ai", "content": "", "tool_calls": [{"name": "run", "args": {"a": 1}, "id": "x1"}]},
+    {"type": "tool", "content": "TOLD"},
+    {"type": "ai", "data": {"content": "SAID"}},
+]
+ANTHROPIC = [
+    {"type": "thinking", "thinking": "THINK"},
+    {"type": "server_tool_use", "id": "x1", "name": "run", "input": {"a": 1}},
+    {"type": "web_search_tool_result", "content": [{"type": "x", "text": "TOLD"}]},
+    {"type": "tool_result", "content": "MORE"},
+    {"type": "text", "text": "SAID"},
+]
+OF_TRL = {
+    "role": "assistant",
+    **{"content": "SAID", "reasoning_details": [{"type": "reasoning.text", "text": "THINK"}]},
+    "tool_calls": json.dumps([CALL]),
+}
+BUILT_IN = [{"type": "code_interpreter_call", "code": "run", "outputs": [{"logs": "TOLD"}]}]
 
 
 @pytest.mark.parametrize(
@@ -165,17 +189,23 @@ TURNS = [{"thought": "THINK", "action": "run", "observation": "TOLD"}, {"action"
         (CHAT, "SYSTEM\nASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD\nMORE"),
         (CHAT[2:5], None, 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
         (ITEMS, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
-        (SHARED_GPT, "ASKED", "SAID", ""),
-        (GEMINI, "ASKED", 'run({"a": 1})\nSAID', '"TOLD"'),
+        (SHARED_GPT, "ASKED", "run\nSAID", "TOLD"),
+        (GEMINI, "ASKED", 'run({"a": 1})\nSAID', "TOLD"),
         (TURNS, None, "THINK\nrun\nSAID", "TOLD"),
-        ([{"content": "SAID"}], None, "SAID", ""),
+        (LANGCHAIN, "ASKED", 'run({"a": 1})\nSAID', "TOLD"),
+        (
+            [{"role": "assistant", "content": ANTHROPIC}],
+            *(None, 'THINK\nrun({"a": 1})\nSAID', "TOLD\nMORE"),
+        ),
+        (OF_TRL, None, 'THINK\nSAID\nrun({"a": 1})', ""),
+        (BUILT_IN + ITEMS[-1:], None, "code_interpreter_call(run)\nSAID", '{"logs": "TOLD"}'),
     ],
 )
-@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("as_text", [None, json.dumps, " {}".format])
 def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_text, tmp_path):
-    if as_text and not any("role" in x or "from" in x for x in messages):
+    if as_text and messages == TURNS:
         pytest.skip("such lists may be the response itself")
-    value = json.dumps(messages) if as_text else messages
+    value = as_text(messages) if as_text else messages
     table, _ = read(write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": value}))
     row = table.to_pylist()[0]
     bounds = [0, *(row["context_spans"] or []), len(row["response"])]
@@ -197,6 +227,8 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
     ("message", "error"),
     [
         (USER, "without a message of the role assistant"),
+        ({"content": "x"}, "response is .*; expected text"),
+        ({"role": "narrator", "content": "x"}, "line 1: a message of the role 'narrator'"),
         ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
     ],
 )

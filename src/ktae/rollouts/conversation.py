@@ -1,41 +1,59 @@
 """Messages as one model of a response: what the policy wrote, and what others wrote in between.
 
-Read are the messages of OpenAI's chat, the items of its Responses, JSON text of either, and the
-turns of agents (`action`, `observation`). What the role `assistant` wrote counts: its reasoning,
-its content, its calls of tools. What another role wrote after its first message is context, which
-is shown and never given credit; what comes before is the prompt.
+Read are the messages of OpenAI's chat, the items of its Responses, those of Anthropic, Gemini and
+LangChain, text of any of them, and the turns of agents (`action`, `observation`). What the role
+`assistant` wrote counts: its reasoning, its content, its calls of tools. What another role wrote
+after its first message, and each result of a tool, is context, which is shown and never given
+credit; what comes before is the prompt.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
 from ktae.rollouts.notes import Notes
 
-POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent")
-"""Names of the policy's role."""
+POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent", "chatbot", "reasoning")
+"""Names of the policy's role; so are all that end in `_call`."""
+OTHERS = (
+    *("user", "human", "system", "developer", "prompter", "tool", "function", "observation"),
+    *("environment", "env", "ipython", "executor", "context"),
+)
+"""Names of other roles; so are all that end as a tool's result (`RESULTS`)."""
+CALLS = ("_call", "tool_use")
+RESULTS = ("_output", "_result", "_response")
+"""Ends of the types of items, and of parts of messages."""
 TURNS = (
     *("messages", "steps", "turns", "trajectory", "traj", "conversation", "conversations"),
     *("history", "nodes", "events", "transcript", "triplets", "transitions"),
 )
 """Names of lists whose entries are turns of one rollout."""
 
-CONTENTS = ("content", "value", "parts")
-REASONING = ("reasoning_content", "reasoning", "thinking", "thought")
-KNOWN = {*CONTENTS, *REASONING, "tool_calls", "function_call", "type", "action", "response"}
+REASONING = ("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details")
+CONTENTS = ("content", "value", "parts", "text", "refusal", "output")
+"""Where a message, or a part of one, has its text."""
+OF_PARTS = {
+    **dict.fromkeys(("functionCall", "executableCode"), "function_call"),
+    **dict.fromkeys(("functionResponse", "codeExecutionResult"), "function_result"),
+}
+"""Gemini's parts, and the types that they are of."""
+SEEN = ("observation", "result", "outputs", "results", "output")
+"""What a tool, or the environment, answered to a call or a turn."""
+KNOWN = {*CONTENTS, *REASONING, *OF_PARTS, "tool_calls", "function_call", "type"}
 """Fields that say what a message is about."""
-TEXTS = ("text", "content", "thinking", "reasoning", "refusal", "output", "value")
-"""Where a part of a message has its text."""
 
 
 class Segment(NamedTuple):
     """A message's text, and whether the policy wrote it."""
 
     text: str
-    is_policy: bool
+    is_policy: bool | None
+    """None where its role is not known."""
 
 
 class Dialogue(NamedTuple):
@@ -49,36 +67,52 @@ class Dialogue(NamedTuple):
 
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
-    """The messages of a conversation, which may be JSON text; None where it is none."""
-    if isinstance(value, str):
-        # Most responses are other text, so a look at the beginning comes first.
-        if not value.startswith(("[{", "[ {", "[\n")) or not value.rstrip().endswith("]"):
+    """The messages of a conversation, which may be text of JSON or Python; None for none."""
+    if is_text := isinstance(value, str):
+        # Most responses are other text, so a look at both ends comes first.
+        text = value.strip() if value[:1] in "[{ \n\t" else ""
+        is_json = text[:1] + text[-1:] in ("[]", "{}")
+        if not (is_json and any(name in text for name in ("role", "from", "type"))):
             return None
         try:
-            value = json.loads(value)
+            value = json.loads(text)
         except (ValueError, RecursionError):
-            return None
-        if not isinstance(value, list) or not any(
-            isinstance(x, dict) and ("role" in x or "from" in x) for x in value
-        ):
-            return None
-    if isinstance(value, list) and value and all(map(is_message, value)):
-        return value
-    return None
+            try:  # what pandas writes into CSV
+                value = ast.literal_eval(text)
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                return None
+    if isinstance(value, dict) and "content" in value and author(value) is not None:
+        value = [value]
+    if not (isinstance(value, list) and value and all(map(is_message, value))):
+        return None
+    # A policy may have to write a call as JSON; a conversation says more than that.
+    said = {"role", "from", "content", "call_id"}
+    return None if is_text and not any(said & message.keys() for message in value) else value
+
+
+def author(message: dict[str, Any]) -> bool | None:
+    """Whether the policy wrote a message; None where its role is not known."""
+    said = (message.get(name) for name in ("role", "from", "type"))
+    role = next((x for x in said if isinstance(x, str)), "").lower()
+    role = role.removesuffix("chunk").removesuffix("message") or role  # LangChain's classes
+    if role in POLICY or role.endswith(CALLS):
+        return True
+    return False if role in OTHERS or role.endswith(RESULTS) else None
 
 
 def is_message(value: Any) -> bool:
     """Whether it is a message, an item of OpenAI's Responses, or a turn of an agent."""
     if not isinstance(value, dict):
         return False
-    if isinstance(value.get("role"), str) or "content" in value:
-        return True
-    if isinstance(value.get("from"), str) and "value" in value:
-        return True
-    kind = value.get("type")
-    if isinstance(kind, str) and (kind == "reasoning" or kind.endswith(("_call", "_output"))):
-        return True
-    return is_turn(value)
+    kind = str(value.get("type"))
+    return (
+        isinstance(value.get("role"), str)
+        or (isinstance(value.get("from"), str) and "value" in value)
+        or (author(value) is not None and ("content" in value or "data" in value))
+        or kind == "reasoning"
+        or kind.endswith(("_call", "_output"))
+        or is_turn(value)
+    )
 
 
 def is_turn(value: dict[str, Any]) -> bool:
@@ -87,31 +121,64 @@ def is_turn(value: dict[str, Any]) -> bool:
 
 
 def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
-    """The texts of messages; a message without a role is the policy's."""
+    """The texts of messages: what the policy wrote, and results of tools in between."""
     parts: list[Segment] = []
     for message in messages:
-        kind = message.get("type")
-        role = message.get("role") or message.get("from")
-        if role is None and is_turn(message):
-            said = [message.get("thought"), message.get("action") or message.get("response")]
-            parts.append(Segment(joined(said), True))
-            if seen := joined([message.get("observation")]):
-                parts.append(Segment(seen, False))
-        elif isinstance(role, str):
-            is_policy = role.lower() in POLICY
-            text = _said(message) if is_policy else _text(_content(message))
-            parts.append(Segment(text or "", is_policy))
-        elif isinstance(kind, str) and kind.endswith("_output"):
-            parts.append(Segment(joined([_text(message.get("output"))]), False))
-        elif isinstance(kind, str) and kind.endswith("_call"):
-            parts.append(Segment(call_text(message), True))
-        elif kind == "reasoning":
-            parts.append(
-                Segment(joined(_text(message.get(x)) for x in ("summary", "content")), True)
-            )
-        else:
-            parts.append(Segment(_said(message), True))
+        if isinstance(message.get("data"), dict):  # LangChain's, with the type beside
+            message = {"type": message.get("type")} | message["data"]
+        is_policy = author(message)
+        if is_policy is None and "role" not in message and is_turn(message):
+            is_policy = True
+            did = message.get("action") or message.get("response")
+            answers = [message[x] for x in SEEN if message.get(x)]
+            saw = [{"type": "tool_result", "content": x} for x in answers]
+            message = {x: message.get(x) for x in REASONING} | {"content": [did, *saw]}
+        texts = [x for x in pieces(message) if x.text]
+        parts += texts if is_policy else [Segment(joined(x.text for x in texts), is_policy)]
+        if not texts and is_policy:
+            parts.append(Segment("", True))
     return parts
+
+
+def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
+    """The texts of a message or of its content; `own`: they are no result of a tool."""
+    if isinstance(value, str):
+        yield Segment(value, own)
+    elif isinstance(value, list):
+        for part in value:
+            yield from pieces(part, own)
+    elif isinstance(value, dict):
+        for name in OF_PARTS.keys() & value.keys():
+            inner = value[name]
+            value = {"type": OF_PARTS[name]} | (
+                inner if isinstance(inner, dict) else {"content": inner}
+            )
+        kind = str(value.get("type"))
+        if kind.endswith(CALLS):
+            yield Segment(call_text(value), own)
+            for name in SEEN:
+                yield from pieces(value.get(name), False)
+            return
+        own = own and not kind.endswith(RESULTS)
+        thoughts = (*REASONING, "summary") if kind == "reasoning" else REASONING
+        texts: list[Segment] = []
+        for names in (thoughts, CONTENTS):
+            texts += pieces(next((value[x] for x in names if value.get(x)), None), own)
+        if not {*KNOWN, "role", "from"} & value.keys() or (kind.endswith(RESULTS) and not texts):
+            content = {name: x for name, x in value.items() if name != "type" and x is not None}
+            texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
+        yield from texts
+        calls = value.get("tool_calls")
+        if isinstance(calls, str):
+            with contextlib.suppress(ValueError, RecursionError):
+                calls = json.loads(calls)
+        calls = calls if isinstance(calls, list) else [calls]
+        known = {text.text for text in texts}  # a call may also be a part of the content
+        for call in (*calls, value.get("function_call")):
+            if isinstance(call, dict | str) and call and call_text(call) not in known:
+                yield Segment(call_text(call), own)
+    elif value is not None:
+        yield Segment(json.dumps(value, default=str), own)
 
 
 def dialogue(messages: Iterable[dict[str, Any]]) -> Dialogue | None:
@@ -137,12 +204,19 @@ def with_texts(row: dict[str, Any], where: str, notes: Notes) -> dict[str, Any]:
     """The row with what the policy said in a conversation as its response, and its prompt."""
     fields = dict(row)
     response, prompt = fields.get("response"), fields.get("prompt")
-    if prompt is not None and (not isinstance(prompt, str) or prompt.startswith("[")):
+    if prompt is not None:
         fields["prompt"] = plain_text(prompt)
-    if response is not None and (not isinstance(response, str) or response.startswith("[")):
+    if response is not None:
         messages = messages_of(response)
         if messages is not None:
-            talk = dialogue(messages)
+            parts = segments(messages)
+            if any(part.is_policy is None for part in parts):
+                roles = [str(x.get("role") or x.get("from")) for x in messages if author(x) is None]
+                raise InputError(
+                    f"{where}: a message of the role {quoted(roles)}; expected one of "
+                    f"{quoted(POLICY)}, which are the policy's, or of {quoted(OTHERS)}"
+                )
+            talk = dialogue_of(parts)
             if talk is None:
                 raise InputError(
                     f"{where}: response is a conversation without a message of the role assistant"
@@ -174,53 +248,16 @@ def plain_text(value: Any) -> Any:
 def call_text(call: Any) -> str:
     """A call of a tool as text, without its id: `python({"code": "print(2)"})`."""
     if not isinstance(call, dict):
-        return ""
+        return str(call)
     function = call.get("function")
     inner: dict[str, Any] = function if isinstance(function, dict) else call
-    arguments = next((inner[x] for x in ("arguments", "args", "input", "action") if x in inner), "")
-    arguments = (
-        arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments, ensure_ascii=False, default=str)
-    )
+    names = ("arguments", "args", "input", "action", "code", "queries")
+    arguments = next((inner[x] for x in names if inner.get(x) is not None), "")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False, default=str)
     return f"{inner.get('name') or call.get('type') or 'call'}({arguments})"
 
 
 def joined(texts: Iterable[Any]) -> str:
     """Those that are text and not empty, one a line."""
     return "\n".join(text for text in texts if isinstance(text, str) and text)
-
-
-def _said(message: dict[str, Any]) -> str:
-    """All that the policy wrote in a message."""
-    reasoning = next((message[x] for x in REASONING if isinstance(message.get(x), str)), None)
-    calls = message.get("tool_calls")
-    calls = list(calls) if isinstance(calls, list) else []
-    if isinstance(message.get("function_call"), dict):
-        calls.append(message["function_call"])
-    return joined([reasoning, _text(_content(message)), *map(call_text, calls)])
-
-
-def _content(message: dict[str, Any]) -> Any:
-    """What a message holds; OpenAI and others, ShareGPT and Gemini call it differently."""
-    return next((message[x] for x in CONTENTS if message.get(x) is not None), None)
-
-
-def _text(content: Any) -> str | None:
-    """The text of a message's content: text, or a list of parts; what is neither is none."""
-    if content is None or isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return json.dumps(content, ensure_ascii=False, default=str)
-    texts = []
-    for part in content:
-        if not isinstance(part, dict):
-            texts.append(part)
-        elif part.get("type") == "tool_use" or isinstance(part.get("functionCall"), dict):
-            texts.append(call_text(part.get("functionCall", part)))
-        elif "functionResponse" in part:
-            texts.append(json.dumps(part["functionResponse"], ensure_ascii=False, default=str))
-        else:
-            inside = next((part[x] for x in TEXTS if part.get(x) is not None), None)
-            texts.append(_text(inside) if isinstance(inside, list) else inside)
-    return joined(texts)
