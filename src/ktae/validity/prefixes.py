@@ -13,6 +13,8 @@ from ktae.errors import InputError
 from ktae.grading.extraction import Fallback, extract
 from ktae.rollouts.spelling import Speller, standing_alone
 
+_ARITHMETIC = re.compile(r"^[\d\s.,+*/()=−×÷-]+=")
+
 _LOOKED_AT = 400
 """Responses, spread over a dump, that say whether its responses state answers."""
 
@@ -47,7 +49,8 @@ def stated_answers(rollouts: Any) -> list[str | None]:
 
 def _stated(text: str | None, fallback: Fallback = "stated") -> str | None:
     answer = extract(text or "", fallback)
-    return answer.text.strip() if answer else None
+    # "96 + 60 = 156" states 156: it is one vote with "156."
+    return _ARITHMETIC.sub("", answer.text).strip() if answer else None
 
 
 def _fallback(texts: Any) -> Fallback:
