@@ -13,6 +13,8 @@ export OMP_NUM_THREADS=1  # a tiny model: threads would only wait for each other
 if [ "${1:-}" = run ]; then
     out=$2 arm=$3 recipe=$recipes/$4.yaml credit=$5 seed=$6
     run=$out/$arm-seed$seed
+    exec 3>&2 > "$run.log" 2>&1
+    trap '[ $? = 0 ] || echo "$arm, seed $seed failed: its log is $run.log" >&3' EXIT
     if [ ! -e "$run/summary.json" ]; then
         resume=$([ ! -e "$run/recipe.yaml" ] || echo --resume)
         # shellcheck disable=SC2086  # nothing, or one option
@@ -24,9 +26,10 @@ fi
 
 out=${1:-runs/paper-small}
 mkdir -p "$out"
-sed -n '2,5s/^# \{0,1\}//p' "$self"
+about=$(sed -n '2,5s/^# \{0,1\}//p' "$self")
+echo "$about"
 # The first run alone: it pretrains the base model that all share.
-"$self" run "$out" grpo grpo null 0 > "$out/grpo-seed0.log" 2>&1
+"$self" run "$out" grpo grpo null 0
 for seed in 0 1; do
     for arm in "grpo grpo null" "grpo-ktae grpo paper" "dapo dapo null" "dapo-ktae dapo paper" \
         "no-fisher grpo no-fisher" "no-ig grpo no-ig" "no-tf grpo no-tf"; do
@@ -34,14 +37,15 @@ for seed in 0 1; do
     done
 done | xargs -P "$jobs" -L 1 sh -c '
     echo "$3, seed $6"
-    "$1" run "$2" "$3" "$4" "$5" "$6" > "$2/$3-seed$6.log" 2>&1' sh "$self" "$out"
+    "$1" run "$2" "$3" "$4" "$5" "$6"' sh "$self" "$out"
 
 # Tables 1 and 2 and the tests; figures 3 (GRPO and DAPO) and 4 (ablations) with table 3; the page of figure 1.
 cd "$out"
 {
-    ktae compare evals/grpo evals/grpo-ktae evals/dapo evals/dapo-ktae evals/no-fisher evals/no-ig evals/no-tf \
-        --pool-models --output tables.json
-    ktae compare evals/dapo evals/dapo-ktae --pool-models
+    echo "$about"
+    ktae compare evals/grpo evals/grpo-ktae --pool-models --output grpo.json
+    ktae compare evals/dapo evals/dapo-ktae --pool-models --output dapo.json
+    ktae compare evals/grpo-ktae evals/no-fisher evals/no-ig evals/no-tf --pool-models --output ablations.json
     ktae curves grpo-seed? grpo-ktae-seed? dapo-seed? dapo-ktae-seed? --smooth 8 --output curves.png
     ktae curves grpo-seed? grpo-ktae-seed? no-*-seed? --smooth 8 --output ablations.png
 } > tables.txt

@@ -4,7 +4,8 @@
     python benchmarks/gpu/run.py --output gpu --small   # the same in small, on a CPU as well
 
 It needs the extra `trl`, and for the training the folder of SmolLM2-135M-Instruct (`make smollm2`,
-or `--model`). Three parts, a CSV each:
+or `--model`): where there is no network, make it elsewhere, copy the folder that `make smollm2`
+names, and give `--model FOLDER`. Three parts, a CSV each:
 
 - gradients.csv: the gradient check of `ktae doctor` on the device, in float32 and in bf16;
 - speed.csv: the backend of tensors beside the reference, and timed at the paper's batch;

@@ -44,3 +44,15 @@ def test_tables_for_a_page_and_for_a_paper(command, tmp_path):
     latex = command("curves", run, "--format", "latex").out
     assert r"50\%\_a|b & 1 & 0.5 & - & - & - & - \\" in latex
     assert r"\begin{tabular}{lrrrrrr}" in latex and r"\bottomrule" in latex
+
+
+def test_a_checkpoint_has_its_run_s_name_and_many_columns_leave_it_room(command, tmp_path):
+    state = tmp_path / "grpo-with-credit/checkpoint-40/trainer_state.json"
+    state.parent.mkdir(parents=True)
+    names = ("aime24", "math500", "amc", "minerva", "olympiadbench", "gsm8k", "held_out_sums")
+    entry = {"step": 40} | {f"eval_rewards/{name}/mean": 0.123 for name in names}
+    state.write_text(json.dumps({"log_history": [entry]}))
+    lines = command("curves", state).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = [line.split() for line in lines if line.count("0.123") == 7]
+    assert row[0] == "grpo-with-credit"

@@ -101,9 +101,19 @@ class Screen:
             padding=(0, 1, 0, 0),
             min_width=len(heading),  # which rich would wrap
         )
-        table.add_column(first, overflow="fold")  # a recipe's section, for one, may be long
-        for column in columns:
-            table.add_column(column, justify="right", no_wrap=True)
+        rows = list(rows)
+        names, *cells = zip(*filter(None, rows), strict=True) if any(rows) else [()]
+        numbers = [max(map(len, column), default=0) for column in cells] or [0] * len(columns)
+        for heading_width in (80, 10, 8, 6):  # headings are folded where the names have no room
+            pairs = zip(columns, numbers, strict=True)
+            widths = [max(n, min(len(column), heading_width)) for column, n in pairs]
+            room = self.console.width - sum(widths) - 2 * len(widths) - 3
+            if room >= (least := min(max(map(len, (first, *names))), 16)):
+                break
+        # A recipe's section, for one, may be long: it is folded, but not to nothing.
+        table.add_column(first, overflow="fold", min_width=min(least, max(room, 8)))
+        for column, width in zip(columns, widths, strict=True):
+            table.add_column(column, justify="right", overflow="fold", width=width)
         for row in rows:
             if row is None:
                 table.add_section()

@@ -36,6 +36,8 @@ BENCHMARK = re.compile(
 """Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""
 CONSOLE = re.compile(r"\bstep:(\d+) - (.+)")
 """A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`."""
+CHECKPOINT = re.compile(r"checkpoint-\d+")
+"""A folder of TRL's within the one that has the run's name."""
 SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#f0e442")
 """Of Okabe and Ito: told apart by the colour-blind."""
@@ -74,6 +76,7 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
         known = path.name in ("metrics.jsonl", "trainer_state.json")
         run = path.resolve().parent if known else path.resolve().with_suffix("")
         run = path.resolve() if path.is_dir() else run  # names of folders have dots
+        run = run.parent if CHECKPOINT.fullmatch(run.name) else run
         by_path[SEED.sub("", str(run)).rstrip("/")].append(read(path))
     names = [Path(key).name for key in by_path]
     if len(set(names)) < len(names):
