@@ -411,14 +411,32 @@ def test_groups_in_several_files_are_noted_and_the_option_named(tmp_path):
     assert notes.counts["join"] == 2 and not notes.counts["apart"]
 
 
-def test_a_group_is_one_prompt(tmp_path):
-    rows = [ROLLOUT | {"prompt": p, "step": s} for p, s in (("p", 1), ("q", 1), ("p", 1), ("q", 2))]
+@pytest.mark.parametrize("name", ["prompt", "question", "query", "input", "instruction"])
+def test_a_group_is_one_prompt(name, tmp_path):
+    steps = ("p", 1), ("q", 1), ("p ", 1), ("q", 2)
+    rows = [ROLLOUT | {name: prompt, "step": step} for prompt, step in steps]
     path = write_lines(tmp_path / "r.jsonl", *rows)
     notes = Notes()
     groups = readers.read(path, notes=notes)["group"].to_pylist()
     assert groups[0] == groups[2] == groups[3] == "g" != groups[1] and notes.counts["split"] == 1
     with pytest.raises(InputError, match="group 'g' has two prompts"):
         readers.read(path, ReadOptions(fields={"group": "group"}))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompts": list("ppqq"), "responses": list("abcd"), "rewards": [1, 0, 1, 0]},
+        {"question": list("ppqq"), "response": list("abcd"), "reward": [1, 0, 1, 0]},
+        {"query": list("ppqq"), "samples": [{"response": x, "reward": 1} for x in "abcd"]},
+    ],
+)
+def test_a_prompt_for_each_response_is_a_batch_and_no_group(row, tmp_path):
+    groups = readers.read(write_lines(tmp_path / "r.jsonl", row))["group"].to_pylist()
+    assert groups[0] == groups[1] != groups[2] == groups[3]
+    name = next(iter(row))
+    with pytest.raises(InputError, match=f"3 of {name} for 4"):
+        readers.read(write_lines(tmp_path / "r.jsonl", row | {name: list("ppq")}))
 
 
 @pytest.mark.parametrize("stored", [{"correctness": "form"}, {"correctness": ["none", "form"]}])

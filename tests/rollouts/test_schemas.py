@@ -201,6 +201,16 @@ def test_evaluations_beside_training_are_left_alone(tmp_path):
     assert [x["step"] for x in read(tmp_path)[0]] == [2, 10]
 
 
+def test_turns_of_nemo_rl_are_told_apart_by_its_mask(tmp_path):
+    row = {"content": [["2 + 2?", "run", "TOLD", "it is 4"]], "rewards": [1.0], "idx": 0}
+    ids = {"token_ids": [[1, 2, 3, 4]], "token_loss_mask": [[0, 1, 0, 1]]}
+    rollout = read(write(tmp_path / "train_data_step2.jsonl", row | ids))[0][0]
+    assert (rollout["prompt"], rollout["response"]) == ("2 + 2?", "run\nTOLD\nit is 4")
+    assert (rollout["token_ids"], rollout["context_spans"]) == ([2, 3, 4], [3, 8])
+    with pytest.raises(InputError, match="line 1: content has 4 texts, and no token_ids"):
+        read(write(tmp_path / "train_data_step2.jsonl", row))
+
+
 def test_the_authors_problems_are_numbered(tmp_path):
     entry = json.loads(TOOLS["the outputs of the KTAE authors a.jsonl"][0])
     (tmp_path / "a.json").write_text(json.dumps([entry, entry]))

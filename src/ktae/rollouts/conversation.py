@@ -28,6 +28,12 @@ OTHERS = (
 CALLS = ("_call", "tool_use")
 RESULTS = ("_output", "_result", "_response")
 """Ends of the types of items, and of parts of messages."""
+PROMPTS = tuple(
+    f"{name}{s}"
+    for s in ("", "s")
+    for name in ("prompt", "instruction", "problem", "question", "query", "input")
+)
+"""What a prompt may be called, alone or as one value for each of a row's responses."""
 TURNS = (
     *("messages", "steps", "turns", "trajectory", "traj", "conversation", "conversations"),
     *("history", "nodes", "events", "transcript", "triplets", "transitions"),
@@ -201,11 +207,19 @@ def dialogue_of(parts: list[Segment]) -> Dialogue | None:
 
 
 def with_texts(row: dict[str, Any], where: str, notes: Notes) -> dict[str, Any]:
-    """The row with what the policy said in a conversation as its response, and its prompt."""
+    """The row with what the policy said in a conversation as its response, and its prompt.
+
+    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input.
+    """
     fields = dict(row)
-    response, prompt = fields.get("response"), fields.get("prompt")
-    if prompt is not None:
-        fields["prompt"] = plain_text(prompt)
+    response = fields.get("response")
+    if fields.get("prompt") is None:
+        texts = {name: plain_text(fields[name]) for name in PROMPTS if name in fields}
+        texts = {name: x for name, x in texts.items() if isinstance(x, str)}
+        fields = {name: x for name, x in fields.items() if name not in texts}
+        fields |= {"prompt": joined(dict.fromkeys(texts.values()))} if texts else {}
+    else:
+        fields["prompt"] = plain_text(fields["prompt"])
     if response is not None:
         messages = messages_of(response)
         if messages is not None:

@@ -81,7 +81,8 @@ class Labels:
         """Count a row of the record in, and tell its group from others of its label."""
         self.place_b.append(self.place)
         self.is_evaluation_b.append(is_evaluation)
-        label, step, prompt = row["group"], row["step"], row["prompt"]
+        label, step = row["group"], row["step"]
+        prompt = row["prompt"] and row["prompt"].strip()
         text = row["token_ids"].tobytes() if row["response"] is None else row["response"]
         self.copies[hash((self.place, label, step, prompt, text))] += 1
         told = (label, step, prompt, is_evaluation)

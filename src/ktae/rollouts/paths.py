@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import TURNS, messages_of
+from ktae.rollouts.conversation import PROMPTS, TURNS, messages_of
 from ktae.rollouts.rows import PARSERS, Row, is_null
 
 NAMES = (*(x for x in PARSERS if x != "context_spans"), "benchmark", "log_probs", "entropy")
@@ -176,7 +176,7 @@ def spread(row: Row, where: str) -> Iterator[Row]:
     n = len(responses)
     # Where the prompts are a list of n, a row is a batch in columns: all its lists of n are dealt
     # out. Otherwise a list may be one value, such as several accepted answers.
-    columns = any(_is_list_of(row.get(name), n) for name in ("prompt", "problem", "group"))
+    columns = any(_is_list_of(row.get(name), n) for name in (*PROMPTS, "group"))
     dealt = {}
     for name, value in row.items():
         if name == of or isinstance(value, Each):
@@ -187,7 +187,11 @@ def spread(row: Row, where: str) -> Iterator[Row]:
         elif (
             isinstance(value, list)
             and messages_of(value) is None
-            and (name in ONE_EACH or (columns and len(value) == n))
+            and (
+                name in ONE_EACH
+                or (name in PROMPTS and is_many("response", value))
+                or (columns and len(value) == n)
+            )
         ):
             dealt[name] = value
         if name in dealt and len(dealt[name]) != n:

@@ -317,7 +317,6 @@ class Reader:
         # The same prompt of a step is the same group, also where nobody wrote that down.
         if is_null(fields.get("group")) and ("group" not in fields or not strict):
             prompt = fields.get("prompt")
-            prompt = fields.get("problem") if is_null(prompt) else prompt
             if prompt is not None:
                 notes.add("without_group")
                 fields["group"] = prompt_label(prompt)

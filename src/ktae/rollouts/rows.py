@@ -12,8 +12,8 @@ The fields of a row (`?`: may be absent):
                     field is absent, a rollout is correct if its reward is above the threshold
     step?           integer
     advantage?      number
-    prompt?, answer?, model?, source?   text; anything else is kept as JSON text. `problem`, as the
-                    public math sets call it, is taken for an absent prompt
+    prompt?, answer?, model?, source?   text; anything else is kept as JSON text. Other
+                    names of a prompt are `ktae.rollouts.conversation.PROMPTS`
 
 Any other field is kept, as JSON, in the record's column `extra`. A field `extra` that holds a JSON
 object as text, as that column does, is taken apart again.
@@ -69,8 +69,6 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise InputError(f"{where}: {_show(row)}; expected an object with group, response, reward")
     fields = dict(row)
-    if fields.get("prompt") is None and "problem" in fields:
-        fields["prompt"] = fields.pop("problem")
     reward = fields.get("reward")
     if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
         fields = {"correct": verdict} | fields | {"reward": float(verdict)}

@@ -80,7 +80,9 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "dict": lambda value: isinstance(value, dict),
     "list": lambda value: isinstance(value, list),
     "texts": lambda value: isinstance(value, list) and all(isinstance(x, str) for x in value),
-    "saids": lambda value: isinstance(value, list) and all(map(KINDS["said"], value)),
+    "saids": lambda value: (
+        isinstance(value, list) and messages_of(value) is None and all(map(KINDS["said"], value))
+    ),
     "scores": lambda value: isinstance(value, list) and all(map(is_score, value)),
     "lists": lambda value: isinstance(value, list) and all(isinstance(x, list) for x in value),
 }
@@ -157,7 +159,7 @@ def without(row: Row, names: Iterable[str]) -> Row:
 def prompt_label(prompt: object) -> str:
     """A group's label made of its prompt: the same prompt has the same label in every step."""
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
-    digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    digest = hashlib.blake2s(text.strip().encode(errors="surrogatepass"), digest_size=8).hexdigest()
     return f"prompt {digest}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -9,6 +10,7 @@ from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError
+from ktae.rollouts.conversation import PROMPTS, Segment, dialogue_of
 from ktae.rollouts.paths import spread
 from ktae.rollouts.rows import Row, as_verdict, is_null
 from ktae.rollouts.schemas.base import (
@@ -36,7 +38,7 @@ COUNTS = re.compile(r"(^|_)(id|ids|idx|index|length|len|tokens|turns|count|num|s
 
 ENTRIES = ("rollouts", "samples", "responses", "completions", "generations", "outputs")
 """Fields that hold a row's rollouts, as objects with `response` or `token_ids` and the rest."""
-WITH_ALL = ("prompt", "problem", "answer", "group")
+WITH_ALL = (*PROMPTS, "answer", "group")
 """Fields of a row that all of its rollouts have, whatever they hold."""
 COLUMNS = {
     "response": ("response", "responses", "completions"),
@@ -136,7 +138,8 @@ def nemo_rl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """A batch of one: each field is a list of one value. Tokens are the prompt's and the rest.
 
     The response begins with the first token that is trained on; `input_lengths` says where padding
-    begins. Without token ids `content` holds the messages' texts, the response last.
+    begins. `content` holds the texts of the messages. In the response every other one is the
+    policy's, the last for one, and the mask says how many are.
     """
     values = {
         name: value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -144,15 +147,23 @@ def nemo_rl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     }
     content = values.get("content")
     texts = [content] if isinstance(content, str) else content or []
+    ids, mask = values.get("token_ids"), values.get("token_loss_mask")
     plain = without(values, NEMO_RL_FIELDS) | {
         "step": step_of(source.path),
-        "response": texts[-1] if texts else None,
         **reward_fields(values.get("filtered_rewards", values.get("rewards"))),
     }
-    if len(texts) > 1:
-        plain["prompt"] = "\n".join(x for x in texts[:-1] if isinstance(x, str))
-        plain["group"] = prompt_label(plain["prompt"])
-    ids, mask = values.get("token_ids"), values.get("token_loss_mask")
+    if ids is None and len(texts) > 2:
+        raise InputError(
+            f"{where}: content has {len(texts)} texts, and no token_ids with a token_loss_mask say "
+            "which of them the policy wrote; expected a prompt and a response"
+        )
+    turns = sum(1 for trained, _ in itertools.groupby(mask or [True], key=bool) if trained)
+    numbered = zip(range(len(texts) - 1, -1, -1), texts, strict=True)
+    talk = dialogue_of([Segment(x, n % 2 == 0 and n < 2 * turns) for n, x in numbered])
+    if talk is not None:
+        plain |= {"response": talk.response, "context_spans": talk.context}
+        if talk.prompt is not None:
+            plain |= {"prompt": talk.prompt, "group": prompt_label(talk.prompt)}
     if isinstance(ids, list) and isinstance(mask, list) and any(mask):
         # Before the first token that is trained on stands the prompt.
         first = next(i for i, trained in enumerate(mask) if trained)
@@ -207,7 +218,9 @@ def nested_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         yield from spread(row, where)
         return
     columns = {
-        name: row.pop(name) for name in ("reward", "correct") if KINDS["scores"](row.get(name))
+        name: row.pop(name)
+        for name in (*PROMPTS, "reward", "correct")
+        if KINDS["saids" if name in PROMPTS else "scores"](row.get(name))
     }
     for key, values in columns.items():
         if len(values) != len(entries):
