@@ -29,3 +29,14 @@ ROLLOUTS = [
         ("the answer is 4 hmm wait maybe the answer is 5 maybe", 0),
     )
 ]
+
+# Four rollouts with turns; the second comes back to the door, which is 8 9.
+AGENTS = [
+    {"group": 0, "token_ids": ids, "mask": [int(x < 8) for x in ids], "reward": reward}
+    for ids, reward in (
+        ([1, 2, 8, 9, 3], 1),
+        ([1, 2, 8, 9, 4, 8, 9, 3], 1),
+        ([1, 2, 8, 9, 4], 0),
+        ([5, 8], 0),
+    )
+]

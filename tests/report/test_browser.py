@@ -1,9 +1,11 @@
 """The page in a real browser: every view opened, hovered, clicked and filtered."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import ROLLOUTS, write_lines
+from dumps import AGENTS, ROLLOUTS, write_lines
 
 import ktae
 from ktae.estimators import preset
@@ -282,6 +284,34 @@ def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open
     assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'
     page.evaluate("location.hash = 'view=rollouts&group=1&rollout=1&token=9'")
     page.wait_for_selector(".segment details[open] .active")
+
+
+def test_turns_and_what_was_done_in_the_states_that_rollouts_share(tmp_path, open_page):
+    """One rollout pulls at the door, walks away and comes back to it; one never gets there."""
+    write_report(write_lines(tmp_path / "r.jsonl", AGENTS), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
+    rows = page.locator(".turn-rows tbody tr")
+
+    def texts(elements):
+        return [" ".join(re.sub("[⟨⟩]", "", x).split()) for x in elements.all_inner_texts()]
+
+    turns = [texts(row.locator("td a")) for row in rows.all()]
+    assert turns == [["#1 #2", "#3"], ["#1 #2", "#4", "#3"], ["#1 #2", "#4"], ["#5"]]
+    credit = page.evaluate(
+        """() => [0, 1].map((t) => ktae.creditOf(1, t, ktae.groupStatistics(0, 0)))"""
+    )
+    shown = rows.nth(1).locator("td small").first.inner_text().replace("\u2212", "-")
+    assert float(shown) == pytest.approx(sum(credit), abs=0.005) and sum(credit) != 0
+    states = page.locator(".turns tbody:has(th[scope=rowgroup])")
+    assert [texts(state.locator("th, td")) for state in states.all()] == [
+        ["The prompt 4 rollouts", "#1 #2", "3 of 4", "2/3", "#5", "1 of 4", "0/1"],
+        ["#8 #9 3 rollouts", "#3", "2 of 3", "2/2", "#4", "2 of 3", "1/2"],
+    ]
+    page.locator(".tree > summary").click()
+    (tree,) = texts(page.locator(".tree > ul"))
+    assert tree == "The prompt #1 #2 2/3 #8 #9 #4 1/2 #3 1/1 #5 0/1"
+    rows.nth(1).locator("a").nth(1).click()
+    assert "#4" in page.locator("#card .token").inner_text()
 
 
 def test_a_picture_of_a_group_is_a_file_of_its_own(plain_page, open_page):

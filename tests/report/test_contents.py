@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dumps import ROLLOUTS, write_lines
+from dumps import AGENTS, ROLLOUTS, write_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +88,37 @@ def test_a_page_without_rewards_or_tokenizer_has_all_views(open_page, tmp_path):
         page.click(f"#to-{view}")
         assert len(page.locator("main").inner_text()) > 40
     assert page.locator("#to-training, #to-compare").count() == 0
+
+
+def test_shared_states_are_in_the_page_where_a_rollout_has_several_turns(tmp_path):
+    """Tokens and rollouts are numbered as in the page, from which the first group is left out."""
+    away = [{"group": "away", "token_ids": [7] * 40, "reward": 1}] * 4
+    single = [{"group": 1, "token_ids": [1, 8], "mask": [1, 0], "reward": i} for i in (0, 1)]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", [*away, *single, *AGENTS])])
+    blocks = contents(dump, max_tokens=60).blocks
+    meta, vocabulary = (json.loads(unpack(blocks[name])) for name in ("meta", "vocabulary"))
+    assert meta["groups"]["shown"] == [0, 1, 1]
+
+    def ids(ranks):
+        return [vocabulary["id"][rank] for rank in ranks]
+
+    states = {
+        group: [
+            (
+                ids(state["seen"]),
+                state["rollouts"],
+                [(ids(x["done"]), x["rollouts"]) for x in state["choices"]],
+            )
+            for state in of_group
+        ]
+        for group, of_group in meta["groups"]["states"].items()
+    }
+    assert states == {
+        "2": [
+            ([], [2, 3, 4, 5], [([1, 2], [2, 3, 4]), ([5], [5])]),
+            ([8, 9], [2, 3, 4], [([3], [2, 3]), ([4], [3, 4])]),
+        ]
+    }
 
 
 def test_kinds_of_suspicion(meta):

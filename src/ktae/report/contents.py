@@ -27,11 +27,19 @@ from ktae.report.inputs import Dump, Shown, Tell, require_rollouts
 from ktae.report.notes import Note, notes_of
 from ktae.report.segments import segments_of
 from ktae.report.totals import AllScored, TokenTotals, score_all, tokens_over_steps
+from ktae.rollouts import record
 from ktae.rollouts.files import SUFFIXES
 from ktae.tables import in_tables, table_estimator
+from ktae.turns import find_turns, shared_states
 
 LONGEST_PROMPT = 20_000
 """Characters of a prompt that are in the page."""
+
+LONGEST_TURN = 60
+"""Tokens of a shared state, and of a turn taken there, that are in the page."""
+
+MOST_CHOICES = 8
+"""Turns of a shared state that are in the page, those of most rollouts; the others are counted."""
 
 
 FILE = re.compile(rf"([^:]+(?:{'|'.join(map(re.escape, SUFFIXES))})):")
@@ -126,7 +134,9 @@ def contents(
         "unit": dump.unit,
         "notes": [note._asdict() for note in notes],
         "presets": [{"name": name, **summary.shown_as(x)} for name, x in estimators.items()],
-        "groups": _groups(frame, scored, shown_g) | of_runs,
+        "groups": _groups(frame, scored, shown_g)
+        | of_runs
+        | {"states": _states(shown, np.flatnonzero(shown_g), rank[which_n])},
         "rollouts": shown.as_dict()
         | {"finished": ended.finished_b[shown_b], "segments": _segments(shown, dump)},
         "finished_rule": ended.rule,
@@ -216,6 +226,40 @@ def _segments(shown: Columns, dump: Dump) -> dict[int, list[tuple[str, int, int]
         if parts := segments_of(dump.spell(shown.ids_n[span]), mask_t):
             segments[row] = parts
     return segments
+
+
+def _states(
+    shown: Columns, number_g: np.ndarray, ranks_n: np.ndarray
+) -> dict[int, list[dict[str, Any]]]:
+    """What the rollouts of a group did in the states that they share, where one has several turns.
+
+    Args:
+        shown: the groups in the page.
+        number_g: their numbers among all groups.
+        ranks_n: (N,) the numbers of their tokens in the page.
+    """
+    states = {}
+    for group, begin, end in zip(number_g, shown.starts_g, shown.starts_g[1:], strict=False):
+        if (shown.counted_b[begin:end] == shown.lengths_b[begin:end]).all():
+            continue
+        spans = [slice(*shown.offsets_b[row : row + 2]) for row in range(begin, end)]
+        arrays = record.pad([ranks_n[x] for x in spans], [shown.mask_n[x] for x in spans])
+        if not find_turns(arrays[1]).number.any():
+            continue
+        same_group = np.zeros(end - begin, dtype=int)
+        states[int(group)] = [
+            {
+                "seen": state.token_ids[:LONGEST_TURN],
+                "rollouts": sorted({begin + row for x in state.choices for row in x.rollouts}),
+                "choices": [
+                    {"done": x.token_ids[:LONGEST_TURN], "rollouts": np.add(x.rollouts, begin)}
+                    for x in state.choices[:MOST_CHOICES]
+                ],
+                "others": max(0, len(state.choices) - MOST_CHOICES),
+            }
+            for state in shared_states(*arrays, shown.correct_b[begin:end], same_group)
+        ]
+    return states
 
 
 def _groups(columns: Frame, scored: AllScored, shown_g: np.ndarray) -> dict[str, Any]:

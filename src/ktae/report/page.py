@@ -31,6 +31,7 @@ SCRIPTS = (
     "segments.js",
     "rollouts.js",
     "groups.js",
+    "turns.js",
     "tokens_at.js",
     "picture.js",
     "contexts.js",

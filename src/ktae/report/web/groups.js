@@ -27,18 +27,17 @@ function groupItem(g, place, isFlagged) {
   const { groups } = report;
   const link = h("a", { href: fragment({ group: g, rollout: null, token: null }), "aria-current": g === state.group ? "true" : null, class: groups.first[g] < 0 ? "away" : null },
     h("span", { class: "line" }, h("b", { dir: "auto" }, groupName(g)), isFlagged ? h("i", { class: "mark-dot", title: "something was found here" }) : null),
-    h("span", { class: "line quiet" }, dots(g), h("span", { dir: "auto" }, onOneLine((report.texts.prompt[g] ?? "").slice(0, 60)))));
+    h("span", { class: "line quiet" }, dots(groups.right[g], groups.known[g]), h("span", { dir: "auto" }, onOneLine((report.texts.prompt[g] ?? "").slice(0, 60)))));
   const item = h("li", {}, link);
   item.style.top = `${place * ITEM_HEIGHT}px`;
   return item;
 }
 
 // How many are right: a dot for each rollout, or of many a bar.
-function dots(g) {
-  const { right, known } = report.groups;
-  const meter = h("span", { class: "meter", role: "img", "aria-label": `${right[g]} of ${known[g]} right` });
-  meter.style.setProperty("--share", known[g] ? right[g] / known[g] : 0);
-  return h("span", { class: "score" }, meter, `${right[g]}/${known[g]}`);
+function dots(right, known) {
+  const meter = h("span", { class: "meter", role: "img", "aria-label": `${right} of ${known} right` });
+  meter.style.setProperty("--share", known ? right / known : 0);
+  return h("span", { class: "score" }, meter, `${right}/${known}`);
 }
 
 function sidebar() {

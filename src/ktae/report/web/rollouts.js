@@ -42,6 +42,7 @@ function groupContents(g) {
   return [groupHead(g), promptBox(g), foundHere(g),
     left ? h("p", { class: "warn" }, `${left} unfinished ${left === 1 ? "rollout is" : "rollouts are"} left out; credit is computed from the other ${rows.length}.`) : null,
     h("div", { class: "evidence" }, legend(state.signal, g, group), h("p", { class: "quiet" }, evidenceLine(group))),
+    turnsPane(g, rows, group),
     h("div", { class: "sides" }, sides.filter(([, list]) => list.length).map(([name, list]) => side(name, list)))].filter((x) => x !== null);
 }
 
