@@ -99,6 +99,14 @@ def test_the_cases(case, shared_cases):
         assert counted == [[20], [21], [22], [23]]
 
 
+def test_evaluations_in_files_of_their_own_are_read_alone(shared_cases):
+    dumps = shared_cases / "dumps"
+    for folder in (dumps / "prime_rl_run", dumps / "prime_rl_run" / "rollouts"):
+        assert counts(read(folder, evaluation=True)[0]) == (2, 1, 1)
+    with pytest.raises(InputError, match="nothing in it is of an evaluation"):
+        read(dumps / "rollouts.csv", evaluation=True)
+
+
 def test_files_of_seeds_are_taken_together(shared_cases):
     folder = shared_cases / "dumps" / "nemo_skills"
     for fields in ([], ["response=generation", "group=problem", "reward=symbolic_correct"]):
@@ -403,7 +411,7 @@ def test_the_stream_of_prime_rl_with_its_annotations(name, tmp_path):
     write(tmp_path / "metrics.jsonl", {"step": 1, "loss": 0.5})
     table, notes = read(tmp_path)
     assert counts(table) == (2, 1, 1) and table["advantage"].to_pylist() == [0.5, 0.5]
-    assert notes.counts["evaluation"] == 1 and notes.names["files"] == ["metrics.jsonl"]
+    assert notes.counts["evaluation"] == 1 and "metrics.jsonl" in notes.names["settings"]
     assert counts(read(tmp_path, evaluation=True)[0]) == (1, 1, 0)
 
 

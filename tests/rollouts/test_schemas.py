@@ -402,14 +402,20 @@ def test_models_are_pooled_where_most_rollouts_would_be_alone(tmp_path):
     assert notes.counts["models"] == 4
 
 
+SCORED = ["scores.parquet", "scores.tokens.parquet"]
+
+
 @pytest.mark.parametrize(
     ("there", "alone"),
     [
-        (["1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
-        (["1.jsonl", "train.parquet", "train.tokens.parquet"], []),
-        (["a.json", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
-        (["below/1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
-        (["scores.parquet", "scores.tokens.parquet"], []),
+        (["1.jsonl", *SCORED], SCORED),
+        (["1.jsonl", "train.parquet", "train.tokens.parquet"], ["train.tokens.parquet"]),
+        (["a.json", *SCORED], SCORED),
+        (["below/1.jsonl", *SCORED], SCORED),
+        (SCORED, SCORED[1:]),
+        (["1.jsonl", "completions/2.jsonl", "model/3.jsonl", "results_1.json"], []),
+        (["1.jsonl", "live/1.jsonl", "ktae.json"], ["live/1.jsonl", "ktae.json"]),
+        (["all/1.jsonl", "effective/1.jsonl"], ["effective/1.jsonl"]),
         (["1.jsonl", "1.jsonl.gz", "2.jsonl.gz"], ["1.jsonl.gz"]),
         (["1.jsonl", "7.pt"], ["7.pt"]),
         (["7.json", "8.json"], []),
@@ -427,7 +433,7 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
         pq.write_table(credit, tmp_path / "scores.parquet")
     files, others = choose_files(tmp_path)
     assert [str(file.relative_to(tmp_path)) for file in others] == alone
-    rollouts = [name for name in there if name not in alone and ".tokens" not in name]
+    rollouts = [name for name in there if name not in alone]
     assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
 
 

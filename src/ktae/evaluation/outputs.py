@@ -104,7 +104,7 @@ def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = No
     graded = [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
     join = options.join or bool(graded)
     options = dataclasses.replace(options, needs_reward=False, join=join)
-    files = graded or files_in(path, notes)
+    files = graded or files_in(path, notes, options.evaluation)
     reader = Reader(options, notes)
     read_ones: list[_Read] = []
     reader.of_folder(path, files, lambda _, file: read_ones.extend(_read(reader, file, options)))

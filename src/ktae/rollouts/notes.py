@@ -77,8 +77,9 @@ intermediate, left out: intermediate outputs left out: {n:,}
     An agent's session in verl's dump is its last output.
 empty, left out!: rows with an empty list of rollouts: {n:,} ({names})
 files, left out!: other files left alone: {n:,} ({names})
-    They hold no rollouts, evaluations, the same ones, or are packed otherwise than as .gz.
-    Give a file by its own name to read it.
+    They hold no rollouts or the same ones, are of evaluations (--evaluation reads these), or are
+    packed otherwise than as .gz. Give a file by its own name to read it.
+settings, left out: files of models, settings, notes and measurements: {n:,} ({names})
 rejected, left out!: rows that could not be used: {n:,} ({names})
 """
 """Key, kind and text of each note in the order in which they are told, and below what that means.

@@ -27,7 +27,7 @@ from ktae.rollouts.files import (
     iterate_rows,
     own_tables,
 )
-from ktae.rollouts.folders import choose_files
+from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation
 from ktae.rollouts.labels import Labels, by_model
 from ktae.rollouts.named import by_fields, override
 from ktae.rollouts.notes import Notes
@@ -74,7 +74,7 @@ def read(
     paths = paths_of(inputs)
     notes = Notes(strict=True) if notes is None else notes
     reader = Reader(options, notes, TrainedWith.beside(paths))
-    files_of = [(path, files_in(path, notes)) for path in paths]
+    files_of = [(path, files_in(path, notes, options.evaluation)) for path in paths]
     # A file that is given twice, under whatever name, would count twice.
     real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
     for name, n in real.items():
@@ -115,6 +115,9 @@ def read(
         reader.of_folder(path, files, read_file)
     flush(full=False)
     reader.note_rewards()
+    by_name = any(of_evaluation(file) for _, files in files_of for file in files)
+    if options.evaluation and not by_name and not any(labels.is_evaluation_b):
+        raise InputError(f"{', '.join(map(str, paths))}: nothing in it is of an evaluation")
     table = labels.finish(spool.table())
     if not len(table):
         raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
@@ -140,11 +143,12 @@ def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     return paths
 
 
-def files_in(path: Path, notes: Notes) -> list[Path]:
-    """The files to read (`choose_files`); others that may hold rollouts are noted."""
-    files, others = choose_files(path)
+def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
+    """The files to read (`choose_files`); the others are noted."""
+    files, others = choose_files(path, evaluation)
     for file in others:
-        notes.add("files", path_text(file.relative_to(path)))
+        key = "settings" if is_known_other(file) else "files"
+        notes.add(key, path_text(file.relative_to(path)))
     return files
 
 
