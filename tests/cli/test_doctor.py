@@ -85,6 +85,7 @@ def test_verl_s_smallest_job(monkeypatch):
     require("verl")
     from ktae.trainers.verl import smoke
 
+    monkeypatch.setattr(smoke, "training_step", lambda: None)
     done = CliRunner().invoke(app, ["doctor", "--engine", "verl", "--json"])
     found = findings(done.output)
     assert done.exit_code == 0 and found["verl"]["status"] == "ok"
@@ -92,3 +93,23 @@ def test_verl_s_smallest_job(monkeypatch):
     twice = smoke.naive.credit
     monkeypatch.setattr(smoke.naive, "credit", lambda *arguments: 2 * twice(*arguments))
     assert smoke.advantage_error() > 0.05
+
+
+@pytest.mark.nightly  # Ray, and a dozen processes
+def test_verl_s_trainer_takes_a_step():
+    require("verl")
+    from ktae.trainers.verl import smoke
+
+    assert smoke.training_step()["credit/mean_abs"] > 0
+
+
+def test_a_step_of_verl_s_that_fails_is_a_finding(monkeypatch, tmp_path):
+    require("verl")
+    from ktae.trainers.verl import smoke
+
+    script = tmp_path / "step.py"
+    script.write_text("raise SystemExit('no\\nmemory')")
+    monkeypatch.setattr(smoke, "ONE_STEP", script)
+    *_, finding = doctor.diagnose_verl()
+    assert (finding.subject, finding.status) == ("verl, a training step", "wrong")
+    assert "no\\nmemory" in finding.detail or "no memory" in finding.detail

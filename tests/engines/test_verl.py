@@ -19,7 +19,8 @@ import pytest
 from extras import require
 from tiny_qwen import make_qwen
 from training import ktae, run_here
-from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe, two_nodes
+from verl_one_step import recipe
+from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, two_nodes
 
 from ktae.estimators import preset
 from ktae.report import summary, write_report

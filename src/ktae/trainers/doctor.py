@@ -92,6 +92,21 @@ def diagnose_verl() -> Iterator[Finding]:
     yield Finding.of_error("verl", error, detail)
     for subject, detail, remedy in smoke.missing_for_gpus():
         yield Finding(f"verl on GPUs, {subject}", "absent", detail, remedy)
+    subject, started = "verl, a training step", time.perf_counter()
+    try:
+        step = smoke.training_step()
+    except Exception as failure:  # Ray, a port, memory: it is the finding
+        yield Finding.of_failure(subject, failure, BUG)
+        return
+    if step is None:
+        remedy = "run ktae doctor from a checkout, installed with pip install -e"
+        yield Finding(subject, "absent", "not tried: its stand-ins for GPUs are the tests'", remedy)
+        return
+    detail = (
+        f"the demo on Ray and the CPU, {time.perf_counter() - started:.0f} s; "
+        f"mean |credit| {step['credit/mean_abs']:.3f}"
+    )
+    yield Finding(subject, "ok", detail)
 
 
 def backend_findings() -> Iterator[Finding]:

@@ -1,14 +1,23 @@
-"""verl's smallest job on what is there: does its own `compute_advantage` give token credit?
+"""verl's smallest job on what is there: are its own advantages those of token credit, and does its
+trainer take a step with them?
 
-Without Ray and without a model: a batch of two groups goes through verl's data classes, its
-configuration and its function, as on the driver of a run. What a run on GPUs needs beside is
-looked for, and not tried.
+The function is tried without Ray and without a model: a batch of two groups goes through verl's
+data classes, its configuration and its function, as on the driver of a run. The step is one of the
+demo on the CPU; what stands in for GPUs and vLLM there is the tests', so it takes a checkout. What
+a run on GPUs needs beside is looked for, and not tried.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +26,7 @@ import torch
 from ktae.backends import naive
 from ktae.batch import make_batch
 from ktae.estimators import KTAE
+from ktae.runs import metrics_by_step
 from ktae.trainers import versions
 from ktae.trainers.verl.check import compose
 
@@ -69,11 +79,61 @@ def advantage_error() -> float:
     return float(np.abs(with_credit - plain - expected).max())
 
 
+ONE_STEP = Path(__file__).parents[4] / "tests/engines/verl_one_step.py"
+"""In a checkout."""
+TIME_LIMIT = 900
+"""Seconds."""
+
+
+def training_step() -> dict[str, float] | None:
+    """The metrics of one step of the demo by verl's trainer on Ray; None outside a checkout.
+
+    Raises:
+        RuntimeError: the run failed, or its step had no token credit.
+    """
+    if not ONE_STEP.is_file():
+        return None
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        log = Path(folder, "log.txt")
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, ONE_STEP, folder],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(TIME_LIMIT)
+            finally:  # Ray's processes, too
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        metrics = Path(folder, "run", "metrics.jsonl")
+        if status or not metrics.is_file():
+            end = log.read_text(encoding="utf-8", errors="replace").rstrip()[-180:]
+            raise RuntimeError(f"exit status {status} … {end}")
+        step: dict[str, float] = metrics_by_step([metrics]).get(1, {})
+    if not step.get("credit/mean_abs"):
+        raise RuntimeError("a training step had no token credit")
+    return step
+
+
 def missing_for_gpus() -> Iterator[tuple[str, str, str]]:
     """What a run on GPUs needs and this installation lacks: its name, what is not there, and what
     to do."""
-    if not torch.cuda.is_available():
-        yield "a GPU", f"torch {torch.__version__} sees none", "docs/gpus.md has what to install"
+    python = sys.version_info[:2]
+    if python != (3, 12):
+        remedy = "docs/gpus.md: the constraints and verl's flash-attention are for 3.12"
+        yield "Python 3.12", f"this is {python[0]}.{python[1]}", remedy
+    cuda = torch.version.cuda
+    if cuda is None:
+        remedy = "docs/gpus.md has what to install"
+        yield "CUDA", f"torch {torch.__version__} is built without it", remedy
+    elif not torch.cuda.is_available():
+        remedy = "nvidia-smi prints both; CUDA 13 needs driver 580 or newer"
+        detail = (
+            f"torch is built for CUDA {cuda} and sees no GPU: there is none, or its driver is old"
+        )
+        yield "a GPU", detail, remedy
     if not any(importlib.util.find_spec(name) for name in ("vllm", "sglang")):
         remedy = "pip install -c constraints-gpu-verl.txt 'verl[vllm]'"
         yield "a rollout engine", "neither vllm nor sglang is installed", remedy
