@@ -68,7 +68,7 @@ def test_a_group_of_one_class_may_have_credit_by_its_scores(command, tmp_path):
     ]
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     shown = command("show", "r.jsonl", "-e", "{estimator: presence-z, graded_rewards: true}").out
-    assert "Not both correct and incorrect rollouts.\n" in shown
+    assert "Not both right and wrong rollouts.\n" in shown
     assert "all credit is 0" not in shown
     assert "all credit is 0" in command("show", "r.jsonl").out
 
@@ -88,3 +88,7 @@ def test_groups_of_one_are_named_by_every_check(command, tmp_path):
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for name in ("score", "validate", "permutation-test"):
         assert "every group has one rollout (4 groups)" in command(name, "r.jsonl").err
+
+
+def test_a_group_in_the_place_of_a_file(command, rows):
+    assert "a group is named by --group g1" in command("show", rows, "g1").err

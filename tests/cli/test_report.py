@@ -63,7 +63,7 @@ def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
     assert run("show", "b.jsonl", "--html", "g.html")[0] == 0
     page = (tmp_path / "g.html").read_text(encoding="utf-8")
     assert "<b>" not in page and "$x$" in re.sub("<[^>]*>", "", page)
-    assert page.count('<span style="background:#') == 2
+    assert page.count('<span style="background:#') == 2 + 2  # of the legend
 
 
 def test_a_report_of_some_groups_says_of_how_many(run):
@@ -226,7 +226,7 @@ def test_show(run):
     assert status == 0
     lines = out.splitlines()
     assert lines[0] == "Group g"
-    assert "correct, rollout 1: reward 1, 3 words" in lines
+    assert "right, rollout 1: reward 1, 3 words" in lines
     places = [lines.index(line) for line in ("+0.5000  so", "+0.0000  ␣", "-0.5000  hmm")]
     assert places == sorted(places)
 
@@ -236,9 +236,9 @@ def test_show_as_json(run):
     assert status == 0
     found = json.loads(out)
     assert (found["group"], found["mixed"], found["unit"]) == ("g", True, "words")
-    correct, incorrect = found["rollouts"]
-    assert (correct["verdict"], correct["tokens"]) == ("correct", ["so", " ", "4"])
-    assert correct["credit"] == [-x for x in incorrect["credit"]]
+    right, wrong = found["rollouts"]
+    assert (right["verdict"], right["tokens"]) == ("right", ["so", " ", "4"])
+    assert right["credit"] == [-x for x in wrong["credit"]]
 
 
 @pytest.mark.parametrize("name", ["calibrated", "trigrams", "tempo", "conflict-tokens"])
@@ -253,7 +253,7 @@ def test_show_shows_the_credit_that_training_gets(run, tmp_path, name):
     words = {text: i for i, text in enumerate([" ", "a", "b", "c", "d"])}
     ids = [[words[token] for token in one["tokens"]] for one in found["rollouts"]]
     ids_bt, mask_bt = record.pad(ids)
-    verdicts = [float(one["verdict"] == "correct") for one in found["rollouts"]]
+    verdicts = [float(one["verdict"] == "right") for one in found["rollouts"]]
     expected = ktae.token_credit(ids_bt, mask_bt, verdicts, [0] * 4, name)
     assert np.abs(expected).max() > 0.1
     for one, expected_t, mask in zip(found["rollouts"], expected, mask_bt, strict=True):

@@ -116,7 +116,7 @@ def test_rollouts_hover_and_pin(plain_page, open_page):
     maybe = page.locator(".t", has_text="maybe").first
     maybe.hover()
     card = page.locator("#card")
-    assert "Speaks against a right answer" in card.inner_text()
+    assert "Leans to wrong" in card.inner_text()
     assert "0 of 2 right and 2 of 2 wrong" in card.inner_text()
     # [[0, 2], [2, 0]]: one of six tables, and its mirror: p = 1/3, one bit of information.
     assert "0.333" in card.inner_text()
@@ -146,7 +146,7 @@ def test_log_probabilities_and_entropy(tmp_path, open_page):
     page.select_option("#signal", "entropy")
     page.wait_for_selector(".t.s5")
     page.click("#to-overview")
-    assert "1 rollouts without log-prob" in page.locator("#notes").text_content()
+    assert "1 rollout without log-prob" in page.locator("#notes").text_content()
 
 
 def test_inside_a_notebook(dump_file, tmp_path, browser):
@@ -163,7 +163,7 @@ def test_inside_a_notebook(dump_file, tmp_path, browser):
     frame.locator(".findings a").first.click()
     assert "4" in frame.locator("#card .token").inner_text()
     frame.locator(".t", has_text="maybe").first.click()
-    assert "Speaks against" in frame.locator("#card").inner_text()
+    assert "Leans to wrong" in frame.locator("#card").inner_text()
     frame.locator("#to-overview").click()
     assert "What to look at" in frame.locator("main").inner_text()
     page.close()
@@ -217,6 +217,7 @@ def test_search_and_filters_are_in_the_address(plain_page, open_page):
     page.press("#search", "Enter")
     assert page.locator("[role=status]").inner_text() == "1 rollout in 1 group"
     assert page.locator(".t.hit").all_inner_texts() == ["hmm", " ", "wait"]
+    assert page.locator("#hits").inner_text() == "1 of 1 hit in this group"
     page.select_option("#filter-verdict", "right")
     assert page.locator(".empty").count() == 1
     again = open_page(plain_page, page.url.partition("#")[2])
@@ -284,6 +285,11 @@ def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open
     assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'
     page.evaluate("location.hash = 'view=rollouts&group=1&rollout=1&token=9'")
     page.wait_for_selector(".segment details[open] .active")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
+    page.locator("#search").press_sequentially("2 are 4")
+    page.wait_for_selector(".segment details[open] .active")
+    page.keyboard.press("Enter")
+    assert page.locator("#hits").inner_text() == "2 of 50 hits in this group"
 
 
 def test_turns_and_what_was_done_in_the_states_that_rollouts_share(tmp_path, open_page):

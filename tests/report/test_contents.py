@@ -59,8 +59,8 @@ def without(rows, *names):
     [
         (without(ROLLOUTS, "reward"), "No rewards"),
         ([row | {"group": i} for i, row in enumerate(ROLLOUTS)], "One rollout a prompt"),
-        ([row | {"reward": 1} for row in ROLLOUTS], "Every rollout is correct"),
-        ([row | {"reward": 0} for row in ROLLOUTS], "Every rollout is incorrect"),
+        ([row | {"reward": 1} for row in ROLLOUTS], "Every rollout is right"),
+        ([row | {"reward": 0} for row in ROLLOUTS], "Every rollout is wrong"),
         ([*ROLLOUTS[:2], *[r | {"group": 2} for r in ROLLOUTS[2:]]], "No group is mixed"),
         ([*ROLLOUTS, {"group": "sum", "response": "x"}], "1 of 5 rollouts have no reward"),
         ([*ROLLOUTS, {"group": "sum", "reward": 1}], "Rows that could not be used: 1 ("),
@@ -333,3 +333,19 @@ def test_a_record_in_memory_takes_nothing_that_is_for_files(options, dump_file, 
     write_report(rollouts, tmp_path / "r.html")
     with pytest.raises(InputError, match=f"{next(iter(options))} says how files are read"):
         write_report(rollouts, tmp_path / "r.html", ReadOptions(**options))
+
+
+def test_models_and_what_of_a_finding_the_page_holds(tmp_path):
+    rows = [
+        {"group": g, "response": f"{m} {g}", "reward": m == "x" and g < 3, "model": m}
+        for g in range(4)
+        for m in ("x", "y", "y")
+    ]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)], ReadOptions(pool_models=True))
+    found = json.loads(unpack(contents(dump, max_groups=2).blocks["meta"]))
+    assert found["models"] == [
+        {"name": "x", "rollouts": 4, "known": 4, "right": 3, "length": 3},
+        {"name": "y", "rollouts": 8, "known": 8, "right": 0, "length": 3},
+    ]
+    (copies,) = (x for x in found["findings"] if x["key"] == "copies")
+    assert (copies["count"], len(copies["rollouts"])) == (4, 2)

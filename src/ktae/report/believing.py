@@ -67,7 +67,7 @@ def held_out(
         nothing.
     """
     if not mixed_g.any():
-        return {"none": "No group has both correct and incorrect rollouts."}
+        return {"none": "No group has both right and wrong rollouts."}
     # The report's own estimator stands first, unless it is one of those beside it.
     estimators = {name: preset(name) for name in BESIDE}
     if reported[1] not in estimators.values():

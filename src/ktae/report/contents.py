@@ -92,7 +92,10 @@ def contents(
     places = {} if asks_for_more else suspicious.answer_places(frame, dump)
     tell("scoring", 0, None)
     scored = score_all(frame, dump, chosen, {row: end for row, (_, end) in places.items()})
-    flags = suspicious.find(frame, scored.scored, places, scored.halves)
+    flags = [
+        flag._replace(why=findings.in_units(flag.why, dump.unit))
+        for flag in suspicious.find(frame, scored.scored, places, scored.halves)
+    ]
     mixed_g = (scored.scored.n_true_g > 0) & (scored.scored.n_false_g > 0)
     ended = marks.find(frame, dump)
     found = findings.find(frame, dump, scored, flags, regraded, ended)
@@ -143,7 +146,8 @@ def contents(
         "held_out": believing.held_out(frame, mixed_g, (own, chosen), vocabulary),
         "regraded": regraded and regraded.in_numbers(),
         "permuted": believing.beside_permuted(frame, mixed_g, table_estimator(chosen)),
-        "findings": findings.as_dicts(found, place_b, frame.group_b),
+        "findings": findings.as_dicts(found, place_b, frame.group_b, dump.unit),
+        "models": summary.by_model(frame),
         "histograms": summary.histograms(frame),
         "signals": sorted(frame.signals_found[0]),
         "totals": {"rollouts": len(shown_b), "tokens": frame.lengths_b.sum()},
@@ -180,8 +184,8 @@ def _note_of_sample(
         False,
         f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
         f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
-        f"{bound}{max_tokens:,} tokens. {sampling.RULE} Counts, Tokens and Training are "
-        "computed from all rollouts; what is searched is in the page.",
+        f"{bound}{max_tokens:,} tokens. {sampling.RULE} Overview, Tokens and Training are "
+        "of all rollouts; what is searched and filtered is in the page.",
     )
 
 

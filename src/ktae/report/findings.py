@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,9 @@ from ktae.validity import repeats
 
 LONGEST_ANSWER = 120
 """Characters of an answer that are in the page."""
+
+OVERWRITTEN = "overwritten"
+"""The kind of `Flag` of a rollout that goes on after the right answer."""
 
 TELLS = 0.2
 """How far the shares of correct and of incorrect rollouts with a token of an end or of a format
@@ -65,7 +68,7 @@ def find(
 ) -> list[Finding]:
     """All findings that hold anything, in the order in which they are worth a look."""
     findings = [
-        *_of_verdicts(frame, dump, regraded),
+        *_of_verdicts(frame, dump, regraded, {x.rollout for x in flags if x.kind == OVERWRITTEN}),
         *_of_flags(frame, flags),
         *_of_length(frame, regraded, marks),
         *_of_copies(frame),
@@ -81,7 +84,14 @@ def find(
     return [x for x in findings if x.places or x.groups or x.tokens]
 
 
-def _of_verdicts(frame: Frame, dump: Dump, regraded: Regraded | None) -> Iterator[Finding]:
+def in_units(text: str, unit: str) -> str:
+    """A sentence of the page about tokens, or about words where the dump was cut at words."""
+    return text.replace("token", "word").replace("Token", "Word") if unit == "words" else text
+
+
+def _of_verdicts(
+    frame: Frame, dump: Dump, regraded: Regraded | None, overwritten: Set[int]
+) -> Iterator[Finding]:
     if regraded is None or regraded.asks_for_more:
         return
     for stored, key, title in (
@@ -106,13 +116,15 @@ def _of_verdicts(frame: Frame, dump: Dump, regraded: Regraded | None) -> Iterato
         if differences:
             reason, times = regraded.reasons(stored).most_common(1)[0]
             about = f"Most often: {reason} ({times:,}). {about}"
+        if went_on := sum(x.rollout in overwritten for x in differences):
+            about += f" {went_on:,} of them went on after the right answer."
         yield Finding(key, title, about, places)
 
 
 def _of_flags(frame: Frame, flags: Sequence[Flag]) -> Iterator[Finding]:
     for kind, title, about in (
         (
-            "overwritten",
+            OVERWRITTEN,
             "Right answer, then overwritten",
             "It states the reference answer and goes on: a new question, a second thought.",
         ),
@@ -124,7 +136,7 @@ def _of_flags(frame: Frame, flags: Sequence[Flag]) -> Iterator[Finding]:
         (
             "reads right",
             "Wrong, and reads like the right ones",
-            "The mean credit of its tokens is that of the group's correct rollouts.",
+            "The mean credit of its tokens is that of the group's right rollouts.",
         ),
     ):
         places = [Place(x.rollout, x.token, x.why) for x in flags if x.kind == kind]
@@ -136,7 +148,7 @@ def _of_flags(frame: Frame, flags: Sequence[Flag]) -> Iterator[Finding]:
     yield Finding(
         "all-wrong-but",
         "All-wrong groups with a right-looking answer",
-        "Not one rollout counts as correct, and one of them states the reference answer.",
+        "Not one rollout counts as right, and one of them states the reference answer.",
         groups=sorted({x.group for x in flags if all_wrong_g[x.group]}),
     )
 
@@ -154,10 +166,12 @@ def _of_length(frame: Frame, regraded: Regraded | None, marks: Marks) -> Iterato
     )
     unanswered = [] if regraded is None else regraded.unanswered
     wrong_rows = [row for row in unanswered if frame.correct_b[row] == 0]
+    # Where right ones have none either, our grader does not know the form of the answers.
+    many = len(wrong_rows) > wrong / 2 and len(unanswered) - len(wrong_rows) < right / 10
     yield Finding(
         "no-answer",
-        "Wrong, without an answer",
-        "Our grader finds no answer in them.",
+        "Probably cut off: wrong, without an answer" if many else "Wrong, without an answer",
+        f"Our grader finds no answer in {len(wrong_rows):,} of {wrong:,} wrong rollouts.",
         [Place(row) for row in wrong_rows],
     )
     yield Finding(
@@ -214,7 +228,7 @@ def _of_format(frame: Frame, dump: Dump, scored: AllScored, marks: Marks) -> Fin
 
 
 def as_dicts(
-    findings: Sequence[Finding], place_b: np.ndarray, group_b: np.ndarray
+    findings: Sequence[Finding], place_b: np.ndarray, group_b: np.ndarray, unit: str
 ) -> list[dict[str, Any]]:
     """As the page's script reads them.
 
@@ -222,6 +236,7 @@ def as_dicts(
         findings: what was found.
         place_b: (B,) each rollout's place in the page, -1 for none.
         group_b: (B,) each rollout's group.
+        unit: as in `Dump`.
     """
     dicts = []
     for x in findings:
@@ -230,8 +245,8 @@ def as_dicts(
         dicts.append(
             {
                 "key": x.key,
-                "title": x.title,
-                "about": x.about,
+                "title": in_units(x.title, unit),
+                "about": in_units(x.about, unit),
                 "kind": "tokens" if x.tokens else "rollouts" if x.places else "groups",
                 "count": len(x.tokens) or len(x.places) or len(x.groups),
                 "groups": groups,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ktae.files.text import counted
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.summary import Scored
@@ -52,7 +53,7 @@ def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
         notes.append(kind)
     notes += _about_reading(dump.notes)
     for name, n in columns.signals_found[1].items():
-        title = f"{n:,} rollouts without {name.replace('_', '-')}"
+        title = f"{counted(n, 'rollout')} without {name.replace('_', '-')}"
         text = "What they hold is not a list of one number for each token id, so it is not shown."
         notes.append(Note(False, title, text))
     notes = [x._replace(title=f"{x.title[:1].upper()}{x.title[1:]}") for x in notes]
@@ -85,7 +86,7 @@ def _about_rewards(notes: Notes, columns: Frame) -> Iterator[Note]:
             False,
             f"{unknown:,} of {n:,} rollouts have no verdict",
             "The verifier could not decide; they are left out of every table and have no credit, "
-            "and never count as incorrect.",
+            "and never count as wrong.",
         )
     # A dump may have advantages for some rollouts only: another formula for the rest would mix two.
     without = int(np.isnan(columns.advantage_b).sum())
@@ -116,11 +117,11 @@ def _about_groups(columns: Frame, scored: Scored) -> Iterator[Note]:
         )
     elif known.any() and not ((scored.n_true_g > 0) & (scored.n_false_g > 0)).any():
         verdicts = np.unique(columns.correct_b[known])
-        kind = {(1.0,): "correct", (0.0,): "incorrect"}.get(tuple(verdicts.tolist()))
+        kind = {(1.0,): "right", (0.0,): "wrong"}.get(tuple(verdicts.tolist()))
         yield Note(
             True,
             f"Every rollout is {kind}" if kind else "No group is mixed",
-            "Credit compares the correct rollouts of a prompt with its incorrect ones. Here no "
+            "Credit compares the right rollouts of a prompt with its wrong ones. Here no "
             "prompt has both, so all credit is 0; lengths and how often tokens occur are shown.",
         )
 

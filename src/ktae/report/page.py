@@ -25,6 +25,7 @@ SCRIPTS = (
     "text.js",
     "state.js",
     "filter.js",
+    "search.js",
     "shade.js",
     "table.js",
     "card.js",

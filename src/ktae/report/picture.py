@@ -32,14 +32,21 @@ class Piece(NamedTuple):
 
 def lines_of(shown: ScoredGroup) -> Iterator[list[Piece]]:
     """The picture's lines: a heading, and each rollout below its own."""
-    columns = shown.columns
-    when = "" if columns.steps[0] is None else f", step {columns.steps[0]}"
-    yield [Piece(f"Group {columns.labels[0]}{when}", None)]
-    prompt = columns.rollouts["prompt"][0].as_py() or ""
-    yield from ([Piece(x, None)] for x in textwrap.wrap(printable(prompt), COLUMNS))
+    yield [Piece(shown.title(), None)]
+    prompt = shown.columns.rollouts["prompt"][0].as_py() or ""
+    for line in prompt.splitlines():
+        yield from ([Piece(x, None)] for x in textwrap.wrap(printable(line), COLUMNS) or [""])
+    full = [_style(share).removeprefix("on ") for share in (1, -1)]
+    yield []
+    yield [
+        Piece(" for a right answer ", full[0]),
+        Piece(" ", None),
+        Piece(" against it ", full[1]),
+        Piece(f"  {shown.name()}; the full shade is {shown.largest:.2f}", None),
+    ]
     for row, verdict, span in shown.rollouts():
         yield []
-        yield [Piece(f"Rollout {row + 1}, {verdict}", None)]
+        yield [Piece(shown.heading(row, verdict), None)]
         lines = shaded(shown, span, _style).wrap(_console(), COLUMNS, overflow="fold")
         for line in lines[:LINES]:
             yield _pieces(line)

@@ -55,9 +55,10 @@ class Difference(NamedTuple):
     @property
     def reason(self) -> str:
         """The dump's verdict, ours, and the rule that found and decided ours."""
-        words = {1.0: "correct", 0.0: "incorrect"}
-        how = f"{self.verdict.outcome} here ({self.verdict.reason})"
-        return f"{words[self.stored]} in the dump, {how}"
+        words = {"correct": "right", "incorrect": "wrong"}
+        here = words.get(self.verdict.outcome, self.verdict.outcome)
+        stored = "right" if self.stored else "wrong"
+        return f"{stored} in the dump, {here} here ({self.verdict.reason})"
 
 
 class Regraded(NamedTuple):

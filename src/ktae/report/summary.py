@@ -88,6 +88,22 @@ def credit_abs(columns: Frame, scored: Scored) -> np.ndarray:
     )
 
 
+def by_model(columns: Frame) -> list[dict[str, Any]]:
+    """Each model's `name`, `rollouts`, `known` verdicts, `right` ones and mean `length`."""
+    names = np.array([name or "" for name in columns.texts_of("model")])
+    rows = {name: names == name for name in np.unique(names).tolist() if name}
+    return [
+        {
+            "name": name,
+            "rollouts": is_its.sum(),
+            "known": (is_its & ~np.isnan(columns.correct_b)).sum(),
+            "right": (is_its & (columns.correct_b == 1)).sum(),
+            "length": columns.lengths_b[is_its].mean(),
+        }
+        for name, is_its in rows.items()
+    ]
+
+
 BINS = 20
 """Of a histogram."""
 

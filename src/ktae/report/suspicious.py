@@ -130,11 +130,11 @@ def _reads_right(columns: Frame, mean_b: np.ndarray, rows: np.ndarray, row: int)
         return None
     why = (
         f"Its tokens' mean credit is {_signed(mean, 3)}, although its own verdict counts against "
-        f"them; the median of the group's correct rollouts is {_signed(median, 3)}."
+        f"them; the median of the group's right rollouts is {_signed(median, 3)}."
     )
     usual = {int(columns.ids(other)[-1]) for other in right.tolist()}
     if len(usual) == 1 and columns.ids(row)[-1] not in usual:
-        why += " It does not end as the correct rollouts do: was it cut off at the length limit?"
+        why += " It does not end as the right rollouts do: was it cut off at the length limit?"
     return Flag(row, 0, "reads right", mean - median, 0, why)
 
 

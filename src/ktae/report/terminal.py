@@ -10,7 +10,7 @@ import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator
+from ktae.estimators import Estimator, as_estimator, to_text
 from ktae.files.text import counted, printable, visible
 from ktae.report import scoring, summary
 from ktae.report.columns import Columns, Frame, frame_of
@@ -48,12 +48,30 @@ class ScoredGroup(NamedTuple):
     """Whose credit it is."""
 
     def rollouts(self) -> Iterator[tuple[int, str, slice]]:
-        """Each rollout's row, verdict, and place among the tokens; the correct ones first."""
+        """Each rollout's row, verdict, and place among the tokens; the right ones first."""
         correct_b, offsets_b = self.columns.correct_b, self.columns.offsets_b
         kinds = (correct_b == 1, correct_b == 0, np.isnan(correct_b))
-        for name, rows in zip(("correct", "incorrect", "unknown"), kinds, strict=True):
+        for name, rows in zip(("right", "wrong", "unknown"), kinds, strict=True):
             for row in np.flatnonzero(rows).tolist():
                 yield row, name, slice(*offsets_b[row : row + 2].tolist())
+
+    def title(self) -> str:
+        """The group's label and step, on one line."""
+        label = printable(self.columns.labels[0].replace("\n", "↵"))
+        step = self.columns.steps[0]
+        return f"Group {label}" + ("" if step is None else f", step {step}")
+
+    def name(self) -> str:
+        """The estimator's."""
+        return f"credit of {to_text(self.estimator)}"
+
+    def heading(self, row: int, verdict: str) -> str:
+        """A rollout's number, verdict, reward and length."""
+        reward = self.columns.reward_b[row]
+        text = f"{verdict}, rollout {row + 1}: reward "
+        text += "none" if np.isnan(reward) else f"{reward:g}"
+        unit = "word" if self.unit == "words" else "token"
+        return f"{text}, {counted(int(self.columns.lengths_b[row]), unit)}"
 
 
 def scored_group(
@@ -100,7 +118,7 @@ def scored_group(
 
 
 def show_group(console: Console, shown: ScoredGroup) -> None:
-    """Print the correct rollouts of a group, then the others.
+    """Print the right rollouts of a group, then the others.
 
     Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
     its own, after its credit.
@@ -109,23 +127,20 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
 
     columns = shown.columns
     in_colour = console.color_system in SHADES and not console.no_color
-    when = "" if columns.steps[0] is None else f", step {columns.steps[0]}"
-    console.print(Text(f"Group {printable(columns.labels[0])}{when}", style="bold"))
+    console.print(Text(shown.title(), style="bold"))
     prompt = columns.rollouts["prompt"][0].as_py()
     if prompt:
         safe = "\n".join(printable(line) for line in prompt.split("\n"))
         console.print(Text(safe, style="dim"), soft_wrap=not in_colour)
     if not shown.is_mixed:
         zero = "" if shown.credit_n.any() else ": nothing to compare, all credit is 0"
-        console.print(f"Not both correct and incorrect rollouts{zero}.", soft_wrap=True)
+        console.print(f"Not both right and wrong rollouts{zero}.", soft_wrap=True)
     if in_colour and shown.credit_n.any():
-        console.print("Blue speaks for a correct answer, orange against it.", style="dim")
+        console.print(
+            f"Blue speaks for a right answer, orange against it ({shown.name()}).", style="dim"
+        )
     for row, verdict, span in shown.rollouts():
-        reward = columns.reward_b[row]
-        head = f"\n{verdict}, rollout {row + 1}: reward "
-        head += "none" if np.isnan(reward) else f"{reward:g}"
-        head += f", {counted(int(columns.lengths_b[row]), shown.unit.removesuffix('s'))}"
-        console.print(Text(head, style="bold"))
+        console.print(Text(f"\n{shown.heading(row, verdict)}", style="bold"))
         if in_colour:
             console.print(shaded(shown, span), soft_wrap=False)
             continue

@@ -98,13 +98,13 @@ def _none_helps(held_out: HeldOut, best: Score) -> tuple[Verdict, list[str]]:
     if (needed := _needed(n)) > held_out.groups:
         return "too few groups", [
             "VERDICT: too few groups to tell anything.",
-            f"{counted(held_out.groups, 'group')} with two correct and two incorrect rollouts; for "
+            f"{counted(held_out.groups, 'group')} with two right and two wrong rollouts; for "
             f"{counted(n, 'estimator')} at least {needed} are needed.",
         ]
     return "nothing shown", [
-        "VERDICT: no estimator is shown to tell correct rollouts from incorrect ones here.",
-        f"The best mean is {_interval(best)}, of {best.name}; chance is .50.",
-        "Expect nothing of token credit on these rollouts.",
+        "VERDICT: no estimator is shown to tell right rollouts from wrong ones here.",
+        f"The best of them, {best.name}, scored the right rollout of a held-out pair higher in "
+        f"{_interval(best)} of {held_out.pairs:,} pairs; chance is .50.",
     ]
 
 
@@ -134,7 +134,7 @@ def _beside_baselines(
     n = len(held_out.estimators)
     named = f"{best.name}, the best of {n} tried here" if n > 1 else best.name
     scores = (
-        f"scores the correct rollout of a held-out pair higher in {_interval(best)} of pairs; "
+        f"scores the right rollout of a held-out pair higher in {_interval(best)} of pairs; "
         "chance is .50."
     )
     if not rivals:
@@ -168,8 +168,8 @@ def _told(baseline: Score, best: Score, below: dict[str, float]) -> str:
 
 
 _BASELINES = {
-    "shorter": "calling the shorter rollout correct",
-    "majority": "calling the more frequent answer correct",
+    "shorter": "calling the shorter rollout right",
+    "majority": "calling the more frequent answer right",
 }
 
 

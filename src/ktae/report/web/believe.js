@@ -12,7 +12,7 @@ function heldOutPart() {
   const ranked = [...found.estimators].sort((x, y) => y.auc - x.auc);
   const rows = [...ranked.map((x) => heldOutRow(x, x.name === found.take)), ...found.baselines.map((x) => heldOutRow(x, false, "quiet"))];
   return h("div", { "aria-label": "Held-out pairs", role: "group" }, head,
-    h("p", { class: "quiet" }, `How often the right one of two rollouts gets more credit, when credit is computed from the others of its group. Chance is .50. ${thousands(found.pairs)} pairs of ${thousands(found.groups)} groups.`),
+    h("p", { class: "quiet" }, `How often the right one of two rollouts gets more credit, when credit is computed from the others of its group. Chance is .50. ${counted(found.pairs, "pair")} of ${counted(found.groups, "group")}.`),
     h("table", { class: "numbers held-out" }, h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "share"), h("th", { scope: "col" }, "95 %"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "from 0 to 1")), h("th", { scope: "col" }, "permuted"))), h("tbody", {}, rows)));
 }
 
@@ -41,9 +41,9 @@ function chancePart() {
   const found = report.permuted, head = h("h3", {}, "Beside permuted labels");
   if (!found) return h("div", {}, head, h("p", { class: "quiet" }, "There is nothing to compare."));
   const which = found.groups < found.mixed ? `${thousands(found.groups)} of ${thousands(found.mixed)} mixed groups, evenly spaced` : "all mixed groups";
-  const rows = CHANCE_ROWS.map(([key, name, show, about]) => h("tr", {}, h("th", { scope: "row" }, name, h("small", {}, about)),
+  const rows = CHANCE_ROWS.map(([key, name, show, about]) => h("tr", {}, h("th", { scope: "row" }, inUnits(name), h("small", {}, inUnits(about))),
     h("td", {}, h("b", {}, show(found[key].real))), h("td", {}, show(found[key].mean), h("small", {}, `${show(found[key].low)} to ${show(found[key].high)}`))));
   return h("div", { "aria-label": "Beside permuted labels", role: "group" }, head,
-    h("p", { class: "quiet" }, `The same with labels permuted within each group, ${found.permutations} times, over ${which}. What permuted labels give as well says nothing about correctness. Of ${thousands(found.pairs)} pairs of group and ${unitWord()}, ${percent(found.testable)} could have p below .05 at all.`),
+    h("p", { class: "quiet" }, `The same with labels permuted within each group, ${counted(found.permutations, "time")}, over ${which}. What permuted labels give as well says nothing about correctness. Of ${thousands(found.pairs)} pairs of group and ${unitWord()}, ${percent(found.testable)} could have p below .05 at all.`),
     h("table", { class: "numbers permuted" }, h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "real"), h("th", { scope: "col" }, "permuted"))), h("tbody", {}, rows)));
 }

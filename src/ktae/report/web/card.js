@@ -7,11 +7,11 @@ function tokenCard(rollout, t, { run } = {}) {
   const mask = maskCache(rollout), correct = report.rollouts.correct[rollout];
   const card = h("div", { class: "card" }, cardTitle(rollout, t, rank), runParts(rollout, run, t));
   if (mask && !mask[t]) {
-    card.append(h("p", {}, "The policy did not write this token, or it was cut off: it is masked, counts nowhere and gets no credit."));
+    card.append(h("p", {}, inUnits("The policy did not write this token, or it was cut off: it is masked, counts nowhere and gets no credit.")));
     return card;
   }
   if (settings.ignored.includes(report.vocabulary.id[rank])) {
-    card.append(h("p", {}, "This estimator ignores this token: it neither counts nor gets credit."));
+    card.append(h("p", {}, inUnits("This estimator ignores this token: it neither counts nor gets credit.")));
     return card;
   }
   if (correct === null) card.append(h("p", {}, "This rollout's correctness is unknown: it is in no table and its credit is 0."));
@@ -33,7 +33,10 @@ function tokenCard(rollout, t, { run } = {}) {
   return card;
 }
 
+// Where there is no tokenizer, texts are cut at words.
 const unitWord = () => (report.unit === "words" ? "word" : "token");
+const inUnits = (text) => (report.unit === "words" ? text.replace(/token/g, "word").replace(/Token/g, "Word") : text);
+const unitName = () => inUnits("Tokens");
 
 // What ktae.report.marks has recognised.
 const MARKS = {
@@ -78,19 +81,19 @@ function verdict(credit, strongest, group) {
     const all = strongest && strongest.x.a === group.nTrue && strongest.x.b === group.nFalse;
     return h("p", { class: "verdict" }, all ? "Every rollout has it, so it says nothing: its credit is 0." : "Its credit is 0.");
   }
-  const side = credit > 0 ? "for" : "against";
-  const strength = Math.abs(credit) > 0.75 * group.largest ? "as strongly as anything in this group" : Math.abs(credit) > 0.25 * group.largest ? "clearly" : "weakly";
-  const line = h("p", { class: "verdict" }, h("b", { class: credit > 0 ? "p6" : "n6" }, `Speaks ${side} a right answer`), `, ${strength}.`);
+  const isShown = strongest && strongest.of.pOf(strongest.key) < LEVEL;
+  const side = isShown ? `Speaks ${credit > 0 ? "for" : "against"} a right answer` : `Leans to ${credit > 0 ? "right" : "wrong"}`;
+  const line = h("p", { class: "verdict" }, h("b", { class: credit > 0 ? "p6" : "n6" }, side), ".");
   if (!strongest) return line;
   const { x, of, key } = strongest, p = of.pOf(key), told = group.inBlock ? "Alone, the" : of.unit === "token" ? "The" : `Together ${UNIT_NAMES[of.unit]}the`;
   line.append(` ${told} ${unitWord()} is in ${x.a} of ${of.nTrue} right and ${x.b} of ${of.nFalse} wrong rollouts. `,
-    p < LEVEL ? "That is more than chance gives for one such test" : "A split like this is common by chance", ` (p = ${pText(p)}${copiesNote(of)}).`);
+    p <= discoveryBound(of, LEVEL) ? "That is beyond chance, also after correction" : isShown ? "Alone that is more than chance gives; among so many it is not" : "A split like this is common by chance", ` (p = ${pText(p)}${copiesNote(of)}).`);
   return line;
 }
 
 // An estimator that rests on other things than tables of n-grams.
 function ofEstimator(settings) {
-  return h("p", { class: "quiet" }, `The credit is that of ${settings.name}. ${settings.tables ? "Its units are longer than single tokens, or it moves credit between tokens" : "It rests on no table of tokens"}: the table below is of the single ${unitWord()}, for comparison.`);
+  return h("p", { class: "quiet" }, inUnits(`The credit is that of ${settings.name}. ${settings.tables ? "Its units are longer than single tokens, or it moves credit between tokens" : "It rests on no table of tokens"}: the table below is of the single token, for comparison.`));
 }
 
 // Of several units, each with its counts; the credit is the mean of theirs.
@@ -135,8 +138,8 @@ function statistics({ x, of, key }) {
     ["Fisher score", plain(x.fisher), x.p === 1 ? "0 where p = 1" : "exp(−2p)"],
     ["information gain", `${plain(x.gain)} bit`, "of correctness, by presence"],
     ["association", plain(x.strength), `${s.h1}·Fisher + ${s.h2}·gain`],
-    ["frequency in right", `${plain(1000 * x.tfTrue, 2)} ‰`, "of their tokens"],
-    ["frequency in wrong", `${plain(1000 * x.tfFalse, 2)} ‰`, "of their tokens"],
+    ["frequency in right", `${plain(1000 * x.tfTrue, 2)} ‰`, inUnits("of their tokens")],
+    ["frequency in wrong", `${plain(1000 * x.tfFalse, 2)} ‰`, inUnits("of their tokens")],
     ["effect size", signed(x.effect), "asin√(a/n) − asin√(b/n)"],
     ["frequency contrast", big(x.contrast), "saturated, right ÷ wrong − inverse"],
     ["direction", big(x.direction), `effect + ${s.h3}·contrast`],
@@ -159,7 +162,7 @@ function advantageSum(rollout, credit) {
   return h("p", { class: "sum" },
     h("span", {}, h("b", {}, signed(advantage)), h("small", {}, "rollout advantage")), " + ",
     h("span", {}, h("b", {}, signed(credit)), h("small", {}, "credit")), " = ",
-    h("span", {}, h("b", {}, signed(advantage + credit)), h("small", {}, "token advantage")));
+    h("span", {}, h("b", {}, signed(advantage + credit)), h("small", {}, SIGNALS.advantage)));
 }
 
 function signalsOf(rollout, t) {

@@ -30,7 +30,7 @@ function contextList(rank) {
     };
     more.addEventListener("click", grow);
     grow();
-    return h("section", { class: "side", "aria-label": `In ${name.toLowerCase()} rollouts` }, h("h3", {}, `${name}: ${thousands(list.length)} rollouts`), items, more);
+    return h("section", { class: "side", "aria-label": `In ${name.toLowerCase()} rollouts` }, h("h3", {}, `${name}: ${counted(list.length, "rollout")}`), items, more);
   }));
 }
 

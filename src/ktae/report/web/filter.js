@@ -101,7 +101,7 @@ function filterBar() {
   const change = (changes) => {
     Object.assign(state, changes, { rollout: null, token: null });
     const here = fitting().groups;
-    go(here.includes(state.group) ? {} : { group: firstGroup() });
+    go(here.includes(state.group) ? {} : { group: Math.max(0, firstGroup()) });
   };
   const select = (name, label, options) => {
     const control = h("select", { "aria-label": label, id: `filter-${name}`, onchange: (event) => change({ [name]: event.target.value }) }, h("option", { value: "" }, label),
@@ -109,25 +109,28 @@ function filterBar() {
     control.classList.toggle("set", state[name] !== "");
     return control;
   };
-  const search = h("input", { type: "search", class: "search", id: "search", placeholder: "Search responses, prompts and groups", "aria-label": "Search responses, prompts and groups", value: state.q,
-    onchange: (event) => change({ q: event.target.value }) });
   const ofRollouts = report.findings.filter(({ kind }) => kind !== "tokens");
   const steps = [...new Set(groups.step)].filter((step) => step !== null);
   const chips = RANGES.filter((name) => state[name]).map((name) => h("button", { type: "button", class: "chip", "aria-label": `Filter by ${name}: let go`, onclick: () => change({ [name]: null }) }, `${name} ${state[name].map((x) => short(x)).join(" to ")} ×`));
   const any = fragment(NO_FILTER) !== fragment({ rollout: null, token: null });
-  return h("section", { class: "filter", "aria-label": "Search and filter" }, search,
+  return h("section", { class: "filter", "aria-label": "Search and filter" }, searchBox(change),
     select("verdict", "Any verdict", Object.keys(VERDICTS).map((name) => [name, name])),
     select("groups", "Any group", Object.entries(GROUP_KINDS).map(([key, [name]]) => [key, `${name} groups`])),
-    ofRollouts.length ? select("finding", "Any finding", ofRollouts.map(({ key, title, count }) => [key, `${title} (${thousands(count)})`])) : null,
+    ofRollouts.length ? select("finding", "Any finding", ofRollouts.map((finding) => [finding.key, `${finding.title} (${findingCount(finding)})`])) : null,
     rollouts.models.length > 1 ? select("model", "Any model", rollouts.models.map((name) => [name, onOneLine(name)])) : null,
     groups.files.length > 1 ? select("file", "Any file", groups.files.map((name) => [name, onOneLine(name)])) : null,
     steps.length > 1 ? select("at", "Any step", steps.map((step) => [String(step), `step ${step}`])) : null,
     chips, any ? h("button", { type: "button", class: "chip", onclick: () => change(NO_FILTER) }, "clear all ×") : null);
 }
 
+// How many rollouts or groups a finding is about, and how many of them the page holds.
+function findingCount({ kind, count, rollouts }) {
+  return kind === "rollouts" && rollouts.length < count ? `${thousands(rollouts.length)} of ${thousands(count)} in this page` : thousands(count);
+}
+
 // What fits, in words.
 function fittingLine() {
   const { groups, rollouts } = fitting(), all = report.groups.label.length;
-  if (!rollouts) return groups.length < all ? `${thousands(groups.length)} of ${thousands(all)} groups` : `${thousands(all)} ${all === 1 ? "group" : "groups"}`;
-  return `${thousands(rollouts.size)} ${rollouts.size === 1 ? "rollout" : "rollouts"} in ${thousands(groups.length)} ${groups.length === 1 ? "group" : "groups"}`;
+  if (!rollouts) return groups.length < all ? `${thousands(groups.length)} of ${counted(all, "group")}` : counted(all, "group");
+  return `${counted(rollouts.size, "rollout")} in ${counted(groups.length, "group")}${report.groups.shown.includes(0) ? " of this page" : ""}`;
 }

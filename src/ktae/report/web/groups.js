@@ -55,6 +55,7 @@ function groupHead(g) {
   const finished = h("input", { type: "checkbox", checked: state.finished, id: "finished", onchange: (event) => go({ finished: event.target.checked, rollout: null, token: null }) });
   const position = place < 0 ? "not among those that fit" : `${thousands(place + 1)} of ${thousands(here.length)}`;
   const facts = [`${groups.right[g]} of ${groups.known[g]} right`, `mean length ${plain(groups.length[g], 0)}`];
+  const telling = g === firstGroup() ? tellingOf(g) : "";
   return h("header", { class: "group-head" },
     h("div", { class: "bar" },
       h("button", { type: "button", "aria-label": "Previous group", onclick: () => step(-1) }, "‹"),
@@ -62,8 +63,16 @@ function groupHead(g) {
       h("button", { type: "button", "aria-label": "Next group", onclick: () => step(1) }, "›"),
       h("span", { class: "quiet" }, position),
       h("span", { class: "facts" }, facts.join(" · ")),
+      telling ? h("span", { class: "facts" }, `Look here first: ${telling}`) : null,
       report.anyUnfinished ? h("label", { class: "check", title: `A rollout counts as finished if ${report.finished_rule}. The others leave this view, and credit is computed from the rest.` }, finished, " finished only") : null,
       groups.first[g] < 0 ? null : h("button", { type: "button", class: "picture", onclick: () => savePicture(g) }, "Save picture")));
+}
+
+// What a group has to show, in a few words.
+function tellingOf(g) {
+  const titles = report.findings.filter((finding) => finding.why.length && finding.groups.includes(g)).map(({ title }) => title.toLowerCase());
+  const beyond = report.groups.beyond[g];
+  return [...titles, ...(beyond ? [`${counted(beyond, unitWord())} beyond chance`] : [])].join("; ");
 }
 
 // The next group that fits and is in the page.
@@ -77,7 +86,7 @@ function neighbour(g, by) {
 function promptBox(g) {
   const prompt = report.texts.prompt[g], answer = report.texts.answer[g];
   const long = prompt && (prompt.length > 400 || prompt.split("\n").length > 6);
-  const text = prompt ? h("div", { class: "prompt-text", dir: "auto" }, spellOut(prompt)) : h("p", { class: "quiet" }, "The dump holds no prompt.");
+  const text = prompt ? h("div", { class: "prompt-text", dir: "auto" }, spellOut(prompt.replace(/\r\n?/g, "\n"))) : h("p", { class: "quiet" }, "The dump holds no prompt.");
   return h("section", { class: "prompt", "aria-label": "Prompt" },
     h("span", { class: "who" }, "Prompt"),
     long ? h("details", { class: "fold" }, h("summary", { dir: "auto" }, onOneLine(prompt.slice(0, 300)), h("span", { class: "link" }, ` … all ${thousands(prompt.length)} characters`)), text) : text,
@@ -99,14 +108,14 @@ function foundHere(g) {
 // How many of the group's units are more than chance.
 function evidenceLine(group) {
   if (!group.mixed) return noComparison(group);
-  let below = 0, found = 0, all = 0;
+  const found = surelyBeyond(group);
+  let below = 0, all = 0;
   for (const of of group.units) {
-    const keys = [...of.counts.keys()], bound = discoveryBound(of, LEVEL);
+    const keys = [...of.counts.keys()];
     all += keys.length;
     below += keys.filter((key) => of.pOf(key) < LEVEL).length;
-    found += keys.filter((key) => of.pOf(key) <= bound).length;
   }
   const what = group.units.length > 1 ? "units" : { token: `${unitWord()}s`, bigram: `pairs of ${unitWord()}s`, trigram: `runs of three ${unitWord()}s` }[group.units[0].unit];
   const beyond = found ? `${thousands(found)} ${found === 1 ? "is" : "are"} beyond chance after correcting for their number.` : "None is beyond chance after correcting for their number: chance explains these shades.";
-  return `${thousands(below)} of ${thousands(all)} distinct ${what} have p below .05, for each alone. ${beyond}`;
+  return `${thousands(below)} of ${thousands(all)} distinct ${what} have p < .05, each alone. ${beyond}`;
 }

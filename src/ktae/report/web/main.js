@@ -5,7 +5,7 @@ const NAMES = { overview: "Overview", rollouts: "Rollouts", tokens: "Tokens", tr
 const root = document.documentElement;
 
 function draw() {
-  const views = viewsHere().map((view) => h("a", { id: `to-${view}`, href: fragment({ view, id: null }), "aria-current": view === state.view ? "page" : null }, view === "tokens" && report.unit === "words" ? "Words" : NAMES[view]));
+  const views = viewsHere().map((view) => h("a", { id: `to-${view}`, href: fragment({ view, id: null }), "aria-current": view === state.view ? "page" : null }, view === "tokens" ? unitName() : NAMES[view]));
   document.getElementById("views").replaceChildren(...views);
   for (const name of ["signal", "shade"]) document.getElementById(name).value = state[name];
   document.getElementById("preset").value = String(state.preset);
@@ -28,6 +28,7 @@ function fillControls() {
 }
 
 function setUpControls() {
+  for (const element of document.getElementById("help").querySelectorAll(".unit")) element.textContent = inUnits(element.textContent);
   for (const name of ["signal", "shade"]) document.getElementById(name).addEventListener("change", (event) => go({ [name]: event.target.value }));
   document.getElementById("preset").addEventListener("change", (event) => go({ preset: Number(event.target.value) }));
   for (const name of ["palette", "theme"]) document.getElementById(name).addEventListener("change", (event) => { root.dataset[name] = event.target.value; repaint(); });

@@ -7,12 +7,12 @@ function drawOverview(main) {
   main.replaceChildren(h("div", { class: "overview" },
     verdictBanner(),
     h("section", { class: "tiles", "aria-label": "In numbers" },
-      tile(thousands(totals.rollouts), "rollouts", `${thousands(totals.tokens)} ${unitWord()}s`, rewardBars(), "by reward"),
+      tile(thousands(totals.rollouts), "rollouts", counted(totals.tokens, unitWord()), rewardBars(), "by reward"),
       tile(thousands(groups.label.length), "groups", "prompts with their rollouts", accuracyBars(), "by accuracy"),
       tile(known ? percent(right / known) : "–", "accuracy", `${thousands(right)} of ${thousands(known)} right`, lengthBars(), "length of right and wrong"),
       tile(thousands(count("mixed")), "mixed groups", "only these get credit", kindBar(count), "all wrong, mixed, all right")),
     compareTeaser(),
-    h("div", { class: "columns" }, lookAt(), h("div", {}, notesBox(), stepsTeaser())),
+    h("div", { class: "columns" }, lookAt(), h("div", {}, modelsTable(), notesBox(), stepsTeaser())),
     believeBox()));
 }
 
@@ -24,7 +24,22 @@ function verdictBanner() {
   const text = first.replace(/^VERDICT: /, "");
   return h("section", { class: `verdict-banner ${VERDICT_CLASS[found.verdict] ?? "unsure"}`, "aria-label": "Verdict" },
     h("span", { class: "who" }, "Verdict"), h("h2", {}, spellOut(text[0].toUpperCase() + text.slice(1))),
-    rest.length ? h("p", { class: "quiet" }, spellOut(rest.join(" "))) : null);
+    rest.length ? h("p", { class: "quiet" }, spellOut(rest.join(" "))) : null, pooledWarning());
+}
+
+// Of several models a token may be one model's way of writing.
+function pooledWarning() {
+  const { pooled, models } = report.rollouts;
+  return pooled ? h("p", { class: "warn" }, `${counted(models.length, "model")} are pooled in these groups. A ${unitWord()} may be the handwriting of one that is often right, and say nothing of reasoning.`) : null;
+}
+
+function modelsTable() {
+  const { models } = report;
+  if (models.length < 2) return "";
+  const head = h("tr", {}, ["", "rollouts", "accuracy", `mean ${unitWord()}s`].map((name) => h("th", { scope: "col" }, name)));
+  const rows = [...models].sort((x, y) => y.right / y.known - x.right / x.known).map(({ name, rollouts, known, right, length }) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: filtered({ model: name }) }, onOneLine(name))),
+    h("td", {}, thousands(rollouts)), h("td", {}, known ? percent(right / known) : "–"), h("td", {}, thousands(Math.round(length)))));
+  return h("section", { class: "pane", "aria-label": "Models" }, h("h2", {}, "Models"), h("table", { class: "numbers models" }, h("thead", {}, head), h("tbody", {}, rows)));
 }
 
 function tile(number, name, about, picture, caption) {
@@ -59,7 +74,7 @@ function rewardBars() {
   if (!counts.length) return null;
   const range = (i) => (values ? [edges[i], edges[i]] : [edges[i], edges[i + 1]]);
   const name = (i) => (values ? `reward ${short(edges[i])}` : `reward ${short(edges[i])} to ${short(edges[i + 1])}`);
-  return bars("Rollouts by reward", counts.map((n, i) => ({ parts: [[n, "plain-bar"]], href: filtered({ reward: range(i).map((x) => Number(x.toPrecision(6))) }), label: `${name(i)}: ${thousands(n)} rollouts` })));
+  return bars("Rollouts by reward", counts.map((n, i) => ({ parts: [[n, "plain-bar"]], href: filtered({ reward: range(i).map((x) => Number(x.toPrecision(6))) }), label: `${name(i)}: ${counted(n, "rollout")}` })));
 }
 
 function accuracyBars() {
@@ -67,7 +82,7 @@ function accuracyBars() {
   return bars("Groups by accuracy", counts.map((n, i) => ({
     parts: [[n, i === 0 ? "wrong-bar" : i === last ? "right-bar" : "plain-bar"]],
     href: filtered({ accuracy: [Math.max(0, (i - 0.5) / last), Math.min(1, (i + 0.5) / last)].map((x) => Number(x.toFixed(4))) }),
-    label: `${percent(i / last)} right: ${thousands(n)} groups` })));
+    label: `${percent(i / last)} right: ${counted(n, "group")}` })));
 }
 
 function lengthBars() {
@@ -80,14 +95,14 @@ function lengthBars() {
 
 function kindBar(count) {
   return bars("Groups by kind", [["wrong", "wrong-bar"], ["mixed", "plain-bar"], ["right", "right-bar"]].map(([kind, style]) => ({
-    parts: [[count(kind), style]], href: filtered({ groups: kind }), label: `${GROUP_KINDS[kind][0]}: ${thousands(count(kind))} groups` })));
+    parts: [[count(kind), style]], href: filtered({ groups: kind }), label: `${GROUP_KINDS[kind][0]}: ${counted(count(kind), "group")}` })));
 }
 
 // What was found, each a filter.
 function lookAt() {
   const items = report.findings.map((finding) => h("li", {},
     finding.kind === "tokens" ? h("b", { class: "finding-title" }, finding.title)
-      : h("a", { class: "finding-title", href: filtered({ finding: finding.key, view: "rollouts" }) }, h("span", { class: "count" }, thousands(finding.count)), finding.title),
+      : h("a", { class: "finding-title", href: filtered({ finding: finding.key, view: "rollouts" }) }, h("span", { class: "count" }, findingCount(finding)), finding.title),
     finding.kind === "tokens" ? h("div", { class: "chips" }, finding.of_tokens.map(({ id, text, right, wrong }) =>
       h("a", { class: "chip", href: fragment({ view: "tokens", id }) }, h("code", { dir: "auto" }, onOneLine(text) || `⟨#${id}⟩`), ` in ${percent(right)} of right, ${percent(wrong)} of wrong`))) : null,
     h("p", { class: "quiet" }, spellOut(finding.about))));
@@ -117,5 +132,5 @@ function stepsTeaser() {
   const known = series.filter(({ name }) => ["accuracy", "response length"].includes(name));
   return h("section", { class: "pane", "aria-label": "Over training" }, h("h2", {}, "Over training"),
     h("div", { class: "charts" }, known.map(({ name, values }) => h("figure", {}, h("figcaption", {}, name), curve(steps, values, { name })))),
-    h("p", {}, h("a", { href: fragment({ view: "training" }) }, "All curves, and tokens over steps")));
+    h("p", {}, h("a", { href: fragment({ view: "training" }) }, inUnits("All curves, and tokens over steps"))));
 }

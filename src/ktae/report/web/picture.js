@@ -8,10 +8,37 @@ function savePicture(g) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+// Pieces of text with a fill each (null: none), as lines of at most so many characters, broken at
+// blanks: [[{ text, fill }]]. As in ktae.report.picture.
+function linesOf(pieces, columns) {
+  const lines = [];
+  let line = [];
+  const end = () => { lines.push(line); line = []; };
+  for (const { text, fill } of pieces) {
+    for (const c of text) {
+      if (c === "\n") { end(); continue; }
+      if (line.length >= columns) {
+        const blank = line.findLastIndex((x) => x.c === " ") + 1;
+        const rest = blank > 0 && c !== " " ? line.splice(blank) : [];
+        end();
+        line = rest;
+      }
+      line.push({ c, fill });
+    }
+  }
+  end();
+  return lines.map((characters) => characters.reduce((parts, { c, fill }) => {
+    const last = parts[parts.length - 1];
+    if (last?.fill === fill) last.text += c;
+    else parts.push({ text: c, fill });
+    return parts;
+  }, []));
+}
+
 function pictureOf(g) {
-  const { groups, rollouts } = report, group = groupStatistics(g, state.preset), scale = fullShade(state.signal, g, group);
+  const { groups, rollouts, texts } = report, group = groupStatistics(g, state.preset), scale = fullShade(state.signal, g, group);
   const rows = Array.from({ length: groups.size[g] }, (_, i) => groups.first[g] + i).filter((r) => !leftOut(r));
-  const paper = colourOf("--paper"), text = colourOf("--text"), colours = new Map();
+  const { columns, width, height, most } = PICTURE, colours = new Map();
   const fill = (name) => {
     if (!colours.has(name)) {
       const probe = h("i", { class: name });
@@ -21,35 +48,23 @@ function pictureOf(g) {
     }
     return colours.get(name);
   };
-  const escape = (x) => x.replace(/&/g, "&amp;").replace(/</g, "&lt;");
-  const parts = [], { columns, width, height, most } = PICTURE;
-  let line = 1, column = 0;
-  const write = (x, style = "") => parts.push(`<text x="${16 + column * width}" y="${14 + line * height}" xml:space="preserve" ${style}>${escape(x)}</text>`);
-  write(`${groupName(g)}: ${groups.right[g]} of ${groups.known[g]} right. Shaded: ${report.presets[state.preset].name}`, 'font-weight="bold"');
+  const said = (text) => linesOf([{ text: spellOut(text.replace(/\r\n?/g, "\n")), fill: null }], columns);
+  const signs = ["credit", "advantage"].includes(state.signal) ? [{ text: " for a right answer ", fill: fill("p8") }, { text: " ", fill: null }, { text: " against it ", fill: fill("n8") }] : [];
+  const shaded = state.signal === "none" ? [] : [{ text: `  ${SIGNALS[state.signal]} of ${report.presets[state.preset].name}; the full shade is ${plain(scale, 2)}`, fill: null }];
+  const lines = [...said(`Group ${groupName(g)}: ${groups.right[g]} of ${groups.known[g]} right`), ...(texts.prompt[g] ? said(texts.prompt[g]) : []), [], [...signs, ...shaded]];
   for (const r of [...rows].sort((x, y) => (rollouts.correct[y] ?? -1) - (rollouts.correct[x] ?? -1) || x - y)) {
-    line += 2;
-    write(`Rollout ${r - groups.first[g] + 1}, ${verdictName(r)}`, 'font-weight="bold"');
-    const last = line + most;
-    line++;
-    column = 0;
-    for (const run of segmentsOf(r).flatMap((segment) => segment.runs)) {
-      if (line > last) break;
-      const name = runClass(run, r, group, scale).split(" ").find((x) => /^[pns]\d$/.test(x));
-      textOfRun(run).split("\n").forEach((piece, i) => {
-        if (i) { line++; column = 0; }
-        for (let rest = piece; rest; ) {
-          if (column >= columns) { line++; column = 0; }
-          const here = rest.slice(0, columns - column);
-          if (name) parts.push(`<rect x="${16 + column * width}" y="${line * height}" width="${here.length * width}" height="${height - 2}" rx="2" fill="${fill(name)}"/>`);
-          write(here);
-          column += here.length;
-          rest = rest.slice(here.length);
-        }
-      });
-    }
-    column = 0;
-    if (line > last) write("…");
+    const pieces = segmentsOf(r).flatMap((segment) => segment.runs).map((run) => ({ text: textOfRun(run), fill: runClass(run, r, group, scale).split(" ").filter((x) => /^[pns]\d$/.test(x)).map(fill)[0] ?? null }));
+    const its = linesOf(pieces, columns), reward = rollouts.reward[r] === null ? "none" : plain(rollouts.reward[r], 2);
+    lines.push([], ...said(`${verdictName(r)}, rollout ${r - groups.first[g] + 1}: reward ${reward}, ${counted(rollouts.length[r], unitWord())}`), ...its.slice(0, most), ...(its.length > most ? said(`… ${counted(its.length - most, "more line")}`) : []));
   }
-  const size = [32 + columns * width, 32 + (line + 1) * height];
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${size[0]}" height="${size[1]}" font-family="monospace" font-size="13" fill="${text}"><rect width="100%" height="100%" fill="${paper}"/>${parts.join("")}</svg>`;
+  const escape = (x) => x.replace(/&/g, "&amp;").replace(/</g, "&lt;"), parts = [];
+  lines.forEach((line, y) => {
+    let x = 16;
+    for (const { text, fill: colour } of line) {
+      if (colour) parts.push(`<rect x="${x}" y="${16 + y * height}" width="${text.length * width}" height="${height - 2}" rx="2" fill="${colour}"/>`);
+      parts.push(`<text x="${x}" y="${30 + y * height}" textLength="${text.length * width}" xml:space="preserve">${escape(text)}</text>`);
+      x += text.length * width;
+    }
+  });
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${32 + columns * width}" height="${32 + lines.length * height}" font-family="monospace" font-size="13" fill="${colourOf("--text")}"><rect width="100%" height="100%" fill="${colourOf("--paper")}"/>${parts.join("")}</svg>`;
 }

@@ -18,6 +18,7 @@ function drawRollouts(main) {
   for (const rollout of shownCards.keys()) paintNow(rollout);
   if (groups.first[g] < 0) return;
   if (state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token);
+  else if (state.q) goToHit(0);
   else goToFinding(g);
 }
 
@@ -40,7 +41,7 @@ function groupContents(g) {
   const sides = [["Right", of(1)], ["Wrong", of(0)], ["Unknown", of(null)]];
   const left = groups.size[g] - rows.length;
   return [groupHead(g), promptBox(g), foundHere(g),
-    left ? h("p", { class: "warn" }, `${left} unfinished ${left === 1 ? "rollout is" : "rollouts are"} left out; credit is computed from the other ${rows.length}.`) : null,
+    left ? h("p", { class: "warn" }, `Without ${counted(left, "unfinished rollout")}; credit is computed from the other ${rows.length}.`) : null,
     h("div", { class: "evidence" }, legend(state.signal, g, group), h("p", { class: "quiet" }, evidenceLine(group))),
     turnsPane(g, rows, group),
     h("div", { class: "sides" }, sides.filter(([, list]) => list.length).map(([name, list]) => side(name, list)))].filter((x) => x !== null);
@@ -70,7 +71,7 @@ function rolloutCard(rollout) {
   const { rollouts, groups, placesOf } = report;
   const g = report.groupOf[rollout], number = rollout - groups.first[g] + 1;
   const model = rollouts.models[rollouts.model[rollout]];
-  const facts = [`${thousands(rollouts.length[rollout])} ${unitWord()}s`, `reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `advantage ${signed(rollouts.advantage[rollout], 2)}`, `mean credit ${signed(meanTerm(rollout))}`];
+  const facts = [counted(rollouts.length[rollout], unitWord()), `reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `advantage ${signed(rollouts.advantage[rollout], 2)}`, `mean credit ${signed(meanTerm(rollout))}`];
   if (model) facts.push(onOneLine(model));
   const places = placesOf.get(rollout) ?? [];
   const flags = places.map(({ finding, token }) => (token === null ? h("span", { class: "flag" }, finding.title)
@@ -98,7 +99,7 @@ function tellRest(card) {
   const lines = Math.round(below / 24);
   more.hidden = !whole && (box.scrollHeight <= box.clientHeight + 8 || lines < 1);
   box.classList.toggle("cut", !whole && !more.hidden);
-  more.textContent = whole ? "Show less" : `${thousands(lines)} more ${lines === 1 ? "line" : "lines"} ↓`;
+  more.textContent = whole ? "Show less" : `${counted(lines, "more line")} ↓`;
 }
 
 function meanTerm(rollout) {
@@ -173,9 +174,10 @@ function runClass(run, rollout, group, scale) {
     if (Math.abs(number) > Math.abs(best) || Number.isNaN(number)) [best, at] = [number, t];
   }
   const name = state.signal === "none" ? "" : shadeClass(state.signal, best, scale);
-  const beyond = name && state.signal === "credit" && isBeyond(rollout, at, group);
-  names.push(name && state.signal === "credit" && state.shade !== "all" && !beyond ? `${name[0]}0` : name);
-  if (beyond) names.push("beyond");
+  const beyond = name && state.signal === "credit" ? beyondClass(rollout, at, group) : "";
+  const isFull = state.shade === "all" || beyond === "sure" || (state.shade === "p" && beyond);
+  names.push(name && state.signal === "credit" && !isFull ? `${name[0]}0` : name);
+  if (beyond) names.push("beyond", beyond);
   if (mark) names.push("mark");
   return names.filter((x) => x).join(" ");
 }

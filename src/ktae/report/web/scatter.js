@@ -5,7 +5,7 @@ const EDGE = 28; // right and above
 const scatterScale = { root: true };
 
 function scatter(rows, { onpick, picked }) {
-  const canvas = h("canvas", { role: "img", "aria-label": `${thousands(rows.length)} tokens by share of wrong rollouts (across) and of right rollouts (up) that contain them; the table lists the same tokens` });
+  const canvas = h("canvas", { role: "img", "aria-label": `${counted(rows.length, unitWord())} by share of wrong rollouts (across) and of right rollouts (up) that contain them; the table lists the same tokens` });
   const tip = h("div", { class: "tip", "aria-hidden": "true", hidden: true });
   const box = h("div", { class: "scatter" }, canvas, tip);
   let points = [];
@@ -85,7 +85,7 @@ function drawAxes(context, width, height) {
   context.lineTo(...at(1));
   context.stroke();
   context.textAlign = "center";
-  context.fillText("share of wrong rollouts with the token", PAD + (width - PAD) / 2, height - 8);
+  context.fillText(inUnits("share of wrong rollouts with the token"), PAD + (width - PAD) / 2, height - 8);
   context.save();
   context.translate(11, (height - PAD) / 2);
   context.rotate(-Math.PI / 2);

@@ -82,7 +82,7 @@ function chunksOf(rollout, runs) {
 // A segment's element: with a heading that says who wrote it, and folded where it is long.
 function segmentElement(segment, body) {
   if (segment.alone && segment.kind === "said") return body;
-  const name = h("span", { class: "who" }, segment.name), size = h("span", { class: "quiet" }, ` ${thousands(segment.tokens)} ${unitWord()}s`);
+  const name = h("span", { class: "who" }, segment.name), size = h("span", { class: "quiet" }, ` ${counted(segment.tokens, unitWord())}`);
   const inner = SEGMENTS[segment.kind][1] ? h("details", { open: !segment.folded }, h("summary", {}, name, size), body) : h("div", {}, name, body);
   return h("section", { class: `segment ${segment.kind}`, "aria-label": segment.name }, inner);
 }

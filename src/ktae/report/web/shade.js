@@ -14,12 +14,13 @@ function shadeClass(signal, number, scale) {
   return strength ? `s${strength}` : "";
 }
 
-// Whether a token is beyond chance: the unit of it that says most is, by the test that is chosen.
-function isBeyond(rollout, t, group) {
+// Of a token's unit that says most: "sure" where it is beyond chance after correction for all units
+// of the group, "beyond" where its p alone is below .05, else "".
+function beyondClass(rollout, t, group) {
   const unit = strongestUnit(unitsAt(rollout, t, group));
-  if (!unit || !group.mixed) return false;
+  if (!unit || !group.mixed) return "";
   const p = unit.of.pOf(unit.key);
-  return state.shade === "q" ? p <= discoveryBound(unit.of, LEVEL) : p < LEVEL;
+  return p <= discoveryBound(unit.of, LEVEL) ? "sure" : p < LEVEL ? "beyond" : "";
 }
 
 // What a signal says at a token, as a number to shade by.
@@ -52,9 +53,12 @@ function fullShade(signal, g, group) {
   return { p: 4, gain: 1, log_prob: 6, entropy: 3 }[signal] ?? 1;
 }
 
+// How many of a group's units are beyond chance after correction for their number.
+const surelyBeyond = (group) => (group.mixed ? group.units.reduce((n, of) => n + [...of.counts.keys()].filter((key) => of.pOf(key) <= discoveryBound(of, LEVEL)).length, 0) : 0);
+
 // The legend of a signal: its ends and the shades between, and what is underlined.
 function legend(signal, g, group) {
-  if (signal === "none") return h("div", { class: "legend" });
+  if (signal === "none" || (signal === "credit" && !group.mixed && !group.inBlock)) return null;
   const scale = fullShade(signal, g, group);
   const both = signal === "credit" || signal === "advantage";
   const ends = {
@@ -70,5 +74,5 @@ function legend(signal, g, group) {
   const swatches = steps.map((name) => h("i", { class: name }));
   return h("div", { class: "legend" },
     h("span", {}, ends[0]), h("span", { class: "swatches", "aria-hidden": "true" }, swatches), h("span", {}, ends[1]),
-    signal === "credit" ? h("span", {}, h("b", { class: "beyond" }, "underlined"), ": beyond chance") : null);
+    signal === "credit" ? h("span", {}, h("span", { class: "beyond" }, "underlined"), ": p < .05 in this group", surelyBeyond(group) ? [" · ", h("span", { class: "beyond sure" }, "twice"), ": beyond chance"] : null) : null);
 }

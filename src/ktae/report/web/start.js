@@ -4,6 +4,8 @@
   try {
     const fresh = await readFrame();
     Object.assign(report, fresh);
+    SIGNALS.advantage = inUnits(SIGNALS.advantage);
+    SORTS.beyond[0] = inUnits(SORTS.beyond[0]);
     readState();
     fillControls();
     setUpControls();

@@ -13,8 +13,8 @@ const SIGNALS = {
 // Which credit is shaded in full; the rest is faint.
 const SHADES = {
   all: "all of it",
-  p: "beyond chance: p < .05",
-  q: "beyond chance: FDR of 5 %",
+  p: "p < .05",
+  q: "beyond chance (FDR of 5 %)",
 };
 const LEVEL = 0.05;
 const state = {};
@@ -47,7 +47,7 @@ function readState(hash = location.hash) {
   }
   if (!report.findingOf.has(fresh.finding)) fresh.finding = "";
   Object.assign(state, fresh);
-  if (state.group === null || !(state.group >= 0 && state.group < report.groups.label.length)) state.group = firstGroup();
+  if (state.group === null || !(state.group >= 0 && state.group < report.groups.label.length)) state.group = Math.max(0, firstGroup());
   if (state.rollout !== null && !(state.rollout >= 0 && state.rollout < report.groups.size[state.group])) state.rollout = null;
   if (state.rollout === null || state.token < 0) state.token = null;
 }
@@ -102,13 +102,13 @@ function onLink(event) {
   if (state.token === null) scrollTo(0, 0);
 }
 
-// A group that has something to show: of those that fit the filter, a mixed one with a finding that
-// has a place, else one with tokens beyond chance, else a mixed one, else any.
+// The group that has most to show, of those that fit the filter: mixed before others, then with a
+// finding that has a place in it and with tokens beyond chance, then by their number.
 function firstGroup() {
-  const { groups } = report, here = fitting().groups.filter((g) => groups.first[g] >= 0);
-  const isTold = new Set(report.findings.filter(({ why }) => why.length).flatMap((finding) => finding.groups));
-  const mixed = here.filter(isMixed);
-  return mixed.find((g) => isTold.has(g) && groups.beyond[g] > 0) ?? mixed.find((g) => isTold.has(g)) ?? mixed.find((g) => groups.beyond[g] > 0) ?? mixed[0] ?? here[0] ?? 0;
+  const { groups } = report, told = new Map();
+  for (const { why, groups: its } of report.findings) if (why.length) its.forEach((g) => told.set(g, (told.get(g) ?? 0) + 1));
+  const rank = (g) => (isMixed(g) ? 1e9 : 0) + (told.has(g) + (groups.beyond[g] > 0)) * 1e6 + (told.get(g) ?? 0) + groups.beyond[g];
+  return fitting().groups.filter((g) => groups.first[g] >= 0).reduce((best, g) => (best < 0 || rank(g) > rank(best) ? g : best), -1);
 }
 
 const viewsHere = () => VIEWS.filter((view) => (view !== "training" || report.training.steps.length > 0) && (view !== "compare" || sidesHere().length > 1));

@@ -108,3 +108,4 @@ const plain = (x, digits = 3) =>
 const pText = (p) => (p >= 0.001 ? p.toFixed(3) : p.toExponential(0).replace("-", "−"));
 const percent = (x) => `${(100 * x).toFixed(x === 0 || x === 1 ? 0 : 1)} %`;
 const thousands = (n) => n.toLocaleString("en");
+const counted = (n, what) => `${thousands(n)} ${what}${n === 1 ? "" : "s"}`;

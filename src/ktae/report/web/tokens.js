@@ -25,7 +25,7 @@ function tokenClass(row) {
 }
 
 const TOKEN_COLUMNS = [
-  { name: "token", key: "text", class: "token-cell", cell: (row) => h("span", {}, h("code", { dir: "auto" }, row.text), row.mark ? h("span", { class: "flag", title: MARKS[row.mark][1] }, MARKS[row.mark][0]) : null), sort: (row) => row.text },
+  { name: "text", key: "text", class: "token-cell", cell: (row) => h("span", {}, h("code", { dir: "auto" }, row.text), row.mark ? h("span", { class: "flag", title: MARKS[row.mark][1] }, MARKS[row.mark][0]) : null), sort: (row) => row.text },
   { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
   { name: "impact", key: "impact", class: "number", title: "credit × |right rollouts with it − as many as chance gives|, over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
   { name: "credit", key: "credit", class: "number", title: "mean over the groups counted on the right, weighted by |right rollouts with it − as many as chance gives|", cell: (row) => h("span", { class: `pill ${tokenClass(row)}` }, signed(row.credit)), sort: (row) => row.credit },
@@ -45,8 +45,8 @@ function drawTokens(main) {
     const query = tokenView.query.toLowerCase();
     const base = compared.length ? compared : rows;
     const fits = base.filter((row) => (query === "" || row.text.toLowerCase().includes(query) || String(row.id) === query) && (row.a + row.b >= tokenView.least || !compared.length));
-    holder.replaceChildren(h("p", { class: "quiet", role: "status" }, `${thousands(fits.length)} of ${thousands(base.length)} ${compared.length ? "tokens in mixed groups" : "tokens"}`),
-      virtualTable({ label: "Tokens", columns: TOKEN_COLUMNS, rows: sortRows(fits, TOKEN_COLUMNS, tokenView.sorted), sorted: tokenView.sorted, onpick: pick, pickLabel: (row) => `Contexts of ${row.text}`, picked: (row) => row.id === state.id,
+    holder.replaceChildren(h("p", { class: "quiet", role: "status" }, `${thousands(fits.length)} of ${counted(base.length, unitWord())}${compared.length ? " in mixed groups" : ""}`),
+      virtualTable({ label: unitName(), columns: TOKEN_COLUMNS, rows: sortRows(fits, TOKEN_COLUMNS, tokenView.sorted), sorted: tokenView.sorted, onpick: pick, pickLabel: (row) => `Contexts of ${row.text}`, picked: (row) => row.id === state.id,
         onsort: (key) => {
           tokenView.sorted = { key, down: tokenView.sorted.key === key ? !tokenView.sorted.down : key !== "text" };
           fill();
@@ -54,27 +54,25 @@ function drawTokens(main) {
         } }));
   };
   fill();
-  const search = h("input", { type: "search", class: "search", placeholder: "text or id", "aria-label": "Search tokens", value: tokenView.query, oninput: (event) => { tokenView.query = event.target.value; fill(); } });
-  const least = h("input", { type: "number", min: 1, value: String(tokenView.least), "aria-label": "Least number of rollouts with the token", onchange: (event) => { tokenView.least = Math.max(1, Number(event.target.value) || 1); drawTokens(main); } });
+  const search = h("input", { type: "search", class: "search", placeholder: "text or id", "aria-label": `Search ${unitWord()}s`, value: tokenView.query, oninput: (event) => { tokenView.query = event.target.value; fill(); } });
+  const least = h("input", { type: "number", min: 1, value: String(tokenView.least), "aria-label": "Least number of rollouts with it", onchange: (event) => { tokenView.least = Math.max(1, Number(event.target.value) || 1); drawTokens(main); } });
   const root = h("input", { type: "checkbox", checked: scatterScale.root, onchange: (event) => { scatterScale.root = event.target.checked; plot.repaint(); } });
   const plot = scatter(compared.filter((row) => row.a + row.b >= tokenView.least), { onpick: pick, picked: (row) => row.id === state.id });
-  const about = compared.length ? `Shares are of the ${thousands(nTrue)} right and ${thousands(nFalse)} wrong rollouts of mixed groups. Above the diagonal: more in right ones. Faint: chance explains it, p over groups is .05 or more.` : "No group has both right and wrong rollouts, so no token has a value.";
+  const about = compared.length ? `Shares are of the ${thousands(nTrue)} right and ${thousands(nFalse)} wrong rollouts of mixed groups. Above the diagonal: more in right ones. Faint: chance explains it, p over groups is .05 or more.` : "No group has both right and wrong rollouts, so none has a value.";
   const contexts = h("section", { class: "pane", id: "contexts", "aria-label": "Contexts" }, chosen
     ? [h("h2", {}, "Where ", h("code", { dir: "auto" }, chosen.text), " occurs"), contextList(chosen.rank)]
     : h("p", { class: "quiet" }, "Pick one in the picture or in the table to read where it occurs."));
   main.replaceChildren(h("div", { class: "two" },
     h("div", {},
-      h("section", { class: "pane", "aria-label": "Scatter of tokens" }, h("h2", {}, report.unit === "words" ? "Words" : "Tokens"), handwriting(), h("p", { class: "quiet" }, about),
+      h("section", { class: "pane", "aria-label": `Scatter of ${unitWord()}s` }, h("h2", {}, unitName()), pooledWarning(), otherUnits(), h("p", { class: "quiet" }, about),
         compared.length ? h("div", {}, h("label", { class: "check" }, root, " room for rare ones (cube root)"), plot) : null),
       contexts),
-    h("section", { class: "pane", "aria-label": "Table of tokens" }, h("div", { class: "bar" }, search, h("label", {}, "in at least ", least, " rollouts")), holder)));
+    h("section", { class: "pane", "aria-label": `Table of ${unitWord()}s` }, h("div", { class: "bar" }, search, h("label", {}, "in at least ", least, " rollouts")), holder)));
   if (chosen) document.getElementById("contexts").scrollIntoView({ block: "nearest" });
 }
 
-// Of several models a token may be one model's way of writing.
-function handwriting() {
-  const settings = report.presets[0], { rollouts } = report;
-  const single = settings.units?.join() === "token" ? null : h("p", { class: "quiet" }, `Of single ${unitWord()}s${settings.tables ? "" : ", by the paper's statistic"}: ${settings.name} rests on more than these.`);
-  const pooled = rollouts.pooled ? h("p", { class: "warn" }, `${thousands(rollouts.models.length)} models are pooled in these groups. A ${unitWord()} may be the handwriting of one that is often right, and say nothing of reasoning.`) : null;
-  return h("div", {}, pooled, single);
+// What the tables leave out of the estimator's.
+function otherUnits() {
+  const settings = report.presets[0];
+  return settings.units?.join() === "token" ? null : h("p", { class: "quiet" }, `Of single ${unitWord()}s${settings.tables ? "" : ", by the paper's statistic"}: ${settings.name} rests on more than these.`);
 }
