@@ -1,4 +1,4 @@
-"""The pictures of a report, from rollouts of real models: a dump, or a run folder for its curves.
+"""The pictures of a report, from rollouts of real models.
 
     python docs/report_pictures.py INPUT TITLE [TOKENIZER]
 
@@ -35,13 +35,11 @@ def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
                  const g = groupOf[rollouts[0]];
                  return [g + 1, rollouts[0] - groups.first[g] + 1, tokens[0] + 1]; }"""
         )
-        has_steps = page.evaluate("ktae.report.training.steps.length > 0")
         where = "group={}&rollout={}&token={}".format(*place)
         for name, fragment in (
             ("report-overview", "view=overview"),
             ("report", f"view=rollouts&{where}"),
             ("report-tokens", "view=tokens"),
-            *([("report-training", "view=training")] if has_steps else []),
         ):
             page.evaluate(f"location.hash = '{fragment}'")
             page.wait_for_timeout(800)

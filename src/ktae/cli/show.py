@@ -52,9 +52,9 @@ def show(
     from ktae.report import picture, terminal
 
     inputs = options.inputs_or_example(inputs, example)
-    for path in inputs[1:]:
-        if not path.exists():
-            raise InputError(f"{path} does not exist; a group is named by --group {path}")
+    missing = [path for path in inputs[1:] if not path.exists()]
+    if missing:
+        raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     how = options.read_options(
         field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
     )
