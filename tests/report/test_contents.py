@@ -68,10 +68,10 @@ def without(rows, *names):
             without(ROLLOUTS, "group", "prompt"),
             "Rollouts with neither group nor prompt, each a group of its own: 4",
         ),
-        (ROLLOUTS, "No tokenizer: texts are cut at words"),
+        (ROLLOUTS, "No tokenizer, so texts are cut at words"),
         (
             [{"group": 0, "token_ids": [i], "reward": i} for i in (0, 1)],
-            "No tokenizer: tokens have numbers and no text",
+            "No tokenizer, so tokens have numbers and no text",
         ),
     ],
 )

@@ -62,7 +62,6 @@ def permutation_test(
         result = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )
-    reading.note_unit(dump)
     reading.note_single_tokens(chosen)
     what = "word" if dump.unit == "words" else "token"
     screen.print(

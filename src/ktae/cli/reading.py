@@ -34,12 +34,6 @@ def load(inputs: Sequence[Path], options: ReadOptions, *, strict: bool = False) 
     return dump
 
 
-def note_unit(dump: Dump) -> None:
-    """Say on stderr where words stand for tokens."""
-    if dump.unit == "words":
-        note("no --tokenizer: words are compared, not the policy's tokens")
-
-
 def note_reading(notes: Notes) -> None:
     """Say on stderr what the files were read as, what was left out, joined and assumed."""
     for line in notes:

@@ -105,7 +105,6 @@ def report(
     with working("reading") as tell:
         dump = write(estimator=chosen, tell=tell)
     reading.note_reading(dump.notes)
-    reading.note_unit(dump)
     used = chosen or dump.estimator or preset("paper")
     if used.score_range is None and not has_mixed(dump.rollouts):
         reading.note_unmixed(used)

@@ -102,7 +102,6 @@ def score(
         reading.note_unmixed(chosen)
     if named and scores.tokens["token"].null_count:
         note(f"warning: {named} does not know all token ids: did it make them?")
-    reading.note_unit(dump)
     reading.note_single_tokens(chosen)
     mixed = [group for group in scores.groups if group.mixed]
     # Tables are of single tokens. Where the estimator is of larger units, their credit is another

@@ -72,7 +72,6 @@ def show(
     screen = Screen(as_json)
     dump = reading.load(inputs, how)
     shown = terminal.scored_group(dump, group, step, chosen)
-    reading.note_unit(dump)
     for path in pictures:
         picture.save(shown, path)
         screen.print(f"wrote {path}")

@@ -103,7 +103,6 @@ def validate(
             dump.rollouts, chosen, keep=keep, answers=AskedAnswers(dump.rollouts), pairs=pairs,
             seed=seed, vocabulary=words,
         )  # fmt: skip
-    reading.note_unit(dump)
     advised = advice(result)
     screen.verdict(advised.lines[0])
     part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"

@@ -62,8 +62,6 @@ class Dump:
     """What was read, joined, masked, left out and assumed."""
     names: list[str]
     """The inputs, as they were given."""
-    made_ids: bool
-    """Whether the token ids were made from the text, and so may differ from the policy's own."""
     metrics: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """A run folder's metrics by training step."""
     estimator: Estimator | None = None
@@ -149,8 +147,7 @@ def load(
     if tokenizer is None and (folder := own_tokenizer(paths)) is not None:
         tokenizer = str(folder)
         named = f"{folder}, the run's own tokenizer and so taken for all that is given,"
-    dump = from_record(rollouts, tokenizer, named=named)
-    dump.notes = notes
+    dump = from_record(rollouts, tokenizer, named=named, notes=notes)
     dump.names = [path_text(path) for path in paths]
     # Metrics are of one run, so of several inputs none are shown.
     if len(paths) == 1 and runs:
@@ -166,6 +163,7 @@ def from_record(
     tokenizer: Any = None,
     *,
     named: str | None = None,
+    notes: Notes | None = None,
 ) -> Dump:
     """The same for rollouts that are in memory: a record, with or without token ids.
 
@@ -173,27 +171,30 @@ def from_record(
         rollouts: the record.
         tokenizer: makes the token ids that are missing; loaded, a folder or a hub name.
         named: what an error calls the tokenizer.
+        notes: takes what stands for tokens where the policy's own are not there.
 
     Raises:
         InputError: `rollouts` is not a record, there is no such tokenizer, or it cannot spell a
             response.
     """
-    rollouts = record.conform(rollouts)
+    rollouts, notes = record.conform(rollouts), notes or Notes()
     if isinstance(tokenizer, str | Path):
         named = named or f"tokenizer {tokenizer}"
         tokenizer = load_tokenizer(str(tokenizer))
     missing = rollouts["token_ids"].null_count
     # Only text: the words of it stand for tokens.
     if missing and tokenizer is None:
-        return _cut_at_words(rollouts)
+        notes.add("words")
+        return _cut_at_words(rollouts, notes)
     if missing:
+        notes.add("made")
         rollouts = tokenized(rollouts, tokenizer, named=named)
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
     if tokenizer is None:
         texts: list[bytes | None] = [None] * len(distinct)
-        return Dump(rollouts, "ids", distinct, texts, Notes(), [], made_ids=False)
+        return Dump(rollouts, "ids", distinct, texts, notes, [])
     texts = token_bytes(tokenizer, distinct)
-    return Dump(rollouts, "tokens", distinct, texts, Notes(), [], made_ids=missing > 0)
+    return Dump(rollouts, "tokens", distinct, texts, notes, [])
 
 
 class Trained(NamedTuple):
@@ -296,7 +297,7 @@ class Numbers(dict[str, int]):
         return self[word]
 
 
-def _cut_at_words(rollouts: Any) -> Dump:
+def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
     number = Numbers()
 
@@ -311,7 +312,7 @@ def _cut_at_words(rollouts: Any) -> Dump:
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
     words = list(number)
     texts: list[bytes | None] = [words[i].encode() for i in distinct.tolist()]
-    return Dump(rollouts, "words", distinct, texts, Notes(), [], made_ids=True)
+    return Dump(rollouts, "words", distinct, texts, notes, [])
 
 
 def require_rollouts(dump: Dump) -> None:

@@ -23,34 +23,12 @@ class Note(NamedTuple):
     text: str
 
 
-OF_UNIT = {
-    "words": Note(
-        True,
-        "No tokenizer: texts are cut at words",
-        "The dump holds text, so the page compares words, signs and blanks instead of the policy's "
-        "tokens. Values of words are not the values that training uses. Give --tokenizer, a folder "
-        "or a hub name, for tokens.",
-    ),
-    "ids": Note(
-        True,
-        "No tokenizer: tokens have numbers and no text",
-        "All values are computed. Give --tokenizer, a folder or a hub name, to read them.",
-    ),
-    "made": Note(
-        False,
-        "Token ids were made from the text",
-        "The dump holds text and no ids. Tokenising it again may cut it otherwise than the policy "
-        "did, and special tokens that the trainer removed (verl does) are missing.",
-    ),
-}
-"""By what a token id stands for; `made` are tokens that were made from the text."""
-
-
 def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
     """All notes about a dump, the severe ones first."""
     notes = [*_about_rewards(dump.notes, columns), *_about_groups(columns, scored)]
-    if kind := OF_UNIT.get("made" if dump.unit == "tokens" and dump.made_ids else dump.unit):
-        notes.append(kind)
+    if dump.unit == "ids":
+        text = "All values are computed. --tokenizer, a folder or a hub name, gives their text."
+        notes.append(Note(True, "No tokenizer, so tokens have numbers and no text", text))
     notes += _about_reading(dump.notes)
     for name, n in columns.signals_found[1].items():
         title = f"{counted(n, 'rollout')} without {name.replace('_', '-')}"

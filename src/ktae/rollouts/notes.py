@@ -63,6 +63,12 @@ context, masked: responses with text of tools or users in them: {n:,}
     That text is shown, neither counted nor given credit.
 ids, left out: responses with text of tools or users whose token ids have no mask: {n:,}
     Their text counts, and not the ids.
+words, missing!: no tokenizer, so texts are cut at words
+    Words, signs and blanks are compared instead of the policy's tokens, so values are not those
+    that training uses. --tokenizer, a folder or a hub name, gives tokens.
+made, assumed: token ids were made from the text
+    The policy may have cut it otherwise, and special tokens that the trainer removed (verl does)
+    are missing.
 half_surrogates, assumed: rows with half surrogate pairs, shown as U+FFFD: {n:,}
 evaluation, left out: rollouts of evaluations left out: {n:,}
     --evaluation reads these, and not those of training.
