@@ -437,6 +437,6 @@ def test_a_folder_is_read_whole(tmp_path):
 def test_notes_are_the_same_list_everywhere(tmp_path):
     rows = [{"prompt": "p", "response": "x", "reward": x} for x in (0, 1, 3)]
     notes = inputs.load([write(tmp_path / "r.jsonl", *rows)]).notes
-    assert [note.kind for note in notes] == ["assumed", "assumed"]
+    assert [note.kind for note in notes] == ["assumed", "assumed", "missing"]
     assert [x["text"] for x in notes.listed()] == [note.text for note in notes]
-    assert pa.array([note.n for note in notes]).to_pylist() == [2, 3]
+    assert pa.array([note.n for note in notes]).to_pylist() == [2, 3, 1]

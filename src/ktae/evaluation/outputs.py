@@ -34,7 +34,7 @@ from ktae.rollouts.unknown import unknown_row
 
 FIELDS = {
     "response": ("response",),
-    "prompt": ("prompt", "problem", "input", "question"),
+    "prompt": ("prompt",),
     "answer": (
         *("answer", "answers", "gts", "gt", "ground_truth", "expected_answer", "gold_answer"),
         "solution",

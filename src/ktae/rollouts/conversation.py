@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -52,6 +53,8 @@ SEEN = ("observation", "result", "outputs", "results", "output")
 """What a tool, or the environment, answered to a call or a turn."""
 KNOWN = {*CONTENTS, *REASONING, *OF_PARTS, "tool_calls", "function_call", "type"}
 """Fields that say what a message is about."""
+SAID_OR_SEEN = frozenset((*KNOWN, "role", "from"))
+"""Fields of messages, and of their parts; an object with none of them is shown as JSON."""
 
 
 class Segment(NamedTuple):
@@ -99,7 +102,13 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
 def author(message: dict[str, Any]) -> bool | None:
     """Whether the policy wrote a message; None where its role is not known."""
     said = (message.get(name) for name in ("role", "from", "type"))
-    role = next((x for x in said if isinstance(x, str)), "").lower()
+    return is_policy_role(next((x for x in said if isinstance(x, str)), ""))
+
+
+@functools.lru_cache
+def is_policy_role(role: str) -> bool | None:
+    """Whether a role is the policy's; None for one that is not known."""
+    role = role.lower()
     role = role.removesuffix("chunk").removesuffix("message") or role  # LangChain's classes
     if role in POLICY or role.endswith(CALLS):
         return True
@@ -132,7 +141,10 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     for message in messages:
         if isinstance(message.get("data"), dict):  # LangChain's, with the type beside
             message = {"type": message.get("type")} | message["data"]
-        is_policy = author(message)
+        is_policy, content = author(message), message.get("content")
+        if len(message) == 2 and isinstance(content, str):  # most are a role and a text
+            parts.append(Segment(content, is_policy))
+            continue
         if is_policy is None and "role" not in message and is_turn(message):
             is_policy = True
             did = message.get("action") or message.get("response")
@@ -170,7 +182,7 @@ def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
         texts: list[Segment] = []
         for names in (thoughts, CONTENTS):
             texts += pieces(next((value[x] for x in names if value.get(x)), None), own)
-        if not {*KNOWN, "role", "from"} & value.keys() or (kind.endswith(RESULTS) and not texts):
+        if SAID_OR_SEEN.isdisjoint(value) or (kind.endswith(RESULTS) and not texts):
             content = {name: x for name, x in value.items() if name != "type" and x is not None}
             texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
         yield from texts
@@ -179,10 +191,10 @@ def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
             with contextlib.suppress(ValueError, RecursionError):
                 calls = json.loads(calls)
         calls = calls if isinstance(calls, list) else [calls]
-        known = {text.text for text in texts}  # a call may also be a part of the content
+        known = {"", *(text.text for text in texts)}  # a call may also be a part of the content
         for call in (*calls, value.get("function_call")):
-            if isinstance(call, dict | str) and call and call_text(call) not in known:
-                yield Segment(call_text(call), own)
+            if call and (text := call_text(call)) not in known:
+                yield Segment(text, own)
     elif value is not None:
         yield Segment(json.dumps(value, default=str), own)
 
