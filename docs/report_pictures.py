@@ -31,14 +31,14 @@ def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
         page.wait_for_selector("html[data-ready]")
         place = page.evaluate(
             """() => { const { findings, groupOf, groups } = ktae.report;
-                 const { rollouts, tokens } = findings.find(({ why }) => why.length);
+                 const { rollouts, tokens } = findings.find(({ key }) => key === 'overwritten');
                  const g = groupOf[rollouts[0]];
-                 return [g + 1, rollouts[0] - groups.first[g] + 1, tokens[0] + 1]; }"""
+                 return ktae.fragment({ view: "rollouts", group: g,
+                   rollout: rollouts[0] - groups.first[g], token: tokens[0] }).slice(1); }"""
         )
-        where = "group={}&rollout={}&token={}".format(*place)
         for name, fragment in (
             ("report-overview", "view=overview"),
-            ("report", f"view=rollouts&{where}"),
+            ("report", place),
             ("report-tokens", "view=tokens"),
         ):
             page.evaluate(f"location.hash = '{fragment}'")

@@ -150,8 +150,8 @@ def _beside_baselines(
         ]
     return "no more than a baseline", [
         f"VERDICT: credit {'tells' if outdone else 'may tell'} no more than "
-        f"{' or '.join(_BASELINES[score.name] for score in rivals)} does: read nothing into the "
-        "colours of single tokens.",
+        f"{' or '.join(_BASELINES[score.name] for score in rivals)} does: read nothing into single "
+        "colours.",
         *(f"{_told(score, best, below)}." for score in rivals),
         last,
     ]

@@ -72,7 +72,7 @@ function groupHead(g) {
 function tellingOf(g) {
   const titles = report.findings.filter((finding) => finding.why.length && finding.groups.includes(g)).map(({ title }) => title.toLowerCase());
   const beyond = report.groups.beyond[g];
-  return [...titles, ...(beyond ? [`${counted(beyond, unitWord())} beyond chance`] : [])].join("; ");
+  return [...titles.slice(0, 1), ...(beyond ? [`${counted(beyond, unitWord())} beyond chance`] : [])].join("; ");
 }
 
 // The next group that fits and is in the page.
