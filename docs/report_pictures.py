@@ -29,20 +29,15 @@ def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
         page = browser.new_page(viewport={"width": 1360, "height": 1100})
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
-        place = page.evaluate(
-            """() => { const { findings, groupOf, groups } = ktae.report;
-                 const { rollouts, tokens } = findings.find(({ key }) => key === 'overwritten');
-                 const g = groupOf[rollouts[0]];
-                 return ktae.fragment({ view: "rollouts", group: g,
-                   rollout: rollouts[0] - groups.first[g], token: tokens[0] }).slice(1); }"""
-        )
         for name, fragment in (
             ("report-overview", "view=overview"),
-            ("report", place),
+            ("report", "view=rollouts"),
             ("report-tokens", "view=tokens"),
         ):
             page.evaluate(f"location.hash = '{fragment}'")
             page.wait_for_timeout(800)
+            if name == "report":
+                page.locator(".t.beyond").first.click()
             page.evaluate("scrollTo(0, 0)")
             page.screenshot(path=IMAGES / f"{name}.png")
         browser.close()
