@@ -118,6 +118,7 @@ _SIGN = re.compile(
     r"\s*(\\(?:le|ge|ne|in|notin|equiv|approx|sim|to|mapsto|cong|propto|subset|subseteq|Rightarrow"
     r"|Leftrightarrow|implies|perp|parallel|mid|ll|gg)(?![a-zA-Z])|<=|>=|!=|:=|==|≈|[<>=])\s*"
 )
+_SUM = re.compile(r"(?=.*\d\s*(?:[-+*]|\\times|\\cdot))(?:[\d\s+*()-]|\\times|\\cdot)+")
 _SPELLED = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", ":=": "=", "==": "=", "≈": r"\approx"}
 ORDER = ("<", ">", r"\le", r"\ge", r"\ne")
 _CALL = r"\s*\((?:[^()]|\([^()]*\))*\)"
@@ -272,6 +273,9 @@ def _element(text: str, *, letters: bool, is_text: bool) -> Form:
 def _relation(text: str, parts: list[str], signs: list[str], *, letters: bool) -> Form:
     r"""A relation; what `x = 5`, `x \in S`, `x = a = b` and `a \approx b` say is named or bare."""
     rounded = [i for i, sign in enumerate(signs) if sign in (r"\approx", r"\sim")]
+    if rounded[:1] == [0] and _SUM.fullmatch(parts[0]):
+        # A sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21.
+        return _element(parts[1], letters=letters, is_text=False)
     if rounded and (rounded[0] > 0 or not _is_name(parts[0])):
         parts, signs = parts[: rounded[0] + 1], signs[: rounded[0]]
         if not signs:
