@@ -45,6 +45,9 @@ def test_report(run, tmp_path):
     assert "<title>ktae report: r.jsonl</title>" in page
     assert "in place of" not in wrote
     assert "in place of the one that was there" in run("report", "r.jsonl").out
+    # Without a right and a wrong rollout of one prompt there is no credit to look at.
+    (tmp_path / "r.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    assert len(run("report", "r.jsonl").out.splitlines()) == 2
 
 
 @pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])

@@ -131,8 +131,8 @@ def test_sections(section: Any, expected: Estimator) -> None:
     assert from_section(section) == expected
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_written_by_its_name(name: str) -> None:
+@pytest.mark.parametrize("name", [*PRESETS, "anchor-states"])
+def test_what_has_a_name_is_written_by_it(name: str) -> None:
     assert to_section(preset(name)) == name
 
 

@@ -36,7 +36,7 @@ Inputs = Annotated[
         metavar="INPUT",
         help="Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, "
         "OpenRLHF, slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, "
-        ".json or .parquet file (also .gz).",
+        ".json, .csv or .parquet file (also .gz).",
     ),
 ]
 Example = Annotated[

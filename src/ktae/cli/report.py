@@ -106,7 +106,8 @@ def report(
         dump = write(estimator=chosen, tell=tell)
     reading.note_reading(dump.notes)
     used = chosen or dump.estimator or preset("paper")
-    if used.score_range is None and not has_mixed(dump.rollouts):
+    says_something = used.score_range is not None or has_mixed(dump.rollouts)
+    if not says_something:
         reading.note_unmixed(used)
     # Groups that the page has no room for still count in its numbers.
     shown, n = dump.shown or (0, 0)
@@ -119,7 +120,8 @@ def report(
         f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; wrote {output} "
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
     )
-    screen.next("ktae", "show", *inputs)
+    if says_something:
+        screen.next("ktae", "show", *inputs)
     screen.end(
         {
             "rollouts": len(dump.rollouts),

@@ -180,14 +180,14 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
         settings = {key: _plain(value) for key, value in changed(inner).items()}
     if of_class is None:
         raise InputError(f"{inner!r} has no name that a recipe could hold")
-    if ":" in of_class and not settings and not wrappers:
+    if not settings and not wrappers:
         return of_class
     section: dict[str, Any] = {"estimator": of_class} | settings
     return section | ({"transforms": wrappers} if wrappers else {})
 
 
 def to_text(estimator: Estimator) -> str:
-    """The estimator as `--estimator` takes it: a preset's name, or a section as JSON.
+    """The estimator as `--estimator` takes it: its name, or a section as JSON.
 
     One that has no name is as it prints itself.
     """
