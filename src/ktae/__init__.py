@@ -1,8 +1,10 @@
 """Token credit for group-based RL of language models: which token gets how much, and why."""
 
+import ktae.safe_path  # noqa: F401 - first: it says from where all others are imported
+
+# isort: split
 from typing import TYPE_CHECKING, Any
 
-import ktae.safe_path  # noqa: F401 - first: it says from where the others are imported
 from ktae._version import __version__
 from ktae.backends.table import CreditTable
 from ktae.credit import credit_table, token_advantages, token_credit
