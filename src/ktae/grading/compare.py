@@ -284,10 +284,10 @@ def _same_relation(a: Form, b: Form) -> str:
 def _says_so(form: Form) -> bool:
     """Whether an equation says what its left side is: `x + y = 5`, and not `2x = 6` or `3 = 5`."""
     left, value = (expressions.parsed(part.body) for part in (form.parts[0], form.parts[-1]))
-    if not are_expressions(left, value) or value == 0:
+    if not are_expressions(left, value):
         return False
     symbols = left.free_symbols
-    is_to_solve = len(symbols) == 1 and left.is_polynomial(*symbols)
+    is_to_solve = value == 0 or (len(symbols) == 1 and left.is_polynomial(*symbols))
     return not is_to_solve if symbols else expressions.same(left, value)
 
 
