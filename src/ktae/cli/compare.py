@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ def compare(
     workers: options.Workers = None,
 ) -> None:
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
-    from ktae.cli.eval import grade_outputs, read_saved
+    from ktae.cli.eval import grade_anew, read_saved
     from ktae.cli.eval_tables import print_side_by_side, print_unanswered
     from ktae.evaluation import comparison, saved
     from ktae.evaluation.outputs import with_tokens
@@ -70,7 +71,8 @@ def compare(
         sides = [with_tokens(side, counter) for side in sides]
     grader = saved.require_one_grader(models, sides)
     with GradingPool(workers, time_limit=time_limit) as pool:
-        graded = [(side, grade_outputs(screen, pool, side)) for side in sides]
+        new = functools.partial(grade_anew, screen, pool)
+        graded = [(side, saved.verdicts_of(side, new)) for side in sides]
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
     comparisons = comparison.compare(*graded, partial=partial)
     names = _names(models)

@@ -421,7 +421,7 @@ def _finish(
             verdicts[name] = tables.stored_verdicts(outputs)
             continue
         with GradingPool(workers, time_limit=time_limit, grader=name) as pool:
-            verdicts[name] = _grade(screen, pool, outputs)
+            verdicts[name] = grade_anew(screen, pool, outputs)
     first = next(iter(verdicts))
     content: dict[str, Any] = {
         "settings": graded.settings,
@@ -443,19 +443,14 @@ def _finish(
     screen.end(content | {"output": folder.path if folder is not None else None})
 
 
-def grade_outputs(screen: Screen, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
-    """The verdict of each output: the file's own if it is a graded record, else a new one."""
-    stored = [output.verdict for output in outputs if output.verdict is not None]
-    return stored if len(stored) == len(outputs) else _grade(screen, pool, outputs)
-
-
-def _grade(screen: Screen, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
+def grade_anew(screen: Screen, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
+    """New verdicts of all outputs; how far it is stands on the screen."""
     from ktae.cli.progress import Bars
-    from ktae.grading import Task
+    from ktae.evaluation.saved import new_verdicts
 
     verdicts = []
     with Bars(screen.progress, lines=0, transient=True) as bars:
-        for verdict in pool.grade_all(Task(o.response, o.answers) for o in outputs):
+        for verdict in new_verdicts(pool, outputs):
             verdicts.append(verdict)
             bars.show(f"grading ({pool.grader})", len(verdicts), len(outputs))
     return verdicts

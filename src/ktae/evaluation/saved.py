@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ktae.errors import InputError
@@ -46,16 +47,23 @@ def compare(
             outputs.check_complete(side, str(path))
     require_one_grader(paths, sides)
     with GradingPool(workers) as pool:
-        graded = [(side, _verdicts(pool, side)) for side in sides]
+        graded = [
+            (side, verdicts_of(side, functools.partial(new_verdicts, pool))) for side in sides
+        ]
     return comparison.compare(*graded, partial=partial)
 
 
-def _verdicts(pool: GradingPool, side: Sequence[Output]) -> list[Verdict]:
-    """The file's own if it is a graded record, else new ones."""
-    stored = [output.verdict for output in side if output.verdict is not None]
-    if len(stored) == len(side):
-        return stored
-    return list(pool.grade_all(Task(output.response, output.answers) for output in side))
+def new_verdicts(pool: GradingPool, outputs: Sequence[Output]) -> Iterator[Verdict]:
+    """Each output's verdict in the order of the outputs, as soon as it is there."""
+    return pool.grade_all(Task(output.response, output.answers) for output in outputs)
+
+
+def verdicts_of(
+    outputs: Sequence[Output], grade: Callable[[Sequence[Output]], Iterable[Verdict]]
+) -> list[Verdict]:
+    """The file's own verdicts if it is a graded record, else those that `grade` gives."""
+    stored = [output.verdict for output in outputs if output.verdict is not None]
+    return stored if len(stored) == len(outputs) else list(grade(outputs))
 
 
 def require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]) -> str:

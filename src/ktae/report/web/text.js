@@ -4,7 +4,6 @@
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder("utf-8");
-const encoder = new TextEncoder();
 
 const spellOut = (text) =>
   text.replace(HIDDEN, (c) => `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);

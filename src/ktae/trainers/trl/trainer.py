@@ -260,7 +260,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             metrics = verdict_metrics(correct, total=_sum)
         else:
             started = _now(rollout_advantages.device)
-            seen = self._estimate(output, scored, mode)
+            seen = self._estimate(output, scored)
             credit = seen.credit[seen.own, : credit.shape[1]]
             # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
             # Here and not in the loss, for before that TRL shuffles the rows and splits them
@@ -298,7 +298,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             )
         return output
 
-    def _estimate(self, output: dict[str, Any], scored: list[Scored], mode: str) -> Seen:
+    def _estimate(self, output: dict[str, Any], scored: list[Scored]) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
