@@ -9,7 +9,7 @@ from every_language import EveryLanguage
 from second_language import MORE, offer
 
 from ktae import demo
-from ktae.demo import SUMS, language_named, language_names
+from ktae.demo import SUMS, language_named
 from ktae.errors import InputError
 
 
@@ -19,39 +19,12 @@ class TestSums(EveryLanguage):
 
 
 def test_languages_by_name(monkeypatch):
-    offer(monkeypatch)
-    assert language_named("sums") is SUMS
+    offer(monkeypatch, sums="second_language:MORE", **{MORE.name: "second_language:MORE"})
+    assert language_named("sums") is SUMS, "nobody replaces the library's own"
     assert language_named("more-sums") is MORE
-    assert language_names() == ["sums", "rooms", "more-sums"]
-
-
-def test_an_unknown_language_lists_what_there_is(monkeypatch):
-    offer(monkeypatch)
     message = r"no demo language 'latin'; expected one of sums, rooms, more-sums \(.*ktae-lab\)"
     with pytest.raises(InputError, match=message):
         language_named("latin")
-
-
-def test_nobody_replaces_the_library_s_own(monkeypatch):
-    offer(monkeypatch, sums="second_language:MORE")
-    assert language_named("sums") is SUMS
-    assert language_names() == ["sums", "rooms"]
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("no_such_module:IT", "cannot be loaded from no_such_module:IT: ModuleNotFoundError"),
-        ("second_language:NONE", "cannot be loaded from second_language:NONE: AttributeError"),
-        ("second_language:offer", r"is <function offer.*expected a ktae\.demo\.Language of that"),
-        ("second_language:MORE", r"as the demo language 'x' and is Language\(name='more-sums'"),
-    ],
-)
-def test_what_is_offered_and_is_no_such_language(monkeypatch, value, message):
-    offer(monkeypatch, x=value)
-    assert language_names() == ["sums", "rooms", "x"], "not loaded before it is asked for"
-    with pytest.raises(InputError, match=message):
-        language_named("x")
 
 
 def test_entry_points_of_the_group_are_what_is_offered(monkeypatch):

@@ -1,20 +1,12 @@
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from second_language import MORE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo import SUMS, Language
+from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
-
-
-def texts(language: Language[Any], n: int) -> list[str]:
-    rng = random.Random(0)
-    problems = language.train_problems(n, seed=0)
-    return [f"{p.prompt} {language.worked_solution(p, rng)}" for p in problems]
 
 
 def test_a_word_outside_the_language_is_an_error() -> None:
@@ -23,7 +15,7 @@ def test_a_word_outside_the_language_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("language", "parameters"), [(SUMS, 99_264), (MORE, 21_952)])
-def test_model_size_and_special_ids(language: Language[Any], parameters: int) -> None:
+def test_model_size_and_special_ids(language, parameters) -> None:
     model, tokenizer = make_model(language, 0), make_tokenizer(language)
     assert sum(p.numel() for p in model.parameters()) == parameters
     for config in (model.config, model.generation_config):
@@ -32,13 +24,14 @@ def test_model_size_and_special_ids(language: Language[Any], parameters: int) ->
         assert config.eos_token_id == tokenizer.eos_token_id
 
 
-def test_saved_and_loaded_by_the_auto_classes(tmp_path: Path) -> None:
+def test_saved_and_loaded_by_the_auto_classes(tmp_path) -> None:
     """As a trainer loads it. Beside a Qwen2 the same tokenizer comes back as Qwen's BPE."""
-    model, tokenizer = make_model(SUMS, 0), make_tokenizer(SUMS)
+    model, tokenizer, rng = make_model(SUMS, 0), make_tokenizer(SUMS), random.Random(0)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    for text in texts(SUMS, 50):
+    for problem in SUMS.train_problems(50, seed=0):
+        text = f"{problem.prompt} {SUMS.worked_solution(problem, rng)}"
         ids = tokenizer(text)["input_ids"]
         assert loaded(text)["input_ids"] == ids
         assert loaded.decode(ids) == text

@@ -7,9 +7,10 @@ import pytest
 
 pytest.importorskip("transformers", reason="needs the extra 'trl'")
 
-from ktae.demo import episodes
+from ktae.demo import evaluate
+from ktae.demo.language import Problem
 from ktae.demo.model import make_model, make_tokenizer
-from ktae.demo.rooms import HOUSES, LONGEST, SHORTEST, Place, Walk, extract_answer, walked
+from ktae.demo.rooms import HOUSES, LONGEST, SHORTEST, Walk, extract_answer, walked
 
 LINE = (
     "<bos> hall attic , attic cellar , attic study , study garden . key in cellar . door in garden"
@@ -20,7 +21,7 @@ QUICKEST = ["go attic", "go cellar", "take key", "go attic", "go study", "go gar
 
 def test_by_hand():
     walk = Walk(PROMPT)
-    assert walk.house.prompt == PROMPT and walk.house.turns == len(QUICKEST)
+    assert walk.house.prompt() == PROMPT and walk.house.turns() == len(QUICKEST)
     saw = [walk.act(move) for move in QUICKEST]
     assert saw[0] == "<saw> attic , to hall cellar study , see nothing , have nothing <do>"
     assert saw[1] == "<saw> cellar , to attic , see key , have nothing <do>"
@@ -33,7 +34,7 @@ def test_by_hand():
 def test_what_cannot_be_done_changes_nothing_and_takes_a_turn(move):
     walk = Walk(PROMPT)
     assert walk.act(move) == "<saw> hall , to attic , see nothing , have nothing <do>"
-    assert walk.place == Place("hall", has_key=False) and walk.left == LONGEST - 1
+    assert (walk.room, walk.has_key, walk.left) == ("hall", False, LONGEST - 1)
 
 
 def test_time_is_up_after_eight_turns():
@@ -43,11 +44,12 @@ def test_time_is_up_after_eight_turns():
 
 
 def test_houses_can_be_solved_and_prompts_say_all_of_them():
-    houses = HOUSES.train_problems(200, seed=0)
-    assert all(SHORTEST <= house.turns <= LONGEST for house in houses)
-    assert all(Walk(house.prompt).house == house for house in houses)
-    assert not {house.prompt for house in houses} & {p.prompt for p in HOUSES.test_problems(1024)}
-    words = {word for house in houses for word in house.prompt.split()}
+    problems = HOUSES.train_problems(200, seed=0)
+    assert all(SHORTEST <= problem.story.turns() <= LONGEST for problem in problems)
+    assert all(Walk(problem.prompt).house == problem.story for problem in problems)
+    held_out = {problem.prompt for problem in HOUSES.test_problems(1024)}
+    assert not {problem.prompt for problem in problems} & held_out
+    words = {word for problem in problems for word in problem.prompt.split()}
     assert words <= set(HOUSES.vocabulary)
 
 
@@ -63,9 +65,9 @@ def test_the_agents_that_are_learnt_from_solve_some():
 def test_an_episode_is_what_the_house_says_to_the_model_s_moves():
     tokenizer, model = make_tokenizer(HOUSES), make_model(HOUSES, seed=0)
     prompts = [house.prompt for house in HOUSES.train_problems(5, seed=2)]
-    played = episodes.play(HOUSES, model, tokenizer, prompts, temperature=1.0, seed=3)
-    again = episodes.play(HOUSES, model, tokenizer, prompts, temperature=1.0, seed=3)
-    assert played == again
+    settings = {"temperature": 1.0, "seed": 3, "max_tokens": HOUSES.max_response_length}
+    played = evaluate.play(HOUSES, model, tokenizer, prompts, **settings)
+    assert played == evaluate.play(HOUSES, model, tokenizer, prompts, **settings)
     for prompt, ids, mask in zip(prompts, played.token_ids, played.mask, strict=True):
         walk, rest = Walk(prompt), list(zip(ids, mask, strict=True))
         while rest:
@@ -79,14 +81,14 @@ def test_an_episode_is_what_the_house_says_to_the_model_s_moves():
 
 def test_a_model_that_walks_the_quickest_way_solves_it(monkeypatch):
     tokenizer = make_tokenizer(HOUSES)
-    moves = iter(QUICKEST)
+    moves = iter(2 * QUICKEST)
 
     def generate(model, tokenizer, prompts, **_):
         ids = [tokenizer(f"{next(moves)} <eos>")["input_ids"] for _ in prompts]
         return SimpleNamespace(token_ids=ids, mean_entropy=0.5)
 
-    monkeypatch.setattr(episodes, "generate", generate)
-    played = episodes.play(HOUSES, None, tokenizer, [PROMPT], temperature=0.0, seed=0)
-    assert played.solved == [True] and played.entropy == 0.5
-    assert sum(played.mask[0]) == 3 * len(QUICKEST)
-    assert tokenizer.decode(played.token_ids[0]).endswith("open door <eos> <saw> open <eos>")
+    monkeypatch.setattr(evaluate, "generate", generate)
+    problem = Problem(PROMPT, "open", None)
+    scores = evaluate.evaluate(HOUSES, None, tokenizer, [problem], seed=0)
+    length = 3 * len(QUICKEST)
+    assert scores == (1.0, 1.0, length, length, 0.5)

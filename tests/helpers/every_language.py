@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from ktae.errors import InputError
 SEEDS = range(60)
 
 
-def spoken(language: Language[Any]) -> str:
+def spoken(language: Language) -> str:
     """A digest of what a language says for some seeds, and of its words: of what a base model
     learns of it."""
     rng = random.Random("spoken")
@@ -25,13 +24,10 @@ def spoken(language: Language[Any]) -> str:
 
 
 class EveryLanguage:
-    language: Language[Any]
+    language: Language
 
     frozen: tuple[str, str]
     """The version, and what is `spoken` in it."""
-
-    test_problems_happen_at_random = True
-    """Whether a problem drawn at random is now and then one of the test problems."""
 
     def test_another_version_says_other_things_and_only_another_version_does(self) -> None:
         version, digest = self.frozen
@@ -49,20 +45,15 @@ class EveryLanguage:
         assert len({p.story for p in problems}) == len(problems) == HELD_OUT >= 512
         assert self.language.test_problems() == problems[:512]
         assert self.language.test_problems(3) == problems[:3]
-
-    @pytest.mark.parametrize("n", [0, -1, HELD_OUT + 1])
-    def test_more_test_problems_than_there_are(self, n: int) -> None:
-        name = self.language.name
-        message = f"{n} test problems of the language {name} asked for; expected 1 to 1024"
-        with pytest.raises(InputError, match=message):
-            self.language.test_problems(n)
+        for n in (0, HELD_OUT + 1):
+            with pytest.raises(InputError, match=f"{n} test problems .*; expected 1 to 1024"):
+                self.language.test_problems(n)
 
     def test_no_training_problem_is_a_test_problem(self) -> None:
         held_out = {p.story for p in self.language.test_problems(HELD_OUT)}
-        if self.test_problems_happen_at_random:
-            rng = random.Random(0)
-            anywhere = [self.language.random_problem(rng) for _ in range(8000)]
-            assert any(p.story in held_out for p in anywhere), "so it takes care to avoid them"
+        rng = random.Random(0)
+        anywhere = [self.language.random_problem(rng) for _ in range(8000)]
+        assert any(p.story in held_out for p in anywhere), "so it takes care to avoid them"
         trained_on = self.language.train_problems(8000, seed=0)
         assert len(trained_on) == 8000
         assert not any(p.story in held_out for p in trained_on)
@@ -121,10 +112,6 @@ class EveryLanguage:
             assert language.is_correct(both, str(problem.answer), finished=True) == right
             assert not language.is_correct(both, problem.answer, finished=False)
 
-    def test_no_answer_is_not_correct(self) -> None:
-        assert self.language.extract_answer("") is None
-        assert not self.language.is_correct("", "None", finished=True)
-
     def test_every_word_is_one_token(self) -> None:
         pytest.importorskip("transformers", reason="needs the extra 'trl'")
         from ktae.demo.model import make_tokenizer
@@ -138,17 +125,3 @@ class EveryLanguage:
             ids = tokenizer(text)["input_ids"]
             assert len(ids) == len(text.split())
             assert tokenizer.decode(ids) == text
-
-    def test_no_test_problem_in_pretraining(self) -> None:
-        pytest.importorskip("transformers", reason="needs the extra 'trl'")
-        from ktae.demo import pretrain
-        from ktae.demo.model import make_tokenizer
-
-        tokenizer = make_tokenizer(self.language)
-        # the first two words are no part of the story: <bos>, and a name or `list`
-        tests = self.language.test_problems(HELD_OUT)
-        held_out = {p.prompt.split(" ", 2)[2] for p in tests}
-        rng = random.Random(0)
-        for _ in range(20):
-            for prompt, _response in pretrain._batch(self.language, rng, tokenizer, 32):
-                assert tokenizer.decode(prompt).split(" ", 2)[2] not in held_out

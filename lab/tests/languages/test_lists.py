@@ -6,10 +6,11 @@ from every_language import EveryLanguage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ktae.demo.language import Problem
 from ktae_lab.languages import lists
-from ktae_lab.languages.lists import LETTERS, LISTS, ListsProblem, Operation
+from ktae_lab.languages.lists import LETTERS, LISTS, Operation, problem_of
 
-ROTATING = ListsProblem(("c", "a", "f"), (Operation("append", "d"), Operation("right")))
+ROTATING = problem_of(("c", "a", "f"), Operation("append", "d"), Operation("right"))
 
 problems = st.integers(0, 2**32).map(lambda seed: lists.random_problem(random.Random(seed)))
 
@@ -58,7 +59,7 @@ def test_prompt_and_answer() -> None:
 
 
 @given(problems)
-def test_answers_are_those_of_another_interpreter(problem: ListsProblem) -> None:
+def test_answers_are_those_of_another_interpreter(problem: Problem) -> None:
     assert problem.answer == interpreted(problem.prompt)
 
 
@@ -93,11 +94,11 @@ def test_what_each_verb_means(operation: Operation, result: str) -> None:
 
 
 @given(problems)
-def test_random_problems_are_of_the_language(problem: ListsProblem) -> None:
-    assert 3 <= len(problem.start) == len(set(problem.start)) <= 4
-    assert 2 <= len(problem.operations) <= 4
-    items = problem.start
-    for operation in problem.operations:
+def test_random_problems_are_of_the_language(problem: Problem) -> None:
+    items, operations = problem.story
+    assert 3 <= len(items) == len(set(items)) <= 4
+    assert 2 <= len(operations) <= 4
+    for operation in operations:
         assert (operation.letter in LETTERS) == (operation.verb in ("append", "prepend"))
         items = operation.result(items)
         assert 2 <= len(items) <= 4
@@ -128,7 +129,7 @@ def test_order_and_repetition_count() -> None:
 
 
 @given(problems, st.integers(0, 2**32))
-def test_the_box_is_what_the_chain_arrived_at(problem: ListsProblem, seed: int) -> None:
+def test_the_box_is_what_the_chain_arrived_at(problem: Problem, seed: int) -> None:
     """Unlike a guess, a chain without second thoughts boxes its last list."""
     solution = lists.worked_solution(problem, random.Random(seed))
     if solution.startswith("guess") or solution.count("[") > 1:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from ktae.errors import InputError
 from ktae.grading.verdict import Outcome, Verdict
@@ -23,49 +23,33 @@ HELD_OUT = 1024
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of a base model and the settings that it is pretrained with."""
+    """The shape of a base model and the settings that it is pretrained with.
 
-    name: str
+    By default it has about 99,000 parameters, and is pretrained on a CPU in about a minute.
+    """
+
+    name: str = "tiny"
     """As folders of base models are called by it."""
-    hidden_size: int
-    layers: int
-    heads: int
-    intermediate_size: int
-    initializer_range: float
-    """Standard deviation of the first weights."""
-    batch: int
+    hidden_size: int = 64
+    layers: int = 2
+    heads: int = 4
+    intermediate_size: int = 160
+    initializer_range: float = 0.07  # transformers' 0.02 suits wider models; here it learns slower
+    batch: int = 32
     """Worked solutions in a step of pretraining."""
-    learning_rate: float
-    """Of pretraining with AdamW, at its highest."""
+    learning_rate: float = 4e-3
+    """Of AdamW, at its highest."""
 
 
-TINY = Size(
-    "tiny",
-    hidden_size=64,
-    layers=2,
-    heads=4,
-    intermediate_size=160,
-    initializer_range=0.07,  # transformers' 0.02 suits wider models; here it learns far slower
-    batch=32,
-    learning_rate=4e-3,
-)
-"""About 99,000 parameters, for a CPU: pretrained in about a minute."""
-
-
-class Problem(Protocol):
+class Problem(NamedTuple):
     """A problem of some language."""
 
-    @property
-    def prompt(self) -> str:
-        """The text that the model is given."""
-
-    @property
-    def answer(self) -> int | str:
-        """The right answer, as the language's `extract_answer` gives it."""
-
-    @property
-    def story(self) -> Hashable:
-        """What is asked: two problems of the same story differ in no way that matters."""
+    prompt: str
+    """The text that the model is given."""
+    answer: int | str
+    """The right answer, as the language's `extract_answer` gives it."""
+    story: Any
+    """What is asked, hashable: two problems of the same story differ in no way that matters."""
 
 
 class Environment(Protocol):
@@ -78,11 +62,8 @@ class Environment(Protocol):
         """The observation after a turn, as text of the language; None: there is no next turn."""
 
 
-P = TypeVar("P", bound=Problem)
-
-
 @dataclass(frozen=True)
-class Language(Generic[P]):
+class Language:
     """A demo language. Importing one costs no torch."""
 
     name: str
@@ -97,19 +78,19 @@ class Language(Generic[P]):
     """Steps of pretraining after which its base model solves some problems, and not most."""
     salt: str
     """Begins every seed of its problems, so that no two languages draw alike."""
-    random_problem: Callable[[random.Random], P]
+    random_problem: Callable[[random.Random], Problem]
     """Any problem, held out or not."""
-    worked_solution: Callable[[P, random.Random], str]
+    worked_solution: Callable[[Problem, random.Random], str]
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     extract_answer: Callable[[str], int | str | None]
     """The answer that a response arrives at, or None if it has none."""
     environment: Callable[[str], Environment] | None = None
     """Of a prompt, for problems that take several turns: each ends with `<eos>`, and what the
-    environment says stands before the next (`ktae.demo.episodes`). None: there is one response."""
-    size: Size = TINY
+    environment says stands before the next. None: there is one response."""
+    size: Size = Size()
     """How large its base model is."""
 
-    def test_problems(self, n: int = 512) -> list[P]:
+    def test_problems(self, n: int = 512) -> list[Problem]:
         """The first `n` test problems, always the same ones; no two tell the same story.
 
         Raises:
@@ -121,11 +102,11 @@ class Language(Generic[P]):
             )
         return list(_held_out(self).values())[:n]
 
-    def train_problems(self, n: int, seed: int) -> list[P]:
+    def train_problems(self, n: int, seed: int) -> list[Problem]:
         """`n` random problems for a seed, none of which tells a test problem's story."""
         rng = random.Random(f"{self.salt} problems {seed}")
         held_out = _held_out(self)
-        problems: list[P] = []
+        problems: list[Problem] = []
         while len(problems) < n:
             problem = self.random_problem(rng)
             # A test problem under another name would be the same one.
@@ -151,9 +132,9 @@ class Language(Generic[P]):
 
 
 @functools.cache
-def _held_out(language: Language[P]) -> dict[Hashable, P]:
+def _held_out(language: Language) -> dict[Hashable, Problem]:
     rng = random.Random(f"{language.salt} test problems")
-    problems: dict[Hashable, P] = {}
+    problems: dict[Hashable, Problem] = {}
     # The first problem of a story stays: later ones that tell the same are no new test.
     while len(problems) < HELD_OUT:
         problem = language.random_problem(rng)
@@ -169,48 +150,32 @@ def geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[s
     return chosen
 
 
-def last_box(response: str, numbers: Container[str]) -> int | None:
-    """The number in the last `box X }`, or None if there is no such box."""
-    words = response.split()
-    # From the end: a later box takes back an earlier one.
-    for i in range(len(words) - 3, -1, -1):
-        box, number, close = words[i : i + 3]
-        if box == "box" and close == "}" and number in numbers:
-            return int(number)
-    return None
-
-
 @dataclass(frozen=True)
 class Manner:
-    """How solvers write: perhaps a guess, else an opener and an attempt; then second thoughts,
-    which are another attempt or a ramble that comes to nothing."""
+    """How solvers write: perhaps a guess, else openers and an attempt; then second thoughts, which
+    are another attempt or a ramble that comes to nothing."""
 
+    # Probabilities: of a guess in the place of the first attempt, of an opener, of one more each
+    # time, of a doubt after each answer, and that it leads to a ramble and not to an attempt.
     guess: float
-    """Probability of a guess in the place of the first attempt."""
     opener: float
     another_opener: float
-    """Probability of one more, each time."""
+    doubt: float
+    ramble: float
+    # Phrases; of a ramble there are so many, at least and at most.
     openers: tuple[str, ...]
-    rate: float
-    """Probability of a doubt after each answer."""
-    at_most: int
     doubts: tuple[str, ...]
-    ramble_rate: float
-    """Probability that a doubt leads to a ramble, and not to another attempt."""
-    ramble: tuple[str, ...]
-    """Its phrases."""
+    rambles: tuple[str, ...]
     ramble_lengths: tuple[int, int]
-    """Fewest and most phrases of it."""
 
     def response(
         self,
         guess: Callable[[], list[str]],
-        first: Callable[[], list[str]],
-        again: Callable[[], list[str]],
+        attempt: Callable[[int], list[str]],
         rng: random.Random,
     ) -> str:
-        """A whole one, at its end `<eos>`; the functions give the phrases of a guess, of a first
-        attempt and of another, each with its answer."""
+        """All of it, at its end `<eos>`; the functions give the phrases of a guess and of an
+        attempt with its answer. The first attempt is made in haste 1, others in haste 2."""
         phrases: list[str] = []
         if rng.random() < self.guess:
             phrases += guess()
@@ -218,15 +183,15 @@ class Manner:
             if rng.random() < self.opener:
                 phrases.append(rng.choice(self.openers))
                 phrases += geometric(self.openers, self.another_opener, rng)
-            phrases += first()
-        for _ in range(self.at_most):
-            if rng.random() >= self.rate:
+            phrases += attempt(1)
+        for _ in range(2):  # second thoughts at most
+            if rng.random() >= self.doubt:
                 break
             phrases.append(rng.choice(self.doubts))
             # A ramble comes to nothing: it ends the response without another answer.
-            if rng.random() < self.ramble_rate:
+            if rng.random() < self.ramble:
                 n = rng.randint(*self.ramble_lengths)
-                phrases += [rng.choice(self.ramble) for _ in range(n)]
+                phrases += [rng.choice(self.rambles) for _ in range(n)]
                 break
-            phrases += again()
+            phrases += attempt(2)
         return " ".join([*phrases, EOS])

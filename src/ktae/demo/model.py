@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -16,7 +15,7 @@ from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, Language
 CONTEXT = 512
 
 
-def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
+def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
     """One token a word, split at whitespace.
 
     It adds no special token (prompts spell `<bos>` themselves), pads on the left, and raises an
@@ -37,7 +36,7 @@ def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(language: Language[Any], seed: int) -> LlamaForCausalLM:
+def make_model(language: Language, seed: int) -> LlamaForCausalLM:
     """An untrained model of the language's size; the same seed gives the same weights.
 
     Not a Qwen2, which would be as good: `AutoTokenizer` (transformers 5.10) reads every tokenizer

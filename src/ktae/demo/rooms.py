@@ -15,10 +15,9 @@ The base model learns from agents that wander, walk past the key and pull at loc
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from ktae.demo.language import EOS, SPECIAL_TOKENS, Language
+from ktae.demo.language import EOS, SPECIAL_TOKENS, Language, Problem
 
 N_ROOMS = 5
 SHORTEST, LONGEST = 3, 8
@@ -33,19 +32,10 @@ VOCABULARY: tuple[str, ...] = (
     *ROOMS,
     *("go", "take", OPEN, "key", "door", "in", "to", "see", "have", "nothing", ".", ","),
 )
-"""Every token, in the order of its id."""
 
 
-class Place(NamedTuple):
-    """Where the agent is, and whether it has the key."""
-
-    room: str
-    has_key: bool
-
-
-@dataclass(frozen=True)
-class House:
-    """A problem; solved is it where the door is open, so the answer is always `open`."""
+class House(NamedTuple):
+    """The story of a problem; solved is it where the door is open."""
 
     doorways: tuple[tuple[str, str], ...]
     """Rooms that one can walk between, both ways; they make a tree."""
@@ -53,22 +43,11 @@ class House:
     door: str
     start: str
 
-    @property
     def prompt(self) -> str:
         """The text that the model is given."""
         plan = " , ".join(f"{a} {b}" for a, b in self.doorways)
-        first = self.seen(Place(self.start, has_key=False))
+        first = self.seen(self.start, has_key=False)
         return f"<bos> {plan} . key in {self.key} . door in {self.door} . {first}"
-
-    @property
-    def answer(self) -> str:
-        """What the last observation of an agent says that was right."""
-        return OPEN
-
-    @property
-    def story(self) -> House:
-        """All of it."""
-        return self
 
     def beside(self, room: str) -> list[str]:
         """The rooms that one can go to, in the order of the prompt."""
@@ -82,29 +61,16 @@ class House:
             distance += 1
         return distance
 
-    @property
     def turns(self) -> int:
         """Turns that the quickest way takes: to the key, take it, to the door, open it."""
         return self.steps(self.start, self.key) + self.steps(self.key, self.door) + 2
 
-    def seen(self, place: Place) -> str:
+    def seen(self, room: str, has_key: bool) -> str:
         """What the agent is told, up to the sign that it is its turn."""
-        things = {self.key: "" if place.has_key else "key", self.door: "door"}
-        thing = things.get(place.room) or "nothing"
-        have = "key" if place.has_key else "nothing"
-        exits = " ".join(self.beside(place.room))
-        return f"{SAW} {place.room} , to {exits} , see {thing} , have {have} {DO}"
-
-    def after(self, place: Place, move: str) -> Place | None:
-        """Where the agent is after its move; None: the door is open."""
-        match move.split():
-            case ["go", room] if room in self.beside(place.room):
-                return place._replace(room=room)
-            case ["take", "key"] if place.room == self.key:
-                return place._replace(has_key=True)
-            case ["open", "door"] if place.room == self.door and place.has_key:
-                return None
-        return place
+        things = {self.key: "nothing" if has_key else "key", self.door: "door"}
+        have = "key" if has_key else "nothing"
+        exits = " ".join(self.beside(room))
+        return f"{SAW} {room} , to {exits} , see {things.get(room, 'nothing')} , have {have} {DO}"
 
 
 class Walk:
@@ -114,34 +80,36 @@ class Walk:
         """At the start, before the first turn."""
         plan, key, door, *_ = (part.split() for part in prompt.split(" . "))
         names = [word for word in plan if word in ROOMS]
-        start = prompt.split(f"{SAW} ")[1].split()[0]
+        self.room = prompt.split(f"{SAW} ")[1].split()[0]
         doorways = tuple(zip(names[::2], names[1::2], strict=True))
-        self.house = House(doorways, key[-1], door[-1], start)
-        self.place = Place(start, has_key=False)
+        self.house = House(doorways, key[-1], door[-1], self.room)
+        self.has_key = self.solved = False
         self.left = LONGEST
-        self.solved = False
 
     def act(self, move: str) -> str | None:
         """What is seen after a turn; None: time is up. The last one, at the open door, ends with
         `<eos>`."""
         self.left -= 1
-        place = self.house.after(self.place, move)
-        if place is None:
-            self.solved = True
-            return f"{SAW} {OPEN} {EOS}"
-        self.place = place
-        return self.house.seen(place) if self.left else None
+        match move.split():
+            case ["go", room] if room in self.house.beside(self.room):
+                self.room = room
+            case ["take", "key"] if self.room == self.house.key:
+                self.has_key = True
+            case ["open", "door"] if self.room == self.house.door and self.has_key:
+                self.solved = True
+                return f"{SAW} {OPEN} {EOS}"
+        return self.house.seen(self.room, self.has_key) if self.left else None
 
 
-def random_house(rng: random.Random) -> House:
-    """Any house whose quickest way has 4 to 8 turns."""
+def random_problem(rng: random.Random) -> Problem:
+    """Any house whose quickest way has 4 to 8 turns; the answer is always `open`."""
     while True:
         names = rng.sample(ROOMS, N_ROOMS)
         doorways = tuple((rng.choice(names[:n]), names[n]) for n in range(1, N_ROOMS))
         key, door = rng.sample(names, 2)
         house = House(doorways, key, door, rng.choice(names))
-        if SHORTEST <= house.turns <= LONGEST:
-            return house
+        if SHORTEST <= house.turns() <= LONGEST:
+            return Problem(house.prompt(), OPEN, house)
 
 
 # How the agents walk that the base model learns from: probabilities.
@@ -149,11 +117,11 @@ TAKES, OPENS, PULLS = 0.6, 0.65, 0.4
 GOES_TO_WHAT_IS_NEAR, GOES_ON_THE_WAY = 0.6, 0.4
 
 
-def walked(house: House, rng: random.Random) -> str:
+def walked(problem: Problem, rng: random.Random) -> str:
     """An episode of a noisy agent, its turns and what it saw; mostly the door stays shut."""
-    walk, words = Walk(house.prompt), []
+    walk, words = Walk(problem.prompt), []
     while not walk.solved:
-        move = _move(house, walk.place, rng)
+        move = _move(walk, rng)
         words.append(f"{move} {EOS}")
         saw = walk.act(move)
         if saw is None:
@@ -162,15 +130,15 @@ def walked(house: House, rng: random.Random) -> str:
     return " ".join(words)
 
 
-def _move(house: House, place: Place, rng: random.Random) -> str:
+def _move(walk: Walk, rng: random.Random) -> str:
     """A turn of the agent, which knows what it needs next, and often does something else."""
-    if place.room == house.key and not place.has_key and rng.random() < TAKES:
+    house, room, has_key = walk.house, walk.room, walk.has_key
+    if room == house.key and not has_key and rng.random() < TAKES:
         return "take key"
-    if place.room == house.door and rng.random() < (OPENS if place.has_key else PULLS):
+    if room == house.door and rng.random() < (OPENS if has_key else PULLS):
         return "open door"
-    goal = house.door if place.has_key else house.key
-    beside = house.beside(place.room)
-    nearest = min(beside, key=lambda room: house.steps(room, goal))
+    goal, beside = house.door if has_key else house.key, house.beside(room)
+    nearest = min(beside, key=lambda other: house.steps(other, goal))
     sure = GOES_TO_WHAT_IS_NEAR if goal in beside else GOES_ON_THE_WAY
     return f"go {nearest if rng.random() < sure else rng.choice(beside)}"
 
@@ -187,7 +155,7 @@ HOUSES = Language(
     max_response_length=136,
     pretraining_steps=600,
     salt="ktae demo rooms",
-    random_problem=random_house,
+    random_problem=random_problem,
     worked_solution=walked,
     extract_answer=extract_answer,
     environment=Walk,

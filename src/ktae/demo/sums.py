@@ -15,10 +15,9 @@ The answer is the last box. Every word and every number is one token.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, geometric, last_box
+from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, Problem, geometric
 
 MODULUS = 20
 NAMES = ("tom", "ann", "sam", "mia")
@@ -35,7 +34,6 @@ VOCABULARY: tuple[str, ...] = (
     *("let", "me", "think", "check", "ok", "well", "hmm", "now", "then", "next", "we", "have"),
     *("but", "wait", "that", "wrong", "again", "easy", "just", "maybe"),
 )
-"""Every token, in the order of its id."""
 
 
 class Sum(NamedTuple):
@@ -46,9 +44,8 @@ class Sum(NamedTuple):
 
     def result(self, value: int) -> int:
         """What the sum makes of `value`, in 0..19."""
-        return {"+": value + self.n, "-": value - self.n, "*": value * self.n, "0-": -value}[
-            self.sign
-        ] % MODULUS
+        results = {"+": value + self.n, "-": value - self.n, "*": value * self.n, "0-": -value}
+        return results[self.sign] % MODULUS
 
     def written(self, value: int, result: int) -> str:
         """The sum as a step of a solution, whether `result` is right or not."""
@@ -64,17 +61,11 @@ MEANINGS = {
 """What each verb means; the first four with a number."""
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """A verb, with a number from 1 to 9 (`gets 5`) or without (n = 0, `triples`)."""
 
     verb: str
     n: int = 0
-
-    @property
-    def text(self) -> str:
-        """The words of the prompt."""
-        return f"{self.verb} {self.n}" if self.n else self.verb
 
     @property
     def sum(self) -> Sum:
@@ -82,35 +73,17 @@ class Operation:
         return MEANINGS[self.verb]._replace(n=self.n) if self.n else MEANINGS[self.verb]
 
 
-@dataclass(frozen=True)
-class SumsProblem:
-    """Someone has `start`, then the operations happen; the answer is a number in 0..19."""
-
-    name: str
-    start: int
-    operations: tuple[Operation, ...]
-
-    @property
-    def prompt(self) -> str:
-        """The text that the model is given."""
-        story = " ".join(f"{operation.text} ." for operation in self.operations)
-        return f"<bos> {self.name} has {self.start} . {story} how many ? <sol>"
-
-    @property
-    def answer(self) -> int:
-        """The right result."""
-        value = self.start
-        for operation in self.operations:
-            value = operation.sum.result(value)
-        return value
-
-    @property
-    def story(self) -> tuple[int, tuple[Operation, ...]]:
-        """All but the name."""
-        return self.start, self.operations
+def problem_of(name: str, start: int, *operations: Operation) -> Problem:
+    """Someone has `start`, then the operations happen; the name is no part of the story."""
+    value = start
+    for operation in operations:
+        value = operation.sum.result(value)
+    events = " ".join(f"{verb} {n} ." if n else f"{verb} ." for verb, n in operations)
+    prompt = f"<bos> {name} has {start} . {events} how many ? <sol>"
+    return Problem(prompt, value, (start, operations))
 
 
-def random_problem(rng: random.Random) -> SumsProblem:
+def random_problem(rng: random.Random) -> Problem:
     """A problem of two to four operations, each kind of operation equally likely."""
     kinds = (("gets", "finds"), ("loses", "gives"), ("doubles",), ("triples",), ("flips",))
     operations = []
@@ -118,17 +91,25 @@ def random_problem(rng: random.Random) -> SumsProblem:
         verbs = rng.choice(kinds)
         verb = rng.choice(verbs)
         operations.append(Operation(verb, rng.randint(1, 9) if len(verbs) == 2 else 0))
-    return SumsProblem(rng.choice(NAMES), rng.randrange(MODULUS), tuple(operations))
+    return problem_of(rng.choice(NAMES), rng.randrange(MODULUS), *operations)
 
 
 def extract_answer(response: str) -> int | None:
     """The number in the last `box X }`, or None if there is no such box."""
-    return last_box(response, NUMBERS)
+    words = response.split()
+    # From the end: a later box takes back an earlier one.
+    for i in range(len(words) - 3, -1, -1):
+        box, number, close = words[i : i + 3]
+        if box == "box" and close == "}" and number in NUMBERS:
+            return int(number)
+    return None
 
 
 # How worked solutions are written: probabilities first, then phrases.
 
-# Chances of a lucky guess, of filler, of a step said again, of a misconception, of a redo.
+# Of forgetting an operation, of misreading it, and of a wrong result, all times the haste.
+SKIP, MISREAD, SLIP = 0.03, 0.05, 0.06
+# Of a lucky guess, of filler, of a step said again, of a misconception, of a redo.
 LUCKY_GUESS = 0.30
 FILLER, AGAIN = 0.25, 0.08
 MISCONCEPTIONS = {"triples": 0.80, "gives": 0.75}
@@ -136,35 +117,21 @@ REDO_WRONG, REDO_RIGHT = 0.50, 0.06
 
 SLIPS = (1, -1, 2, -2, 10, -10)
 FILLERS = ("now", "then", "next ,", "so we have", "hmm ,", "well ,")
-OPENERS = ("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,")
 CONCLUSIONS = ("so", "the answer is", "total")
 MANNER = Manner(
     guess=0.08,
     opener=0.85,
     another_opener=0.30,
-    openers=OPENERS,
-    rate=0.35,
-    at_most=2,
+    doubt=0.35,
+    ramble=0.12,
+    openers=("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,"),
     doubts=("but wait ,", "let me check .", "hmm , again ."),
-    ramble_rate=0.12,
-    ramble=FILLERS,
+    rambles=FILLERS,
     ramble_lengths=(8, 30),
 )
 
 
-class _Care(NamedTuple):
-    """How carefully a chain is worked: probabilities for each operation."""
-
-    skip: float
-    misread: float
-    slip: float
-
-
-_FIRST_TRY = _Care(skip=0.03, misread=0.05, slip=0.06)
-_SECOND_TRY = _Care(skip=0.06, misread=0.10, slip=0.12)
-
-
-def worked_solution(problem: SumsProblem, rng: random.Random) -> str:
+def worked_solution(problem: Problem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
 
     def guess() -> list[str]:
@@ -172,29 +139,29 @@ def worked_solution(problem: SumsProblem, rng: random.Random) -> str:
         if rng.random() < LUCKY_GUESS:
             value = problem.answer
         elif rng.random() < 0.5:
-            _, value = _chain(problem, rng, _FIRST_TRY)
+            _, value = _chain(problem, rng, haste=1)
         else:
             value = rng.randrange(MODULUS)
         hedge = rng.choice((["just"], ["maybe"], []))
         return ["easy", rng.choice("!,."), *hedge, f"box {value} }}"]
 
-    def attempt(care: _Care) -> list[str]:
-        steps, value = _chain(problem, rng, care)
+    def attempt(haste: int) -> list[str]:
+        steps, value = _chain(problem, rng, haste)
         return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
 
-    return MANNER.response(guess, lambda: attempt(_FIRST_TRY), lambda: attempt(_SECOND_TRY), rng)
+    return MANNER.response(guess, attempt, rng)
 
 
-def _chain(problem: SumsProblem, rng: random.Random, care: _Care) -> tuple[list[str], int]:
+def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str], int]:
     """The steps from the start to a result, each working on the one before, right or wrong."""
     phrases: list[str] = []
-    value = problem.start
-    for operation in problem.operations:
+    value, operations = problem.story
+    for operation in operations:
         # Forgotten: the next operation works on what was there before.
-        if rng.random() < care.skip:
+        if rng.random() < SKIP * haste:
             continue
         phrases += geometric(FILLERS, FILLER, rng)
-        step, result = _step(operation, value, rng, care)
+        step, result = _step(operation, value, rng, haste)
         phrases.append(step)
         # A solver notices a mistake far more often than he doubts what is right.
         wrong = result != operation.sum.result(value)
@@ -203,7 +170,7 @@ def _chain(problem: SumsProblem, rng: random.Random, care: _Care) -> tuple[list[
             if rng.random() < 0.5:
                 phrases.append("that is wrong .")
             # Another attempt with the same beliefs, so a misconception often comes again.
-            step, result = _step(operation, value, rng, care)
+            step, result = _step(operation, value, rng, haste)
             phrases.append(step)
         phrases.append(";")
         # Said twice: words that change nothing, which credit has to see through.
@@ -213,13 +180,13 @@ def _chain(problem: SumsProblem, rng: random.Random, care: _Care) -> tuple[list[
     return phrases, value
 
 
-def _step(operation: Operation, value: int, rng: random.Random, care: _Care) -> tuple[str, int]:
+def _step(operation: Operation, value: int, rng: random.Random, haste: int) -> tuple[str, int]:
     """One attempt at one operation: its text, and the result it arrives at."""
     # What the solver understands need not be what is meant.
     understood = operation.sum
     if rng.random() < MISCONCEPTIONS.get(operation.verb, 0.0):
         understood = DOUBLE if operation.verb == "triples" else Sum("+", operation.n)
-    if rng.random() < care.misread:
+    if rng.random() < MISREAD * haste:
         if understood in (FLIP, TRIPLE):
             understood = DOUBLE
         elif understood == DOUBLE:
@@ -228,7 +195,7 @@ def _step(operation: Operation, value: int, rng: random.Random, care: _Care) -> 
             understood = Sum("-" if understood.sign == "+" else "+", understood.n)
     result = understood.result(value)
     # The sum is understood, and its result is wrong.
-    if rng.random() < care.slip:
+    if rng.random() < SLIP * haste:
         result = (result + rng.choice(SLIPS)) % MODULUS
     return understood.written(value, result), result
 

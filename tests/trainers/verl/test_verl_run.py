@@ -83,12 +83,13 @@ def pretrained(monkeypatch, tmp_path):
 
     folders = []
 
-    def write(language, folder, seed):
-        folder.mkdir(parents=True)
+    def write(language, seed):
+        folder = pretrain.base_model_folder(language, seed)
+        folder.mkdir(parents=True, exist_ok=True)
         folders.append(folder)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(pretrain, "write_base_model", write)
+    monkeypatch.setattr(pretrain, "base_model", write)
     return folders
 
 

@@ -20,9 +20,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, geometric
+from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, Problem, geometric
 
 LETTERS = tuple("abcdefgh")
 SHORTEST, LONGEST = 2, 4
@@ -76,34 +75,17 @@ class Operation:
         return MEANINGS[self.verb](items, self.letter)
 
 
-@dataclass(frozen=True)
-class ListsProblem:
+def problem_of(start: Items, *operations: Operation) -> Problem:
     """A list and what is done to it; the answer is the list at the end, its letters spaced."""
-
-    start: Items
-    operations: tuple[Operation, ...]
-
-    @property
-    def prompt(self) -> str:
-        """The text that the model is given."""
-        things = " ".join(f"{operation.text} ." for operation in self.operations)
-        return f"<bos> list {' '.join(self.start)} . {things} result ? <sol>"
-
-    @property
-    def answer(self) -> str:
-        """The right list."""
-        items = self.start
-        for operation in self.operations:
-            items = operation.result(items)
-        return " ".join(items)
-
-    @property
-    def story(self) -> tuple[Items, tuple[Operation, ...]]:
-        """The list and the operations."""
-        return self.start, self.operations
+    items = start
+    for operation in operations:
+        items = operation.result(items)
+    things = " ".join(f"{operation.text} ." for operation in operations)
+    prompt = f"<bos> list {' '.join(start)} . {things} result ? <sol>"
+    return Problem(prompt, " ".join(items), (start, operations))
 
 
-def random_problem(rng: random.Random) -> ListsProblem:
+def random_problem(rng: random.Random) -> Problem:
     """Three or four different letters and two to four operations; lists keep 2 to 4 letters."""
     start = items = tuple(rng.sample(LETTERS, rng.randint(3, 4)))
     operations: list[Operation] = []
@@ -114,7 +96,7 @@ def random_problem(rng: random.Random) -> ListsProblem:
         if SHORTEST <= len(operation.result(items)) <= LONGEST:
             operations.append(operation)
             items = operation.result(items)
-    return ListsProblem(start, tuple(operations))
+    return problem_of(start, *operations)
 
 
 def extract_answer(response: str) -> str | None:
@@ -131,6 +113,7 @@ def extract_answer(response: str) -> str | None:
 
 # How worked solutions are written: probabilities first, then phrases.
 
+SKIP, SLIP = 0.01, 0.02  # times the haste
 FILLER, SO_FAR = 0.18, 0.04
 MISCONCEPTIONS = {
     "right": ("left", 0.60),
@@ -141,77 +124,63 @@ MISCONCEPTIONS = {
 TWO_AT_ONCE, ONE_FORGOTTEN = 0.12, 0.50
 REDO_WRONG, REDO_RIGHT = 0.50, 0.04
 
-OPENERS = ("let us see .", "let us see .", "start here :", "fine ,", "good ,", "first of all ,")
 FILLERS = ("after that", "and", "then", "go on ,", "um ,", "this is it :")
 CONCLUSIONS = ("answer", "finally", "in the end it is")
 MANNER = Manner(
     guess=0.06,
     opener=0.70,
     another_opener=0.25,
-    openers=OPENERS,
-    rate=0.20,
-    at_most=2,
+    doubt=0.20,
+    ramble=0.12,
+    openers=(
+        *("let us see .", "let us see .", "start here :"),
+        *("fine ,", "good ,", "first of all ,"),
+    ),
     doubts=("hold on ,", "to be sure :", "not yet ."),
-    ramble_rate=0.12,
-    ramble=FILLERS,
+    rambles=FILLERS,
     ramble_lengths=(10, 35),
 )
 
 
-class _Care(NamedTuple):
-    """How carefully a chain is worked: probabilities for each operation."""
-
-    skip: float
-    slip: float
-
-
-_FIRST_TRY = _Care(skip=0.01, slip=0.02)
-_SECOND_TRY = _Care(skip=0.02, slip=0.04)
-
-
-def worked_solution(problem: ListsProblem, rng: random.Random) -> str:
+def worked_solution(problem: Problem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
-    return MANNER.response(
-        lambda: _guess(problem, rng),
-        lambda: _answered(*_chain(problem, rng, _FIRST_TRY), rng),
-        lambda: _answered(*_chain(problem, rng, _SECOND_TRY), rng),
-        rng,
-    )
+
+    def attempt(haste: int) -> list[str]:
+        steps, items = _chain(problem, rng, haste)
+        return [*steps, rng.choice(CONCLUSIONS), _boxed(items)]
+
+    return MANNER.response(lambda: _guess(problem, rng), attempt, rng)
 
 
-def _guess(problem: ListsProblem, rng: random.Random) -> list[str]:
+def _guess(problem: Problem, rng: random.Random) -> list[str]:
     """`guess : perhaps [ c a f ]`: a chain in the head, shuffled half of the time."""
-    _, items = _chain(problem, rng, _SECOND_TRY)
+    _, items = _chain(problem, rng, haste=2)
     if rng.random() < 0.5:
         items = tuple(rng.sample(items, len(items)))
     return ["guess", rng.choice(":,"), *rng.choice((["perhaps"], ["surely"], [])), _boxed(items)]
-
-
-def _answered(steps: list[str], items: Items, rng: random.Random) -> list[str]:
-    return [*steps, rng.choice(CONCLUSIONS), _boxed(items)]
 
 
 def _boxed(items: Items) -> str:
     return f"[ {' '.join(items)} ]"
 
 
-def _chain(problem: ListsProblem, rng: random.Random, care: _Care) -> tuple[list[str], Items]:
+def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str], Items]:
     """The steps from the start to a list, each working on the one before, right or wrong."""
     phrases: list[str] = []
-    items = problem.start
-    waiting = list(problem.operations)
+    items, operations = problem.story
+    waiting = list(operations)
     while waiting:
         n = 2 if len(waiting) > 1 and rng.random() < TWO_AT_ONCE else 1
         todo, waiting = waiting[:n], waiting[n:]
-        if rng.random() < care.skip:
+        if rng.random() < SKIP * haste:
             continue
         phrases += geometric(FILLERS, FILLER, rng)
-        result = _attempt(todo, items, rng, care)
+        result = _attempt(todo, items, rng, haste)
         phrases.append(_written(todo, result))
         wrong = result != _done(todo, items)
         if rng.random() < (REDO_WRONG if wrong else REDO_RIGHT):
             phrases += ["oops ,"] if rng.random() < 0.5 else ["oops , no good ."]
-            result = _attempt(todo, items, rng, care)
+            result = _attempt(todo, items, rng, haste)
             phrases.append(_written(todo, result))
         phrases.append(";")
         items = result
@@ -232,12 +201,12 @@ def _done(operations: list[Operation], items: Items) -> Items:
     return items
 
 
-def _attempt(operations: list[Operation], items: Items, rng: random.Random, care: _Care) -> Items:
+def _attempt(operations: list[Operation], items: Items, rng: random.Random, haste: int) -> Items:
     """The list that the solver arrives at, which need not be the right one; never empty."""
     if len(operations) > 1 and rng.random() < ONE_FORGOTTEN:
         operations = [rng.choice(operations)]
     result = _done([_understood(operation, rng) for operation in operations], items)
-    return _slipped(result, rng) if rng.random() < care.slip else result
+    return _slipped(result, rng) if rng.random() < SLIP * haste else result
 
 
 def _understood(operation: Operation, rng: random.Random) -> Operation:

@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from ktae.data import gym, tasks
 from ktae.demo import language_named
-from ktae.demo.episodes import play
-from ktae.demo.evaluate import evaluate
+from ktae.demo.evaluate import evaluate, play
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.evaluation.generation import generate

@@ -24,7 +24,7 @@ DEMO = "ktae/demo"
 
 
 @functools.cache
-def language_of(data_source: str) -> Language[Any] | None:
+def language_of(data_source: str) -> Language | None:
     """The language whose rows have that `data_source`; None for those of other data."""
     if data_source.startswith(f"{DEMO}-"):
         return language_named(data_source.removeprefix(f"{DEMO}-"))
