@@ -9,31 +9,28 @@ from placement import by_id, reference
 import ktae
 from ktae.errors import InputError
 from ktae.trainers import lists
-from ktae.trainers.lists import Rollout, Settings, by_part, credit_of, spread
+from ktae.trainers.lists import Rollout, Settings, credit_of
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
 GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
 SCORES = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
 
 
-def rollouts(scores=SCORES):
-    return [Rollout(*row) for row in zip(IDS, GROUPS, scores, [0.5, 0.1] * 3, strict=True)]
+def credit(scores=SCORES, settings=Settings(), ids=IDS):  # noqa: B008
+    parts = [[(row, [1] * len(row))] for row in ids]
+    return credit_of(list(map(Rollout, parts, GROUPS, scores, [0.5, 0.1] * 3)), settings)
 
 
 def test_credit_is_the_cores():
-    found = credit_of(rollouts(), Settings("paper"))
     expected = reference(IDS, SCORES, [0, 1, 0, 0, 1, 1])
-    for row, other in zip(found.lists, expected, strict=True):
+    for (row,), other in zip(credit().parts, expected, strict=True):
         assert row == pytest.approx(other, abs=1e-6)
 
 
 def test_rollouts_without_tokens_and_no_rollouts():
-    empty = [Rollout([], "a", 1.0), Rollout([], "a", 0.0)]
-    assert credit_of(empty, Settings()).lists == [[], []]
-    assert credit_of([], Settings()).lists == []
-    with_one = credit_of([*rollouts(), Rollout([], "a", 1.0)], Settings())
-    assert with_one.lists[:-1] == credit_of(rollouts(), Settings()).lists
-    assert with_one.lists[-1] == []
+    nothing = [Rollout([([], [])], "a", 1.0), Rollout([], "a", 0.0)]
+    assert credit_of(nothing, Settings()).parts == [[[]], []]
+    assert credit_of([], Settings()).parts == []
 
 
 @pytest.mark.parametrize(
@@ -42,54 +39,55 @@ def test_rollouts_without_tokens_and_no_rollouts():
 )
 def test_a_score_is_a_verdict_by_the_threshold_at_its_own_precision(threshold, above, equal):
     scores = [above, equal, equal, above, above, equal]
-    credited = credit_of(rollouts(scores), Settings(threshold=threshold))
-    assert credited.lists == credit_of(rollouts(), Settings()).lists
+    assert credit(scores, Settings(threshold=threshold)).parts == credit().parts
 
 
 def test_an_unknown_rollout_is_no_evidence():
-    unknown = credit_of(rollouts([math.nan, *SCORES[1:]]), Settings())
-    without = credit_of(rollouts()[1:], Settings())
-    assert unknown.lists[0] == [0.0] * 4
-    for row, other in zip(unknown.lists[1:], without.lists, strict=True):
+    unknown = credit([math.nan, *SCORES[1:]])
+    assert unknown.parts[0] == [[0.0] * 4]
+    expected = reference(IDS[1:], SCORES[1:], [1, 0, 0, 1, 1])
+    for (row,), other in zip(unknown.parts[1:], expected, strict=True):
         assert row == pytest.approx(other, abs=1e-6)
 
 
 def test_a_graded_estimator_takes_the_score():
     settings = Settings({"estimator": "calibrated", "graded_rewards": True}, threshold=0.9)
-    assert np.abs(credit_of(rollouts([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), settings).lists[0]).max() > 0
+    assert np.abs(credit([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], settings).parts[0]).max() > 0
 
 
 def test_metrics_have_the_names_of_every_engine():
     pytest.importorskip("torch", reason="metrics are computed with torch")
-    metrics = credit_of(rollouts(), Settings()).metrics()
-    values = np.concatenate(credit_of(rollouts(), Settings()).lists)
+    metrics = credit().metrics()
+    values = np.concatenate([row for (row,) in credit().parts])
     assert metrics["credit/mean_abs"] == pytest.approx(np.abs(values).mean(), abs=1e-6)
     assert metrics["credit/correct"] == 0.5
     assert {"credit/seconds", "credit/sign_flips", "credit/skipped/all_correct"} <= set(metrics)
+    # A trainer averages what is logged, and 0 would say that all were wrong.
+    unknown = credit([math.nan] * len(SCORES)).metrics()
+    assert unknown["credit/unknown"] == 1.0 and "credit/correct" not in unknown
 
 
-def test_scores_by_name():
-    named = [{"right": 1, "length": 5}, {"right": None}, {"length": 3}]
-    found = Settings(correctness="right").scores([9, 9, 9], named)
-    assert found[0] == 1.0 and math.isnan(found[1]) and math.isnan(found[2])
-    assert Settings().scores([9, None], [{}, {}])[0] == 9.0
-    with pytest.raises(InputError, match=r"correctness is 'wrong'.*'length', 'right'"):
-        Settings(correctness="wrong").scores([9, 9, 9], named)
+def test_a_group_whose_contrast_has_no_token_is_skipped():
+    pytest.importorskip("torch", reason="the metrics need it")
+    credited = credit_of([Rollout([([1, 2], [1, 1])], "a", 1.0), Rollout([], "a", 0.0)], Settings())
+    assert credited.parts == [[[0.0, 0.0]], []]
+    assert credited.metrics()["credit/skipped/all_correct"] == 1.0
 
 
-def test_a_group_may_be_without_any_score_whatever_was_asked_before(logged):
-    """prime-rl and Trinity ask one group at a time. A wrong name is an error there, too."""
+def test_scores_by_name(logged):
+    """prime-rl and Trinity ask one group at a time, which may lack every score."""
     lists._warned.clear()
     settings = Settings(correctness="right")
-    assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
-    assert settings.scores([], []) == []
+    named = [{"right": 1, "length": 5}, {"right": None}]
+    np.testing.assert_equal(settings.scores([9, 9], named), [1.0, math.nan])
+    np.testing.assert_equal(Settings().scores([9, None], [{}, {}]), [9.0, math.nan])
     assert not logged
     for _ in range(2):
-        assert all(map(math.isnan, settings.scores([9, 9], [{}, {}])))
-        with pytest.raises(InputError, match=r"expected a reward or metric .*'length'"):
+        np.testing.assert_equal(settings.scores([9, 9], [*named[:1], {}]), [1.0, math.nan])
+        np.testing.assert_equal(settings.scores([9], [{}]), [math.nan])
+        np.testing.assert_equal(settings.scores([9], [{"length": 5}], is_step=False), [math.nan])
+        with pytest.raises(InputError, match=r"correctness is 'right'; expected .*: 'length'"):
             settings.scores([9, 9], [{"length": 5}, {}])
-        assert settings.scores([9, 9], [{"right": 1}, {"length": 5}])[0] == 1.0
-        assert all(map(math.isnan, settings.scores([9], [{"length": 5}], is_step=False)))
     assert len(logged) == 1
 
 
@@ -98,7 +96,7 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(logged):
     [
         ({"correctnes": "x"}, "did you mean 'correctness'"),
         ({"credit": 7}, "credit is 7"),
-        ("calibrated", "options of token credit are 'calibrated'; expected a mapping"),
+        ("calibrated", "has the options 'calibrated'; expected a mapping"),
         ({"threshold": math.nan}, "threshold is nan"),
         (
             {"credit": {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}},
@@ -113,60 +111,31 @@ def test_wrong_options_are_refused(options, message):
 
 def test_what_cannot_work_says_so_before_the_run():
     assert Settings(by_id).tried().credit is by_id
-    scaled = {"estimator": "paper", "transforms": [{"decayed": 10}, {"scaled": 2}]}
-    assert Settings(scaled).tried(step=0).estimator.needs_step
-    for credit, name in (
-        (scaled, "step"), ("advantage-reweighting", "log_probs"), ("entropy-weights", "entropies"),
-    ):  # fmt: skip
-        with pytest.raises(InputError, match=f"needs {name}, and this trainer hands none over"):
-            Settings(credit).tried()
+    decayed = {"estimator": "paper", "transforms": [{"decayed": 10}, {"scaled": 2}]}
+    assert Settings(decayed).tried(step=0).estimator.needs_step
+    for name, needs in ((decayed, "step"), ("advantage-reweighting", "log_probs")):
+        with pytest.raises(InputError, match=f"needs {needs}, and this trainer hands none over"):
+            Settings(name).tried()
     with pytest.raises(InputError, match="shape"):
         Settings(lambda token_ids, mask, correct, groups: np.zeros(3)).tried()
 
 
-def test_a_group_whose_contrast_has_no_token_is_skipped():
-    pytest.importorskip("torch", reason="the metrics need it")
-    rollouts = [Rollout([1, 2], "a", 1.0), Rollout([], "a", 0.0)]
-    credited = credit_of(rollouts, Settings())
-    assert credited.lists == [[0.0, 0.0], []]
-    assert credited.metrics()["credit/skipped/all_correct"] == 1.0
-
-
-def test_turns_are_told_apart_by_what_others_wrote_between_them():
+@pytest.mark.parametrize(
+    "credit", ["anchor-states", {"estimator": "paper", "transforms": [{"over-units": "turn"}]}]
+)
+def test_turns_are_told_apart_by_what_others_wrote_between_them(credit):
     """The prompt of each rollout, and what stands after its last turn, are as long as they like."""
-    rows = [
-        [
-            ([8] * n, [0] * n),
-            ([1, first], [1, 1]),
-            ([9, 9], [0, 0]),
-            ([last], [1]),
-            ([7] * n, [0] * n),
-        ]
-        for n, first, last in ((3, 2, 4), (0, 2, 5), (1, 3, 4), (2, 2, 4))
-    ]
-    scores = [1.0, 0.0, 0.0, 1.0]
-    batch = [Rollout.of_parts(row, "a", score) for row, score in zip(rows, scores, strict=True)]
-    over_turns = {"estimator": "paper", "transforms": [{"over-units": "turn"}]}
-    for credit in ("anchor-states", over_turns):
-        ids = np.array([[1, 2, 9, 9, 4], [1, 2, 9, 9, 5], [1, 3, 9, 9, 4], [1, 2, 9, 9, 4]])
-        expected = ktae.token_credit(ids, ids != 9, scores, [0] * 4, credit)
-        lists = credit_of(batch, Settings(credit)).lists
-        np.testing.assert_allclose(lists, expected[:, [0, 1, 4]], atol=1e-6)
-        assert len({row[0] for row in lists}) > 1 and lists[0][0] != lists[0][2]
-
-
-def test_values_go_to_the_parts_that_their_tokens_came_from():
-    parts = [([5, 6, 7], [0, 1, 1.0]), ([], []), ([8], [False]), ([9], [True])]
-    rollout = Rollout.of_parts(parts, "a", 1.0)
-    assert rollout.token_ids == [6, 7, 8, 9] and rollout.mask == [True, True, False, True]
-    assert by_part([1.0, 2.0, 3.0], parts) == [[1.0, 2.0], [], [], [3.0]]
-    assert spread([1.0, 2.0, 3.0], parts) == [[0.0, 1.0, 2.0], [], [0.0], [3.0]]
-    assert by_part([], []) == spread([], []) == []
-    assert Rollout.of_parts([([3], [0])], "a", 1.0).token_ids == []
-
-
-def test_where_nothing_is_known_no_share_of_correct_ones_is_logged():
-    """A trainer averages what is logged, and 0 would say that all were wrong."""
-    pytest.importorskip("torch", reason="metrics are computed with torch")
-    metrics = credit_of(rollouts([math.nan] * len(SCORES)), Settings()).metrics()
-    assert metrics["credit/unknown"] == 1.0 and "credit/correct" not in metrics
+    batch = []
+    for n, first, last, score in ((3, 2, 4, 1.0), (0, 2, 5, 0.0), (1, 3, 4, 0.0), (2, 2, 4, 1.0)):
+        prompt, rest = ([8] * n, [0] * n), ([7] * n, [0] * n)
+        turns = [([1, first], [1, 1]), ([9, 9], [0, 0]), ([last], [1])]
+        batch.append(Rollout([prompt, *turns, rest], "a", score))
+    ids = np.array([[1, 2, 9, 9, 4], [1, 2, 9, 9, 5], [1, 3, 9, 9, 4], [1, 2, 9, 9, 4]])
+    expected = ktae.token_credit(ids, ids != 9, [1, 0, 0, 1], [0] * 4, credit)
+    parts = credit_of(batch, Settings(credit)).parts
+    for rollout, of_rollout, row in zip(batch, parts, expected, strict=True):
+        assert [len(values) for values in of_rollout] == [len(ids) for ids, _ in rollout.parts]
+        flat = np.concatenate(of_rollout[1:4])
+        np.testing.assert_allclose(flat, row, atol=1e-6)
+        assert not any(of_rollout[0] + of_rollout[4])
+    assert expected[0, 0] != expected[0, 4] and len(set(expected[:, 0])) > 1

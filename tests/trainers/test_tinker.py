@@ -1,4 +1,4 @@
-"""Token credit in tinker-cookbook's own data."""
+"""Token credit in tinker-cookbook's own data and loop."""
 
 import asyncio
 import runpy
@@ -7,49 +7,19 @@ import types
 from pathlib import Path
 
 import pytest
-from extras import installed
-from placement import assert_placed, by_id, reference
+from engine_objects import tinker_data, tinker_group, tinker_turn
+from placement import assert_placed, by_id
 
 from ktae.errors import InputError
 
-if not (installed("tinker") and installed("tinker-cookbook")):
-    pytest.skip(
-        "needs tinker and tinker-cookbook, whose pins conflict with other extras: "
-        "make test-trainers",
-        allow_module_level=True,
-    )
+pytest.importorskip("tinker_cookbook", reason="needs tinker-cookbook: make test-trainers")
 
-import tinker
 import torch
-from tinker_cookbook.completers import TokensWithLogprobs
 from tinker_cookbook.rl import data_processing, train
-from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
 
-from ktae.trainers.tinker import token_credit, trajectory_credit, with_credit
+from ktae.trainers.tinker import token_credit, trajectory_credit
 
-
-def turn(observation, action, **metrics):
-    """A transition with these tokens."""
-    return Transition(
-        ob=tinker.ModelInput.from_ints(observation),
-        ac=TokensWithLogprobs(tokens=action, maybe_logprobs=[-0.5] * len(action)),
-        reward=0.0,
-        episode_done=True,
-        metrics=metrics,
-    )
-
-
-def group(*trajectories, rewards, metrics=None):
-    return TrajectoryGroup(
-        trajectories_G=[
-            Trajectory(transitions=list(turns), final_ob=tinker.ModelInput.from_ints([]))
-            for turns in trajectories
-        ],
-        final_rewards_G=list(rewards),
-        metrics_G=metrics or [{} for _ in trajectories],
-    )
-
-
+turn, group = tinker_turn, tinker_group
 MERGED = [turn([1, 2], [10, 11]), turn([1, 2, 10, 11, 3], [12, 13, 14])]
 """Two turns of which the second continues the first: one datum."""
 APART = [turn([1, 2], [20, 21]), turn([4, 5, 6], [22])]
@@ -66,30 +36,16 @@ def groups():
     ]
 
 
-def assembled(made, **options):
-    advantages = data_processing.compute_advantages(made)
-    assemble = with_credit(data_processing.assemble_training_data, **options)
-    data, places = assemble(made, advantages)
-    tensors = [{key: x.to_torch() for key, x in datum.loss_fn_inputs.items()} for datum in data]
-    return data, places, tensors, advantages
-
-
-def test_the_credit_of_a_token_is_at_that_token():
-    data, places, tensors, advantages = assembled(groups(), credit=by_id)
-    assert len(data) == 7  # one more than there are trajectories
-    for place, own in zip(places, tensors, strict=True):
-        advantage = float(advantages[place["group_idx"]][place["traj_idx"]])
-        assert_placed(own["target_tokens"], own["mask"], own["advantages"], advantage)
-
-
-def test_nothing_but_advantages_changes():
+def test_the_credit_of_a_token_is_at_that_token_and_nothing_else_changes():
     made = groups()
     plain, places = data_processing.assemble_training_data(
         made, data_processing.compute_advantages(made)
     )
-    data, same_places, tensors, _ = assembled(groups(), credit=by_id)
-    assert places == same_places
-    for before, after, own in zip(plain, data, tensors, strict=True):
+    data, same_places, tensors, advantages = tinker_data(groups(), credit=by_id)
+    assert len(data) == 7 and places == same_places  # one more than there are trajectories
+    for place, before, after, own in zip(places, plain, data, tensors, strict=True):
+        advantage = float(advantages[place["group_idx"]][place["traj_idx"]])
+        assert_placed(own["target_tokens"], own["mask"], own["advantages"], advantage)
         assert before.model_input == after.model_input
         assert set(own) == {"target_tokens", "logprobs", "advantages", "mask"}
         for name in set(own) - {"advantages"}:
@@ -97,65 +53,36 @@ def test_nothing_but_advantages_changes():
         assert own["advantages"].dtype == torch.float32
 
 
-def several(repeat):
-    """A right and a wrong rollout that are each in two data, and two that are in one."""
-    right = [turn([1], [10, 11]), turn([2], [10, 12])]
-    wrong = [turn([1], [13, 11]), turn([2], [13, 14])]
-    return group(right, wrong, [turn([1], [10])], [turn([1], [14, 14])], rewards=repeat)
-
-
-def test_all_data_of_a_trajectory_are_one_rollout():
-    """Each of them as a rollout of its own would be six instead of four."""
-    rewards = [1.0, 0.0, 1.0, 0.0]
-    _, places, tensors, advantages = assembled([several(rewards)], credit="paper")
-    tokens = [[10, 11, 10, 12], [13, 11, 13, 14], [10], [14, 14]]
-    expected = reference(tokens, rewards, [0] * 4)
-    found = [[], [], [], []]
-    for place, own in zip(places, tensors, strict=True):
-        t = place["traj_idx"]
-        found[t] += (own["advantages"] - advantages[0][t])[own["mask"].bool()].tolist()
-    for row, other in zip(found, expected, strict=True):
-        assert row == pytest.approx(other, abs=1e-6)
-    assert max(map(max, expected)) > 0.1
-
-
 @pytest.mark.parametrize("credit", ["paper", "anchor-states"])
 def test_trajectory_credit_is_what_the_data_get(credit):
     made = groups()
-    _, places, tensors, advantages = assembled(made, credit=credit)
+    _, places, tensors, advantages = tinker_data(made, credit=credit)
+    in_data = {}
+    for place, own in zip(places, tensors, strict=True):
+        g, t = place["group_idx"], place["traj_idx"]
+        added = (own["advantages"] - advantages[g][t])[own["mask"].bool()].tolist()
+        in_data.setdefault((g, t), []).extend(added)
     by_turn = trajectory_credit(made, credit=credit)
-    for g, one in enumerate(made):
-        for t, trajectory in enumerate(one.trajectories_G):
-            found = by_turn[g][t]
-            lengths = [len(step.ac.tokens) for step in trajectory.transitions]
-            assert [len(values) for values in found] == lengths
-            kept = [
-                value
-                for step, values in zip(trajectory.transitions, found, strict=True)
-                for value in values
-                if not step.metrics.get("parse_error_masked")
-            ]
-            in_data = [
-                value
-                for place, own in zip(places, tensors, strict=True)
-                if place == {"group_idx": g, "traj_idx": t}
-                for value in (own["advantages"] - advantages[g][t])[own["mask"].bool()].tolist()
-            ]
-            assert kept == pytest.approx(in_data, abs=1e-6)
+    for (g, t), added in in_data.items():
+        turns = made[g].trajectories_G[t].transitions
+        assert [len(values) for values in by_turn[g][t]] == [len(x.ac.tokens) for x in turns]
+        parsed = [
+            value
+            for step, values in zip(turns, by_turn[g][t], strict=True)
+            for value in values
+            if not step.metrics.get("parse_error_masked")
+        ]
+        assert parsed == pytest.approx(added, abs=1e-6)
     assert by_turn[0][3][0] == [0.0]  # the turn that could not be parsed
     if credit == "anchor-states":  # the second turns of two rollouts were taken in other states
         assert by_turn[0][1][1] == [0.0] * 3 and by_turn[0][1][0][0] != 0
 
 
-def test_correctness_is_a_metric_of_a_step_or_of_the_trajectory():
-    """The reward says the opposite, as one with a penalty may."""
+def test_correctness_may_be_a_metric_of_a_step():
     trajectories = [[turn([1], [10, 11], correct=1.0)], [turn([1], [12, 11], correct=0.0)]]
     by_step = group(*trajectories, rewards=[-1.0, 1.0])
-    bare = [[turn([1], [10, 11])], [turn([1], [12, 11])]]
-    of_group = group(*bare, rewards=[-1.0, 1.0], metrics=[{"correct": 1.0}, {"correct": 0.0}])
-    for one in (by_step, of_group):
-        found = trajectory_credit([one], correctness="correct")
-        assert found[0][0][0][0] > 0 > found[0][1][0][0]
+    ((right, wrong),) = trajectory_credit([by_step], correctness="correct")
+    assert right[0][0] > 0 > wrong[0][0]
     with pytest.raises(InputError, match=r"correctness is 'accuracy'; expected .* 'correct'"):
         trajectory_credit([by_step], correctness="accuracy")
 
@@ -197,11 +124,10 @@ def test_a_group_without_the_score_is_printed_all_the_same():
     assert metrics["credit/unknown"] == 1 / 2
 
 
-@pytest.mark.parametrize("name", ["tempo", "conflict-tokens"])
-def test_an_estimator_of_advantages_of_another_scale_is_refused(name):
+def test_an_estimator_of_advantages_of_another_scale_is_refused():
     with pytest.raises(InputError, match="advantages are R - mean; expected scale_by_std=False"):
-        assembled(groups(), credit=name)
-    assembled(groups(), credit={"estimator": name, "scale_by_std": False})
+        tinker_data(groups(), credit="tempo")
+    tinker_data(groups(), credit={"estimator": "tempo", "scale_by_std": False})
 
 
 @pytest.mark.parametrize("loss", ["gspo", "cross_entropy", "custom"])

@@ -72,9 +72,9 @@ def train(
     if engine == "trl":
         _train_with_trl(Screen(as_json), checked, folder, resume, dry_run)
         return
-    from ktae.trainers import versions
+    from ktae.trainers import check_version
 
-    versions.check("verl")  # before Ray starts
+    check_version("verl")  # before Ray starts
     from ktae.trainers.verl import run
 
     if dry_run:

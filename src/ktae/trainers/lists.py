@@ -1,8 +1,7 @@
-"""Token credit for engines that keep rollouts as lists: the settings, checks and metrics that their
-adapters share.
+"""Token credit for engines that keep rollouts as lists: what their adapters share.
 
-An adapter says which tokens the policy wrote in each rollout, and puts the credit of token i back
-where the engine keeps the advantage of token i. Everything between is here.
+An adapter hands over each rollout in the parts that its engine keeps, and adds the credit of each
+part's tokens to the advantages there. Everything between is here.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from ktae.arrays import is_above
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import Estimator, as_estimator, resolved, to_text
-from ktae.estimators.transforms import require_scale
 
 if TYPE_CHECKING:
     from ktae.batch import Vocabulary
@@ -62,10 +60,7 @@ class Settings:
                 has a wrong value.
         """
         if not isinstance(options, Mapping):
-            raise InputError(
-                f"the options of token credit are {options!r}; expected a mapping such as "
-                "{credit: trigrams}"
-            )
+            raise InputError(f"token credit has the options {options!r}; expected a mapping")
         known = [field.name for field in dataclasses.fields(cls) if field.init]
         for name in options:
             if name not in known:
@@ -89,24 +84,12 @@ class Settings:
                 "over; expected an estimator that needs none"
             )
         # A function of the user's that gives something else than credit shows it here.
-        credit_of([Rollout([0], "", 1.0), Rollout([1], "", 0.0)], self, step=step)
-        return self
-
-    def beside(self, scaled: bool | None, what: str) -> Settings:
-        """Itself, beside rollout advantages of a scale: see `require_scale`.
-
-        Raises:
-            InputError: the estimator changes advantages of another scale.
-        """
-        require_scale(self.estimator, scaled, what)
+        pair = [Rollout([([token], [1])], "", score) for token, score in enumerate((1.0, 0.0))]
+        credit_of(pair, self, step=step)
         return self
 
     def scores(
-        self,
-        rewards: Sequence[Any],
-        named: Sequence[Mapping[str, Any]],
-        *,
-        is_step: bool = True,
+        self, rewards: Sequence[Any], named: Sequence[Mapping[str, Any]], *, is_step: bool = True
     ) -> list[float]:
         """What decides about each rollout: its reward, or the score that `correctness` names.
 
@@ -169,26 +152,19 @@ def announce(estimator: Estimator | None, name: str, threshold: float, group_siz
 
 
 def warn_unless_verdicts(
-    *,
-    scores: np.ndarray,
-    correct: np.ndarray,
-    groups: np.ndarray,
-    threshold: float,
-    estimator: Estimator,
-    name: str,
+    name: str, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray, threshold: float
 ) -> None:
     """Log once where scores are no verdicts: then credit is 0, or part of a score counts as right.
 
     Args:
+        name: what gave the scores.
         scores: (B,) NaN where not known.
         correct: (B,) what was made of them: 1, 0 or NaN.
         groups: (B,) integers.
         threshold: of the verdicts.
-        estimator: a graded one takes the scores as they are.
-        name: what gave the scores.
     """
     values = np.unique(scores[np.isfinite(scores)])
-    if estimator.score_range is not None or len(values) < 2:
+    if len(values) < 2:
         return
 
     def differ(values_b: np.ndarray) -> bool:
@@ -216,59 +192,51 @@ wrote it."""
 class Rollout(NamedTuple):
     """One rollout, whatever number of training samples the engine makes of it."""
 
-    token_ids: Sequence[int]
-    """In order. What others wrote after the policy's first token, such as a tool's output, is among
-    them where the engine has it."""
+    parts: Sequence[Part]
+    """In order. What stands before the policy's first token, such as a prompt, may be among them;
+    what others wrote after it, such as a tool's output, is, where the engine has it."""
     group: Hashable
     """The same for rollouts that are compared with each other."""
     score: float
     """As `Settings.scores` gives it."""
     advantage: float = 0.0
     """The engine's rollout advantage; the metrics alone look at it."""
-    mask: Sequence[Any] | None = None
-    """For each token whether the policy wrote it; None: it wrote all of them."""
 
-    @classmethod
-    def of_parts(
-        cls, parts: Iterable[Part], group: Hashable, score: float, advantage: float = 0.0
-    ) -> Rollout:
-        """The rollout of an engine's parts, without what stands before its first written token.
-
-        Raises:
-            InputError: a part has no mask for each of its tokens.
-        """
+    def joined(self) -> tuple[list[int], list[bool], int]:
+        """Its tokens from the policy's first one on, whether the policy wrote each, and how many
+        stand before them."""
         ids: list[int] = []
         written: list[bool] = []
-        for i, (token_ids, mask) in enumerate(parts):
+        for i, (token_ids, mask) in enumerate(self.parts):
             if len(token_ids) != len(mask):
                 raise InputError(f"part {i} has {len(token_ids)} tokens and a mask of {len(mask)}")
             ids += token_ids
             written += map(bool, mask)
         start = written.index(True) if any(written) else len(ids)
-        return cls(ids[start:], group, score, advantage, written[start:])
+        return ids[start:], written[start:], start
 
 
-@dataclasses.dataclass(frozen=True)
-class Credited:
+class Credited(NamedTuple):
     """The credit of a batch."""
 
-    lists: list[list[float]]
-    """Each rollout's, one number for each token that the policy wrote."""
-    rollouts: Sequence[Rollout]
+    parts: list[list[list[float]]]
+    """Of each rollout's parts: one number a token, 0 for those that the policy did not write."""
     arrays: tuple[np.ndarray, ...]
     """token_ids and mask (B, T), evidence, correct and groups (B,), credit (B, T)."""
+    advantages: list[float]
     estimator: Estimator
     seconds: float
 
     def metrics(self) -> dict[str, float]:
         """What every engine shows of a step, by names that begin with `credit/`; needs torch."""
+        if not self.parts:
+            return {}
         import torch
 
         from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 
         seen = Seen(*map(torch.from_numpy, self.arrays), own=slice(None))  # type: ignore[misc]
-        advantages = torch.tensor([rollout.advantage for rollout in self.rollouts])
-        metrics = step_metrics(seen, advantages, self.estimator)
+        metrics = step_metrics(seen, torch.tensor(self.advantages), self.estimator)
         return metrics | {f"{PREFIX}seconds": self.seconds}
 
 
@@ -283,15 +251,15 @@ def credit_of(
         step: training steps done before, for credit that decays; None: not known.
 
     Raises:
-        InputError: a score or a token id is none that the estimator takes.
+        InputError: a score or a token id is none that the estimator takes, or a part has no mask
+            for each of its tokens.
     """
-    width = max((len(rollout.token_ids) for rollout in rollouts), default=0)
+    joined = [rollout.joined() for rollout in rollouts]
+    width = max((len(ids) for ids, _, _ in joined), default=0)
     ids = np.zeros((len(rollouts), width), dtype=np.int64)
     mask = np.zeros(ids.shape, dtype=bool)
-    for row, rollout in enumerate(rollouts):
-        n = len(rollout.token_ids)
-        ids[row, :n] = rollout.token_ids
-        mask[row, :n] = True if rollout.mask is None else rollout.mask
+    for row, (of_row, written, _) in enumerate(joined):
+        ids[row, : len(of_row)], mask[row, : len(of_row)] = of_row, written
     # Not np.unique, which sorts: the engines' names of groups need not compare.
     label: dict[Hashable, int] = {}
     groups = np.array([label.setdefault(r.group, len(label)) for r in rollouts], dtype=np.int64)
@@ -299,36 +267,21 @@ def credit_of(
     # A score that was a float32 is compared at that precision: 0.1 is not above 0.1.
     above = [is_above(rollout.score, settings.threshold) for rollout in rollouts]
     correct = np.where(np.isnan(scores), np.nan, np.array(above, dtype=bool))
-    evidence = correct if settings.estimator.score_range is None else scores
-    warn_unless_verdicts(
-        scores=scores,
-        correct=correct,
-        groups=groups,
-        threshold=settings.threshold,
-        estimator=settings.estimator,
-        name=settings.correctness or "reward",
-    )
+    estimator, evidence = settings.estimator, scores
+    if estimator.score_range is None:
+        evidence, name = correct, settings.correctness or "reward"
+        warn_unless_verdicts(name, scores, correct, groups, settings.threshold)
     started = time.perf_counter()
     texts = settings.vocabulary()
-    credit = token_credit(
-        ids, mask, evidence, groups, settings.estimator, vocabulary=texts, step=step
-    )
+    credit = token_credit(ids, mask, evidence, groups, estimator, vocabulary=texts, step=step)
     seconds = time.perf_counter() - started
-    lists = [row[of_row].tolist() for row, of_row in zip(credit, mask, strict=True)]
+    parts = []
+    for rollout, (_, _, start), values in zip(rollouts, joined, credit, strict=True):
+        every = np.concatenate([np.zeros(start), values])
+        ends = np.cumsum([0, *(len(ids) for ids, _ in rollout.parts)])
+        parts.append([every[a:b].tolist() for a, b in itertools.pairwise(ends)])
     arrays = (ids, mask, evidence, correct, groups, credit)
-    return Credited(lists, rollouts, arrays, settings.estimator, seconds)
-
-
-def by_part(values: Iterable[float], parts: Iterable[Part]) -> list[list[float]]:
-    """The values of those tokens, in one list a part."""
-    rest = iter(values)
-    return [list(itertools.islice(rest, sum(map(bool, mask)))) for _, mask in parts]
-
-
-def spread(values: Iterable[float], parts: Iterable[Part]) -> list[list[float]]:
-    """As `by_part`, but with 0 for each token that the policy did not write."""
-    rest = iter(values)
-    return [[next(rest) if counts else 0.0 for counts in mask] for _, mask in parts]
+    return Credited(parts, arrays, [r.advantage for r in rollouts], estimator, seconds)
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from ktae.credit import credit_table
@@ -19,7 +20,6 @@ QUANTILES = (0.5, 0.9, 0.99)
 BINS = 1000
 GROUPS_TESTED = 64
 """Groups of a process whose p-values are looked at in each step, to bound the time."""
-ROWS_AT_ONCE = 256
 
 Combine = Callable[[torch.Tensor], torch.Tensor]
 """From this process's tensor to that over all processes, elementwise."""
@@ -43,56 +43,37 @@ class Seen(NamedTuple):
     own: slice
     """Which of the m rollouts are this process's; the others belong to its groups."""
 
-    def counted_credit(self, rollout_advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def counted_credit(self, rollout_advantages: torch.Tensor) -> tuple[torch.Tensor, int]:
         """Each counted token's |credit|, one after another; and how many of these tokens have an
-        advantage of another sign than their rollout's.
+        advantage of another sign than their rollout's."""
+        credit, counted = self.credit[self.own], self.mask[self.own] != 0
+        added = _picked(credit, counted)
+        base = _picked(rollout_advantages.to(credit).unsqueeze(1).expand_as(counted), counted)
+        return added.abs(), int((base * (base + added) < 0).sum())
 
-        One pass, some rows at a time: a step may have fifty million places, most of them padding.
-        """
-        credit, mask = self.credit[self.own], self.mask[self.own]
-        absolute = [credit.new_zeros(0)]
-        flips = torch.zeros((), dtype=torch.int64, device=credit.device)
-        for start in range(0, len(credit), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
-            counted = mask[rows] != 0
-            added = _picked(credit[rows], counted)
-            base = rollout_advantages[rows].to(credit).unsqueeze(1).expand_as(counted)
-            base = _picked(base, counted)
-            flips += (base * (base + added) < 0).sum()
-            absolute.append(added.abs_())
-        return torch.cat(absolute), flips
-
-    def rollout_sums(self) -> list[torch.Tensor]:
+    def rollout_sums(self) -> list[int]:
         """Correct and known rollouts; those in groups of equal scores, whose credit is 0: all
         correct, none correct, none known; and all rollouts."""
-        group = self.groups.to(self.credit.device)
-        correct, evidence = self.correct.to(group.device), self.evidence.to(group.device)
-        without_tokens = ~self.mask.any(dim=1).bool().to(group.device)
-        evidence = evidence.double().masked_fill(without_tokens, torch.nan)
-        n_groups = int(group.max()) + 1 if len(group) else 0
-
-        def extreme(how: str, start: float) -> torch.Tensor:
-            scores = evidence.nan_to_num(nan=start)
-            ends = torch.full((n_groups,), start, device=group.device, dtype=torch.float64)
-            return ends.scatter_reduce_(0, group, scores, how)
-
-        # A group has no contrast where its lowest score is its highest; where no score is known,
-        # low stays above high.
-        low, high = extreme("amin", float("inf")), extreme("amax", -float("inf"))
-        is_true = torch.zeros(n_groups, device=group.device, dtype=torch.float64)
-        is_true.index_add_(0, group, (correct == 1).double())
-        group_b = group[self.own]
-        equal, known = (low == high)[group_b], (low <= high)[group_b]
-        correct = correct[self.own]
+        group, correct = self.groups.cpu().numpy(), self.correct.cpu().numpy()
+        has_tokens = self.mask.any(dim=1).cpu().numpy()
+        evidence = np.where(has_tokens, self.evidence.double().cpu().numpy(), np.nan)
+        n_groups = group.max(initial=-1) + 1
+        low, high = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
+        # Neither looks at NaN. Where no score is known, low stays above high.
+        np.fmin.at(low, group, evidence)
+        np.fmax.at(high, group, evidence)
+        has_true = np.isin(np.arange(n_groups), group[correct == 1])
+        group, correct = group[self.own], correct[self.own]
+        equal = (low == high)[group]
         sums = (
             correct == 1,
-            ~correct.isnan(),
-            equal & (is_true[group_b] > 0),
-            equal & (is_true[group_b] == 0),
-            ~known,
-            torch.ones_like(known),
+            ~np.isnan(correct),
+            equal & has_true[group],
+            equal & ~has_true[group],
+            (low > high)[group],
+            np.ones_like(equal),
         )
-        return [x.sum().double() for x in sums]
+        return [int(x.sum()) for x in sums]
 
     def significant(self, estimator: Estimator) -> tuple[int, int]:
         """How many (group, token) pairs were tested, and how many have p < 0.05."""
@@ -137,12 +118,12 @@ def step_metrics(
         groups of each process.
     """
     absolute, flips = seen.counted_credit(rollout_advantages)
-    sums = [absolute.sum(dtype=torch.float64), flips, flips.new_tensor(len(absolute))]
-    sums += [*seen.rollout_sums(), *flips.new_tensor(seen.significant(estimator))]
-    totals = total(torch.stack([number.double() for number in sums])).tolist()
+    sums = [float(absolute.sum(dtype=torch.float64)), flips, len(absolute)]
+    sums += [*seen.rollout_sums(), *seen.significant(estimator)]
+    totals = total(absolute.new_tensor(sums, dtype=torch.float64)).tolist()
     sum_abs, n_flips, n_tokens, n_correct, n_known, *skipped, rollouts, pairs, significant = totals
-    peak = absolute.amax() if len(absolute) else absolute.sum()
-    bound = float(largest(peak.reshape(1)))
+    peak = absolute.amax(dim=0, keepdim=True) if len(absolute) else absolute.new_zeros(1)
+    bound = float(largest(peak))
     metrics = {
         "mean_abs": sum_abs / max(n_tokens, 1),
         "sign_flips": n_flips / max(n_tokens, 1),

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from ktae.errors import InputError
+from ktae.estimators.transforms import require_scale
 from ktae.rollout_advantages import SCALED, rollout_advantages
-from ktae.trainers.lists import Part, Rollout, Settings, credit_of, one_of, spread
+from ktae.trainers.lists import Part, Rollout, Settings, credit_of, one_of
 
 HOOK = "ktae.trainers.slime.token_advantages"
 ESTIMATORS = ("grpo", "cispo")
@@ -57,44 +58,47 @@ def post_process_rewards(
     one_of("--normalize-advantages", args.normalize_advantages, (False,), "which whitens credit")
     one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
     one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
+    kind = "grpo" if args.grpo_std_normalization else "dr_grpo"
+    kind = kind if args.rewards_normalization else "rewards"
+    require_scale(settings.estimator, SCALED.get(kind), f"slime's rollout advantages are {kind}")
     raw = [sample.get_reward_value(args) for sample in samples]
     parts: list[Part] = []
     rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
     for place, (sample, reward) in enumerate(zip(samples, raw, strict=True)):
         if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
             raise InputError(f"sample {place} has the reward {reward!r}; expected a finite number")
-        if getattr(sample, "group_index", None) is None:
+        if sample.group_index is None:
             raise InputError(f"sample {place} has no group_index; expected that of its prompt")
         n = sample.response_length
         # As slime fills it in later: a removed sample counts nowhere.
         mask = [0] * n if sample.remove_sample else list(sample.loss_mask or [1] * n)
-        if len(mask) != n:
-            raise InputError(f"sample {place} has a loss_mask of {len(mask)}; expected {n} values")
         parts.append((sample.tokens, [0] * (len(sample.tokens) - n) + mask))
         # A sample without a rollout_id is a rollout of its own, whatever ids the others have.
         alone = sample.rollout_id is None
         key = (sample.group_index, alone, place if alone else sample.rollout_id)
         rollouts.setdefault(key, []).append(place)
-    last = [places[-1] for places in rollouts.values()]
-    named = []
-    for i in last:  # a mapping of rewards goes before the metadata
-        of_reward = samples[i].reward if isinstance(samples[i].reward, dict) else {}
-        named.append((samples[i].metadata or {}) | of_reward)
-    rewards = [float(raw[i]) for i in last]
-    scores = settings.scores(rewards, named)
-    groups = [samples[i].group_index for i in last]
-    base = _rollout_advantages(args, settings, np.array(rewards), groups)
+    last = [samples[places[-1]] for places in rollouts.values()]
+    # A mapping of rewards goes before the metadata.
+    named = [(x.metadata or {}) | (x.reward if isinstance(x.reward, dict) else {}) for x in last]
+    rewards = np.array([float(raw[places[-1]]) for places in rollouts.values()])
+    scores = settings.scores(rewards.tolist(), named)
+    groups = [sample.group_index for sample in last]
+    base = rewards
+    if kind in SCALED:
+        label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards), dtype=bool)
+        base = rollout_advantages(kind, rewards, every, label)
     of_rollouts = [[parts[i] for i in places] for places in rollouts.values()]
-    rollouts_of_step = list(map(Rollout.of_parts, of_rollouts, groups, scores, base))
-    credited = credit_of(rollouts_of_step, settings)
-    metrics = credited.metrics() if samples else {}
+    rows = zip(of_rollouts, groups, scores, base.tolist(), strict=True)
+    credited = credit_of([Rollout(*row) for row in rows], settings)
+    metrics = credited.metrics()
     by_place: dict[int, TokenAdvantages] = {}
-    for places, its_parts, values, advantage in zip(
-        rollouts.values(), of_rollouts, credited.lists, base, strict=True
+    for places, advantage, credit in zip(
+        rollouts.values(), base.tolist(), credited.parts, strict=True
     ):
-        of_samples = spread([advantage + value for value in values], its_parts)
-        for i, advantages in zip(places, of_samples, strict=True):
-            of_response = advantages[len(advantages) - samples[i].response_length :]
+        for i, values in zip(places, credit, strict=True):
+            counted = zip(parts[i][1], values, strict=True)
+            tokens = [advantage + value if counts else 0.0 for counts, value in counted]
+            of_response = tokens[len(tokens) - samples[i].response_length :]
             by_place[i] = TokenAdvantages(advantage, of_response, metrics)
     return [float(reward) for reward in raw], [by_place[i] for i in range(len(samples))]
 
@@ -135,15 +139,3 @@ def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
     rollout_data["rewards"] = [reward.rollout for reward in carried]
     for name in carried[0].metrics if carried else ():
         rollout_data[name] = [reward.metrics[name] for reward in carried]
-
-
-def _rollout_advantages(
-    args: Any, settings: Settings, rewards: Any, groups: list[Any]
-) -> list[float]:
-    base = "grpo" if args.grpo_std_normalization else "dr_grpo"
-    base = base if args.rewards_normalization else "rewards"
-    settings.beside(SCALED.get(base), f"slime's rollout advantages are {base}")
-    if base in SCALED:
-        label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards), dtype=bool)
-        rewards = rollout_advantages(base, rewards, every, label)
-    return [float(advantage) for advantage in rewards]

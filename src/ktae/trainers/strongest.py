@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,40 +29,31 @@ MARKDOWN = re.compile(r"([!-/:-@\[-`{-~])")
 """What may mean something in Markdown: all of ASCII's punctuation can be escaped."""
 
 
-class TokenSums(NamedTuple):
-    """Each of V distinct tokens over a batch."""
-
-    token_ids: np.ndarray
-    """(V,) int64, ascending."""
-    numbers: np.ndarray
-    """(4, V) float64: the sum of its credit, its places, and the rollouts, correct and incorrect,
-    that hold it."""
+TokenSums = np.ndarray
+"""(5, V) float64, of each of V distinct tokens over a batch: its id, the sum of its credit, its
+places, and the rollouts, correct and incorrect, that hold it."""
 
 
 def token_sums(seen: Seen) -> TokenSums:
     """The sums over one process's own rollouts, at tokens that count."""
-    ids_bt, credit_bt = seen.token_ids[seen.own].cpu().numpy(), seen.credit[seen.own].cpu().numpy()
-    counted_bt = seen.mask[seen.own].cpu().numpy() != 0
-    correct_b = seen.correct[seen.own].cpu().numpy()
-    token_ids, which = np.unique(ids_bt[counted_bt], return_inverse=True)
-    sums = np.bincount(which, credit_bt[counted_bt], len(token_ids))
-    counts = np.bincount(which, minlength=len(token_ids))
-    with_it = np.zeros((2, len(token_ids)))
-    ends = np.cumsum(counted_bt.sum(axis=1))
-    for correct, which_t in zip(correct_b, np.split(which, ends[:-1]), strict=True):
-        if not np.isnan(correct):
-            with_it[0 if correct else 1, np.unique(which_t)] += 1
-    return TokenSums(token_ids.astype(np.int64), np.stack([sums, counts, *with_it]))
+    counted = seen.mask[seen.own].cpu().numpy() != 0
+    ids, which = np.unique(seen.token_ids[seen.own].cpu().numpy()[counted], return_inverse=True)
+    credit = seen.credit[seen.own].cpu().numpy()[counted]
+    holding = np.zeros((2, len(ids)))
+    ends = np.cumsum(counted.sum(axis=1))[:-1]
+    correct_b = seen.correct[seen.own].tolist()
+    for correct, of_row in zip(correct_b, np.split(which, ends), strict=False):
+        if correct in (0, 1):
+            holding[int(correct == 0), np.unique(of_row)] += 1
+    sums = np.bincount(which, credit, len(ids)), np.bincount(which, minlength=len(ids))
+    return np.stack([ids, *sums, *holding])
 
 
 def merged(parts: Sequence[TokenSums]) -> TokenSums:
     """The sums over several batches or processes."""
-    ids = np.concatenate([part.token_ids for part in parts])
-    token_ids, which = np.unique(ids, return_inverse=True)
-    numbers = np.concatenate([part.numbers for part in parts], axis=1)
-    return TokenSums(
-        token_ids, np.stack([np.bincount(which, row, len(token_ids)) for row in numbers])
-    )
+    ids, *sums = np.concatenate(parts, axis=1)
+    ids, which = np.unique(ids, return_inverse=True)
+    return np.stack([ids, *(np.bincount(which, row, len(ids)) for row in sums)])
 
 
 def rows_of(sums: TokenSums, tokenizer: Any, most: int = MOST) -> list[list[Any]]:
@@ -73,24 +64,17 @@ def rows_of(sums: TokenSums, tokenizer: Any, most: int = MOST) -> list[list[Any]
         tokenizer: for the tokens' texts; of a slow one there are none.
         most: how many rows at most; tokens without credit have none.
     """
-    total, count, correct, incorrect = sums.numbers
-    order = np.argsort(-np.abs(total), kind="stable")[:most]
-    order = order[total[order] != 0]
-    texts: list[str | None] = [None] * len(order)
+    order = np.argsort(-np.abs(sums[1]), kind="stable")[:most]
+    rows = sums.T[order[sums[1, order] != 0]].tolist()
+    texts: list[str | None] = [None] * len(rows)
     with contextlib.suppress(InputError):  # a slow tokenizer: the ids have to do
-        texts = token_texts(tokenizer, sums.token_ids[order].tolist())
-    return [
-        [
-            visible(text) if text is not None else f"⟨#{sums.token_ids[i]}⟩",
-            int(sums.token_ids[i]),
-            float(total[i] / count[i]),
-            int(count[i]),
-            float(total[i]),
-            int(correct[i]),
-            int(incorrect[i]),
-        ]
-        for i, text in zip(order.tolist(), texts, strict=True)
-    ]
+        texts = token_texts(tokenizer, [int(row[0]) for row in rows])
+    table = []
+    for text, (token_id, total, *counts) in zip(texts, rows, strict=True):
+        shown = visible(text) if text is not None else f"⟨#{token_id:.0f}⟩"
+        places, correct, incorrect = map(int, counts)
+        table.append([shown, int(token_id), total / places, places, total, correct, incorrect])
+    return table
 
 
 def log(trackers: Collection[str], rows: list[list[Any]], **more: Any) -> None:

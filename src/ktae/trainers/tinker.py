@@ -13,20 +13,13 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ktae.trainers.lists import (
-    Credited,
-    Part,
-    Rollout,
-    Settings,
-    credit_of,
-    one_of,
-    spread,
-)
+from ktae.estimators.transforms import require_scale
+from ktae.trainers.lists import Credited, Part, Rollout, Settings, credit_of, one_of
 
 LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "stable_reinforce")
 """They take an advantage for each token. What the last one does with it is not documented."""
 
-Place = tuple[int, int]  # a trajectory: its group, and its place in the group
+Parts = dict[tuple[int, int], list[Part]]  # by trajectory: its group, and its place in the group
 _metrics: contextvars.ContextVar[dict[str, float]] = contextvars.ContextVar("metrics")
 
 
@@ -76,12 +69,26 @@ def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., A
             whose data have the same inputs and whose second result has the same keys.
         **options: as in `token_credit`.
     """
-    settings = Settings.of(options).tried().beside(False, "the cookbook's advantages are R - mean")
+    settings = Settings.of(options).tried()
+    require_scale(settings.estimator, False, "the cookbook's advantages are R - mean")
 
     @functools.wraps(assemble)
     def assemble_training_data(groups: Any, advantages: Any, *args: Any, **kwargs: Any) -> Any:
         data, places = assemble(groups, advantages, *args, **kwargs)
-        credited = add_credit(data, places, groups, advantages, settings)
+        owners = [(place["group_idx"], place["traj_idx"]) for place in places]
+        parts = _no_parts(groups)
+        for owner, datum in zip(owners, data, strict=True):
+            # They are shifted by one against the model's input, and so are the advantages.
+            names = ("target_tokens", "mask")
+            ids, mask = (datum.loss_fn_inputs[name].to_torch().tolist() for name in names)
+            parts[owner].append((ids, mask))
+        credited = _credited(parts, groups, advantages, settings)
+        rest = dict(zip(parts, map(iter, credited.parts), strict=True))
+        for owner, datum in zip(owners, data, strict=True):
+            inputs = datum.loss_fn_inputs
+            values = inputs["advantages"].to_torch()
+            values = values + values.new_tensor(next(rest[owner]))
+            inputs["advantages"] = type(inputs["mask"]).from_torch(values)
         if (collected := _metrics.get(None)) is not None:
             collected |= credited.metrics()  # the loop's call comes last, after those for printing
         return data, places
@@ -100,65 +107,39 @@ def trajectory_credit(groups: Sequence[Any], **options: Any) -> list[list[list[l
         By group, trajectory and transition: one number for each of `transition.ac.tokens`; 0 in
         turns that the cookbook masks because they could not be parsed.
     """
-    parts: dict[Place, list[Part]] = {place: [] for place, _ in _trajectories(groups)}
-    for place, trajectory in _trajectories(groups):
+    parts = _no_parts(groups)
+    for (g, t), of_trajectory in parts.items():
         before: list[int] = []
-        for turn in trajectory.transitions:
+        for turn in groups[g].trajectories_G[t].transitions:
             # An observation holds, as a rule, all that was before: what is new in it counts.
             seen, done = turn.ob.to_ints(), list(turn.ac.tokens)
             new = seen[len(before) :] if seen[: len(before)] == before else seen
             counts = float(turn.metrics.get("parse_error_masked", 0.0)) < 1.0
-            parts[place] += [(new, [False] * len(new)), (done, [counts] * len(done))]
+            of_trajectory += [(new, [False] * len(new)), (done, [counts] * len(done))]
             before = seen + done
     credited = _credited(parts, groups, None, Settings.of(options))
     by_group: list[list[list[list[float]]]] = [[] for _ in groups]
-    for (place, of_turns), values in zip(parts.items(), credited.lists, strict=True):
-        by_group[place[0]].append(spread(values, of_turns)[1::2])
+    for (g, _), credit in zip(parts, credited.parts, strict=True):
+        by_group[g].append(credit[1::2])
     return by_group
 
 
-def add_credit(
-    data: Any, places: Any, groups: Any, advantages: Any, settings: Settings
-) -> Credited:
-    """Add credit to the cookbook's data in place. All data of a trajectory are one rollout."""
-    owners: list[Place] = [(place["group_idx"], place["traj_idx"]) for place in places]
-    parts: dict[Place, list[Part]] = {place: [] for place, _ in _trajectories(groups)}
-    for owner, datum in zip(owners, data, strict=True):
-        # They are shifted by one against the model's input, and so are the advantages.
-        ids, mask = (
-            datum.loss_fn_inputs[name].to_torch().tolist() for name in ("target_tokens", "mask")
-        )
-        parts[owner].append((ids, mask))
-    credited = _credited(parts, groups, advantages, settings)
-    pairs = zip(parts.items(), credited.lists, strict=True)
-    rest = {owner: iter(spread(values, of_data)) for (owner, of_data), values in pairs}
-    for owner, datum in zip(owners, data, strict=True):
-        inputs = datum.loss_fn_inputs
-        values = inputs["advantages"].to_torch()
-        values = values + values.new_tensor(next(rest[owner]))
-        inputs["advantages"] = type(inputs["mask"]).from_torch(values)
-    return credited
+def _no_parts(groups: Any) -> Parts:
+    return {(g, t): [] for g, group in enumerate(groups) for t in range(len(group.trajectories_G))}
 
 
-def _credited(
-    parts: dict[Place, list[Part]], groups: Any, advantages: Any, settings: Settings
-) -> Credited:
-    """The credit of each trajectory's tokens; its metrics are of its steps and of the group."""
-    named = [
-        {name: x for turn in trajectory.transitions for name, x in turn.metrics.items()}
-        | groups[g].metrics_G[t]
-        for (g, t), trajectory in _trajectories(groups)
-    ]
+def _credited(parts: Parts, groups: Any, advantages: Any, settings: Settings) -> Credited:
+    """The credit of each trajectory's tokens, all of whose parts are one rollout. Its metrics are
+    those of its steps and of the group."""
+    named = []
+    for g, t in parts:
+        steps = [turn.metrics.items() for turn in groups[g].trajectories_G[t].transitions]
+        named.append({name: x for step in steps for name, x in step} | groups[g].metrics_G[t])
     rewards = [reward for group in groups for reward in group.get_total_rewards()]
     is_step = len(groups) > 1 or _metrics.get(None) is None  # the loop prints groups, each alone
     scores = settings.scores(rewards, named, is_step=is_step)
     rollouts = []
-    for ((g, t), of_place), score in zip(parts.items(), scores, strict=True):
+    for ((g, t), of_trajectory), score in zip(parts.items(), scores, strict=True):
         base = 0.0 if advantages is None else float(advantages[g][t])
-        rollouts.append(Rollout.of_parts(of_place, g, score, base))
+        rollouts.append(Rollout(of_trajectory, g, score, base))
     return credit_of(rollouts, settings)
-
-
-def _trajectories(groups: Any) -> Iterator[tuple[Place, Any]]:
-    for g, group in enumerate(groups):
-        yield from (((g, t), trajectory) for t, trajectory in enumerate(group.trajectories_G))

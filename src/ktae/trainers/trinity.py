@@ -17,7 +17,8 @@ import torch
 from trinity.algorithm.advantage_fn.grpo_advantage import GRPOGroupedAdvantage
 from trinity.algorithm.algorithm import GRPOAlgorithm
 
-from ktae.trainers.lists import Part, Rollout, Settings, by_part, credit_of, one_of
+from ktae.estimators.transforms import require_scale
+from ktae.trainers.lists import Part, Rollout, Settings, credit_of, one_of
 
 LOSSES = ("ppo", "cispo", "sapo", "importance_sampling", "opmd", "topr", "sppo")
 """Policy losses of Trinity that weigh each token by its own advantage and ratio."""
@@ -44,7 +45,8 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         super().__init__(**grpo)
         self.settings = Settings(credit, correctness, threshold, tokenizer).tried(step=0)
         level = getattr(self, "std_cal_level", "group")
-        self.settings.beside(True if level == "group" else None, f"std_cal_level is {level!r}")
+        scaled = True if level == "group" else None
+        require_scale(self.settings.estimator, scaled, f"std_cal_level is {level!r}")
 
     def calculate_group_advantage(
         self, group_id: str, exps: list[Any], precomputed_std: torch.Tensor | None = None
@@ -64,20 +66,20 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         runs = [sorted(run, key=lambda exp: exp.eid.step) for run in steps.values()]
         named = [{name: x for exp in run for name, x in exp.metrics.items()} for run in runs]
         scores = self.settings.scores([run[-1].reward for run in runs], named)
-        parts = [[_part(exp) for exp in run] for run in runs]
         rollouts = []
-        for run, of_steps, score in zip(runs, parts, scores, strict=True):
-            advantages = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
+        for run, score in zip(runs, scores, strict=True):
             # Trinity's is the same for all written tokens of a run; the metrics look at it.
-            base = float(advantages[0]) if len(advantages) else math.nan
-            rollouts.append(Rollout.of_parts(of_steps, group_id, score, base))
+            written = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
+            base = float(written[0]) if len(written) else math.nan
+            rollouts.append(Rollout(list(map(_part, run)), group_id, score, base))
         batch = exps[0].eid.batch  # the explorer's steps, which Trinity counts from 1
         step = max(0, batch - 1) if isinstance(batch, int) else None
         credited = credit_of(rollouts, self.settings, step=step)
-        for run, of_steps, values in zip(runs, parts, credited.lists, strict=True):
-            for exp, of_step in zip(run, by_part(values, of_steps), strict=True):
+        for run, credit in zip(runs, credited.parts, strict=True):
+            for exp, values in zip(run, credit, strict=True):
                 exp.advantages = exp.advantages.float()
-                exp.advantages[exp.action_mask.bool()] += exp.advantages.new_tensor(of_step)
+                if values:
+                    exp.advantages += exp.advantages.new_tensor(values[exp.prompt_length :])
                 exp.returns = exp.advantages.clone()
         return exps, metrics | credited.metrics()
 

@@ -98,37 +98,26 @@ def seen():
 def test_sums_of_tokens():
     """Masked places count nowhere; a rollout without a verdict counts its places alone."""
     sums = strongest.token_sums(seen())
-    assert sums.token_ids.tolist() == [1, 2, 3]
-    expected = [[0.75, -1, -2.25], [2, 2, 4], [1, 1, 0], [0, 1, 1]]
-    np.testing.assert_allclose(sums.numbers, expected)
-    twice = strongest.merged([sums, sums])
-    assert twice.token_ids.tolist() == [1, 2, 3]
-    np.testing.assert_allclose(twice.numbers, 2 * np.array(expected))
-
-
-def test_a_batch_without_a_token_that_counts_has_no_rows():
+    expected = np.array([[1, 2, 3], [0.75, -1, -2.25], [2, 2, 4], [1, 1, 0], [0, 1, 1]])
+    np.testing.assert_allclose(sums, expected)
+    np.testing.assert_allclose(
+        strongest.merged([sums, sums]), expected * np.array([[1], [2], [2], [2], [2]])
+    )
     none = seen()
     none.mask[:] = False
-    assert strongest.token_sums(none).token_ids.size == 0
-
-
-def test_a_slow_tokenizer_has_no_texts_and_stops_nothing():
-    rows = strongest.rows_of(strongest.token_sums(seen()), object())
-    assert [row[0] for row in rows] == ["⟨#3⟩", "⟨#2⟩", "⟨#1⟩"]
-
-
-class FakeRun:
-    def get(self):
-        return "a run"
+    assert strongest.token_sums(none).size == 0
+    # A slow tokenizer has no texts and stops nothing.
+    rows = strongest.rows_of(sums, object())
+    assert rows[0] == ["⟨#3⟩", 3, -2.25 / 4, 4, -2.25, 0, 1] and len(rows) == 3
 
 
 def test_markdown_means_nothing_in_trackio(monkeypatch):
     """trackio shows texts as Markdown: a token that is a picture of elsewhere stays a text."""
     logged = []
     fake = SimpleNamespace(
-        context_vars=SimpleNamespace(current_run=FakeRun()),
+        context_vars=SimpleNamespace(current_run=SimpleNamespace(get=lambda: "a run")),
         Table=lambda columns, data: data,
-        log=lambda content: logged.append(content),
+        log=logged.append,
     )
     monkeypatch.setitem(sys.modules, "trackio", fake)
     strongest.log(["trackio"], [["![](http://x.y/<b>)", 1, 0.5, 1, 0.5, 1, 0]])

@@ -9,7 +9,7 @@ import pytest
 
 from ktae.errors import InputError
 from ktae.rollouts.trained_with import TrainedWith
-from ktae.trainers import versions
+from ktae.trainers import check_version
 from ktae.trainers.verl import names
 
 LOADED = """
@@ -81,7 +81,7 @@ def test_another_version_is_warned_of_or_where_it_was_asked_for_refused(
 
 def test_a_trl_that_is_too_old_is_refused():
     with pytest.raises(InputError, match=r"trl 1\.15\.3 is installed; .* knows trl>=1\.16,<2"):
-        versions.check("trl", "1.15.3")
+        check_version("trl", "1.15.3")
 
 
 def test_everything_is_registered(verl):

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from ktae.trainers import versions
+from ktae.trainers import check_version
 
 __all__ = ["DynamicSampling", "KTAETrainer", "Patience"]
 
@@ -16,7 +16,7 @@ _MODULES = {
 
 
 if importlib.util.find_spec("trl") is not None:  # without it the import of a trainer says so
-    versions.check("trl")
+    check_version("trl")
 
 
 def __getattr__(name: str) -> Any:

@@ -204,15 +204,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             verdict = torch.where(verdict.isnan(), rewards[:, column], verdict)
         verdict = verdict.masked_fill(verdict.isinf(), torch.nan)
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
-        if self.credit is not None and self.accelerator.is_main_process:
-            warn_unless_verdicts(
-                scores=on_host(verdict),
-                correct=on_host(correct),
-                groups=np.arange(len(verdict)) // self._group_size,
-                threshold=self.threshold,
-                estimator=self.credit,
-                name=f"reward function {self._verdict_name}",
-            )
+        is_judged = self.credit is not None and self.credit.score_range is None
+        if is_judged and self.accelerator.is_main_process:
+            name, groups = self._verdict_name, np.arange(len(verdict)) // self._group_size
+            arrays = (on_host(verdict), on_host(correct), groups)
+            warn_unless_verdicts(f"reward function {name}", *arrays, self.threshold)
         evidence, correct = verdict[of_process], correct[of_process]
         if self.credit is None or self.credit.score_range is None:
             evidence = correct

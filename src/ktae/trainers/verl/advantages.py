@@ -107,14 +107,9 @@ def _base_and_credit(
     evidence = correct if estimator.score_range is None else scores
     label: dict[Any, int] = {}
     groups = np.array([label.setdefault(uid, len(label)) for uid in index.tolist()], dtype=np.int64)
-    warn_unless_verdicts(
-        scores=scores,
-        correct=correct,
-        groups=groups,
-        threshold=settings.threshold,
-        estimator=estimator,
-        name="acc (or the reward)",
-    )
+    if estimator.score_range is None:
+        name = "acc (or the reward)"
+        warn_unless_verdicts(name, scores, correct, groups, settings.threshold)
     credit = token_credit(
         rollouts.token_ids,
         mask,

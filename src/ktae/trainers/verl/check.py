@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError, one_line
-from ktae.trainers import versions
+from ktae.trainers import check_version
 from ktae.trainers.verl import names, options
 from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, with_sections
 
@@ -24,7 +24,7 @@ def compose(settings: Overrides) -> Any:
             unknown; the estimator is `ktae` and the trainer mode is not one of its own, the loss
             averages advantages, or the old trainer lacks what the estimator needs.
     """
-    versions.check("verl")
+    check_version("verl")
     from hydra.errors import HydraException
 
     # Hydra says the rest itself: of a new key that is there already, of a value of another type.

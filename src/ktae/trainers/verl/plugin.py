@@ -18,7 +18,7 @@ from typing import Any
 from wrapt import when_imported
 
 from ktae.errors import InputError
-from ktae.trainers import versions
+from ktae.trainers import check_version
 from ktae.trainers.verl.names import ESTIMATOR, REWARD, without_mode
 
 
@@ -30,7 +30,7 @@ def install() -> None:
     """
     if (verl := sys.modules.get("verl")) is not None:
         try:
-            versions.check("verl", verl.__version__)
+            check_version("verl", verl.__version__)
         except InputError as error:
             # verl notes what a plug-in raises at level DEBUG (verl/__init__.py:75), and would only
             # say later that it knows no "ktae".

@@ -27,7 +27,7 @@ from ktae.backends import naive
 from ktae.batch import make_batch
 from ktae.estimators import KTAE
 from ktae.runs import metrics_by_step
-from ktae.trainers import versions
+from ktae.trainers import check_version
 from ktae.trainers.verl.check import compose
 
 WITHOUT_FLASH_ATTENTION = (
@@ -42,7 +42,7 @@ def advantage_error() -> float:
     Raises:
         InputError: verl is absent or of another version.
     """
-    versions.check("verl")
+    check_version("verl")
     import verl.trainer.ppo.ray_trainer as ray_trainer
     from verl import DataProto
 

@@ -1,0 +1,78 @@
+"""What all adapters do with the engine's own objects: the credit of each token is at that token,
+a rollout counts once whatever its engine makes of it, and by the verdict that is named."""
+
+from typing import NamedTuple
+
+import engine_objects
+import numpy as np
+import pytest
+from placement import UNIT, by_id, reference
+
+import ktae
+
+ADAPTERS = {
+    "slime": engine_objects.slime_credit,
+    "tinker": engine_objects.tinker_credit,
+    "trinity": engine_objects.trinity_credit,
+    "verifiers": engine_objects.verifiers_credit,
+}
+
+
+@pytest.fixture(params=ADAPTERS)
+def adapter(request):
+    """From one group's rollouts and options to what was added at each token that they wrote."""
+    return ADAPTERS[request.param]
+
+
+class Written(NamedTuple):
+    """A rollout: what was seen and what was done, turn by turn."""
+
+    turns: list[tuple[list[int], list[int]]]
+    reward: float
+    right: float | None = None
+
+    @property
+    def ids(self):
+        return [x for _, done in self.turns for x in done]
+
+
+def rollouts():
+    return [
+        Written([([1, 2], [10, 11]), ([1, 3], [12])], 1.0),
+        Written([([1, 2], [10, 13]), ([1, 3], [14, 15])], 0.0),
+        Written([([1, 2], [16])], 1.0),
+        Written([([1, 2], [14, 17])], 0.0),
+    ]
+
+
+def test_the_credit_of_a_token_is_at_that_token(adapter):
+    credit, metrics = adapter(rollouts(), credit=by_id)
+    for rollout, values in zip(rollouts(), credit, strict=True):
+        assert values == pytest.approx([x * UNIT for x in rollout.ids], abs=1e-6)
+    assert metrics["credit/correct"] == 0.5 and metrics["credit/mean_abs"] > 0
+
+
+def test_the_turns_of_a_rollout_are_one_rollout(adapter):
+    """Each as a rollout of its own would be six instead of four."""
+    credit, _ = adapter(rollouts(), credit="paper")
+    expected = reference([x.ids for x in rollouts()], [1, 0, 1, 0], [0] * 4)
+    for values, other in zip(credit, expected, strict=True):
+        assert values == pytest.approx(other, abs=1e-6)
+    assert max(map(max, expected)) > 0.1
+
+
+def test_turns_and_their_states_are_told_apart(adapter):
+    """The first turn of a rollout starts from the prompt, the second from what was seen then."""
+    credit, _ = adapter(rollouts()[:2], credit="anchor-states")
+    ids = np.array([[10, 11, 1, 3, 12, 0], [10, 13, 1, 3, 14, 15]])
+    expected = ktae.token_credit(ids, ids > 3, [1, 0], [0, 0], "anchor-states")
+    for values, row, of_row in zip(credit, expected, ids > 3, strict=True):
+        assert values == pytest.approx(row[of_row].tolist(), abs=1e-6)
+    assert credit[0][2] > 0.5
+
+
+def test_correctness_is_a_score_by_its_name(adapter):
+    """The reward says the opposite, as one with a penalty may."""
+    pair = [Written([([1], [10, 11])], -1.0, right=1.0), Written([([1], [12, 11])], 1.0, right=0.0)]
+    (right, wrong), _ = adapter(pair, correctness="right")
+    assert right[0] > 0 > wrong[0]
