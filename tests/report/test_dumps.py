@@ -235,7 +235,6 @@ def test_gaps_are_counted(tmp_path):
         notes.counts["without_group"],
         notes.counts["alone"],
     ) == (1, 2, 1)
-    assert notes.counts["half_surrogates"] == 1
     assert notes.counts["rejected"] == 3
     assert "line 6: mask has 2 entries for 1 token_ids" in notes.names["rejected"][1]
     kept = dump.rollouts.to_pylist()

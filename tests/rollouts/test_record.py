@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
-from ktae.rollouts import record
+from ktae.rollouts import groups, record
 
 ROWS = [
     {
@@ -147,3 +147,18 @@ def test_what_is_no_table_is_no_record(value):
     assert record.conform(rows({}).combine_chunks().to_batches()[0]).num_rows == 1
     with pytest.raises(InputError, match=f"a {type(value).__name__}; expected a record"):
         record.conform(value)
+
+
+def test_rows_of_a_chunked_table_in_any_order():
+    values = [list(range(i % 4)) for i in range(20)]
+    chunks = [
+        pa.table({"x": values[i : i + 6], "n": range(i, min(20, i + 6))}) for i in range(0, 20, 6)
+    ]
+    table = pa.concat_tables(chunks)
+    lists = groups.Lists(table.slice(3)["x"])
+    assert len(lists) == 17
+    assert [x.tolist() for x in lists] == values[3:] == [lists[i].tolist() for i in range(17)]
+    for rows in ([], [4], [5, 6, 7], [19, 0, 6, 5], [3, 3, 12]):
+        assert groups.take_rows(table, np.array(rows, dtype=int))["n"].to_pylist() == rows
+    large = [np.array([7, 1 << 30, 7]), np.array([], dtype=int), np.array([0])]
+    assert groups.distinct_ids(large).tolist() == [0, 7, 1 << 30]

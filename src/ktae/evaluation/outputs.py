@@ -23,13 +23,12 @@ from ktae.evaluation.benchmarks import BENCHMARKS, canonical, label_of, parse_an
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
-from ktae.rollouts.conversation import with_texts
 from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import run_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.readers import Reader, files_in
-from ktae.rollouts.rows import as_label, is_null
+from ktae.rollouts.rows import as_label, is_null, with_texts
 from ktae.rollouts.unknown import unknown_row
 
 FIELDS = {

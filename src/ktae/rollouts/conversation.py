@@ -1,10 +1,10 @@
 """Messages as one model of a response: what the policy wrote, and what others wrote in between.
 
 Read are the messages of OpenAI's chat, the items of its Responses, those of Anthropic, Gemini and
-LangChain, text of any of them, and the turns of agents (`action`, `observation`). What the role
-`assistant` wrote counts: its reasoning, its content, its calls of tools. What another role wrote
-after its first message, and each result of a tool, is context, which is shown and never given
-credit; what comes before is the prompt.
+LangChain, text of any of them, choices that hold a message, and the turns of agents (`action`,
+`observation`). What the role `assistant` wrote counts: its reasoning, its content, its calls of
+tools. What another role wrote after its first message, and each result of a tool, is context, which
+is shown and never given credit; what comes before is the prompt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.notes import Notes
 
 POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent", "chatbot", "reasoning")
 """Names of the policy's role; so are all that end in `_call`."""
@@ -51,18 +50,15 @@ OF_PARTS = {
 """Gemini's parts, and the types that they are of."""
 SEEN = ("observation", "result", "outputs", "results", "output")
 """What a tool, or the environment, answered to a call or a turn."""
-KNOWN = {*CONTENTS, *REASONING, *OF_PARTS, "tool_calls", "function_call", "type"}
+KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, "tool_calls", "function_call", "type"))
 """Fields that say what a message is about."""
-SAID_OR_SEEN = frozenset((*KNOWN, "role", "from"))
-"""Fields of messages, and of their parts; an object with none of them is shown as JSON."""
 
 
 class Segment(NamedTuple):
-    """A message's text, and whether the policy wrote it."""
+    """A message's text, and whether the policy wrote it (None: its role is not known)."""
 
     text: str
     is_policy: bool | None
-    """None where its role is not known."""
 
 
 class Dialogue(NamedTuple):
@@ -95,14 +91,21 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
     if not (isinstance(value, list) and value and all(map(is_message, value))):
         return None
     # A policy may have to write a call as JSON; a conversation says more than that.
-    said = {"role", "from", "content", "call_id"}
+    said = {"role", "from", "content", "call_id", "message"}
     return None if is_text and not any(said & message.keys() for message in value) else value
+
+
+def is_said(value: Any) -> bool:
+    """Whether it is text or a conversation."""
+    return isinstance(value, str) or messages_of(value) is not None
 
 
 def author(message: dict[str, Any]) -> bool | None:
     """Whether the policy wrote a message; None where its role is not known."""
-    said = (message.get(name) for name in ("role", "from", "type"))
-    return is_policy_role(next((x for x in said if isinstance(x, str)), ""))
+    for name in ("role", "from", "type"):
+        if isinstance(role := message.get(name), str):
+            return is_policy_role(role)
+    return None
 
 
 @functools.lru_cache
@@ -119,14 +122,16 @@ def is_message(value: Any) -> bool:
     """Whether it is a message, an item of OpenAI's Responses, or a turn of an agent."""
     if not isinstance(value, dict):
         return False
+    if isinstance(value.get("role"), str):
+        return True
     kind = str(value.get("type"))
     return (
-        isinstance(value.get("role"), str)
-        or (isinstance(value.get("from"), str) and "value" in value)
+        (isinstance(value.get("from"), str) and "value" in value)
         or (author(value) is not None and ("content" in value or "data" in value))
         or kind == "reasoning"
         or kind.endswith(("_call", "_output"))
         or is_turn(value)
+        or is_choice(value)
     )
 
 
@@ -135,26 +140,35 @@ def is_turn(value: dict[str, Any]) -> bool:
     return isinstance(value.get("action"), str) or isinstance(value.get("response"), str)
 
 
+def is_choice(value: dict[str, Any]) -> bool:
+    """Whether it is one of OpenAI's choices, in which a message is."""
+    message = value.get("message")
+    return isinstance(message, dict) and isinstance(message.get("role"), str)
+
+
 def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     """The texts of messages: what the policy wrote, and results of tools in between."""
     parts: list[Segment] = []
     for message in messages:
-        if isinstance(message.get("data"), dict):  # LangChain's, with the type beside
-            message = {"type": message.get("type")} | message["data"]
         is_policy, content = author(message), message.get("content")
         if len(message) == 2 and isinstance(content, str):  # most are a role and a text
             parts.append(Segment(content, is_policy))
             continue
-        if is_policy is None and "role" not in message and is_turn(message):
+        if is_policy is None and is_choice(message):
+            message = message["message"]
+            is_policy = author(message)
+        elif isinstance(message.get("data"), dict):  # LangChain's, with the type beside
+            message = {"type": message.get("type")} | message["data"]
+        elif is_policy is None and "role" not in message and is_turn(message):
             is_policy = True
             did = message.get("action") or message.get("response")
-            answers = [message[x] for x in SEEN if message.get(x)]
-            saw = [{"type": "tool_result", "content": x} for x in answers]
+            saw = [{"type": "tool_result", "content": x} for x in map(message.get, SEEN) if x]
             message = {x: message.get(x) for x in REASONING} | {"content": [did, *saw]}
         texts = [x for x in pieces(message) if x.text]
-        parts += texts if is_policy else [Segment(joined(x.text for x in texts), is_policy)]
-        if not texts and is_policy:
-            parts.append(Segment("", True))
+        if is_policy:
+            parts += texts or [Segment("", True)]
+        else:
+            parts.append(Segment(joined(x.text for x in texts), is_policy))
     return parts
 
 
@@ -168,9 +182,8 @@ def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
     elif isinstance(value, dict):
         for name in OF_PARTS.keys() & value.keys():
             inner = value[name]
-            value = {"type": OF_PARTS[name]} | (
-                inner if isinstance(inner, dict) else {"content": inner}
-            )
+            inner = inner if isinstance(inner, dict) else {"content": inner}
+            value = {"type": OF_PARTS[name]} | inner
         kind = str(value.get("type"))
         if kind.endswith(CALLS):
             yield Segment(call_text(value), own)
@@ -182,7 +195,8 @@ def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
         texts: list[Segment] = []
         for names in (thoughts, CONTENTS):
             texts += pieces(next((value[x] for x in names if value.get(x)), None), own)
-        if SAID_OR_SEEN.isdisjoint(value) or (kind.endswith(RESULTS) and not texts):
+        is_other = KNOWN.isdisjoint(value) and not {"role", "from"} & value.keys()
+        if is_other or (kind.endswith(RESULTS) and not texts):
             content = {name: x for name, x in value.items() if name != "type" and x is not None}
             texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
         yield from texts
@@ -199,13 +213,8 @@ def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
         yield Segment(json.dumps(value, default=str), own)
 
 
-def dialogue(messages: Iterable[dict[str, Any]]) -> Dialogue | None:
-    """Prompt, response and context; None where no message is the policy's."""
-    return dialogue_of(segments(messages))
-
-
-def dialogue_of(parts: list[Segment]) -> Dialogue | None:
-    """The same, of segments."""
+def dialogue(parts: list[Segment]) -> Dialogue | None:
+    """Prompt, response and context; None where no part is the policy's."""
     first = next((i for i, part in enumerate(parts) if part.is_policy), None)
     if first is None:
         return None
@@ -218,51 +227,30 @@ def dialogue_of(parts: list[Segment]) -> Dialogue | None:
     return Dialogue(joined(part.text for part in parts[:first]) or None, text, context)
 
 
-def with_texts(row: dict[str, Any], where: str, notes: Notes) -> dict[str, Any]:
-    """The row with what the policy said in a conversation as its response, and its prompt.
-
-    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input.
-    """
-    fields = dict(row)
-    response = fields.get("response")
-    if fields.get("prompt") is None:
-        texts = {name: plain_text(fields[name]) for name in PROMPTS if name in fields}
-        texts = {name: x for name, x in texts.items() if isinstance(x, str)}
-        fields = {name: x for name, x in fields.items() if name not in texts}
-        fields |= {"prompt": joined(dict.fromkeys(texts.values()))} if texts else {}
-    else:
-        fields["prompt"] = plain_text(fields["prompt"])
-    if response is not None:
-        messages = messages_of(response)
-        if messages is not None:
-            parts = segments(messages)
-            if any(part.is_policy is None for part in parts):
-                roles = [str(x.get("role") or x.get("from")) for x in messages if author(x) is None]
-                raise InputError(
-                    f"{where}: a message of the role {quoted(roles)}; expected one of "
-                    f"{quoted(POLICY)}, which are the policy's, or of {quoted(OTHERS)}"
-                )
-            talk = dialogue_of(parts)
-            if talk is None:
-                raise InputError(
-                    f"{where}: response is a conversation without a message of the role assistant"
-                )
-            if not talk.response and not any(KNOWN & message.keys() for message in messages):
-                raise InputError(
-                    f"{where}: the messages of response have no content; they have "
-                    f"{quoted(messages[-1])}"
-                )
-            fields["response"] = talk.response
-            fields["context_spans"] = talk.context or None
-            before = fields.get("prompt")
-            if talk.prompt is not None and not (isinstance(before, str) and talk.prompt in before):
-                fields["prompt"] = f"{before}\n{talk.prompt}" if before else talk.prompt
-    if fields.get("context_spans"):
-        notes.add("context")
-        if fields.get("token_ids") is not None and fields.get("mask") is None:
-            notes.add("ids")
-            fields["token_ids"] = None
-    return fields
+def response_of(value: Any, where: str) -> Dialogue | None:
+    """The rollout in a response that is a conversation; None for any other response."""
+    messages = messages_of(value)
+    if messages is None:
+        return None
+    parts = segments(messages)
+    if any(part.is_policy is None for part in parts):
+        roles = [str(x.get("role") or x.get("from")) for x in messages if author(x) is None]
+        raise InputError(
+            f"{where}: a message of the role {quoted(roles)}; expected one of {quoted(POLICY)}, "
+            f"which are the policy's, or of {quoted(OTHERS)}"
+        )
+    talk = dialogue(parts)
+    if talk is None:
+        raise InputError(
+            f"{where}: response is a conversation without a message of the role assistant"
+        )
+    if not talk.response and not any(
+        is_choice(message) or KNOWN & message.keys() for message in messages
+    ):
+        raise InputError(
+            f"{where}: the messages of response have no content; they have {quoted(messages[-1])}"
+        )
+    return talk
 
 
 def plain_text(value: Any) -> Any:

@@ -17,8 +17,8 @@ from ktae.rollouts import record
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import PathError
-from ktae.rollouts.rows import Row
-from ktae.rollouts.schemas.base import STEP_FOLDER, Schema, prompt_label
+from ktae.rollouts.rows import Row, prompt_label
+from ktae.rollouts.schemas.base import STEP_FOLDER, Schema
 
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|train|eval|all|traces|stream|file|monitors"

@@ -69,7 +69,6 @@ words, missing!: no tokenizer, so texts are cut at words
 made, assumed: token ids were made from the text
     The policy may have cut it otherwise, and special tokens that the trainer removed (verl does)
     are missing.
-half_surrogates, assumed: rows with half surrogate pairs, shown as U+FFFD: {n:,}
 evaluation, left out: rollouts of evaluations left out: {n:,}
     --evaluation reads these, and not those of training.
 training, left out: rollouts of training left out: {n:,}

@@ -14,7 +14,7 @@ from typing import Any
 
 from ktae.errors import InputError
 from ktae.rollouts.conversation import PROMPTS, TURNS, messages_of
-from ktae.rollouts.rows import PARSERS, Row, is_null
+from ktae.rollouts.rows import PARSERS, Each, Row, is_null, label_of, without
 
 NAMES = (*(x for x in PARSERS if x != "context_spans"), "benchmark", "log_probs", "entropy")
 """Fields that `--field` may name."""
@@ -24,28 +24,20 @@ LISTS = ("token_ids", "mask", "log_probs", "entropy")
 """Fields that are one list a rollout."""
 
 MISSING = object()
-_STEP = re.compile(r"([^.\[]*)((?:\[-?\d*\])*)(?:\.|$)")
-_INDEX = re.compile(r"\[(-?\d*)\]")
+_ENTRY = re.compile(r"\[(-?\d*)\]|(-1|\d+)(?=[.\[]|$)")
+"""`[]`, `[2]`, or the form without brackets, at the beginning of a path."""
 
 
 class PathError(InputError):
     """A path that the user has named does not fit, which no other row makes good."""
 
 
-class Each(list[Any]):
-    """Values of one rollout each, or, of several levels, lists of such."""
-
-
 def parse_fields(options: Sequence[str]) -> dict[str, str]:
-    """`["response=output"]` as {"response": "output"}.
-
-    Raises:
-        InputError: no name, no path, or a name that is none of a rollout's fields.
-    """
+    """`["response=output"]` as {"response": "output"}."""
     fields = {}
     for text in options:
-        name, equals, path = text.partition("=")
-        if not equals or not path:
+        name, _, path = text.partition("=")
+        if not path:
             raise InputError(f"--field {text}: expected NAME=PATH, such as response=output")
         if name not in NAMES:
             raise InputError(
@@ -57,79 +49,26 @@ def parse_fields(options: Sequence[str]) -> dict[str, str]:
 
 def at(value: Any, path: str) -> Any:
     """What a path leads to, `MISSING` for nothing; values of each entry of a list are an `Each`."""
-    if not path:
-        return value
+    if not path or (isinstance(value, dict) and path in value):
+        return value[path] if path else value  # a name may hold a dot or a bracket
+    path = path.removeprefix(".")
     if isinstance(value, dict):
-        if path in value:
-            return value[path]  # its name may hold a dot or a bracket
-        name, brackets, rest = _split(path)
-        if name not in value and (longer := _longest_name(value, path)):
-            name, (_, brackets, rest) = longer, _split(path[len(longer) :])
-        if name not in value:
-            return MISSING
-        return _inside(value[name], brackets, rest)
-    if isinstance(value, list):
-        name, brackets, rest = _split(path)
-        if re.fullmatch(r"-1|\d+", name):  # the form without brackets
-            return _inside(value, [name, *brackets], rest)
-        entries = [at(entry, path) for entry in value]
-        return MISSING if any(x is MISSING for x in entries) else Each(entries)
-    return MISSING
-
-
-def _inside(value: Any, brackets: Sequence[str], rest: str) -> Any:
-    """What brackets and the rest of a path lead to in a value."""
-    if not brackets:
-        return at(value, rest)
+        starts = [x for x in value if isinstance(x, str) and path.startswith((f"{x}.", f"{x}["))]
+        name = path if path in value else max(starts, key=len, default=None)
+        return MISSING if name is None else at(value[name], path[len(name) :])
     if not isinstance(value, list):
         return MISSING
-    if brackets[0] == "":
-        entries = [_inside(entry, brackets[1:], rest) for entry in value]
-        return MISSING if any(x is MISSING for x in entries) else Each(entries)
-    index = int(brackets[0])
-    if not -len(value) <= index < len(value):
-        return MISSING
-    return _inside(value[index], brackets[1:], rest)
+    entry = _ENTRY.match(path)
+    rest = path[entry.end() :] if entry else path
+    if entry and (index := entry[1] or entry[2]):
+        return at(value[int(index)], rest) if -len(value) <= int(index) < len(value) else MISSING
+    entries = [at(x, rest) for x in value]
+    return MISSING if any(x is MISSING for x in entries) else Each(entries)
 
 
-def _split(path: str) -> tuple[str, list[str], str]:
-    """The first name of a path, what its brackets hold, and what follows."""
-    match = _STEP.match(path)
-    if match is None:
-        return path, [], ""
-    return match[1], _INDEX.findall(match[2]), path[match.end() :]
-
-
-def _longest_name(value: dict[str, Any], path: str) -> str | None:
-    """The longest key with a dot in it that the path begins with."""
-    keys = (
-        key for key in value if isinstance(key, str) and path.startswith((f"{key}.", f"{key}["))
-    )
-    return max(keys, key=len, default=None)
-
-
-def named_values(row: Row, fields: Mapping[str, str], where: str) -> Row:
-    """The values that a user has named; what is absent in this row is left out.
-
-    Raises:
-        PathError: the response goes through a list of turns.
-        InputError: the response, or the group, leads to nothing.
-    """
-    values = {name: at(row, path) for name, path in fields.items()}
-    for name in ("response", "token_ids", "group"):
-        if values.get(name) is MISSING:
-            raise InputError(nothing_at(fields[name], name, where, row))
-    for name in ("response", "token_ids"):
-        if isinstance(values.get(name), Each):
-            for turns in TURNS:
-                if re.search(rf"(^|\.){turns}(\[\])?\.", fields[name]) and not re.search(
-                    rf"(^|\.){turns}(\[-?\d+\]|\.-?\d+)", fields[name]
-                ):
-                    raise PathError(
-                        f"{where}: {name}={fields[name]} takes the turns in {turns!r} for rollouts "
-                        f"of a group; name the list for all of them, or one of them ({turns}[-1])"
-                    )
-    return {name: value for name, value in values.items() if value is not MISSING}
+def root_of(row: Row, path: str) -> str:
+    """The field of a row that a path begins with."""
+    return path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def nothing_at(path: str, name: str, where: str, row: Row) -> str:
@@ -144,25 +83,87 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
     if isinstance(value, dict) and depth < 6 and (path == "" or value):
         for name, inside in value.items():
             yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
-    elif isinstance(value, list) and value and isinstance(value[0], dict) and depth < 6:
-        if messages_of(value) is not None:
-            yield path, value
-        else:
-            yield from leaves(value[0], f"{path}[]", depth)
+    elif (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], dict)
+        and depth < 6
+        and messages_of(value) is None
+    ):
+        yield from leaves(value[0], f"{path}[]", depth)
     else:
         yield path, value
+
+
+# --- rollouts whose fields a user has named
+
+
+def by_fields(row: Row, fields: Mapping[str, str], where: str) -> list[Row]:
+    """The rollouts of a row whose response, or token ids, a user has named."""
+    named = {name: at(row, path) for name, path in fields.items()}
+    for name in ("response", "token_ids", "group"):
+        if named.get(name) is MISSING:
+            raise InputError(nothing_at(fields[name], name, where, row))
+        for turns in TURNS if name != "group" and isinstance(named.get(name), Each) else ():
+            if re.search(rf"(^|\.){turns}(\[\])?\.(?!-?\d)", fields[name]):
+                raise PathError(
+                    f"{where}: {name}={fields[name]} takes the turns in {turns!r} for rollouts "
+                    f"of a group; name the list for all of them, or one of them ({turns}[-1])"
+                )
+    named = {name: value for name, value in named.items() if value is not MISSING}
+    # What the named fields are taken from is no field of the rollout any more.
+    plain = without(row, [*(root_of(row, fields[name]) for name in named), *fields]) | named
+    # Of a response that is one message of a conversation, the ones before it are the prompt.
+    if match := re.fullmatch(r"(.+?)(?:\.-1|\[-1\])\.content", fields.get("response", "")):
+        messages = messages_of(at(row, match[1]))
+        if messages is not None and len(messages) > 1:
+            plain = {"prompt": messages[:-1]} | plain
+    if "group" in named:
+        plain["group"] = label_of(named["group"])
+    rollouts = list(spread(plain, where))
+    for rollout in rollouts:
+        if isinstance(label := rollout.get("group"), list):
+            raise InputError(
+                f"{where}: group is a list of {len(label)}; expected one label for each rollout"
+            )
+    return rollouts
+
+
+def override(
+    rollouts: Sequence[Row], row: Row, fields: Mapping[str, str], where: str, is_list: bool
+) -> list[Row]:
+    """A schema's rollouts, with what the user has named in the schema's row.
+
+    What this row lacks is null: never the schema's own value, which would be another quantity. Of a
+    row with a list of rollouts (`is_list`), a list that is named has one value a rollout.
+    """
+    named = {name: at(row, path) for name, path in fields.items()}
+    named = {name: None if value is MISSING else value for name, value in named.items()}
+    if "group" in named:
+        named["group"] = label_of(named["group"])
+    # The schema's verdict belongs to its own reward, not to the one that is named.
+    if "reward" in named and "correct" not in named:
+        rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
+    values = [named] * len(rollouts)
+    if len(rollouts) > 1 or is_list:
+        values = list(spread({"response": [""] * len(rollouts)} | named, where))
+    return [
+        rollout | {name: value[name] for name in named}
+        for rollout, value in zip(rollouts, values, strict=True)
+    ]
+
+
+# --- lists that are dealt out
 
 
 def spread(row: Row, where: str) -> Iterator[Row]:
     """One row a rollout: what is an `Each`, or plainly a list of one value a rollout, is dealt out.
 
-    Raises:
-        InputError: lists that are dealt out together differ in length, or one reward stands beside
-            several responses.
+    Lists that are dealt out together have the same length, and no reward stands for several.
     """
     of = "response" if "response" in row else "token_ids"
     responses: Any = row.get(of)
-    if not is_many(of, responses):
+    if not _is_many(of, responses):
         for name, value in row.items():
             if isinstance(value, Each):
                 # A single response: a path through a list of one entry leads to its value.
@@ -176,26 +177,20 @@ def spread(row: Row, where: str) -> Iterator[Row]:
     n = len(responses)
     # Where the prompts are a list of n, a row is a batch in columns: all its lists of n are dealt
     # out. Otherwise a list may be one value, such as several accepted answers.
-    columns = any(_is_list_of(row.get(name), n) for name in (*PROMPTS, "group"))
-    dealt = {}
-    for name, value in row.items():
-        if name == of or isinstance(value, Each):
-            dealt[name] = value
-        elif name in LISTS:
-            if isinstance(value, list) and any(isinstance(x, list) for x in value):
-                dealt[name] = value
-        elif (
-            isinstance(value, list)
-            and messages_of(value) is None
-            and (
-                name in ONE_EACH
-                or (name in PROMPTS and is_many("response", value))
-                or (columns and len(value) == n)
-            )
-        ):
-            dealt[name] = value
-        if name in dealt and len(dealt[name]) != n:
-            raise InputError(f"{where}: {len(dealt[name])} of {name} for {n} of {of}")
+    lists = {k: x for k, x in row.items() if isinstance(x, list) and messages_of(x) is None}
+    columns = any(len(lists.get(name, ())) == n for name in (*PROMPTS, "group"))
+    dealt = {of: responses} | {name: x for name, x in row.items() if isinstance(x, Each)}
+    for name, values in lists.items():
+        if name in LISTS:
+            is_dealt = any(isinstance(x, list) for x in values)
+        else:
+            is_batch = (columns and len(values) == n) or name in ONE_EACH
+            is_dealt = is_batch or (name in PROMPTS and _is_many("response", values))
+        if is_dealt:
+            dealt[name] = values
+    for name, values in dealt.items():
+        if len(values) != n:
+            raise InputError(f"{where}: {len(values)} of {name} for {n} of {of}")
     for name in ("reward", "correct"):
         if n > 1 and name not in dealt and not is_null(row.get(name)):
             raise InputError(
@@ -206,18 +201,12 @@ def spread(row: Row, where: str) -> Iterator[Row]:
         yield from spread(row | {name: values[i] for name, values in dealt.items()}, where)
 
 
-def is_many(name: str, value: Any) -> bool:
+def _is_many(name: str, value: Any) -> bool:
     """Whether a response, or token ids, are a list of one value a rollout."""
-    if isinstance(value, Each):
-        return True
-    if not isinstance(value, list):
-        return False
+    if isinstance(value, Each) or not isinstance(value, list):
+        return isinstance(value, Each)
     if name == "token_ids":
         return bool(value) and all(isinstance(x, list) for x in value)
     return messages_of(value) is None and all(
         isinstance(x, str) or messages_of(x) is not None for x in value
     )
-
-
-def _is_list_of(value: Any, n: int) -> bool:
-    return isinstance(value, list) and len(value) == n and messages_of(value) is None

@@ -1,8 +1,8 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
-What a row's fields may be is said in `ktae.rollouts.rows`; what other tools write is turned into
-such rows by `ktae.rollouts.schemas`, what a user names by `ktae.rollouts.paths`. A group is one
-label and one prompt, in one step, of one file or of the files of one run (`ktae.rollouts.labels`).
+What other tools write is turned into plain rollouts by `ktae.rollouts.schemas`, what a user names
+by `ktae.rollouts.paths`; `ktae.rollouts.rows` checks them. A group is one label and one prompt, in
+one step, of one file or of the files of one run (`ktae.rollouts.labels`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import pyarrow as pa
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.conversation import with_texts
 from ktae.rollouts.files import (
     BYTES_PER_BATCH,
     ROWS_PER_BATCH,
@@ -29,15 +28,14 @@ from ktae.rollouts.files import (
 )
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation
 from ktae.rollouts.labels import Labels, by_model
-from ktae.rollouts.named import by_fields, override
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import MISSING, PathError, at, nothing_at
-from ktae.rollouts.rows import Row, as_verdict, is_null, to_record_row
+from ktae.rollouts.paths import MISSING, PathError, at, by_fields, nothing_at, override
+from ktae.rollouts.rows import Row, as_verdict, complete, to_record_row
 from ktae.rollouts.schemas import BY_FIELDS, NESTED, OTHERWISE, PLAIN, detect
-from ktae.rollouts.schemas.base import Schema, Source, prompt_label
-from ktae.rollouts.spool import Spool
-from ktae.rollouts.steps import Steps, without_filling
+from ktae.rollouts.schemas.base import Schema, Source
+from ktae.rollouts.schemas.trainers import is_nested
+from ktae.rollouts.steps import Steps
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.rollouts.unknown import UnknownRowsError, unknown_row
 
@@ -57,8 +55,7 @@ def read(
     same step (where there is one), and are of one file. `options.join` takes the files together,
     and those of a run of ktae, TRL, verl or another trainer are together already. Where there are
     several files or runs, their names are put in front of the labels ("a.jsonl:7"); where the
-    rollouts name several models, the model is added. The rows of a group may stand anywhere, and a
-    dump may be larger than memory (`ktae.rollouts.spool`).
+    rollouts name several models, the model is added. The rows of a group may stand anywhere.
 
     Args:
         inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them;
@@ -80,26 +77,27 @@ def read(
     for name, n in real.items():
         if n > 1:
             raise InputError(f"the same file is given twice: {name}; it would count twice")
-    labels, spool = Labels(options, notes, several=len(real) > 1), Spool(record.SCHEMA)
+    labels = Labels(options, notes, several=len(real) > 1)
+    tables: list[Any] = []
     rows: list[Row] = []
     size = 0
 
-    def flush(*, full: bool) -> None:
+    def flush() -> None:
         nonlocal size
-        if rows and (not full or len(rows) >= ROWS_PER_BATCH or size > BYTES_PER_BATCH):
-            spool.add(pa.Table.from_pylist(rows, schema=record.SCHEMA))
-            rows.clear()
-            size = 0
+        if rows:
+            tables.append(pa.Table.from_pylist(rows, schema=record.SCHEMA))
+        rows.clear()
+        size = 0
 
     def read_file(path: Path, file: Path) -> None:
         nonlocal size
         if not options.fields and record.VERSION_KEY in record.metadata_of(file):
             options.require_no_choice(file)
-            flush(full=False)
+            flush()
             labels.begin(file, path, None)
             for table in own_tables(file):
                 labels.add_table(table)
-                spool.add(table)
+                tables.append(table)
             return
         schema: Schema | None = None
         for row, of_row, is_evaluation in reader.record_rows(file):
@@ -109,38 +107,31 @@ def read(
             labels.add(row, is_evaluation)
             rows.append(row)
             size += len(row["response"] or "") + len(row["prompt"] or "")
-            flush(full=True)
+            if len(rows) >= ROWS_PER_BATCH or size > BYTES_PER_BATCH:
+                flush()
 
     for path, files in files_of:
         reader.of_folder(path, files, read_file)
-    flush(full=False)
+    flush()
     reader.note_rewards()
     by_name = any(of_evaluation(file) for _, files in files_of for file in files)
     if options.evaluation and not by_name and not any(labels.is_evaluation_b):
         raise InputError(f"{', '.join(map(str, paths))}: nothing in it is of an evaluation")
-    table = labels.finish(spool.table())
+    table = labels.finish(pa.concat_tables(tables or [record.SCHEMA.empty_table()]))
     if not len(table):
         raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
     return by_model(table, options.pool_models, notes)
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
-    """The files and folders that are named, at least one.
-
-    Raises:
-        InputError: there is none, or one is no path.
-    """
+    """The files and folders that are named, at least one."""
     names = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    if not isinstance(names, Iterable):
-        raise InputError(f"a {type(names).__name__} for the files to read; expected paths")
-    paths = []
-    for name in names:
+    for name in names if isinstance(names, Iterable) else [names]:
         if not isinstance(name, str | os.PathLike):
             raise InputError(f"a {type(name).__name__} among the files to read; expected paths")
-        paths.append(Path(name))
-    if not paths:
+    if not names:
         raise InputError("no files to read")
-    return paths
+    return list(map(Path, names))
 
 
 def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
@@ -162,9 +153,8 @@ class Reader:
         self.notes = notes
         self.hinted: tuple[str, ...] = ()
         if trained is not None and not {"reward", "correct"} & options.fields.keys():
-            names = trained.correctness or ()
             if options.correctness is None:
-                self.hinted = (names,) if isinstance(names, str) else tuple(names)
+                self.hinted = ReadOptions(correctness=trained.correctness).correctness_names
             if options.threshold is None and trained.threshold:
                 options = dataclasses.replace(options, threshold=trained.threshold)
                 notes.add("trained", f"threshold {trained.threshold:g}")
@@ -177,54 +167,35 @@ class Reader:
     def of_folder(
         self, path: Path, files: Sequence[Path], read: Callable[[Path, Path], object]
     ) -> None:
-        """Read the files of an input; those that hold no rollouts are noted.
-
-        Raises:
-            InputError: there is no other file, or a file is broken.
-        """
-        first: InputError | None = None
-        left: list[str] = []
+        """Read the files of an input; those without rollouts are noted."""
+        errors: dict[Path, InputError] = {}
         for file in files:
             try:
                 read(path, file)
             except (UnknownRowsError, EmptyFileError) as error:
                 if not path.is_dir() or (isinstance(error, EmptyFileError) and self.notes.strict):
                     raise
-                first = first or error
-                left.append(path_text(file.relative_to(path)))
-        if first is not None and len(left) == len(files):
-            raise first
-        for name in left:
-            self.notes.add("files", name)
+                errors[file] = error
+        if errors and len(errors) == len(files):
+            raise errors[files[0]]
+        for file in errors:
+            self.notes.add("files", path_text(file.relative_to(path)))
 
     def rows(self, path: Path) -> Iterator[tuple[Row, str, Schema]]:
         """The rollouts of a file as plain rows, each with its place and its row's schema.
 
-        Raises:
-            UnknownRowsError: the file's rows are in no known form.
-            InputError: the file cannot be read, no row has a field that the user has named, or a
-                row cannot be used (a tolerant reader leaves it out, and notes it).
+        A tolerant reader leaves rows out that cannot be used, and notes them.
         """
         options, notes = self.options, self.notes
-        # A reward that the user has named need not be found among several.
-        needs_reward = options.needs_reward and "reward" not in options.fields
-        asked = options.correctness_names
-        source = Source(path, asked, self.hinted, options.threshold or 0.0, needs_reward)
+        source = Source(path, options, notes, self.hinted)
         if options.fields:
             self._require_fields(path)
         titles: set[str] = set()
         unknown: list[InputError] = []
         schema = None
-        for row, where in without_filling(self.steps.rows_once(path), notes):
+        for row, where in self.steps.rows_once(path):
             try:
                 schema, rollouts = self._rollouts_of(row, where, source, schema)
-                for plain in rollouts:
-                    response = plain.get("response")
-                    if isinstance(response, str) and len(response) > options.max_response:
-                        raise InputError(
-                            f"{where}: the response has {len(response):,} characters; expected at "
-                            f"most {options.max_response:,} (--max-response takes longer ones)"
-                        )
             except PathError:
                 raise
             except InputError as error:
@@ -250,23 +221,16 @@ class Reader:
             options.require_no_choice(path)
         if source.took is not None and "reward" not in options.fields:
             notes.add("taken", repr(source.took))
-        if source.chose and self.hinted and not asked:
+        if source.chose and self.hinted and not options.correctness_names:
             notes.add("trained", f"correctness {' or '.join(self.hinted)}")
-        notes.add("filters", n=source.skipped)
-        for text in source.unknown:
-            notes.add("verdicts", repr(text))
 
     def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema, bool]]:
-        """Rows of the record, each with its schema and whether it is of an evaluation.
-
-        Raises:
-            InputError: as in `rows`, and where not a single row of the file could be used.
-        """
+        """Rows of the record, each with its schema and whether it is of an evaluation."""
         n, first, before = 0, None, self.notes.counts.copy()
         for plain, where, schema in self.rows(path):
             try:
                 is_evaluation = bool(plain.pop("is_evaluation", False))
-                fields = self.complete(plain, where)
+                fields = complete(plain, where, self.notes)
                 row = to_record_row(fields, where, self.options.threshold or 0.0)
             except InputError as error:
                 if schema is OTHERWISE and f"{where}: no field" in str(error):
@@ -282,11 +246,13 @@ class Reader:
             else:
                 self.by_verdict += 1
             yield row, schema, is_evaluation
-        if not n and first is not None:
+        if n:
+            return
+        if first is not None:
             raise first
-        if not n and self.notes.counts["rejected"] > before["rejected"]:
+        if self.notes.counts["rejected"] > before["rejected"]:
             raise InputError(self.notes.names["rejected"][-1])
-        if not n and self.notes.counts["steps"] == before["steps"]:
+        if self.notes.counts["steps"] == before["steps"]:
             raise EmptyFileError(f"{path} is empty: it holds no rollouts")
 
     def note_rewards(self) -> None:
@@ -303,43 +269,6 @@ class Reader:
             self.notes.add("all_above", shown, n=values[0] > 0)
             self.notes.add("none_above", shown, n=values[-1] <= 0)
 
-    def complete(self, row: Row, where: str) -> Row:
-        """`row`, with the texts of its conversations, and with what it lacks and can do without."""
-        fields = with_texts(row, where, self.notes)
-        strict, notes, of_row = self.notes.strict, self.notes, fields.pop("of_row", False)
-        if not ("response" in fields or "token_ids" in fields):
-            return fields  # refused, with the fields that it has
-        if not strict:
-            halves: Row = {}
-            for name, value in fields.items():
-                if isinstance(value, str) and not value.isascii():
-                    # Half a surrogate pair, which is no text, becomes U+FFFD.
-                    text = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-                    halves |= {} if text == value else {name: text}
-            notes.add("half_surrogates", n=bool(halves))
-            fields |= halves
-        # The same prompt of a step is the same group, also where nobody wrote that down.
-        if is_null(fields.get("group")) and ("group" not in fields or not strict):
-            prompt = fields.get("prompt")
-            if prompt is not None:
-                notes.add("without_group")
-                fields["group"] = prompt_label(prompt)
-            elif of_row:
-                notes.add("by_row")
-                fields["group"] = where.rpartition(", ")[2]
-            elif not strict:
-                notes.add("alone")
-                fields["group"] = where
-        # A verdict is a reward of 1 or 0.
-        if is_null(fields.get("reward")) and (not strict or "reward" not in fields):
-            verdict = as_verdict(fields.get("correct"))
-            if verdict is not None:
-                fields["reward"] = float(verdict)
-            elif not strict:
-                notes.add("without_reward")
-                fields |= {"reward": None, "correct": fields.get("correct")}
-        return fields
-
     def _rollouts_of(
         self, row: object, where: str, source: Source, likely: Schema | None
     ) -> tuple[Schema, list[Row]]:
@@ -348,13 +277,13 @@ class Reader:
             raise InputError(
                 f"{where}: {row!r:.60}; expected an object with group, response, reward"
             )
-        fields = self.options.fields
+        fields, longest = self.options.fields, self.options.max_response
         if "response" in fields or "token_ids" in fields:
             schema, plain = BY_FIELDS, by_fields(row, fields, where)
         else:
             schema = detect(row, likely)
             try:
-                plain = list(schema.rollouts(row, where, source))
+                plain = schema.rollouts(row, where, source)
             except InputError:
                 raise
             except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -363,23 +292,31 @@ class Reader:
                     f"{type(error).__name__} ({one_line(error)})"
                 ) from None
             if fields:
-                plain = override(row, plain, fields, where)
+                plain = override(plain, row, fields, where, is_nested(row))
             elif schema is OTHERWISE and not {"response", "token_ids"} & row.keys():
                 message = f"no field 'response'; its fields are {quoted(row)}"
                 raise self._unknown(row, where, message)
-        if len(plain) > 1:
-            plain = [rollout | {"of_row": True} for rollout in plain]
+        for rollout in plain:
+            if len(plain) > 1:
+                rollout["of_row"] = True
+            response, reward = rollout.get("response"), rollout.get("reward")
+            if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
+                rollout |= {"reward": float(verdict), "correct": rollout.get("correct", verdict)}
+            if isinstance(response, str) and len(response) > longest:
+                raise InputError(
+                    f"{where}: the response has {len(response):,} characters; expected at most "
+                    f"{longest:,} (--max-response takes longer ones)"
+                )
         return schema, plain
 
     def _unknown(self, row: Row, where: str, message: str) -> UnknownRowsError:
         needed = ("response", "group", "reward" if self.options.needs_reward else "answer")
 
         def reads(fields: dict[str, str]) -> bool:
-            trial = Reader(dataclasses.replace(self.options, fields=fields), Notes(strict=True))
             try:
                 rollouts = by_fields(row, fields, where)
                 for plain in rollouts if self.options.needs_reward else ():
-                    to_record_row(trial.complete(plain, where), where, 0.0)
+                    to_record_row(complete(plain, where, Notes(strict=True)), where, 0.0)
             except InputError:
                 return False
             return bool(rollouts)

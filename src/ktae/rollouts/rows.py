@@ -1,13 +1,13 @@
-"""One row of a file, whatever its format, checked and turned into a row of the record.
+"""Plain rollouts, whatever file they come from: completed, checked and made rows of the record.
 
-The fields of a row (`?`: may be absent):
+The fields of a plain rollout (`?`: may be absent):
 
     group           string or integer; 7, 7.0 and "7" are the same group
-    response?       text. One of response and token_ids is required; where both are given the
-    token_ids?      ids are what is scored
+    response?       text or messages. One of response and token_ids is required; where both are
+    token_ids?      there, the ids are what is scored
     mask?           booleans, 0 and 1, or labels of which -100 is masked, as long as token_ids
-    reward          a finite number; a verdict as in `correct`, where the row has none; or null,
-                    there is none, in a row that has `correct`
+    reward          a finite number; a verdict as in `correct`, where there is none; or null, there
+                    is none, beside `correct`
     correct?        a verdict: true, false, 1, 0, a word of `WORDS`, or null for unknown. Where the
                     field is absent, a rollout is correct if its reward is above the threshold
     step?           integer
@@ -21,11 +21,11 @@ object as text, as that column does, is taken apart again.
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -33,157 +33,131 @@ import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID, is_above
 from ktae.errors import InputError, quoted
-from ktae.files.text import require_text
+from ktae.rollouts.conversation import PROMPTS, joined, messages_of, plain_text, response_of
+from ktae.rollouts.notes import Notes
 
 Row = dict[str, Any]
+
+
+class Each(list[Any]):
+    """Values of one rollout each, or, of several levels, lists of such."""
+
 
 WORDS = {
     **dict.fromkeys(("true", "correct", "pass", "passed", "c", "1"), True),
     **dict.fromkeys(("false", "incorrect", "fail", "failed", "i", "0"), False),
 }
 """Texts that are verdicts, in small letters; C and I are inspect's."""
-
-NEEDED = {
-    "response": ("response", "token_ids"),
-    "group": ("group",),
-    "reward": ("reward", "correct"),
-}
-"""What a row needs one of, by the field that an error names."""
-
-_AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 IGNORED = -100
 """The label of a token that no loss is computed of."""
+LONGEST_LABEL = 80
+"""Characters. A longer text in the place of a group becomes a short label."""
+
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
-def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
-    """One row of the record from one row of a file.
+# --- values: an exception says that a value is none
 
-    Args:
-        row: what was read.
-        where: file and line or row, the beginning of every error.
-        threshold: a rollout without a field `correct` is correct if its reward is above this.
 
-    Raises:
-        InputError: a field is missing or is not what it should be.
-    """
-    if not isinstance(row, dict):
-        raise InputError(f"{where}: {_show(row)}; expected an object with group, response, reward")
-    fields = dict(row)
-    reward = fields.get("reward")
-    if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
-        fields = {"correct": verdict} | fields | {"reward": float(verdict)}
-    for name, either in NEEDED.items():
-        if not any(field in fields for field in either):
-            instead = {"group": "group or prompt", "reward": "reward or correct"}
-            raise InputError(
-                f"{where}: no field {name!r}; its fields are {quoted(row)}; expected "
-                f"{instead.get(name, name)}, or --field {name}=NAME for one of them"
-            )
-    has_verdict = "correct" in fields  # null is one, too: that nothing is known
-    parsed: Row = dict.fromkeys(PARSERS)
-    for name, parse in PARSERS.items():
-        if name in fields:
-            value = fields.pop(name)
-            if value is not None or name == "group":  # any other field may be null
-                parsed[name] = parse(value, f"{where}: {name}")
-    if not has_verdict:
-        if parsed["reward"] is None:
-            raise InputError(
-                f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
-                "correct, which is null where nothing is known"
-            )
-        parsed["correct"] = float(is_above(parsed["reward"], threshold))
-    if parsed["response"] is None and parsed["token_ids"] is None:
-        raise InputError(f"{where}: response is null; expected text, or token_ids")
-    n_ids = 0 if parsed["token_ids"] is None else len(parsed["token_ids"])
-    if parsed["mask"] is not None and len(parsed["mask"]) != n_ids:
-        raise InputError(
-            f"{where}: mask has {len(parsed['mask'])} entries for {n_ids} token_ids; expected as "
-            "many"
-        )
-    if parsed["mask"] is not None and parsed["mask"].dtype != bool:
-        # Labels: the token itself, or -100 where no loss is computed.
-        labels = parsed["mask"]
-        wrong = np.flatnonzero((labels != IGNORED) & (labels != parsed["token_ids"]))
-        if wrong.size:
-            raise InputError(
-                f"{where}: mask[{wrong[0]}] is {labels[wrong[0]]}; expected true or false, 0 or 1, "
-                "or -100 and the token id"
-            )
-        parsed["mask"] = labels != IGNORED
-    # A record's column `extra` is a JSON object as text; anything else by that name is a field.
-    extra = fields.pop("extra", None)
+def text(value: Any) -> str:
+    """Text. Half a surrogate pair, which JSON can spell and nothing can write, is U+FFFD."""
+    if not isinstance(value, str):
+        raise TypeError
     try:
-        further = json.loads(extra) if isinstance(extra, str) else None
-    except (ValueError, RecursionError):
-        further = None
-    if not isinstance(further, dict):
-        further = {} if extra is None else {"extra": extra}
-    return parsed | {"extra": any_text(further | fields or None, f"{where}: extra")}
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
 
 
-def group_label(value: object, where: str) -> str:
-    """Text, or the digits of an integer."""
-    if not is_label(value):
-        raise InputError(f"{where} is {_show(value)}; expected text or an integer")
-    return require_text(str(as_label(value)), where)
-
-
-def text(value: object, where: str) -> str | None:
-    """Text alone."""
-    if value is not None and not isinstance(value, str):
-        raise InputError(f"{where} is {_show(value)}; expected text")
-    return None if value is None else require_text(value, where)
-
-
-def any_text(value: object, where: str) -> str | None:
+def any_text(value: Any) -> str:
     """Text; of anything else its JSON."""
-    if value is None or isinstance(value, str):
-        return text(value, where)
-    return require_text(_AS_JSON(value), where)
+    return text(value if isinstance(value, str) else _AS_JSON(value))
 
 
-def answer(value: object, where: str) -> str | None:
+def answer(value: Any) -> str:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
     if isinstance(value, list) and value and set(map(type, value)) <= {str, int, float, Decimal}:
         value = [str(as_label(x)) for x in value]  # no booleans among them
-    return any_text(value, where)
+    return any_text(value)
 
 
-def number(value: object, where: str) -> float | None:
-    """A finite number."""
-    if is_null(value):
-        return None
-    parsed = math.inf
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError, ValueError):  # too large; a Decimal that signals
-            parsed = float(value)
-    if not math.isfinite(parsed):
-        raise InputError(f"{where} is {_show(value)}; expected a finite number")
-    return parsed
+def group_label(value: Any) -> str:
+    """Text, or the digits of an integer."""
+    if not is_label(value):
+        raise TypeError
+    return text(str(as_label(value)))
 
 
-def integer(value: object, where: str) -> int | None:
+def number(value: Any) -> float | None:
+    """A finite number; null for NaN."""
+    if not is_number(value):
+        raise TypeError
+    parsed = float(value)
+    if math.isinf(parsed):
+        raise ValueError
+    return None if math.isnan(parsed) else parsed
+
+
+def integer(value: Any) -> int | None:
     """An integer, also as 7.0, which is how pandas has it where others are null."""
-    parsed = number(value, where)
-    if parsed is None:
-        return None
-    if parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID:
-        raise InputError(f"{where} is {_show(value)}; expected an integer within ±(2^31 - 1)")
-    return int(parsed)
+    parsed = number(value)
+    if parsed is not None and (parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID):
+        raise ValueError
+    return None if parsed is None else int(parsed)
 
 
-def verdict(value: object, where: str) -> float | None:
+def verdict(value: Any) -> float | None:
     """1, 0, or null where nothing is known."""
-    if is_null(value):
-        return None
     known = as_verdict(value)
-    if known is None:
-        raise InputError(
-            f"{where} is {_show(value)}; expected true or false, 1 or 0, "
-            "correct or incorrect, pass or fail, C or I, or null (unknown)"
-        )
-    return float(known)
+    if known is None and not is_null(value):
+        raise ValueError
+    return None if known is None else float(known)
+
+
+def token_ids(value: Any) -> np.ndarray:
+    """(T,) int32: a column of arrays is made much faster than one of lists."""
+    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
+        raise TypeError
+    ids = np.array(array("i", value))
+    if ids.min(initial=0) < 0:
+        raise ValueError
+    return ids
+
+
+def mask(value: Any) -> np.ndarray:
+    """(T,) bool, or numbers where an entry is neither 0 nor 1."""
+    if not isinstance(value, list) or not set(map(type, value)) <= {bool, int, float}:
+        raise TypeError
+    entries = np.array(value, dtype=float)
+    return entries != 0 if np.isin(entries, (0, 1)).all() else entries
+
+
+def spans(value: Any) -> list[int] | None:
+    """Begins and ends within a text, as the record has them; anything else by that name is none."""
+    is_list = isinstance(value, list) and all(type(x) is int and x >= 0 for x in value)
+    return value if is_list and value == sorted(value) else None
+
+
+PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "group": (group_label, "text or an integer"),
+    "step": (integer, "an integer within ±(2^31 - 1)"),
+    "prompt": (any_text, "text"),
+    "response": (text, "text"),
+    "answer": (answer, "text"),
+    "token_ids": (token_ids, "a list of integers from 0 to 2^31 - 1"),
+    "mask": (mask, "a list of booleans"),
+    "reward": (number, "a finite number"),
+    "correct": (
+        verdict,
+        "true or false, 1 or 0, correct or incorrect, pass or fail, C or I, or null (unknown)",
+    ),
+    "advantage": (number, "a finite number"),
+    "model": (any_text, "text"),
+    "source": (any_text, "text"),
+    "context_spans": (spans, "begins and ends"),
+}
+"""What becomes of each field's value, null aside, and what an error expects."""
 
 
 def as_verdict(value: object) -> bool | None:
@@ -193,64 +167,22 @@ def as_verdict(value: object) -> bool | None:
     return bool(value == 1) if value in (0, 1) else None
 
 
-def token_ids(value: object, where: str) -> np.ndarray | None:
-    """(T,) int32: a column of arrays is made much faster than one of lists."""
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise InputError(f"{where} is {_show(value)}; expected a list of token ids")
-    try:
-        ids = np.array(array("i", value))
-        # Among them may be True and False, which an array takes for 1 and 0.
-        looked_at: Sequence[int] = np.flatnonzero(ids < 2).tolist()
-    except (TypeError, OverflowError):  # something else than a number, or too large a one
-        looked_at = range(len(value))
-    for position in looked_at:
-        token = value[position]
-        if type(token) is not int or not 0 <= token <= MAX_TOKEN_ID:
-            raise InputError(
-                f"{where}[{position}] is {_show(token)}; expected an integer from 0 to 2^31 - 1"
-            )
-    return ids
+def is_null(value: object) -> bool:
+    """Null; NaN too, since that is what pandas writes for null in a column of numbers."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def mask(value: object, where: str) -> np.ndarray | None:
-    """(T,) bool, or (T,) int64 labels where an entry is neither 0 nor 1."""
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise InputError(f"{where} is {_show(value)}; expected a list of booleans")
-    if not set(map(type, value)) <= {bool}:
-        for position, entry in enumerate(value):
-            if entry not in (0, 1) and (type(entry) is not int or abs(entry) > MAX_TOKEN_ID):
-                raise InputError(f"{where}[{position}] is {_show(entry)}; expected true or false")
-        if any(entry not in (0, 1) for entry in value):
-            return np.array(value, dtype=np.int64)
-    return np.array(value, dtype=bool)
+def is_number(value: object) -> bool:
+    """Whether it is a number, and not true or false."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def spans(value: object, where: str) -> list[int] | None:
-    """Begins and ends within a text, as the record has them; anything else by that name is none."""
-    is_list = isinstance(value, list) and all(type(x) is int and x >= 0 for x in value)
-    return value if isinstance(value, list) and is_list and value == sorted(value) else None
+def is_score(value: object) -> bool:
+    """Whether it is a number, a verdict, or null."""
+    return value is None or is_number(value) or as_verdict(value) is not None
 
 
-PARSERS: dict[str, Callable[[object, str], Any]] = {
-    "group": group_label,
-    "step": integer,
-    "prompt": any_text,
-    "response": text,
-    "answer": answer,
-    "token_ids": token_ids,
-    "mask": mask,
-    "reward": number,
-    "correct": verdict,
-    "advantage": number,
-    "model": any_text,
-    "source": any_text,
-    "context_spans": spans,
-}
-"""What becomes of each field: (value, null where absent; place and name) to the record's value."""
+# --- labels of groups
 
 
 def as_label(value: object) -> object:
@@ -266,9 +198,155 @@ def is_label(value: object) -> bool:
     return isinstance(as_label(value), int | str) and not isinstance(value, bool)
 
 
-def is_null(value: object) -> bool:
-    """Null; NaN too, since that is what pandas writes for null in a column of numbers."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
+def prompt_label(prompt: object) -> str:
+    """A group's label made of its prompt: the same prompt has the same label in every step."""
+    said = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
+    digest = hashlib.blake2s(said.strip().encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return f"prompt {digest}"
+
+
+def label_of(value: Any) -> Any:
+    """A group's label, or each of several: of a long text or a conversation one made of it."""
+    if is_null(value):
+        return None
+    if isinstance(value, Each):
+        return Each(map(label_of, value))
+    if isinstance(value, list) and messages_of(value) is None:
+        return value  # of one label a rollout, or of no use
+    if is_label(value) and not (isinstance(value, str) and len(value) > LONGEST_LABEL):
+        return as_label(value)
+    return prompt_label(plain_text(value))
+
+
+# --- rollouts
+
+
+def complete(row: Row, where: str, notes: Notes) -> Row:
+    """`row` with the texts of its conversations, and with what it lacks and can do without.
+
+    The notes are strict where nothing may be made up.
+    """
+    fields = with_texts(row, where, notes)
+    strict, of_row = notes.strict, fields.pop("of_row", False)
+    if not ("response" in fields or "token_ids" in fields):
+        return fields  # refused, with the fields that it has
+    # The same prompt of a step is the same group, also where nobody wrote that down.
+    if is_null(fields.get("group")) and ("group" not in fields or not strict):
+        prompt = fields.get("prompt")
+        if prompt is not None:
+            notes.add("without_group")
+            fields["group"] = prompt_label(prompt)
+        elif of_row:
+            notes.add("by_row")
+            fields["group"] = where.rpartition(", ")[2]
+        elif not strict:
+            notes.add("alone")
+            fields["group"] = where
+    # A verdict is a reward of 1 or 0.
+    if is_null(fields.get("reward")) and (not strict or "reward" not in fields):
+        known = as_verdict(fields.get("correct"))
+        if known is not None:
+            fields["reward"] = float(known)
+        elif not strict:
+            notes.add("without_reward")
+            fields |= {"reward": None, "correct": fields.get("correct")}
+    return fields
+
+
+def with_texts(row: Row, where: str, notes: Notes) -> Row:
+    """The row with what the policy said in a conversation as its response, and its prompt.
+
+    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input.
+    """
+    fields = dict(row)
+    if fields.get("prompt") is None:
+        texts = {name: plain_text(fields[name]) for name in PROMPTS & fields.keys()}
+        texts = {name: texts[name] for name in PROMPTS if isinstance(texts.get(name), str)}
+        fields = without(fields, texts) | (
+            {"prompt": joined(dict.fromkeys(texts.values()))} if texts else {}
+        )
+    else:
+        fields["prompt"] = plain_text(fields["prompt"])
+    talk = response_of(fields.get("response"), where)
+    if talk is not None:
+        fields |= {"response": talk.response, "context_spans": talk.context or None}
+        before = fields.get("prompt")
+        if talk.prompt is not None and not (isinstance(before, str) and talk.prompt in before):
+            fields["prompt"] = f"{before}\n{talk.prompt}" if before else talk.prompt
+    if fields.get("context_spans"):
+        notes.add("context")
+        if fields.get("token_ids") is not None and fields.get("mask") is None:
+            notes.add("ids")
+            fields["token_ids"] = None
+    return fields
+
+
+def to_record_row(row: Row, where: str, threshold: float) -> Row:
+    """One row of the record from a plain rollout; a verdict is a reward above the threshold."""
+    fields = dict(row)
+    for name, other in (("response", "token_ids"), ("group", "prompt"), ("reward", "correct")):
+        if name not in fields and (other == "prompt" or other not in fields):
+            raise InputError(
+                f"{where}: no field {name!r}; its fields are {quoted(row)}; expected {name} or "
+                f"{other}, or --field {name}=NAME for one of them"
+            )
+    parsed: Row = dict.fromkeys(PARSERS)
+    has_verdict = "correct" in fields  # null is one, too: that nothing is known
+    for name, (parse, expected) in PARSERS.items():
+        value = fields.pop(name, None)
+        if value is not None or name == "group":
+            try:
+                parsed[name] = parse(value)
+            except (TypeError, ValueError, OverflowError):
+                raise InputError(
+                    f"{where}: {name} is {_show(value)}; expected {expected}"
+                ) from None
+    if not has_verdict:
+        if parsed["reward"] is None:
+            raise InputError(
+                f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
+                "correct, which is null where nothing is known"
+            )
+        parsed["correct"] = float(is_above(parsed["reward"], threshold))
+    if parsed["response"] is None and parsed["token_ids"] is None:
+        raise InputError(f"{where}: response is null; expected text, or token_ids")
+    if parsed["mask"] is not None:
+        parsed["mask"] = _mask_of(parsed, where)
+    # A record's column `extra` is a JSON object as text; anything else by that name is a field.
+    extra = fields.pop("extra", None)
+    try:
+        further = json.loads(extra) if isinstance(extra, str) else None
+    except (ValueError, RecursionError):
+        further = None
+    if not isinstance(further, dict):
+        further = {} if extra is None else {"extra": extra}
+    further |= fields
+    return parsed | {"extra": any_text(further) if further else None}
+
+
+def _mask_of(parsed: Row, where: str) -> np.ndarray:
+    """A mask of booleans; labels are the token itself, or `IGNORED` where no loss is computed."""
+    labels, ids = parsed["mask"], parsed["token_ids"]
+    n_ids = 0 if ids is None else len(ids)
+    if len(labels) != n_ids:
+        raise InputError(
+            f"{where}: mask has {len(labels)} entries for {n_ids} token_ids; expected as many"
+        )
+    if labels.dtype == bool:
+        return np.asarray(labels)
+    wrong = np.flatnonzero((labels != IGNORED) & (labels != ids))
+    if wrong.size:
+        raise InputError(
+            f"{where}: mask[{wrong[0]}] is {labels[wrong[0]]:g}; expected true or false, 0 or 1, "
+            "or -100 and the token id"
+        )
+    return np.asarray(labels != IGNORED)
+
+
+def without(row: Row, names: Iterable[str]) -> Row:
+    """The other fields of a row."""
+    names = frozenset(names)
+    return {name: value for name, value in row.items() if name not in names}
 
 
 def _show(value: object, length: int = 60) -> str:

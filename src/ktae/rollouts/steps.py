@@ -1,4 +1,4 @@
-"""TRL's steps that repeat the rollouts of the step before, left out.
+"""Rows that repeat rollouts, left out: TRL's steps of one batch, and what verl's dumps repeat.
 
 TRL logs its last generation batch at every step, and one batch may serve several steps:
 `num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients.
@@ -7,7 +7,7 @@ TRL logs its last generation batch at every step, and one batch may serve severa
 from __future__ import annotations
 
 import itertools
-import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +15,12 @@ from typing import Any
 
 from ktae.rollouts.files import iterate_rows
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.rows import is_null
+from ktae.rollouts.rows import is_null, is_number
 from ktae.rollouts.schemas import TRL
-from ktae.rollouts.schemas.base import is_number
-from ktae.rollouts.schemas.trainers import VERL_FIELDS, VERL_KEY, VERL_PADDING
+from ktae.rollouts.schemas.trainers import VERL_KEY
+
+VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+"""The `uid` of the rows with which verl's default trainer fills up a batch."""
 
 
 class Steps:
@@ -26,33 +28,33 @@ class Steps:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.last: tuple[float, tuple[Path, Counter[str]]] | None = None
-        """The step, and its folder and rollouts."""
+        self.last: tuple[Any, ...] = (None, None, None)
+        """The step, its folder and its rollouts."""
 
     def rows_once(self, path: Path) -> Iterator[tuple[Any, str]]:
-        """The rows of a file, each with its place, without the steps that repeat the one before.
+        """The rows of a file, each with its place, without those that repeat rollouts.
 
-        A step repeats another if all of its prompts, completions and advantages are the same.
+        A step of TRL repeats another if all of its prompts, completions and advantages are the
+        same.
         """
-        rows = iterate_rows(path, self.notes.reject)
+        rows = without_filling(iterate_rows(path, self.notes.reject), self.notes)
         first = next(rows, None)
         if first is None or trl_step(first[0]) is None:
             yield from rows if first is None else itertools.chain([first], rows)
             return
-        of_trl: list[tuple[Any, str]] = [first, *rows]
+        of_trl = [(trl_step(row), row, where) for row, where in itertools.chain([first], rows)]
         steps: dict[float, Counter[str]] = defaultdict(Counter)
-        for row, _ in of_trl:
-            if (step := trl_step(row)) is not None:
-                content = [row["prompt"], row["completion"], row["advantage"]]
-                steps[step][json.dumps(content, sort_keys=True, default=str)] += 1
+        for step, row, _ in of_trl:
+            if step is not None:
+                steps[step][repr([row["prompt"], row["completion"], row["advantage"]])] += 1
         repeated = set()
         for step in sorted(steps):
-            rollouts = path.parent, steps[step]
-            if self.last is not None and self.last[1] == rollouts and self.last[0] != step:
-                self.notes.add("steps", f"step {step:g} repeats step {self.last[0]:g}")
+            before, *rollouts = self.last
+            if before != step and rollouts == [path.parent, steps[step]]:
+                self.notes.add("steps", f"step {step:g} repeats step {before:g}")
                 repeated.add(step)
-            self.last = step, rollouts
-        yield from (x for x in of_trl if trl_step(x[0]) not in repeated)
+            self.last = step, path.parent, steps[step]
+        yield from ((row, where) for step, row, where in of_trl if step not in repeated)
 
 
 def trl_step(row: Any) -> float | None:
@@ -70,21 +72,20 @@ def without_filling(rows: Iterator[tuple[Any, str]], notes: Notes) -> Iterator[t
     """
     # A row waits until it is known that the next one does not go on with it.
     held: tuple[Any, str] | None = None
-    output: tuple[Any, str] | None = None
-    number = -1
+    output: tuple[Any, ...] | None = None
     for row, where in rows:
-        before, output = (output, number + 1), None
-        if isinstance(row, dict) and "uid" in row and row.keys() >= set(VERL_FIELDS):
-            if VERL_PADDING.fullmatch(str(row["uid"])) and not row["input"] and not row["output"]:
+        key = None
+        if isinstance(row, dict) and "uid" in row and {"step", "input", "output"} <= row.keys():
+            uid = str(row["uid"])
+            if VERL_PADDING.fullmatch(uid) and not row["input"] and not row["output"]:
                 notes.add("padding")
-                output = before[0]
                 continue
-            if key := VERL_KEY.fullmatch(str(row["uid"])):
-                output, number = (row["step"], key[1]), int(key[3])
-        if held is not None and output is not None and (output, number) == before:
-            notes.add("intermediate")
-        elif held is not None:
-            yield held
-        held = row, where
+            key = VERL_KEY.fullmatch(uid)
+        if held is not None:
+            if key and output == (row["step"], key[1], int(key[3])):
+                notes.add("intermediate")
+            else:
+                yield held
+        held, output = (row, where), (row["step"], key[1], int(key[3]) + 1) if key else None
     if held is not None:
         yield held

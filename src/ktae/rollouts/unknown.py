@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import TURNS, dialogue, messages_of
+from ktae.rollouts.conversation import TURNS, dialogue, messages_of, segments
 from ktae.rollouts.paths import leaves
 from ktae.rollouts.rows import Row
 
@@ -53,7 +53,7 @@ def unknown_row(
     there = list(leaves(row))
     likely = likely_paths(there, needed)
     # A conversation has its prompt in it, which tells its group.
-    talk = dialogue(messages_of(dict(there).get(likely.get("response", ""))) or ())
+    talk = dialogue(segments(messages_of(dict(there).get(likely.get("response", ""))) or ()))
     if talk is not None and talk.prompt is not None and "group" in needed:
         needed = [name for name in needed if name != "group"]
         likely.pop("group", None)

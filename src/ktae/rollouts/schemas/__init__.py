@@ -14,45 +14,39 @@ from ktae.rollouts.schemas.base import OF_NAME, Schema
 PLAIN = Schema(
     "plain rollouts",
     {"group": "any"},
+    convert=lambda plain, row, where, source: [row],
     also=lambda row: (
         "token_ids" in row
         or isinstance(row.get("response"), str)
         or messages_of(row.get("response")) is not None
     ),
-    convert=lambda row, where, source: [row],
 )
 """A row with a group and a response is what it says, whatever fields stand beside them."""
-
-BY_FIELDS = Schema("by the fields that were named", {})
-
-OTHERWISE = Schema("plain rollouts", {}, convert=lambda row, where, source: [row])
+OTHERWISE = Schema("plain rollouts", {}, convert=lambda plain, row, where, source: [row])
 """A row without a group, which its prompt tells."""
-
+BY_FIELDS = Schema("by the fields that were named", {})
+NESTED = Schema(
+    "rollouts nested in rows", {}, convert=trainers.nested_rows, also=trainers.is_nested
+)
 TRL = Schema(
     "TRL's logged completions",
     {"step": "number?", "prompt": "said", "completion": "said", "advantage": "number?"},
-    convert=trainers.trl_rows,
+    {"group": "#prompt", "response": "completion"},
+    trainers.trl_rows,
     by_prompt=True,
     run=r"(completions|c)_\d+\..*",
 )
 VERL = Schema(
     "verl's rollout dump",
     {"step": "number?", "input": "text", "output": "text", "score": "score"},
-    convert=trainers.verl_rows,
+    {
+        **{"group": "#input", "prompt": "input", "response": "output", "answer": "gts"},
+        "reward": "score",
+    },
+    trainers.verl_rows,
+    drops=("gts",),
     by_prompt=True,
     run=r"\d+\.jsonl.*",
-)
-SLIME = Schema(
-    "slime's samples",
-    {"tokens": "any", "response_length": "number", "prompt": "said", "response": "any"},
-    convert=trainers.slime_rows,
-    run=r"(.*_)?\d+\.pt(\.gz)?",
-)
-NEMO_RL = Schema(
-    "NeMo-RL's training data",
-    {"content": "any", "rewards": "any", "idx": "number"},
-    convert=trainers.nemo_rl_rows,
-    run=r"train_data_step\d+\.jsonl.*",
 )
 
 SCHEMAS = (
@@ -62,19 +56,36 @@ SCHEMAS = (
             **{"problem_id": "label", "sample_id": "label", "env_name": "text"},
             **{"prompt": "said", "completion": "said", "reward": "number?"},
         },
-        {"group": ("env_name", "problem_id"), "response": "completion", "source": "env_name"},
+        {"group": "env_name/problem_id", "response": "completion", "source": "env_name"},
     ),
     TRL,
     VERL,
-    SLIME,
-    NEMO_RL,
+    Schema(
+        "slime's samples",
+        {"tokens": "any", "response_length": "number", "prompt": "said", "response": "any"},
+        {"group": "group_index|#prompt", "step": f"rollout_id|{OF_NAME}", "answer": "label"},
+        trainers.slime_rows,
+        drops=("tokens", "response_length", "loss_mask", "label", "group_index", "rollout_id"),
+        run=r"(.*_)?\d+\.pt(\.gz)?",
+    ),
+    Schema(
+        "NeMo-RL's training data",
+        {"content": "any", "rewards": "any", "idx": "number"},
+        {"step": OF_NAME},
+        trainers.nemo_rl_rows,
+        drops=(
+            *("content", "rewards", "filtered_rewards", "idx", "token_ids", "token_loss_mask"),
+            *("input_lengths", "advantages", "generation_logprobs", "prev_logprobs"),
+        ),
+        run=r"train_data_step\d+\.jsonl.*",
+    ),
     verifiers.TRACES,
     Schema(
         "the results of verifiers or prime-rl",
         {"example_id": "label", "completion": "said", "reward": "number?"},
         {
-            **{"group": ("task", "example_id"), "response": "completion"},
-            **{"step": f"step|{OF_NAME}", "token_ids": "trajectory[0].tokens.completion_ids"},
+            **{"group": "task/example_id", "response": "completion", "step": f"step|{OF_NAME}"},
+            "token_ids": "trajectory[0].tokens.completion_ids",
             "mask": "trajectory[0].tokens.completion_mask",
         },
         prepare=verifiers.of_one_turn,
@@ -83,7 +94,9 @@ SCHEMAS = (
     Schema(
         "samples of lm-evaluation-harness",
         {"doc_id": "label", "resps": "list", "doc": "any"},
-        convert=evaluation.lm_eval_rows,
+        {"answer": "target"},
+        evaluation.lm_eval_rows,
+        drops=("doc_id", "doc", "target", "arguments", "resps", "filtered_resps"),
     ),
     Schema(
         "lighteval's details",
@@ -126,7 +139,9 @@ SCHEMAS = (
     Schema(
         "Atropos's groups",
         {"tokens": "lists", "masks": "lists", "scores": "scores"},
-        convert=trainers.atropos_rows,
+        {"token_ids": "tokens", "mask": "masks", "reward": "scores"},
+        trainers.atropos_rows,
+        drops=("messages", "advantages", "inference_logprobs"),
     ),
     Schema(
         "NeMo Gym's rollouts",
@@ -196,12 +211,18 @@ SCHEMAS = (
         )
         for own_label in ({"group": "label"}, {})
     ),
+    Schema(
+        "ART's trajectories",
+        {"trajectories[].messages": "lists", "trajectories[].reward": "scores"},
+        {"response": "trajectories[].messages", "reward": "trajectories[].reward"},
+    ),
+    Schema(
+        "rLLM's trajectories",
+        {"chat_completions": "messages", "reward": "score"},
+        {"response": "chat_completions"},
+    ),
 )
 """In the order in which they are tried."""
-
-NESTED = Schema(
-    "rollouts nested in rows", {}, also=trainers.is_nested, convert=trainers.nested_rows
-)
 
 
 def detect(row: Row, likely: Schema | None = None) -> Schema:

@@ -4,74 +4,46 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import messages_of, plain_text
-from ktae.rollouts.paths import MISSING, Each, at, spread
-from ktae.rollouts.rows import Row, as_label, as_verdict, is_label, is_null
+from ktae.rollouts.conversation import is_said, messages_of
+from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import DEFAULT, ReadOptions
+from ktae.rollouts.paths import MISSING, at, root_of, spread
+from ktae.rollouts.rows import (
+    Each,
+    Row,
+    as_label,
+    is_label,
+    is_null,
+    is_number,
+    is_score,
+    label_of,
+    prompt_label,
+    without,
+)
 
 CORRECTNESS_NAMES = (
     *("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward"),
     *("exact_match", "math_verify", "extractive_match", "acc", "qem", "em"),
 )
 """Rewards and metrics that say whether a rollout is correct, if one alone is there."""
-
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 """A training step in the name of a file."""
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
 """The name of a training step's folder, such as step_7 or global_step_7."""
-
-
 OF_NAME = "@name"
-"""In the place of a path: what the name of the file, or of its folder, says."""
-
-
-@dataclasses.dataclass
-class Source:
-    """The file that rows come from, and what was asked for."""
-
-    path: Path
-    correctness: Sequence[str] = ()
-    """The rewards or metrics that say whether a rollout is correct: the first that is not null."""
-    hinted: Sequence[str] = ()
-    """Those that the run was trained with, taken where they are there and nothing was asked for."""
-    threshold: float = 0.0
-    """A reward above it is correct."""
-    needs_reward: bool = True
-    """Whether a row without one is of no use; grading needs none."""
-    state: Row = dataclasses.field(default_factory=dict)
-    """What a schema remembers from one row of the file to the next."""
-    skipped: int = 0
-    """Rows that repeat rollouts which were read already."""
-    took: str | None = None
-    """Which of several rewards was taken by its name, since nobody said which."""
-    chose: bool = False
-    """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
-    unknown: list[str] = dataclasses.field(default_factory=list)
-    """Texts in the place of verdicts that are neither right nor wrong."""
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a number, and not true or false."""
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def is_score(value: object) -> bool:
-    """Whether it is a number, a verdict, or null."""
-    return value is None or is_number(value) or as_verdict(value) is not None
-
+"""In the place of a path: the step that the name of the file, or of its folder, says."""
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "any": lambda value: True,
     "text": lambda value: isinstance(value, str),
-    "said": lambda value: isinstance(value, str) or messages_of(value) is not None,
+    "said": is_said,
     "messages": lambda value: messages_of(value) is not None,
     "number": is_number,
     "number?": lambda value: value is None or is_number(value),
@@ -81,12 +53,32 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "list": lambda value: isinstance(value, list),
     "texts": lambda value: isinstance(value, list) and all(isinstance(x, str) for x in value),
     "saids": lambda value: (
-        isinstance(value, list) and messages_of(value) is None and all(map(KINDS["said"], value))
+        isinstance(value, list) and messages_of(value) is None and all(map(is_said, value))
     ),
     "scores": lambda value: isinstance(value, list) and all(map(is_score, value)),
     "lists": lambda value: isinstance(value, list) and all(isinstance(x, list) for x in value),
 }
 """What a field of a signature may hold."""
+
+
+@dataclasses.dataclass
+class Source:
+    """The file that rows come from, and what was asked for."""
+
+    path: Path
+    options: ReadOptions = DEFAULT
+    notes: Notes = dataclasses.field(default_factory=Notes)
+    hinted: Sequence[str] = ()
+    """The rewards that the run was trained with, taken where nothing was asked for."""
+    state: Row = dataclasses.field(default_factory=dict)
+    """What a schema remembers from one row of the file to the next."""
+    took: str | None = None
+    """Which of several rewards was taken by its name, since nobody said which."""
+    chose: bool = False
+    """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
+
+
+Convert = Callable[[Row, Row, str, Source], Iterable[Row]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,17 +89,19 @@ class Schema:
     """As in "read as verl's rollout dump"."""
     fits: Mapping[str, str]
     """The paths that a row of it has, and what is there (`KINDS`)."""
-    fields: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a rollout's fields are, but for those that a row has by their names: paths, or `a|b`
-    for the first that is there and not null. Of several for a group, the parts are joined. A step
-    may be that `OF_NAME`."""
-    convert: Callable[[Row, str, Source], Iterable[Row]] | None = None
-    """In place of `fields`: the plain rows in a row. Its second argument, the place, begins the
-    errors."""
+    for the first that is there and not null. `#prompt` is a label made of it, `a/b` for a group
+    two labels that are joined, and a step may be that `OF_NAME`."""
+    convert: Convert | None = None
+    """What paths cannot say: from a row's other fields with those of `fields`, the row itself, its
+    place (which begins errors) and its source to the plain rows in it."""
     also: Callable[[Row], bool] = lambda row: True
     """What else has to hold for a row of it."""
     prepare: Callable[[Row], Row] = lambda row: row
     """What a row becomes before its `fields` are looked for."""
+    drops: Sequence[str] = ()
+    """Fields that are in no rollout as they are."""
     by_prompt: bool = False
     """Whether the label of a group is made of its prompt, because the tool writes none."""
     run: str = ""
@@ -121,62 +115,47 @@ class Schema:
                 return False
         return self.also(row)
 
-    def rollouts(self, row: Row, where: str, source: Source) -> Iterable[Row]:
+    def rollouts(self, row: Row, where: str, source: Source) -> list[Row]:
         """The plain rows in a row."""
-        if self.convert is not None:
-            return self.convert(row, where, source)
-        row = self.prepare(row)
-        plain: Row = {}
-        used = set()
+        row, plain = self.prepare(row), dict[str, Any]()
+        used = [*self.drops]
         for name, paths in self.fields.items():
-            if isinstance(paths, tuple):
-                parts = (at(row, path) for path in paths)
-                plain[name] = "/".join(str(as_label(x)) for x in parts if is_label(x))
-                continue
             for path in paths.split("|"):
-                value: Any = step_of(source.path) if path == OF_NAME else at(row, path)
+                value = value_at(row, path, name, source)
                 if value is not MISSING and not is_null(value):
-                    plain[name] = label_of(value) if name == "group" else value
-                    used.add(path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0])
+                    plain[name] = value
+                    used.append(root_of(row, path))
                     break
-        if source.correctness and not isinstance(plain.get("reward"), Each):
-            plain["reward"] = choose(scores_in(row), (), where, source)
-            plain.pop("correct", None)
-        elif "reward" not in plain:
-            # A reward that is null is an unknown verdict; one that is absent is asked for.
-            rewards = str(self.fields.get("reward", "reward")).split("|")
-            if any(is_null(at(row, path)) for path in rewards):
-                plain |= reward_fields(None)
-        return list(spread(without(row, [*used, *plain]) | plain, where))
+                if name == "reward" and value is not MISSING:
+                    plain[name] = None
+                    used.append(root_of(row, path))
+        rest = without(row, [*used, *plain]) | plain
+        if self.convert is not None:
+            rollouts = list(self.convert(rest, row, where, source))
+        else:
+            if source.options.correctness and not isinstance(rest.get("reward"), Each):
+                rest = without(rest, ["correct"]) | {
+                    "reward": choose(scores_in(row), (), where, source)
+                }
+            rollouts = list(spread(rest, where))
+        for rollout in rollouts if self.fits.keys() - {"group"} else ():
+            # What a tool's row has null for a reward is an unknown verdict.
+            if "reward" in rollout and is_null(rollout["reward"]):
+                rollout.setdefault("correct", None)
+        return rollouts
 
 
-def without(row: Row, names: Iterable[str]) -> Row:
-    """The other fields of a row."""
-    names = frozenset(names)
-    return {name: value for name, value in row.items() if name not in names}
-
-
-def prompt_label(prompt: object) -> str:
-    """A group's label made of its prompt: the same prompt has the same label in every step."""
-    text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
-    digest = hashlib.blake2s(text.strip().encode(errors="surrogatepass"), digest_size=8).hexdigest()
-    return f"prompt {digest}"
-
-
-LONGEST_LABEL = 80
-"""Characters. A longer text in the place of a group becomes a short label."""
-
-
-def label_of(value: Any) -> Any:
-    """What may be a group's label: conversations and long texts get a short one."""
-    if is_null(value):
-        return None
-    if isinstance(value, Each):
-        return Each(map(label_of, value))
-    if isinstance(value, list) and messages_of(value) is None:
-        return value  # of one label a rollout, or of no use
-    is_short = is_label(value) and not (isinstance(value, str) and len(value) > LONGEST_LABEL)
-    return as_label(value) if is_short else prompt_label(plain_text(value))
+def value_at(row: Row, path: str, name: str, source: Source) -> Any:
+    """What a schema's path for a field leads to."""
+    if path == OF_NAME:
+        return step_of(source.path)
+    if path.startswith("#"):
+        value = at(row, path[1:])
+        return value if value is MISSING else prompt_label(value)
+    if "/" in path:
+        return "/".join(str(as_label(x)) for x in map(row.get, path.split("/")) if is_label(x))
+    value = at(row, path)
+    return label_of(value) if name == "group" and value is not MISSING else value
 
 
 def scores_in(row: Row) -> Row:
@@ -190,42 +169,42 @@ def scores_in(row: Row) -> Row:
     return {name: value for name, value in (inner | row).items() if is_score(value)}
 
 
-def reward_fields(value: object) -> Row:
-    """The fields of a plain row for a reward, a verdict, or neither (null)."""
-    if value is None:
-        return {"reward": None, "correct": None}
-    if isinstance(value, bool | str) and (verdict := as_verdict(value)) is not None:
-        return {"reward": float(verdict), "correct": verdict}
-    return {"reward": value}
-
-
-def choose(rewards: Row, likely: Sequence[str], where: str, source: Source) -> object:
+def choose(
+    rewards: Row,
+    likely: Sequence[str],
+    where: str,
+    source: Source,
+    asked: Sequence[str] | None = None,
+) -> Any:
     """The value that says whether a rollout is correct, out of several by name.
 
     That is the one that was asked for, else the only one, else the only one of `likely`. Where
     none is needed and none can be told, it is None.
-
-    Raises:
-        InputError: it cannot be told, or the one that was asked for is not there.
     """
-    source.chose = True
-    names = source.correctness or source.hinted
-    asked = [rewards[name] for name in names if name in rewards]
-    if asked:
-        return next((value for value in asked if value is not None), None)
-    if not source.correctness:
+    options, source.chose = source.options, True
+    wanted = options.correctness_names if asked is None else asked
+    there = [rewards[name] for name in wanted or source.hinted if name in rewards]
+    if there:
+        return next((value for value in there if value is not None), None)
+    if not wanted:
         names = list(rewards) if len(rewards) == 1 else [x for x in likely if x in rewards]
         if len(names) == 1:
             source.took = names[0] if len(rewards) > 1 else source.took
             return rewards[names[0]]
-        if not source.needs_reward:  # grading needs none, so nobody has to say which
+        # Grading needs no reward, and one that the user has named need not be found.
+        if not options.needs_reward or "reward" in options.fields:
             return None
-    wanted = " or ".join(map(repr, source.correctness)) or None
     raise InputError(
-        f"{where}: correctness is {wanted}; expected the reward function that says "
-        "whether a rollout is correct (--correctness on the command line), one of "
-        f"{', '.join(map(repr, rewards)) or 'none here'}"
+        f"{where}: correctness is {' or '.join(map(repr, wanted)) or None}; expected the reward "
+        "function that says whether a rollout is correct (--correctness on the command line), one "
+        f"of {', '.join(map(repr, rewards)) or 'none here'}"
     )
+
+
+def trained_part(ids: Sequence[Any], mask: Sequence[Any]) -> Row:
+    """Token ids and mask without the prompt, which stands before the first one trained on."""
+    first = mask.index(True) if True in mask else 0
+    return {"token_ids": ids[first:], "mask": mask[first:]}
 
 
 def constant(values: object) -> float | None:

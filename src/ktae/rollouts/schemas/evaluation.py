@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,102 +10,80 @@ from typing import Any
 
 from ktae.errors import InputError
 from ktae.rollouts.files import without_format
-from ktae.rollouts.rows import Row, as_verdict
-from ktae.rollouts.schemas.base import (
-    CORRECTNESS_NAMES,
-    Source,
-    choose,
-    is_number,
-    is_score,
-    prompt_label,
-    reward_fields,
-    without,
-)
+from ktae.rollouts.rows import Row, as_verdict, is_number, is_score, prompt_label
+from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose
 
 SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
 
 
-def lm_eval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """One row a problem and filter; `resps` holds the responses, `arguments` the prompt.
 
     Several filters read the same responses, so one counts: the file's first, or the one that
     `--correctness` names. Rows that do not name theirs are told by their problem: it comes again.
     """
-    seen = source.state.setdefault("seen", set())
-    named, asked = row.get("filter"), next(iter(source.correctness), None)
-    if named is not None and asked is not None and asked not in row:
-        source = dataclasses.replace(source, correctness=()) if asked == named else source
-        source.state["filter"] = asked
+    seen, named = source.state.setdefault("seen", set()), row.get("filter")
+    asked = source.options.correctness_names
+    if named is not None and asked and asked[0] not in row:
+        source.state["filter"] = asked[0]
+        asked = () if asked[0] == named else asked
     is_other = named != source.state.setdefault("filter", named)
     if is_other or (named is None and row["doc_id"] in seen):
-        source.skipped += 1
+        source.notes.add("filters")
         return
     seen.add(row["doc_id"])
     responses = row["resps"]
-    if not isinstance(responses, list) or len(responses) != 1:
+    if len(responses) != 1:
         raise InputError(f"{where}: log-likelihoods of choices; expected one generated response")
-    responses = responses[0] if isinstance(responses[0], list) else [responses[0]]
     names = row.get("metrics")
     metrics = {name: row[name] for name in names if name in row} if isinstance(names, list) else {}
     metrics = metrics or {name: x for name, x in row.items() if is_number(x) and name != "doc_id"}
-    value = choose(metrics, CORRECTNESS_NAMES, where, source)
-    task = SAMPLES_FILE.fullmatch(without_format(source.path.name))
-    used = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps")
-    prompt = row.get("arguments")
+    plain["prompt"] = row.get("arguments")
     # The first argument of the first request: of a list of lists, or of objects in objects.
     for _ in range(2):
-        if isinstance(prompt, dict):
-            prompt = next(iter(prompt.values()), None)
-        elif isinstance(prompt, list):
-            prompt = prompt[0] if prompt else None
+        if isinstance(plain["prompt"], dict | list):
+            inner = plain["prompt"]
+            plain["prompt"] = next(iter(inner.values() if isinstance(inner, dict) else inner), None)
     # The file has the task in its name, and the rows have not.
-    plain = without(row, used) | {
-        "group": str(row["doc_id"]),
-        "prompt": prompt,
-        "answer": row.get("target"),
-        **({"benchmark": task[1]} if task else {}),
-    }
-    yield from _responses(plain, responses, value, where)
+    if task := SAMPLES_FILE.fullmatch(without_format(source.path.name)):
+        plain["benchmark"] = task[1]
+    plain["group"] = str(row["doc_id"])
+    value = choose(metrics, CORRECTNESS_NAMES, where, source, asked)
+    yield from _responses(plain, _as_list(responses[0]), value, where)
 
 
-def lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """`doc`, `model_response` and `metric`; the response's tokens where the engine gave them."""
     doc, response = row["doc"], row["model_response"]
     texts, ids = response.get("text"), response.get("output_tokens")
     if not isinstance(texts, list) or not texts:
         raise InputError(f"{where}: model_response has no text; expected generated responses")
-    choices, gold = doc.get("choices") or [], doc.get("gold_index")
-    answers = [choices[i] for i in _as_list(gold) if isinstance(i, int) and 0 <= i < len(choices)]
+    choices, gold = doc.get("choices") or [], _as_list(doc.get("gold_index"))
+    answers = [choices[i] for i in gold if isinstance(i, int) and 0 <= i < len(choices)]
     names = str(doc.get("task_name") or "").split("|")
     name = names[1] if len(names) > 2 else names[0]
-    plain = {"benchmark": name} if name else {}
     # The engine may have given ids for some samples only; then the text is what counts.
     ids = ids if isinstance(ids, list) and len(ids) == len(texts) else [None] * len(texts)
-    rollouts = _measured(plain, doc.get("query"), texts, answers, row["metric"], where, source)
-    for i, rollout in enumerate(rollouts):
+    rollouts = _measured(doc.get("query"), texts, answers, row["metric"], where, source)
+    for tokens, rollout in zip(ids, rollouts, strict=True):
         label = {} if doc.get("id") in (None, "") else {"group": str(doc["id"])}
-        yield rollout | label | ({"token_ids": ids[i]} if ids[i] else {})
+        benchmark = {"benchmark": name} if name else {}
+        yield rollout | label | benchmark | ({"token_ids": tokens} if tokens else {})
 
 
-def old_lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def old_lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """Before 0.10: `full_prompt`, `predictions`, `gold`, `metrics`; lists may be printed ones."""
     texts, gold = _listed(row["predictions"]), _listed(row.get("gold"))
     prompt = row.get("example") or row["full_prompt"]
-    yield from _measured({}, prompt, texts, gold, row["metrics"], where, source)
+    yield from _measured(prompt, texts, gold, row["metrics"], where, source)
 
 
 def _measured(
-    plain: Row,
-    prompt: Any,
-    texts: list[Any],
-    answers: list[Any],
-    metrics: Row | None,
-    where: str,
-    source: Source,
+    prompt: Any, texts: list[Any], answers: list[Any], metrics: Any, where: str, source: Source
 ) -> Iterator[Row]:
     """One row a response, by the metric that says what is correct."""
     metrics = {name: x for name, x in (metrics or {}).items() if is_number(x)}
-    plain = plain | {
+    plain = {
         "group": prompt_label(prompt),
         "prompt": prompt,
         "answer": answers[0] if len(answers) == 1 else answers or None,
@@ -115,7 +92,7 @@ def _measured(
     yield from _responses(plain, texts, choose(metrics, CORRECTNESS_NAMES, where, source), where)
 
 
-def inspect_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """inspect's log, or one of its samples: `messages`, and a score for each scorer."""
     model = row["eval"].get("model") if isinstance(row.get("eval"), dict) else None
     for sample in row.get("samples", [row]):
@@ -127,7 +104,7 @@ def inspect_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         if isinstance(value, dict) and len(value) == 1:
             value = next(iter(value.values()))
         if isinstance(value, str) and as_verdict(value) is None:
-            source.unknown.append(value)  # P is partly correct, N is no answer
+            source.notes.add("verdicts", repr(value))  # P is partly correct, N is no answer
         yield {
             "group": str(sample.get("id")),
             "response": sample["messages"],  # the input is the first of them
@@ -135,7 +112,7 @@ def inspect_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
             "model": model,
             "epoch": sample.get("epoch"),
             "scores": scores,
-            **reward_fields(value if is_score(value) else None),
+            "reward": value if is_score(value) else None,
         }
 
 
@@ -146,21 +123,19 @@ def summed(row: Row) -> Row:
     return row | {"score": sum(score)} if is_list else row
 
 
-def authors_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """`task_name`, `gt`, `model_output`, `reward`: texts, or lists of one entry a sample.
 
-    Problems are numbered by their order.
+    These files name no problem: the n-th row of a task is its n-th problem.
     """
-    responses = _as_list(row["model_output"])
+    responses, golds = _as_list(row["model_output"]), row.get("gt", row.get("answer"))
     rewards = _as_list(row.get("reward", [None] * len(responses)))
-    golds = row.get("gt", row.get("answer"))
     if not isinstance(golds, list) or len(golds) != len(responses):
         golds = [golds] * len(responses)
     if len(rewards) != len(responses):
         raise InputError(f"{where}: {len(rewards)} rewards for {len(responses)} outputs")
     name = row.get("task_name")
     numbers: Counter[str] = source.state.setdefault("numbers", Counter())
-    # These files name no problem: the n-th row of a task is its n-th problem.
     number = numbers[str(name)]
     numbers[str(name)] += 1
     for response, reward, gold in zip(responses, rewards, golds, strict=True):
@@ -170,7 +145,7 @@ def authors_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
             "prompt": row.get("prompt"),
             "response": response,
             "answer": gold,
-            **reward_fields(reward),
+            "reward": reward,
         }
 
 
@@ -182,7 +157,7 @@ def _responses(plain: Row, responses: list[Any], value: object, where: str) -> I
     for response, reward in zip(responses, values, strict=True):
         if not isinstance(response, str):
             raise InputError(f"{where}: {response!r:.60}; expected a generated text")
-        yield plain | {"response": response, **reward_fields(reward)}
+        yield plain | {"response": response, "reward": reward}
 
 
 def _listed(value: Any) -> list[Any]:

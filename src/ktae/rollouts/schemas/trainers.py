@@ -5,41 +5,36 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError
-from ktae.rollouts.conversation import PROMPTS, Segment, dialogue_of
+from ktae.rollouts.conversation import PROMPTS, Segment, dialogue
 from ktae.rollouts.paths import spread
-from ktae.rollouts.rows import Row, as_verdict, is_null
+from ktae.rollouts.rows import (
+    Row,
+    as_verdict,
+    is_null,
+    is_number,
+    is_score,
+    prompt_label,
+    without,
+)
 from ktae.rollouts.schemas.base import (
     CORRECTNESS_NAMES,
     KINDS,
     Source,
     choose,
     constant,
-    is_number,
-    is_score,
-    prompt_label,
-    reward_fields,
-    step_of,
-    without,
+    trained_part,
 )
 
-VERL_FIELDS = ("step", "input", "output", "score")
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
-VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
-"""The `uid` of the rows with which verl's default trainer fills up a batch."""
-
 COUNTS = re.compile(r"(^|_)(id|ids|idx|index|length|len|tokens|turns|count|num|seed)(_|$)")
 """Names of whole numbers that are no rewards."""
-
 ENTRIES = ("rollouts", "samples", "responses", "completions", "generations", "outputs")
 """Fields that hold a row's rollouts, as objects with `response` or `token_ids` and the rest."""
-WITH_ALL = (*PROMPTS, "answer", "group")
-"""Fields of a row that all of its rollouts have, whatever they hold."""
 COLUMNS = {
     "response": ("response", "responses", "completions"),
     "reward": ("reward", "rewards", "scores"),
@@ -48,110 +43,71 @@ COLUMNS = {
 """Fields that may be lists of one value a rollout, and what they are called."""
 
 
-def trl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
     rest = without(row, ("step", "prompt", "completion", "advantage"))
     # A reward function gives floats. Other columns that were logged are seldom scores.
     rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
     if any(isinstance(x, float) for x in rewards.values()):
-        counts = [x for x in rewards if isinstance(rewards[x], int) and COUNTS.search(x)]
-        rewards = without(rewards, counts)
-    asked = (*source.correctness, *source.hinted)
+        rewards = {k: x for k, x in rewards.items() if type(x) is not int or not COUNTS.search(k)}
+    asked = (*source.options.correctness_names, *source.hinted)
     rewards |= {name: rest[name] for name in asked if name in rest}
     likely = [name for name in CORRECTNESS_NAMES if name in rewards] or ["reward"]
-    reward = choose(rewards, likely, where, source)
     # A column `correct` is whatever a reward function logged: what decides is the reward.
-    rest.pop("correct", None)
-    yield rest | {
-        "group": prompt_label(row["prompt"]),
-        "step": row["step"],
-        "prompt": row["prompt"],
-        "response": row["completion"],
-        "advantage": row["advantage"],
-        **reward_fields(None if is_null(reward) else reward),
-    }
+    yield without(plain, ["correct"]) | {"reward": choose(rewards, likely, where, source)}
 
 
-def verl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """`input`, `output`, `gts`, `score`, `step`, the reward function's fields, perhaps `uid`."""
-    rest = without(row, (*VERL_FIELDS, "gts"))
-    sample = VERL_KEY.fullmatch(str(rest.get("uid", "")))
-    plain = rest | {
-        "group": sample[2] if sample else prompt_label(row["input"]),
-        "step": row["step"],
-        "prompt": row["input"],
-        "response": row["output"],
-        "answer": row.get("gts"),
-        "reward": row["score"],
-    }
-    acc = rest.get("acc")
-    names = source.correctness or source.hinted
-    if source.correctness or any(name in rest for name in names):
+    if sample := VERL_KEY.fullmatch(str(row.get("uid", ""))):
+        plain["group"] = sample[2]
+    acc: Any = row.get("acc")
+    asked = source.options.correctness_names
+    rest = without(row, ("step", "input", "output", "score", "gts"))
+    if asked or any(name in rest for name in source.hinted):
+        names = asked or source.hinted
         scores = {name: x for name, x in rest.items() if name in names or is_score(x)}
         value: Any = choose(scores, (), where, source)
-        known = is_score(value) and not is_null(value)
         verdict = as_verdict(value) if isinstance(value, bool | str) else None
-        above = verdict if verdict is not None or not known else is_above(value, source.threshold)
-        plain["correct"] = above if known else None
-    elif rest.get("undecided") == 1 or ("acc" in rest and is_null(acc)):
+        if verdict is None and is_score(value) and not is_null(value):
+            verdict = is_above(value, source.options.threshold or 0.0)
+        plain["correct"] = verdict
+    elif row.get("undecided") == 1 or ("acc" in row and is_null(acc)):
         plain["correct"] = None  # `acc` is 0 where the verifier could not tell
     elif isinstance(acc, str) and as_verdict(acc) is not None:
         plain["correct"] = as_verdict(acc)
-    elif isinstance(acc, bool | int | float | Decimal):
+    elif is_number(acc) or isinstance(acc, bool):
         plain["correct"] = acc > 0  # the verifier's verdict, free of length penalties
-    elif "acc" in rest:
+    elif "acc" in row:
         raise InputError(f"{where}: acc is {acc!r:.60}; expected a number, true, false or null")
     yield plain
 
 
-def slime_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def slime_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """A `Sample`: `tokens` are the prompt's and the response's, `label` is the reference answer."""
-    used = ("tokens", "response_length", "loss_mask", "label", "prompt", "reward", "group_index")
-    reward = row.get("reward")
-    if isinstance(reward, dict):
+    if isinstance(reward := row.get("reward"), dict):
         likely = [x for x in ("score", "reward") if x in reward] or CORRECTNESS_NAMES
-        reward = choose(reward, likely, where, source)
-    group = row.get("group_index")
-    step = row.get("rollout_id")
-    plain = without(row, (*used, "rollout_id")) | {
-        "group": prompt_label(row["prompt"]) if group is None else str(group),
-        "prompt": row["prompt"],
-        "answer": row.get("label"),
-        "step": step_of(source.path) if step is None else step,
-        **reward_fields(reward),
-    }
+        plain["reward"] = choose(reward, likely, where, source)
     tokens, n = row["tokens"], row["response_length"]
     if isinstance(tokens, list) and isinstance(n, int) and 0 < n <= len(tokens):
-        plain["token_ids"] = tokens[len(tokens) - n :]
-        plain["mask"] = row.get("loss_mask")
-    yield plain
+        plain |= {"token_ids": tokens[len(tokens) - n :], "mask": row.get("loss_mask")}
+    yield {"reward": None} | plain
 
 
-NEMO_RL_FIELDS = (
-    *("content", "rewards", "filtered_rewards", "idx", "token_ids", "token_loss_mask"),
-    *("input_lengths", "advantages", "generation_logprobs", "prev_logprobs"),
-)
-"""Fields of NeMo-RL's that are no fields of a rollout as they are."""
-
-
-def nemo_rl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def nemo_rl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """A batch of one: each field is a list of one value. Tokens are the prompt's and the rest.
 
     The response begins with the first token that is trained on; `input_lengths` says where padding
     begins. `content` holds the texts of the messages. In the response every other one is the
     policy's, the last for one, and the mask says how many are.
     """
-    values = {
-        name: value[0] if isinstance(value, list) and len(value) == 1 else value
-        for name, value in row.items()
-    }
-    content = values.get("content")
+    values, plain = (
+        {k: x[0] if isinstance(x, list) and len(x) == 1 else x for k, x in some.items()}
+        for some in (row, plain)
+    )
+    content, ids, mask = (values.get(x) for x in ("content", "token_ids", "token_loss_mask"))
     texts = [content] if isinstance(content, str) else content or []
-    ids, mask = values.get("token_ids"), values.get("token_loss_mask")
-    plain = without(values, NEMO_RL_FIELDS) | {
-        "step": step_of(source.path),
-        **reward_fields(values.get("filtered_rewards", values.get("rewards"))),
-    }
+    plain["reward"] = values.get("filtered_rewards", values.get("rewards"))
     if ids is None and len(texts) > 2:
         raise InputError(
             f"{where}: content has {len(texts)} texts, and no token_ids with a token_loss_mask say "
@@ -159,56 +115,42 @@ def nemo_rl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         )
     turns = sum(1 for trained, _ in itertools.groupby(mask or [True], key=bool) if trained)
     numbered = zip(range(len(texts) - 1, -1, -1), texts, strict=True)
-    talk = dialogue_of([Segment(x, n % 2 == 0 and n < 2 * turns) for n, x in numbered])
+    talk = dialogue([Segment(x, n % 2 == 0 and n < 2 * turns) for n, x in numbered])
     if talk is not None:
         plain |= {"response": talk.response, "context_spans": talk.context}
         if talk.prompt is not None:
             plain |= {"prompt": talk.prompt, "group": prompt_label(talk.prompt)}
     if isinstance(ids, list) and isinstance(mask, list) and any(mask):
-        # Before the first token that is trained on stands the prompt.
         first = next(i for i, trained in enumerate(mask) if trained)
         length = values.get("input_lengths")
-        response = slice(first, length if isinstance(length, int) else len(ids))
-        plain |= {
-            "group": prompt_label(ids[:first]),
-            "token_ids": ids[response],
-            "mask": mask[response],
-        }
+        part = slice(first, length if isinstance(length, int) else len(ids))
+        plain |= {"group": prompt_label(ids[:first]), "token_ids": ids[part], "mask": mask[part]}
         log_probs = values.get("generation_logprobs")
         if isinstance(log_probs, list) and len(log_probs) == len(ids):
-            plain["log_probs"] = log_probs[response]
+            plain["log_probs"] = log_probs[part]
     advantages = values.get("advantages")
     if isinstance(advantages, list) and isinstance(mask, list):
         advantages = [x for x, trained in zip(advantages, mask, strict=False) if trained]
     yield plain | {"advantage": constant(advantages)}
 
 
-def atropos_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def atropos_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """A group: `tokens` of prompt and response, `masks` of labels, `scores`, perhaps `messages`."""
-    used = ("tokens", "masks", "scores", "messages", "advantages", "inference_logprobs")
-    plain = without(row, used) | {
-        "group": where.rpartition(", ")[2],  # a group is a row
-        "token_ids": row["tokens"],
-        "mask": row["masks"],
-        "reward": row["scores"],
-    }
+    plain["group"] = where.rpartition(", ")[2]  # a group is a row
     talks = row.get("messages")
     if isinstance(talks, list) and len(talks) == len(row["tokens"]) and KINDS["saids"](talks):
         plain["response"] = talks
     for rollout in spread(plain, where):
         mask = [label != -100 for label in rollout["mask"]]
-        # In front of the first token that is trained on stands the prompt.
-        first = mask.index(True) if True in mask else 0
-        ids = rollout["token_ids"]
-        yield rollout | {"token_ids": ids[first:], "mask": mask[first:]}
+        yield rollout | trained_part(rollout["token_ids"], mask)
 
 
-def nested_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def nested_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """Objects in a list, each with what stands beside the list; or lists of one value a rollout.
 
     What a rollout has of its own comes before a list of rewards or verdicts beside the list.
     """
-    row, name = dict(row), list_of_rollouts(row)
+    row, name = dict(plain), list_of_rollouts(row)
     entries = row.pop(name) if name else None
     for singular, plurals in COLUMNS.items():
         there = next((x for x in plurals if isinstance(row.get(x), list)), None)
@@ -225,13 +167,14 @@ def nested_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     for key, values in columns.items():
         if len(values) != len(entries):
             raise InputError(f"{where}: {len(values)} of {key} for {len(entries)} rollouts")
-    kept = {k: x for k, x in row.items() if k in WITH_ALL or not isinstance(x, dict | list)}
+    with_all = (*PROMPTS, "answer", "group")
+    kept = {k: x for k, x in row.items() if k in with_all or not isinstance(x, dict | list)}
     for name in ("reward", "correct"):
         if len(entries) > 1 and not is_null(kept.get(name)):
             raise InputError(f"{where}: one {name} for {len(entries)} rollouts")
     for i, entry in enumerate(entries):
         if "score" in entry and "reward" not in entry:
-            entry = without(entry, ["score"]) | reward_fields(entry["score"])
+            entry = without(entry, ["score"]) | {"reward": entry["score"]}
         yield kept | {k: values[i] for k, values in columns.items() if k not in entry} | entry
 
 

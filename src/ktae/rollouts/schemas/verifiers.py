@@ -10,33 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.conversation import Segment, dialogue_of, joined, segments
-from ktae.rollouts.rows import Row
-from ktae.rollouts.schemas.base import (
-    Schema,
-    Source,
-    choose,
-    constant,
-    is_number,
-    prompt_label,
-    reward_fields,
-    step_of,
-    without,
-)
+from ktae.rollouts.conversation import Segment, dialogue, joined, segments
+from ktae.rollouts.paths import MISSING, at
+from ktae.rollouts.rows import Each, Row, is_number, prompt_label, without
+from ktae.rollouts.schemas.base import Schema, Source, choose, constant, step_of, trained_part
 
 
-def episode_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+def episode_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """Each trainable agent's trace is a rollout; its group is the task's, or the trainer's, with
     the agent's name."""
     if "annotations" not in source.state:
         source.state["annotations"] = annotations_of(source.path)
-    for trace, plain in trace_rows(row, where, source):
+    for trace, rollout in trace_rows(row, where, source):
         info = source.state["annotations"].get(trace.get("id"), {})
-        advantage = info.get("advantage", _at(trace, "info", "advantage"))
-        of_branch = _last_branch(_list(trace.get("nodes")))
-        if of_branch.get("advantage") is None and is_number(advantage):
-            of_branch["advantage"] = advantage
-        yield plain | of_branch
+        advantage = info.get("advantage", first_of(trace, "info.advantage"))
+        rollout |= _last_branch(_list(trace.get("nodes")))
+        if rollout.get("advantage") is None and is_number(advantage):
+            rollout["advantage"] = advantage
+        yield rollout
 
 
 def annotations_of(path: Path) -> dict[str, Row]:
@@ -45,15 +36,14 @@ def annotations_of(path: Path) -> dict[str, Row]:
     folder = next((x for x in folders if x.is_dir()), None)
     merged: dict[str, Row] = {}
     for file in sorted(folder.rglob("*.jsonl")) if folder else ():
-        with open(file, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                try:
-                    update = json.loads(line)
-                except (ValueError, RecursionError):  # one that is being written
-                    continue
-                info = update.get("info") if isinstance(update, dict) else None
-                if isinstance(info, dict) and isinstance(update.get("trace_id"), str):
-                    merged[update["trace_id"]] = merged.get(update["trace_id"], {}) | info
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                update = json.loads(line)
+            except (ValueError, RecursionError):  # one that is being written
+                continue
+            info = first_of(update, "info")
+            if isinstance(info, dict) and isinstance(update.get("trace_id"), str):
+                merged[update["trace_id"]] = merged.get(update["trace_id"], {}) | info
     return merged
 
 
@@ -62,48 +52,43 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
 
     prime-rl wrote single traces before it wrote episodes; such a row is its own trace.
     """
-    names = (("env", "name"), ("env", "id"), ("info", "prime_rl", "env_name"))
-    env = next(filter(None, (_at(row, *path) for path in names)), None)
+    env = first_of(row, "env.name", "env.id", "info.prime_rl.env_name")
     for trace in _list(row.get("traces", [row])):
-        if not isinstance(trace, dict) or _at(trace, "agent", "trainable") is False:
+        if not isinstance(trace, dict) or first_of(trace, "agent.trainable") is False:
             continue
         task: Row = trace["task"] if isinstance(trace.get("task"), dict) else row["task"]
         data = task.get("data") or task  # the fields of the task itself, in single traces
         keys = (task.get("key"), task.get("hash"), data.get("id"), data.get("idx"))
         key = next((key for key in keys if key is not None), None)
         label = prompt_label(data.get("prompt")) if key is None else str(key)
-        name = _at(trace, "agent", "name")
-        group = _at(row, "group", "id")
-        if group in (None, ""):
-            group = f"{env}/{label}" if env else label
-        step = _at(row, "run", "work", "step")
-        kinds = (
-            _at(trace, "info", "kind"),
-            _at(row, "run", "work", "type"),
-            _at(row, "run", "type"),
-        )
-        kind = next(filter(None, kinds), None)
-        answer = _at(task, "data", "answer")
+        name, group = first_of(trace, "agent.name"), first_of(row, "group.id")
+        group = group or (f"{env}/{label}" if env else label)
+        step = first_of(row, "run.work.step")
+        kind = first_of(trace, "info.kind") or first_of(row, "run.work.type", "run.type")
         # The reward or metric that was asked for, or the weighted sum of the rewards.
         reward = trace.get("reward")
-        if source.correctness:
+        if source.options.correctness:
             reward = choose(named_scores(trace), (), where, source)
         elif not is_number(reward):
             values = [r["score"] * r.get("weight", 1) for r in _rewards(trace).values()]
             reward = sum(values) if values else None
-        plain = {
-            "group": f"{group} {name}" if name else group,  # also where it is alone in this row
-            "step": step_of(source.path) if step is None else step,
-            "answer": task.get("answer") if answer is None else answer,
-            "model": next((c["model"] for c in _list(trace.get("calls")) if c.get("model")), None),
-            "source": env,
-            "id": trace.get("id"),
-            "metrics": trace.get("metrics"),
-            "stop_condition": trace.get("stop_condition"),
-            **({} if kind is None else {"is_evaluation": kind == "eval"}),
-            **reward_fields(reward),
-        }
-        yield trace, plain
+        yield (
+            trace,
+            {
+                "group": f"{group} {name}" if name else group,  # also where it is alone in this row
+                "step": step_of(source.path) if step is None else step,
+                "answer": first_of(task, "data.answer", "answer"),
+                "model": next(
+                    (c["model"] for c in _list(trace.get("calls")) if c.get("model")), None
+                ),
+                "source": env,
+                "id": trace.get("id"),
+                "metrics": trace.get("metrics"),
+                "stop_condition": trace.get("stop_condition"),
+                **({} if kind is None else {"is_evaluation": kind == "eval"}),
+                "reward": reward,
+            },
+        )
 
 
 def named_scores(trace: Row) -> Row:
@@ -132,39 +117,37 @@ def _last_branch(nodes: list[Row]) -> Row:
         message = node.get("message")
         texts = [x.text for x in segments([message])] if isinstance(message, dict) else []
         parts.append(Segment(joined(texts), bool(node.get("sampled"))))
-    talk = dialogue_of(parts)
+    talk = dialogue(parts)
     plain: Row = {"prompt": joined(part.text for part in parts), "response": ""}
     if talk is not None:
         plain = {"prompt": talk.prompt, "response": talk.response, "context_spans": talk.context}
-    ids = [x for node in path for x in _list(node.get("token_ids"))]
-    mask = [x for node in path for x in _list(node.get("mask"))]
+    ids, mask, advantages, log_probs = (
+        [x for node in path for x in _list(node.get(name))]
+        for name in ("token_ids", "mask", "advantages", "logprobs")
+    )
     if True in mask and len(mask) == len(ids):
-        start = mask.index(True)
-        plain |= {"token_ids": ids[start:], "mask": mask[start:]}
-        advantages = [x for node in path for x in _list(node.get("advantages"))]
-        plain["advantage"] = constant(advantages)
-        log_probs = [x for node in path for x in _list(node.get("logprobs"))]
+        plain |= trained_part(ids, mask) | {"advantage": constant(advantages)}
         if len(log_probs) == sum(mask):
             rest = iter(log_probs)
-            plain["log_probs"] = [next(rest) if sampled else None for sampled in mask[start:]]
+            plain["log_probs"] = [next(rest) if sampled else None for sampled in plain["mask"]]
     return plain
 
 
 def of_one_turn(row: Row) -> Row:
     """Flat results whose `trajectory` has tokens and is one turn; others without it."""
     turns = _list(row.get("trajectory"))
-    has_ids = len(turns) == 1 and _at(turns[0], "tokens", "completion_ids")
+    has_ids = len(turns) == 1 and first_of(turns[0], "tokens.completion_ids")
     return row if has_ids else without(row, ["trajectory"])
+
+
+def first_of(value: Any, *paths: str) -> Any:
+    """What the first of these paths leads to that leads to something."""
+    there = (at(value, path) for path in paths)
+    return next((x for x in there if not (x is MISSING or x is None or type(x) is Each)), None)
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _at(value: Any, *names: str) -> Any:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 RUN = r"(traces|stream|\d+|train_rollouts|eval_rollouts)\.jsonl"
