@@ -17,7 +17,7 @@ import numpy as np
 from bias import G, sample
 
 from ktae import Estimator, credit_table, preset, statistics
-from ktae.backends.table import CreditTable
+from ktae.backends import CreditTable
 from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
 from ktae.estimators import KTAE, Ignoring, Scaled

@@ -6,7 +6,7 @@ import ktae.safe_path  # noqa: F401 - first: it says from where all others are i
 from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
-from ktae.backends.table import CreditTable
+from ktae.backends import CreditTable
 from ktae.credit import credit_table, token_advantages, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset

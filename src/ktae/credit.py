@@ -22,7 +22,7 @@ from ktae.arrays import (
     on_host,
     require_dense,
 )
-from ktae.backends.table import CreditTable
+from ktae.backends import CreditTable
 from ktae.batch import (
     Batch,
     Vocabulary,

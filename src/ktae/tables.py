@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from ktae.arrays import Array
-from ktae.backends.table import CreditTable
+from ktae.backends import CreditTable
 from ktae.batch import Batch
 from ktae.estimators import Estimator, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator

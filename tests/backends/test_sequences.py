@@ -2,27 +2,16 @@
 
 from unittest import mock
 
+import naive_sequences
 import numpy as np
 import pytest
 from by_backend import token_credit
 from hypothesis import given
 from hypothesis import strategies as st
-from test_agreement import BATCHES, Rollouts, digest, graded, rollouts
+from test_agreement import BATCHES, Rollouts, graded, rollouts
 
-from ktae.backends import naive_sequences
 from ktae.batch import make_batch
-from ktae.errors import InputError
-from ktae.estimators import (
-    ConflictTokens,
-    Estimator,
-    GroupMean,
-    Ignoring,
-    OverUnits,
-    Scaled,
-    ShuffledValues,
-    Tempo,
-    sequences,
-)
+from ktae.estimators import ConflictTokens, Estimator, Ignoring, Scaled, Tempo, sequences
 
 ESTIMATORS: dict[str, Estimator] = {
     "tempo": Tempo(),
@@ -46,9 +35,9 @@ def test_agreement(estimator: Estimator) -> None:
     nonzero = 0
     for name in SMALL:
         for batch in (BATCHES[name], few_tokens(BATCHES[name])):
-            own = graded(batch, estimator)
-            expected = token_credit(*own, estimator, backend="naive")
-            got = token_credit(*own, estimator)
+            scored = graded(batch, estimator)
+            expected = token_credit(*scored, estimator, backend="naive")
+            got = token_credit(*scored, estimator)
             np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6, err_msg=name)
             nonzero += np.count_nonzero(expected)
     assert nonzero > 2000
@@ -67,7 +56,7 @@ def batches(draw):
 
 @given(batches(), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([1, 5, 1000]))
 def test_agreement_on_whatever_there_is(batch, looked_up, runs, scale_by_std, at_once) -> None:
-    """With holes, unknown rollouts that are looked up, several groups; with and without runs."""
+    """With holes, unknown rollouts that are looked up, several groups, in chunks of any size."""
     made = make_batch(*batch, score_range=(-1.0, 1.0))
     made = made._replace(look_up_unknown=looked_up, ignored=(2,))
     both = {"scale_by_std": scale_by_std}
@@ -79,57 +68,15 @@ def test_agreement_on_whatever_there_is(batch, looked_up, runs, scale_by_std, at
         (of_conflict, naive_sequences.conflict_tokens(made, **conflict)),
     ):
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
-        assert np.all(got[~batch[1]] == 0) and np.all(np.isfinite(got))
+        assert np.all(got[~batch[1]] == 0)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int16])
-def test_dtypes_and_tensors(dtype: type) -> None:
-    torch = pytest.importorskip("torch")
-    batch = few_tokens(rollouts([16, 3, 47, 16], 31))
-    expected = token_credit(*batch, Tempo(), backend="naive")
-    ids = np.where(batch.mask, batch.token_ids, 0).astype(dtype)
-    for array in (ids, np.asfortranarray(ids)):
-        got = token_credit(array, batch.mask.astype(np.int64), *batch[2:], Tempo())
-        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
-    if dtype != np.uint32:
-        tensors = [torch.from_numpy(array) for array in (ids, batch.mask, batch.correct)]
-        got = token_credit(*tensors, batch.groups, Tempo())
-        assert isinstance(got, torch.Tensor)
-        np.testing.assert_allclose(got.numpy(), expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("backend", ["naive", "cpu"])
-@pytest.mark.parametrize("estimator", [Tempo(), ConflictTokens()], ids=repr)
-@pytest.mark.parametrize("bad", [-5, 2**31])
-def test_the_first_bad_token_id_is_named(backend: str, estimator: Estimator, bad: int) -> None:
-    ids, mask, correct, groups = rollouts([4, 5, 4], 13, seed=4)
-    ids = np.where(mask, ids, 0)
-    rows = np.flatnonzero(mask.any(axis=1))
-    for row in rows[[3, 4, -1]]:
-        ids[row, np.flatnonzero(mask[row])[-1]] = bad
-    column = np.flatnonzero(mask[rows[3]])[-1]
-    with pytest.raises(ValueError, match=rf"token_ids\[{rows[3]}, {column}\] is {bad};"):
-        token_credit(ids, mask, correct, groups, estimator, backend=backend)
-
-
-def test_threads_and_chunks_change_nothing() -> None:
-    """2.4 million positions are divided; the rows of some groups alone must be the same."""
+def test_a_large_batch_is_divided() -> None:
+    """2.4 million positions; the rows of some groups alone must be the same."""
     batch = few_tokens(rollouts([16] * 200, 750, seed=8))
     some = np.isin(batch.groups, np.unique(batch.groups)[::40])
     for estimator in (Tempo(), ConflictTokens()):
-        whole = token_credit(*batch, estimator)
-        part = token_credit(*(array[some] for array in batch), estimator)
-        assert digest(whole[some]) == digest(part)
-        assert np.count_nonzero(part) > 100
-
-
-def test_what_wraps_them() -> None:
-    batch = BATCHES["sorted"]
-    (means,) = {
-        tuple(np.unique(row[row != 0]).tolist())
-        for row in token_credit(*batch, GroupMean(ConflictTokens()))[:16]
-        if row.any()
-    }
-    assert len(means) == 1
-    with pytest.raises(InputError, match="RandomPlaces and PermutedLabels are controls of it"):
-        ShuffledValues(OverUnits(Tempo(), ("token",)).inner)
+        together = token_credit(*batch, estimator)
+        alone = token_credit(*(array[some] for array in batch), estimator)
+        np.testing.assert_array_equal(together[some], alone)
+        assert np.count_nonzero(alone) > 100

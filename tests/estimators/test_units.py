@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import ktae
 from ktae.backends import units
-from ktae.backends.units import POSITION_BUCKET, tensor_keys
+from ktae.backends.units import POSITION_BUCKET
 from ktae.estimators.units import UNITS, unit_keys
 from ktae.rollouts.tokens import vocabulary
 
@@ -264,22 +264,6 @@ def test_tensors_and_arrays_agree(unit, shape, tokenizer):
         tensors = unit_keys(unit, tensor, given_mask, vocabulary=vocabulary(tokenizer))
         np.testing.assert_array_equal(tensors.numpy(), arrays)
         assert unit == "token" or tensors.dtype == torch.int32
-    if unit in IDS_ALONE[1:]:  # what runs on a GPU
-        on_device = tensor_keys(unit, tensor, tensor_mask)
-        np.testing.assert_array_equal(on_device.numpy(), arrays)
-        assert on_device.dtype == torch.int32
-
-
-def test_large_ids_agree_too():
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(3)
-    ids = rng.integers(0, 2**31, (20, 47))
-    mask = rng.random(ids.shape) < 0.8
-    for unit in IDS_ALONE[1:]:
-        for dtype in (np.int64, np.uint32, np.int32):
-            tensor = torch.from_numpy(ids.astype(dtype))
-            tensors = tensor_keys(unit, tensor, torch.from_numpy(mask))
-            np.testing.assert_array_equal(tensors.numpy(), unit_keys(unit, ids, mask))
 
 
 def test_keys_spread_over_their_range():

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import naive_sequences
 import numpy as np
 
 import ktae
 from ktae import backends
-from ktae.backends import cpu, naive, naive_sequences
+from ktae.backends import cpu, naive
 from ktae.batch import Batch
 from ktae.estimators import ConflictTokens, Tempo
 from ktae.statistics import Formula

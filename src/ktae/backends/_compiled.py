@@ -26,8 +26,11 @@ enough that converting their dtype takes no more than some megabytes."""
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
 
-_BACKENDS = Path(__file__).parent
-_SOURCES = (*sorted(_BACKENDS.glob("*.py")), _BACKENDS.parent / "statistics.py")
+_SOURCES = (
+    *sorted(Path(__file__).parent.glob("*.py")),
+    Path(__file__).parents[1] / "statistics.py",
+)
+_DIGEST = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 _warned = False
 
 
@@ -40,7 +43,7 @@ class _Cache(caching.FunctionCache):
 
     @override
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return (*super()._index_key(sig, codegen), _digest())
+        return (*super()._index_key(sig, codegen), _DIGEST)
 
     @override
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -56,10 +59,6 @@ class _Cache(caching.FunctionCache):
             super().save_overload(sig, data)
         except Exception as error:
             _warn(f"{self.cache_path} cannot be written ({type(error).__name__}: {error})")
-
-
-def _digest() -> str:
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 
 def _warn(what: str) -> None:
@@ -101,12 +100,8 @@ def end_of(mask):
 def plain(
     ids: np.ndarray, mask: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """These rows of token ids and mask as compiled code takes them.
-
-    Returns:
-        The ids, int32 or int64, and the mask, one byte a position: the arrays themselves if they
-        are contiguous and of such a dtype; and where in them each row lies.
-    """
+    """These rows as compiled code takes them: ids of int32 or int64, a mask of one byte a position,
+    the arrays themselves if they are so; and where in them each row lies."""
     fits = ids.dtype in (np.int32, np.int64) and mask.itemsize == 1
     if not (fits and all(x.flags.c_contiguous and x.flags.aligned for x in (ids, mask))):
         adjacent = len(rows) and np.all(np.diff(rows) == 1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ktae import statistics
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends.table import CreditTable
+from ktae.backends import CreditTable
 from ktae.batch import Batch, bad_token_id
 from ktae.statistics import Formula
 

@@ -1,20 +1,12 @@
-"""Keys of larger units: by compiled loops for arrays, by whole-array operations for tensors.
-
-`ktae.estimators.unit_keys` says what the keys are.
-"""
+"""Keys of larger units, by compiled loops. `ktae.estimators.unit_keys` says what the keys are."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends._compiled import AT_ONCE, NO_ERROR, end_of, in_threads, jit, kept, plain
 from ktae.batch import Vocabulary, bad_token_id
-
-if TYPE_CHECKING:
-    import torch
 
 POSITION_BUCKET = 8
 """Tokens in a bucket of the unit `position`."""
@@ -67,46 +59,6 @@ def array_keys(
     if row < n_rows:
         raise bad_token_id(ids_bt, row, column)
     return keys_bt
-
-
-def tensor_keys(unit: str, ids_bt: torch.Tensor, mask_bt: torch.Tensor) -> torch.Tensor:
-    """(B, T) int32 keys of `bigram`, `trigram` or `position`, on the device of the tensors.
-
-    The same numbers as the compiled loops, by operations that the host need not wait for. `mask_bt`
-    is bool.
-    """
-    import torch
-
-    ids_bt = torch.where(mask_bt, ids_bt.long(), 0)  # torch computes with no unsigned ones
-    nothing = torch.full_like(ids_bt[:, :1], -1)
-    if unit == "position":
-        bucket = (mask_bt.long().cumsum(1) - 1).div(POSITION_BUCKET, rounding_mode="floor")
-        state = _mix_tensor(_mix_tensor(torch.zeros_like(ids_bt), bucket), ids_bt)
-    else:
-        # Where the last unmasked position before each one is, from 1; 0: there is none.
-        columns = torch.arange(1, ids_bt.shape[1] + 1, device=ids_bt.device)
-        latest = torch.where(mask_bt, columns, 0).cummax(1).values
-        before = torch.cat([nothing + 1, latest], dim=1)  # one column longer, for place 0
-        tokens = torch.cat([nothing, ids_bt], dim=1)
-        places, state = before[:, :-1], torch.zeros_like(ids_bt)
-        previous = [tokens.gather(1, places)]
-        if unit == "trigram":
-            # Entry p of `before` belongs to column p, whose place is p + 1.
-            earlier = before.gather(1, (places - 1).clamp(min=0)) * (places > 0)
-            previous.insert(0, tokens.gather(1, earlier))
-        for tokens_before in [*previous, ids_bt]:
-            state = _mix_tensor(state, tokens_before)
-    keys = (state * _signed(FINISH)) >> 33 & MAX_TOKEN_ID
-    return torch.where(mask_bt, keys, 0).int()
-
-
-def _mix_tensor(state: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
-    state = (state ^ (number + 1)) * _signed(MIX)
-    return state ^ (state >> 32 & 0xFFFFFFFF)  # torch's shift keeps the sign
-
-
-def _signed(number: int) -> int:
-    return number - 2**64 if number >= 2**63 else number
 
 
 # Compiled from here on: the loops fill in the keys of some rollouts, and return (row, column) of

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-import numpy as np
-
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
 from ktae.batch import Vocabulary, check_tokens
 from ktae.errors import InputError
@@ -93,38 +91,32 @@ def unit_keys(
 
     Returns:
         (B, T) int32 from 0 to 2^31 - 1, 0 where masked (`token`: `token_ids` itself). Arrays give
-        an array, torch tensors a tensor on the same device. Units of ids alone are computed on that
-        device, and the host does not wait for it; those of text and of turns go through the host.
+        an array, torch tensors a tensor on the same device; they are computed on the host.
 
     Raises:
         InputError: (a ValueError) there is no such unit, or no vocabulary for it; shapes or dtypes
-            do not fit; an id is out of range at an unmasked position. (In a GPU's memory nobody
-            looks for that, as the host would have to wait.)
+            do not fit; an id is out of range at an unmasked position.
     """
-    from ktae.backends.units import array_keys, tensor_keys  # imports numba
+    from ktae.backends.units import array_keys  # imports numba
 
     _check(unit, vocabulary)
 
-    def keys_of(ids_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
-        if not UNITS[unit].of_turns:
-            return array_keys(unit, ids_bt, mask_bt, vocabulary)
-        written_bt = mask_bt if written is None else as_array("written", on_host(written))
-        return turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
-
-    if not is_tensor(token_ids):
-        ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", on_host(mask))
-        check_tokens(ids_bt, mask_bt)
-        return token_ids if unit == "token" else keys_of(ids_bt, mask_bt)
-    torch = sys.modules["torch"]
-    if not is_tensor(mask):
-        mask = torch.from_numpy(np.not_equal(as_array("mask", mask), 0))
-    check_tokens(token_ids, mask)
+    arrays = [
+        x if is_tensor(x) else as_array(name, x)
+        for name, x in (("token_ids", token_ids), ("mask", mask))
+    ]
+    check_tokens(*arrays)
     if unit == "token":
         return token_ids
-    device, token_ids, mask = token_ids.device, token_ids.detach(), mask.detach() != 0
-    if device.type == "cpu" or UNITS[unit].needs_vocabulary or UNITS[unit].of_turns:
-        return torch.from_numpy(keys_of(token_ids.cpu().numpy(), mask.cpu().numpy())).to(device)
-    return tensor_keys(unit, token_ids, mask.to(device))
+    ids_bt, mask_bt = map(on_host, arrays)
+    if UNITS[unit].of_turns:
+        written_bt = mask_bt if written is None else as_array("written", on_host(written))
+        keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
+    else:
+        keys_bt = array_keys(unit, ids_bt, mask_bt, vocabulary)
+    if is_tensor(token_ids):
+        keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)
+    return keys_bt
 
 
 def _check(unit: str, vocabulary: Vocabulary | None) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends.table import CreditTable
+from ktae.backends import CreditTable
 from ktae.batch import Vocabulary
 from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError

@@ -316,7 +316,7 @@ def _margins(correct_b: np.ndarray, codes_b: np.ndarray) -> np.ndarray:
 
 
 def _all_cells(margins: np.ndarray) -> _Cells:
-    from ktae.backends.formulas import fisher_p_value  # imports numba
+    from ktae.backends.cpu import fisher_p_value  # imports numba
 
     first: dict[tuple[int, int], int] = {}
     p: list[np.ndarray] = []
