@@ -4,13 +4,12 @@ A device is stood in for by the CPU, which the same code runs on.
 """
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import oracle
 import pytest
 from by_backend import computed_by
-from test_agreement import BATCHES, Rollouts, rollouts
+from test_agreement import BATCHES, ESTIMATORS, Rollouts, graded, rollouts
 
 from ktae import InputError, credit, token_advantages, token_credit
 from ktae.arrays import computes_there
@@ -53,10 +52,10 @@ def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def on_path(token_ids: Any = None, **arguments: Any) -> np.ndarray:
     """`token_advantages` of BATCH on the device's path, with some arguments replaced."""
-    given = {"mask": BATCH.mask, "groups": BATCH.groups, "correct": BATCH.correct}
-    given |= {"rewards": np.arange(17.0)} | arguments
+    values = {"mask": BATCH.mask, "groups": BATCH.groups, "correct": BATCH.correct}
+    values |= {"rewards": np.arange(17.0)} | arguments
     token_ids = torch.from_numpy(IDS) if token_ids is None else token_ids
-    return token_advantages(token_ids=token_ids, **given).numpy()
+    return token_advantages(token_ids=token_ids, **values).numpy()
 
 
 @pytest.mark.parametrize("bad_id", [-1, -(2**63), 2**31, 2**32 + 5, 2**63 - 1])
@@ -138,29 +137,13 @@ def test_host_values_beside_a_devices_ids() -> None:
 
 
 @pytest.mark.usefixtures("on_a_device")
-@pytest.mark.parametrize(
-    ("argument", "value", "message"),
-    [
-        ("token_ids", torch.tensor(3), r"expected integers of shape \(B, T\)"),
-        ("mask", [[1, 1], [1]], "mask is ragged"),
-        ("mask", np.where(BATCH.mask, 0.5, 0), r"mask\[.*\] is 0.5; expected 0 or 1"),
-        ("correct", [1, None] + [0] * 15, r"correct is object of shape \(17,\)"),
-        ("correct", [2] + [0] * 16, r"correct\[0\] is 2; expected 0, 1 or NaN"),
-        ("groups", torch.ones(3, dtype=torch.int64), r"groups is .* of shape \(3,\)"),
-    ],
-)
-def test_errors_on_a_device_say_what_came(argument: str, value: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        on_path(**{argument: value})
-
-
-@pytest.mark.usefixtures("on_a_device")
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
-def test_unsigned_tensors_on_a_device(dtype: type) -> None:
-    expected = on_path()
-    ids, mask = (torch.from_numpy(x.astype(dtype)) for x in (IDS, BATCH.mask))
-    groups = torch.from_numpy(BATCH.groups.astype(np.uint64))
-    np.testing.assert_array_equal(on_path(ids, mask=mask, groups=groups), expected)
+def test_errors_on_a_device_say_what_came() -> None:
+    with pytest.raises(InputError, match=r"groups is .* of shape \(3,\)"):
+        on_path(groups=torch.ones(3, dtype=torch.int64))
+    with pytest.raises(InputError, match=r"mask\[.*\] is 0.5; expected 0 or 1"):
+        on_path(mask=np.where(BATCH.mask, 0.5, 0))
+    with pytest.raises(InputError, match=r"correct\[0\] is 2; expected 0, 1 or NaN"):
+        on_path(correct=[2] + [0] * 16)
 
 
 def test_a_devices_tensors_stay_there() -> None:
@@ -168,7 +151,7 @@ def test_a_devices_tensors_stay_there() -> None:
     assert not computes_there(torch.empty(1, 1)) and not computes_there([[1]])
 
 
-def test_group_numbers_are_independent_of_the_groups_size() -> None:
+def test_a_group_of_40_000() -> None:
     """Pairs (a, b) are numbered by those that occur; a table of all would take gigabytes here."""
     n_rows = 40_000
     batch = Rollouts(
@@ -182,24 +165,17 @@ def test_group_numbers_are_independent_of_the_groups_size() -> None:
         np.testing.assert_allclose(token_credit(*batch), expected, rtol=0, atol=1e-6)  # float32
 
 
-@pytest.mark.parametrize("memory_bytes", [0, 10_000, 1_000_000])
+@pytest.mark.parametrize("estimator_name", ["released", "graded", "sharp z"])
+@pytest.mark.parametrize("memory_bytes", [0, 1_000_000])
 @pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
-def test_bound_on_memory_changes_nothing(
-    name: str, memory_bytes: int, monkeypatch: pytest.MonkeyPatch
+def test_bounds_on_memory_change_nothing(
+    name: str, memory_bytes: int, estimator_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "MEMORY_BYTES", memory_bytes)
-    expected = oracle.token_credit(*BATCHES[name])
+    monkeypatch.setattr(backend, "KEYS_AT_ONCE", 7)
+    estimator = ESTIMATORS[estimator_name]
+    batch = graded(BATCHES[name], estimator)
+    expected = oracle.token_credit(*batch, estimator)
     with computed_by("torch"):
-        np.testing.assert_allclose(token_credit(*BATCHES[name]), expected, rtol=0, atol=1e-6)
-
-
-def test_as_many_groups_at_once_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of twelve groups of four rollouts three fit each time, by rows of 256 bytes a position."""
-    batch = rollouts([4] * 12, 8, shuffled=False)
-    monkeypatch.setattr(backend, "MEMORY_BYTES", 2 * 14 * 8 * backend.BYTES_PER_POSITION)
-    with (
-        computed_by("torch"),
-        mock.patch.object(backend, "_chunk_credit", wraps=backend._chunk_credit) as computed,
-    ):
-        token_credit(*batch)
-    assert [len(call.args[0].token_ids) for call in computed.call_args_list] == [12] * 4
+        got = token_credit(*batch, estimator)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32

@@ -18,8 +18,7 @@ from ktae.report.scoring import score
 from ktae.report.strongest import as_columns, p_over_groups, strongest
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
-from ktae.validity.mean_credit import mean_abs_credit
-from ktae.validity.permutation import permutation_test
+from ktae.validity.permutation import mean_abs_credit, permutation_test
 
 TEXTS = (
     *[f"by rule {i} we find it and stop <end>" for i in range(5)],

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -252,20 +251,6 @@ def test_a_group_a_little_worse_does_not_narrow_the_interval(n):
         assert found.low < equal.low
         if worse > 0.99:
             assert found == pytest.approx(equal, abs=1e-4)
-
-
-def test_a_notebook_shows_every_estimator_best_first_and_the_advice(rng):
-    names = {"<b>whole": "calibrated", "paper": "paper"}
-    found = held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), names)
-    table = ElementTree.fromstring(f"<div>{found._repr_html_()}</div>".replace("<br>", "<br/>"))
-    shown = [[cell.text or "" for cell in row] for row in table.iter("tr")][1:]
-    assert [row[0] for row in shown] == [*(score.name for score in found.ranked()), "shorter"]
-    assert {row[0]: tuple(row[1:]) for row in shown} == {
-        score.name: score.cells() for score in (*found.estimators, *found.baselines)
-    }
-    advised = advice(found)
-    words = ElementTree.fromstring(advised._repr_html_().replace("<br>", "<br/>"))
-    assert list(words.itertext()) == advised.lines
 
 
 def test_with_ten_groups_ten_estimators_cannot_be_told_apart():

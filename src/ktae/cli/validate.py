@@ -117,7 +117,7 @@ def validate(
     screen.print(LEGEND, style="dim")
     screen.print("\n".join(advised.lines[1:]))
     if plot is not None:
-        from ktae.validity.forest import forest
+        from ktae.validity.scores import forest
 
         plots.save(forest(result), plot)
         screen.print(f"wrote {plot}")

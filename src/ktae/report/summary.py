@@ -14,7 +14,7 @@ from ktae.report.columns import Columns, Frame
 from ktae.report.strongest import DISTINCT
 from ktae.rollouts.groups import Lists
 from ktae.tables import formula_of, in_tables, ngrams_of, table_estimator
-from ktae.validity.mean_credit import mean_abs_credit
+from ktae.validity.permutation import mean_abs_credit
 
 
 class Scored(NamedTuple):
@@ -31,7 +31,7 @@ class Scored(NamedTuple):
     """(B,) Σ|credit| of each rollout."""
     compared_b: np.ndarray
     """(B,) int64: the tokens of each rollout that a mean of |credit| is over, see
-    `ktae.validity.mean_credit`."""
+    `ktae.validity.permutation`."""
     n_true_g: np.ndarray
     """(G,) int64: correct rollouts with a counted token; 0 where nothing was compared."""
     n_false_g: np.ndarray

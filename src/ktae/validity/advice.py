@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 from typing import Any, Literal, NamedTuple
 
@@ -43,10 +42,6 @@ class Advice(NamedTuple):
         """The same in words."""
         return "\n".join(self.lines)
 
-    def _repr_html_(self) -> str:
-        """The same in words, for a notebook."""
-        return "<p>" + "<br>".join(map(html.escape, self.lines)) + "</p>"
-
 
 def advice(held_out: HeldOut) -> Advice:
     """Test every estimator against chance, and the best of them against all others.
@@ -67,15 +62,15 @@ def advice(held_out: HeldOut) -> Advice:
     # could have led to; otherwise the best of ten equal ones would often look better than another.
     others = [score for score in (*ranked, *held_out.baselines) if score is not best]
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(held_out))
-    rivals = [score for score in held_out.baselines if not _is_worse(score, best, below)]
+    rivals = [
+        score
+        for score in held_out.baselines
+        if score.auc.value >= best.auc.value or below[score.name] >= LEVEL
+    ]
     verdict, lines = _beside_baselines(held_out, best, rivals, below)
     lines += _beside_estimators(held_out, best, below)
     lines.append("Whether training gains by it is another question.")
     return Advice(verdict, best.name if verdict == "take" else None, above, below, lines)
-
-
-def _is_worse(baseline: Score, best: Score, below: dict[str, float]) -> bool:
-    return baseline.auc.value < best.auc.value and below[baseline.name] < LEVEL
 
 
 def _pairs(held_out: HeldOut) -> int:
@@ -148,23 +143,20 @@ def _beside_baselines(
             "are needed.",
             last,
         ]
+    told = []
+    for score in rivals:
+        verb = "is better" if below[score.name] < LEVEL else "does as well"
+        if score.auc.value < best.auc.value:
+            verb = "is not shown to be worse"
+        name = _BASELINES[score.name]
+        told.append(f"{name[0].upper()}{name[1:]} {verb}: {_interval(score)}.")
     return "no more than a baseline", [
         f"VERDICT: credit {'tells' if outdone else 'may tell'} no more than "
         f"{' or '.join(_BASELINES[score.name] for score in rivals)} does: read nothing into single "
         "colours.",
-        *(f"{_told(score, best, below)}." for score in rivals),
+        *told,
         last,
     ]
-
-
-def _told(baseline: Score, best: Score, below: dict[str, float]) -> str:
-    """A baseline beside the best estimator."""
-    if baseline.auc.value < best.auc.value:
-        verb = "is not shown to be worse"
-    else:
-        verb = "is better" if below[baseline.name] < LEVEL else "does as well"
-    name = _BASELINES[baseline.name]
-    return f"{name[0].upper()}{name[1:]} {verb}: {_interval(baseline)}"
 
 
 _BASELINES = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +61,10 @@ class Group(NamedTuple):
     """(n,) where they are in the record."""
 
 
+Wins = Callable[[Group, np.ndarray], np.ndarray]
+"""(P,) of (P, 2) pairs of a group: 1 where the first scores higher, 0 the second, .5 for a tie."""
+
+
 def held_out_pairs(
     rollouts: Any,
     estimators: Mapping[str, AnEstimator],
@@ -107,19 +111,19 @@ def held_out_pairs(
     )
     # Few groups give a mean under permuted labels that is mostly chance: then more permutations.
     permutations = max(1, math.ceil(SETTLED / len(groups)))
-    sides = _sides(groups, pairs, permutations)
+    sides = list(_sides(groups, pairs, permutations))
+
+    def score(name: str, wins_of: Wins) -> Score:
+        # Groups stay the unit: permutations of one are averaged first, as they are dependent.
+        real, *permuted = (np.array([float(wins_of(*x).mean()) for x in side]) for side in sides)
+        return Score(name, interval_of(real), interval_of(np.mean(permuted, axis=0)), real)
+
     return HeldOut(
-        tuple(
-            _score(name, [list(side.by(estimator, vocabulary)) for side in sides])
-            for name, estimator in chosen.items()
-        ),
-        tuple(
-            _score(name, [list(side.by_baseline(baseline)) for side in sides])
-            for name, baseline in _baselines(answers).items()
-        ),
+        tuple(score(name, _by_credit(x, vocabulary)) for name, x in chosen.items()),
+        tuple(score(name, wins_of) for name, wins_of in _baselines(answers).items()),
         groups=len(groups),
         rollouts=sum(len(group.ids) for group in groups),
-        pairs=sum(map(len, sides[0].pairs)),
+        pairs=sum(len(drawn) for _, drawn in sides[0]),
         permutations=permutations,
         left_out=left_out,
         too_small=tuple(too_small),
@@ -177,36 +181,19 @@ def _first_wins(scores_p2: np.ndarray) -> np.ndarray:
     return np.where(np.abs(ahead) < TIE, 0.5, (ahead > 0).astype(np.float64))
 
 
-class _Side(NamedTuple):
-    """Groups with labels, their own or permuted ones, and the pairs to leave out."""
+def _by_credit(estimator: Estimator, vocabulary: Vocabulary | None) -> Wins:
+    def wins_of(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
+        ids_nt, mask_nt = record.pad(group.ids, group.masks)
+        if not mask_nt.any():  # all were cut to nothing: all are alike
+            return np.full(len(pairs_p2), 0.5)
+        at_once = max(1, grouping.MAX_POSITIONS // ids_nt.size)  # each pair is a copy of all
+        parts = (pairs_p2[i : i + at_once] for i in range(0, len(pairs_p2), at_once))
+        arrays = (ids_nt, mask_nt, group.correct)
+        return np.concatenate(
+            [wins(*arrays, part, estimator, vocabulary=vocabulary) for part in parts]
+        )
 
-    groups: list[Group]
-    pairs: list[np.ndarray]
-
-    def by(self, estimator: Estimator, vocabulary: Vocabulary | None) -> Iterator[float]:
-        """Each group's share of pairs that an estimator orders rightly."""
-        for group, pairs_p2 in zip(self.groups, self.pairs, strict=True):
-            ids_nt, mask_nt = record.pad(group.ids, group.masks)
-            if not mask_nt.any():  # all were cut to nothing: all are alike
-                yield 0.5
-                continue
-            arrays, won = (ids_nt, mask_nt, group.correct), []
-            at_once = max(1, grouping.MAX_POSITIONS // ids_nt.size)  # each pair is a copy of all
-            for i in range(0, len(pairs_p2), at_once):
-                some = pairs_p2[i : i + at_once]
-                won.append(wins(*arrays, some, estimator, vocabulary=vocabulary))
-            yield float(np.concatenate(won).mean())
-
-    def by_baseline(self, baseline: Any) -> Iterator[float]:
-        """The same for a baseline."""
-        for group, pairs_p2 in zip(self.groups, self.pairs, strict=True):
-            yield float(_first_wins(baseline(group, pairs_p2)).mean())
-
-
-def _score(name: str, of_sides: list[list[float]]) -> Score:
-    # Groups stay the unit: permutations of one group are averaged first, as they are dependent.
-    real, *permuted = (np.array(values) for values in of_sides)
-    return Score(name, interval_of(real), interval_of(np.mean(permuted, axis=0)), real)
+    return wins_of
 
 
 def interval_of(values_g: np.ndarray) -> Interval:
@@ -229,11 +216,11 @@ def interval_of(values_g: np.ndarray) -> Interval:
     )
 
 
-def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
+def _baselines(answers: Sequence[str | None] | None) -> dict[str, Wins]:
     def shorter(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
         # It needs no credit and no tokens, and is right surprisingly often: what has to be beaten.
         scores = np.array([-np.count_nonzero(mask) for mask in group.masks], dtype=np.float64)
-        return np.take(scores, pairs_p2)
+        return _first_wins(np.take(scores, pairs_p2))
 
     def majority(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
         assert answers is not None
@@ -242,30 +229,25 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
         # Of the others, so neither the rollout itself nor the one held out with it.
         others = np.take([float(votes[x] - 1) if x is not None else 0.0 for x in stated], pairs_p2)
         same = [stated[a] is not None and stated[a] == stated[b] for a, b in pairs_p2.tolist()]
-        scores: np.ndarray = others - np.array(same, dtype=np.float64)[:, None]
-        return scores
+        return _first_wins(others - np.array(same, dtype=np.float64)[:, None])
 
-    baselines: dict[str, Any] = {"shorter": shorter}
-    if answers is not None and any(answer is not None for answer in answers):
-        baselines["majority"] = majority
-    return baselines
+    if answers is None or all(answer is None for answer in answers):
+        return {"shorter": shorter}
+    return {"shorter": shorter, "majority": majority}
 
 
-def _sides(groups: list[Group], pairs: int, permutations: int) -> list[_Side]:
-    """The groups with their own labels, and again for each permutation of the labels."""
+def _sides(
+    groups: list[Group], pairs: int, permutations: int
+) -> Iterator[list[tuple[Group, np.ndarray]]]:
+    """The groups with the pairs to leave out, and again for each permutation of the labels."""
     # A generator a group, so that no group's draws depend on how many others there are.
     rngs = [np.random.default_rng(group.key) for group in groups]
-    sides = []
     for number in range(permutations + 1):
-        labelled = groups
-        if number:
-            labelled = [
-                group._replace(correct=rng.permutation(group.correct))
-                for group, rng in zip(groups, rngs, strict=True)
-            ]
-        drawn = [_pairs(x.correct, pairs, rng) for x, rng in zip(labelled, rngs, strict=True)]
-        sides.append(_Side(labelled, drawn))
-    return sides
+        side = []
+        for group, rng in zip(groups, rngs, strict=True):
+            labels = rng.permutation(group.correct) if number else group.correct
+            side.append((group._replace(correct=labels), _pairs(labels, pairs, rng)))
+        yield side
 
 
 def _pairs(correct: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -281,21 +263,17 @@ def _groups(
     rollouts: Any, tokenizer: Any, keep: np.ndarray | None, max_groups: int, seed: int
 ) -> tuple[list[Group], dict[str, int], list[str]]:
     """The groups that can be looked at, how much is left out, and the labels of small groups."""
-    codes_b, first_rows = grouping.group_codes(rollouts)
-    grouping.require_comparable(codes_b)
-    rollouts = grouping.tokenized(rollouts, tokenizer)
-    ids = list(grouping.Lists(rollouts["token_ids"]))
-    pairs = zip(ids, grouping.masks_of(rollouts), strict=True)
-    masks = [np.ones(len(x), dtype=bool) if m is None else m for x, m in pairs]
-    correct_b = rollouts["correct"].to_numpy()
-    counted = [x[m] for x, m in zip(ids, masks, strict=True)]
+    ids, masks, counted, correct_b, codes_b, first_rows = repeats.counted_rollouts(
+        rollouts, tokenizer
+    )
     # What is looked at of each rollout: its first tokens, with what a tool wrote among them.
     ends = [len(x) for x in ids] if keep is None else keep.tolist()
     usable_b = ~np.isnan(correct_b) & np.array([len(x) > 0 for x in counted], dtype=bool)
     left_out = dict.fromkeys(_REASONS, 0)
     left_out["rollouts without a verdict"] = int(np.isnan(correct_b).sum())
     left_out["empty rollouts"] = int((~usable_b).sum()) - left_out["rollouts without a verdict"]
-    groups, too_small = [], []
+    groups: list[Group] = []
+    too_small: list[str] = []
     names = rollouts.select(["group", "step"]).take(pa.array(first_rows)).to_pylist()
     for name, rows in zip(names, repeats.rows_of_groups(codes_b), strict=True):
         usable = rows[usable_b[rows]]

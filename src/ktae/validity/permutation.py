@@ -14,13 +14,12 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
 from ktae.estimators.controls import label_permutations
 from ktae.estimators.transforms import ignored_by
-from ktae.files.text import columns_of_text, counted
+from ktae.files.text import counted
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
 from ktae.tables import in_tables, largest_credit
 from ktae.validity import repeats
-from ktae.validity.mean_credit import mean_abs_credit
 
 SATURATED = 0.9
 """Credit counts as saturated above this share of the largest that there can be."""
@@ -38,7 +37,7 @@ class Statistics:
     """What one labelling of the rollouts gives."""
 
     credit_abs: float
-    """Mean |credit|, see `ktae.validity.mean_credit`."""
+    """`mean_abs_credit`."""
     saturated: float
     """Share of tokens whose |credit| is above 90 % of the largest that there can be (.45 of .5)."""
     significant: float
@@ -50,8 +49,7 @@ class Statistics:
     pairs of all mixed groups."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Bin:
+class Bin(NamedTuple):
     """The pairs of one accuracy of the group and one frequency of the token."""
 
     accuracy: tuple[float, float]
@@ -64,13 +62,9 @@ class Bin:
     """Mean credit over pairs."""
     credit_permuted: float
     """The same under permuted labels: what the estimator gives without evidence, its bias."""
-    credit_abs: float
-    credit_abs_permuted: float
-    significant: float
-    significant_permuted: float
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True)
 class PermutationTest:
     """What `permutation_test` returns."""
 
@@ -99,27 +93,18 @@ class PermutationTest:
         low, high = np.quantile(values, (0.05, 0.95))
         return float(values.mean()), float(low), float(high)
 
-    def __repr__(self) -> str:
-        """Real numbers beside those under permuted labels."""
-        rows: list[tuple[str, ...]] = [("", "real", "permuted", "5 %", "95 %")]
-        for field in dataclasses.fields(Statistics):
-            numbers = (getattr(self.real, field.name), *self.quantiles(field.name))
-            rows.append((field.name, *(f"{x:.4g}" for x in numbers)))
-        looked_at = f"{counted(self.groups, 'mixed group')}, {counted(self.pairs, 'pair')}"
-        return "\n".join([looked_at, *columns_of_text(rows)])
-
     def as_dict(self) -> dict[str, Any]:
         """For JSON: everything, and mean and quantiles of each statistic under permuted labels."""
-        names = [field.name for field in dataclasses.fields(Statistics)]
         permuted = {
-            name: dict(zip(("mean", "q05", "q95"), self.quantiles(name), strict=True))
-            for name in names
+            field.name: dict(zip(("mean", "q05", "q95"), self.quantiles(field.name), strict=True))
+            for field in dataclasses.fields(Statistics)
         }
-        return dataclasses.asdict(self) | {"under_permutation": permuted}
+        bins = [bin_._asdict() for bin_ in self.bins]
+        return dataclasses.asdict(self) | {"bins": bins, "under_permutation": permuted}
 
 
-class _Rollouts(NamedTuple):
-    """Those of known correctness in mixed groups, each once, nothing else."""
+class _Mixed(NamedTuple):
+    """Rollouts of known correctness in mixed groups, each once."""
 
     ids: list[np.ndarray]
     masks: list[np.ndarray]
@@ -141,6 +126,23 @@ class _Cells(NamedTuple):
     """(C,) the number of the bin."""
 
 
+def mean_abs_credit(total: np.ndarray | float, tokens: np.ndarray | float) -> np.ndarray:
+    """The one definition of "mean |credit|": over the counted tokens of mixed groups; NaN of none.
+
+    A group is mixed if it has correct and incorrect rollouts with a counted token. Its rollouts
+    without a verdict are left out, and so are tokens that are masked or that the estimator ignores.
+    All other groups are left out whole: their credit is 0 whatever their tokens are.
+
+    Args:
+        total: Σ|credit| over those tokens, of any shape.
+        tokens: how many they are, of the same shape.
+    """
+    total, tokens = np.asarray(total, dtype=np.float64), np.asarray(tokens, dtype=np.float64)
+    # NaN and not 0: where nothing was counted, nothing is known of the credit.
+    mean: np.ndarray = np.divide(total, tokens, out=np.full(total.shape, np.nan), where=tokens > 0)
+    return mean
+
+
 def permutation_test(
     rollouts: Any,
     estimator: AnEstimator = "paper",
@@ -148,7 +150,6 @@ def permutation_test(
     tokenizer: Any = None,
     permutations: int = 20,
     seed: int = 0,
-    max_positions: int = grouping.MAX_POSITIONS,
 ) -> PermutationTest:
     """The estimator on a dump, beside itself under labels permuted within groups.
 
@@ -162,7 +163,6 @@ def permutation_test(
         tokenizer: needed where a rollout has no token ids.
         permutations: how often the labels are permuted, from 1. Means settle after a few.
         seed: see `ktae.estimators.PermutedLabels`.
-        max_positions: see `ktae.rollouts.groups`.
 
     Raises:
         InputError: `rollouts` is not a record, no group is mixed, `correct` is neither 0, 1 nor
@@ -181,12 +181,14 @@ def permutation_test(
     # Permuting labels keeps each group's margins: the tables that can occur are the same for every
     # labelling, and so few that each one's p is computed once.
     mixed = _mixed(record.conform(rollouts), tokenizer, of_tokens)
-    margins_g = _margins(mixed.correct_b, mixed.codes_b)
+    _, group_b = np.unique(mixed.codes_b, return_inverse=True)
+    n_true_g = np.bincount(group_b, mixed.correct_b).astype(np.int64)
+    margins_g = np.stack([n_true_g, np.bincount(group_b) - n_true_g], axis=1)
     cells = _all_cells(np.unique(margins_g, axis=0))
     sums = [_Sums(cells, of_tokens) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
     lengths_b = np.array([len(x) for x in mixed.ids])
-    for rows in grouping.chunks_of(mixed.codes_b, lengths_b, max_positions):
+    for rows in grouping.chunks_of(mixed.codes_b, lengths_b, grouping.MAX_POSITIONS):
         batch = record.pad([mixed.ids[row] for row in rows], [mixed.masks[row] for row in rows])
         correct_b, codes_b = mixed.correct_b[rows], mixed.codes_b[rows]
         # Each chunk is read once for all labellings; only sums are kept of it.
@@ -208,14 +210,66 @@ def permutation_test(
     )
 
 
+def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Mixed:
+    """Drop what can have no credit, and what repeats another rollout."""
+    ids, masks, counted_ids, correct_b, codes_b, firsts = repeats.counted_rollouts(
+        rollouts, tokenizer
+    )
+    # Repeats are found by all counted tokens, the ignored ones too.
+    if ignored := ignored_by(estimator):
+        masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
+    known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
+    left_out = {repeats.REPEATED: 0, repeats.CONTRADICTORY: 0}
+    for rows in repeats.rows_of_groups(codes_b):
+        known = rows[known_b[rows]]
+        known_b[known] = False
+        known_b[repeats.distinct(known, counted_ids, correct_b, left_out)] = True
+    right_g, wrong_g = (
+        np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(firsts)) > 0
+        for verdict in (1, 0)
+    )
+    # Elsewhere no labelling differs from another: such groups would only dilute every share.
+    rows = np.flatnonzero(known_b & (right_g & wrong_g)[codes_b])
+    if not len(rows):
+        raise InputError(
+            f"of {counted(len(firsts), 'group')} none has both correct and incorrect distinct "
+            f"rollouts ({right_g.sum()} have correct ones, {wrong_g.sum()} incorrect ones), so "
+            "nothing can be significant" + "".join(f"; {x}" for x in repeats.in_words(left_out))
+        )
+    some = ([ids[row] for row in rows], [masks[row] for row in rows])
+    return _Mixed(*some, correct_b[rows], codes_b[rows], left_out)
+
+
+def _all_cells(margins: np.ndarray) -> _Cells:
+    from ktae.backends.cpu import fisher_p_value  # imports numba
+
+    first: dict[tuple[int, int], int] = {}
+    p: list[np.ndarray] = []
+    best, bins = [], []
+    for n_true, n_false in margins.tolist():
+        first[n_true, n_false] = sum(len(done) for done in p)
+        a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
+        m, n = a + b, n_true + n_false
+        tables = zip(a.astype(float), b.astype(float), strict=True)
+        margins_of = (float(n_true), float(n_false), False)
+        p.append(np.array([fisher_p_value(*cells, *margins_of) for cells in tables]))
+        # The best p of each frequency m: what a token held by m rollouts can reach at all.
+        best_of = np.ones(n + 1)
+        np.minimum.at(best_of, m, p[-1])
+        best.append(best_of[m])
+        # In whole numbers, for 1/4 of n is a bound that shares in floating point may miss.
+        frequency = np.select([m == n, m <= 1, 4 * m <= n, 4 * m < 3 * n], [4, 0, 1, 2], 3)
+        bins.append(np.searchsorted(ACCURACIES, n_true / n) * len(FREQUENCIES) + frequency)
+    return _Cells(first, *map(np.concatenate, (p, best, bins)))
+
+
 class _Sums:
     """Sums over the pairs of one labelling, chunk by chunk."""
 
     def __init__(self, cells: _Cells, estimator: Estimator) -> None:
-        n_bins = (len(ACCURACIES) + 1) * len(FREQUENCIES)
         self.cells, self.estimator = cells, estimator
         self.pairs_c = np.zeros(len(cells.p), dtype=np.int64)
-        self.credit, self.credit_abs = np.zeros(n_bins), np.zeros(n_bins)
+        self.credit = np.zeros((len(ACCURACIES) + 1) * len(FREQUENCIES))  # by bin
         self.tokens, self.tokens_abs, self.saturated = 0.0, 0.0, 0.0
 
     def add(
@@ -226,29 +280,26 @@ class _Sums:
         table = credit_table(ids_bt, mask_bt, correct_b, codes_b, self.estimator)
         n_true, n_false = table.a + table.c, table.b + table.d
         begins = np.flatnonzero(np.diff(table.group, prepend=-1))
-        firsts = [
-            self.cells.first[margin]
-            for margin in zip(n_true[begins].tolist(), n_false[begins].tolist(), strict=True)
-        ]
+        margins = zip(n_true[begins].tolist(), n_false[begins].tolist(), strict=True)
         sizes = np.diff([*begins.tolist(), len(table.group)])
-        cell = np.repeat(firsts, sizes) + table.a * (n_false + 1) + table.b
+        first = np.repeat([self.cells.first[margin] for margin in margins], sizes)
+        cell = first + table.a * (n_false + 1) + table.b
         # A histogram over tables instead of a list of pairs, of which a dump has millions.
         self.pairs_c += np.bincount(cell, minlength=len(self.pairs_c))
-        which, absolute = self.cells.bin[cell], np.abs(table.credit)
-        self.credit += np.bincount(which, table.credit, len(self.credit))
-        self.credit_abs += np.bincount(which, absolute, len(self.credit))
-        # How often each token occurs, from its shares of the two classes' tokens.
+        self.credit += np.bincount(self.cells.bin[cell], table.credit, len(self.credit))
+        # How often each token occurs, from its shares of the two classes' tokens. Rounded, for the
+        # shares are fractions in floating point and the counts are whole.
         group = np.repeat(np.arange(len(begins)), sizes)
         _, group_b = np.unique(codes_b, return_inverse=True)
         length_b = mask_bt.sum(axis=1)
-        # Rounded, for the shares are fractions in floating point and the counts are whole.
         occurs = np.rint(
             table.tf_true * np.bincount(group_b, length_b * (correct_b == 1))[group]
             + table.tf_false * np.bincount(group_b, length_b * (correct_b == 0))[group]
         )
+        absolute = np.abs(table.credit)
+        largest = largest_credit(self.estimator, n_true + n_false)
         self.tokens += occurs.sum()
         self.tokens_abs += (occurs * absolute).sum()
-        largest = largest_credit(self.estimator, n_true + n_false)
         self.saturated += occurs[absolute > SATURATED * largest].sum()
 
     def statistics(self) -> Statistics:
@@ -263,103 +314,12 @@ class _Sums:
         )
 
 
-def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
-    """Drop what can have no credit, and what repeats another rollout."""
-    codes_b, first_rows = grouping.group_codes(rollouts)
-    grouping.require_comparable(codes_b)
-    rollouts = grouping.tokenized(rollouts, tokenizer)
-    ids = list(grouping.Lists(rollouts["token_ids"]))
-    ignored = np.array(ignored_by(estimator), dtype=np.int64)
-    masks = [
-        np.ones(len(x), dtype=bool) if mask is None else mask
-        for x, mask in zip(ids, grouping.masks_of(rollouts), strict=True)
-    ]
-    counted_ids = [x[mask] for x, mask in zip(ids, masks, strict=True)]
-    # After `counted_ids`: repeats are found by all counted tokens, the ignored ones too.
-    if len(ignored):
-        masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
-    correct_b = rollouts["correct"].to_numpy()
-    known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
-    left_out = {repeats.REPEATED: 0, repeats.CONTRADICTORY: 0}
-    for rows in repeats.rows_of_groups(codes_b):
-        known = rows[known_b[rows]]
-        known_b[known] = False
-        known_b[repeats.distinct(known, counted_ids, correct_b, left_out)] = True
-    of_g = [
-        np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(first_rows))
-        for verdict in (1, 0)
-    ]
-    # Elsewhere no labelling differs from another: such groups would only dilute every share.
-    mixed_g = (of_g[0] > 0) & (of_g[1] > 0)
-    if not mixed_g.any():
-        raise InputError(
-            f"of {counted(len(first_rows), 'group')} none has both correct and incorrect distinct "
-            f"rollouts ({int((of_g[0] > 0).sum())} have correct ones, {int((of_g[1] > 0).sum())} "
-            "incorrect ones), so nothing can be significant"
-            + "".join(f"; {line}" for line in repeats.in_words(left_out))
-        )
-    rows = np.flatnonzero(known_b & mixed_g[codes_b])
-    return _Rollouts(
-        ids=[ids[row] for row in rows],
-        masks=[masks[row] for row in rows],
-        correct_b=correct_b[rows],
-        codes_b=codes_b[rows],
-        left_out=left_out,
-    )
-
-
-def _margins(correct_b: np.ndarray, codes_b: np.ndarray) -> np.ndarray:
-    """(G, 2) the correct and the incorrect rollouts of each group."""
-    _, group_b = np.unique(codes_b, return_inverse=True)
-    n_true_g = np.bincount(group_b, correct_b).astype(np.int64)
-    return np.stack([n_true_g, np.bincount(group_b) - n_true_g], axis=1)
-
-
-def _all_cells(margins: np.ndarray) -> _Cells:
-    from ktae.backends.cpu import fisher_p_value  # imports numba
-
-    first: dict[tuple[int, int], int] = {}
-    p: list[np.ndarray] = []
-    best, bins = [], []
-    for n_true, n_false in margins.tolist():
-        first[n_true, n_false] = sum(len(done) for done in p)
-        a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
-        tables = zip(a.astype(float), b.astype(float), strict=True)
-        margins_of = (float(n_true), float(n_false), False)
-        p.append(np.array([fisher_p_value(*cells, *margins_of) for cells in tables]))
-        # The best p of each frequency k = a + b: what a token held by k rollouts can reach at all.
-        best_of = np.ones(n_true + n_false + 1)
-        np.minimum.at(best_of, a + b, p[-1])
-        best.append(best_of[a + b])
-        bins.append(_bin(n_true / (n_true + n_false), a + b, n_true + n_false))
-    return _Cells(first, *map(np.concatenate, (p, best, bins)))
-
-
-def _bin(accuracy: float, m: np.ndarray, n: int) -> np.ndarray:
-    """The bin of tokens that `m` of a group's `n` rollouts hold."""
-    # In whole numbers, for 1/4 of n is a bound that shares in floating point may miss.
-    frequency = np.select([m == n, m <= 1, 4 * m <= n, 4 * m < 3 * n], [4, 0, 1, 2], 3)
-    binned: np.ndarray = np.searchsorted(ACCURACIES, accuracy) * len(FREQUENCIES) + frequency
-    return binned
-
-
 def _bins(sums: list[_Sums]) -> Iterator[Bin]:
-    real, permuted = sums[0], sums[1:]
-    n_bins = len(real.credit)
-    cells = real.cells
-    pairs = np.bincount(cells.bin, real.pairs_c, n_bins)
-    below = [np.bincount(cells.bin, side.pairs_c * (cells.p < LEVEL), n_bins) for side in sums]
+    """The bins that hold a pair, with means over pairs."""
+    real, *permuted = (side.credit for side in sums)
+    pairs = np.bincount(sums[0].cells.bin, sums[0].pairs_c, len(real))
     bounds = list(itertools.pairwise((0.0, *ACCURACIES, 1.0)))
-    for number in np.flatnonzero(pairs).tolist():
-        n = pairs[number]
-        yield Bin(
-            accuracy=bounds[number // len(FREQUENCIES)],
-            frequency=FREQUENCIES[number % len(FREQUENCIES)],
-            pairs=int(n),
-            credit=float(real.credit[number] / n),
-            credit_permuted=float(np.mean([side.credit[number] for side in permuted]) / n),
-            credit_abs=float(real.credit_abs[number] / n),
-            credit_abs_permuted=float(np.mean([side.credit_abs[number] for side in permuted]) / n),
-            significant=float(below[0][number] / n),
-            significant_permuted=float(np.mean([of_bin[number] for of_bin in below[1:]]) / n),
-        )
+    for i in np.flatnonzero(pairs).tolist():
+        accuracy, frequency = divmod(i, len(FREQUENCIES))
+        means = real[i] / pairs[i], np.mean([credit[i] for credit in permuted]) / pairs[i]
+        yield Bin(bounds[accuracy], FREQUENCIES[frequency], int(pairs[i]), *map(float, means))

@@ -1,4 +1,4 @@
-"""Repeated rollouts: identical ones share a verdict, so only the first of them is evidence.
+"""The rollouts of a record as evidence: repeated ones share a verdict, so only the first is any.
 
 Where identical rollouts of a group have different verdicts, none of them is evidence: the text
 cannot be what they differ by.
@@ -6,10 +6,41 @@ cannot be what they differ by.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+
+from ktae.rollouts import groups
 
 REPEATED = "repeated rollouts"
 CONTRADICTORY = "identical rollouts with different verdicts"
+
+
+class Counted(NamedTuple):
+    """The B rollouts of a record, and which of its groups each is of."""
+
+    ids: list[np.ndarray]
+    masks: list[np.ndarray]
+    """bool, false where a tool wrote the token."""
+    counted: list[np.ndarray]
+    """The ids where the mask is true."""
+    correct_b: np.ndarray
+    """NaN where unknown."""
+    codes_b: np.ndarray
+    first_rows: np.ndarray
+    """(G,) the first row of each group."""
+
+
+def counted_rollouts(rollouts: Any, tokenizer: Any) -> Counted:
+    """The rollouts of a record; an InputError where groups cannot be compared."""
+    codes_b, first_rows = groups.group_codes(rollouts)
+    groups.require_comparable(codes_b)
+    rollouts = groups.tokenized(rollouts, tokenizer)
+    ids = list(groups.Lists(rollouts["token_ids"]))
+    pairs = zip(ids, groups.masks_of(rollouts), strict=True)
+    masks = [np.ones(len(x), dtype=bool) if mask is None else mask for x, mask in pairs]
+    counted = [x[mask] for x, mask in zip(ids, masks, strict=True)]
+    return Counted(ids, masks, counted, rollouts["correct"].to_numpy(), codes_b, first_rows)
 
 
 def rows_of_groups(codes_b: np.ndarray) -> list[np.ndarray]:
@@ -45,13 +76,7 @@ def distinct(
 
 
 def repeated(codes_b: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarray) -> np.ndarray:
-    """(B,) bool: rollouts of known correctness that are no evidence, as `distinct` has it.
-
-    Args:
-        codes_b: (B,) the groups.
-        counted: as in `distinct`.
-        correct_b: (B,) the verdicts, NaN where unknown.
-    """
+    """(B,) bool: rollouts of known correctness that are no evidence, as `distinct` has it."""
     known_b = ~np.isnan(correct_b)
     repeated_b: np.ndarray = known_b.copy()
     left_out = {REPEATED: 0, CONTRADICTORY: 0}
@@ -62,9 +87,9 @@ def repeated(codes_b: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarr
 
 def in_words(left_out: dict[str, int]) -> list[str]:
     """What was left out, as one line for people, or none where nothing was."""
-    some = [f"{n:,} {reason if n > 1 else _single(reason)}" for reason, n in left_out.items() if n]
+    some = []
+    for reason, n in left_out.items():
+        if n == 1:
+            reason = reason.replace("groups", "group", 1).replace("rollouts", "rollout", 1)
+        some += [f"{n:,} {reason}"] if n else []
     return [f"left out: {'; '.join(some)}"] if some else []
-
-
-def _single(reason: str) -> str:
-    return reason.replace("groups", "group", 1).replace("rollouts", "rollout", 1)

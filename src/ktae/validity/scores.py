@@ -1,15 +1,17 @@
-"""The result of held-out pairs: numbers, JSON, and a table for a notebook."""
+"""The result of held-out pairs: numbers, JSON, a table and a plot."""
 
 from __future__ import annotations
 
-import html
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.files import plots
 from ktae.files.text import columns_of_text, counted
 from ktae.inference import Interval
 from ktae.validity import repeats
+
+REAL, PERMUTED, BASELINE = "#0b6e4f", "#9a9a9a", "#7a5195"
 
 COLUMNS = ("held-out", "95 %", "permuted", "95 % ")
 """What `Score.cells` are."""
@@ -38,11 +40,11 @@ class Score(NamedTuple):
 
     def cells(self) -> tuple[str, str, str, str]:
         """What a table shows: both means, and their intervals."""
-        (mean, low, high), (p_mean, p_low, p_high) = self.auc, self.permuted
-        return (
-            f"{mean:.3f}", f"{low:.3f} to {high:.3f}",
-            f"{p_mean:.3f}", f"{p_low:.3f} to {p_high:.3f}",
-        )  # fmt: skip
+        both = (self.auc, self.permuted)
+        (auc, auc_95), (permuted, permuted_95) = (
+            (f"{mean:.3f}", f"{low:.3f} to {high:.3f}") for mean, low, high in both
+        )
+        return auc, auc_95, permuted, permuted_95
 
 
 class HeldOut(NamedTuple):
@@ -65,14 +67,9 @@ class HeldOut(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
+        return self._asdict() | {
             "estimators": [score.as_dict() for score in self.estimators],
             "baselines": [score.as_dict() for score in self.baselines],
-            "groups": self.groups,
-            "rollouts": self.rollouts,
-            "pairs": self.pairs,
-            "permutations": self.permutations,
-            "left_out": self.left_out,
             "too_small": list(self.too_small),
         }
 
@@ -83,32 +80,32 @@ class HeldOut(NamedTuple):
 
     def counts(self) -> list[str]:
         """What was looked at, and what was left out, in words."""
-        looked_at = ", ".join(
-            [
-                counted(self.groups, "group"),
-                counted(self.rollouts, "distinct rollout"),
-                counted(self.pairs, "held-out pair"),
-            ]
-        )
-        return [looked_at, *repeats.in_words(self.left_out)]
+        numbers = (self.groups, self.rollouts, self.pairs)
+        names = ("group", "distinct rollout", "held-out pair")
+        return [", ".join(map(counted, numbers, names)), *repeats.in_words(self.left_out)]
 
     def __repr__(self) -> str:
         """The table of `ktae validate`."""
         rows = [("", *COLUMNS), *((x.name, *x.cells()) for x in (*self.ranked(), *self.baselines))]
         return "\n".join([*columns_of_text(rows), *self.counts()])
 
-    def _repr_html_(self) -> str:
-        """The table of `ktae validate`, for a notebook."""
-        head = "".join(f"<th>{name}</th>" for name in ("", *COLUMNS))
-        rows = [_row(score, "") for score in self.ranked()]
-        rows += [_row(score, ' style="color: #777"') for score in self.baselines]
-        counts = "<br>".join(map(html.escape, self.counts()))
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-            f"<p>{counts}</p>"
-        )
 
-
-def _row(score: Score, style: str) -> str:
-    cells = "".join(f"<td>{cell}</td>" for cell in score.cells())
-    return f"<tr{style}><th>{html.escape(score.name)}</th>{cells}</tr>"
+def forest(held_out: HeldOut) -> Any:
+    """A plot of one row an estimator: a matplotlib figure, which a notebook shows."""
+    ranked = held_out.ranked()
+    rows = [*ranked, *held_out.baselines]
+    marks = []
+    for y, score in enumerate(rows):
+        colour = REAL if y < len(ranked) else BASELINE
+        marks += [
+            plots.Mark(y, score.auc, colour, legend=None if y else "held-out pairs"),
+            # A little below the real one, so that the two intervals do not cover each other.
+            plots.Mark(y + 0.24, score.permuted, PERMUTED, ".", None if y else "labels permuted"),
+        ]
+    return plots.forest(
+        [score.name for score in rows],
+        marks,
+        line=0.5,
+        xlabel="share of held-out pairs whose correct rollout scores higher (95 %)",
+        title=f"{counted(held_out.groups, 'group')}, {counted(held_out.pairs, 'pair')}",
+    )
