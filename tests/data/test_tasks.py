@@ -29,9 +29,8 @@ def files(tmp_path):
     return {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "test")}
 
 
-@pytest.mark.parametrize("source", ["file", "gsm8k"])
-def test_problems_of_files(files, source):
-    recipe = make_recipe({"source": source, "instruction": "Be brief.", **files})
+def test_problems_of_files(files):
+    recipe = make_recipe({"source": "gsm8k", "instruction": "Be brief.", **files})
     rows = tasks.train_rows(recipe)
     assert len(rows) == 5
     assert rows[3].prompt == [
@@ -43,11 +42,6 @@ def test_problems_of_files(files, source):
     assert len(tasks.held_out_rows(recipe)) == 5
     right, wrong = tasks.grade(recipe, [r"\boxed{6}", "It is 7."], ["6", "6"])
     assert (right.correct, wrong.correct) == (1, 0)
-
-
-def test_without_an_instruction_there_is_no_system_message(files):
-    recipe = make_recipe({"source": "file", "instruction": None, **files})
-    assert [message["role"] for message in tasks.train_rows(recipe)[0].prompt] == ["user"]
 
 
 def test_a_file_needs_both(files):
@@ -67,7 +61,7 @@ def test_prepared_files(tmp_path):
     (tmp_path / "trl").mkdir()
     prompt = [{"role": "user", "content": "1 + 1"}]
     pq.write_table(pa.table({"prompt": [prompt]}), tmp_path / "trl/train.parquet")
-    with pytest.raises(InputError, match="expected answer"):
+    with pytest.raises(InputError, match="has no column answer"):
         tasks.train_rows(recipe)
     pq.write_table(pa.table({"prompt": [prompt], "answer": ["2"]}), tmp_path / "trl/train.parquet")
     assert tasks.train_rows(recipe) == [tasks.TaskRow(prompt, "2", "2")]
@@ -86,15 +80,6 @@ def test_held_out_problems_are_distinct_and_not_trained_on():
     for row in tasks.held_out_rows(recipe, 40)[::13]:
         (verdict,) = tasks.grade(recipe, [row.answer], [row.reference])
         assert verdict.correct == 1
-
-
-def test_the_seeds_of_two_runs_share_few_problems():
-    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
-    first, second = (
-        set(texts(tasks.train_rows(make_recipe({"name": "chain_sum"}, seed=seed))))
-        for seed in (0, 1)
-    )
-    assert not first & second
 
 
 def test_a_scorer_that_fails_leaves_a_response_undecided(monkeypatch):

@@ -130,7 +130,7 @@ def test_the_trainers_take_the_name(file):
     from ktae.trainers.lists import Settings
 
     assert Settings(f"{file}:ends").tried().estimator == resolved(from_section(f"{file}:ends"))
-    pytest.importorskip("wrapt", reason="needs the extra 'verl'")
+    pytest.importorskip("omegaconf", reason="needs the extra 'verl'")
     from ktae.trainers.verl import options
 
     chosen = options.from_algorithm({"credit": {"estimator": f"{file}:Ends", "weight": 2.0}})

@@ -88,7 +88,7 @@ def test_trl_s_further_rewards_are_warned_of(logged):
 
 
 def test_verl_s_scaling_is_looked_at():
-    pytest.importorskip("torch", reason="needs the extra 'verl'")
+    pytest.importorskip("omegaconf", reason="needs the extra 'verl'")
     from ktae.trainers.verl.options import from_algorithm
 
     raw = {"estimator": "tempo", "scale_by_std": False}

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from ktae.cli import eval_tables
 from ktae.cli.printing import Screen
-from ktae.data import prepare, sources
+from ktae.data import sources, tasks
 from ktae.evaluation import benchmarks, comparison, outputs
 from ktae.evaluation.scores import score
 from ktae.grading.graders import strict_boxed
@@ -136,9 +136,8 @@ def test_problems_to_train_on(file, scratch):
     path.write_bytes(file[1])
     with only_input_errors():
         split = sources.load_file(path)
-        written = prepare.write(
-            {"train": split.problems}, scratch / "data", data_source="x", template="plain"
-        )
+        rows = [tasks.as_row(problem, None) for problem in split.problems]
+        written = tasks.write({"train": rows}, scratch / "data", data_source="x")
         assert written == {"train": len(split.problems)}
 
 

@@ -47,8 +47,8 @@ def prepare(
 
     A file holds one problem a row: `problem` and `answer`, as JSON lines (also .gz) or Parquet.
     """
-    from ktae.data import prepare as prepared
-    from ktae.data import sources
+    from ktae.data import sources, tasks
+    from ktae.evaluation.templates import INSTRUCTION
     from ktae.rollouts.files import without_format
 
     named = source in sources.SOURCES
@@ -58,10 +58,13 @@ def prepare(
         splits["test"] = sources.load_file(test)
     if "test" not in splits:
         raise InputError(f"{source} has no problems to validate on; name a file of them: --test")
-    data_source = name or (sources.SOURCES[source].data_source if named else stem)
     folder = output or Path("data") / stem
-    problems = {kind: split.problems for kind, split in splits.items()}
-    counts = prepared.write(problems, folder, data_source=data_source, template=template)
+    instruction = INSTRUCTION if template == "qwen-math" else None
+    rows = {
+        kind: [tasks.as_row(problem, instruction) for problem in split.problems]
+        for kind, split in splits.items()
+    }
+    counts = tasks.write(rows, folder, data_source=name or stem)
     without = {kind: split.without_answer for kind, split in splits.items()}
     for kind, n in without.items():
         if n:

@@ -6,21 +6,19 @@ same settings and seed give the same problems, so a reference is a few numbers a
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from ktae.data.sources import TaskProblem
 from ktae.errors import InputError, expected_one_of, one_line
 from ktae.grading.extraction import extract
 
 if TYPE_CHECKING:
     from ktae.recipe import ReasoningGym
 
-DATA_SOURCE = "ktae/reasoning-gym"
-"""verl's name of the data."""
 HELD_OUT_SEED = 1_000_003
 """Of the test problems."""
 SEEDS_APART = 10_000_019
@@ -28,34 +26,16 @@ SEEDS_APART = 10_000_019
 PROBES = ("", "x", "I do not know.")
 """Answers that no problem has."""
 
-_AS_CODE = "its scorer evaluates the response as Python code, which a policy could use"
-_NO_ANSWER = "it has no reference answer, so nothing shows that its scorer works"
-REFUSED = {
-    **dict.fromkeys(("binary_matrix", "countdown", "intermediate_integration"), _AS_CODE),
-    **dict.fromkeys(("n_queens", "polynomial_multiplication", "puzzle24"), _AS_CODE),
-    **dict.fromkeys(("simple_integration", "spiral_matrix", "string_insertion"), _AS_CODE),
-    **dict.fromkeys(
-        ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"), _NO_ANSWER
-    ),
-    "codeio": "it runs programs of its data set",
-    "composite": "it is made of other tasks; name one of them",
-    "game_of_life_halting": "its scorer takes every response but one for False",
-}
-"""Tasks that are not offered, each with the reason (reasoning-gym 0.1.25, read and tried)."""
+REFUSED = (
+    *("binary_matrix", "countdown", "intermediate_integration", "n_queens"),
+    *("polynomial_multiplication", "puzzle24", "simple_integration", "spiral_matrix"),
+    *("string_insertion", "codeio", "composite"),
+)
+"""Tasks whose scorers evaluate the response as Python code, which a policy could use; one that runs
+programs of its data set; and one that is made of other tasks (reasoning-gym 0.1.25, read)."""
 
 
-@dataclasses.dataclass(frozen=True)
-class GymProblem:
-    """One problem."""
-
-    text: str
-    answer: str
-    """As the task's author writes it; others may be right, too."""
-    reference: str
-    """What `score` needs, as JSON."""
-
-
-def problems(task: ReasoningGym, n: int, seed: int) -> list[GymProblem]:
+def problems(task: ReasoningGym, n: int, seed: int) -> list[TaskProblem]:
     """The first n problems of a seed, the same each time.
 
     Raises:
@@ -69,14 +49,14 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[GymProblem]:
     # The same numbers make the same problem again, in any process: no text has to be kept.
     entries = [dataset[index] for index in range(n)]
     return [
-        GymProblem(
+        TaskProblem(
             str(entry["question"]), str(entry["answer"]), json.dumps(reference | {"index": index})
         )
         for index, entry in enumerate(entries)
     ]
 
 
-def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProblem]:
+def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[TaskProblem]:
     """The first n problems of the test seed that are distinct and not among `seen`.
 
     Fewer, if fewer are found among 64 n problems: a task may have few.
@@ -84,7 +64,7 @@ def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProbl
     Raises:
         InputError: as `problems`; or there is none.
     """
-    unseen: dict[str, GymProblem] = {}
+    unseen: dict[str, TaskProblem] = {}
     size = n
     # Some tasks have few problems, so draws repeat: look among twice as many each time.
     while len(unseen) < n and size <= 64 * n:
@@ -103,7 +83,7 @@ def score(response: str, reference: str) -> float | None:
 
     Args:
         response: what the policy wrote, without special tokens.
-        reference: a problem's `GymProblem.reference`.
+        reference: a problem's `TaskProblem.reference`.
     """
     answer = answer_in(response, reference)
     if answer is None:
@@ -150,7 +130,7 @@ def _dataset(reference: str) -> Any:
     named = json.loads(reference)
     name = named["name"]
     if name in REFUSED:
-        raise InputError(f"reasoning-gym's task {name} is refused: {REFUSED[name]}")
+        raise InputError(f"reasoning-gym's task {name} is refused: it could run a policy's code")
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
@@ -172,19 +152,16 @@ def _dataset(reference: str) -> Any:
 
 
 def _check_scorer(name: str, dataset: Any) -> None:
-    """Raise an InputError unless the scorer tells reference answers from none."""
+    """Raise an InputError unless the scorer tells reference answers from none: one that refuses
+    them would teach nothing, one that takes any text would teach anything."""
     for index in range(min(8, len(dataset))):
-        # A scorer that refuses the reference answer would teach nothing, one that takes any text
-        # would teach anything.
         entry = dataset[index]
-        if _scored(dataset, str(entry["answer"]), entry) != 1:
-            raise InputError(
-                f"reasoning-gym's task {name} is refused: its scorer gives its own answer "
-                f"{entry['answer']!r:.60} less than 1"
-            )
+        answer = entry["answer"]
+        why = None
+        if _scored(dataset, str(answer), entry) != 1:
+            why = f"gives its own answer {answer!r:.60} less than 1"
         for probe in PROBES:
             if _scored(dataset, probe, entry) == 1:
-                raise InputError(
-                    f"reasoning-gym's task {name} is refused: its scorer takes {probe!r} for the "
-                    f"answer {entry['answer']!r:.60}"
-                )
+                why = f"takes {probe!r} for the answer {answer!r:.60}"
+        if why:
+            raise InputError(f"reasoning-gym's task {name} is refused: its scorer {why}")

@@ -1,4 +1,5 @@
-"""The problems of a recipe's task, as prompts of messages, and who grades the responses.
+"""The problems of a recipe's task, as prompts of messages or as the files of the engines, and who
+grades the responses.
 
 For the tasks `math` and those of a mapping; the demo's problems are text of its own language.
 """
@@ -6,13 +7,14 @@ For the tasks `math` and those of a mapping; the demo's problems are text of its
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktae.data import gym, sources
 from ktae.errors import InputError
 from ktae.evaluation.templates import Messages, as_messages
+from ktae.files.atomic import atomic_write, make_folder
 from ktae.grading.rewards import text_of, verdicts
 from ktae.grading.verdict import Outcome, Verdict
 
@@ -32,13 +34,19 @@ class TaskRow(NamedTuple):
     """What the grader gets: the answer, or as JSON what reasoning-gym's scorer needs."""
 
 
+def as_row(problem: sources.TaskProblem, instruction: str | None) -> TaskRow:
+    """The problem after an instruction, if there is one."""
+    prompt = as_messages(problem.text, instruction)
+    return TaskRow(prompt, problem.answer, problem.reference or problem.answer)
+
+
 def train_rows(recipe: Recipe) -> list[TaskRow]:
     """The problems to train on: of reasoning-gym one for each prompt of the run, else all.
 
     Raises:
         InputError: they cannot be made or read.
     """
-    return _gym_rows(recipe, _gym_train(recipe)) if is_gym(recipe) else _rows(recipe, "train")
+    return _as_rows(recipe, _gym_train(recipe)) if is_gym(recipe) else _rows(recipe, "train")
 
 
 def held_out_rows(recipe: Recipe, n: int | None = None) -> list[TaskRow]:
@@ -49,12 +57,12 @@ def held_out_rows(recipe: Recipe, n: int | None = None) -> list[TaskRow]:
         InputError: they cannot be made or read.
     """
     n = recipe.logging.eval_problems if n is None else n
-    if is_gym(recipe):
-        task: Any = recipe.task
-        # A problem that is trained on must not be held out, whatever its seed.
-        seen = {problem.text for problem in _gym_train(recipe)}
-        return _gym_rows(recipe, gym.held_out(task, n, seen))
-    return _rows(recipe, "test")[:n]
+    if not is_gym(recipe):
+        return _rows(recipe, "test")[:n]
+    task: Any = recipe.task
+    # A problem that is trained on must not be held out, whatever its seed.
+    seen = {problem.text for problem in _gym_train(recipe)}
+    return _as_rows(recipe, gym.held_out(task, n, seen))
 
 
 def is_gym(recipe: Recipe) -> bool:
@@ -78,10 +86,8 @@ def grade(recipe: Recipe, responses: Sequence[Any], references: Sequence[str]) -
     # Mathematics is compared as such; puzzles have a program each that scores them.
     if not is_gym(recipe):
         return verdicts(responses, references)
-    return [
-        gym_verdict(text_of(response), reference)
-        for response, reference in zip(responses, references, strict=True)
-    ]
+    pairs = zip(map(text_of, responses), references, strict=True)
+    return [gym_verdict(response, reference) for response, reference in pairs]
 
 
 def gym_verdict(response: str, reference: str) -> Verdict:
@@ -99,10 +105,44 @@ def gym_verdict(response: str, reference: str) -> Verdict:
 
 def data_source(recipe: Recipe) -> str:
     """verl's name of the data, by which its reward finds the grader."""
-    if is_gym(recipe):
-        return gym.DATA_SOURCE
-    named = sources.SOURCES.get(recipe.task_source)
-    return named.data_source if named else f"ktae/{recipe.task_source}"
+    source = recipe.task_source
+    return source if source in sources.SOURCES else f"ktae/{source}"
+
+
+def write(
+    splits: Mapping[str, Sequence[TaskRow]], folder: Path, *, data_source: str
+) -> dict[str, int]:
+    """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; rows for each split.
+
+    verl's files have the columns `data_source`, `prompt` (messages), `ability`, `reward_model`
+    (with what the grader gets as `ground_truth`) and `extra_info`; TRL's have `prompt` (messages)
+    and `answer`. Both hold the same problems in the same order.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for split, rows in splits.items():
+        # verl takes the answer from `ground_truth`, and the reward function by `data_source`.
+        for_verl = [
+            {
+                "data_source": data_source,
+                "prompt": row.prompt,
+                "ability": "math",
+                "reward_model": {"style": "rule", "ground_truth": row.reference},
+                "extra_info": {"split": split, "index": index},
+            }
+            for index, row in enumerate(rows)
+        ]
+        for_trl = [{"prompt": row.prompt, "answer": row.answer} for row in rows]
+        for engine, table in (("verl", for_verl), ("trl", for_trl)):
+            make_folder(folder / engine)
+            # A reader never sees half a file: verl may be waiting for it.
+            with atomic_write(folder / engine / f"{split}.parquet") as temporary:
+                pq.write_table(pa.Table.from_pylist(table), temporary)
+    return {split: len(rows) for split, rows in splits.items()}
 
 
 def prepared_file(recipe: Recipe, split: str) -> Path:
@@ -110,16 +150,11 @@ def prepared_file(recipe: Recipe, split: str) -> Path:
     return Path(os.path.expanduser(recipe.data or "")) / "trl" / f"{split}.parquet"
 
 
-def _gym_train(recipe: Recipe) -> list[gym.GymProblem]:
+def _gym_train(recipe: Recipe) -> list[sources.TaskProblem]:
     """One problem for each prompt of the run; another seed has others."""
     task: Any = recipe.task
     n = recipe.steps * recipe.rollout.prompts_per_step
     return gym.problems(task, n, recipe.seed * gym.SEEDS_APART)
-
-
-def _gym_rows(recipe: Recipe, problems: Sequence[gym.GymProblem]) -> list[TaskRow]:
-    task: Any = recipe.task
-    return [TaskRow(as_messages(p.text, task.instruction), p.answer, p.reference) for p in problems]
 
 
 def _rows(recipe: Recipe, split: str) -> list[TaskRow]:
@@ -131,7 +166,12 @@ def _rows(recipe: Recipe, split: str) -> list[TaskRow]:
         problems = sources.load(task.source)[split].problems
     else:
         problems = sources.load_file(Path(os.path.expanduser(file))).problems
-    return [TaskRow(as_messages(p.text, task.instruction), p.answer, p.answer) for p in problems]
+    return _as_rows(recipe, problems)
+
+
+def _as_rows(recipe: Recipe, problems: Sequence[sources.TaskProblem]) -> list[TaskRow]:
+    task: Any = recipe.task
+    return [as_row(problem, task.instruction) for problem in problems]
 
 
 def _prepared_rows(file: Path) -> list[TaskRow]:
@@ -140,14 +180,7 @@ def _prepared_rows(file: Path) -> list[TaskRow]:
     if not file.is_file():
         raise InputError(f"{file} does not exist; `ktae data prepare` writes it")
     table = pq.read_table(file)
-    # Somebody may have put a file of their own there.
-    missing = {"prompt", "answer"} - set(table.column_names)
-    if missing:
-        raise InputError(
-            f"{file} has the columns {', '.join(table.column_names)}; "
-            f"expected {' and '.join(sorted(missing))}, as `ktae data prepare` writes them"
-        )
-    return [
-        TaskRow(row["prompt"], row["answer"], row["answer"])
-        for row in table.select(["prompt", "answer"]).to_pylist()
-    ]
+    if missing := {"prompt", "answer"} - set(table.column_names):
+        raise InputError(f"{file} has no column {missing.pop()}, which `ktae data prepare` writes")
+    rows = table.select(["prompt", "answer"]).to_pylist()
+    return [TaskRow(row["prompt"], row["answer"], row["answer"]) for row in rows]

@@ -11,7 +11,7 @@ from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.estimators import from_section
 from ktae.trainers.verl import options
-from ktae.trainers.verl.overrides import TRACKERS, Paths, arguments, command, overrides
+from ktae.trainers.verl.overrides import Paths, arguments, command, compose, overrides
 
 ROOT = Path(__file__).resolve().parents[3]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
@@ -21,8 +21,6 @@ needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra '
 
 
 def composed(recipe, **given):
-    from ktae.trainers.verl.check import compose
-
     return compose(overrides(recipe, PATHS) | given)
 
 
@@ -100,26 +98,6 @@ def test_values_survive_the_command_line():
     assert list(config.trainer.logger) == ["console", "file"]
 
 
-INTERPOLATED = [
-    *("${oc.env:HOME}", "a ${oc.env:HOME} b", r"\${oc.env:HOME}", r"\\${oc.env:HOME}", "${", "${}"),
-    *("${trainer.nnodes}", "${now:%Y}", "${oc.decode:'1'}", "${${a}}", "???"),
-]
-
-
-@pytest.mark.parametrize("value", INTERPOLATED)
-@pytest.mark.parametrize("place", [lambda x: x, lambda x: ["a", x], lambda x: [{"k": [x]}]])
-def test_values_that_omegaconf_would_replace_are_refused(value, place):
-    recipe = demo(verl={"overrides": {"trainer.project_name": place(value)}})
-    with pytest.raises(InputError, match=r"trainer\.project_name is .*OmegaConf would replace"):
-        arguments(overrides(recipe, PATHS))
-
-
-@pytest.mark.parametrize("key", ["+a=b", "~trainer.nnodes", "+a@b", "+a/b", "a b", "", "+é", "a,b"])
-def test_keys_that_mean_something_else_to_hydra_are_refused(key):
-    with pytest.raises(InputError, match=r"verl\.overrides has the key"):
-        arguments(overrides(demo(verl={"overrides": {key: 1}}), PATHS))
-
-
 def test_units_of_text_get_the_model_s_tokenizer():
     settings = overrides(
         demo(credit={"estimator": "paper", "transforms": [{"over-units": ["word"]}]}), PATHS
@@ -155,8 +133,7 @@ def test_the_recipe_s_own_overrides_replace_ours():
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("zzz", r"no key zzz; to add a new one: \+zzz"),
-        ("trainer.nodes", r"did you mean trainer\.nnodes\? To add a new one: \+trainer\.nodes"),
+        ("trainer.nodes", r"verl refuses an override: Could not override 'trainer\.nodes'.*use \+"),
         ("+trainer.nnodes", r"verl refuses an override: .*already at 'trainer\.nnodes'"),
         ("+algorithm.credit.h9", r"algorithm\.credit: estimator paper has no setting 'h9'; did"),
     ],
@@ -172,7 +149,7 @@ def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
         composed(demo(credit="paper"), **{"trainer.v1.trainer_mode": "sync"})
     old = {"trainer.v1.trainer_mode": "sync", "trainer.use_v1": False}
     assert composed(demo(credit="paper"), **old).algorithm.adv_estimator == "ktae"
-    with pytest.raises(InputError, match="needs entropies, which verl's old trainer"):
+    with pytest.raises(InputError, match="needs entropies or the step, which verl's old trainer"):
         composed(demo(credit="entropy-weights"), **old)
 
 
@@ -182,16 +159,6 @@ def test_the_environment_reaches_every_node():
     assert f'{key}="ktae.trainers.verl,mine"' in arguments(settings)
     own = demo(verl={"overrides": {key: "x"}})
     assert overrides(own, PATHS, environment={"A": "1"})[key] == "x"
-
-
-@needs_verl
-def test_trackers_are_those_of_the_installed_verl():
-    from verl.utils.tracking import Tracking
-
-    assert sorted(TRACKERS) == sorted(Tracking.supported_backend)
-    logging = {"report_to": ["tensorboard", "file"]}
-    settings = overrides(demo(logging=logging), PATHS)
-    assert settings["trainer.logger"] == ["console", "file", "tensorboard"]
 
 
 @needs_verl
@@ -246,15 +213,10 @@ def test_every_key_of_a_recipe_is_among_these():
     [
         ("algorithm", {"patience": 9}, r"patience is 9.*all 3 steps.*--engine trl"),
         ("algorithm", {"minibatches": 16}, r"minibatches is 16.*divisor.*which is 8"),
-        ("logging", {"report_to": ["nonsense"]}, r"'nonsense', which verl.*tensorboard"),
         ("verl", {"overrides": {"reward_model.x": 1}}, "ignores; use reward.reward_model.x"),
     ],
 )
 def test_what_verl_cannot_do_is_refused(section, value, message):
+    overrides(demo(algorithm={"patience": 50}), PATHS)  # the default is let through
     with pytest.raises(InputError, match=message):
         overrides(demo(**{section: value}), PATHS)
-
-
-def test_patience_that_is_the_default_is_let_through():
-    default = overrides(demo(algorithm={"patience": 50}), PATHS)
-    assert default == overrides(demo(), PATHS)

@@ -125,7 +125,7 @@ def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
 
     task = ReasoningGym(name="letter_counting", answer="whole")
     (problem,) = gym.problems(task, 1, 0)
-    given = gym.DATA_SOURCE, f"perhaps {problem.answer}", problem.reference
+    given = "ktae/reasoning-gym", f"perhaps {problem.answer}", problem.reference
     assert compute_score(*given)["acc"] == 0
     assert 0 < compute_score(*given, graded=True)["acc"] < 1
     key = "+reward.custom_reward_function.reward_kwargs.graded"

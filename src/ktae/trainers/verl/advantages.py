@@ -13,7 +13,6 @@ from ktae.credit import token_credit
 from ktae.errors import InputError
 from ktae.trainers.lists import warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
-from ktae.trainers.strongest import token_sums
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, rollouts_for, taken
 
@@ -53,10 +52,8 @@ def verl_advantages(
         )
     rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
     finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
-    if rollouts.sessions is None:
-        base, advantages = _base_and_credit(rollouts, rewards, mask, index, config)
-    else:
-        base, advantages = _of_sessions(rollouts, rewards, mask, index, config)
+    compute = _base_and_credit if rollouts.sessions is None else _of_sessions
+    base, advantages = compute(rollouts, rewards, mask, index, config)
     for start in range(0, len(mask), ROWS_AT_ONCE):  # in place, for the batch is large
         rows = slice(start, start + ROWS_AT_ONCE)
         advantages[rows] += base[rows, None] * mask[rows]
@@ -70,24 +67,25 @@ def _of_sessions(
     rollout advantage and verdict are those of its last output."""
     assert rollouts.sessions is not None
     rows = np.array([of_session[-1] for of_session in rollouts.sessions])
-    session = np.empty(len(mask), dtype=np.int64)
+    session = torch.empty(len(mask), dtype=torch.int64)
     for number, of_session in enumerate(rollouts.sessions):
         session[of_session] = number
     last = torch.from_numpy(rows).to(mask.device)
     joined, at = rollouts.of_sessions(mask)
-    at = at.to(mask.device)
     base, credit = _base_and_credit(joined, rewards[last], taken(mask, at), index[rows], config)
-    rollouts.metrics |= joined.metrics
-    counted = np.ones(len(mask), bool) if rollouts.padding is None else ~rollouts.padding
-    share = 1 - counted[rows].sum() / counted.sum()  # of outputs that are not a session's last
-    rollouts.metrics[f"{PREFIX}intermediate_outputs"] = float(share)
-    rollouts.sums = joined.sums
+    outputs, sessions = (
+        n - x.padding.sum() for n, x in ((len(mask), rollouts), (len(rows), joined))
+    )
+    rollouts.metrics = joined.metrics | {
+        f"{PREFIX}intermediate_outputs": float(1 - sessions / outputs)  # not a session's last
+    }
+    rollouts.seen = joined.seen
     # Where no token of the last output counts, the whole session gets 0, as with verl's GRPO.
     counts = mask[last].any(dim=1)
     credits = torch.zeros(mask.shape, dtype=credit.dtype, device=credit.device)
     written = at >= 0
     credits.flatten()[at[written]] = (credit * counts[:, None])[written]
-    return (base * counts)[torch.from_numpy(session).to(mask.device)], credits
+    return (base * counts)[session.to(mask.device)], credits
 
 
 def _base_and_credit(
@@ -121,7 +119,7 @@ def _base_and_credit(
         policy={name: rollouts.policy[name] for name in estimator.needs_policy},
     )
     seconds = time.perf_counter() - started
-    seen = Seen(
+    rollouts.seen = Seen(
         token_ids=rollouts.token_ids,
         mask=mask,
         evidence=torch.from_numpy(evidence),
@@ -130,14 +128,12 @@ def _base_and_credit(
         credit=credit,
         own=slice(None),
     )
-    counted, counted_base = seen, base
-    if rollouts.padding is not None:  # it has the verdict of the row that it was copied from
+    counted, counted_base = rollouts.seen, base
+    if rollouts.padding.any():  # it has the verdict of the row that it was copied from
         kept = torch.from_numpy(~rollouts.padding)
-        counted, counted_base = seen.only(kept), base[kept.to(base.device)]
-    rollouts.metrics |= step_metrics(counted, counted_base, estimator)
+        counted, counted_base = counted.only(kept), base[kept.to(base.device)]
+    rollouts.metrics = step_metrics(counted, counted_base, estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
-    if rollouts.wants_sums:
-        rollouts.sums = token_sums(seen)
     return base, credit
 
 
@@ -148,14 +144,13 @@ def _rollout_advantages(
     do, instead of two more arrays of the whole batch's size."""
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn  # it may be what imports us
 
-    one_token = rewards.unsqueeze(1)
-    arguments: dict[str, Any] = {
-        "token_level_rewards": one_token,
-        "response_mask": torch.ones_like(one_token),
-        "index": index,
-        "config": config,
-    }
-    if name.startswith("grpo"):
-        arguments["norm_adv_by_std_in_grpo"] = (config or {}).get("norm_adv_by_std_in_grpo", True)
-    advantages: torch.Tensor = get_adv_estimator_fn(name)(**arguments)[0]
-    return advantages.squeeze(1)
+    one_token, scale = rewards.unsqueeze(1), "norm_adv_by_std_in_grpo"
+    advantages, _ = get_adv_estimator_fn(name)(
+        token_level_rewards=one_token,
+        response_mask=torch.ones_like(one_token),
+        index=index,
+        config=config,
+        **({scale: (config or {}).get(scale, True)} if name.startswith("grpo") else {}),
+    )
+    squeezed: torch.Tensor = advantages.squeeze(1)
+    return squeezed

@@ -15,8 +15,8 @@ from ktae.arrays import above
 from ktae.errors import InputError
 from ktae.rollouts.rows import is_null
 from ktae.trainers.lists import warn_once
-from ktae.trainers.strongest import TokenSums
-from ktae.trainers.verl import names
+from ktae.trainers.metrics import Seen
+from ktae.trainers.verl.plugin import without_mode
 
 
 @dataclasses.dataclass
@@ -25,26 +25,24 @@ class Rollouts:
 
     token_ids: torch.Tensor
     """(B, T) responses, in the order and width of verl's response mask; 0 where padded."""
-    acc: np.ndarray | None
-    """(B,) the reward function's `acc`, NaN where it gives none; None: it gives none at all."""
-    undecided: np.ndarray | None = None
-    """(B,) bool: which rollouts are neither correct nor incorrect; None: every verdict counts."""
+    acc: np.ndarray
+    """(B,) the reward function's `acc`, NaN where it gives none."""
+    undecided: np.ndarray
+    """(B,) bool: which rollouts are neither correct nor incorrect."""
     step: int | None = None
     """Training steps done before; None where it is not known."""
     policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     """`log_probs` and `entropies`, (B, T), where verl has them."""
     sessions: list[list[int]] | None = None
     """The rows of each session's outputs, in their order; None: each session has one output."""
-    turns: list[tuple[list[int], int]] | None = None
+    turns: Sequence[tuple[list[int], int]] = ()
     """Of B rows, where sessions have several outputs: what each was asked, and how long it is."""
-    padding: np.ndarray | None = None
-    """(B,) which rows verl filled the batch up with, for the metrics to leave out; None: none."""
+    padding: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    """(B,) which rows verl filled the batch up with, for the metrics to leave out; or none."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
-    wants_sums: bool = False
-    """Whether the estimator is to fill in the next."""
-    sums: TokenSums | None = None
-    """The credit of each distinct token."""
+    seen: Seen | None = None
+    """The batch as the estimator saw it; filled in by it."""
 
     def of_sessions(self, mask: torch.Tensor) -> tuple[Rollouts, torch.Tensor]:
         """The S sessions as rollouts: each one's outputs after another, its last output's verdict.
@@ -56,7 +54,7 @@ class Rollouts:
             Their rollouts, and (S, L) int64 where each token stands in the flat (B, T) batch; -1
             for what the policy did not write.
         """
-        assert self.sessions is not None and self.turns is not None
+        assert self.sessions is not None
         width, ids_bt = mask.shape[1], self.token_ids.cpu().numpy()
         ids: list[list[int]] = [[] for _ in self.sessions]
         places: list[list[int]] = [[] for _ in self.sessions]
@@ -73,17 +71,15 @@ class Rollouts:
                 of_session += response
                 at_places += range(row * width, row * width + length)
                 before = prompt + response
-        device, last = self.token_ids.device, np.array([rows[-1] for rows in self.sessions])
-        at = _padded(places, -1).to(device)
-        joined = dataclasses.replace(
-            self,
-            token_ids=_padded(ids, 0).to(self.token_ids),
-            acc=None if self.acc is None else self.acc[last],
-            undecided=None if self.undecided is None else self.undecided[last],
-            policy={x: taken(values, at.to(values.device)) for x, values in self.policy.items()},
-            sessions=None,
-            turns=None,
-            padding=None if self.padding is None else self.padding[last],
+        last = np.array([rows[-1] for rows in self.sessions])
+        at = _padded(places, -1).to(mask.device)
+        joined = Rollouts(
+            _padded(ids, 0).to(self.token_ids),
+            self.acc[last],
+            self.undecided[last],
+            self.step,
+            {name: taken(values, at.to(values.device)) for name, values in self.policy.items()},
+            padding=self.padding[last] if len(self.padding) else self.padding,
         )
         return joined, at
 
@@ -91,10 +87,8 @@ class Rollouts:
         """(B,) verdicts 1, 0, or NaN for unknown; and scores. They are of `acc`, or of the reward
         where there is none."""
         rewards = rewards.cpu()
-        acc = np.full(len(rewards), np.nan) if self.acc is None else self.acc
-        unknown = np.zeros(len(acc), bool) if self.undecided is None else self.undecided
-        without = np.isnan(acc)
-        if (without & ~unknown).any():
+        without = np.isnan(self.acc)
+        if (without & ~self.undecided).any():
             warn_once(
                 "the reward function gives no 'acc', so such a rollout counts as correct where its "
                 "reward is above the threshold; with a shaped reward (DAPO's overlong penalty) "
@@ -102,9 +96,9 @@ class Rollouts:
                 "pkg://ktae.trainers.verl.reward does"
             )
         # The reward as the float32 that it is: the threshold is compared at its precision.
-        correct = np.where(without, above(rewards, threshold), above(acc, threshold))
-        scores = np.where(without, rewards.double().numpy(), acc)
-        return np.where(unknown, np.nan, correct), np.where(unknown, np.nan, scores)
+        correct = np.where(without, above(rewards, threshold), above(self.acc, threshold))
+        scores = np.where(without, rewards.double().numpy(), self.acc)
+        return np.where(self.undecided, np.nan, correct), np.where(self.undecided, np.nan, scores)
 
 
 def taken(values_bt: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
@@ -134,7 +128,7 @@ def rollouts_for(mask: torch.Tensor) -> Rollouts:
     """What was handed over, which has to be for a batch of that response mask."""
     rollouts = _current.get()
     if rollouts is None:
-        raise InputError(names.without_mode())
+        raise InputError(without_mode())
     if rollouts.token_ids.shape != mask.shape:
         raise InputError(
             f"responses are {tuple(rollouts.token_ids.shape)} and the response mask is "
@@ -146,14 +140,13 @@ def rollouts_for(mask: torch.Tensor) -> Rollouts:
 def rollouts_of_batch(data: Any) -> Rollouts:
     """From a batch of verl's old trainer, which holds everything already."""
     extra, tensors = data.non_tensor_batch, data.batch
-    acc = undecided = None
+    zeros = [0] * len(tensors["responses"])
+    acc = _numbers("acc", extra.get("acc", [None] * len(zeros)))
+    undecided = _numbers("undecided", extra.get("undecided", zeros)) != 0
     if "acc" in extra:
-        acc = _numbers("acc", extra["acc"])
-        undecided = np.isnan(acc) | (
-            _numbers("undecided", extra.get("undecided", [0] * len(acc))) != 0
-        )
-    # Of the entropies it has kept nothing but their mean.
-    # They are there where verl ran the policy again over what was sampled.
+        undecided |= np.isnan(acc)
+    # Of the entropies it has kept nothing but their mean. The log-probabilities are there where
+    # verl ran the policy again over what was sampled.
     policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
     return Rollouts(tensors["responses"], acc, undecided, policy=policy)
 
@@ -162,9 +155,7 @@ def rollouts_of_infos(
     token_ids: torch.Tensor, infos: list[dict[str, Any]], step: int | None = None
 ) -> Rollouts:
     """From token ids and what the reward function said of each rollout."""
-    acc = [info.get("acc") for info in infos]
-    # As None is NaN in a float64 array, a rollout without a verdict is unknown.
-    values = _numbers("acc", acc) if any(value is not None for value in acc) else None
+    acc = _numbers("acc", [info.get("acc") for info in infos])
     # A reward function says that it could not tell by `undecided`, or an `acc` of null or NaN.
     # verl's `rate_limited` reward manager got no verdict where it gives `timeout` or `error` and
     # `acc` 0, but no `score`.
@@ -172,15 +163,11 @@ def rollouts_of_infos(
     for row, info in enumerate(infos):
         undecided[row] |= "score" not in info and ("timeout" in info or "error" in info)
         undecided[row] |= "acc" in info and is_null(info["acc"])
-    return Rollouts(token_ids, values, undecided, step)
+    return Rollouts(token_ids, acc, undecided, step)
 
 
 def _numbers(name: str, values: Sequence[Any]) -> np.ndarray:
     """(B,) float64 of what a reward function gave: numbers, verdicts, or None for NaN."""
-    with contextlib.suppress(TypeError, ValueError):
-        numbers = np.array(values, dtype=np.float64)
-        if numbers.ndim == 1:
-            return numbers
     numbers = np.empty(len(values))
     for row, value in enumerate(values):
         try:
@@ -200,7 +187,7 @@ def sessions_of(keys: Sequence[str]) -> list[list[int]] | None:
     takes the last outputs alone, but gives every row to any other estimator.
 
     Args:
-        keys: of B rows, as verl names them: `prompt_session_output`, the last a number.
+        keys: of B rows, as verl writes them: `prompt_session_output`, the last a number.
 
     Returns:
         The sessions, each one's rows in the order of its outputs; None where each has one.

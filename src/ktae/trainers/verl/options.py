@@ -1,4 +1,4 @@
-"""The options under `algorithm.credit` of verl's configuration."""
+"""The options under `algorithm.credit` of verl's configuration, and what of the rest they need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
 from ktae.trainers.lists import Settings, one_of
-from ktae.trainers.verl.names import MODES
+from ktae.trainers.verl.plugin import MODES, without_mode
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the credit can be added to: all are equal over a rollout."""
@@ -32,10 +32,12 @@ def from_algorithm(algorithm: Any) -> Options:
     Raises:
         InputError: an unknown option (the nearest known one is named) or a value out of range.
     """
+    from omegaconf import OmegaConf
+
     algorithm = algorithm or {}
-    # A node of OmegaConf's here, a mapping where verl's configuration is a plain one.
-    node = algorithm.get("credit")
-    section = "paper" if node is None else _plain(node)
+    # A node of OmegaConf's, or a mapping where verl's configuration is a plain one.
+    node = algorithm.get("credit", "paper")
+    section = OmegaConf.to_container(OmegaConf.create({"credit": node}), resolve=True)["credit"]
     named: dict[str, Any] = {"base": "grpo"}
     if isinstance(section, dict):
         section = {"estimator": "paper"} | section
@@ -56,36 +58,30 @@ def from_algorithm(algorithm: Any) -> Options:
     return Options(settings, base)
 
 
-def checked(config: Any, *, is_old: bool) -> Options:
-    """The options of verl's whole configuration, refused where its loss or trainer rules them out.
+def checked(config: Any, *, has_token_ids: bool, is_old: bool) -> Settings:
+    """The settings of verl's whole configuration, refused where its loss or trainer rules them out.
 
     Raises:
-        InputError: as `from_algorithm`; the policy loss is verl's one that averages the advantages
-            of a rollout; or it is the old trainer (`trainer.use_v1=False`), which keeps the mean
-            of the entropies alone and hands over no step, and the estimator needs them.
+        InputError: as `from_algorithm`; the trainer mode hands over no token ids; the policy loss
+            is verl's one that averages the advantages of a rollout; or it is the old trainer
+            (`trainer.use_v1=False`), which keeps the mean of the entropies alone and hands over no
+            step, and the estimator needs them.
     """
     from omegaconf import OmegaConf
 
-    options = from_algorithm(config.algorithm)
+    if not has_token_ids:
+        raise InputError(without_mode(config.trainer.v1.trainer_mode))
+    settings = from_algorithm(config.algorithm).settings
     if OmegaConf.select(config, LOSS_MODE) == "geo_mean":
         raise InputError(
             f"{LOSS_MODE}=geo_mean averages the advantages of a rollout's tokens, so token credit "
             "would have no effect; expected another loss, such as vanilla or gspo"
         )
-    estimator = options.settings.estimator
-    missing = {"entropies"} & estimator.needs_policy | ({"step"} if estimator.needs_step else set())
-    for name in sorted(missing) if is_old else ():
+    estimator = settings.estimator
+    if is_old and ("entropies" in estimator.needs_policy or estimator.needs_step):
         raise InputError(
-            f"algorithm.credit: {estimator} needs {name}, which verl's old trainer "
-            f"(trainer.use_v1=False) does not hand over; expected trainer.v1.trainer_mode="
+            f"algorithm.credit: {estimator} needs entropies or the step, which verl's old trainer "
+            "(trainer.use_v1=False) does not hand over; expected trainer.v1.trainer_mode="
             f"{MODES[0]} with trainer.use_v1=True, or another estimator"
         )
-    return options
-
-
-def _plain(value: Any) -> Any:
-    """A node of the configuration as plain lists and mappings."""
-    if hasattr(value, "items"):
-        return {name: _plain(inner) for name, inner in value.items()}
-    is_list = not isinstance(value, str) and hasattr(value, "__iter__")
-    return [_plain(inner) for inner in value] if is_list else value
+    return settings

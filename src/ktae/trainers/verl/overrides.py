@@ -1,19 +1,20 @@
-"""From a recipe to overrides of verl's configuration."""
+"""From a recipe to overrides of verl's configuration, checked against the installed verl's."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import importlib.util
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.estimators import to_section
-from ktae.recipe import Recipe
-from ktae.trainers.verl.names import ESTIMATOR, REWARD
+from ktae.recipe import Recipe, dotted
+from ktae.trainers import check_version
+from ktae.trainers.verl import options
+from ktae.trainers.verl.plugin import ESTIMATOR, MODES, REWARD
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",
@@ -25,20 +26,15 @@ LOSSES = {
 IGNORED = ("custom_reward_function.", "reward_model.")
 """Left in verl's configuration from an older one, and read by nobody."""
 
-TRACKERS = (
-    *("clearml", "mlflow", "rl_insight", "swanlab", "tensorboard", "trackio", "vemlp_wandb"),
-    *("wandb", "console", "file"),
-)
-"""What verl 0.9 can report to; it would refuse others only after the models are loaded."""
-
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 """For the demo, whose prompts are complete as they are."""
 
 Overrides = dict[str, Any]
+Tree = dict[str, Any]
+"""Sections in sections; `+` is before the name of a new key."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Paths:
+class Paths(NamedTuple):
     """Where a run finds and leaves things."""
 
     model: str
@@ -78,84 +74,76 @@ def overrides(
             f"runs all {recipe.steps} steps, whether or not there is something to learn; leave "
             "algorithm.patience out, or train with --engine trl"
         )
-    settings = (
-        _algorithm(recipe, paths)
-        | _data_and_model(recipe, paths)
-        | _actor(recipe)
-        | _rollout_and_reward(recipe)
-        | _trainer(recipe, paths, resume)
-    )
-    for name, value in (environment or {}).items():
-        settings[f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}"] = value
-    every = with_sections(recipe.verl.overrides)  # given dotted or as sections
-    of_recipe = {k: value for k, value in every if not (value and isinstance(value, dict))}
+    settings = {
+        **_algorithm(recipe, paths),
+        "data": _data(recipe, paths),
+        "actor_rollout_ref": {
+            "model": _model(recipe, paths),
+            "actor": _actor(recipe),
+            "rollout": _rollout(recipe),
+        },
+        **_reward(recipe),
+        "trainer": _trainer(recipe, paths, resume),
+        "+ray_kwargs.ray_init.runtime_env.env_vars": environment or {},
+    }
+    of_recipe = dotted(recipe.verl.overrides)
     for key in of_recipe:
         if key.lstrip("+").startswith(IGNORED):
             raise InputError(f"verl.overrides has {key}, which verl ignores; use reward.{key}")
     # `+key` and `key` are the same setting: what the recipe gives replaces ours.
     replaced = {key.lstrip("+") for key in of_recipe}
-    ours = {key: value for key, value in settings.items() if key.lstrip("+") not in replaced}
+    ours = {key: v for key, v in dotted(settings).items() if key.lstrip("+") not in replaced}
     return ours | of_recipe
 
 
-def with_sections(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values, the sections' own among them."""
-    for key, value in content.items():
-        yield f"{prefix}{key}", value
-        if isinstance(value, dict):
-            yield from with_sections(value, f"{prefix}{key}.")
-
-
-def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
-    settings: Overrides = {
-        "algorithm.adv_estimator": ESTIMATOR if recipe.credit else "grpo",
-        "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.scale_by_std,
-        "algorithm.use_kl_in_reward": False,
+def _algorithm(recipe: Recipe, paths: Paths) -> Tree:
+    settings: Tree = {
+        "adv_estimator": ESTIMATOR if recipe.credit else "grpo",
+        "norm_adv_by_std_in_grpo": recipe.algorithm.scale_by_std,
+        "use_kl_in_reward": False,
     }
-    if recipe.credit:
-        section = to_section(recipe.credit)
-        chosen: dict[str, Any] = {"estimator": section} if isinstance(section, str) else section
-        if recipe.credit.needs_vocabulary:
-            chosen["tokenizer"] = paths.model
-        if recipe.correct_above:
-            chosen["threshold"] = recipe.correct_above
-        settings |= {f"+algorithm.credit.{name}": value for name, value in chosen.items()}
     if recipe.algorithm.resampling_rounds:
         # verl samples until the batch is full, however many rounds that takes.
-        settings |= {
-            "algorithm.filter_groups.enable": True,
-            "algorithm.filter_groups.metric": "acc",
-        }
-    return settings
+        settings["filter_groups"] = {"enable": True, "metric": "acc"}
+    if not recipe.credit:
+        return {"algorithm": settings}
+    section = to_section(recipe.credit)
+    credit: Tree = {"estimator": section} if isinstance(section, str) else section
+    if recipe.credit.needs_vocabulary:
+        credit["tokenizer"] = paths.model
+    if recipe.correct_above:
+        credit["threshold"] = recipe.correct_above
+    return {"algorithm": settings, "+algorithm.credit": credit}
 
 
-def _data_and_model(recipe: Recipe, paths: Paths) -> Overrides:
-    settings: Overrides = {
-        "data.train_files": str(paths.train),
-        "data.val_files": str(paths.test),
-        "data.prompt_key": "prompt",
-        "data.train_batch_size": recipe.rollout.prompts_per_step,
-        "data.max_prompt_length": recipe.rollout.max_prompt_length,
-        "data.max_response_length": recipe.rollout.max_response_length,
-        "data.filter_overlong_prompts": False,
-        "data.truncation": "left",
-        "data.val_max_samples": recipe.logging.eval_problems,
-        "data.seed": recipe.seed,
-        "actor_rollout_ref.model.path": paths.model,
-        "actor_rollout_ref.model.use_remove_padding": True,
-        "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+def _data(recipe: Recipe, paths: Paths) -> Tree:
+    return {
+        "train_files": str(paths.train),
+        "val_files": str(paths.test),
+        "prompt_key": "prompt",
+        "train_batch_size": recipe.rollout.prompts_per_step,
+        "max_prompt_length": recipe.rollout.max_prompt_length,
+        "max_response_length": recipe.rollout.max_response_length,
+        "filter_overlong_prompts": False,
+        "truncation": "left",
+        "val_max_samples": recipe.logging.eval_problems,
+        "seed": recipe.seed,
     }
-    if recipe.model.lora_rank:  # on all linear layers, verl's default
-        settings |= {
-            "actor_rollout_ref.model.lora_rank": recipe.model.lora_rank,
-            "actor_rollout_ref.model.lora_alpha": 2 * recipe.model.lora_rank,
-        }
-    if recipe.task == "demo":
-        settings["actor_rollout_ref.model.custom_chat_template"] = PLAIN_TEMPLATE
-    return settings
 
 
-def _actor(recipe: Recipe) -> Overrides:
+def _model(recipe: Recipe, paths: Paths) -> Tree:
+    rank = recipe.model.lora_rank
+    return {
+        "path": paths.model,
+        "use_remove_padding": True,
+        "enable_gradient_checkpointing": True,
+        # on all linear layers, verl's default
+        **({"lora_rank": rank, "lora_alpha": 2 * rank} if rank else {}),
+        **({"custom_chat_template": PLAIN_TEMPLATE} if recipe.task == "demo" else {}),
+    }
+
+
+def _actor(recipe: Recipe) -> Tree:
     prompts, minibatches = recipe.rollout.prompts_per_step, recipe.algorithm.minibatches
     if prompts % minibatches:
         raise InputError(
@@ -165,12 +153,13 @@ def _actor(recipe: Recipe) -> Overrides:
     optimizer = recipe.optimizer
     actor = {
         "strategy": "fsdp2",
-        "fsdp_config.strategy": "fsdp2",
-        "fsdp_config.seed": recipe.seed,
-        "optim.lr": optimizer.learning_rate,
-        "optim.betas": [optimizer.beta1, optimizer.beta2],
-        "optim.weight_decay": optimizer.weight_decay,
-        "optim.lr_warmup_steps": optimizer.warmup_steps,
+        "fsdp_config": {"strategy": "fsdp2", "seed": recipe.seed},
+        "optim": {
+            "lr": optimizer.learning_rate,
+            "betas": [optimizer.beta1, optimizer.beta2],
+            "weight_decay": optimizer.weight_decay,
+            "lr_warmup_steps": optimizer.warmup_steps,
+        },
         "ppo_mini_batch_size": prompts // minibatches,
         "ppo_epochs": recipe.algorithm.epochs,
         "use_dynamic_bsz": True,
@@ -188,11 +177,11 @@ def _actor(recipe: Recipe) -> Overrides:
     }
     if recipe.algorithm.loss == "dr_grpo":  # left alone, verl divides by each batch's own width
         actor["loss_scale_factor"] = recipe.rollout.max_response_length
-    return {f"actor_rollout_ref.actor.{name}": value for name, value in actor.items()}
+    return actor
 
 
-def _rollout_and_reward(recipe: Recipe) -> Overrides:
-    rollout: Overrides = {
+def _rollout(recipe: Recipe) -> Tree:
+    return {
         "name": recipe.verl.rollout_engine,
         "n": recipe.rollout.group_size,
         "temperature": recipe.rollout.temperature,
@@ -203,132 +192,104 @@ def _rollout_and_reward(recipe: Recipe) -> Overrides:
         "gpu_memory_utilization": recipe.verl.gpu_memory,
         "log_prob_use_dynamic_bsz": True,
         "log_prob_max_token_len_per_gpu": recipe.verl.tokens_per_gpu,
-        "val_kwargs.do_sample": False,
-        "val_kwargs.temperature": 0,
-        "val_kwargs.n": 1,
+        "val_kwargs": {"do_sample": False, "temperature": 0, "n": 1},
     }
-    settings = {f"actor_rollout_ref.rollout.{name}": value for name, value in rollout.items()}
-    settings["reward.custom_reward_function.path"] = REWARD
-    settings["reward.custom_reward_function.name"] = "compute_score"
-    longest = recipe.rollout.max_response_length
-    kwargs = "+reward.custom_reward_function.reward_kwargs"
-    if recipe.task == "demo":
-        settings[f"{kwargs}.max_response_length"] = longest
-    if recipe.wants_scores:
-        settings[f"{kwargs}.graded"] = True
-    if recipe.algorithm.overlong_buffer:
-        buffer = "+reward.reward_kwargs.overlong_buffer_cfg"
-        settings |= {
-            "reward.reward_manager.name": "dapo",
-            "+reward.reward_kwargs.max_resp_len": longest,
-            f"{buffer}.enable": True,
-            f"{buffer}.len": recipe.algorithm.overlong_buffer,
-            f"{buffer}.penalty_factor": 1.0,
-            f"{buffer}.log": True,
-        }
-    return settings
 
 
-def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
-    for name in recipe.logging.report_to:
-        if name not in TRACKERS:
-            raise InputError(
-                f"logging.report_to has {name!r}, which verl cannot report to; "
-                f"expected some of {', '.join(TRACKERS)}"
-            )
+def _reward(recipe: Recipe) -> Tree:
+    longest, buffer = recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
+    settings: Tree = {"custom_reward_function": {"path": REWARD, "name": "compute_score"}}
+    shaping: Tree = {}
+    if buffer:
+        settings["reward_manager.name"] = "dapo"
+        enabled = {"enable": True, "len": buffer, "penalty_factor": 1.0, "log": True}
+        shaping = {"max_resp_len": longest, "overlong_buffer_cfg": enabled}
+    return {
+        "reward": settings,
+        "+reward.custom_reward_function.reward_kwargs": {
+            **({"max_response_length": longest} if recipe.task == "demo" else {}),
+            **({"graded": True} if recipe.wants_scores else {}),
+        },
+        "+reward.reward_kwargs": shaping,
+    }
+
+
+def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Tree:
     mode = recipe.verl.mode
     return {
-        "trainer.use_v1": True,
-        "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.credit else mode,
-        "trainer.nnodes": recipe.verl.nodes,
-        "trainer.n_gpus_per_node": recipe.verl.gpus_per_node,
-        "trainer.total_training_steps": recipe.steps,
-        "trainer.total_epochs": recipe.steps,  # no epoch is shorter than a step
-        "trainer.save_freq": recipe.logging.save_every,
-        "trainer.max_actor_ckpt_to_keep": recipe.logging.keep_checkpoints,
-        "trainer.test_freq": recipe.verl.validate_every,
-        "trainer.val_before_train": True,
-        "trainer.logger": list(dict.fromkeys(["console", "file", *recipe.logging.report_to])),
-        "trainer.project_name": "ktae",
-        "trainer.experiment_name": f"{recipe.name}-seed{recipe.seed}",
-        "trainer.default_local_dir": str(paths.output / "checkpoints"),
-        "trainer.rollout_data_dir": str(paths.output / "rollouts"),
-        "trainer.resume_mode": "auto" if resume else "disable",
+        "use_v1": True,
+        "v1.trainer_mode": f"ktae_{mode}" if recipe.credit else mode,
+        "nnodes": recipe.verl.nodes,
+        "n_gpus_per_node": recipe.verl.gpus_per_node,
+        "total_training_steps": recipe.steps,
+        "total_epochs": recipe.steps,  # no epoch is shorter than a step
+        "save_freq": recipe.logging.save_every,
+        "max_actor_ckpt_to_keep": recipe.logging.keep_checkpoints,
+        "test_freq": recipe.verl.validate_every,
+        "val_before_train": True,
+        "logger": list(dict.fromkeys(["console", "file", *recipe.logging.report_to])),
+        "project_name": "ktae",
+        "experiment_name": f"{recipe.name}-seed{recipe.seed}",
+        "default_local_dir": str(paths.output / "checkpoints"),
+        "rollout_data_dir": str(paths.output / "rollouts"),
+        "resume_mode": "auto" if resume else "disable",
     }
 
 
 def arguments(settings: Overrides) -> list[str]:
-    """The overrides as Hydra reads them from a command line: each value comes out as it went in.
-
-    Raises:
-        InputError: a key is one that Hydra's grammar cannot spell, or a value is one that OmegaConf
-            would replace by another.
-    """
-    for key in settings:
-        if not KEY.fullmatch(key):
-            raise InputError(
-                f"verl.overrides has the key {key!r:.60}; expected ASCII letters, digits, dots, _ "
-                "and -, and a + in front where the key is new"
-            )
-    return [f"{key}={_hydra(value, key)}" for key, value in settings.items()]
+    """The overrides as Hydra reads them from a command line: each value comes out as it went in,
+    but that OmegaConf takes `${...}` in text for another key's value, and `???` for none."""
+    return [f"{key}={_hydra(value)}" for key, value in settings.items()]
 
 
-KEY = re.compile(r"\+{0,2}[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""Hydra gives a meaning of their own to `=`, `~`, `@`, `/` and `,` in a key."""
+WORD = re.compile(r"(?!(?i:true|false|null|nan|inf)$)[A-Za-z_/][A-Za-z0-9_./:@%+-]*")
+"""Of Hydra's unquoted text only what is no number, and what a shell leaves alone, too."""
 
 
-WORD = re.compile(r"[A-Za-z0-9_./:@%+-]+")
-"""Of Hydra's unquoted text only what a shell leaves alone, too."""
-
-
-def _hydra(value: Any, key: str) -> str:
-    """A value in Hydra's grammar; `key` is what errors name.
-
-    `${...}` is refused, an environment variable or another key's value to OmegaConf, and `???`, no
-    value at all. An escape would not do: verl resolves its configuration more than once, and each
-    time takes one escape away.
-    """
+def _hydra(value: Any) -> str:
+    """A value in Hydra's grammar."""
     if value is None:
         return "null"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(_hydra(item, key) for item in value) + "]"
-    if isinstance(value, dict):
-        for name in value:  # Hydra takes no quotes around the keys of a mapping
-            if isinstance(name, str) and (":" in name or not _is_word(name)):
-                raise InputError(
-                    f"verl.overrides has a mapping in a list with the key {name!r}, which Hydra "
-                    "cannot read; expected ASCII letters, digits and _./@%+-, and text that is not "
-                    "a number, true, false or null"
-                )
-        items = [f"{_hydra(name, key)}:{_hydra(item, key)}" for name, item in value.items()]
-        return "{" + ",".join(items) + "}"
-    if not isinstance(value, str):
+        return "[" + ",".join(map(_hydra, value)) + "]"
+    if isinstance(value, dict):  # whose keys take no quotes
+        return "{" + ",".join(f"{name}:{_hydra(item)}" for name, item in value.items()) + "}"
+    if not isinstance(value, str) or WORD.fullmatch(value):
         return str(value)
-    if "${" in value or value == "???":
-        raise InputError(
-            f"{key} is {value!r:.60}, which OmegaConf would replace by another value; expected "
-            "text without ${, and not ???: write the value itself"
-        )
-    if _is_word(value):
-        return value
     # Within double quotes a backslash stands for itself unless a quote comes after it.
     escaped = re.sub(r'(\\*)("|\Z)', lambda m: 2 * m[1] + m[2].replace('"', '\\"'), value)
     return f'"{escaped}"'
 
 
-def _is_word(text: str) -> bool:
-    """Whether Hydra takes the text as it is, and for text."""
-    with contextlib.suppress(ValueError):
-        float(text)  # all that Hydra takes for a number, inf and nan too, is one here
-        return False
-    return bool(WORD.fullmatch(text)) and text.lower() not in ("true", "false", "null")
-
-
 def command(settings: Overrides, environment: dict[str, str]) -> str:
     """A shell command that starts the run, one override a line."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-    lines = [
-        " ".join([*variables, "python -P -m verl.trainer.main_ppo"]),
-        *map(shlex.quote, arguments(settings)),
-    ]
-    return " \\\n  ".join(lines)
+    program = " ".join([*variables, "python -P -m verl.trainer.main_ppo"])
+    return " \\\n  ".join([program, *map(shlex.quote, arguments(settings))])
+
+
+def compose(settings: Overrides) -> Any:
+    """verl's whole configuration with the overrides applied.
+
+    Raises:
+        InputError: verl is absent or too old; Hydra refuses an override, such as a key that verl
+            does not have; or the settings of `algorithm.credit` do not fit the rest.
+    """
+    check_version("verl")
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+
+    spec = importlib.util.find_spec("verl")
+    assert spec is not None and spec.submodule_search_locations is not None
+    folder = Path(next(iter(spec.submodule_search_locations)), "trainer", "config")
+    try:
+        with initialize_config_dir(str(folder), version_base=None):
+            config = hydra_compose("ppo_trainer", overrides=arguments(settings))
+    except HydraException as error:
+        raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
+    if config.algorithm.adv_estimator == ESTIMATOR:
+        is_old = not config.trainer.use_v1
+        has_token_ids = is_old or config.trainer.v1.trainer_mode in MODES
+        options.checked(config, has_token_ids=has_token_ids, is_old=is_old)
+    return config

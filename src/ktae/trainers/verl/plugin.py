@@ -19,7 +19,24 @@ from wrapt import when_imported
 
 from ktae.errors import InputError
 from ktae.trainers import check_version
-from ktae.trainers.verl.names import ESTIMATOR, REWARD, without_mode
+
+ESTIMATOR = "ktae"
+"""Its name in `algorithm.adv_estimator`."""
+
+REWARD = "pkg://ktae.trainers.verl.reward"
+"""The reward function, in `reward.custom_reward_function.path`."""
+
+MODES = ("ktae_sync", "ktae_colocate_async", "ktae_separate_async")
+"""Trainer modes: verl's own of the same names, plus the token ids that the estimator needs."""
+
+
+def without_mode(mode: str | None = None) -> str:
+    """What to say where the estimator runs without the token ids of a KTAE trainer mode."""
+    what = f" with trainer.v1.trainer_mode={mode}" if mode else ""
+    return (
+        f"algorithm.adv_estimator=ktae{what} gets no token ids; set trainer.v1.trainer_mode to "
+        f"one of {', '.join(MODES)} (with trainer.use_v1=True)"
+    )
 
 
 def install() -> None:
@@ -53,10 +70,7 @@ def _hide_trl_without_value_head(import_utils: Any) -> None:
 
     @functools.cache
     def is_trl_available() -> bool:
-        return bool(available()) and (
-            importlib.util.find_spec("trl.experimental.ppo") is not None
-            or "AutoModelForCausalLMWithValueHead" in dir(importlib.import_module("trl"))
-        )
+        return bool(available()) and importlib.util.find_spec("trl.experimental.ppo") is not None
 
     import_utils.is_trl_available = is_trl_available
 
@@ -75,7 +89,7 @@ def _add_trainers(v1: ModuleType) -> None:
     _check_first(v1.PPOTrainer, needed=KTAETrainer)
 
 
-def _check_first(trainer: Any, needed: type | None, at: str = "__init__") -> None:
+def _check_first(trainer: Any, needed: type | None = None, at: str = "__init__") -> None:
     """Let verl's trainers refuse at once what they cannot do, under their own names too.
 
     Left alone they would fail as well, but at the first rewards and advantages: after the models
@@ -90,30 +104,32 @@ def _check_first(trainer: Any, needed: type | None, at: str = "__init__") -> Non
 
     @functools.wraps(start)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        config = self.config if at != "__init__" else (*args, kwargs.get("config"))[0]
-        has_token_ids = needed is None or isinstance(self, needed)
-        _check(config, has_token_ids=has_token_ids, is_old=needed is None)
+        config = (*args, kwargs.get("config"))[0] if at == "__init__" else self.config
+        if config.algorithm.adv_estimator == ESTIMATOR:
+            has_token_ids = needed is None or isinstance(self, needed)
+            _check_credit(config, has_token_ids=has_token_ids, is_old=needed is None)
+        _check_reward(config)
         return start(self, *args, **kwargs)
 
     setattr(trainer, at, checked)
 
 
-def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
-    """Raise an InputError for a configuration that would fail later."""
-    if config.algorithm.adv_estimator == ESTIMATOR:
-        if not has_token_ids:
-            raise InputError(without_mode(config.trainer.v1.trainer_mode))
-        from ktae.rollouts.trained_with import TrainedWith
-        from ktae.trainers.lists import announce
-        from ktae.trainers.verl import options
+def _check_credit(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
+    """Raise an InputError for a configuration that would fail later; else say what will be done."""
+    from ktae.rollouts.trained_with import TrainedWith
+    from ktae.trainers.lists import announce
+    from ktae.trainers.verl import options
 
-        settings = options.checked(config, is_old=is_old).settings
-        # Only here, since whoever starts the run may do so on another machine.
-        settings.vocabulary()
-        size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
-        announce(settings.estimator, "acc (or else the reward)", settings.threshold, size)
-        if folder := config.trainer.get("rollout_data_dir"):
-            TrainedWith.of(settings.estimator, threshold=settings.threshold).write(Path(folder))
+    settings = options.checked(config, has_token_ids=has_token_ids, is_old=is_old)
+    settings.vocabulary()  # only here, since whoever starts the run may do so on another machine
+    size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
+    announce(settings.estimator, "acc (or else the reward)", settings.threshold, size)
+    if folder := config.trainer.get("rollout_data_dir"):
+        TrainedWith.of(settings.estimator, threshold=settings.threshold).write(Path(folder))
+
+
+def _check_reward(config: Any) -> None:
+    """Raise an InputError where ktae's grader is the reward and cannot grade here."""
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:
@@ -125,7 +141,7 @@ def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
 def _wrap_old_trainer(ray_trainer: Any) -> None:
     """The trainer of `trainer.use_v1=False` calls `compute_advantage`, and `compute_data_metrics`
     later in the same step, by this module's names."""
-    _check_first(ray_trainer.RayPPOTrainer, needed=None)
+    _check_first(ray_trainer.RayPPOTrainer)
     advantages = ray_trainer.compute_advantage
 
     @functools.wraps(advantages)
@@ -164,7 +180,7 @@ def _wrap_asynchronous(separation: Any) -> None:
     metrics by a name of their own, and no call of its constructor."""
     _add_metrics(separation)
     trainer = separation.SeparateRayPPOTrainer
-    _check_first(trainer, needed=None, at="_init_resource_pools")
+    _check_first(trainer, at="_init_resource_pools")
     start = trainer._init_resource_pools
 
     @functools.wraps(start)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ktae.data import gym
+from ktae.data import gym, tasks
 from ktae.demo import SUMS, Language, language_named
 from ktae.errors import InputError
 from ktae.grading.pool import default_pool
 from ktae.grading.rewards import accepted
+from ktae.grading.verdict import Outcome
+
+DEMO = "ktae/demo"
 
 
 def demo_source(language: str) -> str:
@@ -18,9 +21,6 @@ def demo_source(language: str) -> str:
     The sums have the name that rows had before there was another language.
     """
     return DEMO if language == SUMS.name else f"{DEMO}-{language}"
-
-
-DEMO = "ktae/demo"
 
 
 @functools.cache
@@ -56,44 +56,32 @@ def compute_score(
         `score` 1 or 0, the reward before any shaping; `acc`, the same, which verl's shaping leaves
         alone and the estimator reads; `unanswered` 1 where no answer was found; `undecided` 1
         where the grader could not tell: the estimator leaves such a rollout out of its statistics.
+        Numbers throughout, since verl averages them over the validation set.
 
     Raises:
         InputError: the demo without its limit, or in a language that is not installed here.
     """
-    if data_source == gym.DATA_SOURCE:
-        try:
-            score = gym.score(solution_str, ground_truth)
-        except gym.ScorerError:
-            return _scores(correct=False, undecided=True)
-        correct = (score or 0.0) if graded else score == 1
-        return _scores(correct=correct, unanswered=score is None)
-    language = language_of(data_source)
-    if language is not None:
-        if max_response_length is None:
-            raise InputError(
-                "the demo's reward needs "
-                "+reward.custom_reward_function.reward_kwargs.max_response_length"
-            )
+    language, is_gym = language_of(data_source), data_source == f"ktae/{tasks.GYM}"
+    if is_gym:
+        verdict = tasks.gym_verdict(solution_str, ground_truth)
+    elif language is None:
+        verdict = default_pool().grade(solution_str, accepted(ground_truth))
+    elif max_response_length is None:
+        raise InputError(
+            "the demo's reward needs "
+            "+reward.custom_reward_function.reward_kwargs.max_response_length"
+        )
+    else:
         # verl strips the <eos> that says whether the response came to its end. A word is a token,
         # so a response that did is at least one word short of the limit.
         finished = len(solution_str.split()) < max_response_length
-        correct = language.is_correct(solution_str, ground_truth, finished)
-        return _scores(correct=correct, unanswered=language.extract_answer(solution_str) is None)
-    outcome = default_pool().grade(solution_str, accepted(ground_truth)).outcome
-    return _scores(
-        correct=outcome == "correct",
-        unanswered=outcome == "unanswered",
-        undecided=outcome == "undecided",
-    )
-
-
-def _scores(
-    *, correct: float, unanswered: bool = False, undecided: bool = False
-) -> dict[str, float]:
-    """Numbers throughout: verl averages them over the validation set."""
+        verdict = language.verdict(solution_str, ground_truth, finished)
+    score = verdict.correct or 0.0
+    if graded and is_gym and verdict.outcome is Outcome.INCORRECT:  # part of it may be right
+        score = gym.score(solution_str, ground_truth) or 0.0
     return {
-        "score": float(correct),
-        "acc": float(correct),
-        "unanswered": float(unanswered),
-        "undecided": float(undecided),
+        "score": score,
+        "acc": score,
+        "unanswered": float(verdict.outcome is Outcome.UNANSWERED),
+        "undecided": float(verdict.outcome is Outcome.UNDECIDED),
     }

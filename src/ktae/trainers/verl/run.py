@@ -10,16 +10,14 @@ from pathlib import Path
 
 from ktae import recipe as recipes
 from ktae.data import tasks
-from ktae.data.prepare import write, write_rows
-from ktae.data.sources import TaskProblem
 from ktae.demo import language_named
 from ktae.errors import InputError
+from ktae.evaluation.templates import as_messages
 from ktae.files.hub import local_or_hub
 from ktae.grading.pool import default_pool
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.trainers.verl.check import compose
-from ktae.trainers.verl.overrides import Overrides, Paths, arguments, command, overrides
+from ktae.trainers.verl.overrides import Overrides, Paths, arguments, command, compose, overrides
 from ktae.trainers.verl.reward import demo_source
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
@@ -148,21 +146,20 @@ def _paths(recipe: Recipe, folder: RunFolder) -> Paths:
 
 def _write_data(recipe: Recipe, folder: Path) -> None:
     """The task's problems: one for each prompt of the run, and the held-out ones."""
-    if recipe.task != "demo":  # a row's ground truth is what its grader needs
+    if recipe.task != "demo":
         splits = {"train": tasks.train_rows(recipe), "test": tasks.held_out_rows(recipe)}
-        rows = {
-            split: [(row.prompt, row.reference) for row in some] for split, some in splits.items()
-        }
-        write_rows(rows, folder, data_source=tasks.data_source(recipe))
+        tasks.write(splits, folder, data_source=tasks.data_source(recipe))
         return
     language = language_named(recipe.demo.language)
     n = recipe.steps * recipe.rollout.prompts_per_step
-    of_demo = {
+    problems = {
         "train": language.train_problems(n, seed=recipe.seed),
         "test": language.test_problems(recipe.logging.eval_problems),
     }
-    problems = {
-        split: [TaskProblem(p.prompt, str(p.answer)) for p in some]
-        for split, some in of_demo.items()
+    rows = {
+        split: [
+            tasks.TaskRow(as_messages(p.prompt, None), str(p.answer), str(p.answer)) for p in some
+        ]
+        for split, some in problems.items()
     }
-    write(problems, folder, data_source=demo_source(language.name), template="plain")
+    tasks.write(rows, folder, data_source=demo_source(language.name))

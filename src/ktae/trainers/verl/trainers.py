@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 import transfer_queue as tq
 from omegaconf import open_dict
-from verl.trainer.ppo.v1 import (
-    PPOTrainerColocateAsync,
-    PPOTrainerSeparateAsync,
-    PPOTrainerSync,
-)
+from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 
 from ktae.errors import InputError
 from ktae.trainers import strongest
-from ktae.trainers.verl import names, options
+from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos, sessions_of
+from ktae.trainers.verl.plugin import ESTIMATOR, MODES
 
 FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
 """What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
@@ -31,32 +28,31 @@ class KTAETrainer:
             before anything is loaded.
     """
 
-    stock_mode: ClassVar[str]
-
     def __init__(self, config: Any) -> None:
-        if config.algorithm.adv_estimator != names.ESTIMATOR:
+        mode = config.trainer.v1.trainer_mode
+        stock_mode = mode.removeprefix("ktae_")
+        if config.algorithm.adv_estimator != ESTIMATOR:
             raise InputError(
-                f"trainer.v1.trainer_mode={config.trainer.v1.trainer_mode} with "
+                f"trainer.v1.trainer_mode={mode} with "
                 f"algorithm.adv_estimator={config.algorithm.adv_estimator}; "
-                f"expected algorithm.adv_estimator=ktae, or trainer_mode={self.stock_mode}"
+                f"expected algorithm.adv_estimator=ktae, or trainer_mode={stock_mode}"
             )
         with open_dict(config):
             # verl picks the replay buffer and a mode's options by this name
             # (v1/trainer_base.py:129 and 153).
-            config.trainer.v1.trainer_mode = self.stock_mode
+            config.trainer.v1.trainer_mode = stock_mode
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        loggers = self.config.trainer.logger  # type: ignore[attr-defined]  # a name, or several
-        loggers = [loggers] if isinstance(loggers, str) else list(loggers)
-        trackers = [name for name in strongest.TRACKERS if name in loggers]
         with handed_over(self._rollouts(batch)) as rollouts:
-            rollouts.wants_sums = bool(trackers)
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
-        if rollouts.sums is not None:
+        loggers = self.config.trainer.logger  # type: ignore[attr-defined]  # a name, or several
+        loggers = [loggers] if isinstance(loggers, str) else loggers
+        if trackers := [name for name in strongest.TRACKERS if name in loggers]:
             # Not among the metrics: verl's file and tensorboard take numbers alone.
-            rows = strongest.rows_of(rollouts.sums, self.tokenizer)  # type: ignore[attr-defined]
+            sums = strongest.token_sums(rollouts.seen)  # type: ignore[arg-type]
+            rows = strongest.rows_of(sums, self.tokenizer)  # type: ignore[attr-defined]
             strongest.log(trackers, rows, step=self.global_steps)  # type: ignore[attr-defined]
         return computed
 
@@ -68,55 +64,42 @@ class KTAETrainer:
         done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
         chosen = options.from_algorithm(self.config.algorithm)  # type: ignore[attr-defined]
         needs = chosen.settings.estimator.needs_policy
+        sessions = sessions_of(batch.keys)
+        fields = ["responses", "extra_fields", *(FIELDS[name] for name in sorted(needs))]
         data = tq.kv_batch_get(
             keys=batch.keys,
             partition_id=batch.partition_id,
-            select_fields=["responses", "extra_fields", *(FIELDS[name] for name in sorted(needs))],
+            select_fields=[*fields, *(["prompts"] if sessions else [])],
         )
         infos = [
-            fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()
+            extra.get("reward_extra_info") or {} for extra in data.pop("extra_fields").tolist()
         ]
-        lengths = data["responses"].offsets().diff().tolist()
         # int32 holds every vocabulary, and padded to the longest response it is much to hold
         responses = data["responses"].to(torch.int32).to_padded_tensor(0)
         rollouts = rollouts_of_infos(responses, infos, done)
         for name in needs:
             if FIELDS[name] in data:
                 rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)
-        rollouts.sessions = sessions_of(batch.keys)
-        if rollouts.sessions is not None:
-            fetched = tq.kv_batch_get(
-                keys=batch.keys, partition_id=batch.partition_id, select_fields=["prompts"]
-            )
-            prompts = [prompt.tolist() for prompt in fetched["prompts"].unbind()]
+        if sessions:
+            lengths = data["responses"].offsets().diff().tolist()
+            prompts = [prompt.tolist() for prompt in data["prompts"].unbind()]
             rollouts.turns = list(zip(prompts, lengths, strict=True))
-        padding = np.array([tag.get("is_padding", False) for tag in batch.tags], dtype=bool)
-        rollouts.padding = padding if padding.any() else None
+            rollouts.sessions = sessions
+        rollouts.padding = np.array([tag.get("is_padding", False) for tag in batch.tags], bool)
         return rollouts
 
 
 class KTAETrainerSync(KTAETrainer, PPOTrainerSync):
     """`trainer.v1.trainer_mode=ktae_sync`."""
 
-    stock_mode = "sync"
-
 
 class KTAETrainerColocateAsync(KTAETrainer, PPOTrainerColocateAsync):
     """`trainer.v1.trainer_mode=ktae_colocate_async`."""
-
-    stock_mode = "colocate_async"
 
 
 class KTAETrainerSeparateAsync(KTAETrainer, PPOTrainerSeparateAsync):
     """`trainer.v1.trainer_mode=ktae_separate_async`."""
 
-    stock_mode = "separate_async"
 
-
-TRAINERS: dict[str, type[KTAETrainer]] = dict(
-    zip(
-        names.MODES,
-        (KTAETrainerSync, KTAETrainerColocateAsync, KTAETrainerSeparateAsync),
-        strict=True,
-    )
-)
+CLASSES = (KTAETrainerSync, KTAETrainerColocateAsync, KTAETrainerSeparateAsync)
+TRAINERS: dict[str, type[KTAETrainer]] = dict(zip(MODES, CLASSES, strict=True))

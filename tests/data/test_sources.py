@@ -12,12 +12,13 @@ import pytest
 from extras import require
 from in_process import ktae
 
-from ktae.data import prepare, sources
+from ktae.data import sources, tasks
 from ktae.data.sources import TaskProblem
 from ktae.errors import InputError
 from ktae.evaluation.templates import INSTRUCTION, as_messages
 
 PROBLEMS = [TaskProblem("What is 1 + 1?", "2"), TaskProblem("And $\\frac{1}{2}$ of 8?", "4")]
+ROWS = [tasks.as_row(problem, None) for problem in PROBLEMS]
 
 
 def lines(path, rows):
@@ -28,9 +29,7 @@ def lines(path, rows):
 
 
 def test_both_engines_get_the_same_problems_in_the_same_order(tmp_path):
-    counts = prepare.write(
-        {"train": PROBLEMS, "test": PROBLEMS[:1]}, tmp_path, data_source="x", template="qwen-math"
-    )
+    counts = tasks.write({"train": ROWS, "test": ROWS[:1]}, tmp_path, data_source="x")
     assert counts == {"train": 2, "test": 1}
     verl = pq.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
     trl = pq.read_table(tmp_path / "trl" / "train.parquet").to_pylist()
@@ -63,7 +62,7 @@ def test_verl_reads_its_file(tmp_path):
     from omegaconf import OmegaConf
     from verl.utils.dataset.rl_dataset import RLHFDataset
 
-    prepare.write({"train": PROBLEMS}, tmp_path, data_source="x", template="plain")
+    tasks.write({"train": ROWS}, tmp_path, data_source="x")
     config = OmegaConf.create({"filter_overlong_prompts": False, "cache_dir": str(tmp_path)})
     data = RLHFDataset(str(tmp_path / "verl" / "train.parquet"), tokenizer=None, config=config)
     assert len(data) == 2
@@ -71,7 +70,7 @@ def test_verl_reads_its_file(tmp_path):
     assert data[1]["reward_model"]["ground_truth"] == "4"
 
 
-@pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz", "p.parquet"])
+@pytest.mark.parametrize("name", ["p.jsonl.gz", "p.parquet"])
 def test_a_file_as_source(tmp_path, capsys, name):
     path = tmp_path / name
     rows = [{"problem": "1 + 1?", "answer": 2}, {"problem": "2 + 2?", "answer": 4}]
@@ -83,7 +82,9 @@ def test_a_file_as_source(tmp_path, capsys, name):
     out = tmp_path / "out"
     assert ktae("data", "prepare", path, "--test", test, "--output", out) == 0
     assert "2 train, 1 test problems" in capsys.readouterr().out
-    assert pq.read_table(out / "trl" / "train.parquet")["answer"].to_pylist() == ["2", "4"]
+    train = pq.read_table(out / "trl" / "train.parquet").to_pylist()
+    assert [row["answer"] for row in train] == ["2", "4"]
+    assert train[0]["prompt"] == as_messages("1 + 1?", INSTRUCTION)
     [row] = pq.read_table(out / "verl" / "test.parquet").to_pylist()
     assert row["reward_model"]["ground_truth"] == "6" and row["data_source"] == "p"
 
@@ -124,14 +125,14 @@ def test_the_shared_copies_of_the_training_sets(shared_data):
     assert len(gsm8k) == 7_473 and not any("####" in problem.answer for problem in gsm8k)
 
 
-@pytest.mark.parametrize("none", ["", None, float("nan")])
-def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys, none):
+def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}, {"problem": "y", "answer": none}])
+    rows = [{"problem": "x", "answer": answer} for answer in ("1", "", None, float("nan"))]
+    lines(tmp_path / "p.jsonl", rows)
     assert ktae("data", "prepare", "p.jsonl", "--test", "p.jsonl") == 0
     printed = capsys.readouterr()
     assert "1 train, 1 test problems" in printed.out
-    assert "1 train problems have no answer and are left out" in printed.err
+    assert "3 train problems have no answer and are left out" in printed.err
     assert pq.read_table("data/p/trl/train.parquet")["answer"].to_pylist() == ["1"]
 
 
@@ -154,11 +155,8 @@ ROW = {"problem": "x", "answer": "1"}
     [
         ([1], r"line 1: expected an object, found \[1\]"),
         ({"answer": "1"}, r"line 1: no problem; its fields are 'answer'; expected problem \(or"),
-        ({"problem": "x"}, r"line 1: no answer; .* 'problem'; expected problem .*, and answer"),
         (ROW | {"answer": True}, "line 1: answer is True; expected one text or f"),
-        (ROW | {"answer": ["1", "2"]}, r"line 1: answer is \['1', '2'\]; expected one"),
         (ROW | {"answer": math.inf}, "line 1: answer is inf; expected one text or finite"),
-        (ROW | {"answer": None}, "holds no problem with an answer"),
         (ROW | {"answer": " "}, "holds no problem with an answer"),
         (ROW | {"problem": ""}, "line 1: the problem is empty"),
         (ROW | {"problem": "\ud800"}, "line 1: problem holds .* half a surrogate"),
@@ -170,18 +168,13 @@ def test_bad_rows(tmp_path, row, message):
         sources.load_file(path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_arguments(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path / "p.jsonl", [ROW])
+    for arguments, message in (
         (["nothing-there"], "no data set of that name; expected math12k, math-l3-5, gsm8k"),
         (["p.jsonl"], "has no problems to validate on"),
-        (["p.jsonl", "--test", "p.jsonl", "--output", "p.jsonl"], "cannot make folder"),
-    ],
-)
-def test_bad_arguments(tmp_path, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}])
-    assert ktae("data", "prepare", *arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
-    assert not (tmp_path / "data").exists() or arguments[0] != "nothing-there"
+    ):
+        assert ktae("data", "prepare", *arguments) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
