@@ -20,8 +20,7 @@ from ktae.arrays import MAX_TOKEN_ID
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 1 << 20
-"""Padded positions that a thread takes at a time: enough to keep it busy for milliseconds, few
-enough that converting their dtype takes no more than some megabytes."""
+"""Padded positions that a thread takes at a time: milliseconds, and some megabytes if converted."""
 
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
@@ -95,6 +94,27 @@ def end_of(mask):
     for t in range(len(mask)):  # no branch, so that many positions are looked at in one step
         end = max(end, np.int32(t + 1 if mask[t] != 0 else 0))
     return end
+
+
+@jit
+def look_at_rows(all_ids, all_mask, places, rows, ends, tokens):
+    """Fill in where each rollout ends and how many tokens it has; the place of the first bad id."""
+    bad_row, bad_column = NO_ERROR, 0
+    for i in range(len(rows)):
+        ids, mask = all_ids[places[i]], all_mask[places[i]]
+        # First only whether there is a bad one: without a branch the processor looks at many
+        # positions in one step. Which one it is matters once, when all is over.
+        ends[i], n, bad = end_of(mask), np.int32(0), False
+        for t in range(ends[i]):
+            n += np.int32(mask[t] != 0)
+            bad |= (mask[t] != 0) & ((ids[t] < 0) | (ids[t] > MAX_TOKEN_ID))
+        tokens[i] = n
+        if bad and rows[i] < bad_row:
+            bad_row = rows[i]
+            for t in range(ends[i] - 1, -1, -1):
+                if mask[t] != 0 and (ids[t] < 0 or ids[t] > MAX_TOKEN_ID):
+                    bad_column = t
+    return bad_row, bad_column
 
 
 def plain(

@@ -12,10 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae import statistics
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends import CreditTable
-from ktae.backends._compiled import AT_ONCE, NO_ERROR, end_of, in_threads, jit, kept, plain
+from ktae.backends._compiled import AT_ONCE, NO_ERROR, in_threads, jit, kept, look_at_rows, plain
+from ktae.backends.formulas import (
+    association,
+    credit_of,
+    direction_of,
+    fisher_score,
+    group_totals,
+)
 from ktae.batch import Batch, bad_token_id
 from ktae.statistics import Formula
 
@@ -31,15 +37,13 @@ TAKEN = 1 << 31
 """In the upper half of a slot, beside the key: the slot holds one."""
 LOW = 0xFFFFFFFF
 
-N_COLUMNS = 14
-"""Of a table: group, token id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, credit.
-"""
+N_COLUMNS = len(CreditTable._fields)
 
 TABLE_AT_ONCE = 1 << 16
 """Padded positions whose table a thread makes at a time: its rows take some megabytes."""
 
 MOST_PAIRS = 1 << 16
-"""Pairs (a, b) of a group whose statistics are remembered: a group of 510 rollouts has so many."""
+"""Pairs (a, b) of a group whose statistics are remembered; 510 rollouts have so many."""
 
 MOST_AT_ONCE = 1 << 22
 """Tokens of a group that are counted at a time. A larger group is counted in parts, each of some of
@@ -67,8 +71,9 @@ class Workspace(NamedTuple):
 
     most: int
     """`MOST_AT_ONCE`."""
+    most_bits: int
     slots: np.ndarray
-    """uint64, a hash table: the key with `TAKEN` above, the key's number below; 0: free."""
+    """(2**most_bits,) uint64, a hash table: a key with `TAKEN` above, its number below; 0: free."""
     seen: np.ndarray
     """(n_keys,) uint64, by a key's number: the key above, below the last rollout that holds it,
     counted from 1."""
@@ -84,19 +89,6 @@ class Workspace(NamedTuple):
     memo: np.ndarray
     """(n, 5) float64, by pair (a, b): strength, effect, p, information gain, and the whole credit
     of a key that no rollout holds twice; NaN where not computed yet."""
-
-
-class Totals(NamedTuple):
-    """The margins of all of a group's tables. With graded scores n_true is their sum, and a rollout
-    of score r adds the share r of its tokens to the correct ones'."""
-
-    n: float
-    n_true: float
-    n_false: float
-    length_true: float
-    length_false: float
-    variance: float
-    """Of the scores, divided by n. Exactly 0 where there is nothing to compare."""
 
 
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
@@ -160,6 +152,7 @@ def workspace(largest: int, width: int, graded: bool) -> Workspace:
     bits = max(FEWEST_BITS, (2 * n_keys).bit_length())
     return Workspace(
         most=MOST_AT_ONCE,
+        most_bits=bits,
         slots=np.zeros(1 << bits, dtype=np.uint64),
         seen=np.zeros(n_keys, dtype=np.uint64),
         counts=np.zeros(2 * n_keys, dtype=np.int64),
@@ -171,30 +164,20 @@ def workspace(largest: int, width: int, graded: bool) -> Workspace:
 
 # Compiled from here on. Types of arguments are inferred by numba.
 
-fisher_p_value = kept(statistics.fisher_p_value)  # for Python, too
-fisher_score = jit(statistics.fisher_score)
-single_precision_p_value = jit(statistics.single_precision_p_value)
-information_gain = jit(statistics.information_gain)
-relative_lengths = jit(statistics.relative_lengths)
-saturated_term_frequency = jit(statistics.saturated_term_frequency)
-effect_size = jit(statistics.effect_size)
-frequency_contrast = jit(statistics.frequency_contrast)
-presence_z = jit(statistics.presence_z)
-sharpened = jit(statistics.sharpened)
-squashed = jit(statistics.squashed)
-
 
 @kept
 def credit_groups(chunk, formula, space, out, numbers, table):
     """Write the credit of a chunk's groups to `out`, of which `numbers` is the memory as int32.
 
-    If `table` has rows, these are filled in instead. Returns (row, column) of the bad token id with
-    the smallest row, or (NO_ERROR, 0), and how many rows the table has got.
+    If `table` has rows, these are filled in instead. Returns (row, column) of the first bad token
+    id, or (NO_ERROR, 0), and how many rows the table has got.
     """
     ends = np.empty(len(chunk.rows), dtype=np.int64)
     tokens = np.empty(len(chunk.rows), dtype=np.int64)
     n_rows = np.int64(0)  # a literal would be another type, and kernels compiled for both
-    bad_row, bad_column = look_at_rows(chunk, ends, tokens)
+    bad_row, bad_column = look_at_rows(
+        chunk.ids, chunk.mask, chunk.places, chunk.rows, ends, tokens
+    )
     for g in range(len(chunk.starts) - 1 if bad_row == NO_ERROR else 0):
         begin, end = chunk.starts[g], chunk.starts[g + 1]
         totals = group_totals(tokens[begin:end], chunk.scores[begin:end])
@@ -221,49 +204,6 @@ def credit_groups(chunk, formula, space, out, numbers, table):
 
 
 @jit
-def look_at_rows(chunk, ends, tokens):
-    """Fill in one past each rollout's last unmasked position, and how many unmasked tokens it has.
-
-    Returns (row, column) of the first bad id.
-    """
-    bad_row, bad_column = NO_ERROR, 0
-    for i in range(len(chunk.rows)):
-        ids, mask = chunk.ids[chunk.places[i]], chunk.mask[chunk.places[i]]
-        # First only whether there is a bad one: without a branch the processor looks at many
-        # positions in one step. Which one it is matters once, when all is over.
-        ends[i], n, bad = end_of(mask), np.int32(0), False
-        for t in range(ends[i]):
-            n += np.int32(mask[t] != 0)
-            bad |= (mask[t] != 0) & ((ids[t] < 0) | (ids[t] > MAX_TOKEN_ID))
-        tokens[i] = n
-        if bad and chunk.rows[i] < bad_row:
-            bad_row = chunk.rows[i]
-            for t in range(ends[i] - 1, -1, -1):
-                if mask[t] != 0 and (ids[t] < 0 or ids[t] > MAX_TOKEN_ID):
-                    bad_column = t
-    return bad_row, bad_column
-
-
-@jit
-def group_totals(tokens, scores):
-    """The totals over the rollouts of known correctness that have a token."""
-    n, mean, squares, n_true, length_true, length_false = 0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(len(scores)):
-        score = scores[i]
-        if tokens[i] == 0 or np.isnan(score):
-            continue
-        n += 1
-        deviation = score - mean  # Welford's algorithm: exactly 0 for equal scores
-        mean += deviation / n
-        squares += deviation * (score - mean)
-        n_true += score
-        length_true += score * tokens[i]
-        length_false += (1.0 - score) * tokens[i]
-    variance = squares / n if n > 0 else 0.0
-    return Totals(float(n), n_true, n - n_true, length_true, length_false, variance)
-
-
-@jit
 def part_of(key, others):
     """Which of `others` + 1 parts a key is of, by bits of its hash that choose no slot."""
     return (key * np.uint64(HASH)) >> np.uint64(32) & np.uint64(others)
@@ -282,21 +222,19 @@ def count_group(chunk, begin, end, ends, tokens, part, others, space, numbers):
     """Number the tokens of a group's rollouts and count them; one more than the largest number."""
     # As many slots as tokens to begin with: there are as a rule far fewer distinct ones, and small
     # tables stay in the processor's cache.
-    n_used, bits, most_bits = NO_CREDIT + 1, FEWEST_BITS, FEWEST_BITS
-    while 1 << most_bits < len(space.slots):
-        most_bits += 1
-    while 1 << bits < tokens[begin:end].sum() // (others + 1) and bits < most_bits:
+    n_used, bits, entered = NO_CREDIT + 1, FEWEST_BITS, 0
+    while 1 << bits < tokens[begin:end].sum() // (others + 1) and bits < space.most_bits:
         bits += 1
-    enter_keys(space.slots, space.seen, n_used, bits)
     for i in range(begin, end):
         score = chunk.scores[i]
         if tokens[i] == 0 or (np.isnan(score) and not chunk.look_up):
             continue
-        entered = bits
-        while bits < most_bits and (2 * n_used > 1 << bits or n_used + tokens[i] >= 1 << bits):
+        # At most half of the slots are used before a rollout, and it cannot fill the others.
+        while max(2 * n_used, n_used + tokens[i]) >= 1 << bits and bits < space.most_bits:
             bits += 1
         if bits > entered:
             enter_keys(space.slots, space.seen, n_used, bits)
+            entered = bits
         ids, mask = chunk.ids[chunk.places[i]], chunk.mask[chunk.places[i], : ends[i]]
         which = (i - begin + 1, part, others, bits)
         n_used = count_rollout(ids, mask, score, which, space, n_used, numbers[chunk.rows[i]])
@@ -336,7 +274,7 @@ def count_rollout(ids, mask, score, which, space, n_used, numbers):
     """Count one rollout's tokens, and write the number of each token's key to `numbers`.
 
     `which` is its place in the group, from 1; the part, how many others there are, and the bits of
-    the hash table. Returns one more than the largest number that the group uses.
+    the hash table. Returns one more than the largest number of the group.
     """
     # A field read within the loop would be counted as a reference each time.
     slots, seen, counts, sums = space.slots, space.seen, space.counts, space.sums
@@ -380,70 +318,10 @@ def counts_of(index, counts, sums):
 
 
 @jit
-def association(a, m, tested, totals, formula):
-    """Strength, effect, p and information gain of a key that m rollouts hold, of total score a.
-
-    Where the formula does without them, p and the gain are computed if they are to be `tested`.
-    """
-    table, p, gain = (a, m - a, totals.n_true, totals.n_false), 1.0, 0.0
-    if tested or not formula.z:
-        gain = information_gain(*table)
-        if formula.single:
-            p = single_precision_p_value(*table)
-        else:
-            p = fisher_p_value(*table, formula.point)
-    if formula.z:
-        mean = totals.n_true / totals.n
-        strength, effect = 1.0, presence_z(a, m, totals.n, mean, totals.variance)
-        if formula.sharp:
-            effect = sharpened(effect, m, totals.n, mean, totals.variance)
-    else:
-        # The released code divides by h1 + h2, the paper does not: value_scale.
-        strength = (formula.h1 * fisher_score(p) + formula.h2 * gain) * formula.value_scale
-        effect = effect_size(*table)
-    return strength, effect, p, gain
-
-
-@kept
-def associations(keys, formula):
-    """(n, 2) strength and effect of keys that are (a, m, n, n_true, variance) each.
-
-    Both are 0 where there is nothing to compare.
-    """
-    out = np.zeros((len(keys), 2))
-    for i in range(len(keys)):
-        a, m, n, n_true, variance = keys[i, 0], keys[i, 1], keys[i, 2], keys[i, 3], keys[i, 4]
-        if variance > 0.0:
-            totals = Totals(n, n_true, n - n_true, 0.0, 0.0, variance)
-            out[i, 0], out[i, 1], _, _ = association(a, m, False, totals, formula)
-    return out
-
-
-@jit
-def direction_of(effect, occur_true, occur_false, totals, formula):
-    """The effect plus what the frequencies of the token in the two classes add to it."""
-    if formula.h3 == 0.0:
-        return effect
-    lengths = totals.length_true, totals.length_false
-    relative = relative_lengths(*lengths, totals.n_true, totals.n_false, formula.mean_lengths)
-    tf = occur_true / lengths[0], occur_false / lengths[1]
-    saturated_true = saturated_term_frequency(tf[0], relative[0], formula.k1, formula.b_len)
-    saturated_false = saturated_term_frequency(tf[1], relative[1], formula.k1, formula.b_len)
-    return effect + formula.h3 * frequency_contrast(saturated_true, saturated_false, formula.eps)
-
-
-@jit
-def credit_of(value, formula):
-    """A z-score is credit as it is; the paper's value goes through a sigmoid."""
-    scaled = formula.credit_scale * value
-    return scaled if formula.z else squashed(value, formula.credit_scale)
-
-
-@jit
 def remembers(n_used, totals, sums, memo):
     """Whether each pair (a, b) of the group is computed once; if so, earlier groups' are forgotten.
 
-    A group of verdicts has few pairs and many keys, so most keys find their pair computed.
+    A group of verdicts has few pairs and many keys.
     """
     n_pairs = (int(totals.n_true) + 1) * (int(totals.n_false) + 1)
     if len(sums) > 0 or n_pairs > min(len(memo), 4 * n_used):

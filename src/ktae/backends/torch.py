@@ -16,8 +16,8 @@ import torch
 
 from ktae import statistics
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, ArrayLike, as_array, on_host
-from ktae.backends import cpu
 from ktae.backends._compiled import in_threads
+from ktae.backends.formulas import associations
 from ktae.batch import (
     Batch,
     ScoreRange,
@@ -207,13 +207,7 @@ def _chunk_credit(batch: Batch, formula: Formula) -> torch.Tensor:
 
 
 def group_totals(group: torch.Tensor, scores: torch.Tensor, tokens: torch.Tensor) -> Totals:
-    """The totals over the rollouts that have tokens.
-
-    Args:
-        group: (n,) int64, from 0, ascending.
-        scores: (n,) float64.
-        tokens: (n,) how many of each rollout's tokens count: 0 for those of unknown correctness.
-    """
+    """The totals over the rollouts that have tokens, (n,) how many each; groups ascend from 0."""
     n_groups = int(group[-1]) + 1
     counts = (tokens > 0).double()
 
@@ -272,5 +266,5 @@ def _associations(runs: Runs, of_run: Totals, graded: bool, formula: Formula) ->
 def _on_host(keys: torch.Tensor, formula: Formula) -> torch.Tensor:
     keys_n5 = keys.cpu().numpy()
     bounds = [*range(0, len(keys_n5), KEYS_AT_ONCE), len(keys_n5)]
-    parts = in_threads(lambda part: cpu.associations(keys_n5[part], formula), bounds)
+    parts = in_threads(lambda part: associations(keys_n5[part], formula), bounds)
     return torch.from_numpy(np.concatenate(parts)).to(keys.device)

@@ -241,7 +241,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Mixed:
 
 
 def _all_cells(margins: np.ndarray) -> _Cells:
-    from ktae.backends.cpu import fisher_p_value  # imports numba
+    from ktae.backends.formulas import fisher_p_value  # imports numba
 
     first: dict[tuple[int, int], int] = {}
     p: list[np.ndarray] = []
