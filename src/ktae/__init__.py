@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
 from ktae.backends import CreditTable
-from ktae.credit import credit_table, token_advantages, token_credit
+from ktae.credit import class_credit, credit_table, token_advantages, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
-from ktae.outcomes import class_credit
 from ktae.whole_groups import score
 
 if TYPE_CHECKING:

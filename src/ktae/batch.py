@@ -1,13 +1,9 @@
-"""From the caller's arrays to one checked `Batch`.
-
-What is validated here is validated nowhere else but in the functions of arrays that users may call
-by themselves: `unit_keys` and `ktae.estimators.controls`, whose transforms call them as well.
-"""
+"""From the caller's arrays to one checked `Batch`: below it, arrays are trusted."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -50,10 +46,9 @@ class Vocabulary(NamedTuple):
 
     def text(self, token_ids: Sequence[int]) -> str:
         """What the tokens spell; `<id>` for an id that no token has."""
-        known = [0 <= token_id < len(self.texts) for token_id in token_ids]
-        spelt = [self.texts[i] if k else None for i, k in zip(token_ids, known, strict=True)]
-        pieces = zip(token_ids, spelt, strict=True)
-        return b"".join(b"<%d>" % i if x is None else x for i, x in pieces).decode(errors="replace")
+        n = len(self.texts)
+        spelt = [(i, self.texts[i] if 0 <= i < n else None) for i in token_ids]
+        return b"".join(b"<%d>" % i if x is None else x for i, x in spelt).decode(errors="replace")
 
 
 class Batch(NamedTuple):
@@ -114,10 +109,8 @@ class Batch(NamedTuple):
         """(B,) the lowest and the highest evidence in each row's group; inf and -inf in one without
         known rollouts that have a token."""
         is_evidence_b = self.known() & self.counted().any(1)
-        return (
-            group_extreme(self.evidence, is_evidence_b, self.group_b, "min"),
-            group_extreme(self.evidence, is_evidence_b, self.group_b, "max"),
-        )
+        of_group = (self.evidence, is_evidence_b, self.group_b)
+        return group_extreme(*of_group, "min"), group_extreme(*of_group, "max")
 
     def check_token_ids(self) -> None:
         """Raise an InputError for the first id out of range, where no backend checks them."""
@@ -167,14 +160,25 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
         )
 
 
+def _first(is_bad: Callable[..., np.ndarray], *arrays: np.ndarray) -> tuple[int, int] | None:
+    """The row and column of the first bad position of (B, T) arrays, looked at in parts."""
+    rows_at_once = max(1, CHECKED_AT_ONCE // max(1, arrays[0].shape[1]))
+    for start in range(0, len(arrays[0]), rows_at_once):
+        bad = np.argwhere(is_bad(*(x[start : start + rows_at_once] for x in arrays)))
+        if len(bad):
+            return start + int(bad[0, 0]), int(bad[0, 1])
+    return None
+
+
 def check_token_range(token_ids: np.ndarray, mask: np.ndarray) -> None:
     """Raise an InputError for the first id out of range where the mask is not 0."""
-    rows_at_once = max(1, CHECKED_AT_ONCE // max(1, token_ids.shape[1]))
-    for start in range(0, len(token_ids), rows_at_once):
-        ids, counted = (x[start : start + rows_at_once] for x in (token_ids, mask))
-        bad = np.argwhere((counted != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID)))
-        if len(bad):
-            raise bad_token_id(token_ids, start + int(bad[0, 0]), int(bad[0, 1]))
+
+    def is_bad(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        bad: np.ndarray = (mask != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID))
+        return bad
+
+    if place := _first(is_bad, token_ids, mask):
+        raise bad_token_id(token_ids, *place)
 
 
 def check_mask(mask: np.ndarray) -> None:
@@ -182,21 +186,15 @@ def check_mask(mask: np.ndarray) -> None:
 
     NaN, a fraction or a negative number is no mask but something else that was given for it.
     """
-    if mask.dtype.kind in "bu" or not mask.size:
-        return
-    if mask.dtype.kind == "i" and mask.min() >= 0:
-        return
-    rows_at_once = max(1, CHECKED_AT_ONCE // max(1, mask.shape[1]))
-    for start in range(0, len(mask), rows_at_once):
-        part = mask[start : start + rows_at_once]
-        odd = (part != 0) & (part != 1)
+
+    def is_bad(part: np.ndarray) -> np.ndarray:
+        odd: np.ndarray = (part != 0) & (part != 1)
         if odd.any():
             odd &= ~(np.isfinite(part) & (part >= 0) & (np.floor(part) == part))
-        if odd.any():
-            row, column = np.argwhere(odd)[0].tolist()
-            raise InputError(
-                f"mask[{start + row}, {column}] is {part[row, column]}; expected 0 or 1"
-            )
+        return odd
+
+    if mask.dtype.kind not in "bu" and (place := _first(is_bad, mask)):
+        raise InputError(f"mask[{place[0]}, {place[1]}] is {mask[place]}; expected 0 or 1")
 
 
 def check_per_rollout(name: str, array: Array, n_rows: int, kinds: str, expected: str) -> None:
@@ -214,47 +212,37 @@ def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
 
     In those an integer has 64 bits, `1` beside `"1"` becomes text, and text loses zeros at its end.
     """
-    if isinstance(groups, list | tuple) and len(groups) == n_rows and _are_scalars(groups):
-        array = np.empty(n_rows, dtype=object)
-        for row, label in enumerate(groups):
-            array[row] = label
+    if isinstance(groups, list | tuple):  # whose entries are looked at as they are
+        array = np.fromiter(groups, dtype=object, count=len(groups))
     else:
         array = as_array("groups", groups)
-    if array.dtype.kind == "O" and array.shape == (n_rows,):
-        return _labels(array)
-    check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
-    return array
-
-
-def _are_scalars(labels: list[Any] | tuple[Any, ...]) -> bool:
-    return not any(isinstance(x, list | tuple) or getattr(x, "ndim", 0) for x in labels)
-
-
-def _labels(objects: np.ndarray) -> np.ndarray:
-    """Python's labels as an array of NumPy's own type if that holds each of them."""
-    kinds = [_label_kind(label) for label in objects]
+    if array.dtype.kind != "O" or array.shape != (n_rows,):
+        check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
+        return array
+    kinds = [_label_kind(label) for label in array]
     for row, kind_of_row in enumerate(kinds):
         if kind_of_row is None:
-            raise InputError(f"groups[{row}] is {objects[row]!r:.60}; expected integers or strings")
+            raise InputError(f"groups[{row}] is {array[row]!r:.60}; expected integers or strings")
         if kind_of_row != kinds[0]:
             raise InputError(
-                f"groups[0] is {objects[0]!r:.60} and groups[{row}] is {objects[row]!r:.60}; "
+                f"groups[0] is {array[0]!r:.60} and groups[{row}] is {array[row]!r:.60}; "
                 "expected integers or strings, and not both"
             )
-    if kinds and kinds[0] is not int and any(label[-1:] in ("\0", b"\0") for label in objects):
-        return objects
-    array = np.asarray(objects.tolist())
-    return array if array.dtype.kind in "iuUS" else objects
+    if int not in kinds and any(label[-1:] in ("\0", b"\0") for label in array):
+        return array
+    plain = np.asarray(array.tolist())
+    return plain if plain.dtype.kind in "iuUS" else array
 
 
 def _label_kind(label: object) -> type | None:
-    if isinstance(label, bool | np.bool_):
-        return None
-    try:
-        operator.index(label)  # type: ignore[arg-type]
-    except TypeError:
-        return next((kind for kind in (str, bytes) if isinstance(label, kind)), None)
-    return int
+    """`int`, `str` or `bytes`; None: it is no label."""
+    if hasattr(label, "__index__") and not isinstance(label, bool | np.bool_):
+        try:
+            operator.index(label)
+            return int
+        except TypeError:  # an array of several
+            return None
+    return next((kind for kind in (str, bytes) if isinstance(label, kind)), None)
 
 
 def correctness(
@@ -264,18 +252,16 @@ def correctness(
     array = as_array("correct", correct)
     check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN (unknown)")
     values: np.ndarray = array.astype(np.float64)
-    known = ~np.isnan(values)
-    is_verdict = (values == 0) | (values == 1)
-    allowed = is_verdict
-    expected = "0, 1 or NaN (unknown); other scores need an estimator with graded_rewards=True"
-    if score_range is not None:
-        allowed = np.ones(n_rows, dtype=bool)
-        allowed[out_of_range(values, score_range)] = False
+    is_graded = ~(np.isnan(values) | (values == 0) | (values == 1))
+    if score_range is None:
+        bad = np.flatnonzero(is_graded)
+        expected = "0, 1 or NaN (unknown); other scores need an estimator with graded_rewards=True"
+    else:
+        bad = out_of_range(values, score_range)
         expected = f"a number {in_words(score_range)}, or NaN (unknown)"
-    bad = np.flatnonzero(known & ~allowed)
     if bad.size:
         raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected {expected}")
-    return values, not np.all(is_verdict | ~known)
+    return values, bool(is_graded.any())
 
 
 def group_total(values_b: Array, group_b: Array) -> Array:
@@ -335,14 +321,6 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
             f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{LARGEST:g}"
         )
     return numbers
-
-
-def numbers_per_token(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """(B, T) numbers; what is none, as NaN, is found where it is looked at."""
-    array = as_array(name, values)
-    if array.shape != shape or kind(array) not in "iuf":
-        raise InputError(f"{name} is {describe(array)}; expected numbers of shape {shape}")
-    return array
 
 
 def bad_token_id(token_ids: Array, row: int, column: int) -> InputError:

@@ -18,6 +18,7 @@ from ktae.arrays import (
     above,
     as_array,
     computes_there,
+    describe,
     is_tensor,
     on_host,
     require_dense,
@@ -26,10 +27,11 @@ from ktae.backends import CreditTable
 from ktae.batch import (
     Batch,
     Vocabulary,
+    check_per_rollout,
     finite_per_rollout,
+    group_total,
     in_words,
     make_batch,
-    numbers_per_token,
     out_of_range,
 )
 from ktae.errors import InputError
@@ -183,11 +185,74 @@ def credit_table(
     return tabulate(make_batch(*arrays, score_range=chosen.score_range), of_tokens)
 
 
+def class_credit(
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    classes: ArrayLike,
+    class_rewards: ArrayLike,
+    groups: ArrayLike,
+    estimator: AnEstimator = "paper",
+    **options: Unpack[Options],
+) -> Array:
+    """Credit of rollouts with more than two outcomes.
+
+    Each class k in turn is what `correct` is in `token_credit`, and the others are incorrect. The
+    credit is Σ_k (reward_k - r̄) · credit_k, where r̄ is the mean reward of the group's rollouts.
+    Rewards that are all alike give 0. With two classes of rewards 0 and 1 that is `token_credit`
+    for estimators that change signs alone where right and wrong change places, as all but
+    `ConflictTokens`, and `AnchorStates` with `gamma` below 1, do.
+
+    Args:
+        token_ids: (B, T) as in `token_credit`.
+        mask: (B, T)
+        classes: (B,) integers from 0 to K - 1, or -1 for unknown.
+        class_rewards: (K,) finite numbers.
+        groups: (B,)
+        estimator: one that is not graded.
+        **options: as in `token_credit`.
+
+    Returns:
+        (B, T) float32, of the type and on the device of `token_ids`.
+
+    Raises:
+        InputError: (a ValueError) shapes, dtypes or values do not fit.
+    """
+    chosen = as_estimator(estimator)
+    require_dense(token_ids=token_ids, mask=mask, groups=groups)
+    require_dense(classes=classes, class_rewards=class_rewards)
+    if chosen.score_range is not None:
+        raise InputError(f"{chosen} is graded; expected one of verdicts, since a class is one")
+    rewards_k = np.atleast_1d(as_array("class_rewards", on_host(class_rewards)))
+    if rewards_k.size == 0:
+        raise InputError("class_rewards is empty; expected the reward of each class")
+    rewards_k = finite_per_rollout("class_rewards", rewards_k, rewards_k.size)
+    class_b = as_array("classes", on_host(classes))
+    check_per_rollout("classes", class_b, len(token_ids), "iu", "integers")
+    bad = np.flatnonzero((class_b < -1) | (class_b >= rewards_k.size))
+    if bad.size:
+        raise InputError(
+            f"classes[{bad[0]}] is {class_b[bad[0]]}; expected 0 to {rewards_k.size - 1}, the rows "
+            "of class_rewards, or -1 (unknown)"
+        )
+    # The verdicts do not matter: what is needed of the batch here are its groups and its tokens.
+    batch = make_batch(*map(on_host, (token_ids, mask, class_b >= 0, groups)))
+    counted_b = (batch.mask != 0).any(axis=1) & (class_b >= 0)
+    reward_b = np.where(counted_b, rewards_k[class_b], 0.0)
+    n_b = group_total(counted_b, batch.group_b).clip(1)
+    mean_b = group_total(reward_b, batch.group_b) / n_b
+    total: Array = 0
+    for k, reward in enumerate(rewards_k):
+        correct_b = np.where(class_b >= 0, class_b == k, np.nan)
+        credit = token_credit(token_ids, mask, correct_b, groups, chosen, **options)
+        weight = (reward - mean_b)[:, None].astype(np.float32)
+        total += credit * (weight if isinstance(credit, np.ndarray) else credit.new_tensor(weight))
+    return total
+
+
 def check_threshold(threshold: Any, name: str = "threshold") -> None:
     """Raise an InputError, which begins with `name`, unless a reward can be above it."""
-    if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
-        raise InputError(f"{name} is {threshold!r}; expected a number")
-    if not math.isfinite(threshold):
+    is_number = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
+    if not is_number or not math.isfinite(threshold):
         raise InputError(f"{name} is {threshold!r}; expected a finite number")
 
 
@@ -199,10 +264,11 @@ def _check_rewards(rewards: ArrayLike, token_ids: ArrayLike, estimator: Estimato
     rewards_b = finite_per_rollout("rewards", on_host(rewards), shape[0] if shape else 0)
     if estimator.score_range is None:
         return
-    for i in out_of_range(rewards_b, estimator.score_range)[:1]:
+    bad = out_of_range(rewards_b, estimator.score_range)
+    if bad.size:
         raise InputError(
-            f"rewards[{i}] is {rewards_b[i]}; with {estimator} and no `correct` they are the "
-            f"scores, {in_words(estimator.score_range)}: give `correct`, or "
+            f"rewards[{bad[0]}] is {rewards_b[bad[0]]}; with {estimator} and no `correct` they are "
+            f"the scores, {in_words(estimator.score_range)}: give `correct`, or "
             "PresenceZ(graded_rewards=True)"
         )
 
@@ -232,8 +298,11 @@ def _batch(
                 f"policy={{{name!r}: ...}} (dumps of rollouts hold none)"
             )
         require_dense(**{name: policy[name]})
+        numbers_bt = as_array(name, on_host(policy[name]))
         shape = as_array("token_ids", on_host(token_ids)).shape
-        optional[name] = numbers_per_token(name, on_host(policy[name]), shape)
+        if numbers_bt.shape != shape or numbers_bt.dtype.kind not in "iuf":
+            raise InputError(f"{name} is {describe(numbers_bt)}; expected numbers of shape {shape}")
+        optional[name] = numbers_bt
     return make_batch(*map(on_host, arrays), score_range=estimator.score_range, **optional)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,18 +77,6 @@ def t_interval(values: np.ndarray) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def t_test(values: np.ndarray) -> tuple[Interval, float]:
-    """Mean of (n,) values with Student's t interval, and the two-sided p-value of a mean of 0.
-
-    For fewer values than `mean_interval` needs, such as three base models; it takes the values to
-    be normal.
-    """
-    from scipy import stats
-
-    p_value = stats.ttest_1samp(values, 0).pvalue if values.any() else 1.0
-    return t_interval(values), float(p_value)
-
-
 def percentile_bounds(draws: np.ndarray) -> tuple[float, float]:
     """What 95 % of (n,) resampled values lie between."""
     low, high = np.quantile(draws, (LEVEL / 2, 1 - LEVEL / 2))
@@ -100,29 +88,18 @@ def bootstrap_means(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     n = len(values)
     # Accuracies have few distinct values, however many problems there are.
     distinct, count = np.unique(values, return_counts=True)
-    return np.concatenate(
-        [
-            rng.multinomial(n, count / n, size=size) @ distinct / n
-            for size in _chunks(RESAMPLES, len(distinct))
-        ]
-    )
+    sizes = _chunks(RESAMPLES, len(distinct))
+    return np.concatenate([rng.multinomial(n, count / n, size=x) @ distinct / n for x in sizes])
 
 
-def _chunks(rows: int, width: int) -> Iterator[int]:
+def _chunks(rows: int, width: int) -> list[int]:
     """How many of `rows` rows of `width` numbers are made at a time."""
     at_once = max(1, _CHUNK // width)
-    while rows > 0:
-        yield min(rows, at_once)
-        rows -= at_once
+    return [min(at_once, rows - start) for start in range(0, rows, at_once)]
 
 
 def bootstrap_interval(values: np.ndarray, means: np.ndarray) -> Interval:
-    """Mean of many values and its percentile interval.
-
-    Args:
-        values: (n,) floats.
-        means: their `bootstrap_means`.
-    """
+    """Mean of many values and its percentile interval, of their `bootstrap_means`."""
     return Interval(float(values.mean()), *percentile_bounds(means))
 
 
@@ -132,8 +109,7 @@ def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
     If both sides were alike, each difference would have had the other sign with probability 1/2; p
     is the share of all 2^n sign patterns whose sum is at least as far from 0. Of integers -1, 0 and
     1 that is McNemar's exact test. Exact for integers whose sizes add up to at most a million, and
-    for up to 40 differences of any kind; else the share of 200,000 random patterns, the observed
-    one included.
+    for up to 40 differences of any kind; else of 200,000 random patterns, the observed one too.
 
     Args:
         differences: (n,) integers or floats. Sums of floats that agree in their first five digits
@@ -272,9 +248,8 @@ def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:
 def _pmf_of_sum(margins: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """The probabilities of 0, 1, ... for a sum of independent hypergeometric numbers.
 
-    Args:
-        margins: (n, 3) int64; how many are drawn, from how many that count and how many others.
-        repeats: (n,) int64; how many numbers have these margins.
+    `margins` is (n, 3): how many are drawn, from how many that count and how many others; `repeats`
+    (n,) how many numbers have these.
     """
     width = int((np.minimum(margins[:, 0], margins[:, 1]) * repeats).sum()) + 1
     size = 1 << math.ceil(math.log2(max(width, 2)))
