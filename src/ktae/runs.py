@@ -34,12 +34,8 @@ class RunFolder:
         Raises:
             InputError: a name in the path is longer than file systems take.
         """
-        for name in path.parts:
-            if (size := len(os.fsencode(name))) > LONGEST_NAME:
-                raise InputError(
-                    f"run folder {name:.40}... has a name of {size} bytes; expected at most "
-                    f"{LONGEST_NAME}, which is what file systems take"
-                )
+        if any(len(os.fsencode(name)) > LONGEST_NAME for name in path.parts):
+            raise InputError(f"run folder {path!s:.40}... has a name of over 255 bytes")
         self.path = path
         self.lock = path / ".lock"
         self.recipe = path / "recipe.yaml"
@@ -51,28 +47,22 @@ class RunFolder:
         self.model = path / "model"
 
     def require_free(self) -> None:
-        """Raise an InputError if a run or anything else is there already."""
+        """Raise an InputError if a run or anything else is there already, or none can be made:
+        before anything is loaded, and before TRL makes the folder by itself."""
         if self.recipe.exists():
-            raise InputError(self._taken)
-        if self.path.exists() and not (self.path.is_dir() and self._is_unused()):
+            raise InputError(
+                f"{self.path} holds a run already; add --resume to continue it, "
+                "or give another --output"
+            )
+        # A run that was killed before it kept its recipe leaves these.
+        left = {self.rollouts, self.lock}
+        if self.path.is_file() or (self.path.is_dir() and set(self.path.rglob("*")) - left):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
-        # Before anything is loaded, and before TRL makes the folder by itself.
         path = self.path.absolute()
         above = next(folder for folder in (path, *path.parents) if folder.exists())
         if not above.is_dir() or not os.access(above, os.W_OK):
             what = "may not be written to" if above.is_dir() else "is a file"
             raise InputError(f"cannot make run folder {self.path}: {above} {what}")
-
-    def _is_unused(self) -> bool:
-        """Whether nothing is here but what a run makes before it keeps the recipe."""
-        return all(path in (self.rollouts, self.lock) for path in self.path.rglob("*"))
-
-    @property
-    def _taken(self) -> str:
-        return (
-            f"{self.path} holds a run already; add --resume to continue it, "
-            "or give another --output"
-        )
 
     def create(self, recipe: str) -> None:
         """Make the folders and keep the recipe.
@@ -81,8 +71,8 @@ class RunFolder:
             InputError: the folder cannot be made, or holds a run.
         """
         make_folder(self.rollouts, f"run folder {self.path}")
-        if self.recipe.exists():
-            raise InputError(self._taken)
+        if self.recipe.exists():  # since it was found free
+            self.require_free()
         with atomic_write(self.recipe) as temporary:
             temporary.write_text(recipe, encoding="utf-8")
 
@@ -113,18 +103,16 @@ class RunFolder:
         last (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
         by_step = {}
         for path in self.checkpoints.glob("checkpoint-*"):
-            step = path.name.removeprefix("checkpoint-")
             with contextlib.suppress(OSError, ValueError):
                 json.loads((path / "trainer_state.json").read_bytes())
-                by_step[int(step)] = path
+                by_step[int(path.name.removeprefix("checkpoint-"))] = path
         return [by_step[step] for step in sorted(by_step, reverse=True)]
 
     def remove_leftovers(self) -> int:
         """Remove what a killed run was writing at that moment; how many bytes that was."""
         written = (self.recipe, self.metrics, self.before, self.summary, self.model)
         leftovers = [left for path in written for left in unfinished(path)]
-        leftovers += self.rollouts.glob(".step-*")
-        return remove_unfinished(leftovers)
+        return remove_unfinished([*leftovers, *self.rollouts.glob(".step-*")])
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""
@@ -137,7 +125,7 @@ class RunFolder:
         Raises:
             InputError: a line is damaged.
         """
-        lines = _whole_lines(self.metrics) if self.metrics.exists() else []
+        lines = _lines(self.metrics) if self.metrics.exists() else []
         for number, line in enumerate(lines, start=1):
             if type(line.get("step")) is not int or type(line.get("seconds")) not in (int, float):
                 raise InputError(
@@ -146,19 +134,10 @@ class RunFolder:
                 )
         return lines
 
-    def metrics_by_step(self) -> dict[int, dict[str, Any]]:
-        """Each training step's metrics by name, of either engine's run.
-
-        verl's lines have the metrics under `data`, and each start of a run has its file: those of
-        before a resumption are `metrics-1.jsonl` and so on. A step that was run again counts once.
-        """
-        return metrics_by_step(self.metrics_files())
-
     def metrics_files(self) -> list[Path]:
-        """The files of `metrics_by_step` that are there, in their order."""
-        earlier = sorted(
-            self.path.glob("metrics-*.jsonl"), key=lambda path: (len(path.name), path.name)
-        )
+        """The files of metrics that are there, in their order: each start of a run through verl has
+        its own, and those of before a resumption are `metrics-1.jsonl` and so on."""
+        earlier = sorted(self.path.glob("metrics-*.jsonl"), key=lambda p: (len(p.name), p.name))
         return [*earlier, *([self.metrics] if self.metrics.exists() else [])]
 
     def forget_after(self, step: int) -> None:
@@ -173,16 +152,12 @@ class RunFolder:
                 f"{self.metrics} has no line of step {min(missing)}, and the checkpoint is of step "
                 f"{step}; expected one of each step"
             )
-        later = []
-        for path in self.rollouts.glob("step-*.parquet"):
-            number = path.stem.removeprefix("step-")
-            if not number.isdecimal():
-                raise InputError(f"{path}: expected a number of a step; move the file elsewhere")
-            later += [path] if int(number) > step else []
         with atomic_write(self.metrics) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
-        for path in later:
-            path.unlink()
+        for path in self.rollouts.glob("step-*.parquet"):
+            number = path.stem.removeprefix("step-")
+            if number.isdecimal() and int(number) > step:
+                path.unlink()
 
     def read_before(self) -> dict[str, float]:
         """The held-out scores of the model before its training.
@@ -190,7 +165,7 @@ class RunFolder:
         Raises:
             InputError: the file is damaged.
         """
-        scores = _metrics(self.before.read_bytes(), str(self.before))
+        scores = _object(self.before.read_bytes(), str(self.before))
         for name, score in scores.items():
             if type(score) not in (int, float):
                 raise InputError(f"{self.before}: {name} is {score!r:.40}; expected a number")
@@ -207,28 +182,31 @@ def write_json(path: Path, content: Any) -> None:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _whole_lines(path: Path) -> list[dict[str, Any]]:
-    """One object a line; what follows the last line's end is left out."""
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [_metrics(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
-
-
 def metrics_by_step(files: Iterable[Path]) -> dict[int, dict[str, Any]]:
-    """What files of metrics, ktae's or verl's, say of each training step; the last one counts."""
+    """What files of metrics, ktae's or verl's, say of each training step: by name. Of a step that
+    was run again the last one counts; verl's lines have the metrics under `data`.
+
+    Raises:
+        InputError: a line is damaged.
+    """
     return {
         line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
         for path in files
-        for line in _whole_lines(path)
+        for line in _lines(path)
         if type(line.get("step")) is int
     }
 
 
-def _metrics(line: bytes, where: str) -> dict[str, Any]:
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """One object a line; what follows the last line's end is left out."""
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [_object(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         content = json.loads(line)
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"{where}: a {type(content).__name__}; expected an object with metrics")

@@ -49,11 +49,6 @@ def test_a_file_needs_both(files):
         make_recipe({"source": "file", "train": files["train"]})
 
 
-def test_an_unknown_source_names_the_known_ones():
-    with pytest.raises(ValueError, match="expected reasoning-gym, gsm8k, math12k, math-l3-5, file"):
-        make_recipe({"source": "gsm9k"})
-
-
 def test_prepared_files(tmp_path):
     recipe = make_recipe("math", data=str(tmp_path))
     with pytest.raises(InputError, match="does not exist; `ktae data prepare` writes it"):

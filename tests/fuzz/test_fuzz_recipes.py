@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from yaml_fuzzing import KEYS, SPELT, recipe_content, yaml_files
 
 from ktae import recipe as recipes
-from ktae.runs import RunFolder
+from ktae.runs import RunFolder, metrics_by_step
 
 OVERRIDES = st.lists(
     st.builds("{}={}".format, st.sampled_from(KEYS) | texts, texts | st.sampled_from(SPELT))
@@ -26,7 +26,6 @@ def test_recipes(data, overrides, scratch):
     path.write_bytes(data)
     with only_input_errors():
         recipe = recipes.load(path, overrides)
-        recipes.flat(recipe)
         again = scratch / "again.yaml"
         again.write_text(recipes.dump(recipe), encoding="utf-8")
         assert recipes.dump(recipes.load(again)) == recipes.dump(recipe)
@@ -43,4 +42,4 @@ def test_metrics_of_a_run_folder(lines, change, scratch):
     data = "".join(json.dumps(line) + "\n" for line in lines).encode()
     folder.metrics.write_bytes(change.draw(mutated(data)) if change.draw(st.booleans()) else data)
     with only_input_errors():
-        assert all(isinstance(step, int) for step in folder.metrics_by_step())
+        assert all(isinstance(step, int) for step in metrics_by_step(folder.metrics_files()))

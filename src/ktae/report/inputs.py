@@ -27,7 +27,7 @@ from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.spelling import Speller, Spelling
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
 from ktae.rollouts.trained_with import FILE, TrainedWith
-from ktae.runs import RunFolder
+from ktae.runs import RunFolder, metrics_by_step
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
@@ -151,7 +151,7 @@ def load(
     dump.names = [path_text(path) for path in paths]
     # Metrics are of one run, so of several inputs none are shown.
     if len(paths) == 1 and runs:
-        dump.metrics = runs[0].metrics_by_step()
+        dump.metrics = metrics_by_step(runs[0].metrics_files())
     if (trained := trained_with(paths)) is not None:
         dump.estimator, dump.recipe = trained.estimator, trained.recipe
         dump.trained = trained.note

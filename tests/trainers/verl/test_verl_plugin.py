@@ -13,7 +13,7 @@ from ktae.errors import InputError
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
-from ktae.trainers.verl.plugin import MODES
+from ktae.trainers.verl.names import MODES
 
 
 def python(code, **environment):

@@ -16,7 +16,7 @@ from ktae.errors import InputError
 from ktae.rollouts.rows import is_null
 from ktae.trainers.lists import warn_once
 from ktae.trainers.metrics import Seen
-from ktae.trainers.verl.plugin import without_mode
+from ktae.trainers.verl.names import without_mode
 
 
 @dataclasses.dataclass

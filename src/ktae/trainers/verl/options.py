@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
 from ktae.trainers.lists import Settings, one_of
-from ktae.trainers.verl.plugin import MODES, without_mode
+from ktae.trainers.verl.names import MODES, without_mode
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the credit can be added to: all are equal over a rollout."""

@@ -14,7 +14,7 @@ from ktae.estimators import to_section
 from ktae.recipe import Recipe, dotted
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
-from ktae.trainers.verl.plugin import ESTIMATOR, MODES, REWARD
+from ktae.trainers.verl.names import ESTIMATOR, MODES, REWARD
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",

@@ -14,7 +14,7 @@ from ktae.errors import InputError
 from ktae.trainers import strongest
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos, sessions_of
-from ktae.trainers.verl.plugin import ESTIMATOR, MODES
+from ktae.trainers.verl.names import ESTIMATOR, MODES
 
 FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
 """What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
