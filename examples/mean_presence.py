@@ -6,8 +6,6 @@ holds it to account is in `tests/docs/test_estimator_example.py`: a naive refere
 a small group, one value by hand.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -15,7 +13,7 @@ from typing_extensions import override
 
 from ktae.arrays import Array
 from ktae.batch import Batch
-from ktae.estimators.base import Estimator, require_number
+from ktae.estimators.base import Estimator, FromZero
 from ktae.estimators.function import Function
 
 
@@ -25,16 +23,10 @@ class MeanPresence(Estimator):
     less that of incorrect ones. It is linear in the verdicts: its mean under permuted labels is 0.
     """
 
-    scale: float = 1.0
-    """Weight of the difference; from 0."""
+    scale: FromZero = 1.0
+    """Weight of the difference."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", require_number("scale", self.scale, 0))
-
-    @property
-    @override
-    def on_host(self) -> bool:
-        return True
+    on_host = True
 
     @override
     def credit(self, batch: Batch) -> Array:

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ktae.arrays import ArrayLike, as_array, on_host
-from ktae.batch import Vocabulary, check_token_range, make_batch
+from ktae.batch import Vocabulary, make_batch
 from ktae.errors import InputError
 
 Normalise = Callable[[str], str]
 """A function of an observation's text: observations are equal where what it gives is equal. It
 leaves out what differs by chance, such as times and numbers of processes."""
 
-BASE = np.uint64(0x9E3779B97F4A7C15)
-MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-"""Odd, so that multiplying by them modulo 2**64 loses nothing; the last two are splitmix64's."""
+ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Multiplying by it modulo 2**64 loses nothing."""
 
 
 class Turns(NamedTuple):
@@ -62,7 +61,10 @@ def find_turns(mask: np.ndarray) -> Turns:
 
 def turn_hashes(turns: Turns, ids_bt: np.ndarray, counted_bt: np.ndarray) -> np.ndarray:
     """(N,) uint64, a hash of each turn's counted tokens, in their order."""
-    return _hashes(turns.row, turns.start, turns.stop, ids_bt, counted_bt)
+    counted_bt = np.not_equal(counted_bt, 0)
+    spans = zip(turns.row, turns.start, turns.stop, strict=True)
+    done = (ids_bt[row, start:stop][counted_bt[row, start:stop]] for row, start, stop in spans)
+    return np.fromiter(map(_hash_of_ids, done), np.uint64, len(turns.row))
 
 
 def state_hashes(
@@ -82,24 +84,24 @@ def state_hashes(
     Raises:
         InputError: `normalise` is given without a vocabulary, or gives no text.
     """
-    hashes_n = _hashes(turns.row, turns.seen, turns.start, ids_bt)
+    spans = zip(turns.row, turns.seen, turns.start, strict=True)
+    seen = [ids_bt[row, begin:start] for row, begin, start in spans]
+    hashes_n = np.fromiter(map(_hash_of_ids, seen), np.uint64, len(seen))
     if normalise is None:
         return hashes_n
-    if vocabulary is None:
+    if vocabulary is None or not callable(normalise):
         raise InputError(
-            "normalise is a function of text and needs the tokens' texts: give vocabulary= "
-            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
+            f"normalise is {normalise!r}; expected a function of text, and the tokens' texts: give "
+            "vocabulary= (ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
         )
     # Each distinct observation is spelt once: a group sees the same ones again and again.
     distinct, first, of_turn = np.unique(hashes_n, return_index=True, return_inverse=True)
     for place, turn in enumerate(first):
         if turns.number[turn] > 0:
-            ids = ids_bt[turns.row[turn], turns.seen[turn] : turns.start[turn]]
-            text = normalise(vocabulary.text(ids.tolist()))
+            text = normalise(vocabulary.text(seen[turn].tolist()))
             if not isinstance(text, str):
                 raise InputError(f"normalise gave {text!r}; expected a text")
-            digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
-            distinct[place] = int.from_bytes(digest.digest(), "little")
+            distinct[place] = _hash(b"text" + text.encode("utf-8", "surrogatepass"))
     return distinct[of_turn]
 
 
@@ -120,19 +122,15 @@ def turn_keys(
         written_bt: (B, T) what the policy wrote, by which turns are told apart.
         vocabulary: as in `state_hashes`.
         normalise: as in `state_hashes`.
-
-    Raises:
-        InputError: as in `state_hashes`, or an id that counts is out of range.
     """
-    check_token_range(ids_bt, counted_bt)
     turns = find_turns(written_bt)
     hashes_n = np.zeros(len(turns.row), dtype=np.uint64)
-    if unit in ("state", "state-turn"):
-        hashes_n = state_hashes(turns, ids_bt, vocabulary, normalise)
-    if unit in ("turn", "state-turn"):
-        hashes_n = _mixed(hashes_n) + turn_hashes(turns, ids_bt, counted_bt)
+    if "state" in unit:
+        hashes_n = state_hashes(turns, ids_bt, vocabulary, normalise) * ODD
+    if "turn" in unit:
+        hashes_n += turn_hashes(turns, ids_bt, counted_bt)
     keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
-    keys_n = (_mixed(hashes_n) >> np.uint64(33)).astype(np.int32)
+    keys_n = (hashes_n >> np.uint64(33)).astype(np.int32)
     keys_bt[np.not_equal(written_bt, 0)] = turns.per_token(keys_n)
     keys_bt[np.equal(counted_bt, 0)] = 0
     return keys_bt
@@ -194,67 +192,41 @@ def shared_states(
     """
     arrays = (on_host(array) for array in (token_ids, mask, correct, groups))
     batch = make_batch(*arrays, score_range=(-np.inf, np.inf))
-    turns, ids_bt = find_turns(batch.mask), batch.token_ids
     credit_bt = None if credit is None else as_array("credit", on_host(credit))
-    states: dict[tuple[int, tuple[int, ...]], dict[tuple[int, ...], list[int]]] = {}
-    for n, (row, seen, start, stop) in enumerate(
-        zip(turns.row, turns.seen, turns.start, turns.stop, strict=True)
+    # By group and observation, and then by what was done: the row and columns of each such turn.
+    states: dict[Any, dict[Any, list[tuple[int, slice]]]] = {}
+    turns = find_turns(batch.mask)
+    for row, seen, start, stop in zip(
+        *(x.tolist() for x in (turns.row, turns.seen, turns.start, turns.stop)), strict=True
     ):
-        key = (int(batch.group_b[row]), tuple(ids_bt[row, seen:start].tolist()))
-        choices = states.setdefault(key, {})
-        choices.setdefault(tuple(ids_bt[row, start:stop].tolist()), []).append(n)
+        ids_t = batch.token_ids[row]
+        choices = states.setdefault((batch.group_b[row], tuple(ids_t[seen:start].tolist())), {})
+        span = (row, slice(start, stop))
+        choices.setdefault(tuple(ids_t[start:stop].tolist()), []).append(span)
 
-    def choice(ids: tuple[int, ...], of_turns: list[int]) -> Choice:
-        rows = np.unique(turns.row[of_turns])
+    def choice(ids: tuple[int, ...], spans: list[tuple[int, slice]]) -> Choice:
+        rows = sorted({row for row, _ in spans})
         scores = batch.evidence[rows][batch.known()[rows]]
         mean = None
         if credit_bt is not None:
-            spans = ((turns.row[n], slice(turns.start[n], turns.stop[n])) for n in of_turns)
             mean = float(np.mean([credit_bt[span].mean() for span in spans]))
-        return Choice(ids, tuple(rows.tolist()), len(scores), float(scores.sum()), mean)
+        return Choice(ids, tuple(rows), len(scores), float(scores.sum()), mean)
 
     assert batch.labels is not None
     labels = batch.labels.tolist()  # Python's own, which JSON knows
-    rows_of = []
-    for (group, seen_ids), by_turn in states.items():
-        n_rollouts = len({turns.row[n] for of_turns in by_turn.values() for n in of_turns})
+    shared = []
+    for (group, ids), by_turn in states.items():
+        n_rollouts = len({row for spans in by_turn.values() for row, _ in spans})
         if n_rollouts >= at_least:
-            done = sorted(
-                (choice(*item) for item in by_turn.items()), key=lambda c: -len(c.rollouts)
-            )
-            rows_of.append((group, State(labels[group], seen_ids, n_rollouts, tuple(done))))
-    return [state for _, state in sorted(rows_of, key=lambda pair: (pair[0], -pair[1].rollouts))]
+            done = [choice(*item) for item in by_turn.items()]
+            done.sort(key=lambda x: -len(x.rollouts))
+            shared.append((group, State(labels[group], ids, n_rollouts, tuple(done))))
+    return [state for _, state in sorted(shared, key=lambda pair: (pair[0], -pair[1].rollouts))]
 
 
-def _hashes(
-    row_n: np.ndarray,
-    start_n: np.ndarray,
-    stop_n: np.ndarray,
-    ids_bt: np.ndarray,
-    counted_bt: np.ndarray | None = None,
-) -> np.ndarray:
-    """(N,) uint64, a polynomial over the mixed ids of each span of columns; 0 of an empty one."""
-    lengths_n = stop_n - start_n
-    of_span = np.repeat(np.arange(len(row_n)), lengths_n)
-    place = np.arange(lengths_n.sum()) - np.repeat(np.cumsum(lengths_n) - lengths_n, lengths_n)
-    row, column = row_n[of_span], start_n[of_span] + place
-    if counted_bt is not None:
-        counts = np.not_equal(counted_bt[row, column], 0)
-        of_span, row, column = of_span[counts], row[counts], column[counts]
-        n_kept = np.bincount(of_span, minlength=len(row_n))
-        place = np.arange(len(of_span)) - np.repeat(np.cumsum(n_kept) - n_kept, n_kept)
-    powers = np.multiply.accumulate(np.full(int(place.max(initial=0)) + 1, BASE))
-    # All arithmetic is modulo 2**64. A token that is not 0 in one span and missing in another
-    # makes two hashes, since no mixed id is 0.
-    terms = _mixed(ids_bt[row, column].astype(np.int64).astype(np.uint64) + BASE) * powers[place]
-    hashes_n = np.zeros(len(row_n), dtype=np.uint64)
-    np.add.at(hashes_n, of_span, terms)
-    return hashes_n
+def _hash_of_ids(ids_n: np.ndarray) -> int:
+    return _hash(ids_n.astype("<i8").tobytes())
 
 
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """splitmix64's last step, by which near numbers become far ones."""
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * MIX[0]
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * MIX[1]
-    mixed: np.ndarray = numbers ^ (numbers >> np.uint64(31))
-    return mixed
+def _hash(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

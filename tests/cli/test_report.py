@@ -221,7 +221,7 @@ def test_transforms_wrap_the_run_s_estimator(run_folder, tmp_path, credit, own, 
     found = estimator_of(None, [f"transforms={transforms}"], [tmp_path / "runs"])
     assert found == Centred(own)
     assert estimator_of(None, ["transforms=null"], [tmp_path / "runs"]) == own
-    with pytest.raises(InputError, match="transforms is 3; expected a list"):
+    with pytest.raises(InputError, match="no transform 3; expected one of"):
         estimator_of(None, ["transforms=3"], [tmp_path / "runs"])
 
 

@@ -1,10 +1,15 @@
-"""What a function of the user's is given as an estimator, and what it must give."""
+"""Estimators of the user's own: what a function is given and must give, and code by its name."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from in_process import ktae as command
 
-from ktae import InputError, credit_table, token_credit
-from ktae.estimators import KTAE, as_estimator, preset
+import ktae
+from ktae import InputError, credit_table, recipe, token_credit
+from ktae.estimators import Scaled, as_estimator, from_section, resolved, to_section, to_text
+from ktae.rollouts import record
+from ktae.runs import RunFolder
 
 NAN = float("nan")
 IDS = np.array([[5, 6, 7], [5, 6, -9], [6, 7, 7], [5, 5, 6], [-1, -1, -1], [6, 5, 7]])
@@ -20,124 +25,187 @@ def presence(token_ids, mask, correct, groups):
     credit = np.zeros(token_ids.shape)
     for i, t in np.argwhere(mask):
         holds = ((token_ids == token_ids[i, t]) & mask).any(axis=1)
-        own = groups == groups[i]
-        credit[i, t] = holds[own & correct].mean() - holds[own & ~correct].mean()
+        same = groups == groups[i]
+        credit[i, t] = holds[same & correct].mean() - holds[same & ~correct].mean()
     return credit
 
 
 def test_it_is_given_the_rollouts_that_can_be_evidence():
-    seen = []
+    calls = []
 
     def estimate(*arrays):
-        seen.append(arrays)
-        return np.full(arrays[0].shape, 7.0)
+        calls.append([array.copy() for array in arrays])
+        for array in arrays:
+            array[:] = 0  # which spoils nothing
+        return np.where(calls[0][1], 7.0, NAN)  # what is masked is not looked at
 
+    before = [array.copy() for array in BATCH]
     credit = token_credit(*BATCH, estimate)
-    ((token_ids, mask, correct, groups),) = seen
+    ((token_ids, mask, correct, groups),) = calls
     assert (token_ids.dtype, mask.dtype, correct.dtype) == (np.int64, bool, bool)
     np.testing.assert_array_equal(token_ids[mask], IDS[EVIDENCE][MASK[EVIDENCE]])
     np.testing.assert_array_equal(mask, MASK[EVIDENCE])
     np.testing.assert_array_equal(correct, [True, False, False, True])
-    assert (groups[:, None] == groups).tolist() == (
-        GROUPS[EVIDENCE][:, None] == GROUPS[EVIDENCE]
-    ).tolist()
+    same = GROUPS[EVIDENCE][:, None] == GROUPS[EVIDENCE]
+    assert (groups[:, None] == groups).tolist() == same.tolist()
     assert credit.dtype == np.float32
-    expected = np.where(MASK & np.isin(np.arange(6), EVIDENCE)[:, None], 7, 0)
-    np.testing.assert_array_equal(credit, expected)
+    is_evidence = np.isin(np.arange(6), EVIDENCE)[:, None]
+    np.testing.assert_array_equal(credit, np.where(MASK & is_evidence, 7, 0))
+    for array, old in zip(BATCH, before, strict=True):
+        np.testing.assert_array_equal(array, old)
 
 
 def test_its_credit_is_the_ones_that_count():
-    credit = token_credit(*BATCH, presence)
-    # Group b: rollout 0 is correct, 3 is not; a: 5 is, 1 is not. Token 7 is in the correct ones.
-    expected = [[0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
-    np.testing.assert_array_equal(credit, expected)
-
-
-def test_tensors_for_tensors():
+    """In group b rollout 0 is correct, 3 is not; in a 5 is, 1 is not. These hold token 7."""
+    expected = np.zeros((6, 3))
+    expected[[0, 5], 2] = 1
+    np.testing.assert_array_equal(token_credit(*BATCH, presence), expected)
     torch = pytest.importorskip("torch", reason="torch is not installed")
     tensors = (torch.tensor(IDS), torch.tensor(MASK), torch.tensor(CORRECT), GROUPS)
     credit = token_credit(*tensors, lambda *x: torch.from_numpy(presence(*x)).half())
     assert credit.dtype == torch.float32
-    np.testing.assert_array_equal(credit.numpy(), token_credit(*BATCH, presence))
-
-
-def test_a_function_may_write_into_what_it_is_given():
-    def estimate(token_ids, mask, correct, groups):
-        credit = presence(token_ids, mask, correct, groups)
-        for array in (token_ids, mask, correct, groups):
-            array[:] = 0
-        return credit
-
-    before = [array.copy() for array in BATCH]
-    np.testing.assert_array_equal(token_credit(*BATCH, estimate), token_credit(*BATCH, presence))
-    for array, old in zip(BATCH, before, strict=True):
-        np.testing.assert_array_equal(array, old)
+    np.testing.assert_array_equal(credit.numpy(), expected)
 
 
 def test_without_evidence_it_is_not_called():
     def never(*_):
         raise AssertionError
 
-    unknown = np.full(6, NAN)
-    assert not token_credit(IDS, MASK, unknown, GROUPS, never).any()
+    assert not token_credit(IDS, MASK, np.full(6, NAN), GROUPS, never).any()
     nothing = np.zeros((0, 3), dtype=int)
     assert token_credit(nothing, nothing, np.zeros(0), np.zeros(0, int), never).shape == (0, 3)
-
-
-def infinite(token_ids, mask, correct, groups):
-    """In a group without incorrect rollouts."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return presence(token_ids, mask, correct, groups) / np.where(groups, 1.0, 0.0)[:, None]
-
-
-def at_masked_positions(token_ids, mask, correct, groups):
-    return np.where(mask, 1.0, NAN)
-
-
-def test_what_it_gives_at_masked_positions_does_not_matter():
-    credit = token_credit(*BATCH, at_masked_positions)
-    np.testing.assert_array_equal(credit[EVIDENCE], MASK[EVIDENCE])
 
 
 @pytest.mark.parametrize(
     ("estimate", "message"),
     [
-        (lambda i, m, c, g: c, r"<lambda> gave bool of shape \(4,\); expected numbers of shape \("),
-        (lambda i, m, c, g: i[:, :2], r"int64 of shape \(4, 2\); expected .* shape \(4, 3\)"),
-        (lambda i, m, c, g: None, r"gave object of shape \(\)"),
+        (lambda i, m, c, g: c, r"<lambda>\) gave bool of shape \(4,\); expected numbers of shape"),
         (lambda i, m, c, g: i.astype(str), r"shape \(4, 3\); expected numbers"),
-        (lambda i, m, c, g: [[1.0], []] * 2, "what .*<lambda> gave is ragged"),
+        (lambda i, m, c, g: [[1.0], []] * 2, "what .*<lambda>.* gave is ragged"),
         (
-            infinite,
-            r"infinite gave nan for token 5 of rollout 1 in group a \(1 of 2 correct\); "
-            r"expected a finite number",
+            lambda i, m, c, g: np.where(c[:, None], 1.0, NAN) * m,
+            r"gave nan for token 5 of rollout 1 in group a \(1 of 2 correct\); expected a finite",
         ),
     ],
-    ids=["a number a rollout", "other length", "nothing", "text", "ragged", "not finite"],
+    ids=["a number a rollout", "text", "ragged", "not finite"],
 )
 def test_what_is_no_credit_is_refused(estimate, message):
     with pytest.raises(InputError, match=message):
         token_credit(*BATCH, estimate)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "message"),
-    [
-        (3, "here is 3; expected an estimator of ktae.estimators, the name of one"),
-        (preset, r"preset\(.*does not take four arrays; expected a function \(token_ids, mask"),
-        (KTAE, "KTAE.*does not take four arrays"),
-        (lambda ids, mask: 0, r"<lambda>\(ids, mask\) does not take four arrays"),
-    ],
-    ids=["number", "function of presets", "class", "two arguments"],
-)
-def test_what_is_no_estimator_is_refused(estimator, message):
-    with pytest.raises(InputError, match=message):
-        as_estimator(estimator, "here")
-    with pytest.raises(InputError):
-        token_credit(*BATCH, estimator)
-
-
 def test_it_gets_verdicts_and_has_no_table():
     assert as_estimator(presence).score_range is None
     with pytest.raises(InputError, match="rests on no contingency tables, so it has no"):
         credit_table(*BATCH, presence)
+
+
+CODE = """
+import dataclasses, pathlib
+import numpy as np
+from ktae.estimators import Centred, Estimator, Function, preset
+
+pathlib.Path(__file__).with_suffix(".was-run").touch()
+
+def ends(token_ids, mask, correct, groups):
+    return np.where(correct[:, None], 0.5, -0.5) * mask
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Ends(Estimator):
+    weight: float = 1.0
+    on_host = True
+
+    def credit(self, batch):
+        return self.weight * Function(ends).credit(batch)
+
+centred = Centred(preset("paper"))
+number = 3
+nameless = lambda *arrays: 0
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A module on Python's path, in a folder that is not the current one."""
+    file = tmp_path / f"own_{tmp_path.name}.py".replace("-", "_")
+    file.write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    return file
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_functions_classes_and_values_have_a_name(file, by_file):
+    module = str(file) if by_file else file.stem
+    ends = np.array([[0.5, 0.5], [-0.5, 0]], dtype=np.float32)
+    for section, expected in (
+        (f"{module}:ends", ends),
+        ({"estimator": f"{module}:Ends", "weight": 3.0}, 3 * ends),
+        ({"estimator": f"{module}:ends", "transforms": [{"scaled": {"factor": 2.0}}]}, 2 * ends),
+    ):
+        named = from_section(section)
+        assert to_section(named) == section
+        estimator = resolved(named)
+        got = ktae.token_credit([[1, 2], [3, 4]], [[1, 1], [1, 0]], [1, 0], [0, 0], estimator)
+        np.testing.assert_allclose(got, expected)
+        assert to_section(estimator) == section  # as a recipe keeps it
+    assert to_text(resolved(from_section(f"{module}:ends"))) == f"{module}:ends"
+    assert to_text(resolved(from_section(f"{module}:centred"))).startswith('{"estimator": "ktae"')
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("no_such:x", {}, r"no module 'no_such' on Python's path .* no_such.py:"),
+        ("no_such.py:x", {}, "no_such.py is no file; expected a Python file"),
+        ("{file}:end", {}, r"has no 'end'; did you mean 'ends'\?"),
+        ("{file}:number", {}, r"is 3; expected a function \(token_ids, mask, correct, groups\)"),
+        ("{file}:nameless", {}, "is <function <lambda> .* made by def"),
+        ("{file}:ends", {"weight": 2}, "or a class of them, which alone has settings"),
+        ("{file}:Ends", {"height": 2}, "Ends: .*unexpected keyword argument 'height'"),
+    ],
+)
+def test_what_is_no_estimator_says_what_is_expected(file, name, settings, message):
+    section = {"estimator": name.format(file=file)} | settings
+    with pytest.raises(InputError, match=message):
+        resolved(from_section(section))
+
+
+def test_an_error_of_the_code_is_its_own(file):
+    file.write_text("import no_such_library\n")
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        resolved(from_section(f"{file}:x"))
+
+
+def test_a_run_folder_that_names_code_runs_none(file, tmp_path, capsys):
+    """The same name, given by the user, does."""
+    run = RunFolder(tmp_path / "run")
+    run.create(f"name: r\nsteps: 1\ncredit: {file}:ends\n")
+    columns = {"group": ["a"] * 2, "token_ids": [[1, 2], [3]], "reward": [1.0, 0.0]}
+    columns["correct"] = columns["reward"]
+    record.write(record.conform(pa.table(columns)), run.rollouts / "step-00001.parquet")
+    assert recipe.load(run.recipe).credit == from_section(f"{file}:ends")
+    arguments = ["show", run.path, "--json"]
+    assert command(*arguments) == command(*arguments, "-s", "transforms=centred") == 2
+    assert f"{file}:ends is code of your own, which is not run" in capsys.readouterr().err
+    assert not file.with_suffix(".was-run").exists()
+    assert command(*arguments, "-e", f"{file}:ends") == 0
+    assert file.with_suffix(".was-run").exists()
+    assert "0.5" in capsys.readouterr().out
+
+
+def test_a_recipe_that_is_trained_and_the_trainers_take_the_name(file, tmp_path, capsys):
+    from ktae.trainers.lists import Settings
+
+    path = tmp_path / "recipe.yaml"
+    path.write_text(f"name: r\nsteps: 1\ncredit: {{estimator: {file.stem}:Ends, weight: 2.0}}\n")
+    assert command("train", path, "--dry-run") == 0
+    assert f"estimator: {file.stem}:Ends" in capsys.readouterr().out
+    assert command("train", path, "--dry-run", f"credit={file.stem}:Enn") == 2
+    assert "did you mean" in capsys.readouterr().err
+    scaled = Scaled(from_section(f"{file}:ends"), 2.0)
+    assert Settings(scaled).tried().estimator == resolved(scaled)
+    pytest.importorskip("omegaconf", reason="needs the extra 'verl'")
+    from ktae.trainers.verl import options
+
+    chosen = options.from_algorithm({"credit": {"estimator": f"{file}:Ends", "weight": 2.0}})
+    assert chosen.settings.estimator.weight == 2.0

@@ -10,9 +10,8 @@ from ktae.estimators.base import (
     AdvantageEstimator,
     ContingencyEstimator,
     Estimator,
-    GradedAdvantageEstimator,
+    GradedEstimator,
 )
-from ktae.estimators.conflict_tokens import ConflictTokens
 from ktae.estimators.controls import (
     GroupMean,
     PermutedLabels,
@@ -21,8 +20,7 @@ from ktae.estimators.controls import (
     ShuffledValues,
     WithinRollout,
 )
-from ktae.estimators.function import CreditFunction, Function
-from ktae.estimators.imported import Named, resolved
+from ktae.estimators.function import CreditFunction, Function, Named, resolved
 from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
@@ -36,7 +34,7 @@ from ktae.estimators.section import (
     to_section,
     to_text,
 )
-from ktae.estimators.tempo import Tempo
+from ktae.estimators.sequences import ConflictTokens, Tempo
 from ktae.estimators.transforms import (
     Centred,
     Decayed,
@@ -65,7 +63,7 @@ __all__ = [
     "EntropyWeights",
     "Estimator",
     "Function",
-    "GradedAdvantageEstimator",
+    "GradedEstimator",
     "GroupMean",
     "Ignoring",
     "Moved",

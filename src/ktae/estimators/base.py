@@ -4,37 +4,58 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import numbers
-from typing import Any
+import typing
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
 from ktae import backends
 from ktae.arrays import LARGEST, Array
-from ktae.batch import Batch, ScoreRange
+from ktae.batch import Batch, ScoreRange, differ
 from ktae.errors import InputError
+from ktae.rollout_advantages import rollout_advantages
 from ktae.statistics import Formula
+
+
+class Between(NamedTuple):
+    """What a number among the settings may be."""
+
+    low: float
+    high: float = LARGEST
+
+
+FromZero = Annotated[float, Between(0)]
+AboveZero = Annotated[float, Between(1 / LARGEST)]
+Share = Annotated[float, Between(0, 1)]
 
 
 class Estimator(abc.ABC):
     """How much credit each token gets. A subclass is a frozen dataclass of its own settings.
 
     A subclass has to define `credit` alone. Two estimators of equal settings are equal, and each
-    prints as the expression that makes it.
+    prints as the expression that makes it. Settings are checked by their types: bool, a `Literal`,
+    and numbers such as `FromZero`.
     """
 
-    def __repr__(self) -> str:
-        """The expression that makes it: settings at their defaults are left out."""
-        inner, settings = "", []
+    score_range: ScoreRange = None
+    """The least and greatest graded score it takes; None: it takes verdicts."""
+    needs_vocabulary: bool = False
+    """Whether it looks at the tokens' texts."""
+    needs_policy: frozenset[str] = frozenset()
+    """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
+    needs_step: bool = False
+    """Whether it looks at the number of training steps done before."""
+    on_host: bool = False
+    """Whether it takes arrays in the host's memory alone; tensors are brought there."""
+
+    def __post_init__(self) -> None:
+        hints = _hints_of(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if field.name == "inner":
-                inner = repr(value)
-            elif value != field.default:
-                # A function's name, which is the same in every process.
-                settings.append(f"{field.name}={getattr(value, '__qualname__', repr(value))}")
-        return f"{type(self).__name__}({', '.join([inner, *settings] if inner else settings)})"
+            value = _checked(field.name, getattr(self, field.name), hints[field.name])
+            object.__setattr__(self, field.name, value)
 
     @abc.abstractmethod
     def credit(self, batch: Batch) -> Array:
@@ -45,35 +66,38 @@ class Estimator(abc.ABC):
         that are not `on_host`.
         """
 
-    @property
-    def score_range(self) -> ScoreRange:
-        """The least and greatest graded score it takes; None: it takes verdicts."""
-        return None
+    def changed(self) -> dict[str, Any]:
+        """The settings that are not at their defaults, by name."""
+        values = {
+            field.name: (getattr(self, field.name), field.default)
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+        }
+        return {name: value for name, (value, default) in values.items() if value != default}
 
-    @property
-    def needs_vocabulary(self) -> bool:
-        """Whether it looks at the tokens' texts."""
-        return False
+    def __repr__(self) -> str:
+        """The expression that makes it: settings at their defaults are left out."""
+        settings = []
+        for name, value in self.changed().items():
+            # A function's name, which is the same in every process.
+            text = getattr(value, "__qualname__", repr(value))
+            settings.append(text if name in ("inner", "function") else f"{name}={text}")
+        return f"{type(self).__name__}({', '.join(settings)})"
 
-    @property
-    def needs_policy(self) -> frozenset[str]:
-        """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
-        return frozenset()
 
-    @property
-    def needs_step(self) -> bool:
-        """Whether it looks at the number of training steps done before."""
-        return False
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class GradedEstimator(Estimator):
+    """An estimator whose rewards may be graded scores."""
 
-    @property
-    def on_host(self) -> bool:
-        """Whether it takes arrays in the host's memory alone; tensors are brought there."""
-        return False
+    graded_rewards: bool = False
+    """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
+    an error."""
 
-    @property
-    def one_value_a_token(self) -> bool:
-        """Whether a token has the same credit wherever it is in a group."""
-        return True
+    GRADES: ClassVar[ScoreRange] = (-LARGEST, LARGEST)
+    """Of graded scores."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "score_range", self.GRADES if self.graded_rewards else None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -90,52 +114,26 @@ class AdvantageEstimator(Estimator):
     `algorithm.scale_by_std`). False beside `dr_grpo` and other advantages R - mean, as prime-rl's.
     With RLOO's neither is right."""
 
-    def __post_init__(self) -> None:
-        require_bool("scale_by_std", self.scale_by_std)
+    on_host = True
 
-    @property
-    @override
-    def on_host(self) -> bool:
-        return True
+    def advantages(self, batch: Batch) -> np.ndarray:
+        """(B,) float64 rollout advantages over the known rollouts that have a counted token.
 
-    @property
-    @override
-    def one_value_a_token(self) -> bool:
-        return False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class GradedAdvantageEstimator(AdvantageEstimator):
-    """An advantage estimator whose rewards may be graded scores."""
-
-    graded_rewards: bool = False
-    """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
-    an error."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_bool("graded_rewards", self.graded_rewards)
-
-    @property
-    @override
-    def score_range(self) -> ScoreRange:
-        return (-LARGEST, LARGEST) if self.graded_rewards else None
+        0 for all others, and where the rewards of a group do not differ.
+        """
+        is_evidence_b = batch.known() & batch.counted().any(axis=1)
+        advantage_b: np.ndarray = rollout_advantages(
+            "grpo" if self.scale_by_std else "dr_grpo",
+            np.where(is_evidence_b, batch.evidence, 0.0),
+            is_evidence_b,
+            batch.group_b,
+        )
+        return np.where(differ(*batch.score_bounds()), advantage_b, 0.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class ContingencyEstimator(Estimator):
+class ContingencyEstimator(GradedEstimator):
     """An estimator whose credit is a formula of each token's contingency table in its group."""
-
-    graded_rewards: bool = False
-    """Take correctness as a number and not as a verdict; see `score_range`. Without it, anything
-    but 0, 1 and NaN is an error."""
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.generic):  # which JSON does not know
-                object.__setattr__(self, field.name, value.item())
-        require_bool("graded_rewards", self.graded_rewards)
 
     @abc.abstractmethod
     def formula(self) -> Formula:
@@ -150,29 +148,26 @@ class ContingencyEstimator(Estimator):
         return backends.credit(self.prepared(batch), self.formula())
 
 
-def require_number(name: str, value: Any, low: float, high: float = LARGEST) -> float:
-    """The value as a float; an InputError unless it is a real number from `low` to `high`."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high:
-        raise InputError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
-    return float(value)
+@functools.cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
 
 
-def require_bool(name: str, value: Any) -> None:
-    """Raise an InputError unless it is true or false."""
-    if not isinstance(value, bool):
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    """The value, a number as Python's own; an InputError unless it is of the setting's type."""
+    if isinstance(value, np.generic):  # which JSON does not know
+        value = value.item()
+    kind, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is bool and not isinstance(value, bool):
         raise InputError(f"{name} is {value!r}; expected true or false")
-
-
-def require_integer(name: str, value: Any, low: int) -> int:
-    """The value as Python's int; an InputError unless it is an integer from `low`."""
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_integer or value < low:
-        raise InputError(f"{name} is {value!r}; expected an integer from {low}")
-    return int(value)
-
-
-def require_normalise(value: Any) -> None:
-    """Raise an InputError unless it is None or a function."""
-    if value is not None and not callable(value):
-        raise InputError(f"normalise is {value!r}; expected a function of an observation's text")
+    if kind is Literal and value not in args:
+        raise InputError(f"{name} is {value!r}; expected one of {', '.join(args)}")
+    if kind is not Annotated:
+        return value
+    number, (low, high) = args
+    is_number = isinstance(value, numbers.Integral if number is int else numbers.Real)
+    if not is_number or isinstance(value, bool) or not low <= value <= high:
+        what = "an integer" if number is int else "a number"
+        limits = f"from {low:g}" + (f" to {high:g}" if number is float else "")
+        raise InputError(f"{name} is {value!r}; expected {what} {limits}")
+    return number(value)

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import numpy as np
 from typing_extensions import override
 
-from ktae.arrays import Array, ArrayLike, as_array
-from ktae.batch import Batch, check_per_rollout, check_tokens, group_labels, row_sums
+from ktae.arrays import Array, ArrayLike, on_host
+from ktae.batch import Batch, make_batch, row_sums
 from ktae.errors import InputError
-from ktae.estimators.base import require_integer
-from ktae.estimators.transforms import Moved, OfGroups, OverUnits, Transform
+from ktae.estimators.base import Between
+from ktae.estimators.transforms import Moved, OfGroups, Transform
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -65,17 +67,10 @@ class WithinRollout(Moved):
 class Drawn(Transform):
     """A control that draws at random."""
 
-    seed: int = 0
+    seed: Annotated[int, Between(0)] = 0
     """Of its random numbers, which depend on it and the rollouts alone; from 0."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "seed", require_integer("seed", self.seed, 0))
-
-    @property
-    @override
-    def on_host(self) -> bool:
-        return True
+    on_host = True
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -89,8 +84,7 @@ class PermutedLabels(Drawn):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        arrays = (batch.token_ids, batch.counted(), batch.evidence, batch.group_b)
-        return self.inner.credit(batch._replace(evidence=next(_permuted(*arrays, [self.seed]))))
+        return self.inner.credit(batch._replace(evidence=next(_permuted(batch, [self.seed]))))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -102,44 +96,27 @@ class ShuffledValues(Drawn, Moved):
     one unit, inside of `OverUnits`: then each unit's are exchanged.
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        inner = self.inner
-        while isinstance(inner, Transform):
-            if isinstance(inner, OverUnits | RandomPlaces | RolloutMean | WithinRollout):
-                raise InputError(
-                    f"ShuffledValues wraps {type(inner).__name__}, which gives one token several "
-                    "values; expected one value for each token of a group. With several units, "
-                    "let ShuffledValues wrap the estimator inside of OverUnits"
-                )
-            inner = inner.inner
-        if not inner.one_value_a_token:
-            raise InputError(
-                f"ShuffledValues wraps {type(inner).__name__}, which gives one token several "
-                "values, by its place; expected one value for each token of a group. RandomPlaces "
-                "and PermutedLabels are controls of it"
-            )
-
     @override
     def moved(self, credit_bt: Array, batch: Batch) -> Array:
         counted_bt, known_b = batch.counted(), batch.known()
-        for rows in _groups(batch.group_b, counted_bt):
-            digests = sorted(_digest(batch.token_ids[row, counted_bt[row]]) for row in rows)
-            rng = _generator(self.seed, b"".join(digests))
-            places = counted_bt & np.isin(np.arange(len(known_b)), rows[known_b[rows]])[:, None]
-            ids_n, credit_n = batch.token_ids[places], credit_bt[places]
+        for rows, digests in _groups(batch):
+            rng = _generator(self.seed, b"".join(sorted(digests)))
+            known = rows[known_b[rows]]
+            inside, credit = counted_bt[known], credit_bt[known]
+            ids_n, credit_n = batch.token_ids[known][inside], credit[inside]
             tokens, first, which = np.unique(ids_n, return_index=True, return_inverse=True)
             values = credit_n[first]
-            if not np.array_equal(values[which], credit_n):
-                token = ids_n[np.flatnonzero(values[which] != credit_n)[0]]
-                group = batch.group_b[rows[0]]
+            several = np.flatnonzero(values[which] != credit_n)
+            if len(several):
+                assert batch.labels is not None
                 raise InputError(
-                    f"credit has two values for token {token} in group "
-                    f"{group if batch.labels is None else batch.labels[group]!s}; expected one for "
-                    "each token of a group. With several units, let ShuffledValues wrap the "
-                    "estimator inside of OverUnits"
+                    f"credit has two values for token {ids_n[several[0]]} in group "
+                    f"{batch.labels[batch.group_b[rows[0]]]}; expected one for each token of a "
+                    "group. With several units, let ShuffledValues wrap the estimator inside of "
+                    "OverUnits. RandomPlaces and PermutedLabels are controls of any other"
                 )
-            credit_bt[places] = values[rng.permutation(len(tokens))][which]
+            credit[inside] = values[rng.permutation(len(tokens))][which]
+            credit_bt[known] = credit
         return credit_bt
 
 
@@ -166,45 +143,34 @@ def label_permutations(
     """Correctness as `PermutedLabels` has it, for many seeds: the token ids are looked at once.
 
     Args:
-        token_ids: (B, T) integers.
-        mask: (B, T) bool, integers or floats; a position counts where it is not 0.
-        correct: (B,) bool or numbers; NaN: unknown.
-        groups: (B,) integers or strings.
+        token_ids: as in `ktae.token_credit`, and so are the next three; `correct` may be graded.
+        mask: (B, T)
+        correct: (B,)
+        groups: (B,)
         seeds: integers from 0.
 
     Yields:
-        (B,) of the dtype of `correct`, for each seed.
+        (B,) float64, for each seed.
 
     Raises:
         InputError: (a ValueError) shapes or dtypes do not fit.
     """
-    ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", mask)
-    check_tokens(ids_bt, mask_bt)
-    labels_b = as_array("correct", correct)
-    check_per_rollout("correct", labels_b, len(ids_bt), "biuf", "bool or numbers; NaN is unknown")
-    group_b = np.unique(group_labels(groups, len(ids_bt)), return_inverse=True)[1]
-    return _permuted(ids_bt, mask_bt != 0, labels_b, group_b, seeds)
+    arrays = map(on_host, (token_ids, mask, correct, groups))
+    return _permuted(make_batch(*arrays, score_range=(-np.inf, np.inf)), seeds)
 
 
-def _permuted(
-    ids_bt: np.ndarray,
-    counted_bt: np.ndarray,
-    labels_b: np.ndarray,
-    group_b: np.ndarray,
-    seeds: Iterable[int],
-) -> Iterator[np.ndarray]:
-    contents, places = [], []
-    for rows in _groups(group_b, counted_bt):
-        digests = [_digest(ids_bt[row, counted_bt[row]]) for row in rows]
-        contents.append(b"".join(sorted(digests)))
+def _permuted(batch: Batch, seeds: Iterable[int]) -> Iterator[np.ndarray]:
+    groups = []
+    for rows, digests in _groups(batch):
         # By content, so that the rows' order in the group does not matter either.
-        order = sorted(zip(digests, labels_b[rows].tolist(), rows.tolist(), strict=True))
+        labels = batch.evidence[rows].tolist()
+        order = sorted(zip(digests, labels, rows.tolist(), strict=True))
         known = [row for _, label, row in order if label == label]  # NaN is not
-        places.append(np.array(known, dtype=np.int64))
+        groups.append((b"".join(sorted(digests)), np.array(known, dtype=np.int64)))
     for seed in seeds:
-        permuted_b = labels_b.copy()
-        for content, rows in zip(contents, places, strict=True):
-            permuted_b[rows] = labels_b[_generator(seed, content).permutation(rows)]
+        permuted_b = batch.evidence.copy()
+        for content, rows in groups:
+            permuted_b[rows] = batch.evidence[_generator(seed, content).permutation(rows)]
         yield permuted_b
 
 
@@ -214,12 +180,14 @@ def _rollout_means(credit_bt: Array, batch: Batch) -> Array:
     return (row_sums(credit_bt) / row_sums(counted_bt).clip(1))[:, None] * counted_bt
 
 
-def _groups(group_b: np.ndarray, counted_bt: np.ndarray) -> Iterator[np.ndarray]:
-    """The row numbers of each group's rollouts that have a counted token."""
-    order = np.argsort(group_b, kind="stable")
-    order = order[np.any(counted_bt[order], axis=1)]
-    if len(order):
-        yield from np.split(order, np.flatnonzero(np.diff(group_b[order])) + 1)
+def _groups(batch: Batch) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """The rows of each group's rollouts that have a counted token, and digests of these tokens."""
+    counted_bt = batch.counted()
+    rows, starts = batch.by_group()
+    for begin, end in itertools.pairwise(starts):
+        some = [row for row in rows[begin:end] if counted_bt[row].any()]
+        if some:
+            yield np.array(some), [_digest(batch.token_ids[row, counted_bt[row]]) for row in some]
 
 
 def _digest(ids_n: np.ndarray) -> bytes:
@@ -232,4 +200,4 @@ def _hash(content: bytes) -> bytes:
 
 def _generator(seed: int, content: bytes) -> np.random.Generator:
     words = np.frombuffer(_hash(content), dtype="<u4").tolist()
-    return np.random.default_rng([require_integer("seed", seed, 0), *words])
+    return np.random.default_rng([seed, *words])

@@ -1,10 +1,22 @@
-"""A function of the user's own as an estimator."""
+"""Estimators of the user's own: a function, or code by its name.
+
+A name is `package.module:Name` or `file.py:Name`. It is only a name until `resolved` imports what
+it stands for, and that is done where the user has named it: a trainer, `ktae train`, `--estimator`.
+What is read, such as a run folder, may hold such a name, too, and nothing of it is run.
+
+A module is looked for on Python's path as the user has started it, which holds the current folder
+only where he put it there. A file is one that he names.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import importlib
+import importlib.util
+import os
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,8 +24,9 @@ from typing_extensions import override
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, as_array, describe, on_host
 from ktae.batch import Batch
-from ktae.errors import InputError
+from ktae.errors import InputError, expected_one_of
 from ktae.estimators.base import Estimator
+from ktae.estimators.transforms import Transform
 
 CreditFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], Any]
 """`function(token_ids, mask, correct, groups) -> credit`, in NumPy.
@@ -36,70 +49,43 @@ class Function(Estimator):
 
     function: CreditFunction
 
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InputError(f"function is {self.function!r}; expected a function {SIGNATURE}")
-        try:
-            signature = inspect.signature(self.function)
-        except ValueError:  # some compiled functions have none
-            return
-        try:
-            signature.bind(*"four")
-        except TypeError:
-            raise InputError(
-                f"{self.name}{signature} does not take four arrays; expected a function {SIGNATURE}"
-            ) from None
-
-    def __repr__(self) -> str:
-        """The same in every process: without the function's address."""
-        return f"Function({self.name})"
-
-    @property
-    def name(self) -> str:
-        """The function's own name."""
-        function: Any = self.function
-        return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
-
-    @property
-    @override
-    def on_host(self) -> bool:
-        return True
+    on_host = True
 
     @override
     def credit(self, batch: Batch) -> Array:
-        credit_bt: np.ndarray = np.zeros(batch.token_ids.shape)
         batch.check_token_ids()
-        counted_bt = batch.counted()
+        credit_bt, counted_bt = np.zeros(batch.token_ids.shape), batch.counted()
         rows = np.flatnonzero(batch.known() & counted_bt.any(axis=1))
         if len(rows):
-            credit_bt[rows] = self._called(batch, rows, counted_bt[rows])
+            credit_bt[rows] = self._called(batch, rows, counted_bt)
             if batch.look_up_unknown:
                 _look_up(credit_bt, batch, counted_bt)
         return credit_bt.astype(np.float32)
 
-    def _called(self, batch: Batch, rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def _called(self, batch: Batch, rows: np.ndarray, counted_bt: np.ndarray) -> np.ndarray:
         """(n, T) float64 for the rows that can be evidence, 0 where masked."""
+        groups = np.unique(batch.group_b[rows], return_inverse=True)[1]
+        # All are copies: a function that writes into its arguments spoils nothing.
         ids, correct = batch.token_ids[rows].astype(np.int64), batch.evidence[rows] == 1
-        group_b = batch.group_b[rows]
-        groups = np.unique(group_b, return_inverse=True)[1]
-        # Copies: a function that writes into its arguments spoils nothing.
-        result = self.function(ids.copy(), mask.copy(), correct.copy(), groups.copy())
-        array = as_array(f"what {self.name} gave", on_host(result))
-        if array.shape != mask.shape or array.dtype.kind not in "biuf":
+        result = self.function(ids, counted_bt[rows], correct, groups)
+        name = repr(self)
+        array = as_array(f"what {name} gave", on_host(result))
+        if array.shape != ids.shape or array.dtype.kind not in "biuf":
             raise InputError(
-                f"{self.name} gave {describe(array)}; expected numbers of shape {mask.shape}, one "
+                f"{name} gave {describe(array)}; expected numbers of shape {ids.shape}, one "
                 "for each token of the rollouts that it was called with"
             )
-        credit = np.where(mask, array, 0).astype(np.float64)
+        credit: np.ndarray = np.where(counted_bt[rows], array, 0).astype(np.float64)
         bad = np.argwhere(~(np.abs(credit) <= LARGEST))
         if len(bad):
-            row, column = bad[0]
-            in_group = group_b == group_b[row]
-            label = group_b[row] if batch.labels is None else batch.labels[group_b[row]]
+            row, column = rows[bad[0, 0]], bad[0, 1]
+            assert batch.labels is not None
+            verdicts = batch.evidence[rows[batch.group_b[rows] == batch.group_b[row]]]
             raise InputError(
-                f"{self.name} gave {credit[row, column]} for token {ids[row, column]} of rollout "
-                f"{rows[row]} in group {label} ({correct[in_group].sum()} of "
-                f"{in_group.sum()} correct); expected a finite number within ±{LARGEST:g}"
+                f"{name} gave {credit[*bad[0]]} for token {batch.token_ids[row, column]} of "
+                f"rollout {row} in group {batch.labels[batch.group_b[row]]} "
+                f"({np.count_nonzero(verdicts)} of {len(verdicts)} correct); expected a finite "
+                f"number within ±{LARGEST:g}"
             )
         return credit
 
@@ -115,3 +101,94 @@ def _look_up(credit_bt: np.ndarray, batch: Batch, counted_bt: np.ndarray) -> Non
     wanted = keys_bt[unknown_bt]
     place = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
     credit_bt[unknown_bt] = np.where(keys[place] == wanted, means[place], 0.0)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Named(Estimator):
+    """The name of an estimator of the user's own; it computes nothing before it is `resolved`."""
+
+    name: str
+    """`package.module:Name` or `file.py:Name`."""
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Those of a class."""
+
+    def __repr__(self) -> str:
+        """The name."""
+        return self.name
+
+    @override
+    def credit(self, batch: Batch) -> Array:
+        raise InputError(
+            f"{self.name} is code of your own, which is not run because a file names it; give it "
+            "by --estimator, or in Python the function or class itself"
+        )
+
+
+def resolved(estimator: Estimator) -> Estimator:
+    """The estimator, with what is `Named` in it imported; errors of its code are its own.
+
+    Raises:
+        InputError: there is no such module, file or name, or it is no estimator.
+    """
+    if isinstance(estimator, Transform):
+        return dataclasses.replace(estimator, inner=resolved(estimator.inner))
+    if not isinstance(estimator, Named):
+        return estimator
+    where, _, attribute = estimator.name.rpartition(":")
+    module = _of_file(where) if where.endswith(".py") else _of_path(where)
+    if not hasattr(module, attribute):
+        known = [name for name, value in vars(module).items() if callable(value)]
+        raise InputError(f"{where} has no {attribute!r}; {expected_one_of(known, attribute)}")
+    value, settings = getattr(module, attribute), estimator.settings
+    if isinstance(value, type) and issubclass(value, Estimator):
+        try:
+            return value(**settings)
+        except TypeError as error:  # as Python says it: another setting, one that is missing
+            raise InputError(f"{estimator.name}: {error}") from None
+    if isinstance(value, Estimator) and not settings:
+        return value
+    if settings or name_of(value) is None:
+        raise InputError(
+            f"{estimator.name} is {value!r:.60}; expected a function {SIGNATURE} made by def, an "
+            "estimator, or a class of them, which alone has settings"
+        )
+    return Function(value)
+
+
+def name_of(value: Any) -> str | None:
+    """The name by which a class or function is imported; None where it has none."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    is_there = getattr(sys.modules.get(str(module)), str(name), None) is value
+    return f"{module}:{name}" if is_there and module not in ("__main__", "builtins") else None
+
+
+def _of_path(where: str) -> ModuleType:
+    try:
+        return importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+            raise  # something that the module itself imports
+    except (TypeError, ValueError):  # a name that none can have
+        pass
+    raise InputError(
+        f"no module {where!r} on Python's path (PYTHONPATH); for a file of a folder write its "
+        f"path, such as {where.rpartition('.')[2] or 'mine'}.py:NAME"
+    )
+
+
+def _of_file(where: str) -> ModuleType:
+    """The file as a module whose name is its whole path: so `name_of` finds it from anywhere."""
+    path = os.path.abspath(os.path.expanduser(where))
+    if path in sys.modules:
+        return sys.modules[path]
+    if not os.path.isfile(path):
+        raise InputError(f"{where} is no file; expected a Python file, such as mine.py:NAME")
+    spec = importlib.util.spec_from_file_location(path, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[path] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path]
+        raise
+    return module

@@ -8,14 +8,10 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from ktae.arrays import LARGEST
-from ktae.batch import ScoreRange
 from ktae.errors import InputError
-from ktae.estimators.base import ContingencyEstimator, require_bool, require_number
+from ktae.estimators.base import AboveZero, ContingencyEstimator, FromZero, Share
 from ktae.estimators.transforms import Ignoring, Scaled
 from ktae.statistics import Formula
-
-FISHER = ("two-sided", "point", "float32")
-LENGTHS = ("total", "mean")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -29,22 +25,22 @@ class KTAE(ContingencyEstimator):
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
 
-    h1: float = 1.0
+    h1: FromZero = 1.0
     """Weight of the Fisher score in the strength of association; from 0."""
 
-    h2: float = 2.0
+    h2: FromZero = 2.0
     """Weight of the information gain (bits) in the strength of association; from 0."""
 
-    h3: float = 1.0
+    h3: FromZero = 1.0
     """Weight of the term-frequency ratio in the direction; from 0."""
 
-    k1: float = 2.0
+    k1: AboveZero = 2.0
     """BM25's saturation of the term frequency; above 0."""
 
-    b_len: float = 0.5
+    b_len: Share = 0.5
     """BM25's length normalisation, 0 (none) to 1 (full). The paper calls it `b`."""
 
-    eps: float = 1e-5
+    eps: AboveZero = 1e-5
     """Added to the denominators of the frequency ratio. The paper prints none and so divides by
     zero for a token that occurs in one class only; this value is the released code's."""
 
@@ -60,29 +56,16 @@ class KTAE(ContingencyEstimator):
     normalize: bool = False
     """Divide the key-token value by h1 + h2, as the released code does."""
 
+    GRADES = (0.0, 1.0)
+    """A rollout of graded score r counts as r correct and 1 - r incorrect ones."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        smallest = {"h1": 0, "h2": 0, "h3": 0, "k1": 1 / LARGEST, "eps": 1 / LARGEST, "b_len": 0}
-        for name, low in smallest.items():
-            value = require_number(
-                name, getattr(self, name), low, 1 if name == "b_len" else LARGEST
-            )
-            object.__setattr__(self, name, value)
-        require_bool("normalize", self.normalize)
-        for name, known in (("fisher", FISHER), ("lengths", LENGTHS)):
-            value = getattr(self, name)
-            if value not in known:
-                raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
         if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
             raise InputError(
                 f"normalize divides by h1 + h2, and that is {self.h1 + self.h2!r}; "
                 f"expected at least {1 / LARGEST:g}"
             )
-
-    @property
-    def score_range(self) -> ScoreRange:
-        """A rollout of graded score r counts as r correct and 1 - r incorrect ones."""
-        return (0.0, 1.0) if self.graded_rewards else None
 
     @override
     def formula(self) -> Formula:
@@ -102,11 +85,6 @@ class KTAE(ContingencyEstimator):
         )
 
 
-def paper(**settings: Any) -> KTAE:
-    """The formulas as the paper prints them."""
-    return KTAE(**settings)
-
-
 def released(**settings: Any) -> Scaled:
     """What the authors' released code computes.
 
@@ -116,18 +94,3 @@ def released(**settings: Any) -> Scaled:
     """
     defaults: dict[str, Any] = {"h2": 1.0, "normalize": True, "fisher": "float32"}
     return Scaled(Ignoring(KTAE(**(defaults | settings)), (151643,), counted=True), 2.0)
-
-
-def no_fisher(**settings: Any) -> KTAE:
-    """The paper's ablation without Fisher's test (sec. 4.4)."""
-    return KTAE(**({"h1": 0.0} | settings))
-
-
-def no_ig(**settings: Any) -> KTAE:
-    """The paper's ablation without the information gain (sec. 4.4)."""
-    return KTAE(**({"h2": 0.0} | settings))
-
-
-def no_tf(**settings: Any) -> KTAE:
-    """The paper's ablation without the term frequency (sec. 4.4)."""
-    return KTAE(**({"h3": 0.0} | settings))

@@ -7,10 +7,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from ktae.arrays import LARGEST
-from ktae.batch import Batch, ScoreRange, differ
+from ktae.batch import Batch, differ
 from ktae.errors import InputError
-from ktae.estimators.base import ContingencyEstimator, require_bool
+from ktae.estimators.base import ContingencyEstimator
+from ktae.estimators.ktae import KTAE
 from ktae.estimators.transforms import OverUnits, Scaled
 from ktae.statistics import Formula
 
@@ -25,7 +25,8 @@ class PresenceZ(ContingencyEstimator):
     z is the permutation z-score of the summed scores of the rollouts that hold the token
     (`ktae.statistics.presence_z`). Its expected value under permuted labels is exactly 0, whatever
     the token's frequency and the group's accuracy, and its variance is 1. It is linear in the
-    scores, so graded rewards need no other formula. |z| is at most √(n - 1), as GRPO's advantage.
+    scores, so graded rewards need no other formula, and it does not change with their scale. |z| is
+    at most √(n - 1), as GRPO's advantage.
     """
 
     sharp: bool = False
@@ -35,14 +36,8 @@ class PresenceZ(ContingencyEstimator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_bool("sharp", self.sharp)
         if self.sharp and self.graded_rewards:
             raise InputError("sharp is made for verdicts; expected graded_rewards=False beside it")
-
-    @property
-    def score_range(self) -> ScoreRange:
-        """Any number far from float32's limit: z does not change with the scores' scale."""
-        return (-LARGEST, LARGEST) if self.graded_rewards else None
 
     @override
     def prepared(self, batch: Batch) -> Batch:
@@ -63,13 +58,8 @@ class PresenceZ(ContingencyEstimator):
 
     @override
     def formula(self) -> Formula:
-        # One tuple for both statistics, since the compiled kernels of every backend take one type.
-        # For z, `point` is of the p-value that a table shows, h3=0 leaves out the contrast of
-        # frequencies, and the other numbers from h1 to eps, here the paper's, are not looked at.
-        return Formula(
-            h1=1.0, h2=2.0, h3=0.0, k1=2.0, b_len=0.5, eps=1e-5,
-            value_scale=1.0, credit_scale=1.0, point=False, z=True, sharp=self.sharp,
-        )  # fmt: skip
+        # For z, h3=0 leaves out the contrast of frequencies; the other numbers are not looked at.
+        return KTAE(h3=0.0).formula()._replace(z=True, sharp=self.sharp)
 
 
 def calibrated(**settings: Any) -> Scaled:
@@ -86,8 +76,3 @@ def calibrated(**settings: Any) -> Scaled:
 def trigrams(**settings: Any) -> Scaled:
     """0.3 times the z of the token's trigram: the two tokens before and itself."""
     return Scaled(OverUnits(PresenceZ(**settings), ("trigram",)), SCALE)
-
-
-def sharp_trigrams(**settings: Any) -> Scaled:
-    """0.3 times the sharpened z of the token's trigram."""
-    return trigrams(**{"sharp": True} | settings)

@@ -11,53 +11,50 @@ innermost estimator; `transforms` wrap it, the first one first.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ktae.errors import InputError, expected_one_of
-from ktae.estimators import (
-    anchor_states,
-    conflict_tokens,
-    controls,
-    ktae,
-    policy,
-    presence,
-    tempo,
-    transforms,
-)
+from ktae.estimators import controls, transforms
+from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.base import Estimator
-from ktae.estimators.function import SIGNATURE, Function
-from ktae.estimators.imported import Named, name_of
-from ktae.estimators.transforms import Transform, innermost
+from ktae.estimators.function import SIGNATURE, Function, Named, name_of
+from ktae.estimators.ktae import KTAE, released
+from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
+from ktae.estimators.presence import PresenceZ, calibrated, trigrams
+from ktae.estimators.sequences import ConflictTokens, Tempo
+from ktae.estimators.transforms import Transform, innermost, layers
 
 KINDS: dict[str, type[Estimator]] = {
-    "ktae": ktae.KTAE,
-    "presence-z": presence.PresenceZ,
-    "tempo": tempo.Tempo,
-    "conflict-tokens": conflict_tokens.ConflictTokens,
-    "anchor-states": anchor_states.AnchorStates,
-    "advantage-reweighting": policy.AdvantageReweighting,
-    "entropy-weights": policy.EntropyWeights,
+    "ktae": KTAE,
+    "presence-z": PresenceZ,
+    "tempo": Tempo,
+    "conflict-tokens": ConflictTokens,
+    "anchor-states": AnchorStates,
+    "advantage-reweighting": AdvantageReweighting,
+    "entropy-weights": EntropyWeights,
 }
 """The estimators with settings of their own. Those that are no presets need rollouts of several
 turns, or what no dump holds."""
 
 PRESETS: dict[str, Callable[..., Estimator]] = {
-    "paper": ktae.paper,
-    "released": ktae.released,
-    "no-fisher": ktae.no_fisher,
-    "no-ig": ktae.no_ig,
-    "no-tf": ktae.no_tf,
-    "calibrated": presence.calibrated,
-    "trigrams": presence.trigrams,
-    "sharp-trigrams": presence.sharp_trigrams,
-    "tempo": tempo.Tempo,
-    "conflict-tokens": conflict_tokens.ConflictTokens,
+    "paper": KTAE,
+    "released": released,
+    # The paper's ablations (sec. 4.4).
+    "no-fisher": functools.partial(KTAE, h1=0.0),
+    "no-ig": functools.partial(KTAE, h2=0.0),
+    "no-tf": functools.partial(KTAE, h3=0.0),
+    "calibrated": calibrated,
+    "trigrams": trigrams,
+    "sharp-trigrams": functools.partial(trigrams, sharp=True),
+    "tempo": Tempo,
+    "conflict-tokens": ConflictTokens,
 }
 """Ready settings; their arguments replace settings of the innermost estimator."""
 
-TRANSFORMS: dict[str, Callable[..., Transform]] = {
+TRANSFORMS: dict[str, type[Transform]] = {
     "over-units": transforms.OverUnits,
     "scaled": transforms.Scaled,
     "centred": transforms.Centred,
@@ -72,8 +69,6 @@ TRANSFORMS: dict[str, Callable[..., Transform]] = {
 }
 """What wraps an estimator."""
 
-OWN_KEYS = ("estimator", "transforms")
-
 
 def preset(name: str, /, **settings: Any) -> Estimator:
     """The preset of that name, with settings of its innermost estimator replaced.
@@ -86,17 +81,13 @@ def preset(name: str, /, **settings: Any) -> Estimator:
     Raises:
         InputError: there is no such preset or no such setting; the message lists what there is.
     """
-    makers = PRESETS | KINDS
     if isinstance(name, str) and ":" in name:
         return Named(name, settings)
+    makers = PRESETS | KINDS
     if not isinstance(name, str) or name not in makers:
         raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
-    known = _settings(makers[name]())
-    for key in settings:
-        if key not in known:
-            raise InputError(
-                f"estimator {name} has no setting {key!r}; {expected_one_of(known, key)}"
-            )
+    known = dataclasses.fields(innermost(makers[name]()))  # type: ignore[arg-type]
+    _require_known(f"estimator {name}", settings, [field.name for field in known])
     return makers[name](**settings)
 
 
@@ -108,9 +99,7 @@ def as_estimator(described: Any, what: str = "estimator") -> Estimator:
     """
     if isinstance(described, Estimator):
         return described
-    if isinstance(described, str):
-        return preset(described)
-    if isinstance(described, Mapping):
+    if isinstance(described, str | Mapping):
         return from_section(described)
     if callable(described):
         return Function(described)
@@ -134,17 +123,10 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
             f"credit is {section!r}; expected the name of an estimator, or a mapping such as "
             "{estimator: ktae, h3: 0}"
         )
-    for key in section:
-        if not isinstance(key, str):
-            raise InputError(f"credit has the key {key!r}; expected names of settings")
-    settings = {key: x for key, x in section.items() if key not in OWN_KEYS}
-    estimator = preset(section["estimator"], **settings)
-    entries = section.get("transforms") or ()
-    if isinstance(entries, str | Mapping):
-        entries = (entries,)
-    if not isinstance(entries, list | tuple):
-        raise InputError(f"transforms is {entries!r}; expected a list, such as [centred]")
-    for entry in entries:
+    settings = {str(key): value for key, value in section.items()}
+    name, entries = settings.pop("estimator"), settings.pop("transforms", None) or ()
+    estimator = preset(name, **settings)
+    for entry in entries if isinstance(entries, list | tuple) else [entries]:
         estimator = _wrapped(estimator, entry)
     return estimator
 
@@ -158,32 +140,27 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
     for name, make in PRESETS.items():
         if make() == estimator:
             return name
-    wrappers: list[Any] = []
-    kinds = {kind: name for name, kind in KINDS.items()}
-    names = {transform: name for name, transform in TRANSFORMS.items()}
-    inner = estimator
-    while isinstance(inner, Transform):
-        if type(inner) not in names:
-            raise InputError(f"{type(inner).__name__} has no name that a recipe could hold")
-        settings = {key: _plain(value) for key, value in changed(inner).items() if key != "inner"}
-        name = names[type(inner)]
-        wrappers.insert(0, {name: settings} if settings else name)
-        inner = inner.inner
-    settings = {}
-    of_class: str | None
+    names: dict[type, str] = {kind: name for name, kind in (TRANSFORMS | KINDS).items()}
+    *wrappers, inner = layers(estimator)
+    of_inner: str | None
+    settings: dict[str, Any] = {}
     if isinstance(inner, Named):
-        of_class, settings = inner.name, inner.settings
+        of_inner, settings = inner.name, inner.settings
     elif isinstance(inner, Function):
-        of_class = name_of(inner.function)
+        of_inner = name_of(inner.function)
     else:
-        of_class = kinds.get(type(inner)) or name_of(type(inner))
-        settings = {key: _plain(value) for key, value in changed(inner).items()}
-    if of_class is None:
+        of_inner, settings = names.get(type(inner)) or name_of(type(inner)), _plain(inner)
+    entries = []
+    for wrapper in reversed(wrappers):
+        if type(wrapper) not in names:
+            raise InputError(f"{type(wrapper).__name__} has no name that a recipe could hold")
+        of_wrapper = names[type(wrapper)]
+        entries.append({of_wrapper: _plain(wrapper)} if _plain(wrapper) else of_wrapper)
+    if of_inner is None:
         raise InputError(f"{inner!r} has no name that a recipe could hold")
-    if not settings and not wrappers:
-        return of_class
-    section: dict[str, Any] = {"estimator": of_class} | settings
-    return section | ({"transforms": wrappers} if wrappers else {})
+    if not settings and not entries:
+        return of_inner
+    return {"estimator": of_inner} | settings | ({"transforms": entries} if entries else {})
 
 
 def to_text(estimator: Estimator) -> str:
@@ -198,50 +175,39 @@ def to_text(estimator: Estimator) -> str:
     return section if isinstance(section, str) else json.dumps(section)
 
 
-def changed(estimator: Any) -> dict[str, Any]:
-    """The settings that are not at their defaults, by name."""
-    return {
-        field.name: getattr(estimator, field.name)
-        for field in dataclasses.fields(estimator)
-        if getattr(estimator, field.name) != field.default
-    }
-
-
-def _settings(estimator: Estimator) -> list[str]:
-    """The names of the innermost estimator's settings."""
-    return [field.name for field in dataclasses.fields(innermost(estimator))]  # type: ignore[arg-type]
-
-
 def _wrapped(estimator: Estimator, entry: Any) -> Transform:
     """The estimator in one entry of `transforms`: a name, or a mapping of it to its settings."""
-    name, value = entry, None
+    name: Any = entry
+    value: Any = None
     if isinstance(entry, Mapping) and len(entry) == 1:
         name, value = next(iter(entry.items()))
     if not isinstance(name, str) or name not in TRANSFORMS:
         raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
-    make = TRANSFORMS[name]
-    fields = [field for field in dataclasses.fields(make) if field.name != "inner"]  # type: ignore[arg-type]
+    _, *fields = dataclasses.fields(TRANSFORMS[name])  # but `inner`
     names = [field.name for field in fields]
-    if value is None:
-        settings: dict[str, Any] = {}
-    elif isinstance(value, Mapping):
-        settings = dict(value)
-    elif len(needed := [f.name for f in fields if f.default is dataclasses.MISSING] or names) == 1:
-        settings = {needed[0]: value}
-    else:
-        raise InputError(f"transform {name} is given {value!r}; it has no settings")
+    required = [field.name for field in fields if field.default is dataclasses.MISSING]
+    if not isinstance(value, Mapping):
+        if not names:
+            raise InputError(f"transform {name} is given {value!r}; it has no settings")
+        value = {} if value is None else {names[0]: value}
+    _require_known(f"transform {name}", value, names)
+    for key in required:
+        if key not in value:
+            raise InputError(f"transform {name} needs {key}: {{{name}: ...}}")
+    return TRANSFORMS[name](estimator, **value)
+
+
+def _require_known(what: str, settings: Mapping[str, Any], known: Iterable[str]) -> None:
     for key in settings:
-        if key not in names:
-            raise InputError(
-                f"transform {name} has no setting {key!r}; {expected_one_of(names, key)}"
-            )
-    for field in fields:
-        if field.default is dataclasses.MISSING and field.name not in settings:
-            raise InputError(f"transform {name} needs {field.name}: {{{name}: ...}}")
-    return make(estimator, **settings)
+        if key not in known:
+            raise InputError(f"{what} has no setting {key!r}; {expected_one_of(known, key)}")
 
 
-def _plain(value: Any) -> Any:
-    if callable(value):
-        raise InputError(f"{value!r} is a function, which no recipe could hold")
-    return list(value) if isinstance(value, tuple) else value
+def _plain(estimator: Estimator) -> dict[str, Any]:
+    """The settings that are not at their defaults, as a recipe holds them."""
+    settings = {key: value for key, value in estimator.changed().items() if key != "inner"}
+    for key, value in settings.items():
+        if callable(value):
+            raise InputError(f"{value!r} is a function, which no recipe could hold")
+        settings[key] = list(value) if isinstance(value, tuple) else value
+    return settings

@@ -1,110 +1,194 @@
-"""What estimators that follow the order of tokens share: packed rollouts, and their moments.
+"""Credit that follows the order of tokens: TEMPO and conflict tokens.
 
 They compute in NumPy, one place of all rollouts after the other, and stop where rollouts have
-nothing in common any more: as a rule that is soon.
+nothing in common any more: as a rule that is soon. Nothing of the authors' codes was taken over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
-from ktae.batch import CHECKED_AT_ONCE, Batch, differ, group_total
+from ktae.arrays import MAX_TOKEN_ID, Array
+from ktae.batch import Batch, differ
+from ktae.estimators.base import AdvantageEstimator, FromZero, GradedEstimator
 from ktae.rollout_advantages import EPSILON
 
-POSITIONS_AT_ONCE = 1 << 22
-"""Positions that are packed at a time, some 100 MB with what packing needs."""
 
-
-class Moments(NamedTuple):
-    """Of the rewards of each row's group, over the known rollouts that have a counted token."""
-
-    mean: np.ndarray
-    """(B,) NaN where the rewards do not differ."""
-    scale: np.ndarray
-    """(B,) what differences of rewards are divided by: the sample's standard deviation, or 1."""
-
-
-def moments(batch: Batch, scale_by_std: bool) -> Moments:
-    """The moments of a batch of arrays."""
-    is_evidence_b = batch.known() & batch.counted().any(axis=1)
-    reward_b = np.where(is_evidence_b, batch.evidence, 0.0)
-    n_b = group_total(is_evidence_b, batch.group_b)
-    mean_b = group_total(reward_b, batch.group_b) / n_b.clip(1)
-    squares_b = group_total(is_evidence_b * (reward_b - mean_b) ** 2, batch.group_b)
-    scale_b = np.sqrt(squares_b / (n_b - 1).clip(1)) + EPSILON
-    return Moments(
-        np.where(differ(*batch.score_bounds()), mean_b, np.nan),
-        scale_b if scale_by_std else np.ones(len(scale_b)),
-    )
-
-
-class Rollouts:
-    """The counted tokens of some whole groups' rollouts, without holes, place by place.
+class Sequences(NamedTuple):
+    """The N counted tokens of the rollouts that take part, one rollout after the other.
 
     Rollouts are left out that have no counted token, are of unknown correctness (unless these are
     looked up), or are in a group whose known rewards do not differ.
     """
 
-    def __init__(self, batch: Batch, rows: np.ndarray, length: np.ndarray) -> None:
-        self._batch = batch
-        self.rows = rows
-        """(n,) the rollouts."""
-        self.group = batch.group_b[rows]
-        """(n,) their groups."""
-        self.length = length
-        """(n,) how many counted tokens each has."""
-        self._begin = self._end = 0
+    rows: np.ndarray
+    """(n,) the rollouts."""
+    begin: np.ndarray
+    """(n,) where each one's tokens begin."""
+    length: np.ndarray
+    """(n,) how many it has."""
+    inside_bt: np.ndarray
+    """(B, T) bool, where the tokens are."""
+    ids: np.ndarray
+    """(N,) int64"""
 
-    def at(self, place: int, some: np.ndarray, *, from_end: bool = False) -> np.ndarray:
-        """(2, len(some)) token ids and columns of some rollouts' tokens at a place from either end.
-
-        Places are asked for in ascending order, from 0, of ever fewer rollouts, all of them longer.
-        """
-        if place == 0 or place >= self._end:
-            self._pack(place, some, from_end)
-        at_place: np.ndarray = self._packed[:, self._where[some], place - self._begin]
-        return at_place
-
-    def _pack(self, place: int, some: np.ndarray, from_end: bool) -> None:
-        """Pack the rollouts' tokens from this place on, as many places as there is room for."""
-        width = min(max(1, POSITIONS_AT_ONCE // len(some)), int(self.length[some].max()) - place)
-        self._begin, self._end = place, place + width
-        self._where = np.zeros(len(self.rows), dtype=np.int64)
-        self._where[some] = np.arange(len(some))
-        self._packed = np.zeros((2, len(some), width), dtype=np.int32)
-        at_once = max(1, CHECKED_AT_ONCE // self._batch.token_ids.shape[1])
-        for start in range(0, len(some), at_once):
-            part = some[start : start + at_once]
-            rows = self.rows[part]
-            ids, mask = self._batch.token_ids[rows], self._batch.mask[rows]
-            counted = self._batch._replace(token_ids=ids, mask=mask).counted()
-            places = np.cumsum(counted, axis=1, dtype=np.int32) - 1
-            if from_end:
-                places = self.length[part, None] - 1 - places
-            row, column = np.nonzero(counted & (places >= place) & (places < self._end))
-            to = start + row, places[row, column] - place
-            self._packed[0][to], self._packed[1][to] = ids[row, column], column
+    def spread(self, credit: np.ndarray) -> np.ndarray:
+        """(B, T) float32, of (N,) credit."""
+        credit_bt = np.zeros(self.inside_bt.shape, dtype=np.float32)
+        credit_bt[self.inside_bt] = credit
+        return credit_bt
 
 
-def parts_of(batch: Batch, mean_b: np.ndarray) -> Iterator[Rollouts]:
-    """Consecutive groups of a batch of arrays, some at a time.
+def sequences_of(batch: Batch) -> Sequences:
+    """Those of a batch of arrays; an InputError for an id out of range."""
+    batch.check_token_ids()
+    takes_part_b = differ(*batch.score_bounds()) & (batch.look_up_unknown | batch.known())
+    inside_bt = batch.counted() & takes_part_b[:, None]
+    length_b = inside_bt.sum(axis=1)
+    rows = np.flatnonzero(length_b)
+    begin = (np.cumsum(length_b) - length_b)[rows]
+    ids = batch.token_ids[inside_bt].astype(np.int64)
+    return Sequences(rows, begin, length_b[rows], inside_bt, ids)
 
-    Args:
-        batch: whose token ids are checked.
-        mean_b: NaN for rollouts of groups that take no part, see `Moments`.
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Tempo(GradedEstimator, AdvantageEstimator):
+    """Credit (V(s_{t+1}) - V(s_t)) / (std(r) + 1e-6), s_t the t tokens before.
+
+    V(s) is the mean reward of the group's rollouts that begin with s, and V of nothing is the
+    group's mean: a temporal difference in the tree of prefixes. Where all rollouts of a prefix go
+    on with the same token, credit is 0; and so it is from where a rollout is alone. A rollout's
+    credit adds up to (V(s) - mean) / std at the last prefix s that it shares, or to its GRPO
+    advantage where it parts from the others before its end. V is linear in the rewards, so the mean
+    credit under permuted labels is exactly 0.
+
+    Source: Tran, Yao and Yu 2025, "Exploiting Tree Structure for Credit Assignment in RL Training
+    of LLMs", arXiv:2509.18314; its authors' code (github.com/fatebreaker/tempo,
+    `compute_tempo_outcome_advantage`); and its reviews (openreview.net/forum?id=GRbI7kqA6S), which
+    quote the division by std(r).
     """
-    takes_part_b = ~np.isnan(mean_b) & (batch.look_up_unknown | batch.known())
-    length_b = batch.counted().sum(axis=1) * takes_part_b
-    rows, starts = batch.by_group()
-    rows_at_once = max(1, POSITIONS_AT_ONCE // max(1, batch.token_ids.shape[1]))
-    begin = 0
-    while begin < len(starts) - 1:
-        fitting = np.searchsorted(starts, starts[begin] + rows_at_once, "right") - 1
-        end = max(begin + 1, int(fitting))
-        some = rows[starts[begin] : starts[end]]
-        some = some[length_b[some] > 0]
-        yield Rollouts(batch, some, length_b[some])
-        begin = end
+
+    # Where paper and code leave something open:
+    # - The paper's advantage is (r_i - mean(r) + V(s_{t+1}) - V(s_t)) / std(r): GRPO's, which the
+    #   trainer adds, and the difference over the same deviation. The code adds 1e-6 to it, and
+    #   takes the sample's (n - 1), of all rollouts of the group and not of the node.
+    # - "Branching" is no condition in the code: V changes where rollouts part, and nowhere else.
+    # - A rollout that ends inside another one's path is in V(s_t) and not in V(s_{t+1}), as in the
+    #   code. There its padding is compared like tokens, which matters only if a rollout goes on
+    #   with the padding's id; here what is masked is no token.
+    # - A hole in the mask (a tool's tokens) ends the code's loop, and the rest has GRPO's
+    #   advantage. Here the prefix is of the policy's own tokens, and the tree goes on after it.
+    # - A group of one has mean 0 and std 1 in the code; here, as everywhere, its credit is 0.
+
+    @override
+    def credit(self, batch: Batch) -> Array:
+        sequences = sequences_of(batch)
+        rows, begin, length, _, ids = sequences
+        credit, known = np.zeros(len(ids)), batch.known()[rows]
+        reward = np.where(known, batch.evidence[rows], 0.0)
+        # The rollouts that are still in the tree, the node that each has come to, and its V.
+        alive, node = np.arange(len(rows)), batch.group_b[rows]
+        n_known = np.bincount(node, known)[node]
+        value = np.bincount(node, reward)[node] / n_known.clip(1)
+        std = np.ones(len(rows))
+        if self.scale_by_std:
+            squares = np.bincount(node, known * (reward - value) ** 2)[node]
+            std = np.sqrt(squares / (n_known - 1).clip(1)) + EPSILON
+        for depth in range(length.max(initial=0)):
+            alive = alive[length[alive] > depth]
+            if not len(alive):
+                break
+            place = begin[alive] + depth
+            # A child is a node with one more token.
+            edge = node[alive] * (MAX_TOKEN_ID + 1) + ids[place]
+            child = np.unique(edge, return_inverse=True)[1]
+            n_known = np.bincount(child, known[alive])[child]
+            after = np.bincount(child, reward[alive])[child] / n_known.clip(1)
+            # A held-out rollout that has left the tree gets nothing, there or later.
+            change = (after - value[alive]) / std[alive]
+            credit[place] = np.where(n_known > 0, change, 0.0)
+            value[alive], node[alive] = after, child
+            # From where one known rollout is left, V does not change any more.
+            alive = alive[n_known > 1]
+        return sequences.spread(credit)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class ConflictTokens(GradedEstimator, AdvantageEstimator):
+    """Credit (λ - 1) A where A > 0 and -A where A < 0, at conflict tokens; 0 elsewhere.
+
+    A = (r - mean(r)) / (std(r) + 1e-6) is the rollout's advantage. With it the credit makes λ A of
+    a positive advantage (`amplify`) and 0 of a negative one. A token is in conflict if a rollout of
+    positive and one of negative advantage have it at the same place, counted from the start or from
+    the end; and with it all tokens before it, or after it, are.
+
+    With λ from 1 on the credit is nowhere negative: it is an offset, and tells no token that speaks
+    for correctness from one that speaks against it. Its mean under permuted labels is above 0.
+
+    Source: Simoni, Fontana, Rossolini, Saracino and Mori 2025, "GTPO: Stabilizing Group Relative
+    Policy Optimization via Gradient and Entropy Control", arXiv:2508.03772 (versions 1 and 2 have
+    another title); its authors' code (github.com/winstonsmith1897/GTPO, `build_conflict_mask`); and
+    their proposal to TRL (huggingface/trl, issue 5226), which speaks of "shared contiguous
+    prefix/suffix tokens". GTPO's other half drops rollouts of high entropy, which is no credit.
+    """
+
+    amplify: FromZero = 2.0
+    """λ: what positive advantages are multiplied by. At 1 negative ones are skipped, and nothing
+    else."""
+
+    runs: bool = True
+    """Only the run of such tokens with which a rollout begins, and the one with which it ends.
+    False: every such token, wherever it is."""
+
+    # Where paper and code leave something open:
+    # - The abstract says "tokens appearing in the same position across completions with opposite
+    #   rewards"; the code takes the unbroken runs at both ends alone, and so does the proposal to
+    #   TRL. `runs` is that choice.
+    # - λ is 2 in the code (`w_raw`). It multiplies the weights of both runs, so a token in both
+    #   gets 4. That happens where all of a rollout is in conflict; here it gets λ once, as the
+    #   formula of the repository's README has one λ a token.
+    # - The code divides a rollout's loss by the number of its conflict tokens. No formula does, and
+    #   it would be a weight of rollouts and no credit of tokens: left out.
+    # - A comes before the entropy term in the code: its sign is the reward's. Ours is of the
+    #   verdicts. Where the trainer's rewards hold penalties, or its epsilon differs (TRL's is
+    #   1e-4), the negative update is not skipped to the last digit.
+    # - Rollouts whose advantage is 0 are of neither class, as in the code.
+    # - Places count the policy's own tokens that are not ignored, from 0 at either end.
+
+    @override
+    def credit(self, batch: Batch) -> Array:
+        sequences = sequences_of(batch)
+        rows, begin, length, _, ids = sequences
+        group, held_out = batch.group_b[rows], ~batch.known()[rows]
+        advantage = self.advantages(batch)[rows]
+        in_conflict = np.where(advantage > 0, (self.amplify - 1) * advantage, -advantage)
+        credit = np.zeros(len(ids))
+        for from_end in (False, True):
+            goes_on = held_out | (advantage != 0)  # a rollout's run of conflict tokens
+            there = np.arange(len(rows))
+            for place in range(length.max(initial=0)):
+                # A rollout whose run has ended still bears witness, if another one's in its group
+                # goes on; and that ends with its own last token.
+                goes_on[there] &= length[there] > place
+                needed = np.bincount(group, goes_on) > 0
+                there = there[(length[there] > place) & needed[group[there]]]
+                if not len(there):
+                    break
+                at = begin[there] + (length[there] - 1 - place if from_end else place)
+                key = group[there] * (MAX_TOKEN_ID + 1) + ids[at]
+                token = np.unique(key, return_inverse=True)[1]
+                n_positive = np.bincount(token, advantage[there] > 0)
+                n_negative = np.bincount(token, advantage[there] < 0)
+                hit = goes_on[there] & ((n_positive > 0) & (n_negative > 0))[token]
+                # A held-out rollout's token gets what equal ones have on average.
+                total = np.bincount(token, in_conflict[there])
+                mean = (total / (n_positive + n_negative).clip(1))[token]
+                value = np.where(held_out[there], mean, in_conflict[there])
+                credit[at[hit]] = value[hit]
+                if self.runs:
+                    goes_on[there[~hit]] = False
+        return sequences.spread(credit)

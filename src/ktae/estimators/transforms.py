@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import operator
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from typing_extensions import override
 
-from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
-from ktae.batch import Batch, ScoreRange, group_total, row_sums
+from ktae.arrays import MAX_TOKEN_ID, Array
+from ktae.batch import Batch, group_total, row_sums
 from ktae.errors import InputError
 from ktae.estimators.anchor_states import AnchorStates
-from ktae.estimators.base import (
-    AdvantageEstimator,
-    Estimator,
-    require_bool,
-    require_integer,
-    require_normalise,
-    require_number,
-)
-from ktae.estimators.units import UNITS, unit_keys
+from ktae.estimators.base import AboveZero, AdvantageEstimator, Between, Estimator
+from ktae.estimators.units import OF_TEXT, UNITS, unit_keys
 from ktae.turns import Normalise
+
+NEEDS = ("score_range", "needs_vocabulary", "needs_policy", "needs_step", "on_host")
+"""What a wrapper needs because the wrapped estimator does."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -42,44 +40,18 @@ class Transform(Estimator):
                 f"{type(self).__name__} wraps {self.inner!r}; expected an estimator, such as "
                 "ktae.estimators.preset('paper') or ktae.estimators.Function(f), with f your own"
             )
-
-    @property
-    @override
-    def score_range(self) -> ScoreRange:
-        return self.inner.score_range
-
-    @property
-    @override
-    def needs_vocabulary(self) -> bool:
-        return self.inner.needs_vocabulary
-
-    @property
-    @override
-    def needs_policy(self) -> frozenset[str]:
-        return self.inner.needs_policy
-
-    @property
-    @override
-    def needs_step(self) -> bool:
-        return self.inner.needs_step
-
-    @property
-    @override
-    def on_host(self) -> bool:
-        return self.inner.on_host
+        super().__post_init__()
+        for name in NEEDS:
+            value = getattr(type(self), name) or getattr(self.inner, name)
+            object.__setattr__(self, name, value)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Scaled(Transform):
     """The credit times a factor."""
 
-    factor: float
+    factor: AboveZero
     """Above 0."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        factor = require_number("factor", self.factor, 1 / LARGEST)
-        object.__setattr__(self, "factor", factor)
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -105,8 +77,15 @@ class Ignoring(Transform):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "token_ids", _token_ids(self.token_ids))
-        require_bool("counted", self.counted)
+        try:
+            ids = tuple(sorted({operator.index(token_id) for token_id in self.token_ids}))
+        except TypeError:
+            ids = (-1,)
+        if ids and not 0 <= ids[0] <= ids[-1] <= MAX_TOKEN_ID:
+            raise InputError(
+                f"token_ids is {self.token_ids!r}; expected a list of ids from 0 to {MAX_TOKEN_ID}"
+            )
+        object.__setattr__(self, "token_ids", ids)
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -132,45 +111,43 @@ class OverUnits(Transform):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "units", _units(self.units))
+        units = (self.units,) if isinstance(self.units, str) else self.units
+        if not isinstance(units, list | tuple) or not units:
+            raise InputError(f"units is {units!r}; expected a list of at least one name")
+        for unit in units:
+            if unit not in tuple(UNITS):  # which takes what cannot be hashed, too
+                raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
+            if units.count(unit) > 1:
+                raise InputError(f"units is {units!r}; expected no name twice")
+        object.__setattr__(self, "units", tuple(units))
         if isinstance(innermost(self.inner), AnchorStates):
             raise InputError(
                 "AnchorStates compares whole turns itself; expected no OverUnits of it"
             )
-        require_normalise(self.normalise)
-
-    @property
-    def needs_vocabulary(self) -> bool:
-        """Whether a unit is made of text, or states are compared by it."""
-        of_text = any(UNITS[x].needs_vocabulary for x in self.units)
-        return self.inner.needs_vocabulary or of_text or self.normalise is not None
+        if self.normalise is not None or not {*units}.isdisjoint(OF_TEXT):
+            object.__setattr__(self, "needs_vocabulary", True)
 
     @override
     def credit(self, batch: Batch) -> Array:
-        inner, ignored = self.inner, {*batch.ignored, *ignored_by(self.inner)}
-        written_bt = batch.mask
-        # Beside keys of units the ids of tokens would mean nothing.
-        inner, silent = _ignoring_nothing(inner), ignored_by(self.inner, counted=True)
-        if ignored:  # they are no part of any unit
-            mask_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
-            batch = batch._replace(mask=mask_bt, ignored=())
-        total_bt: Array = None
-        for unit in self.units:
+        # Beside keys of units the ids of tokens would mean nothing: they are ignored here.
+        inner, ignored = _ignoring_nothing(self.inner), {*batch.ignored, *ignored_by(self.inner)}
+        counted_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
+
+        def credit_of(unit: str) -> Array:
             keys_bt = unit_keys(
                 unit,
                 batch.token_ids,
-                batch.mask,
+                counted_bt,
                 vocabulary=batch.vocabulary,
-                written=written_bt,
+                written=batch.mask,
                 normalise=self.normalise,
             )
-            credit_bt = inner.credit(batch._replace(token_ids=keys_bt))
-            if total_bt is not None:
-                credit_bt += total_bt
-            total_bt = credit_bt
-        if len(self.units) > 1:
-            total_bt /= len(self.units)
-        return _without_credit(total_bt, batch.token_ids, silent)
+            return inner.credit(batch._replace(token_ids=keys_bt, mask=counted_bt, ignored=()))
+
+        credit_bt = functools.reduce(operator.iadd, map(credit_of, self.units))
+        credit_bt /= len(self.units)
+        silent = ignored_by(self.inner, counted=True)
+        return _without_credit(credit_bt, batch.token_ids, silent)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -180,17 +157,10 @@ class Decayed(Transform):
     What tokens tell may be worth much early and nothing late.
     """
 
-    steps: int
+    steps: Annotated[int, Between(1)]
     """Training steps (batches of rollouts) until it is 0; from 1."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "steps", require_integer("steps", self.steps, 1))
-
-    @property
-    def needs_step(self) -> bool:
-        """The weight of a step follows from its number."""
-        return True
+    needs_step = True
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -221,15 +191,10 @@ class Moved(Transform):
 class OfGroups(Moved):
     """Credit with a part that all tokens of a group share."""
 
-    over: str = "tokens"
-    """What weighs the same in the group's mean: `tokens` or `rollouts`. Take that of the loss:
-    `rollouts` where it averages each rollout first, as the loss `grpo` does. Ignored tokens, which
-    the loss has and the mean lacks, leave a small rest."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.over not in ("tokens", "rollouts"):
-            raise InputError(f"over is {self.over!r}; expected tokens or rollouts")
+    over: Literal["tokens", "rollouts"] = "tokens"
+    """What weighs the same in the group's mean. Take that of the loss: `rollouts` where it averages
+    each rollout first, as the loss `grpo` does. Ignored tokens, which the loss has and the mean
+    lacks, leave a small rest."""
 
     def shared(self, credit_bt: Array, batch: Batch) -> Array:
         """(B, T) float64, the group's mean at the counted tokens of known rollouts."""
@@ -254,11 +219,27 @@ class Centred(OfGroups):
         return credit_bt
 
 
-def innermost(estimator: Estimator) -> Estimator:
-    """What is wrapped by all the wrappers; an estimator without any is its own."""
+def layers(estimator: Estimator) -> Iterator[Estimator]:
+    """The estimator, what it wraps, and so on."""
+    yield estimator
     while isinstance(estimator, Transform):
         estimator = estimator.inner
-    return estimator
+        yield estimator
+
+
+def innermost(estimator: Estimator) -> Estimator:
+    """What is wrapped by all the wrappers; an estimator without any is its own."""
+    *_, last = layers(estimator)
+    return last
+
+
+def ignored_by(estimator: Estimator, *, counted: bool = False) -> tuple[int, ...]:
+    """The token ids that the wrappers of an estimator ignore, sorted.
+
+    With `counted` those that count all the same, without it those that do not.
+    """
+    ignoring = (x for x in layers(estimator) if isinstance(x, Ignoring) and x.counted == counted)
+    return tuple(sorted({token_id for layer in ignoring for token_id in layer.token_ids}))
 
 
 def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
@@ -282,19 +263,6 @@ def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
     )
 
 
-def ignored_by(estimator: Estimator, *, counted: bool = False) -> tuple[int, ...]:
-    """The token ids that the wrappers of an estimator ignore, sorted.
-
-    With `counted` those that count all the same, without it those that do not.
-    """
-    ignored: set[int] = set()
-    while isinstance(estimator, Transform):
-        if isinstance(estimator, Ignoring) and estimator.counted == counted:
-            ignored.update(estimator.token_ids)
-        estimator = estimator.inner
-    return tuple(sorted(ignored))
-
-
 def _without_credit(credit_bt: Array, token_ids_bt: Array, token_ids: tuple[int, ...]) -> Array:
     """The credit, set to 0 at these tokens."""
     for token_id in token_ids:
@@ -307,29 +275,4 @@ def _ignoring_nothing(estimator: Estimator) -> Estimator:
     if not isinstance(estimator, Transform):
         return estimator
     inner = _ignoring_nothing(estimator.inner)
-    if isinstance(estimator, Ignoring):
-        return inner
-    return dataclasses.replace(estimator, inner=inner)
-
-
-def _units(names: Any) -> tuple[str, ...]:
-    if isinstance(names, str):
-        names = (names,)
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"units is {names!r}; expected a tuple of names")
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"units is {names!r}; expected at least one name, and none twice")
-    for name in names:
-        if name not in UNITS:
-            raise InputError(f"no unit {name!r}; expected one of {', '.join(UNITS)}")
-    return tuple(names)
-
-
-def _token_ids(ids: Any) -> tuple[int, ...]:
-    try:
-        distinct = tuple(sorted({operator.index(i) for i in ids}))
-    except TypeError:
-        raise InputError(f"token_ids is {ids!r}; expected a list of token ids to ignore") from None
-    if distinct and (distinct[0] < 0 or distinct[-1] > MAX_TOKEN_ID):
-        raise InputError(f"token_ids is {ids!r}; expected ids from 0 to {MAX_TOKEN_ID}")
-    return distinct
+    return inner if isinstance(estimator, Ignoring) else dataclasses.replace(estimator, inner=inner)

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
 
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
-from ktae.batch import Vocabulary, check_tokens
+from ktae.batch import Vocabulary, check_token_range, check_tokens
 from ktae.errors import InputError
 from ktae.turns import Normalise, turn_keys
 
-
-class Unit(NamedTuple):
-    """A kind of unit."""
-
-    description: str
-    needs_vocabulary: bool = False
-    of_turns: bool = False
-    """Whether it follows from where the policy's turns begin and end (`ktae.turns`)."""
-
-
 UNITS = {
-    "token": Unit("the token itself"),
-    "bigram": Unit("the token before and this one"),
-    "trigram": Unit("the two tokens before and this one"),
-    "position": Unit("the token, and in which 8 tokens of the rollout it is"),
-    "word": Unit("a run of letters and digits, or a token that is none", needs_vocabulary=True),
-    "line": Unit("the text between line breaks", needs_vocabulary=True),
-    "step": Unit("the text between blank lines", needs_vocabulary=True),
-    "turn": Unit("all that the policy wrote between two observations", of_turns=True),
-    "state": Unit("the observation before the turn", of_turns=True),
-    "state-turn": Unit("the turn, and the observation before it", of_turns=True),
+    "token": "the token itself",
+    "bigram": "the token before and this one",
+    "trigram": "the two tokens before and this one",
+    "position": "the token, and in which 8 tokens of the rollout it is",
+    "word": "a run of letters and digits, or a token that is none",
+    "line": "the text between line breaks",
+    "step": "the text between blank lines",
+    "turn": "all that the policy wrote between two observations",
+    "state": "the observation before the turn",
+    "state-turn": "the turn, and the observation before it",
 }
 """What there is, by name."""
+
+OF_TEXT = ("word", "line", "step")
+"""What needs the tokens' texts."""
+
+OF_TURNS = ("turn", "state", "state-turn")
+"""What follows from where the policy's turns begin and end (`ktae.turns`)."""
 
 
 def unit_keys(
@@ -99,8 +94,13 @@ def unit_keys(
     """
     from ktae.backends.units import array_keys  # imports numba
 
-    _check(unit, vocabulary)
-
+    if unit not in UNITS:
+        raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
+    if unit in OF_TEXT and vocabulary is None:
+        raise InputError(
+            f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
+            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
+        )
     arrays = [
         x if is_tensor(x) else as_array(name, x)
         for name, x in (("token_ids", token_ids), ("mask", mask))
@@ -109,7 +109,8 @@ def unit_keys(
     if unit == "token":
         return token_ids
     ids_bt, mask_bt = map(on_host, arrays)
-    if UNITS[unit].of_turns:
+    if unit in OF_TURNS:
+        check_token_range(ids_bt, mask_bt)
         written_bt = mask_bt if written is None else as_array("written", on_host(written))
         keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
     else:
@@ -117,14 +118,3 @@ def unit_keys(
     if is_tensor(token_ids):
         keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)
     return keys_bt
-
-
-def _check(unit: str, vocabulary: Vocabulary | None) -> None:
-    if unit not in UNITS:
-        raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
-    if UNITS[unit].needs_vocabulary and vocabulary is None:
-        raise InputError(
-            f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
-            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer). Without it there are "
-            + ", ".join(name for name, u in UNITS.items() if not u.needs_vocabulary)
-        )

@@ -1,0 +1,397 @@
+"""Each rival against plain loops, a value of each by hand, and its mean under permuted labels."""
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+
+import naive_sequences
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ktae
+from ktae import InputError
+from ktae.batch import make_batch
+from ktae.estimators import (
+    KTAE,
+    AdvantageReweighting,
+    AnchorStates,
+    ConflictTokens,
+    EntropyWeights,
+    PresenceZ,
+    Tempo,
+    preset,
+)
+from ktae.rollouts import record
+
+
+def contrasts(batch):
+    """The rows and rewards of each group whose known rollouts with a token have several."""
+    for group in np.unique(batch.group_b):
+        rows = [
+            i
+            for i in np.flatnonzero(batch.group_b == group)
+            if batch.counted()[i].any() and not math.isnan(batch.evidence[i])
+        ]
+        rewards = [float(batch.evidence[i]) for i in rows]
+        if len(set(rewards)) > 1:
+            yield rows, rewards
+
+
+def standardised(values, scale_by_std=True):
+    mean = statistics.mean(values)
+    std = statistics.stdev(values) if len(values) > 1 else 0
+    return [(x - mean) / (std + 1e-6 if scale_by_std else 1) for x in values]
+
+
+def reweighting(batch, *, alpha, scale_by_std):
+    credit = np.zeros(batch.mask.shape)
+    for rows, rewards in contrasts(batch):
+        for i, advantage in zip(rows, standardised(rewards, scale_by_std), strict=True):
+            credit[i] = -alpha * (1 - np.exp(batch.log_probs[i])) * advantage
+    return credit * batch.counted()
+
+
+def entropy_weights(batch, *, level, normalize, alpha2):
+    """GTPO's and GRPO-S's rewards in loops, normalised, less GRPO's advantage."""
+    credit = np.zeros(batch.mask.shape)
+    for rows, rewards in contrasts(batch):
+        right = dict(zip(rows, rewards, strict=True))
+        columns = {i: np.flatnonzero(batch.counted()[i]) for i in rows}
+        entropies = {i: batch.entropies[i, columns[i]].tolist() for i in rows}
+        if level == "rollout":
+            entropies = {i: [statistics.mean(row)] for i, row in entropies.items()}
+        shaped = {}
+        for i, row in entropies.items():
+            same = [other for k, other in entropies.items() if right[k] == right[i]]
+            sign = 1 if right[i] else -1
+            for place, entropy in enumerate(row):
+                there = [other[place] ** sign for other in same if len(other) > place]
+                share = len(there) * entropy**sign / sum(there)
+                shaped[i, place] = sign * (1 + alpha2 * share)
+        for part in [(1,), (0,)] if normalize == "class" else [(0, 1)]:
+            places = [place for place in shaped if right[place[0]] in part]
+            new = standardised([shaped[place] for place in places])
+            shaped |= dict(zip(places, new, strict=True))
+        for i, advantage in zip(rows, standardised(rewards), strict=True):
+            for place, column in enumerate(columns[i]):
+                credit[i, column] = shaped[i, 0 if level == "rollout" else place] - advantage
+    return credit
+
+
+def anchor_states(batch, *, gamma, omega, scale_by_std):
+    """Set by set, as the paper's equations have it."""
+    sets, done, credit = defaultdict(list), defaultdict(list), np.zeros(batch.mask.shape)
+    turns = []
+    for i, (ids_t, mask_t) in enumerate(zip(batch.token_ids, batch.mask, strict=True)):
+        of_row, seen = [], "prompt"
+        for written, run in itertools.groupby(range(len(ids_t)), key=lambda t: bool(mask_t[t])):
+            columns = list(run)
+            if written:
+                of_row.append((i, (batch.group_b[i], seen), columns))
+            elif of_row:
+                seen = tuple(ids_t[columns])
+        turns += [(*turn, len(of_row) - 1 - n) for n, turn in enumerate(of_row)]
+    rewards = {i: r for rows, of in contrasts(batch) for i, r in zip(rows, of, strict=True)}
+    for turn in turns:
+        if turn[0] in rewards:
+            sets[turn[1]].append(turn)
+    for state, members in sets.items():
+        returns = [gamma**left * rewards[i] for i, *_, left in members]
+        for (i, _, columns, _), value in zip(
+            members, standardised(returns, scale_by_std), strict=True
+        ):
+            credit[i, columns] = omega * value
+            counted = [t for t in columns if batch.counted()[i, t]]
+            done[state, tuple(batch.token_ids[i, counted])].append(omega * value)
+    for i, state, columns, _ in turns:
+        if batch.look_up_unknown and math.isnan(batch.evidence[i]):
+            counted = [t for t in columns if batch.counted()[i, t]]
+            equal = done.get((state, tuple(batch.token_ids[i, counted])), [0.0])
+            credit[i, columns] = statistics.mean(equal)
+    return credit * batch.counted()
+
+
+BOTH = {"scale_by_std": True}, {"scale_by_std": False}
+CASES = [
+    *((Tempo, naive_sequences.tempo, settings) for settings in BOTH),
+    *(
+        (ConflictTokens, naive_sequences.conflict_tokens, settings | {"amplify": 1.7, "runs": runs})
+        for settings in BOTH
+        for runs in (True, False)
+    ),
+    *((AdvantageReweighting, reweighting, settings | {"alpha": 0.3}) for settings in BOTH),
+    *(
+        (EntropyWeights, entropy_weights, {"level": level, "normalize": parts, "alpha2": 0.7})
+        for level in ("token", "rollout")
+        for parts in ("group", "class")
+    ),
+    *((AnchorStates, anchor_states, s | {"gamma": 0.5, "omega": 0.7}) for s in BOTH),
+    (AnchorStates, anchor_states, {"gamma": 0.0, "omega": 1.0, "scale_by_std": True}),
+]
+
+
+@st.composite
+def batches(draw, scores):
+    """Of few tokens, so that rollouts have much in common; with holes, unknown rollouts, groups."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n, width = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    ids = rng.integers(0, draw(st.integers(1, 3)), (n, width))
+    mask = rng.random((n, width)) < draw(st.sampled_from([0.6, 0.9, 1]))
+    mask &= np.arange(width) < rng.integers(0, width + 1, (n, 1))
+    evidence = rng.choice([*scores, math.nan], n)
+    groups = rng.integers(0, draw(st.integers(1, 2)), n)
+    entropies = rng.uniform(0.1, 3, (n, width))
+    return make_batch(ids, mask, evidence, groups, score_range=(0, 1))._replace(
+        ignored=draw(st.sampled_from([(), (2,)])),
+        entropies=entropies,
+        log_probs=-entropies,
+        look_up_unknown=draw(st.booleans()),
+    )
+
+
+@pytest.mark.parametrize(("kind", "reference", "settings"), CASES)
+@given(data=st.data())
+def test_against_plain_loops(kind, reference, settings, data):
+    of_verdicts = kind is EntropyWeights
+    batch = data.draw(batches((0.0, 1.0) if of_verdicts else (0.0, 0.1, 0.7, 1.0)))
+    if kind in (EntropyWeights, AdvantageReweighting):
+        batch = batch._replace(look_up_unknown=False)
+    got = kind(**settings).credit(batch)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, reference(batch, **settings), rtol=0, atol=1e-5)
+
+
+ROLLOUTS = [[1, 2, 3], [1, 2, 4], [1, 5], [6, 6], [1, 2]]
+RIGHT = [1, 0, 0, 1, 0]
+
+
+def credit(estimator, correct=RIGHT, rollouts=ROLLOUTS, **options):
+    groups = np.zeros(len(rollouts), dtype=int)
+    return ktae.token_credit(*record.pad(rollouts), correct, groups, estimator, **options)
+
+
+def test_tempo_by_hand():
+    """V() = 2/5, V(1) = 1/4, V(1 2) = 1/3, V(1 2 3) = 1, V(6) = 1; the last rollout ends early."""
+    to_1, to_12 = 1 / 4 - 2 / 5, 1 / 3 - 1 / 4
+    expected = [
+        [to_1, to_12, 2 / 3],
+        [to_1, to_12, -1 / 3],
+        [to_1, -1 / 4, 0],
+        [3 / 5, 0, 0],
+        [to_1, to_12, 0],
+    ]
+    np.testing.assert_allclose(credit(Tempo(scale_by_std=False)), expected, atol=1e-7)
+    # Of these rewards Σ (r - 2/5)² is 6/5, divided by 4.
+    scaled = np.array(expected) / (math.sqrt(0.3) + 1e-6)
+    np.testing.assert_allclose(credit(Tempo()), scaled, atol=1e-6)
+
+
+CONFLICT = [[1, 2, 3, 9], [1, 4, 3, 9], [1, 2, 8], [5, 2, 3, 9]]
+
+
+def test_conflict_tokens_by_hand():
+    """Token 1 in the first place, and then 2, which rollout 1 ends with 4; from the end 9 and 3,
+    which rollout 2 does not have. Token 2 of the last rollout is in conflict, but 5 before is not.
+    """
+    a = 0.5 / (math.sqrt(1 / 3) + 1e-6)
+    expected = np.array([[a, a, a, a], [a, 0, a, a], [a, a, 0, 0], [0, 0, a, a]])
+    got = credit(ConflictTokens(), [1, 0, 0, 1], CONFLICT)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+    expected[3, 1] = a
+    got = credit(ConflictTokens(runs=False), [1, 0, 0, 1], CONFLICT)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("base", "scaled"), [("grpo", True), ("dr_grpo", False)])
+@pytest.mark.parametrize("amplify", [0.0, 1.0, 3.5])
+def test_negative_updates_are_skipped_and_positive_ones_amplified(base, scaled, amplify):
+    ids, mask = record.pad(CONFLICT)
+    arguments = ([1.0, 0, 0, 1], ids, mask, [0] * 4)
+    plain = ktae.token_advantages(*arguments, base=base, estimator=lambda i, *_: 0 * i)
+    estimator = ConflictTokens(amplify=amplify, scale_by_std=scaled)
+    got = ktae.token_advantages(*arguments, base=base, estimator=estimator)
+    conflict = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]])
+    factor = np.where(conflict, np.where(plain > 0, amplify, 0.0), 1.0)
+    np.testing.assert_allclose(got, plain * factor, atol=1e-6)
+
+
+H, A = 9, 1
+ROOMS = [[2, A, H + 1, 3, A, H + 2, 4, A], [2, A, H + 1, 5, A, H + 3, 4, A], [6, A, H + 3, 4, A],
+         [2, A, H + 1, 3, A, H + 1, 3, A]]  # fmt: skip
+"""Turns of two tokens; an observation is one token above 9."""
+
+
+def in_rooms(estimator, correct, rollouts=ROOMS, **options):
+    """The credit of each rollout's turns, which their tokens share."""
+    ids, mask = record.pad(rollouts)
+    mask &= ids <= H
+    got = ktae.token_credit(ids, mask, correct, [0] * len(ids), estimator, **options)
+    assert not got[~mask].any()
+    rows = [row[inside].reshape(-1, 2) for row, inside in zip(got, mask, strict=True)]
+    assert all((row[:, 0] == row[:, 1]).all() for row in rows)
+    return np.concatenate(rows)[:, 0]
+
+
+def test_anchor_states_by_hand():
+    """States: the prompt (4 rollouts), 1 (three rollouts, one of them twice), 2 alone, 3 twice."""
+    estimator = AnchorStates(gamma=0.5, scale_by_std=False, omega=2.0)
+    prompt, room = (0.25 + 0.25) / 4, (0.5 + 0.5 + 1.0) / 4
+    expected = [
+        *(0.25 - prompt, 0.5 - room, 0.0),
+        *(-prompt, -room, 0.0),
+        *(-prompt, 0.0),
+        *(0.25 - prompt, 0.5 - room, 1.0 - room),
+    ]
+    got = in_rooms(estimator, [1, 0, 0, 1])
+    np.testing.assert_allclose(got, 2 * np.array(expected), atol=1e-6)
+    # With the deviation: the prompt's four returns are 1/4, 0, 0, 1/4.
+    scaled = in_rooms(AnchorStates(gamma=0.5), [1, 0, 0, 1])
+    assert scaled[0] == pytest.approx(1 / 8 / math.sqrt(4 * (1 / 8) ** 2 / 3), rel=1e-4)
+
+
+def test_anchor_states_of_one_turn_are_grpos_advantage():
+    got = credit(AnchorStates(), [1, 0, 0], [[2], [3], [2]])
+    np.testing.assert_allclose(got[:, 0], standardised([1, 0, 0]), atol=1e-6)
+
+
+def test_policy_weights_by_hand():
+    """Two rollouts of advantage ±√(1/2), of two tokens each."""
+    rollouts, a = [[1, 2], [3, 4]], math.sqrt(1 / 2)
+    policy = {"log_probs": np.log([[1, 0.5], [0.25, 1]]), "entropies": [[1, 1], [2, 2]]}
+    got = credit(AdvantageReweighting(alpha=0.4), [1, 0], rollouts, policy=policy)
+    np.testing.assert_allclose(got, [[0, -0.2 * a], [0.3 * a, 0]], atol=1e-6)
+    # Alone at its place each token has H / Σ H = 1: rewards ±1.1, of deviation 1.1 √(4/3).
+    got = credit(EntropyWeights(), [1, 0], rollouts, policy=policy)
+    np.testing.assert_allclose(got[0], math.sqrt(3 / 4) - a, atol=1e-5)
+
+
+def test_uncertain_tokens_of_correct_rollouts_gain_and_certain_ones_of_incorrect_lose():
+    policy = {"entropies": np.array([[1.0, 2.0], [2.0, 1.0]] * 2)}
+    got = credit(EntropyWeights(), [1, 1, 0, 0], [[1, 1]] * 4, policy=policy)
+    assert got[0, 1] > got[0, 0] and got[1, 0] > got[1, 1]
+    assert got[2, 0] < got[2, 1] and got[3, 1] < got[3, 0]
+
+
+ONCE = [*ROOMS[:3], ROOMS[3][:5]]
+"""No rollout comes back to a state."""
+SCORES = [3.0, -1.0, 0.5, 0.5, 7.0]
+N = 6
+LONG = np.random.default_rng(3).integers(0, 9, (N, 7))
+LONG_MASK = np.arange(7) < np.array([7, 5, 7, 3, 6, 7])[:, None]
+LONG_ROLLOUTS = [ids[inside].tolist() for ids, inside in zip(LONG, LONG_MASK, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rollouts", "labels", "is_zero"),
+    [
+        *(
+            (estimator, LONG_ROLLOUTS, [1.0] * n + [0.0] * (N - n), True)
+            for estimator in (PresenceZ(), PresenceZ(sharp=True), preset("sharp-trigrams"))
+            for n in (1, 2, 4)
+        ),
+        (preset("calibrated"), LONG_ROLLOUTS, [1, 1, 1, 0, 0, 0], True),
+        (PresenceZ(graded_rewards=True), ROLLOUTS, SCORES, True),
+        (KTAE(), LONG_ROLLOUTS, [1, 0, 0, 0, 0, 0], False),  # a rare token's depends on accuracy
+        (Tempo(), ROLLOUTS, RIGHT, True),
+        (Tempo(graded_rewards=True), ROLLOUTS, SCORES, True),
+        (ConflictTokens(), CONFLICT, [1, 1, 0, 0], False),  # whatever is shared is pressed upwards
+        (AnchorStates(gamma=1, scale_by_std=False), ROOMS, [1, 0, 0, 0], True),
+        (AnchorStates(gamma=1), ONCE, [1, 0, 0, 0], True),
+        (AnchorStates(gamma=1), ROOMS, [1, 0, 0, 0], False),  # one rollout is in a state twice
+        (AnchorStates(), ONCE, [1, 1, 0, 0], False),  # what is near to the end is favoured
+        (AdvantageReweighting(), ROLLOUTS, RIGHT, True),
+    ],
+    ids=str,
+)
+def test_mean_over_all_permuted_labels(estimator, rollouts, labels, is_zero):
+    ids, _ = record.pad(rollouts)
+    policy = {"log_probs": np.log(np.random.default_rng(0).uniform(0.1, 1, ids.shape))}
+    of = in_rooms if isinstance(estimator, AnchorStates) else credit
+    all_labels = sorted(set(itertools.permutations(labels)))
+    every = np.array([of(estimator, x, rollouts, policy=policy) for x in all_labels])
+    mean = every.mean(axis=0, dtype=np.float64)
+    assert (np.abs(mean).max() < 1e-6) == is_zero
+    assert np.abs(every).max() > 0.1
+
+
+verdicts = st.lists(
+    st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(0, 1)),
+    min_size=2,
+    max_size=7,
+)
+
+
+@given(verdicts)
+def test_of_rollouts_that_part_tempo_adds_up_to_the_advantage(batch):
+    """A last token of its own makes each rollout part from the others."""
+    rewards = [float(reward) for _, reward in batch]
+    rollouts = [[*row, 10 + i] for i, (row, _) in enumerate(batch)]
+    got = credit(Tempo(), rewards, rollouts).sum(axis=1, dtype=np.float64)
+    np.testing.assert_allclose(got, standardised(rewards), atol=1e-5)
+
+
+@given(verdicts)
+def test_conflict_tokens_are_an_offset_and_both_ends_are_alike(batch):
+    rollouts, correct = zip(*batch, strict=True)
+    got = credit(ConflictTokens(), correct, rollouts)
+    everywhere = credit(ConflictTokens(runs=False), correct, rollouts)
+    assert got.min() >= 0 and np.all((got == 0) | (got == everywhere))
+    backwards = credit(ConflictTokens(), correct, [row[::-1] for row in rollouts])
+    for row, back, ids in zip(got, backwards, rollouts, strict=True):
+        np.testing.assert_array_equal(row[: len(ids)], back[: len(ids)][::-1])
+
+
+@pytest.mark.parametrize("estimator", [Tempo(), ConflictTokens()], ids=repr)
+def test_tensors_and_other_dtypes(estimator):
+    torch = pytest.importorskip("torch")
+    ids, mask = record.pad(ROLLOUTS)
+    expected, groups = credit(estimator), np.zeros(5, dtype=int)
+    for dtype in (np.uint32, np.int16):
+        other = np.asfortranarray(ids.astype(dtype))
+        got = ktae.token_credit(other, mask.astype(np.int64), RIGHT, groups, estimator)
+        np.testing.assert_array_equal(got, expected)
+    tensors = torch.from_numpy(ids), torch.from_numpy(mask), torch.tensor(RIGHT)
+    got = ktae.token_credit(*tensors, groups, estimator)
+    assert isinstance(got, torch.Tensor)
+    np.testing.assert_array_equal(got.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        *((preset(name), "token_ids") for name in ("tempo", "conflict-tokens", "anchor-states")),
+        (AdvantageReweighting(), "token_ids"),
+        (AdvantageReweighting(), "log_probs"),
+        (EntropyWeights(), "entropies"),
+    ],
+    ids=str,
+)
+def test_a_bad_number_is_named_where_it_counts(estimator, name):
+    ids, mask = record.pad(ROLLOUTS)
+    policy = {"log_probs": np.full(ids.shape, -np.inf), "entropies": np.ones(ids.shape)}
+    array, bad = (policy | {"token_ids": ids})[name], 1.5 if name == "log_probs" else -7
+    array[3, 2] = bad  # masked
+    ktae.token_credit(ids, mask, RIGHT, [0] * 5, estimator, policy=policy)
+    array[4, 1] = bad
+    with pytest.raises(InputError, match=rf"{name}\[4, 1\] is {bad}.*expected"):
+        ktae.token_credit(ids, mask, RIGHT, [0] * 5, estimator, policy=policy)
+
+
+def test_policy_weights_need_what_no_dump_holds_and_no_held_out_rollouts():
+    with pytest.raises(InputError, match="needs the entropy of each token, and there is none"):
+        credit(EntropyWeights())
+    batch = make_batch(*record.pad(ROLLOUTS), RIGHT, [0] * 5)._replace(look_up_unknown=True)
+    with pytest.raises(InputError, match="held-out"):
+        AdvantageReweighting().credit(batch)
+
+
+@pytest.mark.parametrize("estimator", [Tempo(), ConflictTokens(), AnchorStates()], ids=repr)
+def test_unknown_rollouts_take_no_part(estimator):
+    got = credit(estimator, [1, 0, np.nan, 1, 0])
+    rest = [0, 1, 3, 4]
+    assert not got[2].any()
+    expected = credit(estimator, [1, 0, 1, 0], [ROLLOUTS[i] for i in rest])
+    np.testing.assert_array_equal(got[rest], expected)

@@ -1,0 +1,298 @@
+"""Settings: presets, what each may be, and that every composition comes back from a recipe."""
+
+import dataclasses
+import inspect
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktae import InputError
+from ktae import estimators as names
+from ktae.estimators import (
+    KINDS,
+    KTAE,
+    PRESETS,
+    TRANSFORMS,
+    UNITS,
+    AdvantageReweighting,
+    AnchorStates,
+    Centred,
+    ConflictTokens,
+    Decayed,
+    EntropyWeights,
+    Estimator,
+    Function,
+    GroupMean,
+    Ignoring,
+    OverUnits,
+    PermutedLabels,
+    PresenceZ,
+    RandomPlaces,
+    Scaled,
+    ShuffledValues,
+    Tempo,
+    as_estimator,
+    from_section,
+    preset,
+    to_section,
+)
+
+PAPER = {
+    "h1": 1.0,
+    "h2": 2.0,
+    "h3": 1.0,
+    "k1": 2.0,
+    "b_len": 0.5,
+    "eps": 1e-5,
+    "fisher": "two-sided",
+    "lengths": "total",
+    "normalize": False,
+    "graded_rewards": False,
+}
+"""Origin: docs/estimators.md."""
+
+RELEASED = {"h2": 1.0, "normalize": True, "fisher": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [
+        (preset("paper"), KTAE(**PAPER)),
+        (preset("ktae"), KTAE(**PAPER)),
+        *((preset(f"no-{part}"), KTAE(**{h: 0.0})) for part, h in
+          (("fisher", "h1"), ("ig", "h2"), ("tf", "h3"))),
+        (preset("no-tf", k1=3.0), KTAE(h3=0.0, k1=3.0)),
+        *((preset("released", **changed),
+           Scaled(Ignoring(KTAE(**RELEASED | changed), (151643,), counted=True), 2.0))
+          for changed in ({}, {"h3": 0.0}, {"fisher": "two-sided"})),
+        (preset("calibrated"), Scaled(OverUnits(PresenceZ(), ("token", "bigram")), 0.3)),
+        (preset("trigrams"), Scaled(OverUnits(PresenceZ(), ("trigram",)), 0.3)),
+        (preset("sharp-trigrams"), Scaled(OverUnits(PresenceZ(sharp=True), ("trigram",)), 0.3)),
+        (preset("anchor-states", gamma=1), AnchorStates(gamma=1.0)),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_presets(estimator: Estimator, expected: Estimator) -> None:
+    assert estimator == expected and hash(estimator) == hash(expected)
+    assert pickle.loads(pickle.dumps(estimator)) == estimator
+
+
+def test_settings_are_frozen_and_pythons_own() -> None:
+    """A sweep over np.arange has NumPy's, and settings are written as YAML."""
+    estimator = KTAE(h2=np.int64(2), k1=np.float32(0.5))
+    assert estimator == KTAE(h2=2, k1=0.5)
+    assert type(estimator.h2) is type(estimator.k1) is float
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        estimator.h1 = 2.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        KTAE(1.0)  # type: ignore[misc]
+    ignoring = Ignoring(KTAE(), np.array([2, 1, 2], dtype=np.int32))  # type: ignore[arg-type]
+    assert ignoring.token_ids == (1, 2) and type(ignoring.token_ids[0]) is int
+
+
+NAN, INF = float("nan"), float("inf")
+NUMBERS: tuple[Any, ...] = (-1e-9, NAN, INF, "1", None, True, [1.0], 1j, 1.1e30, 10**400)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "values", "expected"),
+    [
+        (KTAE, "h1", NUMBERS, r"a number from 0 to 1e\+30"),
+        (KTAE, "k1", (0, *NUMBERS), r"a number from 1e-30 to 1e\+30"),
+        (KTAE, "b_len", (-0.001, 1.001, NAN, "0.5", False), "a number from 0 to 1"),
+        (KTAE, "normalize", ("yes", 1, None, 0.0), "true or false"),
+        (KTAE, "fisher", ("twosided", None, True), "one of two-sided, point, float32"),
+        (PresenceZ, "graded_rewards", (1,), "true or false"),
+        (Tempo, "scale_by_std", (1,), "true or false"),
+        (ConflictTokens, "amplify", (-1,), "a number from 0"),
+        (ConflictTokens, "runs", (0,), "true or false"),
+        (AnchorStates, "gamma", (1.1,), "a number from 0 to 1"),
+        (AnchorStates, "omega", (0,), "a number from 1e-30"),
+        (AdvantageReweighting, "alpha", (2,), "a number from 0 to 1"),
+        (EntropyWeights, "level", ("line",), "one of token, rollout"),
+        (EntropyWeights, "alpha1", (0,), "a number from 1e-08"),
+        (Scaled, "factor", (0, NAN), "a number from 1e-30"),
+        (Centred, "over", ("words",), "one of tokens, rollouts"),
+        (PermutedLabels, "seed", (-1, 1.5, True), "an integer from 0"),
+        (Decayed, "steps", (0,), "an integer from 1"),
+        (OverUnits, "units", (3, (), ["token", "token"]), "expected"),
+        (OverUnits, "units", (["bigramm"], [["token"]]), "expected one of token, bigram"),
+        (
+            Ignoring,
+            "token_ids",
+            (5, None, "151643", [1.5], [INF], ["7"], [-1], [0, 2**31]),
+            "ids from 0 to 2147483647",
+        ),
+    ],
+    ids=str,
+)
+def test_settings_out_of_range(make: Any, name: str, values: Any, expected: str) -> None:
+    inner = (KTAE(),) if issubclass(make, names.Transform) else ()
+    for value in values:
+        with pytest.raises(InputError, match=f"^(no unit|{name} is) .*{expected}"):
+            make(*inner, **{name: value})
+
+
+def test_settings_at_the_ends_of_their_range() -> None:
+    """Beyond 1e30 a product of some of them could overflow."""
+    for name in ("h1", "h2", "h3", "k1", "eps"):
+        least = 1e-30 if name in ("k1", "eps") else 0
+        for value in (least, 1e30):
+            assert getattr(KTAE(**{name: value}), name) == value
+    assert Ignoring(KTAE(), [0, 2**31 - 1]).token_ids == (0, 2**31 - 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: KTAE(h1=0, h2=9e-31, normalize=True), r"normalize divides by h1 \+ h2, .* 1e-30"),
+        (lambda: PresenceZ(sharp=True, graded_rewards=True), "made for verdicts"),
+        (lambda: OverUnits(Centred(AnchorStates()), ("turn",)), "expected no OverUnits of it"),
+        (lambda: Scaled("paper", 2.0), "Scaled wraps 'paper'; expected an estimator"),
+        (lambda: to_section(AnchorStates(normalise=str.lower)), "which no recipe could hold"),
+        (lambda: to_section(Scaled(Function(lambda *_: 0), 2)), "has no name that a recipe could"),
+    ],
+)
+def test_settings_that_do_not_go_together(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+numbers = st.floats(0.01, 100) | st.integers(1, 9)
+leaves = st.builds(
+    KTAE,
+    h1=numbers,
+    h3=st.just(0) | numbers,
+    fisher=st.sampled_from(["point", "two-sided", "float32"]),
+    graded_rewards=st.booleans(),
+) | st.builds(PresenceZ, graded_rewards=st.booleans())
+rivals = (
+    st.builds(Tempo, scale_by_std=st.booleans(), graded_rewards=st.booleans())
+    | st.builds(ConflictTokens, amplify=numbers, runs=st.booleans())
+    | st.builds(EntropyWeights, alpha2=numbers, level=st.just("rollout"))
+    | st.builds(AdvantageReweighting, alpha=st.floats(0, 1))
+)
+seeds = st.integers(0, 2**40) | st.integers(0, 2**40).map(np.int64)
+
+
+def wrapped(inner: Any) -> Any:
+    units = st.lists(st.sampled_from(list(UNITS)), min_size=1, unique=True)
+    ids = st.lists(st.integers(0, 2**31 - 1), min_size=1)
+    return st.one_of(
+        st.builds(Scaled, inner, numbers),
+        st.builds(OverUnits, inner, units),
+        st.builds(Ignoring, inner, ids, counted=st.booleans()),
+        st.builds(Decayed, inner, st.integers(1, 99)),
+        *(st.builds(make, inner, seeds) for make in (PermutedLabels, RandomPlaces, ShuffledValues)),
+        *(st.builds(make, inner) for make in (Centred, GroupMean)),
+    )
+
+
+compositions = (
+    st.recursive(leaves | rivals, wrapped, max_leaves=5)
+    | st.sampled_from([make() for make in PRESETS.values()])
+    | st.builds(Scaled, st.builds(AnchorStates, gamma=st.floats(0, 1), omega=numbers), numbers)
+)
+
+
+@given(compositions)
+def test_every_composition_prints_equals_and_survives_a_recipe(estimator: Estimator) -> None:
+    assert eval(repr(estimator), vars(names)) == estimator
+    text = yaml.safe_dump(to_section(estimator))
+    again = from_section(yaml.safe_load(text))
+    assert again == estimator and hash(again) == hash(estimator)
+
+
+def test_every_transform_and_kind_has_a_name() -> None:
+    classes = {kind for _, kind in inspect.getmembers(names, inspect.isclass)}
+    named = {*TRANSFORMS.values(), *KINDS.values()}
+    abstract = {kind for kind in classes if inspect.isabstract(kind)} | {names.Transform}
+    assert {x for x in classes if issubclass(x, Estimator)} - abstract == named | {
+        Function,
+        names.Named,
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ({"estimator": "ktae", "h3": 0}, KTAE(h3=0)),
+        ({"estimator": "trigrams", "graded_rewards": True},
+         preset("trigrams", graded_rewards=True)),
+        ({"estimator": "presence-z", "transforms": [{"over-units": ["line"]}, {"scaled": 2}]},
+         Scaled(OverUnits(PresenceZ(), ("line",)), 2.0)),
+        ({"estimator": "paper", "transforms": "centred"}, Centred(KTAE())),
+        ({"estimator": "paper", "transforms": {"centred": "rollouts"}},
+         Centred(KTAE(), over="rollouts")),
+        ({"estimator": "paper", "transforms": ["permuted-labels", {"random-places": {"seed": 3}}]},
+         RandomPlaces(PermutedLabels(KTAE(), 0), 3)),
+        ({"estimator": "paper", "transforms": None}, KTAE()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_sections(section: Any, expected: Estimator) -> None:
+    assert from_section(section) == expected == from_section(to_section(expected))
+
+
+@pytest.mark.parametrize("name", [*PRESETS, "anchor-states"])
+def test_what_has_a_name_is_written_by_it(name: str) -> None:
+    assert to_section(preset(name)) == name
+
+
+def test_what_is_written_is_short() -> None:
+    assert to_section(KTAE(h1=0.5)) == {"estimator": "ktae", "h1": 0.5}
+    estimator = GroupMean(Scaled(preset("trigrams"), 2.0))
+    assert to_section(estimator) == {
+        "estimator": "presence-z",
+        "transforms": [
+            {"over-units": {"units": ["trigram"]}},
+            {"scaled": {"factor": 0.3}},
+            {"scaled": {"factor": 2.0}},
+            "group-mean",
+        ],
+    }
+    assert repr(estimator) == (
+        "GroupMean(Scaled(Scaled(OverUnits(PresenceZ(), units=('trigram',)), factor=0.3), "
+        "factor=2.0))"
+    )
+    assert repr(AnchorStates(normalise=str.lower)) == "AnchorStates(normalise=str.lower)"
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("Paper", r"no estimator 'Paper'; did you mean 'paper'\?"),
+        ("zzz", "no estimator 'zzz'; expected one of paper, released, no-fisher"),
+        ({"h3": 0}, "expected the name of an estimator, or a mapping"),
+        ({"estimator": None}, "no estimator None"),
+        ({"estimator": "paper", "h4": 1}, "estimator paper has no setting 'h4'; did you mean 'h"),
+        ({"estimator": "paper", "transforms": ["scald"]}, "no transform 'scald'; did you mean"),
+        ({"estimator": "paper", "transforms": 3}, "no transform 3"),
+        ({"estimator": "paper", "transforms": ["scaled"]}, "transform scaled needs factor"),
+        ({"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]}, "no setting 'by'"),
+        ({"estimator": "paper", "transforms": [{"rollout-mean": 2}]}, "it has no settings"),
+        ({"estimator": "paper", "transforms": [{"scaled": 2, "centred": None}]}, "no transform {"),
+    ],
+    ids=str,
+)
+def test_errors_name_what_there_is(section: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        from_section(section)
+
+
+def test_what_stands_for_an_estimator() -> None:
+    def function(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Any:
+        return token_ids
+
+    assert as_estimator("trigrams") == preset("trigrams")
+    assert as_estimator(KTAE()) == KTAE()
+    assert as_estimator({"estimator": "paper", "h3": 0}) == preset("no-tf")
+    assert as_estimator(function) == Function(function)
+    for nothing in (None, 3, [KTAE()]):
+        with pytest.raises(InputError, match=r"^credit is .*; expected an estimator of ktae.est"):
+            as_estimator(nothing, "credit")
