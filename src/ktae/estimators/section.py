@@ -186,10 +186,11 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
     _, *fields = dataclasses.fields(TRANSFORMS[name])  # but `inner`
     names = [field.name for field in fields]
     required = [field.name for field in fields if field.default is dataclasses.MISSING]
-    if not isinstance(value, Mapping):
+    if value is not None and not isinstance(value, Mapping):
         if not names:
             raise InputError(f"transform {name} is given {value!r}; it has no settings")
-        value = {} if value is None else {names[0]: value}
+        value = {names[0]: value}
+    value = value or {}
     _require_known(f"transform {name}", value, names)
     for key in required:
         if key not in value:
