@@ -56,7 +56,7 @@ def score(
     estimator = as_estimator(estimator)
     rollouts = groups.tokenized(record.conform(known, "table"), tokenizer)
     texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
-    ids, masks = list(groups.Lists(rollouts["token_ids"])), groups.masks_of(rollouts)
+    ids, masks = groups.arrays_of(rollouts["token_ids"]), groups.masks_of(rollouts)
     codes_b, _ = groups.group_codes(rollouts)
     evidence_b = groups.evidence(rollouts, estimator)
     credit = [np.zeros(0, np.float32)] * len(ids)

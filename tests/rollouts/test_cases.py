@@ -120,7 +120,7 @@ def test_files_of_seeds_are_taken_together(shared_cases):
     assert {x.answers for x in joined} == {("5",), ("16",)}
 
 
-def test_turns_are_no_rollouts_and_advice_was_tried(shared_cases):
+def test_turns_are_no_rollouts_and_likely_fields_are_marked(shared_cases):
     path = shared_cases / "dumps" / "steps_of_trajectories.jsonl"
     with pytest.raises(InputError, match="takes the turns in 'steps' for rollouts"):
         read(path, "response=steps[].response", "group=task_id", "reward=steps[].reward")
@@ -129,9 +129,9 @@ def test_turns_are_no_rollouts_and_advice_was_tried(shared_cases):
     wrapped = shared_cases / "dumps" / "wrapped_list.json"
     with pytest.raises(UnknownRowsError) as caught:
         read(wrapped)
-    first, *tree = str(caught.value).split("\n")
-    advised = [x for x in first.split() if "=" in x]
-    assert counts(read(wrapped, *advised)[0]) == TWO_BY_TWO
+    tree = str(caught.value).split("\n")[1:]
+    marked = [line.split() for line in tree if "<-" in line]
+    assert counts(read(wrapped, *(f"{x[-1][:-1]}={x[0]}" for x in marked))[0]) == TWO_BY_TWO
     assert any(line.split()[:4] == ["samples[].reward", "number", "1.0", "<-"] for line in tree)
 
 

@@ -214,8 +214,8 @@ def test_a_group_does_not_span_files(tmp_path):
     [
         ('{"group": 1, ', "broken JSON: .* at column"),
         ('{"group": "a', "broken JSON: Unterminated string starting at column 11$"),
-        ("[" * 100_000, "line 3: nested too deeply$"),
-        ("[" * 101 + "]" * 101, "line 3: nested too deeply$"),
+        ("[" * 100_000, "line 3: .* recursion depth"),
+        ("[" * 101 + "]" * 101, "line 3: .*nested too deeply$"),
         ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
         (
             {"response": "a", "reward": 1},
@@ -297,7 +297,7 @@ PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
         ("r.jsonl.gz", gzip.compress(b"", mtime=0), "r.jsonl.gz is empty: it holds no rollouts"),
         ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .json, .csv, .parquet"),
         ("r.gz", b"x", "r.gz: cannot tell the format"),
-        ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: not UTF-8"),
+        ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: broken JSON: .*utf-8"),
         ("r.jsonl.gz", b"{}", "r.jsonl.gz: broken gzip"),
         (
             "r.jsonl.gz",
@@ -465,7 +465,7 @@ def test_a_small_file_of_long_rows_is_read_in_small_parts(tmp_path, monkeypatch)
     pq.write_table(table, tmp_path / "r.parquet", store_schema=False)
     monkeypatch.setattr(files, "BYTES_PER_BATCH", 1_000_000)
     path = tmp_path / "r.parquet"
-    with files._open(path) as stream, files._parquet(stream, "r") as (file, schema):
-        parts = list(files._tables(file, schema, "r"))
+    with path.open("rb") as stream:
+        parts = [part for part, _ in files.parquet_tables(stream, "r")]
     assert max(part.nbytes for part in parts) < 1_100_000
     assert sum(map(len, parts)) == 400 == len(readers.read(tmp_path / "r.parquet"))

@@ -110,11 +110,6 @@ TOOLS = {
         "metric": {"extractive_match": #.0}}""",
         {"group": "3", "answer": "4", "token_ids": [4, 5]},
     ),
-    "lighteval's details (before 0.10) d.jsonl": (
-        """{"example": "2 + 2?", "full_prompt": "Q: 2 + 2?", "predictions": "['@']",
-        "gold": "['4']", "metrics": {"qem": #.0}}""",
-        {"answer": "4", "prompt": "2 + 2?"},
-    ),
     "the outputs of the KTAE authors a.jsonl": (
         """{"task_name": "aime", "gt": ["7", "7"], "model_output": ["4", "5"], "reward": [1, 0]}""",
         {"answer": "7"},
@@ -144,7 +139,7 @@ def test_each_tool_in_the_shape_of_its_source(tool, tmp_path):
         assert [x["response"].split("\n")[0] for x in rows] == ["4", "5"]
     assert len({x["group"] for x in rows}) == (2 if "lm-eval" in tool else 1)
     benchmark = {"lighteval's": "gsm8k", "samples": "gsm8k", "the": "aime24"}.get(tool.split()[0])
-    if benchmark and "0.10" not in tool and "verifiers" not in tool:
+    if benchmark and "verifiers" not in tool:
         assert {x.benchmark for x in outputs.read(path)} == {benchmark}
 
 

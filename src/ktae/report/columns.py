@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
-from ktae.rollouts.groups import Lists, group_codes, masks_of, take_rows
+from ktae.rollouts.groups import arrays_of, group_codes, masks_of, take_rows
 
 SIGNALS = {
     "log_prob": ("log_probs", "logprobs", "old_log_probs", "rollout_log_probs"),
@@ -107,7 +107,7 @@ class Frame:
             lengths_b,
             self.counted_b[rows],
             offsets_b,
-            np.concatenate([np.zeros(0, dtype=np.int64), *Lists(rollouts["token_ids"])]),
+            np.concatenate([np.zeros(0, dtype=np.int64), *arrays_of(rollouts["token_ids"])]),
             mask_n,
         )
 
@@ -125,8 +125,8 @@ class Frame:
             begin = end
 
     @functools.cached_property
-    def _lists(self) -> Lists:
-        return Lists(self.rollouts["token_ids"])
+    def _lists(self) -> list[np.ndarray]:
+        return arrays_of(self.rollouts["token_ids"])
 
     @functools.cached_property
     def signals_found(self) -> tuple[list[str], dict[str, int]]:

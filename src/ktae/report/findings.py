@@ -14,7 +14,7 @@ from ktae.report.marks import FORMAT, Marks
 from ktae.report.regrading import Regraded, token_of
 from ktae.report.suspicious import Flag
 from ktae.report.totals import AllScored
-from ktae.rollouts.groups import Lists, masks_of
+from ktae.rollouts.groups import arrays_of, masks_of
 from ktae.validity import repeats
 
 LONGEST_ANSWER = 120
@@ -184,7 +184,7 @@ def _of_length(frame: Frame, regraded: Regraded | None, marks: Marks) -> Iterato
 
 def _of_copies(frame: Frame) -> Iterator[Finding]:
     """Rollouts that repeat another one of their group."""
-    ids, masks = Lists(frame.rollouts["token_ids"]), list(masks_of(frame.rollouts))
+    ids, masks = arrays_of(frame.rollouts["token_ids"]), list(masks_of(frame.rollouts))
     counted = [
         ids[row] if masks[row] is None else ids[row][masks[row]] for row in frame.order_b.tolist()
     ]

@@ -21,7 +21,7 @@ from ktae.estimators import Estimator, from_section, to_text
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
-from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids, tokenized, with_ids
+from ktae.rollouts.groups import LARGEST_ID, arrays_of, distinct_ids, tokenized, with_ids
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.spelling import Speller, Spelling
@@ -189,7 +189,7 @@ def from_record(
     if missing:
         notes.add("made")
         rollouts = tokenized(rollouts, tokenizer, named=named)
-    distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
+    distinct = distinct_ids(arrays_of(rollouts["token_ids"]))
     if tokenizer is None:
         texts: list[bytes | None] = [None] * len(distinct)
         return Dump(rollouts, "ids", distinct, texts, notes, [])
@@ -309,7 +309,7 @@ def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
     rollouts = with_ids(
         rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
     )
-    distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
+    distinct = distinct_ids(arrays_of(rollouts["token_ids"]))
     words = list(number)
     texts: list[bytes | None] = [words[i].encode() for i in distinct.tolist()]
     return Dump(rollouts, "words", distinct, texts, notes, [])

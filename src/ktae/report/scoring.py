@@ -22,7 +22,7 @@ from ktae.rollouts import record
 from ktae.rollouts.groups import (
     MAX_POSITIONS,
     ROWS_PER_BATCH,
-    Lists,
+    arrays_of,
     chunks_of,
     distinct_ids,
     evidence,
@@ -109,7 +109,7 @@ def score(
     require_comparable(codes_b)
     made = rollouts["token_ids"].null_count > 0
     rollouts = tokenized(rollouts, tokenizer)
-    ids = list(Lists(rollouts["token_ids"]))
+    ids = arrays_of(rollouts["token_ids"])
     if texts is None and estimator.needs_vocabulary and tokenizer:
         texts = vocabulary(tokenizer)
     labels = take_rows(rollouts.select(["group", "step"]), first_rows)

@@ -12,7 +12,7 @@ from ktae.estimators.transforms import ignored_by
 from ktae.report import scoring
 from ktae.report.columns import Columns, Frame
 from ktae.report.strongest import DISTINCT
-from ktae.rollouts.groups import Lists
+from ktae.rollouts.groups import arrays_of
 from ktae.tables import formula_of, in_tables, ngrams_of, table_estimator
 from ktae.validity.permutation import mean_abs_credit
 
@@ -54,7 +54,7 @@ def score(columns: Columns, estimator: Estimator, texts: Vocabulary | None = Non
         zeros_b = np.zeros(len(columns.group_b), dtype=np.int64)
         none_b = zeros_b.astype(float)
         return Scored(credit_n, [], none_b, none_b, zeros_b, zeros_g, zeros_g)
-    ids = list(Lists(columns.rollouts["token_ids"]))
+    ids = arrays_of(columns.rollouts["token_ids"])
     credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
     n_true_g, n_false_g = np.zeros((2, n_groups), dtype=np.int64)
     tables = []

@@ -38,11 +38,21 @@ LONGEST_LINE = 256_000_000
 LARGEST_UNPACKED = 2_000_000_000
 """Bytes that a file may have when unpacked, if it has to be whole in memory: a small .gz can hold
 any number of them."""
+TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
+"""Fields of a table as W&B and pandas write them."""
+TEXTS = (
+    *("response", "completion", "output", "generation", "prompt", "problem", "question", "input"),
+    *("answer", "group", "model", "source", "text", "solution", "target"),
+)
+"""Columns of a CSV file that are text, whatever they look like."""
 
 Stream = IO[bytes] | gzip.GzipFile
-Rows = Iterator[tuple[object, str]]
+Rows = Iterator[tuple[Any, str]]
 """Each row, and its place for errors."""
 Reject = Callable[[InputError], None]
+
+_DECODER = json.JSONDecoder()
+_BLANKS = re.compile(r"\s*")
 
 
 class EmptyFileError(InputError):
@@ -52,16 +62,20 @@ class EmptyFileError(InputError):
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     """The rows of a file, each with the place that its errors name.
 
-    Args:
-        path: the file.
-        reject: called with the error of a line of JSON Lines that is broken, such as the last one
-            of a file that is being written; it may raise it. Raised where none is given.
-
-    Raises:
-        EmptyFileError: it holds no rows yet.
-        InputError: the file cannot be read; it names the line or row.
+    `reject` is called with the error of a line of JSON Lines that is broken, such as the last one
+    of a file that is being written; it may raise it. Raised where none is given.
     """
-    suffix, name = format_of(path), path_text(path)
+    if not os.path.exists(path):
+        raise InputError(f"{path} does not exist")
+    if not path.is_file():
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise InputError(f"{path} is {kind}; expected a file")
+    suffix, name = Path(path.name.removesuffix(".gz")).suffix, path_text(path)
+    if suffix not in FORMATS:
+        raise InputError(
+            f"{path}: cannot tell the format; expected a name that ends in {', '.join(FORMATS)}, "
+            "or that followed by .gz"
+        )
     with _open(path) as stream:
         if suffix == ".jsonl":
             yield from jsonl_rows(stream, name, reject)
@@ -69,38 +83,12 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
             yield from FORMATS[suffix](stream, name)
 
 
-def format_of(path: Path) -> str:
-    """A key of `FORMATS`, by the end of the file's name.
-
-    Raises:
-        InputError: there is no such file, or its name tells no format.
-    """
-    if not os.path.exists(path):
-        raise InputError(f"{path} does not exist")
-    if not path.is_file():
-        kind = "a folder" if path.is_dir() else "a pipe or a device"
-        raise InputError(f"{path} is {kind}; expected a file")
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if suffix not in FORMATS:
-        raise InputError(
-            f"{path}: cannot tell the format; expected a name that ends in {', '.join(FORMATS)}, "
-            "or that followed by .gz"
-        )
-    return suffix
-
-
 def own_tables(path: Path) -> Iterator[Any]:
-    """The tables of a record that ktae has written, in order.
-
-    Raises:
-        InputError: the record is broken, empty or of another version.
-    """
+    """The tables of a record that ktae has written, in order."""
     name, done = path_text(path), 0
-    with _open(path) as stream, _parquet(stream, name) as (file, schema):
-        record.parse_record(schema.empty_table(), name)
-        for part in _tables(file, schema, name):
-            part = part.replace_schema_metadata(schema.metadata)
-            table = record.without_words(record.parse_record(part, name, done))
+    with _open(path) as stream:
+        for part, before in parquet_tables(stream, name):
+            table = record.without_words(record.parse_record(part, name, before))
             yield table.replace_schema_metadata(record.SCHEMA.metadata)
             done += len(table)
     if not done:
@@ -134,7 +122,10 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 
 
 def json_rows(stream: Stream, name: str) -> Rows:
-    """The entries of each list, and each other value that the file holds, such as one object."""
+    """The entries of each list, and each other value that the file holds, such as one object.
+
+    An entry that is a table, with names of columns and lists of values, stands for its rows.
+    """
     number, at = 0, 0
     try:
         text = _whole(stream, name).decode().removeprefix("\ufeff").strip()
@@ -147,44 +138,24 @@ def json_rows(stream: Stream, name: str) -> Rows:
                 number += 1
                 where = f"{name}, entry {number}"
                 if isinstance(entry, dict) and {"columns", "data"} <= entry.keys() <= TABLE:
-                    yield from _table_rows(entry, where)
+                    names = list(map(str, entry["columns"]))
+                    for n, values in enumerate(entry["data"], start=1):
+                        yield dict(zip(names, values, strict=True)), f"{where}, row {n}"
                 else:
                     yield entry, where
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
         raise _json_error(error, name) from None
 
 
-TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
-"""Fields of a table as W&B and pandas write them."""
-
-
-def _table_rows(table: dict[str, Any], where: str) -> Rows:
-    """The rows of a table that is one JSON object: names of columns, and lists of values."""
-    names, rows = table["columns"], table["data"]
-    is_table = isinstance(names, list) and isinstance(rows, list)
-    if not is_table or not all(isinstance(x, list) and len(x) == len(names) for x in rows):
-        raise InputError(f"{where}: a table whose rows are not one value for each of its columns")
-    for number, values in enumerate(rows, start=1):
-        yield dict(zip(map(str, names), values, strict=True)), f"{where}, row {number}"
-
-
-_DECODER = json.JSONDecoder()
-_BLANKS = re.compile(r"\s*")
-
-
 def _json_error(error: Exception, where: str) -> InputError:
-    """What Python says of broken JSON, which may also be nested too deeply, with its place."""
-    if isinstance(error, json.JSONDecodeError):
-        line = "" if error.lineno == 1 else f"line {error.lineno}, "
-        message = error.msg.removesuffix(" at")  # some end with the "at" that a place follows
-        return InputError(f"{where}: broken JSON: {message} at {line}column {error.colno}")
-    if isinstance(error, UnicodeDecodeError):
-        return InputError(f"{where}: not UTF-8")
-    if isinstance(error, RecursionError):
-        return InputError(f"{where}: nested too deeply")
-    return InputError(f"{where}: broken JSON: {error}")  # a number of too many digits
+    """What Python says of broken JSON, with its place."""
+    if not isinstance(error, json.JSONDecodeError):
+        return InputError(f"{where}: broken JSON: {one_line(error)}")
+    line = "" if error.lineno == 1 else f"line {error.lineno}, "
+    message = error.msg.removesuffix(" at")  # some end with the "at" that a place follows
+    return InputError(f"{where}: broken JSON: {message} at {line}column {error.colno}")
 
 
 def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
@@ -194,45 +165,56 @@ def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
     while level := [x for x in level if isinstance(x, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH + more:
-            raise RecursionError
+            raise RecursionError("nested too deeply")
         level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
 
 
 def parquet_rows(stream: Stream, name: str) -> Rows:
     """One dict a row; of ktae's own records without credit, which is computed again."""
-    with _parquet(stream, name) as (file, schema):
-        record.require_single_columns(schema.names, name)
-        metadata = schema.metadata or {}
+    for table, before in parquet_tables(stream, name):
+        metadata = table.schema.metadata or {}
         dropped = {"credit"} if record.VERSION_KEY in metadata else set()
         if metadata.get(record.UNIT_KEY) == record.WORDS:
             dropped |= {"token_ids", "mask"}
-        done = 0
-        for table in _tables(file, schema, name):
-            try:
-                rows = table.drop_columns(dropped & set(schema.names)).to_pylist()
-            except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
-                raise InputError(
-                    f"{name}, rows {done + 1} to {done + len(table)}: broken Parquet: "
-                    f"{one_line(error)}"
-                ) from None
-            yield from ((row, f"{name}, row {done + n}") for n, row in enumerate(rows, start=1))
-            done += len(table)
+        try:
+            rows = table.drop_columns(dropped & set(table.column_names)).to_pylist()
+        except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
+            raise InputError(
+                f"{name}, rows {before + 1} to {before + len(table)}: broken Parquet: "
+                f"{one_line(error)}"
+            ) from None
+        yield from ((row, f"{name}, row {before + n}") for n, row in enumerate(rows, start=1))
 
 
-def _tables(file: pq.ParquetFile, schema: pa.Schema, name: str) -> Iterator[Any]:
-    """The rows of a Parquet file, at most `ROWS_PER_BATCH` and `BYTES_PER_BATCH` at a time.
+def parquet_tables(stream: Stream, name: str) -> Iterator[tuple[Any, int]]:
+    """The rows of a Parquet file, at most `ROWS_PER_BATCH` and `BYTES_PER_BATCH` at a time, each
+    time with the number of rows before.
 
     Texts stay in their dictionaries until it is known how much memory they take.
     """
-    done = 0
-    for batch in file.iter_batches(ROWS_PER_BATCH):
-        size = sum(map(_decoded_size, batch.columns)) // max(len(batch), 1)
-        if size > LARGEST_UNPACKED:
-            raise InputError(f"{name}, row {done + 1}: more than {LARGEST_UNPACKED:,} bytes")
-        rows = max(1, BYTES_PER_BATCH // max(size, 1))
-        for begin in range(0, len(batch), rows):
-            yield pa.table(batch.slice(begin, rows)).cast(schema)
-        done += len(batch)
+    content = io.BytesIO(_whole(stream, name)) if isinstance(stream, gzip.GzipFile) else stream
+    before = 0
+    try:
+        plain = pq.ParquetFile(content)
+        record.require_single_columns(plain.schema_arrow.names, name)
+        texts = [
+            x.path
+            for x in plain.schema
+            if x.physical_type == "BYTE_ARRAY"
+            and x.logical_type.type in ("STRING", "NONE")
+            and ".key_value." not in x.path  # maps are cast to nothing
+        ]
+        for batch in pq.ParquetFile(content, read_dictionary=texts).iter_batches(ROWS_PER_BATCH):
+            size = sum(map(_decoded_size, batch.columns)) // max(len(batch), 1)
+            if size > LARGEST_UNPACKED:
+                raise InputError(f"{name}, row {before + 1}: more than {LARGEST_UNPACKED:,} bytes")
+            rows = max(1, BYTES_PER_BATCH // max(size, 1))
+            for begin in range(0, len(batch), rows):
+                part = pa.table(batch.slice(begin, rows)).cast(plain.schema_arrow)
+                yield part, before + begin
+            before += len(batch)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
+        raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
 
 
 def _decoded_size(values: Any) -> int:
@@ -247,21 +229,13 @@ def _decoded_size(values: Any) -> int:
     return int(values.nbytes)
 
 
-TEXTS = (
-    *("response", "completion", "output", "generation", "prompt", "problem", "question", "input"),
-    *("answer", "group", "model", "source", "text", "solution", "target"),
-)
-"""Columns of a CSV file that are text, whatever they look like."""
-
-
 def csv_rows(stream: Stream, name: str) -> Rows:
     """One dict a row; the first line names the columns, an empty value is null or no text."""
     number = 0
     parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
     types = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string()))
     try:
-        reader = pyarrow.csv.open_csv(stream, parse_options=parsing, convert_options=types)
-        for batch in reader:
+        for batch in pyarrow.csv.open_csv(stream, parse_options=parsing, convert_options=types):
             for row in batch.to_pylist():
                 number += 1
                 yield row, f"{name}, row {number}"
@@ -274,20 +248,20 @@ def torch_rows(stream: Stream, name: str) -> Rows:
 
     Only plain values and tensors are read, so nothing that the file says is run.
     """
-    try:
-        import torch
-    except ModuleNotFoundError:
-        raise InputError(f"{name}: a .pt file needs torch, which is not installed") from None
     packed = io.BytesIO(_whole(stream, name))
     try:
+        import torch
+
         content = torch.load(packed, map_location="cpu", weights_only=True)
+    except ModuleNotFoundError:
+        raise InputError(f"{name}: a .pt file needs torch, which is not installed") from None
     except Exception as error:  # torch raises a dozen kinds
         raise InputError(f"{name}: broken, or more than plain data: {one_line(error)}") from None
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list):
         raise InputError(f"{name}: {type(content).__name__}; expected a dict with a list samples")
+    step = {"rollout_id": content.get("rollout_id")}
     for number, sample in enumerate(samples, start=1):
-        step = {"rollout_id": content.get("rollout_id")}
         yield (step | sample if isinstance(sample, dict) else sample), f"{name}, sample {number}"
 
 
@@ -333,24 +307,3 @@ def _whole(stream: Stream, name: str) -> bytes:
     if len(content) > LARGEST_UNPACKED:
         raise InputError(f"{name}: more than {LARGEST_UNPACKED:,} bytes when unpacked")
     return content
-
-
-@contextmanager
-def _parquet(stream: Stream, name: str) -> Iterator[tuple[pq.ParquetFile, pa.Schema]]:
-    """A Parquet file whose texts are read as dictionaries, and the schema that it tells.
-
-    What is wrong with the file is found while the block reads it.
-    """
-    content = io.BytesIO(_whole(stream, name)) if isinstance(stream, gzip.GzipFile) else stream
-    try:
-        plain = pq.ParquetFile(content)
-        texts = [
-            x.path
-            for x in plain.schema
-            if x.physical_type == "BYTE_ARRAY"
-            and x.logical_type.type in ("STRING", "NONE")
-            and ".key_value." not in x.path  # maps are cast to nothing
-        ]
-        yield pq.ParquetFile(content, read_dictionary=texts), plain.schema_arrow
-    except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
-        raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None

@@ -30,19 +30,16 @@ LARGEST_ID = 1 << 22
 
 def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
     """(B,) group numbers by first appearance of (group, step), and each group's first row."""
-    keys = [
-        pc.dictionary_encode(rollouts[name].combine_chunks(), null_encoding="encode").indices
-        for name in ("group", "step")
-    ]
-    group_b, step_b = (key.to_numpy().astype(np.int64) for key in keys)
+    group_b, step_b = (_numbered(rollouts[name].combine_chunks()) for name in ("group", "step"))
     # One number for each pair of group and step.
-    key_b = group_b * (step_b.max(initial=0) + 1) + step_b
-    _, first, code_b = np.unique(key_b, return_index=True, return_inverse=True)
-    # `unique` numbers by value; groups are to be numbered by their first row.
-    by_appearance = np.argsort(first)
-    rank = np.empty_like(by_appearance)
-    rank[by_appearance] = np.arange(len(rank))
-    return rank[code_b], first[by_appearance]
+    codes_b = _numbered(pa.array(group_b * (step_b.max(initial=0) + 1) + step_b))
+    return codes_b, np.unique(codes_b, return_index=True)[1]
+
+
+def _numbered(values: Any) -> np.ndarray:
+    """(B,) int64 numbers of an array's values, in the order of their first appearance."""
+    indices = pc.dictionary_encode(values, null_encoding="encode").indices
+    return np.asarray(indices.to_numpy(), dtype=np.int64)
 
 
 def require_comparable(codes_b: np.ndarray) -> None:
@@ -60,19 +57,14 @@ def require_comparable(codes_b: np.ndarray) -> None:
 
 def has_mixed(rollouts: Any) -> bool:
     """Whether a group has both a correct and an incorrect rollout."""
-    codes_b, first_g = group_codes(rollouts)
+    codes_b, _ = group_codes(rollouts)
     correct_b = rollouts["correct"].to_numpy()
-    kinds = [np.bincount(codes_b[correct_b == x], minlength=len(first_g)) > 0 for x in (0, 1)]
-    return bool((kinds[0] & kinds[1]).any())
+    return bool(np.isin(codes_b[correct_b == 0], codes_b[correct_b == 1]).any())
 
 
 def evidence(rollouts: Any, estimator: Estimator) -> np.ndarray:
     """(B,) what the estimator gets for `correct`: the verdicts, or the rewards of those rollouts
-    that have one if it is graded. NaN is unknown.
-
-    Raises:
-        InputError: a reward is out of the estimator's range.
-    """
+    that have one if it is graded. NaN is unknown."""
     verdicts_b: np.ndarray = rollouts["correct"].to_numpy()
     score_range = estimator.score_range
     if score_range is None:
@@ -95,49 +87,42 @@ def tokenized(rollouts: Any, tokenizer: Any, *, named: str | None = None) -> Any
         rollouts: a record.
         tokenizer: a fast one; None where every rollout has ids.
         named: what errors call it.
-
-    Raises:
-        InputError: a rollout has no token ids and there is no tokenizer, or it cannot spell one.
     """
     missing = rollouts["token_ids"].null_count
-    if not missing:
-        return rollouts
-    if tokenizer is None:
+    if missing and tokenizer is None:
         raise InputError(
             f"{missing} of {len(rollouts)} rollouts have no token_ids; a tokenizer is needed to "
             "make them from the response"
         )
+    if not missing:
+        return rollouts
     return with_ids(rollouts, lambda texts: tokenize(tokenizer, texts, named=named))
 
 
 def with_ids(rollouts: Any, encode: Callable[[list[str]], Sequence[Any]]) -> Any:
     """The record with ids, made where they are null, and without credit, which was of others.
 
-    What another role wrote is encoded apart from what the policy did, and masked.
-
-    Args:
-        rollouts: a record.
-        encode: makes ids of texts.
+    What another role wrote is encoded apart from what the policy did, and masked. `encode` makes
+    ids of texts.
     """
     ids: list[Any] = []
     masks: list[Any] = []
     columns = rollouts.select(["token_ids", "mask", "response", "context_spans"])
     for batch in columns.to_batches(ROWS_PER_BATCH):
-        bounds_of, parts = {}, []
+        texts_of, rows = {}, batch.select(["response", "context_spans"]).to_pylist()
         for row in np.flatnonzero(batch["token_ids"].is_null()).tolist():
-            text = batch["response"][row].as_py() or ""
-            ends = [0, *(batch["context_spans"][row].as_py() or []), len(text)]
-            bounds_of[row] = list(itertools.pairwise(ends))
-            parts += [text[begin:end] for begin, end in bounds_of[row]]
-        encoded = iter(encode(parts))
+            text = rows[row]["response"] or ""
+            bounds = itertools.pairwise([0, *(rows[row]["context_spans"] or []), len(text)])
+            texts_of[row] = [text[begin:end] for begin, end in bounds]
+        encoded = iter(encode([text for texts in texts_of.values() for text in texts]))
         ids_b: list[Any] = []
         masks_b: list[Any] = []
-        for row, known in enumerate(batch["token_ids"]):
-            if row not in bounds_of:
+        for row, (known, mask) in enumerate(zip(batch["token_ids"], batch["mask"], strict=True)):
+            if row not in texts_of:
                 ids_b.append(known.values.to_numpy())
-                masks_b.append(batch["mask"][row].as_py())
+                masks_b.append(mask.as_py())
                 continue
-            pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in bounds_of[row]]
+            pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in texts_of[row]]
             # Every other part is context.
             counts = [np.full(len(x), i % 2 == 0) for i, x in enumerate(pieces)]
             ids_b.append(np.concatenate(pieces))
@@ -151,35 +136,13 @@ def with_ids(rollouts: Any, encode: Callable[[list[str]], Sequence[Any]]) -> Any
     return rollouts
 
 
-class Lists:
-    """A column of lists of numbers, whose entries are arrays that share its memory."""
-
-    def __init__(self, column: Any) -> None:
-        """`column`: chunks of lists, none of them null."""
-        chunks = [chunk for chunk in column.chunks if len(chunk)]
-        self._offsets = [chunk.offsets.to_numpy() for chunk in chunks]
-        self._values = [chunk.values.to_numpy(zero_copy_only=False) for chunk in chunks]
-        self._ends = np.cumsum([len(chunk) for chunk in chunks])
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def __getitem__(self, row: int) -> np.ndarray:
-        chunk = int(np.searchsorted(self._ends, row, side="right"))
-        offsets = self._offsets[chunk]
-        place = row - int(self._ends[chunk]) + len(offsets) - 1
-        values: np.ndarray = self._values[chunk][offsets[place] : offsets[place + 1]]
-        return values
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        for offsets, values in zip(self._offsets, self._values, strict=True):
-            for begin, end in itertools.pairwise(offsets.tolist()):
-                yield values[begin:end]
-
-    def values(self) -> Iterator[np.ndarray]:
-        """All numbers, in large parts."""
-        for offsets, values in zip(self._offsets, self._values, strict=True):
-            yield values[offsets[0] : offsets[-1]]
+def arrays_of(column: Any) -> list[np.ndarray]:
+    """The entries of a column of lists of numbers, none of them null; they share its memory."""
+    arrays: list[np.ndarray] = []
+    for chunk in column.chunks:
+        values = chunk.values.to_numpy(zero_copy_only=False)
+        arrays += [values[a:b] for a, b in itertools.pairwise(chunk.offsets.to_pylist())]
+    return arrays
 
 
 def distinct_ids(ids: Iterable[np.ndarray]) -> np.ndarray:
@@ -220,15 +183,9 @@ def take_rows(table: Any, rows: np.ndarray) -> Any:
 
 def masks_of(rollouts: Any) -> list[np.ndarray | None]:
     """Each rollout's mask; None where every token counts."""
-    masks: list[np.ndarray | None] = []
-    for chunk in rollouts["mask"].chunks:
-        if chunk.null_count == len(chunk):
-            masks += [None] * len(chunk)
-        else:
-            masks += [
-                x.values.to_numpy(zero_copy_only=False) if x.is_valid else None for x in chunk
-            ]
-    return masks
+    return [
+        x.values.to_numpy(zero_copy_only=False) if x.is_valid else None for x in rollouts["mask"]
+    ]
 
 
 def chunks_of(

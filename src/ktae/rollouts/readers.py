@@ -31,8 +31,8 @@ from ktae.rollouts.labels import Labels, by_model
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import MISSING, PathError, at, by_fields, nothing_at, override
-from ktae.rollouts.rows import Row, as_verdict, complete, to_record_row
-from ktae.rollouts.schemas import BY_FIELDS, NESTED, OTHERWISE, PLAIN, detect
+from ktae.rollouts.rows import Row, as_verdict, complete, is_null, to_record_row
+from ktae.rollouts.schemas import AS_THEY_ARE, BY_FIELDS, NESTED, OTHERWISE, PLAIN, detect
 from ktae.rollouts.schemas.base import Schema, Source
 from ktae.rollouts.schemas.trainers import is_nested
 from ktae.rollouts.steps import Steps
@@ -291,6 +291,10 @@ class Reader:
                     f"{where}: looks like {schema.title}, but a field is not as it should be: "
                     f"{type(error).__name__} ({one_line(error)})"
                 ) from None
+            for rollout in plain if schema not in AS_THEY_ARE else ():
+                # What a tool's row has null for a reward is an unknown verdict.
+                if is_null(rollout.get("reward", 0)):
+                    rollout.setdefault("correct", None)
             if fields:
                 plain = override(plain, row, fields, where, is_nested(row))
             elif schema is OTHERWISE and not {"response", "token_ids"} & row.keys():
@@ -311,17 +315,7 @@ class Reader:
 
     def _unknown(self, row: Row, where: str, message: str) -> UnknownRowsError:
         needed = ("response", "group", "reward" if self.options.needs_reward else "answer")
-
-        def reads(fields: dict[str, str]) -> bool:
-            try:
-                rollouts = by_fields(row, fields, where)
-                for plain in rollouts if self.options.needs_reward else ():
-                    to_record_row(complete(plain, where, Notes(strict=True)), where, 0.0)
-            except InputError:
-                return False
-            return bool(rollouts)
-
-        return unknown_row(row, where, message, needed, reads)
+        return unknown_row(row, where, message, needed)
 
     def _require_fields(self, path: Path) -> None:
         """Raise the error of a path that leads to nothing in every row; no more rows are read than

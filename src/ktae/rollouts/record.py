@@ -29,64 +29,56 @@ UNIT_KEY, WORDS = b"ktae.unit", b"words"
 """Metadata of a record whose token ids number the words of its own responses."""
 
 
-def _column(name: str, kind: Any, description: str, *, nullable: bool = True) -> Any:
-    return pa.field(name, kind, nullable=nullable, metadata={"description": description})
-
-
+COLUMNS: dict[str, tuple[Any, str]] = {
+    "group": (
+        pa.string(),
+        "the prompt that the rollout answers; rows of equal group and step are compared with each "
+        "other and need not be adjacent",
+    ),
+    "step": (pa.int32(), "training step; null outside training"),
+    "prompt": (pa.string(), "what the model was asked"),
+    "response": (pa.string(), "what it answered; may be null where token_ids are given"),
+    "answer": (pa.string(), "the reference answer"),
+    "token_ids": (
+        pa.list_(pa.int32()),
+        "the response's tokens without padding; null: not tokenised yet",
+    ),
+    "mask": (
+        pa.list_(pa.bool_()),
+        "aligned with token_ids; false: neither counted nor given credit (tool output). null: "
+        "every token counts",
+    ),
+    "reward": (
+        pa.float64(),
+        "finite, as the trainer used it; null: there is none, which is no reward of 0",
+    ),
+    "correct": (
+        pa.float64(),
+        "the verifier's verdict: 1 correct, 0 incorrect, null unknown (left out of the statistics, "
+        "never counted as incorrect)",
+    ),
+    "advantage": (pa.float64(), "the rollout advantage, before token credit"),
+    "credit": (
+        pa.list_(pa.float32()),
+        "token credit, aligned with token_ids, 0 where masked; null: not scored yet",
+    ),
+    "model": (pa.string(), "the policy that wrote the response"),
+    "source": (pa.string(), "where the rollout comes from"),
+    "context_spans": (
+        pa.list_(pa.int32()),
+        "begin and end, in characters, of each part of the response that another role wrote "
+        "(tools, users): neither counted nor given credit. null: there is none",
+    ),
+    "extra": (pa.string(), "further fields of the input, as a JSON object"),
+}
+"""Each column's type and meaning; `group` is never null."""
 SCHEMA = pa.schema(
     [
-        _column(
-            "group",
-            pa.string(),
-            "the prompt that the rollout answers; rows of equal group and step are compared with "
-            "each other and need not be adjacent",
-            nullable=False,
-        ),
-        _column("step", pa.int32(), "training step; null outside training"),
-        _column("prompt", pa.string(), "what the model was asked"),
-        _column("response", pa.string(), "what it answered; may be null where token_ids are given"),
-        _column("answer", pa.string(), "the reference answer"),
-        _column(
-            "token_ids",
-            pa.list_(pa.int32()),
-            "the response's tokens without padding; null: not tokenised yet",
-        ),
-        _column(
-            "mask",
-            pa.list_(pa.bool_()),
-            "aligned with token_ids; false: neither counted nor given credit (tool output). "
-            "null: every token counts",
-        ),
-        _column(
-            "reward",
-            pa.float64(),
-            "finite, as the trainer used it; null: there is none, which is no reward of 0",
-        ),
-        _column(
-            "correct",
-            pa.float64(),
-            "the verifier's verdict: 1 correct, 0 incorrect, null unknown (left out of the "
-            "statistics, never counted as incorrect)",
-        ),
-        _column("advantage", pa.float64(), "the rollout advantage, before token credit"),
-        _column(
-            "credit",
-            pa.list_(pa.float32()),
-            "token credit, aligned with token_ids, 0 where masked; null: not scored yet",
-        ),
-        _column("model", pa.string(), "the policy that wrote the response"),
-        _column("source", pa.string(), "where the rollout comes from"),
-        _column(
-            "context_spans",
-            pa.list_(pa.int32()),
-            "begin and end, in characters, of each part of the response that another role wrote "
-            "(tools, users): neither counted nor given credit. null: there is none",
-        ),
-        _column("extra", pa.string(), "further fields of the input, as a JSON object"),
+        pa.field(name, kind, nullable=name != "group", metadata={"description": text})
+        for name, (kind, text) in COLUMNS.items()
     ],
     metadata={VERSION_KEY: VERSION},
 )
-
 ROWS_PER_GROUP = 1 << 16
 """Of a Parquet file. A writer has a group's compressed columns in memory."""
 
@@ -191,15 +183,54 @@ def conform(table: Any, where: str = "rollout record", before: int = 0) -> Any:
             "ktae.rollouts.readers.read makes of files"
         )
     require_single_columns(table.column_names, where)
-    unknown = [name for name in table.column_names if name not in SCHEMA.names]
+    unknown = [name for name in table.column_names if name not in COLUMNS]
     if unknown:
         raise InputError(f"{where}: unknown column {unknown[0]!r}; other fields belong in 'extra'")
-    columns = [_conform_column(table, field, where, before) for field in SCHEMA]
+    columns = []
+    for name, (kind, _) in COLUMNS.items():
+        if name not in table.column_names:
+            if name in REQUIRED:
+                raise InputError(f"{where}: no column {name!r}")
+            columns.append(pa.nulls(len(table), kind))
+            continue
+        try:
+            column = table[name].cast(kind)
+        except pa.ArrowException as error:
+            kinds = f"is {table[name].type}; expected {kind}"
+            raise InputError(f"{where}: column {name!r} {kinds} ({error})") from None
+        if name in ("reward", "correct"):
+            column = pc.if_else(pc.is_nan(column), None, column)
+        columns.append(column)
     # The estimator and the unit of a scored record are metadata, too, and go on with it.
     metadata = (table.schema.metadata or {}) | SCHEMA.metadata
     result = pa.table(columns, schema=SCHEMA.with_metadata(metadata))
     _check_rows(result, where, before)
     return result
+
+
+def _check_rows(table: Any, where: str, before: int) -> None:
+    """Whatever a type cannot say: finite rewards, known verdicts, aligned lists."""
+    # What is aligned with token_ids has their length; -1 is that of no list.
+    lengths = pc.fill_null(pc.list_value_length(table["token_ids"]), -1)
+    aligned = {x: pc.equal(pc.list_value_length(table[x]), lengths) for x in ("mask", "credit")}
+    either = pc.or_(pc.is_valid(table["response"]), pc.is_valid(table["token_ids"]))
+    known = pc.is_in(table["correct"], pa.array([0.0, 1.0, None]))
+    for holds, message in (
+        (pc.is_valid(table["group"]), "group is null; expected a value"),
+        (pc.is_finite(table["reward"]), "reward is not finite; expected a finite number"),
+        (known, "correct is none of 1, 0 and null (unknown)"),
+        (either, "neither response nor token_ids; expected one of them"),
+        *((x, f"{name} and token_ids differ in length") for name, x in aligned.items()),
+    ):
+        row = pc.index(pc.fill_null(holds, True), False).as_py()
+        if row >= 0:
+            raise InputError(f"{where}, row {before + row + 1}: {message}")
+    # The schema cannot forbid a null inside a list.
+    for name in ("token_ids", "mask", "credit"):
+        if pc.list_flatten(table[name]).null_count:
+            raise InputError(f"{where}: {name} holds a null")
+    if pc.any(pc.less(pc.list_flatten(table["token_ids"]), 0)).as_py():
+        raise InputError(f"{where}: token_ids holds a negative number")
 
 
 def pad(
@@ -237,53 +268,3 @@ def pad(
             raise InputError(f"mask[{row}] has {len(mask)} entries for {lengths_b[row]} token_ids")
         mask_bt[row, : len(mask)] = mask
     return ids_bt, mask_bt
-
-
-def _conform_column(table: Any, field: Any, where: str, before: int) -> Any:
-    if field.name not in table.column_names:
-        if field.name in REQUIRED:
-            raise InputError(f"{where}: no column {field.name!r}")
-        return pa.nulls(len(table), field.type)
-    column = table[field.name]
-    try:
-        column = column.cast(field.type)
-    except pa.ArrowException as error:
-        raise InputError(
-            f"{where}: column {field.name!r} is {column.type}; expected {field.type} ({error})"
-        ) from None
-    if field.name in ("reward", "correct"):
-        column = pc.if_else(pc.is_nan(column), None, column)
-    if not field.nullable and column.null_count:
-        row = before + pc.index(pc.is_null(column), True).as_py() + 1
-        raise InputError(f"{where}, row {row}: {field.name} is null; expected a value")
-    return column
-
-
-def _check_rows(table: Any, where: str, before: int) -> None:
-    """Whatever a type cannot say: finite rewards, known verdicts, aligned lists."""
-
-    def require(holds: Any, message: str) -> None:
-        row = pc.index(pc.fill_null(holds, True), False).as_py()
-        if row >= 0:
-            raise InputError(f"{where}, row {before + row + 1}: {message}")
-
-    require(pc.is_finite(table["reward"]), "reward is not finite; expected a finite number")
-    require(
-        pc.is_in(table["correct"], pa.array([0.0, 1.0, None])),
-        "correct is none of 1, 0 and null (unknown)",
-    )
-    require(
-        pc.or_(pc.is_valid(table["response"]), pc.is_valid(table["token_ids"])),
-        "neither response nor token_ids; expected one of them",
-    )
-    # What is aligned with token_ids has their length; -1 is that of no list.
-    lengths = pc.list_value_length(table["token_ids"])
-    for name in ("mask", "credit"):
-        is_aligned = pc.equal(pc.list_value_length(table[name]), pc.fill_null(lengths, -1))
-        require(is_aligned, f"{name} and token_ids differ in length")
-    # The schema cannot forbid a null inside a list.
-    for name in ("token_ids", "mask", "credit"):
-        if pc.list_flatten(table[name]).null_count:
-            raise InputError(f"{where}: {name} holds a null")
-    if pc.any(pc.less(pc.list_flatten(table["token_ids"]), 0)).as_py():
-        raise InputError(f"{where}: token_ids holds a negative number")

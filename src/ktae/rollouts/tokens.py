@@ -26,52 +26,39 @@ BYTE_ALPHABET = {chr(byte): byte for byte in ITSELF} | {
     chr(0x100 + i): byte for i, byte in enumerate(x for x in range(256) if x not in ITSELF)
 }
 """The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`)."""
+BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
+"""A byte in SentencePiece's vocabularies."""
 
 
 def load_tokenizer(name: str) -> Any:
-    """The `tokenizers.Tokenizer` of a local folder or of a hub name.
+    """The `tokenizers.Tokenizer` of a local folder or of a hub name, from its `tokenizer.json`.
 
-    A folder's `tokenizer.json` is read as it is, which takes a second; anything else goes through
-    transformers, whose import takes several. A name in the hub's local cache needs no network.
+    A name in the hub's local cache needs no network.
 
     Raises:
         InputError: there is no such folder or name, it holds no tokenizer, the hub cannot be
             reached, or a library is not installed.
     """
-    path = Path(local_or_hub("tokenizer", name))
+    folder = Path(local_or_hub("tokenizer", name))
     try:
-        if (path / "tokenizer.json").is_file():
-            from tokenizers import Tokenizer
+        from huggingface_hub import hf_hub_download
+        from tokenizers import Tokenizer
 
-            return _whole(Tokenizer.from_file(str(path / "tokenizer.json")))
-        from transformers import AutoTokenizer
+        if not folder.is_dir():
+            file = hf_hub_download(name, "tokenizer.json", etag_timeout=HUB_TIMEOUT_S)
+        elif not (folder / "tokenizer.json").is_file():
+            raise InputError(f"no tokenizer in {folder}; expected a folder with tokenizer.json")
+        else:
+            file = str(folder / "tokenizer.json")
+        return inner_tokenizer(Tokenizer.from_file(file), copy=True)
+    except InputError:
+        raise
     except ModuleNotFoundError as error:
         raise InputError(
             f"a tokenizer needs {error.name}, which is not installed; pip install 'ktae[report]'"
         ) from None
     except Exception as error:  # tokenizers raises Exception itself
-        raise InputError(f"no tokenizer in {path}: {one_line(error)}") from None
-    try:
-        return inner_tokenizer(
-            AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
-        )
-    except Exception as error:  # transformers raises whatever the files made it stumble over
-        if path.is_dir() and not list(path.glob("*token*")):
-            raise InputError(
-                f"no tokenizer in {path}; expected a folder with tokenizer.json, such as a model's"
-            ) from None
-        if path.is_dir():
-            raise InputError(f"no tokenizer in {path}: {one_line(error)}") from None
-    try:
-        from huggingface_hub import model_info
-
-        model_info(name, timeout=HUB_TIMEOUT_S)  # transformers itself would retry for a minute
-        return inner_tokenizer(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
-    except Exception as error:
-        raise InputError(
-            f"tokenizer {name} is no folder here, and the Hugging Face hub does not give it: "
-            f"{one_line(error)}"
-        ) from None
+        raise InputError(f"cannot load the tokenizer {name}: {one_line(error)}") from None
 
 
 @functools.cache
@@ -80,32 +67,24 @@ def kept_tokenizer(name: str) -> Any:
     return load_tokenizer(name)
 
 
-def inner_tokenizer(tokenizer: Any) -> Any:
-    """The `tokenizers.Tokenizer` inside a tokenizer of transformers; one as such is returned."""
+def inner_tokenizer(tokenizer: Any, *, copy: bool = False) -> Any:
+    """The `tokenizers.Tokenizer` inside a tokenizer of transformers; one as such is returned, or
+    a copy. Copies neither cut nor pad, whatever was saved with them."""
     inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(inner, "encode_batch"):
         raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; expected a fast one")
-    return inner if inner is tokenizer else _whole(inner)
-
-
-def _whole(tokenizer: Any) -> Any:
-    """A copy that neither cuts nor pads, whatever was saved with it."""
-    tokenizer = type(tokenizer).from_str(tokenizer.to_str())
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    if inner is tokenizer and not copy:
+        return inner
+    inner = type(inner).from_str(inner.to_str())
+    inner.no_truncation()
+    inner.no_padding()
+    return inner
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) -> list[np.ndarray]:
     """Each text's token ids, int32, as they stand in a response: no special tokens are added.
 
-    Args:
-        tokenizer: a fast one.
-        texts: any number of them.
-        named: what errors call it, such as "tokenizer models/qwen".
-
-    Raises:
-        InputError: the tokenizer is a slow one, or cannot spell a text.
+    `named` is what errors call the tokenizer, such as "tokenizer models/qwen".
     """
     if not texts:
         return []
@@ -119,20 +98,22 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
         try:
             encodings = tokenizer.encode_batch_fast(portion, add_special_tokens=False)
         except Exception:  # tokenizers raises Exception itself: a word level without unknown words
-            kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
-            # The first text that it cannot spell is named.
-            for text in portion:
-                try:
-                    tokenizer.encode(text, add_special_tokens=False)
-                except Exception as error:
-                    raise InputError(
-                        f"{named or f'the tokenizer ({kind})'} cannot spell the response "
-                        f"{text!r:.60} ({one_line(error)}); give the tokenizer of the model that "
-                        "wrote it"
-                    ) from None
+            _name_the_unspellable(tokenizer, portion, named)
             raise
         ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
     return ids
+
+
+def _name_the_unspellable(tokenizer: Any, texts: Sequence[str], named: str | None) -> None:
+    kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
+    for text in texts:
+        try:
+            tokenizer.encode(text, add_special_tokens=False)
+        except Exception as error:
+            raise InputError(
+                f"{named or f'the tokenizer ({kind})'} cannot spell the response {text!r:.60} "
+                f"({one_line(error)}); give the tokenizer of the model that wrote it"
+            ) from None
 
 
 def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
@@ -158,7 +139,7 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
             spelt.append(None)
         elif "\ufffd" not in text:
             spelt.append(text.encode())
-        elif match := _BYTE_PIECE.fullmatch(piece):
+        elif match := BYTE_PIECE.fullmatch(piece):
             spelt.append(bytes([int(match[1], 16)]))
         elif all(character in BYTE_ALPHABET for character in piece):
             spelt.append(bytes(BYTE_ALPHABET[character] for character in piece))
@@ -172,7 +153,6 @@ def _decode_each(
 ) -> Iterator[tuple[str | None, str | None]]:
     """Each token as the vocabulary spells it and as it is decoded alone; None for an unknown id."""
     tokenizer = inner_tokenizer(tokenizer)
-    # The vocabulary the other way round: each id's spelling.
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something: "a",
     # or the first token where the vocabulary cannot spell that.
@@ -217,6 +197,3 @@ def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
     inner = inner_tokenizer(tokenizer)
     n = max(inner.get_vocab().values(), default=-1) + 1
     return vocabulary_of_texts(token_bytes(inner, range(n)))
-
-
-_BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+import pydantic
 
 from ktae._version import __version__
-from ktae.errors import InputError, reason
+from ktae.errors import InputError, one_line
 from ktae.estimators import Estimator, to_text
 from ktae.files.atomic import atomic_write, make_folder
 
@@ -16,9 +16,10 @@ FILE = "ktae.json"
 """Its name, in the folder that holds the files of rollouts."""
 
 
-class TrainedWith(NamedTuple):
+class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
     """How the trainer of a folder's rollouts computed credit."""
 
+    ktae: str = __version__
     estimator: str | None
     """As `--estimator` takes it; None: the rollout advantages alone. A function that no module
     holds is there as it prints itself, such as `Function(<lambda>)`."""
@@ -36,41 +37,23 @@ class TrainedWith(NamedTuple):
         threshold: float = 0.0,
     ) -> TrainedWith:
         """Those of a trainer that is about to write rollouts."""
-        return cls(None if estimator is None else to_text(estimator), correctness, threshold)
+        text = None if estimator is None else to_text(estimator)
+        return cls(estimator=text, correctness=correctness, threshold=threshold)
 
     def write(self, folder: Path) -> None:
         """Store it in that folder, which is made if need be."""
         make_folder(folder)
         with atomic_write(folder / FILE) as temporary:
-            content = {"ktae": __version__} | self._asdict()
-            temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            temporary.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> TrainedWith | None:
-        """What that folder's trainer has stored; None where nothing is stored.
-
-        Raises:
-            InputError: the file cannot be read, or is not what `write` writes.
-        """
+        """What that folder's trainer has stored; None where nothing is stored."""
         file = folder / FILE
-        if not file.is_file():
-            return None
         try:
-            content = json.loads(file.read_bytes())
-            stored = cls(*(content[name] for name in cls._fields))
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{file} cannot be read: {reason(error)}") from None
-        except (KeyError, TypeError):
-            raise InputError(
-                f"{file} is not what a trainer of ktae writes; expected {', '.join(cls._fields)}"
-            ) from None
-        names = stored.correctness if isinstance(stored.correctness, list) else [stored.correctness]
-        texts = [name for name in (stored.estimator, *names) if name is not None]
-        if not all(isinstance(text, str) for text in texts) or (
-            type(stored.threshold) not in (int, float)
-        ):
-            raise InputError(f"{file} has values of other types than a trainer of ktae writes")
-        return stored
+            return cls.model_validate_json(file.read_bytes()) if file.is_file() else None
+        except (OSError, pydantic.ValidationError) as error:
+            raise InputError(f"{file} is not what ktae writes: {one_line(error)}") from None
 
     @classmethod
     def beside(cls, paths: Sequence[Path]) -> TrainedWith | None:

@@ -36,7 +36,7 @@ def counted_rollouts(rollouts: Any, tokenizer: Any) -> Counted:
     codes_b, first_rows = groups.group_codes(rollouts)
     groups.require_comparable(codes_b)
     rollouts = groups.tokenized(rollouts, tokenizer)
-    ids = list(groups.Lists(rollouts["token_ids"]))
+    ids = groups.arrays_of(rollouts["token_ids"])
     pairs = zip(ids, groups.masks_of(rollouts), strict=True)
     masks = [np.ones(len(x), dtype=bool) if mask is None else mask for x, mask in pairs]
     counted = [x[mask] for x, mask in zip(ids, masks, strict=True)]

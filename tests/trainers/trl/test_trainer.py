@@ -70,7 +70,8 @@ def test_what_it_trains_with_is_beside_the_completions(trainer_arguments, tmp_pa
     arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
     batch, _ = train(arguments, credit="trigrams", correctness="even_start", threshold=0.5)
     (table,) = (tmp_path / "out/completions").glob("*.parquet")
-    assert TrainedWith.read(table.parent) == ("trigrams", "even_start", 0.5)
+    stored = TrainedWith(estimator="trigrams", correctness="even_start", threshold=0.5)
+    assert TrainedWith.read(table.parent) == stored
     printed, said = capsys.readouterr()
     assert said.startswith("ktae: credit trigrams; correct is even_start above 0.5; groups of 4\n")
     credit = pq.read_table(table)["token_credit"].to_pylist()

@@ -124,7 +124,8 @@ def test_what_it_trains_with_is_beside_the_rollouts(verl, tmp_path):
     config.trainer.rollout_data_dir = str(tmp_path / "rollouts")
     with pytest.raises(TypeError, match="tokenizer"):  # verl's own: the checks are passed
         RayPPOTrainer(config)
-    assert TrainedWith.read(tmp_path / "rollouts") == ("no-tf", None, 0.5)
+    stored = TrainedWith.read(tmp_path / "rollouts")
+    assert stored == TrainedWith(estimator="no-tf", correctness=None, threshold=0.5)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from ktae.rollouts.conversation import messages_of
 from ktae.rollouts.rows import Row
 from ktae.rollouts.schemas import evaluation, trainers, verifiers
-from ktae.rollouts.schemas.base import OF_NAME, Schema
+from ktae.rollouts.schemas.base import Schema
 
 PLAIN = Schema(
     "plain rollouts",
-    {"group": "any"},
+    "group:any",
     convert=lambda plain, row, where, source: [row],
     also=lambda row: (
         "token_ids" in row
@@ -22,204 +22,170 @@ PLAIN = Schema(
     ),
 )
 """A row with a group and a response is what it says, whatever fields stand beside them."""
-OTHERWISE = Schema("plain rollouts", {}, convert=lambda plain, row, where, source: [row])
+OTHERWISE = Schema("plain rollouts", "", convert=lambda plain, row, where, source: [row])
 """A row without a group, which its prompt tells."""
-BY_FIELDS = Schema("by the fields that were named", {})
+BY_FIELDS = Schema("by the fields that were named", "")
 NESTED = Schema(
-    "rollouts nested in rows", {}, convert=trainers.nested_rows, also=trainers.is_nested
+    "rollouts nested in rows", "", convert=trainers.nested_rows, also=trainers.is_nested
 )
+AS_THEY_ARE = (PLAIN, OTHERWISE, BY_FIELDS, NESTED)
+"""What no tool has written."""
 TRL = Schema(
     "TRL's logged completions",
-    {"step": "number?", "prompt": "said", "completion": "said", "advantage": "number?"},
-    {"group": "#prompt", "response": "completion"},
+    "step:number? prompt:said completion:said advantage:number?",
+    "group=#prompt response=completion",
     trainers.trl_rows,
     by_prompt=True,
     run=r"(completions|c)_\d+\..*",
 )
-VERL = Schema(
-    "verl's rollout dump",
-    {"step": "number?", "input": "text", "output": "text", "score": "score"},
-    {
-        **{"group": "#input", "prompt": "input", "response": "output", "answer": "gts"},
-        "reward": "score",
-    },
-    trainers.verl_rows,
-    drops=("gts",),
-    by_prompt=True,
-    run=r"\d+\.jsonl.*",
-)
-
 SCHEMAS = (
     Schema(
         "Prime Intellect's export",
-        {
-            **{"problem_id": "label", "sample_id": "label", "env_name": "text"},
-            **{"prompt": "said", "completion": "said", "reward": "number?"},
-        },
-        {"group": "env_name/problem_id", "response": "completion", "source": "env_name"},
+        "problem_id:label sample_id:label env_name:text prompt:said completion:said reward:number?",
+        "group=env_name/problem_id response=completion source=env_name",
     ),
     TRL,
-    VERL,
+    Schema(
+        "verl's rollout dump",
+        "step:number? input:text output:text score:score",
+        "group=#input prompt=input response=output answer=gts reward=score",
+        trainers.verl_rows,
+        drops="gts",
+        by_prompt=True,
+        run=r"\d+\.jsonl.*",
+    ),
     Schema(
         "slime's samples",
-        {"tokens": "any", "response_length": "number", "prompt": "said", "response": "any"},
-        {"group": "group_index|#prompt", "step": f"rollout_id|{OF_NAME}", "answer": "label"},
+        "tokens:any response_length:number prompt:said response:any",
+        "group=group_index|#prompt step=rollout_id|@name answer=label",
         trainers.slime_rows,
-        drops=("tokens", "response_length", "loss_mask", "label", "group_index", "rollout_id"),
+        drops="tokens response_length loss_mask label group_index rollout_id",
         run=r"(.*_)?\d+\.pt(\.gz)?",
     ),
     Schema(
         "NeMo-RL's training data",
-        {"content": "any", "rewards": "any", "idx": "number"},
-        {"step": OF_NAME},
+        "content:any rewards:any idx:number",
+        "step=@name",
         trainers.nemo_rl_rows,
-        drops=(
-            *("content", "rewards", "filtered_rewards", "idx", "token_ids", "token_loss_mask"),
-            *("input_lengths", "advantages", "generation_logprobs", "prev_logprobs"),
-        ),
+        drops="content rewards filtered_rewards idx token_ids token_loss_mask input_lengths "
+        "advantages generation_logprobs prev_logprobs",
         run=r"train_data_step\d+\.jsonl.*",
     ),
     verifiers.TRACES,
     Schema(
         "the results of verifiers or prime-rl",
-        {"example_id": "label", "completion": "said", "reward": "number?"},
-        {
-            **{"group": "task/example_id", "response": "completion", "step": f"step|{OF_NAME}"},
-            "token_ids": "trajectory[0].tokens.completion_ids",
-            "mask": "trajectory[0].tokens.completion_mask",
-        },
+        "example_id:label completion:said reward:number?",
+        "group=task/example_id response=completion step=step|@name "
+        "token_ids=trajectory[0].tokens.completion_ids mask=trajectory[0].tokens.completion_mask",
         prepare=verifiers.of_one_turn,
         run=verifiers.RUN,
     ),
     Schema(
         "samples of lm-evaluation-harness",
-        {"doc_id": "label", "resps": "list", "doc": "any"},
-        {"answer": "target"},
+        "doc_id:label resps:list doc:any",
+        "answer=target",
         evaluation.lm_eval_rows,
-        drops=("doc_id", "doc", "target", "arguments", "resps", "filtered_resps"),
+        drops="doc_id doc target arguments resps filtered_resps",
     ),
     Schema(
         "lighteval's details",
-        {"doc": "dict", "model_response": "dict", "metric": "dict"},
+        "doc:dict model_response:dict metric:dict",
         convert=evaluation.lighteval_rows,
     ),
     Schema(
-        "lighteval's details (before 0.10)",
-        {"predictions": "any", "full_prompt": "any", "metrics": "dict"},
-        convert=evaluation.old_lighteval_rows,
-    ),
-    Schema(
         "inspect's log",
-        {"eval": "dict", "samples[].messages": "lists", "samples[].scores": "list"},
+        "eval:dict samples[].messages:lists samples[].scores:list",
         convert=evaluation.inspect_rows,
     ),
     Schema(
         "inspect's samples",
-        {"messages": "messages", "scores": "dict", "epoch": "number", "input": "said"},
+        "messages:messages scores:dict epoch:number input:said",
         convert=evaluation.inspect_rows,
     ),
-    *(
-        Schema(
-            "the outputs of the KTAE authors",
-            {"model_output": kind, told_by: "any"},
-            convert=evaluation.authors_rows,
-        )
-        for kind in ("text", "list")
-        for told_by in ("gt", "task_name")
+    Schema(
+        "the outputs of the KTAE authors",
+        "model_output:any",
+        convert=evaluation.authors_rows,
+        also=lambda row: (
+            isinstance(row["model_output"], str | list) and not {"gt", "task_name"}.isdisjoint(row)
+        ),
     ),
     Schema(
         "ROLL's rollout dump",
-        {"prompt": "saids", "responses": "texts", "scores": "scores", "global_step": "list"},
-        {
-            **{"response": "responses[]", "prompt": "prompt[]", "group": "id[]|prompt[]"},
-            **{"reward": "scores[]", "answer": "ground_truth[]", "step": "global_step[]"},
-        },
+        "prompt:saids responses:texts scores:scores global_step:list",
+        "response=responses[] prompt=prompt[] group=id[]|prompt[] reward=scores[] "
+        "answer=ground_truth[] step=global_step[]",
         run=r"rollout_dump_data\.step_\d+\.jsonl",
     ),
     Schema(
         "Atropos's groups",
-        {"tokens": "lists", "masks": "lists", "scores": "scores"},
-        {"token_ids": "tokens", "mask": "masks", "reward": "scores"},
+        "tokens:lists masks:lists scores:scores",
+        "token_ids=tokens mask=masks reward=scores",
         trainers.atropos_rows,
-        drops=("messages", "advantages", "inference_logprobs"),
+        drops="messages advantages inference_logprobs",
     ),
     Schema(
         "NeMo Gym's rollouts",
-        {"responses_create_params": "dict", "response": "dict", "reward": "score"},
-        {
-            **{"response": "response.output", "prompt": "responses_create_params.input"},
-            **{"group": "_ng_task_index|responses_create_params.input"},
-            **{"answer": "expected_answer|answer", "model": "response.model"},
-        },
+        "responses_create_params:dict response:dict reward:score",
+        "response=response.output prompt=responses_create_params.input model=response.model "
+        "group=_ng_task_index|responses_create_params.input answer=expected_answer|answer",
     ),
     Schema(
         "SkyRL's outputs",
-        {"input_prompt": "text", "output_response": "text", "score": "any"},
-        {
-            **{"group": "input_prompt", "prompt": "input_prompt", "response": "output_response"},
-            **{"reward": "score", "answer": "env_extras.reward_spec.ground_truth"},
-            "benchmark": "data_source",
-        },
+        "input_prompt:text output_response:text score:any",
+        "group=input_prompt prompt=input_prompt response=output_response reward=score "
+        "answer=env_extras.reward_spec.ground_truth benchmark=data_source",
         prepare=evaluation.summed,
         by_prompt=True,
     ),
-    *(
-        Schema(
-            "NeMo-Skills' outputs",
-            {"generation": "said", "problem": "text", told_by: "any"},
-            {
-                **{"response": "generation", "prompt": "problem", "group": "problem"},
-                **{"answer": "expected_answer", "reward": "symbolic_correct|is_correct|reward"},
-            },
-            by_prompt=True,
-            run=r"output-rs\d+\.jsonl",  # its seeds
-        )
-        for told_by in ("expected_answer", "symbolic_correct", "is_correct", "predicted_answer")
+    Schema(
+        "NeMo-Skills' outputs",
+        "generation:said problem:text",
+        "response=generation prompt=problem group=problem answer=expected_answer "
+        "reward=symbolic_correct|is_correct|reward",
+        also=lambda row: any(
+            name in row
+            for name in ("expected_answer", "symbolic_correct", "is_correct", "predicted_answer")
+        ),
+        by_prompt=True,
+        run=r"output-rs\d+\.jsonl",  # its seeds
     ),
     Schema(
         "Qwen2.5-Math's outputs",
-        {"question": "text", "code": "texts", "score": "scores", "gt": "any"},
-        {
-            **{"response": "code[]", "prompt": "question", "group": "idx|question"},
-            **{"reward": "score[]", "answer": "gt"},
-        },
+        "question:text code:texts score:scores gt:any",
+        "response=code[] prompt=question group=idx|question reward=score[] answer=gt",
     ),
     Schema(
         "reasoning-gym's results",
-        {
-            **{"results[].question": "texts", "results[].completions[].score": "lists"},
-            "results[].completions[].full_model_response": "lists",
-        },
-        {
-            **{"group": "results[].question", "prompt": "results[].question"},
-            "response": "results[].completions[].full_model_response",
-            "reward": "results[].completions[].score",
-            "answer": "results[].expected_answer",
-        },
+        "results[].question:texts results[].completions[].score:lists "
+        "results[].completions[].full_model_response:lists",
+        "group=results[].question prompt=results[].question "
+        "response=results[].completions[].full_model_response "
+        "reward=results[].completions[].score answer=results[].expected_answer",
     ),
     Schema(
         "tau-bench's results",
-        {"task_id": "label", "traj": "messages", "reward": "number"},
-        {"response": "traj", "group": "task_id"},
+        "task_id:label traj:messages reward:number",
+        "response=traj group=task_id",
     ),
     *(
         Schema(
             "OpenRLHF's outputs",
-            {"input": "said", "output": "text", "reward": "score"} | own_label,
-            {"group": "group|input", "prompt": "input", "response": "output", "answer": "label"},
+            f"input:said output:text reward:score{own_label}",
+            "group=group|input prompt=input response=output answer=label",
             by_prompt=not own_label,
         )
-        for own_label in ({"group": "label"}, {})
+        for own_label in (" group:label", "")
     ),
     Schema(
         "ART's trajectories",
-        {"trajectories[].messages": "lists", "trajectories[].reward": "scores"},
-        {"response": "trajectories[].messages", "reward": "trajectories[].reward"},
+        "trajectories[].messages:lists trajectories[].reward:scores",
+        "response=trajectories[].messages reward=trajectories[].reward",
     ),
     Schema(
         "rLLM's trajectories",
-        {"chat_completions": "messages", "reward": "score"},
-        {"response": "chat_completions"},
+        "chat_completions:messages reward:score",
+        "response=chat_completions",
     ),
 )
 """In the order in which they are tried."""

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +37,33 @@ STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 """A training step in the name of a file."""
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
 """The name of a training step's folder, such as step_7 or global_step_7."""
-OF_NAME = "@name"
-"""In the place of a path: the step that the name of the file, or of its folder, says."""
+
+
+def list_of(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a list of such values."""
+    return lambda value: isinstance(value, list) and all(map(kind, value))
+
+
+def of_type(kind: type) -> Callable[[Any], bool]:
+    """Whether a value is of this type."""
+    return lambda value: isinstance(value, kind)
+
 
 KINDS: dict[str, Callable[[Any], bool]] = {
-    "any": lambda value: True,
-    "text": lambda value: isinstance(value, str),
+    "any": of_type(object),
+    "text": of_type(str),
     "said": is_said,
     "messages": lambda value: messages_of(value) is not None,
     "number": is_number,
     "number?": lambda value: value is None or is_number(value),
     "score": is_score,
     "label": is_label,
-    "dict": lambda value: isinstance(value, dict),
-    "list": lambda value: isinstance(value, list),
-    "texts": lambda value: isinstance(value, list) and all(isinstance(x, str) for x in value),
-    "saids": lambda value: (
-        isinstance(value, list) and messages_of(value) is None and all(map(is_said, value))
-    ),
-    "scores": lambda value: isinstance(value, list) and all(map(is_score, value)),
-    "lists": lambda value: isinstance(value, list) and all(isinstance(x, list) for x in value),
+    "dict": of_type(dict),
+    "list": of_type(list),
+    "texts": list_of(of_type(str)),
+    "saids": lambda value: messages_of(value) is None and list_of(is_said)(value),
+    "scores": list_of(is_score),
+    "lists": list_of(of_type(list)),
 }
 """What a field of a signature may hold."""
 
@@ -78,38 +85,39 @@ class Source:
     """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
 
 
-Convert = Callable[[Row, Row, str, Source], Iterable[Row]]
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class Schema:
     """One tool's way to write rollouts."""
 
     title: str
     """As in "read as verl's rollout dump"."""
-    fits: Mapping[str, str]
-    """The paths that a row of it has, and what is there (`KINDS`)."""
-    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Where a rollout's fields are, but for those that a row has by their names: paths, or `a|b`
-    for the first that is there and not null. `#prompt` is a label made of it, `a/b` for a group
-    two labels that are joined, and a step may be that `OF_NAME`."""
-    convert: Convert | None = None
-    """What paths cannot say: from a row's other fields with those of `fields`, the row itself, its
+    signature: str
+    """The paths that a row of it has, each with what is there: `step:number gts:any` (`KINDS`)."""
+    reads: str = ""
+    """Where a rollout's fields are, but for those that a row has by their names: `NAME=PATH`, or
+    `a|b` for the first that is there and not null. `#prompt` is a label made of it, `a/b` two
+    labels that are joined, and `@name` the step that the name of the file, or its folder, says."""
+    convert: Callable[[Row, Row, str, Source], Iterable[Row]] | None = None
+    """What paths cannot say: from a row's other fields with those of `reads`, the row itself, its
     place (which begins errors) and its source to the plain rows in it."""
     also: Callable[[Row], bool] = lambda row: True
     """What else has to hold for a row of it."""
     prepare: Callable[[Row], Row] = lambda row: row
-    """What a row becomes before its `fields` are looked for."""
-    drops: Sequence[str] = ()
+    """What a row becomes before its fields are looked for."""
+    drops: str = ""
     """Fields that are in no rollout as they are."""
     by_prompt: bool = False
     """Whether the label of a group is made of its prompt, because the tool writes none."""
     run: str = ""
     """What the tool calls the files of a run, as a pattern: those of a folder are one run."""
 
+    def __post_init__(self) -> None:
+        self.fits = [field.rsplit(":", 1) for field in self.signature.split()]
+        self.fields = [field.split("=", 1) for field in self.reads.split()]
+
     def detects(self, row: Row) -> bool:
         """Whether a row is one of this schema."""
-        for path, kind in self.fits.items():
+        for path, kind in self.fits:
             value = row[path] if path in row else at(row, path) if "[" in path else MISSING
             if value is MISSING or not KINDS[kind](value):
                 return False
@@ -118,51 +126,34 @@ class Schema:
     def rollouts(self, row: Row, where: str, source: Source) -> list[Row]:
         """The plain rows in a row."""
         row, plain = self.prepare(row), dict[str, Any]()
-        used = [*self.drops]
-        for name, paths in self.fields.items():
+        used = self.drops.split()
+        for name, paths in self.fields:
             for path in paths.split("|"):
-                value = value_at(row, path, name, source)
-                if value is not MISSING and not is_null(value):
-                    plain[name] = value
-                    used.append(root_of(row, path))
+                value: Any = step_of(source.path) if path == "@name" else at(row, path.strip("#"))
+                if "/" in path:
+                    labels = filter(is_label, map(row.get, path.split("/")))
+                    value = "/".join(str(as_label(x)) for x in labels)
+                if value is MISSING or (is_null(value) and name != "reward"):
+                    continue
+                if name == "group":
+                    value = prompt_label(value) if path.startswith("#") else label_of(value)
+                plain[name] = value
+                used.append(root_of(row, path))
+                if not is_null(value):
                     break
-                if name == "reward" and value is not MISSING:
-                    plain[name] = None
-                    used.append(root_of(row, path))
         rest = without(row, [*used, *plain]) | plain
         if self.convert is not None:
-            rollouts = list(self.convert(rest, row, where, source))
-        else:
-            if source.options.correctness and not isinstance(rest.get("reward"), Each):
-                rest = without(rest, ["correct"]) | {
-                    "reward": choose(scores_in(row), (), where, source)
-                }
-            rollouts = list(spread(rest, where))
-        for rollout in rollouts if self.fits.keys() - {"group"} else ():
-            # What a tool's row has null for a reward is an unknown verdict.
-            if "reward" in rollout and is_null(rollout["reward"]):
-                rollout.setdefault("correct", None)
-        return rollouts
-
-
-def value_at(row: Row, path: str, name: str, source: Source) -> Any:
-    """What a schema's path for a field leads to."""
-    if path == OF_NAME:
-        return step_of(source.path)
-    if path.startswith("#"):
-        value = at(row, path[1:])
-        return value if value is MISSING else prompt_label(value)
-    if "/" in path:
-        return "/".join(str(as_label(x)) for x in map(row.get, path.split("/")) if is_label(x))
-    value = at(row, path)
-    return label_of(value) if name == "group" and value is not MISSING else value
+            return list(self.convert(rest, row, where, source))
+        if source.options.correctness and not isinstance(rest.get("reward"), Each):
+            reward = choose(scores_in(row), (), where, source)
+            rest = without(rest, ["correct"]) | {"reward": reward}
+        return list(spread(rest, where))
 
 
 def scores_in(row: Row) -> Row:
     """The scores of a row by name: its own, and those of `metrics`, `scores` and `rewards`."""
     inner: Row = {}
-    for name in ("metrics", "scores", "rewards", "metric"):
-        value = row.get(name)
+    for value in map(row.get, ("metrics", "scores", "rewards", "metric")):
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(value) if isinstance(value, str) else value
         inner |= value if isinstance(value, dict) else {}
@@ -199,19 +190,6 @@ def choose(
         "function that says whether a rollout is correct (--correctness on the command line), one "
         f"of {', '.join(map(repr, rewards)) or 'none here'}"
     )
-
-
-def trained_part(ids: Sequence[Any], mask: Sequence[Any]) -> Row:
-    """Token ids and mask without the prompt, which stands before the first one trained on."""
-    first = mask.index(True) if True in mask else 0
-    return {"token_ids": ids[first:], "mask": mask[first:]}
-
-
-def constant(values: object) -> float | None:
-    """The number itself, or the one that a whole list repeats; None for anything else."""
-    if isinstance(values, list):
-        return values[0] if values and all(x == values[0] for x in values) else None
-    return values if isinstance(values, int | float) else None
 
 
 def step_of(path: Path) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -60,36 +59,22 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
         raise InputError(f"{where}: model_response has no text; expected generated responses")
     choices, gold = doc.get("choices") or [], _as_list(doc.get("gold_index"))
     answers = [choices[i] for i in gold if isinstance(i, int) and 0 <= i < len(choices)]
-    names = str(doc.get("task_name") or "").split("|")
-    name = names[1] if len(names) > 2 else names[0]
-    # The engine may have given ids for some samples only; then the text is what counts.
-    ids = ids if isinstance(ids, list) and len(ids) == len(texts) else [None] * len(texts)
-    rollouts = _measured(doc.get("query"), texts, answers, row["metric"], where, source)
-    for tokens, rollout in zip(ids, rollouts, strict=True):
-        label = {} if doc.get("id") in (None, "") else {"group": str(doc["id"])}
-        benchmark = {"benchmark": name} if name else {}
-        yield rollout | label | benchmark | ({"token_ids": tokens} if tokens else {})
-
-
-def old_lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
-    """Before 0.10: `full_prompt`, `predictions`, `gold`, `metrics`; lists may be printed ones."""
-    texts, gold = _listed(row["predictions"]), _listed(row.get("gold"))
-    prompt = row.get("example") or row["full_prompt"]
-    yield from _measured(prompt, texts, gold, row["metrics"], where, source)
-
-
-def _measured(
-    prompt: Any, texts: list[Any], answers: list[Any], metrics: Any, where: str, source: Source
-) -> Iterator[Row]:
-    """One row a response, by the metric that says what is correct."""
-    metrics = {name: x for name, x in (metrics or {}).items() if is_number(x)}
-    plain = {
-        "group": prompt_label(prompt),
-        "prompt": prompt,
+    metrics = {name: x for name, x in row["metric"].items() if is_number(x)}
+    label = doc.get("id")
+    rollout = {
+        "group": prompt_label(doc.get("query")) if label in (None, "") else str(label),
+        "prompt": doc.get("query"),
         "answer": answers[0] if len(answers) == 1 else answers or None,
         "metric": metrics,
     }
-    yield from _responses(plain, texts, choose(metrics, CORRECTNESS_NAMES, where, source), where)
+    names = str(doc.get("task_name") or "").split("|")
+    if name := names[1] if len(names) > 2 else names[0]:
+        rollout["benchmark"] = name
+    value = choose(metrics, CORRECTNESS_NAMES, where, source)
+    # The engine may have given ids for some samples only; then the text is what counts.
+    ids = ids if isinstance(ids, list) and len(ids) == len(texts) else [None] * len(texts)
+    for tokens, answered in zip(ids, _responses(rollout, texts, value, where), strict=True):
+        yield answered | ({"token_ids": tokens} if tokens else {})
 
 
 def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -136,17 +121,12 @@ def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         raise InputError(f"{where}: {len(rewards)} rewards for {len(responses)} outputs")
     name = row.get("task_name")
     numbers: Counter[str] = source.state.setdefault("numbers", Counter())
-    number = numbers[str(name)]
+    label = str(numbers[str(name)]) if name is None else f"{name}/{numbers[str(name)]}"
     numbers[str(name)] += 1
+    rollout = {"group": label, "prompt": row.get("prompt")}
+    rollout |= {} if name is None else {"benchmark": name}
     for response, reward, gold in zip(responses, rewards, golds, strict=True):
-        yield {
-            **({} if name is None else {"benchmark": name}),
-            "group": str(number) if name is None else f"{name}/{number}",
-            "prompt": row.get("prompt"),
-            "response": response,
-            "answer": gold,
-            "reward": reward,
-        }
+        yield rollout | {"response": response, "reward": reward, "answer": gold}
 
 
 def _responses(plain: Row, responses: list[Any], value: object, where: str) -> Iterator[Row]:
@@ -158,16 +138,6 @@ def _responses(plain: Row, responses: list[Any], value: object, where: str) -> I
         if not isinstance(response, str):
             raise InputError(f"{where}: {response!r:.60}; expected a generated text")
         yield plain | {"response": response, "reward": reward}
-
-
-def _listed(value: Any) -> list[Any]:
-    """A list, also where it was printed by Python."""
-    if isinstance(value, str) and value.startswith("["):
-        try:
-            value = ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return [value]
-    return _as_list(value)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ktae.arrays import is_above
@@ -25,8 +25,7 @@ from ktae.rollouts.schemas.base import (
     KINDS,
     Source,
     choose,
-    constant,
-    trained_part,
+    list_of,
 )
 
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
@@ -145,6 +144,19 @@ def atropos_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         yield rollout | trained_part(rollout["token_ids"], mask)
 
 
+def trained_part(ids: Sequence[Any], mask: Sequence[Any]) -> Row:
+    """Token ids and mask without the prompt, which stands before the first one trained on."""
+    first = mask.index(True) if True in mask else 0
+    return {"token_ids": ids[first:], "mask": mask[first:]}
+
+
+def constant(values: object) -> float | None:
+    """The number itself, or the one that a whole list repeats; None for anything else."""
+    if isinstance(values, list):
+        return values[0] if values and all(x == values[0] for x in values) else None
+    return values if isinstance(values, int | float) else None
+
+
 def nested_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """Objects in a list, each with what stands beside the list; or lists of one value a rollout.
 
@@ -180,15 +192,8 @@ def nested_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Ro
 
 def list_of_rollouts(row: Row) -> str | None:
     """The field that holds a row's rollouts as objects; None where there is none."""
-    for name in ENTRIES:
-        entries = row.get(name)
-        if (
-            isinstance(entries, list)
-            and entries
-            and all(isinstance(x, dict) and ("response" in x or "token_ids" in x) for x in entries)
-        ):
-            return name
-    return None
+    is_rollouts = list_of(lambda x: isinstance(x, dict) and ("response" in x or "token_ids" in x))
+    return next((x for x in ENTRIES if row.get(x) and is_rollouts(row[x])), None)
 
 
 def is_nested(row: Row) -> bool:

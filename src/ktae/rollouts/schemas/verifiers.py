@@ -13,7 +13,8 @@ from typing import Any
 from ktae.rollouts.conversation import Segment, dialogue, joined, segments
 from ktae.rollouts.paths import MISSING, at
 from ktae.rollouts.rows import Each, Row, is_number, prompt_label, without
-from ktae.rollouts.schemas.base import Schema, Source, choose, constant, step_of, trained_part
+from ktae.rollouts.schemas.base import Schema, Source, choose, step_of
+from ktae.rollouts.schemas.trainers import constant, trained_part
 
 
 def episode_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -155,7 +156,7 @@ RUN = r"(traces|stream|\d+|train_rollouts|eval_rollouts)\.jsonl"
 
 TRACES = Schema(
     "verifiers' traces",
-    {"task": "dict"},
+    "task:dict",
     convert=episode_rows,
     also=lambda row: (
         isinstance(row.get("traces"), list)
