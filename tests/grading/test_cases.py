@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("math_verify")
 
-from ktae.grading.verify import verify
+from ktae.grading.graders import verify
 
 
 def table(name: str) -> list[list[str]]:
@@ -26,7 +26,7 @@ def test_pairs(answer: str, given: str, same: str) -> None:
 
 @pytest.mark.parametrize(("answer", "response", "correct"), table("sentences.txt"))
 def test_sentences(answer: str, response: str, correct: str) -> None:
-    verdict = verify(response, [answer])
+    verdict = verify(response.replace("⏎", "\n"), [answer])
     right = {"correct"} if correct == "yes" else {"incorrect", "unanswered"}
     assert verdict.outcome in right, verdict
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ktae.grading.forms import read
+from ktae.grading.forms import key, read
 
 FORMS = [
     ("12,345", "number", "12345", "", ""),
@@ -20,10 +20,10 @@ FORMS = [
     (r"(0,1) \cup (2,3)", "union", r"(0,1) \cup (2,3)", "", ""),
     (r"\textbf{(C) } 12", "choice", "C", "", ""),
     (r"\text{Evelyn}", "words", "evelyn", "", ""),
-    ("1011_2", "number in a base", "1011", "", ""),
-    ("12:30", "date, time or ratio", "12:30", "", ""),
+    ("1011_2", "words", "1011", "base 2", ""),
+    ("12:30", "ratio, date or time", "12:30", "", ""),
     (r"2n, n \in \mathbb{Z}", "expression", "2n", "", ""),
-    (r"\begin{pmatrix}1\\2\end{pmatrix}", "matrix", r"\begin{pmatrix}1\\2\end{pmatrix}", "", ""),
+    (r"\begin{pmatrix}1\\2\end{pmatrix}", "tuple or interval", "(1, 2)", "", ""),
 ]
 
 
@@ -31,3 +31,9 @@ FORMS = [
 def test_read(answer: str, kind: str, body: str, unit: str, name: str) -> None:
     form = read(answer)
     assert (form.kind, form.body, form.unit, form.name) == (kind, body, unit, name)
+
+
+def test_votes_are_counted_by_what_an_answer_is() -> None:
+    assert {key(text) for text in ("7", "7.0", r"\frac{14}{2}", "x = 7", "7 apples")} == {"7"}
+    assert key("96 + 60 = 156") == "156"
+    assert key("1, 2") == key("1,2") != key("12")

@@ -15,7 +15,7 @@ pytest.importorskip("math_verify")
 GRADE = r"""
 import sys
 from ktae.grading.graders import GRADERS
-from ktae.grading.verify import verify
+from ktae.grading.graders import verify
 
 verify(r"\boxed{\frac{1}{2} x}", ["x / 2"])  # whatever is imported and compiled once
 GRADERS["math-verify"](r"\boxed{\frac{1}{2} x}", ["x / 2"])

@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("math_verify")
 
+from ktae.grading.graders import verify
 from ktae.grading.verdict import Outcome
-from ktae.grading.verify import verify
 
 
 @pytest.mark.parametrize(

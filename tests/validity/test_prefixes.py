@@ -74,7 +74,7 @@ def test_a_share_of_what_has_no_tokens():
 def test_own_answers():
     rollouts = make_rollouts([r"\boxed{4 2}", "no", "80 - (3 + 7) = 70", r"\boxed{x = 7}"])
     assert prefixes.stated_answers(rollouts) == ["4 2", None, "70", "x = 7"]
-    assert list(prefixes.AskedAnswers(rollouts)) == ["42", None, "70", "x=7"]
+    assert list(prefixes.AskedAnswers(rollouts)) == ["42", None, "70", "7"]
 
 
 @pytest.mark.parametrize("end", ["<|im_end|>", "</s>", "<｜end▁of▁sentence｜>\n"])

@@ -26,8 +26,7 @@ import numpy as np
 
 from ktae.evaluation.outputs import Output, by_benchmark
 from ktae.grading import Outcome, Verdict
-from ktae.grading.latex import plain
-from ktae.grading.values import MAX_DIGITS, number
+from ktae.grading.forms import key
 from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 
 
@@ -149,12 +148,8 @@ def majority(answers: Sequence[str | None], correct: Sequence[float]) -> float:
     """maj@k of one problem: see the module. Responses without an answer are no candidates."""
     votes: dict[str, list[float]] = defaultdict(list)
     for answer, verdict in zip(answers, correct, strict=True):
-        if answer is None:
-            continue
-        # Taking a very long one apart has no time limit here: it stands for itself.
-        value = number(answer) if len(answer) <= MAX_DIGITS else None
-        text = plain(answer) if len(answer) <= MAX_DIGITS else answer
-        votes[str(value.value) if value else text].append(verdict)
+        if answer is not None:
+            votes[key(answer)].append(verdict)
     most = max(map(len, votes.values()), default=0)
     # Answers that are one number or text have one verdict; where graders disagree, most of them.
     winners = [float(np.mean(v) > 0.5) for v in votes.values() if len(v) == most]

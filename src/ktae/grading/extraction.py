@@ -12,14 +12,15 @@ is still open states nothing. There, first to last; within each rule the last pl
    `answer is` within the last 300 characters (further up it is a step of the reasoning); on the
    same line, or on the next one with text. Of display math or a code fence that begins there, all
    lines. The same in the languages of `tables.toml`. `A:` is such a label only in the last line.
-6. `bare`: all of it, where it is one value and nothing else.
-7. `closing`: what the last line ends in: a value in bold (`**42**`), display math, or the end of a
+6. `sum`: the last line computes with numbers, "Total: 80 + 67 = 147".
+7. `bare`: all of it, where it is one value and nothing else.
+8. `closing`: what the last line ends in: a value in bold (`**42**`), display math, or the end of a
    sentence ("The date is 01/31/2011."). The full stop must be there: without it the response may
    have been cut off.
-8. `last`, only where it is asked for: the last number of the response. Any long response contains
+9. `last`, only where it is asked for: the last number of the response. Any long response contains
    one, so with this rule a response that was cut off in the middle counts as an answer.
 
-What is taken from a whole sentence, `ktae.grading.statements` says. Rules 2 to 8 do not look at a
+What is taken from a whole sentence, `ktae.grading.statements` says. Rules 2 to 9 do not look at a
 box that the response's end cuts off, nor beyond it. Every rule takes time linear in the length.
 """
 
@@ -28,15 +29,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections import deque
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ktae.grading.latex import TEXT
+from ktae.grading.latex import AND, LANGUAGES, OR, TEXT, UNITS
 from ktae.grading.statements import NUMBER, answer_in, is_doubted, is_sentence, last_number
-from ktae.grading.tables import AND, LANGUAGES, OR, UNITS
 
 Fallback = Literal["none", "stated", "last"]
-"""How far to go beyond `boxed`: not at all, to rules 2 to 7, or to all."""
+"""How far to go beyond `boxed`: not at all, to rules 2 to 8, or to all."""
 
 _END = re.compile(
     r"<[|｜](?:im_end|im_start|endoftext|end▁of▁sentence|begin▁of▁sentence|eot_id|eom_id|end|return"
@@ -49,16 +49,20 @@ _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>|[◁](/?)thin
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _INNER_BOX = re.compile(r"\\(?:boxed|fbox)(?=\s*\{)")
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
-_WORDS_BETWEEN = "|".join(word for word in (*AND, *OR) if len(word) < 4)
-_BETWEEN = re.compile(
-    rf"(?:[\s$]|\\[()\[\],;!\s]|\\text\s*\{{|\}})*(?:[,;，；、&]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_]))"
-    rf"(?:[\s$,;，；、&]|\\[()\[\],;!\s]|\\q?quad|(?<![^\W_])(?:{_WORDS_BETWEEN})(?![^\W_])|\\text\s*\{{|\}})*"
-    r"(?:[*]*\([a-z]{1,3}\)[*]*[\s:$]*)?(?P<name>\\?[A-Za-z]\w{0,9}(?:_\{?\w{1,5}\}?)?\s*=\s*[$]?)?"
+_MARKS = r"[\s$]|\\[()\[\],;!\s]|\\text\s*\{|\}"
+_JOIN = (
+    r"[,;，；、&]|\\q?quad"
+    rf"|(?<![^\W_])(?:{'|'.join(word for word in (*AND, *OR) if len(word) < 4)})(?![^\W_])"
 )
+_BETWEEN = re.compile(
+    rf"(?:{_MARKS})*(?:{_JOIN})(?:{_MARKS}|{_JOIN})*(?:[*]*\([a-z]{{1,3}}\)[*]*[\s:$]*)?"
+    r"(?P<name>\\?[A-Za-z]\w{0,9}(?:_\{?\w{1,5}\}?)?\s*=\s*[$]?)?"
+)
+"""Between two boxes of one list."""
 _NAME_BEFORE = re.compile(r"(?:^|[\s$(])(\\?[A-Za-z](?:_\{?\w{1,5}\}?)?\s*=\s*)\$?$")
 _LONGEST_BETWEEN = 60
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
-_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
 _HASHES = re.compile(r"####[ \t]*(\S.*)")
 _JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
 _NAMED = (
@@ -77,11 +81,9 @@ _LABEL = re.compile(
 )
 _CONCLUSION = re.compile(
     r"\b(?:answer|(?:correct|right)[ \t]+(?:option|choice|statement))[*_]{0,3}"
-    r"(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*",
+    r"(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*"
+    rf"|(?:{'|'.join(LANGUAGES['conclusions'])})[ \t*_:：]*",
     re.IGNORECASE,
-)
-_OTHER_CONCLUSION = re.compile(
-    rf"(?:{'|'.join(LANGUAGES['conclusions'])})[ \t*_:：]*", re.IGNORECASE
 )
 _CONCLUSION_LENGTH = 300
 _OPENS_BLOCK = re.compile(r"\\\[|\$\$|```\w*[^\S\n]*\n|\\begin\{(?:align|equation|gather)\w*\*?\}")
@@ -95,12 +97,10 @@ _JUDGEMENT = re.compile(
     r"(?:[ \t]*[.,!;?].*|[ \t]+(?:because|since|as)\b.*)?",
     re.IGNORECASE,
 )
-_NOT_BLANK = re.compile(r"\S")
 _WORD = rf"(?:[ \t]+(?!{UNITS['no_unit']})[^\W\d_]+(?:/[a-z]+|['’]s?)?)"
 _UNITS = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD}{{0,9}}"
-_FORMULA = r"\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\)"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
-_PART = rf"(?:{NUMBER}|{_FORMULA}){_UNITS}"
+_PART = rf"(?:{NUMBER}|\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\)){_UNITS}"
 _CLOSING = re.compile(
     rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+"
     rf"(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t]+){{0,2}}"
@@ -110,8 +110,12 @@ _CLOSING = re.compile(
 _VALUE = re.compile(
     rf"(?:[^\W\d]+[ \t]*=[ \t]*)?{NUMBER}{_UNITS}|\$[^$]+\$|\\\(.+\\\)", re.IGNORECASE
 )
+_SUM = re.compile(
+    rf"(?:[A-Za-z][A-Za-z ]{{0,60}}[:,][ \t]*)([$\d.(][-−+*/×÷$\d., ()]*=[ \t]*{NUMBER})\.?"
+)
 _BARE = re.compile(
-    r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2}\s*[=<>:,(^_+*/-])[^\n]{0,200}|\(?[A-Z]\)?\.?|[^\W\d_]{3,20}"
+    r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2}\s*[=<>:,(^_+*/-])[^\n]{0,200}|\(?[A-Z]\)?\.?"
+    r"|[^\W\d_]{3,20}"
 )
 _LONGEST_BARE = 200
 
@@ -131,7 +135,7 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
 
 
 def _extracted(response: str, fallback: Fallback) -> Extracted | None:
-    boxed, end_of_box = _boxed(response)
+    boxed, end_of_box, cut = _boxed(response)
     if boxed is not None:
         inside = TEXT.sub(r"\1", boxed)
         if _LABEL.match(inside) or _CONCLUSION.search(inside):  # "Answer: 18" within the box
@@ -141,33 +145,24 @@ def _extracted(response: str, fallback: Fallback) -> Extracted | None:
         return Extracted(below, "stated") if below else Extracted(boxed, "boxed")
     if fallback == "none":
         return None
-    complete = _before_a_cut_off_box(response)
-    hashes = _HASHES.match(complete.rstrip().rpartition("\n")[2])  # of the last line with text
-    for rule, statement in (
-        ("tag", _last_tag(complete)),
-        ("hashes", hashes[1] if hashes else ""),
-        ("json", _last_in_json(complete)),
-    ):
-        text = answer_in(statement)
-        if text:
-            return Extracted(text, rule)
+    # Up to the first box that the response's end cuts off: `4` may have become `42` in it. One that
+    # is open though the text goes on after it was not cut off: "I write no \boxed{ yet."
+    complete = response
+    if cut is not None and not _GOES_ON.search(response.rstrip(), cut):
+        complete = response[:cut].rstrip(" \t$\\([")
     end = max(0, len(response) - _CONCLUSION_LENGTH)
-    text = _stated(complete, end)
-    if text:
-        return Extracted(text, "stated")
-    line = complete.strip()
-    if len(line) <= _LONGEST_BARE and _BARE.fullmatch(line) and line[-1] not in ":=?":
-        is_formula = line[0] == "$" == line[-1] and line.count("$") == 2
-        if is_formula or not is_sentence(line):
-            return Extracted(answer_in(line), "bare")
-    text = _closing(complete[end:]) if complete == response else ""
-    if text:
-        return Extracted(text, "closing")
-    if fallback == "last":
-        text = last_number(complete)
-        if text:
-            return Extracted(text, "last")
-    return None
+    last_line = complete.rstrip().rpartition("\n")[2].strip()
+    rules: dict[str, Callable[[], str]] = {
+        "tag": lambda: answer_in(_last(_TAG, complete)),
+        "hashes": lambda: answer_in(_content(_HASHES.match(last_line))),
+        "json": lambda: answer_in(_last_in_json(complete)),
+        "stated": lambda: _stated(complete, end),
+        "sum": lambda: _content(_SUM.fullmatch(last_line)),
+        "bare": lambda: _bare(complete.strip()),
+        "closing": lambda: _closing(complete[end:]) if complete == response else "",
+        "last": lambda: last_number(complete) if fallback == "last" else "",
+    }
+    return next((Extracted(text, rule) for rule, find in rules.items() if (text := find())), None)
 
 
 def _final_part(response: str) -> tuple[str, str]:
@@ -176,57 +171,46 @@ def _final_part(response: str) -> tuple[str, str]:
     Nothing is said where a thought is still open.
     """
     begin = 0  # a chat template's tokens may stand in front
-    for token in _END.finditer(response):
-        text = response[begin : token.start()]
-        if text.strip().lower() not in ("", "assistant", "model"):
-            response = text
+    for token in (*_END.finditer(response), None):
+        text = response[begin : token.start() if token else None]
+        if token is None or text.strip().lower() not in ("", "assistant", "model"):
             break
         begin = token.end()
-    else:
-        response = response[begin:]
-    last = _last(_THOUGHT, response)
+    *_, last = (None, *_THOUGHT.finditer(text))
     if last is None:
-        return response, ""
+        return text, ""
     if last[1] or last[2]:
-        return response[last.end() :], response[: last.start()]
-    opened = response.lower().rfind("<answer>")  # an answer ends a thought as well
-    return (response[opened:] if opened > last.start() else ""), ""
+        return text[last.end() :], text[: last.start()]
+    opened = text.lower().rfind("<answer>")  # an answer ends a thought as well
+    return (text[opened:] if opened > last.start() else ""), ""
 
 
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
+def _boxed(response: str, *, joined: bool = True) -> tuple[str | None, int, int | None]:
+    """What is in the last box, or in the boxes that are one list with it; and where it ends.
 
-
-def _boxed(response: str, *, joined: bool = True) -> tuple[str | None, int]:
-    """What is in the last box, or in the boxes that are one list with it; and where it ends."""
-    boxes, _ = _boxes(response)
-    last = boxes[-1] if boxes else None
-    bare = _last(_BARE_BOX, response)
-    if bare is not None and (last is None or bare.start() > last.end):
-        return bare[1].rstrip(".,;:") or None, bare.end()
-    if last is None:
-        return None, 0
-    contents, names, first = [last], [""], last
-    for box in reversed(boxes[:-1] if joined else []):
-        if not 0 <= first.start - box.outer_end <= _LONGEST_BETWEEN:
+    Third, where the first box begins that the response's end cuts off.
+    """
+    boxes, cut = _boxes(response)
+    bare = [*_BARE_BOX.finditer(response)][-1:]
+    if bare and (not boxes or bare[0].start() > boxes[-1].end):
+        return bare[0][1].rstrip(".,;:") or None, bare[0].end(), cut
+    if not boxes:
+        return None, 0, cut
+    texts, name = [], ""
+    for i in reversed(range(len(boxes))):
+        box, last_end = boxes[i], boxes[i - 1].outer_end if i and joined else -_LONGEST_BETWEEN
+        content = _INNER_BOX.sub("", response[box.begin : box.end]).strip()
+        between = None
+        if 0 <= box.start - last_end <= _LONGEST_BETWEEN:
+            between = _BETWEEN.fullmatch(response, last_end, box.start)
+        if between is None:  # the first of the list, which the others' names give one
+            before = _NAME_BEFORE.search(response, max(0, box.start - 20), box.start)
+            texts.append((before[1].strip(" $") if before and name else "") + content)
             break
-        between = _BETWEEN.fullmatch(response, box.outer_end, first.start)
-        if between is None:
-            break
-        names[-1] = between["name"] or ""
-        contents.append(box)
-        names.append("")
-        first = box
-    if len(contents) > 1 and any(names):
-        name = _NAME_BEFORE.search(response, max(0, first.start - 20), first.start)
-        names[-1] = name[1] if name else ""
-    texts = [
-        name.strip(" $") + _INNER_BOX.sub("", response[box.begin : box.end]).strip()
-        for name, box in zip(reversed(names), reversed(contents), strict=True)
-    ]
-    if len(texts) == 1 or len({*texts}) == 1:
-        return texts[-1], last.outer_end
-    return ", ".join(texts), last.outer_end
+        name = between["name"] or name
+        texts.append((between["name"] or "").strip(" $") + content)
+    text = texts[0] if len({*texts}) == 1 else ", ".join(reversed(texts))
+    return text, boxes[-1].outer_end, cut
 
 
 def last_boxed(response: str) -> str | None:
@@ -251,59 +235,60 @@ def _boxes(response: str) -> tuple[list[_Box], int | None]:
     opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
     boxes: list[_Box] = []
     for match in _BRACES.finditer(response):
-        token = match.group()
+        token = match[0]
         # Of two characters is an escaped brace, which opens nothing.
         if token.endswith("{") and len(token) != 2:
             opened.append(match if len(token) > 1 else None)
         elif token == "}" and opened:
             box = opened.pop()
-            if box and _NOT_BLANK.search(response, box.end(), match.start()):
+            if box and re.compile(r"\S").search(response, box.end(), match.start()):
                 while boxes and boxes[-1].start > box.start():
                     boxes.pop()  # it is within this one
                 boxes.append(_Box(box.start(), box.end(), match.start(), match.end()))
     return boxes, next((box.start() for box in opened if box), None)
 
 
-def _before_a_cut_off_box(response: str) -> str:
-    r"""The response up to the first box that its end cuts off: `4` may have become `42` in it.
+def _content(match: re.Match[str] | None) -> str:
+    return match[match.lastindex or 0].strip() if match else ""
 
-    One that is open though the text goes on after it was not cut off: "I write no \boxed{ yet."
-    """
-    _, cut = _boxes(response)
-    if cut is None or _GOES_ON.search(response.rstrip(), cut):
-        return response
-    return response[:cut].rstrip(" \t$\\([")
+
+def _last(pattern: re.Pattern[str], response: str) -> str:
+    contents = map(_content, pattern.finditer(response))
+    return ["", *(content for content in contents if content.strip(" \t*_."))][-1]
 
 
 def _last_in_json(response: str) -> str:
-    """The last `"answer"` in JSON that holds anything."""
-    last = ""
-    for match in _JSON.finditer(response):
-        content = match[1] or match[2] or ""
-        last = content.strip() if content.strip(" \t*_.") else last
+    last = _last(_JSON, response)
     with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
         return str(json.loads(f'"{last}"'))
     return last
 
 
+def _bare(text: str) -> str:
+    if len(text) > _LONGEST_BARE or not _BARE.fullmatch(text) or text[-1] in ":=?":
+        return ""
+    is_formula = text[0] == "$" == text[-1] and text.count("$") == 2
+    return answer_in(text) if is_formula or not is_sentence(text) else ""
+
+
 def _stated(response: str, end: int | None) -> str:
     """What follows the last label, or `answer is` beyond `end`, that anything follows."""
     heads = [*_LABEL.finditer(response)]
-    if end is not None:
-        heads += [*_CONCLUSION.finditer(response, end), *_OTHER_CONCLUSION.finditer(response, end)]
+    heads += _CONCLUSION.finditer(response, end) if end is not None else []
     judgement = ""  # "... so the answer is correct." may refer to "Answer: 12" above
     # From the end: what is said last counts, if anything follows it.
     for head in sorted(heads, key=re.Match.end, reverse=True):
         line = _STATEMENT.match(response, head.end())
-        if line and line[2].strip(" \t*_."):
-            text = _in_block(response, line.start(2))
-            statement = _BULLET.sub("", line[2], count=1) if line["below"] else line[2]
-            text = answer_in(statement) if text is None else text
-            before = response[max(0, head.start() - _CONCLUSION_LENGTH) : head.end()].rstrip(" :*_")
-            if head.re is not _LABEL and is_doubted(before):
-                continue
-            if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(line[2])):
-                return text
+        if not line or not line[2].strip(" \t*_."):
+            continue
+        text = _in_block(response, line.start(2))
+        if text is None:
+            text = answer_in(_BULLET.sub("", line[2], count=1) if line["below"] else line[2])
+        before = response[max(0, head.start() - _CONCLUSION_LENGTH) : head.end()].rstrip(" :*_")
+        is_label = head.re is _LABEL
+        if text and (is_label or not (is_doubted(before) or _JUDGEMENT.fullmatch(line[2]))):
+            return text
+        if not is_doubted(before):
             judgement = judgement or text
     return judgement
 
@@ -317,7 +302,7 @@ def _in_block(response: str, start: int) -> str | None:
     opened = _OPENS_BLOCK.match(response, start)
     if opened is None:
         return None
-    mark = opened.group()
+    mark = opened[0]
     closing = _CLOSES_BLOCK.get(mark) or ("```" if "`" in mark else mark.replace("begin", "end"))
     end = response.find(closing, opened.end(), opened.end() + _LONGEST_STATEMENT)
     if end < 0:
@@ -326,36 +311,23 @@ def _in_block(response: str, start: int) -> str | None:
     rest = response[end + len(closing) :].partition("\n")[0]
     if rest.strip(" \t\r*_.,;。") and "\n" not in response[start:end]:
         return None
-    # Of several aligned rows the last one is the result.
+    # Of several aligned rows the last one is the result; "&= 12" continues "x &= 3 + 9".
     rows = _ROWS.search(response, start, end + len(closing))
-    content = rows[2].rstrip("\\ \n").rpartition(r"\\")[2] if rows else response[opened.end() : end]
-    if rows:  # "&= 12" continues "x &= 3 + 9"
-        content = content.replace("&", "").strip().removeprefix("=")
+    content = response[opened.end() : end]
+    if rows:
+        last = rows[2].rstrip("\\ \n").rpartition(r"\\")[2]
+        content = last.replace("&", "").strip().removeprefix("=")
     return " ".join(content.split())
-
-
-def _last_tag(response: str) -> str:
-    """What stands between the last two tags that belong together and have something in them."""
-    start, last = -1, ""
-    for match in _TAG.finditer(response):
-        if not match[1]:
-            start = match.end()
-        elif start >= 0:
-            content = response[start : match.start()].strip()
-            last = content if content.strip(" \t*_.") else last
-            start = -1
-    return last
 
 
 def _closing(end: str) -> str:
     """What the last line ends in: a value in bold, display math, or the end of a sentence."""
     lines = [line for line in end.rstrip().split("\n") if re.search(r"\w|\$\$|\\[\[\]]", line)]
-    line = lines[-1].rstrip() if lines else ""
     text = "\n".join(lines).rstrip(" .")
     for opening, closing in _CLOSES_BLOCK.items():
         if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
             return _in_block(text, start) or ""
-    line = re.sub(r"[^\w.!$)}*\]]+$", "", line)
+    line = re.sub(r"[^\w.!$)}*\]]+$", "", lines[-1].rstrip() if lines else "")
     if bold := _BOLD.search(line):
         value = bold[2].strip()
         return answer_in(value) if _VALUE.fullmatch(value) else ""

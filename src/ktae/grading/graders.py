@@ -1,36 +1,124 @@
-"""Graders by name, to be compared on the same outputs.
+r"""Graders by name, and ours: one response against its accepted answers, in this process.
 
-Each takes a response and its accepted answers and returns a `Verdict`. They run in the workers of
-`ktae.grading.pool`, under its time limit.
+Three steps: what the response states (`ktae.grading.extraction`), what that is
+(`ktae.grading.forms`), and whether it is the same (`ktae.grading.compare`). Only the workers of
+`ktae.grading.pool` should call this on unknown texts.
 """
 
 from __future__ import annotations
 
 import functools
+import re
+import signal
 from collections.abc import Callable, Sequence
 
-from ktae.grading.extraction import Fallback, extract, last_boxed
+from ktae.grading import latex
+from ktae.grading.compare import same
+from ktae.grading.expressions import parsed
+from ktae.grading.extraction import Extracted, Fallback, extract, last_boxed
+from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import Outcome, Verdict
-from ktae.grading.verify import decide, verify
 
-Grader = Callable[[str, Sequence[str]], Verdict]
+PATIENCE = 1.5
+"""Processor seconds for one comparison. What takes longer is not the same; see `_compared`."""
 
-DEFAULT = "ktae"
+_HASHES = re.compile(r"(?:^|\n)####[ \t]*(\S[^\n]*)\s*\Z")
+
+
+class _OutOfTime(BaseException):
+    """Not an `Exception`, so that no library takes it for one of its own."""
+
+
+def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated") -> Verdict:
+    """The verdict on one response, in a main thread. Raises nothing but MemoryError.
+
+    Args:
+        response: whatever a model wrote.
+        answers: the accepted answers; any one of them makes the response correct.
+        fallback: see `ktae.grading.extraction`.
+    """
+    return decide(extract(response, fallback), answers)
+
+
+def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
+    """The verdict on what was found in a response. Raises nothing but MemoryError."""
+    text, rule = extracted or (None, "")
+    undecided: list[str] = []
+    incorrect: list[str] = []
+    for answer in map(_accepted_in, answers):
+        outcome, reason = _compared(answer, text)
+        if outcome is Outcome.CORRECT:
+            return Verdict(outcome, text, f"{rule}, {reason}")
+        (undecided if outcome is Outcome.UNDECIDED else incorrect).append(reason)
+    if text is None and incorrect:
+        # That is sure only where there is something it could have been compared with.
+        return Verdict(Outcome.UNANSWERED, None, "no answer found")
+    if undecided or not answers:
+        return Verdict(Outcome.UNDECIDED, text, undecided[0] if undecided else "no answer")
+    return Verdict(Outcome.INCORRECT, text, ", ".join(filter(None, (rule, incorrect[0]))))
+
+
+def _accepted_in(answer: str) -> str:
+    r"""The accepted answer in a data set's entry: of a whole solution its `#### 5` or last box."""
+    if hashes := _HASHES.search(answer):
+        return hashes[1].strip()
+    boxed = last_boxed(answer) if r"\boxed" in answer else None
+    return answer if boxed is None else boxed
+
+
+def _compared(answer: str, stated: str | None) -> tuple[Outcome, str]:
+    """Whether the two agree and by which comparison, or why not: which kinds of answers they are.
+
+    A response that takes too long or raises is not the same: it must not be able to dodge its
+    verdict. Of an accepted answer that is cut off, or takes too long alone, nobody knows.
+    """
+    text = latex.clean(answer)
+    if not re.search(r"\w|\\[a-zA-Z{]", text) or not latex.braces_match(text):
+        return Outcome.UNDECIDED, f"the accepted answer does not parse: {answer[:100]!r}"
+    if stated is None:
+        return Outcome.INCORRECT, ""
+    signal.signal(signal.SIGVTALRM, _stop)
+    # Once more every tenth: a library may have swallowed the first.
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE, 0.1)
+    try:
+        accepted, given = read(answer), read(stated)
+        if how := same(accepted, given):
+            return Outcome.CORRECT, how
+        if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
+            return Outcome.INCORRECT, "compared as text"
+        is_other = accepted.kind is not given.kind
+        kinds = f"{given.kind} for {accepted.kind}" if is_other else f"another {accepted.kind}"
+        return Outcome.INCORRECT, kinds
+    except MemoryError:
+        raise
+    except _OutOfTime:
+        is_slow = stated == "0" or _compared(answer, "0")[0] is Outcome.UNDECIDED
+        return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
+    except Exception as error:
+        return Outcome.INCORRECT, f"not compared: {type(error).__name__}: {error}"[:120]
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _stop(*_: object) -> None:
+    raise _OutOfTime
 
 
 def math_verify_alone(response: str, answers: Sequence[str]) -> Verdict:
     """math-verify as its README uses it: both texts through `parse`, then `verify`."""
-    from math_verify import parse, verify
+    from math_verify import parse
+    from math_verify import verify as is_same
 
     target = parse(response, parsing_timeout=None)
     if not target:
         return Verdict(Outcome.UNANSWERED, None, "math-verify found nothing to parse")
-    extracted = str(target[-1])
-    for answer in answers:
-        gold = parse(answer if "$" in answer else f"${answer}$", parsing_timeout=None)
-        if verify(gold, target, timeout_seconds=None):
-            return Verdict(Outcome.CORRECT, extracted, "math-verify")
-    return Verdict(Outcome.INCORRECT, extracted, "math-verify")
+    golds = (
+        parse(answer if "$" in answer else f"${answer}$", parsing_timeout=None)
+        for answer in answers
+    )
+    is_correct = any(is_same(gold, target, timeout_seconds=None) for gold in golds)
+    outcome = Outcome.CORRECT if is_correct else Outcome.INCORRECT
+    return Verdict(outcome, str(target[-1]), "math-verify")
 
 
 def strict_boxed(response: str, answers: Sequence[str]) -> Verdict:
@@ -38,30 +126,17 @@ def strict_boxed(response: str, answers: Sequence[str]) -> Verdict:
     boxed = last_boxed(response)
     if boxed is None:
         return Verdict(Outcome.UNANSWERED, None, "no box")
-    same = "".join(boxed.split()) in {"".join(answer.split()) for answer in answers}
-    return Verdict(Outcome.CORRECT if same else Outcome.INCORRECT, boxed, "characters")
+    same_text = "".join(boxed.split()) in {"".join(answer.split()) for answer in answers}
+    return Verdict(Outcome.CORRECT if same_text else Outcome.INCORRECT, boxed, "characters")
 
 
-FALLBACKS: dict[str, Fallback] = {DEFAULT: "stated", "ktae-boxed": "none", "ktae-last": "last"}
-"""How far those of ktae's own go to find an answer."""
-
-GRADERS: dict[str, Grader] = {
-    **{name: functools.partial(verify, fallback=how) for name, how in FALLBACKS.items()},
+DEFAULT = "ktae"
+GRADERS: dict[str, Callable[[str, Sequence[str]], Verdict]] = {
+    DEFAULT: verify,
+    "ktae-boxed": functools.partial(verify, fallback="none"),
+    "ktae-last": functools.partial(verify, fallback="last"),
     "math-verify": math_verify_alone,
     "strict-boxed": strict_boxed,
 }
 """`ktae` is the grader of training and evaluation; `ktae-boxed` takes boxes only, `ktae-last` also
 the last number of a response; `math-verify` is the library alone; `strict-boxed` compares text."""
-
-
-def grade_in_steps(
-    grader: str, response: str, answers: Sequence[str], tell: Callable[[str], None]
-) -> Verdict:
-    """As `GRADERS[grader]`; a grader of ours gives the answer it found to `tell` before it compares
-    it, for a verdict that the time limit cuts off."""
-    if grader not in FALLBACKS:
-        return GRADERS[grader](response, answers)
-    extracted = extract(response, FALLBACKS[grader])
-    if extracted is not None:
-        tell(extracted.text)
-    return decide(extracted, answers)

@@ -7,59 +7,92 @@ sizes and colours, a final stop, quotes around all of it. What it does not know,
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
+from collections.abc import Iterable
+from importlib import resources
 
-from ktae.grading.tables import SIGNS
+_TABLES = tomllib.loads(resources.files("ktae.grading").joinpath("tables.toml").read_text("utf-8"))
+LANGUAGES, UNITS, _SIGNS = _TABLES["languages"], _TABLES["units"], _TABLES["signs"]
+AND, OR, BASES = LANGUAGES["and"], LANGUAGES["or"], _TABLES["bases"]
+SYNONYMS = {words: sign for sign, some in _TABLES["synonyms"].items() for words in some}
 
-_WRAPPERS = (
-    *(("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`")),
-    *(("'", "'"), ('"', '"'), ("“", "”"), ("``", "''")),
+Rewriting = tuple[re.Pattern[str], str]
+"""A pattern and what stands for it."""
+
+
+def rewritings(*rows: tuple[str, str]) -> tuple[Rewriting, ...]:
+    """Compiled patterns with their replacements, applied in this order."""
+    return tuple((re.compile(pattern), replacement) for pattern, replacement in rows)
+
+
+def rewritten(text: str, rows: Iterable[Rewriting]) -> str:
+    """The text after one replacement after another."""
+    for pattern, replacement in rows:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|textit|operatorname|emph)\s*\{([^{}]*)\}")
+"""Text within a formula."""
+_STYLE = rewritings(
+    # Bold, colours, underlines and inner boxes.
+    (
+        r"\\(?:boldsymbol|bm|mathbf|mathit|mathsf|mathnormal|underline|uline|colorbox\s*\{\w+\}"
+        r"|textcolor\s*(?:\[\w+\])?\s*\{\w+\}|boxed|fbox|mathop|ensuremath)\s*(?=\{)"
+        r"|\\color\s*\{[\w!]+\}\s*",
+        "",
+    ),
+    # Upright constants, and unit vectors with a hat or an arrow.
+    (
+        r"\\(?:mathrm|rm|operatorname|text)\s*\{\s*([eid])\s*\}|\{\\rm\s+([eid])\s*\}"
+        r"|\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\}",
+        r"\1\2\3",
+    ),
+    (
+        r"\\(?:bf|it|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*",
+        "",
+    ),
+    (r"\.\.\.", r"\\ldots "),
 )
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_NOISE = re.compile(
-    r"(\\\\)(?:\[[\d.]+\w*\])?|\\(?:left|right|middle)(?![a-zA-Z])\.?"
-    r"|\\(?:displaystyle|textstyle|limits|nolimits|hfill|[bB]igg?[lrm]?)(?![a-zA-Z])"
-    r"|\\[,!;:>\s]|~|\\(?:[hv]space|phantom|tag|label)\*?\s*\{[^{}]*\}"
-)
-_FONT = re.compile(r"\\(?:bf|it|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*")
-_STYLED = re.compile(
-    r"\\(?:boldsymbol|bm|mathbf|mathit|mathsf|mathnormal|underline|uline|text(?:color)\s*(?:\[\w+\])?\s*\{\w+\}"
-    r"|color\s*\{[\w!]+\}|colorbox\s*\{\w+\}|boxed|fbox|mathop|ensuremath)\s*(?=\{)"
-)
-_COLOUR = re.compile(r"\\color\s*\{[\w!]+\}\s*")
-_UPRIGHT = re.compile(
-    r"\\(?:mathrm|rm|operatorname|text)\s*\{\s*([eid])\s*\}|\{\\rm\s+([eid])\s*\}"
-    r"|\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\}"
-)
-_TRANSLATED = str.maketrans(
-    SIGNS["plain"]
-    # Full-width signs, letters and digits.
-    | {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
-    | {pair[0]: rf"\{pair[2:]} " for pair in SIGNS["latex"].split("|")}
-)
-_VULGAR = re.compile("[¼-¾⅐-⅞]")
-_RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+")
-_LOWERED = re.compile("[₀-₉]+")
-_ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")
-_ABOUT = re.compile(r"^(?:\\approx(?![a-z])|≈|\\sim(?![a-z])|~)\s*")
-_WHOLE_TEXT = re.compile(
-    r"\\(?:text|mathrm|textbf|textrm|mbox|textit|operatorname|emph)\s*\{([^{}]*)\}"
-)
-_GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s*\d{3})+)(?!\d)")
-_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(-?\d+)\{,\}(\d+)(?![\d{])")
-_THOUSANDS = re.compile(
-    r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
-)
-_EUROPEAN = re.compile(r"([\[\]])([^\[\](),;]+)[,;]([^\[\](),;]+)([\[\]])")
+_WRAPPED = [
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"\$\$([^$]+)\$\$|\$([^$]+)\$",
+        r"\\\(((?:(?!\\\().)+)\\\)|\\\[(.+)\\\]",
+        r"""\*\*(.+)\*\*|`([^`].*)`|'(.+)'|"(.+)"|“(.+)”|``(.+)''""",
+        rf"{TEXT.pattern}|(?:\\approx(?![a-z])|≈|\\sim(?![a-z])|~)\s*(.+)",
+    )
+]
+_COMMAND = re.compile(r"\\not\s*=|\\[a-zA-Z]+")
 _OTHER_NAMES = (
-    {rf"\{name}": other for name, other in (pair.split() for pair in SIGNS["commands"].split("|"))}
+    {rf"\{name}": other for name, other in (pair.split() for pair in _SIGNS["commands"].split("|"))}
     | {r"\not=": r"\ne"}
     | dict.fromkeys((r"\lvert", r"\rvert", r"\vert"), "|")
 )
-_DOLLAR = re.compile(r"(?<!\\)\$")
-_COMMAND = re.compile(r"\\not\s*=|\\[a-zA-Z]+")
-TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|textit|operatorname|emph)\s*\{([^{}]*)\}")
-"""Text within a formula."""
+_GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s*\d{3})+)(?!\d)")
+_THOUSANDS = re.compile(
+    r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
+)
+_SPACING = rewritings(
+    (r"(?<![\d.,])(-?\d+)\{,\}(\d+)(?![\d{])", r"\1.\2"),  # 12{,}5 is 12.5
+    (
+        r"(\\\\)(?:\[[\d.]+\w*\])?|\\(?:left|right|middle)(?![a-zA-Z])\.?"
+        r"|\\(?:displaystyle|textstyle|limits|nolimits|hfill|[bB]igg?[lrm]?)(?![a-zA-Z])"
+        r"|\\[,!;:>\s]|~|\\(?:[hv]space|phantom|tag|label)\*?\s*\{[^{}]*\}|(?<!\\)\$",
+        r"\1 ",
+    ),
+)
+_EUROPEAN = re.compile(r"([\[\]])([^\[\](),;]+)[,;]([^\[\](),;]+)([\[\]])")
+_TRANSLATED = str.maketrans(
+    _SIGNS["plain"]
+    # Full-width signs, letters and digits.
+    | {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+    | {pair[0]: rf"\{pair[2:]} " for pair in _SIGNS["latex"].split("|")}
+)
+_COMPATIBLE = re.compile("(?P<vulgar>[¼-¾⅐-⅞])|(?P<raised>[⁰¹²³⁴-⁹⁻ⁿ]+)|[₀-₉]+")
+_ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def clean(answer: str, *, thousands: bool = True) -> str:
@@ -68,37 +101,26 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text = _UPRIGHT.sub(
-        lambda m: m[m.lastindex or 0], _COLOUR.sub("", _STYLED.sub("", in_latex(answer)))
-    )
-    text = _FONT.sub("", text).replace("...", r"\ldots ")
-    # Wrappers hide in wrappers, as in $\text{{5}}.$: until nothing changes any more.
-    changed = True
-    while changed:
+    text, before = rewritten(in_latex(answer), _STYLE), ""
+    while text != before:  # wrappers hide in wrappers, as in $\text{{5}}.$
         before = text
         for ending in (r"\!", r"\quad", r"\qquad", r"\newline"):
-            text = text.strip().removesuffix(ending)
-        text = text.rstrip(".,;: \\")
-        for start, end in _WRAPPERS:
-            if len(text) > len(start) + len(end) and text.startswith(start) and text.endswith(end):
-                inner = text[len(start) : -len(end)]
-                if (start.strip("$") or "$" not in inner) and (
-                    start != r"\(" or r"\(" not in inner
-                ):
-                    text = inner
+            text = text.strip().rstrip(".,;: \\").removesuffix(ending)
         if text.startswith("{") and text.endswith("}") and braces_match(text[1:-1]):
             text = text[1:-1]
-        text = _ABOUT.sub("", text)
-        inside = _WHOLE_TEXT.fullmatch(text)
-        text = inside[1] if inside else text
-        changed = text != before
+        for pattern in _WRAPPED:
+            wrapped = pattern.fullmatch(text)
+            text = wrapped[wrapped.lastindex or 0] if wrapped else text
     text = _COMMAND.sub(lambda m: _OTHER_NAMES.get(m[0].replace(" ", ""), m[0]), text)
-    text = _GROUPED.sub(_joined, text)
-    text = _DECIMAL_COMMA.sub(r"\1.\2", text)
-    if thousands and _THOUSANDS.fullmatch(text):  # "27,54,108" is a list
-        text = _THOUSANDS.sub(_joined, text)
-    text = _DOLLAR.sub(" ", _NOISE.sub(lambda match: match.group(1) or " ", text))
-    text = _EUROPEAN.sub(_in_english, text)
+    text = _GROUPED.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), text)
+    if thousands and (number := _THOUSANDS.fullmatch(text)):  # "27,54,108" is a list
+        text = number[1] + re.sub(r"\D", "", number[2]) + number[3]
+    text = rewritten(text, _SPACING)
+    # ]a,b[ is (a,b)
+    text = _EUROPEAN.sub(
+        lambda m: f"{'(['[m[1] == '[']}{m[2]},{m[3]}{')]'[m[4] == ']']}",
+        text,
+    )
     return " ".join(text.split())
 
 
@@ -107,25 +129,15 @@ def in_latex(answer: str) -> str:
     if answer.isascii():
         return answer
     text = "".join(c for c in answer if unicodedata.category(c) != "Cf").translate(_TRANSLATED)
-    text = _VULGAR.sub(lambda m: r"\frac{{{}}}{{{}}}".format(*_compatible(m[0]).split("⁄")), text)
-    text = _RAISED.sub(lambda m: f"^{{{_compatible(m[0])}}}", text)
-    text = _LOWERED.sub(lambda m: f"_{{{_compatible(m[0])}}}", text)
-    return _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", text)
+    text = _COMPATIBLE.sub(_in_ascii, text)
+    return _ROOT.sub(r"\\sqrt{\1\2\3}", text)
 
 
-def _compatible(signs: str) -> str:
-    return unicodedata.normalize("NFKC", signs).replace("−", "-")
-
-
-def _joined(match: re.Match[str]) -> str:
-    first, groups, *rest = match.groups()
-    return str(first) + re.sub(r"\D", "", groups) + "".join(rest)
-
-
-def _in_english(match: re.Match[str]) -> str:
-    """An interval with outward brackets, `]a,b[`, as `(a,b)`; a closed one as it is."""
-    left, start, end, right = match.groups()
-    return f"{'[' if left == '[' else '('}{start},{end}{']' if right == ']' else ')'}"
+def _in_ascii(match: re.Match[str]) -> str:
+    text = unicodedata.normalize("NFKC", match[0]).replace("−", "-")
+    if match["vulgar"]:
+        return r"\frac{{{}}}{{{}}}".format(*text.split("⁄"))
+    return f"{'^' if match['raised'] else '_'}{{{text}}}"
 
 
 def braces_match(text: str) -> bool:
@@ -161,18 +173,6 @@ def cut(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
         depth += (bracket in "([{") - (bracket in ")]}")
         position += step
     return [*parts, text[start:].strip()], separators
-
-
-def closing(text: str, opening: int) -> int:
-    """Where the bracket that opens at this place is closed; -1 if it is not."""
-    depth, pairs = 0, {"(": ")", "{": "}", "[": "]"}
-    left, right = text[opening], pairs[text[opening]]
-    for position in range(opening, len(text)):
-        if text[position] in (left, right) and text[position - 1 : position] != "\\":
-            depth += 1 if text[position] == left else -1
-            if depth == 0:
-                return position
-    return -1
 
 
 def plain(answer: str) -> str:

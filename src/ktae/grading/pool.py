@@ -1,24 +1,20 @@
 """A pool of grading processes that can be killed.
 
-Why processes of our own, and not `multiprocessing`: a worker is started as a fresh interpreter, so
-it needs no `if __name__ == "__main__"` in the caller's script, copies no locks of a threaded parent
-and no CUDA context, and may be started by a daemon process (a data loader, a Ray actor). The time
-limit of math-verify itself works by a signal in the main thread, and cannot interrupt C code; here
-the process ends.
+A worker is a fresh interpreter, and no child of `multiprocessing`: it needs no `if __name__ ==
+"__main__"` in the caller's script, copies no locks and no CUDA context, and a daemon process (a
+data loader, a Ray actor) may start it. It imports nothing from the folder in which its parent
+works: a `sympy.py` beside somebody's rollouts is as good as a program.
 
-A worker grades one response at a time. Its clock starts when it starts to grade, so no response
-waits at another's expense. It counts processor time, so that a busy machine changes no verdict; a
-second clock, on the wall and generous, is for a worker that is stopped or blocked. A task that runs
-out of time or memory is `undecided`; its process is replaced.
-
-A worker imports nothing from the folder in which its parent works: rollouts lie there, and a
-`sympy.py` beside them is as good as a program.
+It grades one response at a time, with a limit of processor time, so that neither another response
+nor a busy machine changes a verdict. A second clock, on the wall and generous, is for a worker that
+is stopped or blocked. What runs out of time or memory is `undecided`; its process is replaced.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -37,14 +33,10 @@ from ktae.errors import InputError
 from ktae.grading.verdict import Outcome, Verdict
 from ktae.grading.worker import WALL_CLOCK
 
-TIME_LIMIT = 5.0
-"""Default processor seconds for one response."""
 WALL_FLOOR = 30.0
 """Wall-clock seconds that are added to the worker's own limit before the parent ends it."""
-STARTS = 3
-"""Times that a worker is started before its failure is an error."""
-START_LIMIT = 120.0
-"""Wall-clock seconds for one start."""
+STARTS, START_LIMIT = 3, 120.0
+"""Times that a worker is started before its failure is an error; wall-clock seconds for each."""
 BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; import ktae.grading.worker as w; w.main()"
 """The worker's program: its arguments are the path that it may import from."""
 
@@ -57,7 +49,7 @@ class Task(NamedTuple):
     """The accepted answer, or several of which one is enough."""
 
 
-class GradingPool:
+class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
     """Worker processes that grade; usable from any number of threads, and as a context manager.
 
     Workers are started as they are needed (about a second each) and live until `close`, or until
@@ -65,11 +57,7 @@ class GradingPool:
     """
 
     def __init__(
-        self,
-        workers: int | None = None,
-        *,
-        time_limit: float = TIME_LIMIT,
-        grader: str = "ktae",
+        self, workers: int | None = None, *, time_limit: float = 5.0, grader: str = "ktae"
     ) -> None:
         """Nothing is started yet.
 
@@ -94,9 +82,8 @@ class GradingPool:
                 "grading needs math_verify, which is not installed; pip install 'ktae[eval]'"
             )
         self.size = workers or len(os.sched_getaffinity(0))
-        self.time_limit = time_limit
+        self.time_limit, self.grader = time_limit, grader
         self.wall_limit = time_limit * WALL_CLOCK + WALL_FLOOR
-        self.grader = grader
         self._reset()
 
     def grade(self, response: str, answer: str | Sequence[str]) -> Verdict:
@@ -106,7 +93,7 @@ class GradingPool:
             response: whatever a model wrote.
             answer: the accepted answer, or several of which one is enough.
         """
-        task = _task(response, answer)
+        task = _checked(response, answer)
         if self._process != os.getpid():  # we are a fork; the workers are our parent's
             self._reset()
         worker = self._idle.get()
@@ -121,7 +108,7 @@ class GradingPool:
     def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
         """Grade many responses on all workers; verdicts come in the order of the tasks."""
         # All of them first: a wrong one must not be found halfway.
-        checked = [_task(*task) for task in tasks]
+        checked = [_checked(*task) for task in tasks]
         with ThreadPoolExecutor(self.size, thread_name_prefix="ktae-grading") as threads:
             try:
                 yield from threads.map(lambda task: self.grade(*task), checked)
@@ -131,15 +118,9 @@ class GradingPool:
 
     def close(self) -> None:
         """End all workers. The pool can be used again: it starts new ones."""
-        if self._process == os.getpid():
-            while not self._idle.empty():
-                with contextlib.suppress(queue.Empty):
-                    self._idle.get_nowait().kill()
+        for worker in list(self._idle.queue) if self._process == os.getpid() else []:
+            worker.kill()
         self._reset()
-
-    def __enter__(self) -> GradingPool:
-        """The pool itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
@@ -147,95 +128,62 @@ class GradingPool:
 
     def _reset(self) -> None:
         self._process = os.getpid()
-        self._lock = threading.Lock()
         self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
         for _ in range(self.size):
             self._idle.put(_Worker())
 
     def _run(self, task: Task, worker: _Worker) -> Verdict:
-        """Grade, once more on a fresh worker if this one was worn out by earlier tasks."""
-        request = {
-            "response": task.response,
-            "answers": list(task.answers),
-            "grader": self.grader,
-            "time_limit": self.time_limit,
-        }
+        request = [self.grader, task.response, task.answers, self.time_limit]
         while True:
-            fresh = worker.n_replies == 0
+            # One that has graded before may have used up its memory on others: then a new one.
+            is_fresh = worker.process is None
             reply = worker.ask(request, self.wall_limit)
-            if "verdict" in reply:
-                outcome, extracted, reason = reply["verdict"]
+            if isinstance(reply, list):
+                outcome, extracted, reason = reply
                 return Verdict(Outcome(outcome), extracted, reason)
-            if "error" in reply:
-                reason = f"internal error: {reply['error']}"
-                break
             worker.kill()
-            if reply.get("signal") == signal.SIGPROF:
+            if reply == -signal.SIGPROF:
                 reason = f"time limit of {self.time_limit:g} s"
-                break
-            if "late" in reply or reply.get("signal") == signal.SIGALRM:
-                seconds = self.wall_limit if "late" in reply else self.time_limit * WALL_CLOCK
+            elif reply in (None, -signal.SIGALRM):
+                seconds = self.wall_limit if reply is None else self.time_limit * WALL_CLOCK
                 reason = f"no answer within {seconds:g} s on the wall clock"
-                break
-            # A worker that has graded before may have used up its memory on others: try a new one.
-            if fresh:
-                reason = "out of memory" if "memory" in reply else f"worker died: {reply['end']}"
-                break
-        # With the answer that the worker had found: nothing of a response is parsed here.
-        return Verdict(Outcome.UNDECIDED, reply.get("extracted"), reason)
+            elif is_fresh:
+                reason = f"out of memory, or the worker died: exit status {reply}"
+            else:
+                continue
+            return Verdict(Outcome.UNDECIDED, None, reason)
 
 
 class _Worker:
     """One process and the pipes to it, started when first asked."""
 
-    def __init__(self) -> None:
-        self.n_replies = 0
-        self._process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, request: dict[str, Any], wall_limit: float) -> dict[str, Any]:
-        """The worker's reply; if it ended instead, `end` says how, and `signal` by which one.
-
-        With `extracted`, where the worker had found an answer, and `late`, where it was ended
-        because it had not answered within `wall_limit` seconds.
-        """
-        if self._process is None:
-            self._process = _started()
-        process, reply = self._process, dict[str, Any]()
-        requests, replies = process.stdin, process.stdout
-        assert requests is not None and replies is not None
+    def ask(self, request: list[Any], wall_limit: float) -> Any:
+        """The worker's reply; if it ended instead, its status; None if it was not in time."""
+        process = self.process = self.process or _started()
+        assert process.stdin is not None and process.stdout is not None
         with _killed_after(wall_limit, process) as late, contextlib.suppress(BrokenPipeError):
             unsent = json.dumps(request).encode() + b"\n"
             while unsent:  # a signal may cut a long one short
-                unsent = unsent[os.write(requests.fileno(), unsent) :]
+                unsent = unsent[os.write(process.stdin.fileno(), unsent) :]
             # What ends without a newline is of a worker that died while it wrote.
-            while (line := replies.readline()).endswith(b"\n"):
-                part = json.loads(line)
-                reply |= part
-                if "extracted" not in part:  # that line comes before the verdict
-                    self.n_replies += 1
-                    return reply
+            if (line := process.stdout.readline()).endswith(b"\n"):
+                return json.loads(line)
         status = process.wait()
-        if late.is_set():
-            reply["late"] = True
-        end = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return reply | {"end": end, "signal": -status}
+        return None if late.is_set() else status
 
     def kill(self) -> None:
-        process, self._process, self.n_replies = self._process, None, 0
+        process, self.process = self.process, None
         if process is not None:
             process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    pipe.close()  # type: ignore[union-attr]
+            with contextlib.suppress(OSError):
+                process.communicate()  # closes the pipes as well
 
 
 @contextlib.contextmanager
 def _killed_after(seconds: float, process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
-    """Kill the process where the block takes longer; the event tells whether that happened.
-
-    Its pipes are closed by that, so that whoever waits for it goes on.
-    """
+    """Kill the process where the block takes longer: whoever waits for its pipes then goes on."""
     late = threading.Event()
 
     def end() -> None:
@@ -277,9 +225,8 @@ def _started() -> subprocess.Popen[bytes]:
             try:
                 with _killed_after(START_LIMIT, process):
                     # What a site's own customisation prints at a start is passed over.
-                    for line in process.stdout:
-                        if line == b'{"ready": true}\n':
-                            return process
+                    if b'"ready"\n' in process.stdout:
+                        return process
             except BaseException:  # Ctrl-C while it starts
                 process.kill()
                 raise
@@ -300,39 +247,29 @@ def _import_path() -> list[str]:
         where_data_may_lie.add(os.getcwd())
     if script := getattr(sys.modules.get("__main__"), "__file__", None):
         where_data_may_lie.add(os.path.dirname(os.path.realpath(script)))
-    paths = [
-        path
-        for path in sys.path
-        if os.path.isabs(path) and os.path.realpath(path) not in where_data_may_lie
-    ]
     ours = str(Path(__file__).resolve().parents[2])
-    return paths if ours in map(os.path.realpath, paths) else [*paths, ours]
+    real = {path: os.path.realpath(path) for path in sys.path if os.path.isabs(path)}
+    paths = [path for path in real if real[path] not in where_data_may_lie]
+    return paths if ours in map(real.get, paths) else [*paths, ours]
 
 
-def _task(response: str, answer: str | Sequence[str]) -> Task:
-    if not isinstance(response, str):
-        raise InputError(f"response is a {type(response).__name__}; expected text")
+def _checked(response: str, answer: str | Sequence[str]) -> Task:
     answers = [answer] if isinstance(answer, str) else answer
     are_texts = isinstance(answers, Sequence) and all(isinstance(text, str) for text in answers)
-    if not are_texts or not answers:
+    if not isinstance(response, str) or not are_texts or not answers:
         raise InputError(
-            f"answer is {answer!r:.100}; expected text, or texts of which one is enough"
+            f"response is {response!r:.100}, answer is {answer!r:.100}; expected text, and text or "
+            "texts of which one is enough"
         )
     return Task(response, list(answers))
 
 
-_default: GradingPool | None = None
-_default_lock = threading.Lock()
-
-
+@functools.cache
 def default_pool() -> GradingPool:
     """The pool that `grade` and `accuracy` share in this process; ended with it."""
-    global _default
-    with _default_lock:
-        if _default is None:
-            _default = GradingPool()
-            atexit.register(_default.close)
-        return _default
+    pool = GradingPool()
+    atexit.register(pool.close)
+    return pool
 
 
 def grade(response: str, answer: str | Sequence[str]) -> Verdict:
@@ -342,8 +279,7 @@ def grade(response: str, answer: str | Sequence[str]) -> Verdict:
     trainer. For many responses at once use `default_pool().grade_all`.
 
     Args:
-        response: whatever a model wrote; where its answer is looked for, `ktae.grading.extraction`
-            says.
+        response: whatever a model wrote.
         answer: the accepted answer, or several of which one is enough.
 
     Raises:

@@ -27,18 +27,14 @@ def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> lis
     _require_one_each(completions, answer)
     rows = [row for row, each in enumerate(answer) if each is not None]
     graded = verdicts([completions[row] for row in rows], [accepted(answer[row]) for row in rows])
-    rewards: list[float | None] = [None] * len(answer)
-    for row, verdict in zip(rows, graded, strict=True):
-        rewards[row] = verdict.correct
-    return rewards
+    rewards = dict(zip(rows, (verdict.correct for verdict in graded), strict=True))
+    return [rewards.get(row) for row in range(len(answer))]
 
 
 def verdicts(completions: Sequence[Any], answer: Sequence[str | Sequence[str]]) -> list[Verdict]:
     """The verdicts behind `accuracy`, with the extracted answers."""
     _require_one_each(completions, answer)
-    texts = [text_of(completion) for completion in completions]
-    tasks = [Task(text, each) for text, each in zip(texts, answer, strict=True)]
-    return list(default_pool().grade_all(tasks))
+    return list(default_pool().grade_all(map(Task, map(text_of, completions), answer)))
 
 
 def _require_one_each(completions: Sequence[Any], answer: Sequence[Any]) -> None:

@@ -1,7 +1,11 @@
-r"""Numbers as they are written, exactly: what can be decided without computer algebra.
+r"""Numbers and ratios as they are written, exactly, and the units behind them.
 
 A percent sign makes both readings admissible: 10 % is 10 or 1/10, since reference answers are
 written both ways ("what percentage...").
+
+Units are dropped, not converted: what stands in `\text{}` or after a blank and reads as a unit (a
+few words without a digit, a negation, a conjunction or a word that changes the number), degree
+signs, ordinal endings, currencies. A letter that may be a variable (`5t`, `3 m`) stays.
 """
 
 from __future__ import annotations
@@ -10,69 +14,75 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from ktae.grading.latex import clean
-from ktae.grading.units import take_off
+from ktae.grading.latex import TEXT, UNITS, rewritings, rewritten
 
 MAX_DIGITS = 1000
-MAX_EXPONENT = 1000
-ROUNDED_DIGITS = 6
+_ROUNDED_DIGITS = 6
 """Significant digits from which a decimal may be the rounding of another number."""
-TOLERANCE = Fraction(15, 10_000_000)
-"""Of a rounded decimal, relative below 1 and absolute above: 0.333333 is 1/3, 5.11e-19 is not
-2.88e-19."""
+_TOLERANCE = Fraction(15, 10_000_000)
+"""Of a decimal, relative below 1 and absolute above: 0.333333 is 1/3, 5.11e-19 is not 2.88e-19."""
 
 _PERCENT = re.compile(
     r"\s*(?:\\?%|\\text\s*\{\s*(?:\\?%|per ?cent)\s*\}|\b(?:per ?cent(?:age)?|pct)\b\.?)\s*"
 )
-_DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
-_NUMBER = re.compile(
-    rf"(?P<sign>[-+]?)(?:(?P<mantissa>{_DECIMAL})"
-    rf"(?:[eE](?P<exponent>[-+]?\d+)|\\(?:overline|bar|dot)\{{?(?P<repeating>\d+)\}}?"
-    rf"|\((?P<in_brackets>\d+)\)|(?P<goes_on>\\ldots))?"
-    rf"|(?:(?P<factor>{_DECIMAL})(?:\\times|\\cdot|\*|x))?10(?:\^|\*\*)\{{?(?P<power>[-+]?\d+)\}}?"
-    rf"|(?P<whole>\d*)\\frac\{{?(?P<top>[-+]?{_DECIMAL}|\d)\}}?\{{?(?P<bottom>{_DECIMAL})\}}?"
-    rf"|(?P<over>{_DECIMAL})/(?P<under>{_DECIMAL}))"
-)
-_DOTS = re.compile(r"\\dot\{?(\d)\}?(?:(\d*)\\dot\{?(\d)\}?)?$")
-_MIXED = re.compile(r"([-+]?) ?(\d+) (\d+) ?/ ?(\d+)")
 _TWO_NUMBERS = re.compile(r"\d(?: |\\quad)+[\d.]")
+_MIXED = rewritings((r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$", r"\1\2\\frac{\3}{\4}"))
+_DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
+_PLAINER = rewritings(
+    (r"^\(([^()]*)\)$", r"\1"),
+    # 1.5\times10^{3} is 1.5e3.
+    (r"(?<=\d)(?:\\times|\\cdot|\*|x)10(?:\^|\*\*)\{?([-+]?\d+)\}?$", r"e\1"),
+    (r"(?<![\d.])10(?:\^|\*\*)\{?([-+]?\d+)\}?$", r"1e\1"),
+    # 2\frac{1}{2} is 2 1/2.
+    (rf"\\frac(?:\{{([-+]?{_DECIMAL})\}}|(\d))(?:\{{({_DECIMAL})\}}|(\d))$", r" \1\2/\3\4"),
+    # 0.\dot{1}2\dot{3}, 0.\overline{123} and 0.123123\ldots are 0.(123).
+    (r"\\dot\{?(\d)\}?(?:(\d*)\\dot\{?(\d)\}?)?$", r"(\1\2\3)"),
+    (r"\\(?:overline|bar)\{?(\d+)\}?$", r"(\1)"),
+    (r"\.(?=\d{3})(\d*?)(\d+?)\2+\\ldots$", r".\1(\2)"),
+)
+_NUMBER = re.compile(
+    rf"(?P<sign>[-+]?)(?:(?P<whole>\d*) )?(?P<top_sign>[-+]?)(?P<top>{_DECIMAL})"
+    rf"(?:\((?P<period>\d+)\)|[eE](?P<exponent>[-+]?\d+))?(?:/(?P<under>{_DECIMAL}))?"
+)
+_RATIO = re.compile(
+    r"\d+(?:\.\d+)?(?:\s*:\s*\d+(?:\.\d+)?)+|\d{1,2}/\d{1,2}/\d{2,4}|\d{4}-\d{1,2}-\d{1,2}"
+)
 
 
 class Number(NamedTuple):
     """A number as it was written."""
 
     value: Fraction
-    rounded: bool
-    """Written with a decimal point or as a power of ten, so that it may stand for another one."""
-    percent: bool
-    step: Fraction | None = None
-    """One in the last digit, where six or more significant digits are written."""
-
-
-def number(answer: str) -> Number | None:
-    r"""The number that an answer is, with or without a unit, or None if it is anything else."""
-    return None if len(answer) > MAX_DIGITS else written(take_off(clean(answer)).rest)
+    error: Fraction
+    """How far it may be from what it stands for; 0 of integers and fractions."""
+    is_percent: bool
 
 
 def written(text: str) -> Number | None:
     """The number that a clean text without units is: `2 1/2` is a mixed one, and `1 2` is none."""
-    if len(text) > MAX_DIGITS:
+    text, percents = _PERCENT.subn("", text[: MAX_DIGITS + 1])
+    text = rewritten(text, _MIXED)
+    match = _NUMBER.fullmatch(rewritten(text.replace(" ", ""), _PLAINER))
+    if match is None or len(text) > MAX_DIGITS or _TWO_NUMBERS.search(text):
         return None
-    text, percents = _PERCENT.subn("", text)
-    if mixed := _MIXED.fullmatch(text):
-        text = r"{}{}\frac{{{}}}{{{}}}".format(*mixed.groups())
-    if _TWO_NUMBERS.search(text):
+    if match["period"] and "." not in match["top"]:  # 3(5) is a product
         return None
-    text = _DOTS.sub(r"\\overline{\1\2\3}", text.replace(" ", ""))
-    while text.startswith("(") and text.endswith(")") and _NUMBER.fullmatch(text[1:-1]):
-        text = text[1:-1]
-    match = _NUMBER.fullmatch(text)
-    parts = {name: group or "" for name, group in match.groupdict().items()} if match else {}
-    value = _value(parts) if parts else None
-    if value is None:
+    parts = {name: part or "" for name, part in match.groupdict().items()}
+    exponent, under = int(parts["exponent"] or 0), Fraction(parts["under"] or 1)
+    if abs(exponent) > MAX_DIGITS or not under:
         return None
-    rounded = any(mark in text for mark in (".", "e", "E", "times", "cdot", "10^"))
-    return Number(value, rounded, percents > 0, _step(parts))
+    integer, point, decimals = parts["top"].partition(".")
+    step = Fraction(10) ** (exponent - len(decimals))
+    value = Fraction(parts["top"]) * Fraction(10) ** exponent
+    if period := parts["period"]:
+        value += step * Fraction(int(period), 10 ** len(period) - 1)
+    value = int(parts["whole"] or 0) + value / under * (-1 if parts["top_sign"] == "-" else 1)
+    error = Fraction(0)
+    is_long = len((integer + decimals).lstrip("0")) >= _ROUNDED_DIGITS
+    if not period and (point or exponent) and (is_long or value.denominator > 1):
+        # So long, it may be rounded, by at most one in the last digit.
+        error = max(_TOLERANCE * min(Fraction(1), abs(value)), step if point and is_long else error)
+    return Number(-value if parts["sign"] == "-" else value, error, percents > 0)
 
 
 def same_number(a: Number, b: Number) -> bool:
@@ -80,55 +90,111 @@ def same_number(a: Number, b: Number) -> bool:
 
     Where both have one there is nothing to choose: 500 % is not 5 %.
     """
-    # A sign on one side alone may have been left out on the other.
-    either = a.percent != b.percent
-    readings_a = [a.value, a.value / 100] if a.percent and either else [a.value]
-    readings_b = [b.value, b.value / 100] if b.percent and either else [b.value]
-    step = max((n.step for n in (a, b) if n.step), default=None)
-    rounded = a.rounded or b.rounded
-    return any(x == y or (rounded and close(x, y, step)) for x in readings_a for y in readings_b)
+    either = a.is_percent != b.is_percent
+    readings_a, readings_b = (
+        [n.value, n.value / 100] if n.is_percent and either else [n.value] for n in (a, b)
+    )
+    error = max(a.error, b.error)
+    return any(x == y or abs(x - y) < error for x in readings_a for y in readings_b)
 
 
-def close(a: Fraction, b: Fraction, step: Fraction | None = None) -> bool:
-    """Whether one may be the other's rounding: see `TOLERANCE`, and `Number.step`."""
-    difference = abs(a - b)
-    if step is not None and difference < step:
-        return True
-    return difference <= TOLERANCE * min(Fraction(1), max(abs(a), abs(b)))
+def is_ratio(text: str) -> bool:
+    """Whether it is a ratio `2:4`, a clock time or a date."""
+    return _RATIO.fullmatch(text) is not None
 
 
-def _value(parts: dict[str, str]) -> Fraction | None:
-    sign = -1 if parts["sign"] == "-" else 1
-    exponent = int(parts["exponent"] or parts["power"] or 0)
-    if abs(exponent) > MAX_EXPONENT:
-        return None
-    scale = Fraction(10) ** exponent
-    integer, point, decimals = parts["mantissa"].partition(".")
-    repeating = parts["repeating"] or parts["in_brackets"]
-    if parts["goes_on"]:  # 0.3333... and 0.1212... show what repeats
-        shown = re.fullmatch(r"(\d*?)(\d+?)\2+", decimals)
-        if shown is None or len(decimals) < 3:
-            return None
-        decimals, repeating = shown[1], shown[2]
-    if repeating:  # 0.1\overline{6} is 0.1 + 6/90
-        period = Fraction(int(repeating), 10 ** len(repeating) - 1)
-        first = Fraction(f"{integer or 0}.{decimals}")
-        return sign * (first + period / 10 ** len(decimals)) if point else None
-    if parts["mantissa"]:
-        return sign * Fraction(parts["mantissa"]) * scale
-    if parts["power"]:
-        return sign * Fraction(parts["factor"] or "1") * scale
-    top, bottom = parts["top"] or parts["over"], parts["bottom"] or parts["under"]
-    if not Fraction(bottom):
-        return None
-    return sign * (Fraction(parts["whole"] or 0) + Fraction(top) / Fraction(bottom))
+def same_ratio(a: str, b: str) -> bool | None:
+    """Whether two ratios, times or dates are the same; None where one is no ratio, but a value.
+
+    With two digits behind the colon it is as likely a time, and not reduced: 12:30 is not 24:60.
+    """
+    sides = [[Fraction(x) for x in re.split("[:/-]", t)] if is_ratio(t) else [] for t in (a, b)]
+    are_times = [is_ratio(t) and not re.search(r":\s*(?:\d|\d{3,}|\S+\.\d+)$", t) for t in (a, b)]
+    if not all(sides):
+        return False if any(are_times) else None
+    if all(are_times):
+        return sides[0] == sides[1] and (":" in a) == (":" in b)
+    shares = [[x / (sum(terms) or 1) for x in terms] for terms in sides]
+    return shares[0] == shares[1]
 
 
-def _step(parts: dict[str, str]) -> Fraction | None:
-    """One in the last decimal of a number with enough significant digits."""
-    decimal = parts["mantissa"] or parts["factor"]
-    integer, point, decimals = decimal.partition(".")
-    if not point or len((integer + decimals).lstrip("0")) < ROUNDED_DIGITS or parts["goes_on"]:
-        return None
-    exponent = int(parts["exponent"] or parts["power"] or 0)
-    return Fraction(10) ** (exponent - len(decimals))
+_LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
+CJK = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
+"""A character of a script that puts no blanks between words: Chinese, Japanese; Korean endings."""
+_UNIT_NAMES = {
+    name: group.split()[0]
+    for group in UNITS["names"].split("|")
+    for word in group.split()
+    for name in (word, word + "s")
+}
+_POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
+_WORDED = r"\\(?:text|mathrm|textbf|textrm|mbox|rm|operatorname)\s*\{[^{}]*\}"
+_UNIT = re.compile(
+    rf"[\s,]*(?:{_WORDED}{_POWER}|\\frac\s*\{{\s*{_WORDED}\s*\}}\s*\{{\s*{_WORDED}{_POWER}\}}"
+    # Degrees, minutes and seconds of arc, ordinal numbers, currencies.
+    r"|(?:\^?\s*\{?\\circ\}?|°)\s*(?:[CFK]|\\(?:text|mathrm)\s*\{\s*[CFK]\s*\})?"
+    r"|(?<=\d)(?:\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2})"
+    rf"|\^\s*\{{?\s*\\(?:text|mathrm|textrm)\s*\{{\s*(?:st|nd|rd|th)\s*\}}\s*\}}?|(?<=\d)(?:st|nd|rd|th)\b"
+    rf"|[¢€£¥]|\\?\$|(?<=[\d\s.}}])(?:{UNITS['sure']}|{CJK}+)"
+    rf"|(?<=[\s.])(?<!\\){_LETTER}{{3,}}(?:[ -]{_LETTER}{{2,}})*|/\s*(?:{_WORDED}|{_LETTER}{{3,}}))"
+    rf"(?:\s*/\s*(?:{_WORDED}|(?:{_LETTER}{{3,}}|h|s|hr|kg|min|L)\b){_POWER})?{_POWER}$"
+)
+_LETTER_UNIT = re.compile(
+    rf"(?<=[\d.}}])\s+(?:{UNITS['letters']}){_POWER}$|(?<=\d)(?:min|sec|c?m/s)$"
+)
+_UNIT_SPELLINGS = rewritings(
+    (r"\\(?:text|mathrm|textbf|textrm|mbox|rm|operatorname)\b|[~{}\\,.]", " "),
+    (r"\^ *circ\b|\bcirc\b", "°"),
+    (r"(\w+) squared\b", r"\1^2"),
+    (r"\bper\b", "/"),
+    (r"\b(?:square|sq) +(\w+)", r"\1^2"),
+    (r"\bcubic +(\w+)", r"\1^3"),
+    (r"\b([ap]) m\b", r"\1m"),
+)
+_SUM = re.compile(r"\S\s*[-+=<>,]")
+_BEFORE = re.compile(rf"^(?:\\text\s*\{{\s*)?({UNITS['before']})(?:\s*\}})?\s*(?=[\d.\\-])")
+SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
+"""Words that make a number another one."""
+_NO_UNIT = re.compile(UNITS["no_unit"], re.IGNORECASE)
+_MOST_WORDS = 5
+"""Of a unit: "square feet of floor space"."""
+
+
+def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
+    r"""An answer without its units, and those; all of it where nothing would be left.
+
+    `letters`: whether a letter may be a unit, as in `8 L` and `3 m^2`. It may where the answer that
+    it is compared with has none.
+    """
+    units = ""
+    if before := _BEFORE.match(text):
+        units, text = before[1].lstrip("\\"), text[before.end() :]
+    for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
+        unit = _UNIT.search(text)
+        if unit is None and letters and not _SUM.search(text):  # 10 + 5 h is no 15
+            unit = _LETTER_UNIT.search(text)
+        if unit is None or not unit[0].strip() or not text[: unit.start()].strip(" ,"):
+            break
+        words = re.sub(_POWER, "", TEXT.sub(r"\1", unit[0])).strip()
+        if len(words.split()) > _MOST_WORDS or _NO_UNIT.search(words) or SCALE.search(words):
+            break
+        units, text = f"{unit[0]} {units}", text[: unit.start()].rstrip(" ,")
+    return text, units.strip()
+
+
+def contradict(a: str, b: str) -> bool:
+    """Whether both are units or bases that are known, and not the same one: `m` and `km`."""
+    if a.startswith("base ") or b.startswith("base "):
+        return a[:5] == b[:5] and a != b
+    first, second = _canonical(a), _canonical(b)
+    return bool(first and second and first != second)
+
+
+def _canonical(unit: str) -> str:
+    r"""A unit in one way of writing (`square meters` as `m^2`); empty where it is not known."""
+    text = rewritten(unit.lower(), _UNIT_SPELLINGS)
+    parts = re.findall(r"[^\W\d_]+|[°$¢€£¥%]|\^ *-?\d|/", text)
+    names = [_UNIT_NAMES.get(part, "") for part in parts if part[0] not in "^/"]
+    if not all(names):
+        return ""
+    return "".join(_UNIT_NAMES.get(part, part.replace(" ", "")) for part in parts)

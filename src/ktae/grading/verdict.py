@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 
 class Outcome(StrEnum):
-    """The four outcomes."""
+    """The four outcomes.
+
+    `UNANSWERED`: no answer can be found in it; a reward of 0, reported apart. `UNDECIDED`: nobody
+    knows, as out of time, or because the accepted answer does not parse; never a reward of 0.
+    """
 
     CORRECT = "correct"
-    """The response gives one of the accepted answers."""
     INCORRECT = "incorrect"
-    """It gives another one."""
     UNANSWERED = "unanswered"
-    """No answer can be found in it. Reward 0, and reported apart."""
     UNDECIDED = "undecided"
-    """Nobody knows: out of time or memory, the accepted answer does not parse, an internal error.
-    Never a reward of 0."""
 
 
 class Verdict(NamedTuple):
@@ -32,6 +31,4 @@ class Verdict(NamedTuple):
     @property
     def correct(self) -> float | None:
         """1.0, 0.0, or None where the verdict is undecided: `correct` of a rollout record."""
-        if self.outcome is Outcome.UNDECIDED:
-            return None
-        return float(self.outcome is Outcome.CORRECT)
+        return None if self.outcome is Outcome.UNDECIDED else float(self.outcome is Outcome.CORRECT)

@@ -1,12 +1,9 @@
 """The worker process of `ktae.grading.pool`: one line of JSON in, one verdict out.
 
-Before the verdict comes a line with the answer that was found, if one was: where the comparison
-runs out of time, the parent knows it and need not look for it again.
-
 It limits itself, so that no orphan lives on: each task starts a timer on the processor time it
 uses, and one on the wall clock for whatever uses none; either ends the process by a signal. (One
 that is stopped gets no signal: there the parent's clock ends it.) Memory is limited as an address
-space.
+space; a process that has used it up ends as well.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ WALL_CLOCK = 10
 def main() -> None:
     """Serve until the parent closes the pipe."""
     # The pipes to the parent are out of reach for libraries that read stdin or print.
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
@@ -42,37 +39,27 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    from ktae.grading.graders import grade_in_steps
-    from ktae.grading.verify import verify
-
-    def tell(text: str) -> None:
-        _reply(replies, {"extracted": text})
+    from ktae.grading.graders import GRADERS
 
     # What the first task would otherwise pay for is imported and compiled here.
     sys.setrecursionlimit(10_000)
-    verify(r"\boxed{\frac{1}{2} x}", [r"x / 2"])
+    GRADERS["ktae"](r"\boxed{\frac{1}{2} x}", [r"x / 2"])
     os.dup2(nothing, 2)  # the parent reads of a failing start alone
-    _reply(replies, {"ready": True})
+    replies.write(b'"ready"\n')
     for line in requests:
-        task = json.loads(line)
-        _start_clock(task["time_limit"])
+        grader, response, answers, seconds = json.loads(line)
+        _start_clocks(seconds)
         try:
-            verdict = grade_in_steps(task["grader"], task["response"], task["answers"], tell)
-            reply: dict[str, Any] = {"verdict": list(verdict)}
+            verdict: tuple[Any, ...] = GRADERS[grader](response, answers)
         except MemoryError:
-            reply = {"memory": True}
+            os._exit(1)
         except Exception as error:
-            reply = {"error": f"{type(error).__name__}: {error}"[:200]}
-        # No clock while it waits for the next task.
-        _start_clock(0)
-        _reply(replies, reply)
+            reason = f"internal error: {type(error).__name__}: {error}"
+            verdict = ("undecided", None, reason[:200])
+        _start_clocks(0)  # none while it waits for the next task
+        replies.write(json.dumps(verdict).encode() + b"\n")
 
 
-def _start_clock(seconds: float) -> None:
+def _start_clocks(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, seconds * WALL_CLOCK)
-
-
-def _reply(replies: Any, content: dict[str, Any]) -> None:
-    replies.write(json.dumps(content).encode() + b"\n")
-    replies.flush()

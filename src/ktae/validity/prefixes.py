@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.grading.extraction import Fallback, extract
+from ktae.grading.forms import key
 from ktae.rollouts.spelling import Speller, standing_alone
 
 _ARITHMETIC = re.compile(r"^[\d\s.,+*/()=−×÷-]+=")
@@ -83,8 +84,8 @@ class AskedAnswers(Sequence[str | None]):
         """The answer of one response."""
         if row not in self._found:
             answer = _stated(self._texts[int(row)].as_py(), self._fallback)
-            # Blanks are taken out: "1, 2" and "1,2" are one vote.
-            self._found[row] = answer and re.sub(r"\s+", "", answer)
+            # However an answer is written, it is one vote.
+            self._found[row] = answer and key(answer)
         return self._found[row]
 
 
