@@ -5,7 +5,7 @@ from trl import GRPOConfig
 
 from ktae.recipe import load
 from ktae.runs import RunFolder
-from ktae.trainers.trl.settings import grpo_config
+from ktae.trainers.trl.run import grpo_config
 
 
 def test_recipes_differ_in_the_credit_alone():

@@ -180,10 +180,10 @@ def test_adams_metric_leaves_out_no_more_than_its_share() -> None:
 def parity(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reward that a model which knows nothing earns half of the time."""
 
-    def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
+    def reward(recipe: Any, tokenizer: Any) -> Callable[..., list[float | None]]:
         return lambda completion_ids, **_: [float(sum(ids) % 2) for ids in completion_ids]
 
-    monkeypatch.setattr(tasks.DemoTask, "reward", staticmethod(reward))
+    monkeypatch.setattr(tasks, "reward_function", reward)
 
 
 @pytest.mark.usefixtures("parity")
@@ -232,19 +232,18 @@ def test_what_the_gradients_leave_out_of_the_recipe() -> None:
 
 
 def test_accuracy_is_of_what_could_be_graded(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
+    def reward(recipe: Any, tokenizer: Any) -> Callable[..., list[float | None]]:
         return lambda completion_ids, **_: [1, 0, None, None] * (len(completion_ids) // 4)
 
-    monkeypatch.setattr(tasks.DemoTask, "reward", staticmethod(reward))
+    monkeypatch.setattr(tasks, "reward_function", reward)
     recipe = recipes.load(RECIPE, SMALL)
     measured = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
     assert measured.about["accuracy"][0] == 0.5
 
 
 def test_too_few_prompts_names_what_to_lower(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = tasks.DemoTask().train_set
-    few = staticmethod(lambda recipe: every(recipe).select(range(5)))
-    monkeypatch.setattr(tasks.DemoTask, "train_set", few)
+    every = tasks.train_set
+    monkeypatch.setattr(tasks, "train_set", lambda recipe: every(recipe).select(range(5)))
     with pytest.raises(InputError, match=r"8 prompts are .* are 5; lower --reference-prompts or"):
         measure(
             model, make_tokenizer(SUMS), recipes.load(RECIPE, SMALL), ESTIMATORS, Plan(2, 4),

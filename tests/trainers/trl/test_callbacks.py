@@ -5,7 +5,6 @@ import signal
 import pytest
 from transformers import TrainerCallback
 
-from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.trainers.trl import KTAETrainer, Patience
 from ktae.trainers.trl.callbacks import StepLogger, stop_on_interrupt
@@ -53,7 +52,7 @@ def test_it_stops_after_equal_batches_in_a_row(trainer_arguments, settings, uneq
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_either_signal_is_remembered_once(tmp_path, number, capsys):
-    steps = StepLogger(Recipe(name="x", steps=1), RunFolder(tmp_path), lambda _: None)
+    steps = StepLogger(1, RunFolder(tmp_path), lambda _: None)
     usual = signal.getsignal(number)
     with stop_on_interrupt(steps):
         assert signal.getsignal(number) != usual

@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from ktae import InputError
 from ktae.trainers.trl import DynamicSampling, KTAETrainer
-from ktae.trainers.trl.dynamic_sampling import merge
+from ktae.trainers.trl.dynamic_sampling import LOSSES, merge
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
     even_start,
@@ -22,14 +23,10 @@ from ktae.trainers.trl.gradient_check import (
 )
 
 
-def is_hopeless(prompt):
-    return sum(map(ord, prompt)) % 4 > 0
-
-
 def often_equal(prompts, completion_ids, **_):
     """0 for three prompts of four, whatever the answer; the usual reward for the others."""
     return [
-        0.0 if is_hopeless(prompt) else float(ids[0] % 2 == 0)
+        0.0 if sum(map(ord, prompt)) % 4 else float(ids[0] % 2 == 0)
         for prompt, ids in zip(prompts, completion_ids, strict=True)
     ]
 
@@ -59,17 +56,13 @@ def test_merge_pads_as_trl_does():
     assert merged["tool_mask"].tolist() == [[0, 1, 1]]
 
 
-@pytest.mark.parametrize("loss_type", [name for name in WEIGHTS if name != "bnpo"])
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}],
-    ids=["whole", "accumulated"],
-)
-def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_type, settings):
+@pytest.mark.parametrize("loss_type", LOSSES)
+@pytest.mark.parametrize("passes", [1, 4])
+def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_type, passes):
     """One round does not replace every group; the rest counts nowhere."""
+    settings = {"per_device_train_batch_size": 16 // passes, "gradient_accumulation_steps": passes}
     arguments = trainer_arguments(loss_type=loss_type, **settings) | {"reward_funcs": often_equal}
     batch, policy, gradient = train_one_step(arguments, resampling_rounds=1)
-
     kept = np.repeat(groups_of_unequal_rewards(batch), 4)
     assert kept.any()
     assert not kept.all(), "every group was replaced: nothing is dropped here"
@@ -81,18 +74,25 @@ def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_ty
     assert relative_error(gradient, expected) < 1e-6
 
 
-def test_enough_rounds_leave_no_equal_group(trainer_arguments):
-    arguments = trainer_arguments(logging_steps=1) | {"reward_funcs": often_equal}
-    without, _, _ = train_one_step(arguments)
-    assert not groups_of_unequal_rewards(without).all()
-
-    arguments = trainer_arguments(logging_steps=1) | {"reward_funcs": often_equal}
-    batch, logged = trained(arguments, resampling_rounds=20)
+def test_enough_rounds_leave_no_equal_group(trainer_arguments, tmp_path):
+    """And the table of completions shows the batch that is trained on."""
+    arguments = trainer_arguments(log_completions=True, logging_steps=1)
+    batch, logged = trained(arguments | {"reward_funcs": often_equal}, resampling_rounds=20)
     assert groups_of_unequal_rewards(batch).all()
     prompts = [row["prompt"] for row in batch.inputs]
     assert prompts == [prompts[i // 4 * 4] for i in range(16)], "a group has one prompt"
+    assert logged["dynamic_sampling/equal_groups"] > 0
     assert logged["dynamic_sampling/dropped_groups"] == 0
     assert 1 <= logged["dynamic_sampling/rounds"] <= 20
+
+    (file,) = (tmp_path / "out/completions").glob("*.parquet")
+    table = pq.read_table(file).to_pydict()
+    assert table["prompt"] == prompts
+    assert table["often_equal"] == correct_of(batch)
+    for row, ids in enumerate(batch.token_ids):
+        expected = batch.credit[row, : len(ids)].numpy()
+        np.testing.assert_allclose(table["token_credit"][row], expected, atol=1e-5)
+    np.testing.assert_allclose(table["advantage"], batch.advantages, atol=1e-6)
 
 
 def test_it_works_without_ktae(trainer_arguments):
@@ -101,8 +101,7 @@ def test_it_works_without_ktae(trainer_arguments):
             self.output = super()._generate_and_score_completions(inputs)
             return self.output
 
-    arguments = trainer_arguments(loss_type="dapo") | {"reward_funcs": often_equal}
-    trainer = Trainer(**arguments, resampling_rounds=20)
+    trainer = Trainer(**trainer_arguments() | {"reward_funcs": often_equal}, resampling_rounds=20)
     trainer.train()
     groups = trainer.output["advantages"].view(-1, 4)
     assert (groups != 0).any(dim=1).all(), "a group of equal rewards is left"
@@ -112,7 +111,12 @@ def test_it_works_without_ktae(trainer_arguments):
     assert np.all(np.sign(centred) == np.sign(groups.numpy())), "an advantage is another rollout's"
 
 
-def test_rewards_are_compared_one_by_one_where_trl_normalises_each(trainer_arguments):
+@pytest.mark.parametrize(
+    ("aggregation", "share"), [("sum_then_normalize", 1), ("normalize_then_sum", 0)]
+)
+def test_rewards_are_compared_one_by_one_where_trl_normalises_each(
+    trainer_arguments, aggregation, share
+):
     """Equal sums of unequal parts have an advantage there, and none otherwise."""
 
     def first(completion_ids, **_):
@@ -121,25 +125,10 @@ def test_rewards_are_compared_one_by_one_where_trl_normalises_each(trainer_argum
     def second(completion_ids, **_):
         return [float(1 - i % 2) for i in range(len(completion_ids))]
 
-    for aggregation, share in (("sum_then_normalize", 1), ("normalize_then_sum", 0)):
-        arguments = trainer_arguments(multi_objective_aggregation=aggregation, logging_steps=1)
-        arguments |= {"reward_funcs": [first, second]}
-        _, logged = trained(arguments, correctness="first", resampling_rounds=1)
-        assert logged["dynamic_sampling/dropped_groups"] == share
-
-
-def test_completions_table_shows_the_batch_that_is_trained_on(trainer_arguments, tmp_path):
-    arguments = trainer_arguments(log_completions=True, logging_steps=1)
-    arguments |= {"reward_funcs": often_equal}
-    batch, _ = trained(arguments, resampling_rounds=20)
-    (file,) = (tmp_path / "out/completions").glob("*.parquet")
-    table = pq.read_table(file).to_pydict()
-    assert table["prompt"] == [row["prompt"] for row in batch.inputs]
-    assert table["often_equal"] == correct_of(batch)
-    for row, ids in enumerate(batch.token_ids):
-        expected = batch.credit[row, : len(ids)].numpy()
-        np.testing.assert_allclose(table["token_credit"][row], expected, atol=1e-5)
-    np.testing.assert_allclose(table["advantage"], batch.advantages, atol=1e-6)
+    arguments = trainer_arguments(multi_objective_aggregation=aggregation, logging_steps=1)
+    arguments |= {"reward_funcs": [first, second]}
+    _, logged = trained(arguments, correctness="first", resampling_rounds=1)
+    assert logged["dynamic_sampling/dropped_groups"] == share
 
 
 class StopAt(TrainerCallback):
@@ -170,17 +159,22 @@ def test_resumed_run_draws_the_same_prompts(trainer_arguments, tmp_path):
     assert run(resume=checkpoint) == straight[2:]
 
 
+WITH_IMAGES = Dataset.from_dict({"prompt": ["1"] * 4, "image": ["x"] * 4})
+
+
 @pytest.mark.parametrize(
-    ("settings", "rounds", "message"),
+    ("settings", "more", "message"),
     [
-        ({}, -1, "resampling_rounds is -1; expected an integer from 0 on"),
-        ({}, 1.5, "resampling_rounds is 1.5; expected an integer from 0 on"),
-        ({"loss_type": "bnpo"}, 1, "loss_type 'bnpo' divides each micro-batch by its own tokens"),
+        ({}, {"resampling_rounds": -1}, "resampling_rounds is -1; expected an integer from 0 on"),
+        ({}, {"resampling_rounds": 1.5}, "resampling_rounds is 1.5; expected an integer from 0 on"),
+        ({"loss_type": "grpo"}, {}, "loss_type is 'grpo'; .*: dapo, cispo, vespo"),
+        ({}, {"train_dataset": WITH_IMAGES}, "dynamic sampling knows text only"),
+        ({}, {"train_dataset": WITH_IMAGES.to_iterable_dataset()}, "at random, .* IterableDataset"),
     ],
 )
-def test_bad_settings(trainer_arguments, settings, rounds, message):
+def test_bad_settings(trainer_arguments, settings, more, message):
     with pytest.raises(InputError, match=message):
-        KTAETrainer(**trainer_arguments(**settings), resampling_rounds=rounds)
+        KTAETrainer(**trainer_arguments(**settings) | {"resampling_rounds": 1} | more)
 
 
 def test_whole_groups_are_counted_over_the_whole_buffer(trainer_arguments):

@@ -49,7 +49,7 @@ def test_evaluation_and_trackers(trainer_arguments, tmp_path):
 
     arguments = trainer_arguments(
         logging_steps=1, report_to="tensorboard", logging_dir=str(tmp_path / "board"),
-        eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8,
+        eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8, num_generations_eval=2,
     )  # fmt: skip
     arguments["eval_dataset"] = arguments["train_dataset"].select(range(4))
     KTAETrainer(**arguments).train()

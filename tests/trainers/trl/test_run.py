@@ -14,7 +14,7 @@ from ktae.rollouts import record
 from ktae.runs import RunFolder
 from ktae.trainers.trl import run as module
 from ktae.trainers.trl import tasks
-from ktae.trainers.trl.rollouts import RolloutBatch
+from ktae.trainers.trl.trainer import RolloutBatch
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,12 +27,9 @@ def recipe(tmp_path, monkeypatch):
     model.generation_config.eos_token_id = 5  # not the tokenizer's, as of some base models
     model.save_pretrained(base)
     make_tokenizer(SUMS).save_pretrained(base)
-    train_set = tasks.DemoTask.train_set
-
-    def more(self, recipe):
-        return train_set(self, recipe.model_copy(update={"steps": 5}))
-
-    monkeypatch.setattr(tasks.DemoTask, "train_set", more)
+    train_set = tasks.train_set
+    more = {"steps": 5}
+    monkeypatch.setattr(tasks, "train_set", lambda x: train_set(x.model_copy(update=more)))
     small = ["steps=2", "logging.save_every=1", "logging.eval_problems=2", f"model.path={base}"]
     rollout = ["rollout.group_size=4", "rollout.prompts_per_step=4"]
     return load(ROOT / "recipes/demo/grpo.yaml", [*small, *rollout])
@@ -72,3 +69,9 @@ def test_rollouts_without_any_reward_have_the_types_of_others(recipe):
     table = module._as_record(batch, 1, recipe, make_tokenizer(SUMS))
     assert table.schema.equals(record.SCHEMA)
     assert table["reward"].null_count == table["correct"].null_count == 2
+
+
+def test_settings_of_the_entropy(recipe, tmp_path):
+    trl = recipe.trl.model_copy(update={"top_entropy": 0.2, "entropy_coef": -0.03})
+    config = module.grpo_config(recipe.model_copy(update={"trl": trl}), tmp_path)
+    assert (config.top_entropy_quantile, config.entropy_coef) == (0.2, -0.03)

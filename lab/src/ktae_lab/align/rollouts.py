@@ -10,7 +10,7 @@ import torch
 from ktae.errors import InputError
 from ktae.evaluation.generation import encode, generate
 from ktae.recipe import Recipe
-from ktae.trainers.trl.tasks import overlong_penalty, prompt_text, task_of
+from ktae.trainers.trl import tasks
 
 
 class Rollouts(NamedTuple):
@@ -36,18 +36,17 @@ class Sampler:
     """Draws rollouts of a recipe's training prompts from a model, each prompt once."""
 
     def __init__(self, model: Any, tokenizer: Any, recipe: Recipe, n_prompts: int) -> None:
-        task = task_of(recipe)
-        task.check(tokenizer, recipe)
+        tasks.check_tokenizer(recipe, tokenizer)
         steps = -(-n_prompts // recipe.rollout.prompts_per_step)
-        problems = task.train_set(recipe.model_copy(update={"steps": steps}))
+        problems = tasks.train_set(recipe.model_copy(update={"steps": steps}))
         if len(problems) < n_prompts:
             raise InputError(
                 f"{n_prompts} prompts are needed (reference and batches), and there are "
                 f"{len(problems)}; lower --reference-prompts or --batches"
             )
         self._problems = problems.shuffle(seed=recipe.seed)
-        self._reward = task.reward(tokenizer, recipe)
-        self._penalty = overlong_penalty(recipe)
+        self._reward = tasks.reward_function(recipe, tokenizer)
+        self._penalty = tasks.overlong_penalty(recipe)
         self._model, self._tokenizer, self._recipe = model, tokenizer, recipe
         self._taken = 0
 
@@ -57,7 +56,7 @@ class Sampler:
         self._taken += n_prompts
         size = self._recipe.rollout.group_size
         problems = [self._problems[i] for i in rows for _ in range(size)]
-        prompts = [prompt_text(self._tokenizer, problem["prompt"]) for problem in problems]
+        prompts = [tasks.prompt_text(self._tokenizer, problem["prompt"]) for problem in problems]
         answers = generate(
             self._model,
             self._tokenizer,

@@ -14,9 +14,7 @@ import torch
 from accelerate.utils import gather
 from transformers import TrainerCallback
 
-from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.trainers.trl.settings import optimizer_steps
 
 OnStep = Callable[[dict[str, Any]], None]
 
@@ -38,34 +36,35 @@ class Patience(TrainerCallback):
         """Count; the trainer's metrics are the same on every process."""
         if logs is not None and "loss" in logs:  # not those of an evaluation
             # What dynamic sampling could not replace counts; without it, what was sampled.
-            share = logs.get("dynamic_sampling/dropped_groups")
-            share = logs.get("dynamic_sampling/equal_groups") if share is None else share
-            if share is not None:
+            names = ("dynamic_sampling/dropped_groups", "dynamic_sampling/equal_groups")
+            if (share := next((logs[name] for name in names if name in logs), None)) is not None:
                 self.equal_steps = self.equal_steps + 1 if share == 1 else 0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The metrics of this step are logged after this, so the count is one step old."""
-        between = state.global_step % self.every == 0 and state.global_step < state.max_steps
-        if between and self.equal_steps >= self.patience:
-            self.ran_out = True
-            control.should_save = True
-            control.should_training_stop = True
+        if self.equal_steps >= self.patience and _is_between(state, self.every):
+            self.ran_out = control.should_save = control.should_training_stop = True
 
 
 class StepLogger(TrainerCallback):
     """Writes each training step's metrics, and stops between steps after Ctrl-C or SIGTERM.
 
-    One process may be interrupted before the others: they agree before they stop.
+    `every` optimizer steps belong together. One process may be interrupted before the others: they
+    agree before they stop.
     """
 
-    def __init__(self, recipe: Recipe, folder: RunFolder, on_step: OnStep) -> None:
-        self.per_step = optimizer_steps(recipe)
+    def __init__(self, every: int, folder: RunFolder, on_step: OnStep) -> None:
+        self.every = every
         self.folder = folder
         self.on_step = on_step
         self.asked_to_stop = 0
         """The number of the signal that asked for it."""
         self.stopped_by = 0
         """The same, once all processes have agreed."""
+        self.began = time.perf_counter()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the clock."""
         self.began = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
@@ -75,23 +74,23 @@ class StepLogger(TrainerCallback):
         now = time.perf_counter()
         seconds, self.began = now - self.began, now
         if state.is_world_process_zero:
-            line = {"step": state.global_step // self.per_step, "seconds": seconds} | logs
+            line = {"step": state.global_step // self.every, "seconds": seconds} | logs
             self.folder.append_metrics(line)
             self.on_step(line)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the clock."""
-        self.began = time.perf_counter()
-
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Between batches of rollouts, save and stop if the user asked for it."""
-        if state.global_step % self.per_step or state.global_step >= state.max_steps:
+        """Save and stop if the user asked for it."""
+        if not _is_between(state, self.every):
             return
         asked = torch.tensor([self.asked_to_stop], device=args.device)
         self.stopped_by = int(gather(asked).max())
         if self.stopped_by:
-            control.should_save = True
-            control.should_training_stop = True
+            control.should_save = control.should_training_stop = True
+
+
+def _is_between(state: Any, every: int) -> bool:
+    """Whether a batch of rollouts has ended, and not the training."""
+    return bool(state.global_step % every == 0 and state.global_step < state.max_steps)
 
 
 @contextmanager

@@ -20,11 +20,8 @@ else:
     _Trainer = object  # a mixin: the trainer comes after it
 
 STATE_FILE = "dynamic_sampling.json"
-ROW_MEAN_LOSSES = ("grpo", "sapo", "dr_grpo", "luspo")
-"""Losses that divide by the number of rollouts."""
-
-TOKEN_MEAN_LOSSES = ("dapo", "cispo", "vespo")
-"""Losses that divide by the number of unmasked tokens in the whole batch."""
+LOSSES = ("dapo", "cispo", "vespo")
+"""Losses that divide by the number of unmasked tokens in the whole batch, which can be told."""
 
 FILL = {"importance_sampling_ratio": 1, "tool_mask": 1}
 """What TRL pads with; token ids with the padding token, everything else with 0."""
@@ -60,7 +57,7 @@ class DynamicSampling(_Trainer):
     Raises:
         InputError: the rounds are no integer from 0 on, the data set has no length or no random
             access, or has images; a process's rollouts are not whole groups; or the loss divides by
-            what cannot be known beforehand (bnpo).
+            something else than the tokens of the whole batch (`LOSSES` do not).
     """
 
     def __init__(self, *args: Any, resampling_rounds: int = 0, **kwargs: Any) -> None:
@@ -70,22 +67,19 @@ class DynamicSampling(_Trainer):
             )
         super().__init__(*args, **kwargs)
         self.resampling_rounds = resampling_rounds
-        self._sources: list[Source] = []
         self._total_rewards = torch.empty(0)
         self._compared_rewards = torch.empty(0)
-        self._loss_scale = 1.0
-        if resampling_rounds:
-            self._check_settings()
         # The same on every process, so that they draw the same prompts and each takes its part.
         self._prompt_draws = np.random.default_rng([self.args.seed, 1])
+        if resampling_rounds:
+            self._check_settings()
 
     def _check_settings(self) -> None:
         dataset, args = self.train_dataset, self.args
-        if self.loss_type not in (*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES):
+        if self.loss_type not in LOSSES:
             raise InputError(
-                f"loss_type {self.loss_type!r} divides each micro-batch by its own tokens, so that "
-                "groups cannot be dropped from its normaliser; dynamic sampling knows "
-                f"{', '.join((*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES))}"
+                f"loss_type is {self.loss_type!r}; dynamic sampling takes groups out of what the "
+                f"loss is divided by, so it expects one over all tokens: {', '.join(LOSSES)}"
             )
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise InputError(
@@ -111,51 +105,47 @@ class DynamicSampling(_Trainer):
         self._compared_rewards = rewards if apart else total.unsqueeze(1)
         return rewards
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._sources = [(0, row) for row in range(len(inputs))]
-        training = self.model.training  # before TRL generates, which may change it
+    def _sample_round(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        if training:
-            share = _equal(self._compared_rewards, self.num_generations).float().mean().item()
-            self._metrics["train"]["dynamic_sampling/equal_groups"].append(share)
-        if self.resampling_rounds == 0 or not training:
+        return output
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        n, size = len(inputs), self.num_generations
+        training = self.model.training  # before TRL generates, which may change it
+        output = self._sample_round(inputs)
+        if not training:
             return output
-        size = self.num_generations
-        equal = self._equal_groups(len(inputs))
+        metrics = self._metrics["train"]
+        share = _equal(self._compared_rewards, size).float().mean().item()
+        metrics["dynamic_sampling/equal_groups"].append(share)
+        if not self.resampling_rounds:
+            return output
+        equal = self._equal_groups(n)
+        sources = [(0, row) for row in range(n)]
         rounds, tables = [output], [self._completions_table()]
         # As many rounds on every process, whichever of them holds such a group.
         while len(rounds) <= self.resampling_rounds and self._total(torch.tensor(equal.sum())):
-            fresh = self._draw_inputs(len(inputs))
-            rounds.append(super()._generate_and_score_completions(fresh))
+            rounds.append(self._sample_round(self._draw_inputs(n)))
             tables.append(self._completions_table())
-            unequal = np.flatnonzero(~self._equal_groups(len(inputs)))
+            unequal = np.flatnonzero(~self._equal_groups(n))
             for slot, group in zip(np.flatnonzero(equal), unequal, strict=False):
                 for i in range(size):
-                    self._sources[slot * size + i] = (len(rounds) - 1, int(group) * size + i)
+                    sources[slot * size + i] = (len(rounds) - 1, int(group) * size + i)
                 equal[slot] = False
         # A good group of a later round takes the whole place of one that taught nothing: rows of
         # one prompt stay together, as TRL's advantages and our groups expect it.
-        output = merge(rounds, self._sources, self._tokenizer.pad_token_id)
+        output = merge(rounds, sources, self._tokenizer.pad_token_id)
         if len(rounds) > 1:
-            self._replace_completions_table(tables)
+            first_row = self.accelerator.process_index * n
+            sources = gather_object([(r, first_row + row) for r, row in sources])
+            for part, name in tables[0]:
+                if all(len(table.get((part, name), ())) == len(sources) for table in tables):
+                    column = self._logs[part][name] if part else self._logs[name]
+                    # It keeps the last batch, so these take the place of the rows that are there.
+                    column.extend(tables[r][part, name][row] for r, row in sources)
         self._drop(output, torch.from_numpy(np.repeat(equal, size)))
-        self._metrics["train"]["dynamic_sampling/rounds"].append(len(rounds) - 1)
+        metrics["dynamic_sampling/rounds"].append(len(rounds) - 1)
         return output
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        """TRL's, with the part that it divides by the number of rollouts scaled up to those that
-        are left: advantages and penalty, and nothing else that a loss may have."""
-        if self._loss_scale == 1.0 or not self.model.training:
-            loss: torch.Tensor = super()._compute_loss(model, inputs)
-            return loss
-        scaled = inputs | {"advantages": inputs["advantages"] * self._loss_scale}
-        beta = float(self.args.beta)  # what TRL's trainer took it from
-        self.beta = beta * self._loss_scale
-        try:
-            loss = super()._compute_loss(model, scaled)
-        finally:
-            self.beta = beta
-        return loss
 
     def _equal_groups(self, n_rows: int) -> np.ndarray:
         """(groups of this process,) bool: the rewards of the last round do not differ."""
@@ -172,12 +162,9 @@ class DynamicSampling(_Trainer):
     def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
         """A process's part of prompts drawn for all, each repeated for its group."""
         n_prompts = n_rows // self.num_generations
-        # Drawn by all processes alike, and over all of them: each takes its own part.
-        drawn = self._prompt_draws.choice(
-            len(self.train_dataset),
-            size=n_prompts * self.accelerator.num_processes,
-            replace=len(self.train_dataset) < n_prompts * self.accelerator.num_processes,
-        )
+        total = n_prompts * self.accelerator.num_processes
+        n_data = len(self.train_dataset)
+        drawn = self._prompt_draws.choice(n_data, size=total, replace=n_data < total)
         first = self.accelerator.process_index * n_prompts
         prompts = [self.train_dataset[int(i)] for i in drawn[first : first + n_prompts]]
         return [dict(row) for row in prompts for _ in range(self.num_generations)]
@@ -186,21 +173,17 @@ class DynamicSampling(_Trainer):
         """Take rollouts out of the loss and out of what the loss is divided by."""
         mask = output["completion_mask"]
         kept = (~dropped).unsqueeze(1).to(mask.device)
-        output["completion_mask"] = mask * kept.to(mask.dtype)
+        loss_mask = output["completion_mask"] = mask * kept.to(mask.dtype)
         # A model that sees only masked tokens gives log-probabilities of 0: the ratio has to be 1.
         for key in ("old_per_token_logps", "ref_per_token_logps", "sampling_per_token_logps"):
             if key in output:
                 output[key] = torch.where(kept, output[key], 0.0)
-        loss_mask = output["completion_mask"]
         if "tool_mask" in output:
             loss_mask = loss_mask * output["tool_mask"]
-        # Losses that average over tokens divide by it (grpo_trainer.py:3170).
+        # What the losses divide by (grpo_trainer.py:3170).
         output["num_items_in_batch"] = self._total(loss_mask.sum())
-        n_dropped = int(self._total(dropped.sum()))
-        n_rows = len(dropped) * self.accelerator.num_processes
-        by_row = self.loss_type in ROW_MEAN_LOSSES and n_dropped < n_rows
-        self._loss_scale = n_rows / (n_rows - n_dropped) if by_row else 1.0
-        self._metrics["train"]["dynamic_sampling/dropped_groups"].append(n_dropped / n_rows)
+        share = int(self._total(dropped.sum())) / (len(dropped) * self.accelerator.num_processes)
+        self._metrics["train"]["dynamic_sampling/dropped_groups"].append(share)
 
     def _completions_table(self) -> dict[tuple[str, str], list[Any]]:
         """The columns of TRL's table of completions, which holds the last batch."""
@@ -210,16 +193,6 @@ class DynamicSampling(_Trainer):
             (part, name): c for part in ("rewards", "extra") for name, c in logs[part].items()
         }
         return {name: list(column) for name, column in columns.items()}
-
-    def _replace_completions_table(self, tables: list[dict[tuple[str, str], list[Any]]]) -> None:
-        first_row = self.accelerator.process_index * len(self._sources)
-        sources = gather_object([(r, first_row + row) for r, row in self._sources])
-        for part, name in tables[0]:
-            if all(len(table.get((part, name), ())) >= len(sources) for table in tables):
-                last = [table[part, name][-len(sources) :] for table in tables]
-                column = self._logs[part][name] if part else self._logs[name]
-                column.clear()
-                column.extend(last[r][row] for r, row in sources)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         if self.args.should_save and self.resampling_rounds:
@@ -257,19 +230,18 @@ def merge(
     """
     merged = dict(rounds[0])
     for key, first in rounds[0].items():
-        if isinstance(first, torch.Tensor) and first.dim() == 0:
+        is_tensor = isinstance(first, torch.Tensor)
+        if is_tensor and first.dim() == 0:
             continue
         parts = [batch[key] for batch in rounds]
-        if isinstance(first, torch.Tensor) and first.dim() == 2:
+        if is_tensor and first.dim() == 2:
             is_ids = key in ("prompt_ids", "completion_ids")
             value = pad_token_id if is_ids else FILL.get(key, 0)
             width = max(part.shape[1] for part in parts)
-            missing = [width - part.shape[1] for part in parts]
-            sides = [(m, 0) if key.startswith("prompt_") else (0, m) for m in missing]
-            parts = [
-                torch.nn.functional.pad(part, side, value=value)
-                for part, side in zip(parts, sides, strict=True)
-            ]
+            for i, part in enumerate(parts):
+                missing = width - part.shape[1]
+                sides = (missing, 0) if key.startswith("prompt_") else (0, missing)
+                parts[i] = torch.nn.functional.pad(part, sides, value=value)
         rows = [parts[r][row] for r, row in sources]
-        merged[key] = torch.stack(rows) if isinstance(first, torch.Tensor) else rows
+        merged[key] = torch.stack(rows) if is_tensor else rows
     return merged

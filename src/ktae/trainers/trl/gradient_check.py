@@ -25,8 +25,7 @@ from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.estimators import KTAE
 from ktae.rollouts import record
-from ktae.trainers.trl.rollouts import RolloutBatch
-from ktae.trainers.trl.trainer import KTAETrainer
+from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 MAX_LENGTH = 12
 GROUP_SIZE = 4

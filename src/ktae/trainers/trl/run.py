@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import resource
 import statistics
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,10 @@ from ktae.recipe import Recipe
 from ktae.rollouts import record
 from ktae.runs import RunFolder, write_json
 from ktae.trainers.metrics import PREFIX
+from ktae.trainers.trl import tasks
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
-from ktae.trainers.trl.checks import check_arguments, check_enough
-from ktae.trainers.trl.rollouts import RolloutBatch
-from ktae.trainers.trl.settings import grpo_config, optimizer_steps
-from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
-from ktae.trainers.trl.trainer import KTAETrainer
+from ktae.trainers.trl.checks import check_arguments
+from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 Note = Callable[[str], None]
 """Told what a user should know, in one line."""
@@ -68,70 +67,69 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
     else:
         folder.require_free()
     config = grpo_config(recipe, folder.checkpoints)
-    task = task_of(recipe)
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = load_policy(recipe)
-    task.check(tokenizer, recipe)
-    steps = StepLogger(recipe, folder, on_step)
+    tasks.check_tokenizer(recipe, tokenizer)
+    steps = StepLogger(optimizer_steps(recipe), folder, on_step)
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
-    callbacks = [steps, patience]
-    trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, callbacks)
-    check_enough(trainer.train_dataset, config)
+    trainer = _make_trainer(recipe, config, folder, model, tokenizer, [steps, patience])
     with contextlib.ExitStack() as stack:
         if trainer.accelerator.is_main_process:
             stack.enter_context(folder.held())
             if not resume:
                 folder.create(recipes.dump(recipe))
-        return _run(recipe, folder, task, trainer, steps, patience, resume=resume, note=note)
-
-
-def _run(
-    recipe: Recipe,
-    folder: RunFolder,
-    task: Task,
-    trainer: KTAETrainer,
-    steps: StepLogger,
-    patience: Patience,
-    *,
-    resume: bool,
-    note: Note,
-) -> int:
-    """`run`, once everything is loaded and the first process holds the folder."""
-    is_main, tokenizer = trainer.accelerator.is_main_process, trainer.processing_class
-    checkpoint = next(iter(folder.all_checkpoints()), None) if resume else None
-    done = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
-    trainer.accelerator.wait_for_everyone()
-    if is_main and resume:
-        folder.remove_leftovers()
-        folder.forget_after(done)
-        note(f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1")
-    if is_main and not folder.before.exists():
-        note("evaluating the model before its training")
-        write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
-    before = folder.read_before() if is_main else {}
-    trainer.accelerator.wait_for_everyone()
-    _train(trainer, steps, checkpoint, done=done >= recipe.steps)
-    if steps.stopped_by:
-        return steps.stopped_by
-    if patience.ran_out:
-        raise InputError(
-            f"in {patience.patience} steps in a row the rewards of no group differed, so there was "
-            "nothing to learn from: all rollouts of a prompt are right, or all are wrong, or the "
-            f"grader fails. The rollouts and a checkpoint are in {folder.path}; algorithm.patience "
-            "sets the number of steps"
-        )
-    if is_main:
-        with atomic_folder(folder.model) as temporary:
-            trainer.save_model(str(temporary))
-        note("evaluating the trained model")
-        after = task.evaluate(trainer.model, tokenizer, recipe)
-        write_json(folder.summary, _summary(recipe, folder.read_metrics(), before, after))
-    trainer.accelerator.wait_for_everyone()
+        checkpoint = _begin(recipe, folder, trainer, resume=resume, note=note)
+        _train(recipe, trainer, steps, checkpoint)
+        if steps.stopped_by:
+            return steps.stopped_by
+        if patience.ran_out:
+            raise InputError(
+                f"in {patience.patience} steps in a row the rewards of no group differed, so there "
+                "was nothing to learn from: all rollouts of a prompt are right, or all are wrong, "
+                f"or the grader fails. The rollouts and a checkpoint are in {folder.path}; "
+                "algorithm.patience sets the number of steps"
+            )
+        if trainer.accelerator.is_main_process:
+            with atomic_folder(folder.model) as temporary:
+                trainer.save_model(str(temporary))
+            note("evaluating the trained model")
+            after = tasks.held_out_scores(recipe, trainer.model, tokenizer)
+            write_json(folder.summary, _summary(recipe, folder, after))
+        trainer.accelerator.wait_for_everyone()
     return 0
 
 
-def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, done: bool) -> None:
-    if not done:
+def _begin(
+    recipe: Recipe, folder: RunFolder, trainer: KTAETrainer, *, resume: bool, note: Note
+) -> Path | None:
+    """Evaluate the model before its training, and find the checkpoint to go on from."""
+    checkpoint = next(iter(folder.all_checkpoints()), None) if resume else None
+    done = _steps_done(recipe, checkpoint)
+    trainer.accelerator.wait_for_everyone()
+    if trainer.accelerator.is_main_process:
+        if resume:
+            folder.remove_leftovers()
+            folder.forget_after(done)
+            note(
+                f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1"
+            )
+        if not folder.before.exists():
+            note("evaluating the model before its training")
+            tokenizer = trainer.processing_class
+            write_json(folder.before, tasks.held_out_scores(recipe, trainer.model, tokenizer))
+        folder.read_before()  # a damaged one is named now, and not after the training
+    trainer.accelerator.wait_for_everyone()
+    return checkpoint
+
+
+def _steps_done(recipe: Recipe, checkpoint: Path | None) -> int:
+    return int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
+
+
+def _train(
+    recipe: Recipe, trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None
+) -> None:
+    if _steps_done(recipe, checkpoint) < recipe.steps:
         with stop_on_interrupt(steps):
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         return
@@ -153,17 +151,12 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     """
     if recipe.model.path != "demo":
         check_local_or_hub("model", recipe.model.path)
-    try:
-        config = grpo_config(recipe, folder.checkpoints)
-        check_arguments(recipe.credit, args=config)
-    except InputError:
-        raise
-    except (ValueError, ImportError) as error:
-        raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
+    config = grpo_config(recipe, folder.checkpoints)
+    check_arguments(recipe.credit, args=config)
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
-    if recipe.task == "math" and not prepared_file(recipe, "train").is_file():
-        missing = prepared_file(recipe, "train")
-        lines.append(f"# {missing} does not exist yet: see ktae data prepare")
+    data = prepared_file(recipe, "train")
+    if recipe.task == "math" and not data.is_file():
+        lines.append(f"# {data} does not exist yet: see ktae data prepare")
     lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
     for field in dataclasses.fields(GRPOConfig):
         value = getattr(config, field.name)
@@ -173,11 +166,107 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     return "\n".join(lines)
 
 
+@contextlib.contextmanager
+def _refusals_named() -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, ImportError, RuntimeError) as error:
+        raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
+
+
+def optimizer_steps(recipe: Recipe) -> int:
+    """Optimizer steps that one training step of the recipe takes."""
+    return recipe.algorithm.minibatches * recipe.algorithm.epochs
+
+
+def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
+    """The `GRPOConfig` that trains the recipe, on as many processes as were launched.
+
+    TRL counts optimizer steps; a recipe counts batches of rollouts, each of which takes
+    `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
+    samples what the uninterrupted one would have.
+
+    Raises:
+        InputError: the processes cannot share a step's rollouts evenly, or TRL refuses a setting.
+    """
+    per_step = optimizer_steps(recipe)
+    on_gpu = torch.cuda.is_available()
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    at_once, passes = _passes(recipe, processes)
+    with _refusals_named():
+        return GRPOConfig(
+            output_dir=str(output),
+            seed=recipe.seed,
+            max_steps=recipe.steps * per_step,
+            per_device_train_batch_size=at_once,
+            gradient_accumulation_steps=passes,
+            steps_per_generation=recipe.algorithm.minibatches * passes,
+            num_iterations=recipe.algorithm.epochs,
+            num_generations=recipe.rollout.group_size,
+            max_completion_length=recipe.rollout.max_response_length,
+            temperature=recipe.rollout.temperature,
+            loss_type=recipe.algorithm.loss,
+            scale_rewards="group" if recipe.algorithm.scale_by_std else "none",
+            epsilon=recipe.algorithm.clip_low,
+            epsilon_high=recipe.algorithm.clip_high,
+            beta=recipe.algorithm.kl,
+            top_entropy_quantile=recipe.trl.top_entropy,
+            entropy_coef=recipe.trl.entropy_coef,
+            learning_rate=recipe.optimizer.learning_rate,
+            adam_beta1=recipe.optimizer.beta1,
+            adam_beta2=recipe.optimizer.beta2,
+            weight_decay=recipe.optimizer.weight_decay,
+            max_grad_norm=recipe.optimizer.max_grad_norm,
+            lr_scheduler_type="constant_with_warmup",
+            warmup_steps=recipe.optimizer.warmup_steps * per_step,
+            save_steps=recipe.logging.save_every * per_step,
+            save_total_limit=recipe.logging.keep_checkpoints,
+            logging_steps=per_step,
+            project="ktae",
+            run_name=f"{recipe.name}-seed{recipe.seed}",
+            report_to=list(recipe.logging.report_to) or "none",
+            disable_tqdm=True,
+            # TRL's defaults for these two are for GPUs; on a CPU they cost time and precision.
+            bf16=on_gpu,
+            gradient_checkpointing=on_gpu,
+            use_cpu=not on_gpu,
+            use_vllm=recipe.trl.vllm,
+            vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
+            # Left alone it would be NCCL, which knows no CPU.
+            ddp_backend="gloo" if processes > 1 and not on_gpu else None,
+        )
+
+
+def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:
+    """Rollouts in one forward and backward pass of a process, and its passes in a minibatch."""
+    rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
+    per_minibatch = rollouts // recipe.algorithm.minibatches
+    if per_minibatch % processes:
+        raise InputError(
+            f"{processes} processes cannot share the {per_minibatch} rollouts of a minibatch "
+            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches) evenly"
+        )
+    if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
+        raise InputError(
+            f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
+            f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
+        )
+    of_process = per_minibatch // processes
+    at_once = recipe.trl.forward_rollouts or of_process
+    if of_process % at_once:
+        raise InputError(
+            f"trl.forward_rollouts is {at_once}; expected a divisor of the {of_process} "
+            "rollouts of a minibatch on each process"
+        )
+    return at_once, of_process // at_once
+
+
 def _make_trainer(
     recipe: Recipe,
     config: GRPOConfig,
     folder: RunFolder,
-    task: Task,
     model: Any,
     tokenizer: Any,
     callbacks: list[Any],
@@ -195,18 +284,16 @@ def _make_trainer(
         lora = LoraConfig(
             r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
         )
-    rewards = [task.reward(tokenizer, recipe)]
-    if (penalty := overlong_penalty(recipe)) is not None:
-        rewards.append(penalty)
+    penalty = tasks.overlong_penalty(recipe)
     # That its loop for several turns may change concerns us, and the tests run it.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
-    try:
+    with _refusals_named():
         trainer = KTAETrainer(
             model=model,
             processing_class=tokenizer,
-            reward_funcs=rewards,
+            reward_funcs=[tasks.reward_function(recipe, tokenizer), *filter(None, [penalty])],
             args=config,
-            train_dataset=task.train_set(recipe),
+            train_dataset=tasks.train_set(recipe),
             callbacks=callbacks,
             credit=recipe.credit,
             correctness="correct",
@@ -214,12 +301,8 @@ def _make_trainer(
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
             peft_config=lora,
-            rollout_func=task.rollout_function(tokenizer, recipe),
+            rollout_func=tasks.rollout_function(recipe, tokenizer),
         )
-    except InputError:
-        raise
-    except (ValueError, ImportError) as error:
-        raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InputError(
             "ktae train keeps the whole model in each process; for FSDP and DeepSpeed use "
@@ -262,7 +345,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
         {
             "group": [str((batch.first_row + i) // group_size) for i in range(n)],
             "step": pa.array([step] * n, pa.int32()),
-            "prompt": [prompt_text(tokenizer, row["prompt"]) for row in batch.inputs],
+            "prompt": [tasks.prompt_text(tokenizer, row["prompt"]) for row in batch.inputs],
             "response": tokenizer.batch_decode(batch.token_ids),
             "answer": [str(row["answer"]) for row in batch.inputs],
             "token_ids": batch.token_ids,
@@ -277,18 +360,14 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
     return record.conform(table)  # all processes share its types, also where all values are null
 
 
-def _summary(
-    recipe: Recipe,
-    lines: list[dict[str, Any]],
-    before: dict[str, float],
-    after: dict[str, float],
-) -> dict[str, Any]:
+def _summary(recipe: Recipe, folder: RunFolder, after: dict[str, float]) -> dict[str, Any]:
+    lines = folder.read_metrics()
     credit_seconds = [line[f"{PREFIX}seconds"] for line in lines if f"{PREFIX}seconds" in line]
     return {
         "recipe": recipe.name,
         "seed": recipe.seed,
         "steps": recipe.steps,
-        "before": before,
+        "before": folder.read_before(),
         "after": after,
         # Medians: a checkpoint now and then takes a moment.
         "training_seconds": sum(line["seconds"] for line in lines),

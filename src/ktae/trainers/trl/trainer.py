@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +33,37 @@ from ktae.trainers.trl.checks import (
     without_policy,
 )
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
-from ktae.trainers.trl.rollouts import CreditCell, RolloutBatch, Scored
+
+
+class RolloutBatch(NamedTuple):
+    """One generation batch of this process, as the trainer hands it to `on_rollouts`."""
+
+    step: int
+    """Optimizer steps done before these rollouts were sampled."""
+    inputs: list[dict[str, Any]]
+    """The data set's rows, one for each of the n rollouts."""
+    token_ids: list[list[int]]
+    """The n completions, unpadded."""
+    masks: list[list[int]]
+    """For each token of each of them 1, or 0 where a tool or an environment wrote it."""
+    rewards: torch.Tensor
+    """(n,) the sum of the weighted reward functions; NaN where none could tell."""
+    correct: torch.Tensor
+    """(n,) 1, 0, or NaN for unknown."""
+    advantages: torch.Tensor
+    """(n,) TRL's rollout advantages."""
+    credit: torch.Tensor
+    """(n, T) token credit, right-padded with 0."""
+    first_row: int
+    """Global number of the first rollout; a group is `num_generations` consecutive rollouts."""
+
+
+class CreditCell(list[float]):
+    """A rollout's credit in the table of completions, which TRL also prints: in few words."""
+
+    def __str__(self) -> str:
+        """How many numbers it has, and the largest."""
+        return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -76,70 +106,47 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         check_arguments(estimator, *args, **kwargs)
         check_threshold(threshold)
         super().__init__(*args, **kwargs)
-        self.credit = estimator
-        self.threshold = threshold
-        self.on_rollouts = on_rollouts
+        check_enough(self.train_dataset, self.args)
         if self._tokenizer.pad_token_id is None:
             raise InputError(
                 f"the tokenizer ({type(self._tokenizer).__name__}) has neither a padding nor an "
                 "end-of-sequence token; set tokenizer.pad_token"
             )
+        self.credit, self.threshold, self.on_rollouts = estimator, threshold, on_rollouts
         self._correctness_columns = correctness_columns(self, correctness)
         names = [self.reward_func_names[column] for column in self._correctness_columns]
         self._verdict_name = ", else ".join(names)
-        if estimator is not None:
-            check_advantages(self, estimator, self._correctness_columns)
         self._trackers = [name for name in strongest.TRACKERS if name in self.args.report_to]
         self._strongest: list[strongest.TokenSums] = []
-        self._scored: list[list[Scored]] = []  # of each round of sampling
+        self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
-        self._entropies: torch.Tensor | None = None
         self._sampling = False
         self._batches: int | None = None
         self._group_size = self.num_generations
         if self.log_completions and self.accelerator.is_main_process:
-            trained_with = TrainedWith.of(
-                estimator, names[0] if names[1:] == [] else names, threshold
-            )
-            trained_with.write(Path(self.args.output_dir, "completions"))
+            verdict = names[0] if len(names) == 1 else names
+            folder = Path(self.args.output_dir, "completions")
+            TrainedWith.of(estimator, verdict, threshold).write(folder)
         if estimator is not None:
-            self._warm_up(estimator)
-
-    def _warm_up(self, estimator: Estimator) -> None:
-        """Load or compile the estimator now: it is no part of the first step.
-
-        A function of the user's that gives something else than credit shows it here.
-        """
-        ids = torch.tensor([[0], [1]], device=self.accelerator.device)
-        mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
-        policy = {name: torch.zeros(ids.shape) for name in estimator.needs_policy}
-        self._token_credit(estimator, ids, mask, correct.double(), groups, policy)
-        tables = table_estimator(estimator)
-        credit_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), tables)
+            check_advantages(self, estimator, self._correctness_columns)
+            # Load or compile the estimator now: it is no part of the first step. A function of the
+            # user's that gives something else than credit shows it here.
+            ids = torch.tensor([[0], [1]], device=self.accelerator.device)
+            mask, correct, groups = torch.ones_like(ids), ids[:, 0], ids[:, 0] * 0
+            policy = {name: torch.zeros(ids.shape) for name in estimator.needs_policy}
+            self._token_credit(estimator, ids, mask, correct, groups, policy)
+            tables = table_estimator(estimator)
+            credit_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), tables)
 
     def _token_credit(
-        self,
-        estimator: Estimator,
-        ids: torch.Tensor,
-        mask: torch.Tensor,
-        correct: torch.Tensor,
-        groups: torch.Tensor,
-        policy: dict[str, torch.Tensor],
-    ) -> torch.Tensor:
+        self, estimator: Estimator, ids: Any, mask: Any, correct: Any, groups: Any, policy: Any
+    ) -> Any:
         texts = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
-        step = self._training_step()
-        credit: torch.Tensor = token_credit(
-            ids, mask, correct, groups, estimator, vocabulary=texts, step=step, policy=policy
-        )
-        return credit
+        arrays, step = (ids, mask, correct, groups), self._training_step()
+        return token_credit(*arrays, estimator, vocabulary=texts, step=step, policy=policy)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's.
-
-        Raises:
-            InputError: the training set has fewer prompts than a batch of rollouts takes.
-        """
-        check_enough(self.train_dataset, self.args)
+        """TRL's."""
         if self.accelerator.is_main_process:
             announce(self.credit, self._verdict_name, self.threshold, self.num_generations)
         self._batches = None  # counted from what a checkpoint says, if it begins with one
@@ -174,12 +181,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         The entropies come from the same pass. Later calls are of the reference model or the loss.
         """
         needs = self.credit is not None and "entropies" in self.credit.needs_policy
-        if not needs or not self._sampling or self._entropies is not None:
+        if not needs or not self._sampling or "rollout_entropies" in self._kept:
             return super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        computed = super()._get_per_token_logps_and_entropies(
-            *args, **kwargs | {"compute_entropy": True}
-        )
-        self._entropies = computed[1]
+        kwargs |= {"compute_entropy": True}
+        computed = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        self._kept["rollout_entropies"] = computed[1]
         return computed
 
     def _calculate_rewards(
@@ -192,71 +198,65 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.credit is not None:
             check_infinite(rewards, self.reward_func_names, self.scale_rewards)
+        # Of several verdicts the first that is there counts.
+        first, *others = self._correctness_columns
+        score = rewards[:, first]
+        for column in others:
+            score = torch.where(score.isnan(), rewards[:, column], score)
+        score = score.masked_fill(score.isinf(), torch.nan)
+        correct = torch.where(score.isnan(), score, (score > self.threshold).to(score))
+        is_judged = self.credit is not None and self.credit.score_range is None
+        if is_judged and self.accelerator.is_main_process:
+            name, groups = self._verdict_name, np.arange(len(score)) // self._group_size
+            arrays = (on_host(score), on_host(correct), groups)
+            warn_unless_verdicts(f"reward function {name}", *arrays, self.threshold)
         # TRL gathers the rewards of all processes, rank by rank (grpo_trainer.py:1579), but hands
         # over this process's rows alone.
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        # Of several verdicts the first that is there counts.
-        first, *others = self._correctness_columns
-        verdict = rewards[:, first]
-        for column in others:
-            verdict = torch.where(verdict.isnan(), rewards[:, column], verdict)
-        verdict = verdict.masked_fill(verdict.isinf(), torch.nan)
-        correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
-        is_judged = self.credit is not None and self.credit.score_range is None
-        if is_judged and self.accelerator.is_main_process:
-            name, groups = self._verdict_name, np.arange(len(verdict)) // self._group_size
-            arrays = (on_host(verdict), on_host(correct), groups)
-            warn_unless_verdicts(f"reward function {name}", *arrays, self.threshold)
-        evidence, correct = verdict[of_process], correct[of_process]
-        if self.credit is None or self.credit.score_range is None:
-            evidence = correct
-        else:
-            check_scores(evidence, self.credit, self._verdict_name)
-        entropies, self._entropies = self._entropies, None  # the next round's are others
+        if self.credit is not None and self.credit.score_range is not None:
+            check_scores(score[of_process], self.credit, self._verdict_name)
         none: list[Any] = [None] * n
         # As TRL reads it: of a row the places of the completion, and 1 where it is shorter.
         masks = [
             (mask or [])[: len(ids)] + [1] * (len(ids) - len(mask or []))
             for mask, ids in zip(self._env_mask or none, completion_ids_list, strict=True)
         ]
-        rollouts = zip(
-            inputs,
-            map(list, completion_ids_list),
-            masks,
-            self._total_rewards[of_process],
-            correct,
-            evidence,
-            none if entropies is None else entropies,
-            strict=True,
-        )
-        self._scored.append([Scored(*rollout) for rollout in rollouts])
+        self._kept |= {
+            "rollout_inputs": inputs,
+            "rollout_ids": list(map(list, completion_ids_list)),
+            "rollout_masks": masks,
+            "rollout_rewards": self._total_rewards[of_process],
+            "rollout_scores": score[of_process],
+            "rollout_correct": correct[of_process],
+        }
         return rewards
 
+    def _sample_round(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """With what is kept of each rollout: dynamic sampling may take some of several rounds."""
+        self._kept = {}
+        self._sampling = True
+        try:
+            return super()._sample_round(inputs) | self._kept
+        finally:
+            self._sampling = False
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._scored = []
         mode = "train" if self.model.training else "eval"  # TRL may change it while it generates
         self._group_size = self.num_generations if mode == "train" else self.num_generations_eval
         if mode == "train":
             self._batches = self._training_step() + (self._batches is not None)
-        self._sampling = True
-        try:
-            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        finally:
-            self._sampling, self._entropies = False, None
-        if not self._scored:
-            raise RuntimeError("this TRL does not call _calculate_rewards while it generates")
-        # The rollouts that dynamic sampling kept, from whichever round they come.
-        scored = [self._scored[number][row] for number, row in self._sources]
-        correct = torch.stack([rollout.correct for rollout in scored])
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        kept = {name: output.pop(name) for name in [*output] if name.startswith("rollout_")}
+        token_ids, correct = kept["rollout_ids"], kept["rollout_correct"]
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
         if self.credit is None:
             metrics = verdict_metrics(correct, total=_sum)
         else:
             started = _now(rollout_advantages.device)
-            seen = self._estimate(output, scored)
+            seen = self._estimate(self.credit, output, kept)
             credit = seen.credit[seen.own, : credit.shape[1]]
             # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
             # Here and not in the loss, for before that TRL shuffles the rows and splits them
@@ -271,45 +271,53 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             if self._trackers and mode == "train":
                 self._strongest.append(strongest.token_sums(seen))
             if self.log_completions:
-                shown = [
-                    CreditCell(round(x, 5) for x in row[: len(rollout.token_ids)])
-                    for row, rollout in zip(credit.tolist(), scored, strict=True)
-                ]
-                self._logs["extra"]["token_credit"].extend(gather_object(shown))
+                rows = zip(credit.tolist(), token_ids, strict=True)
+                cells = [CreditCell(round(x, 5) for x in row[: len(ids)]) for row, ids in rows]
+                self._logs["extra"]["token_credit"].extend(gather_object(cells))
         for name, value in metrics.items():
             self._metrics[mode][name].append(value)
         if self.on_rollouts is not None and mode == "train":
-            self.on_rollouts(
-                RolloutBatch(
-                    step=self.state.global_step,
-                    inputs=[rollout.inputs for rollout in scored],
-                    token_ids=[rollout.token_ids for rollout in scored],
-                    masks=[rollout.mask for rollout in scored],
-                    rewards=torch.stack([rollout.reward for rollout in scored]),
-                    correct=correct,
-                    advantages=rollout_advantages,
-                    credit=credit,
-                    first_row=self.accelerator.process_index * len(scored),
-                )
+            batch = RolloutBatch(
+                step=self.state.global_step,
+                inputs=kept["rollout_inputs"],
+                token_ids=token_ids,
+                masks=kept["rollout_masks"],
+                rewards=kept["rollout_rewards"],
+                correct=correct,
+                advantages=rollout_advantages,
+                credit=credit,
+                first_row=self.accelerator.process_index * len(token_ids),
             )
+            self.on_rollouts(batch)
         return output
 
-    def _estimate(self, output: dict[str, Any], scored: list[Scored]) -> Seen:
+    def _estimate(self, estimator: Estimator, output: dict[str, Any], kept: dict[str, Any]) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
         """
-        assert self.credit is not None
-        n, ids = len(scored), output["completion_ids"]
+        n, ids, correct = (
+            len(kept["rollout_ids"]),
+            output["completion_ids"],
+            kept["rollout_correct"],
+        )
         # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
         # those, and a truncated rollout is still evidence on its tokens. As bytes, for where
         # accelerate pads a bool tensor it becomes int64, on some processes only.
         mask = torch.zeros(ids.shape, dtype=torch.uint8)
-        for row, rollout in enumerate(scored):
-            mask[row, : len(rollout.mask)] = torch.tensor(rollout.mask)
-        policy = self._of_policy(output, scored)
-        correct = torch.stack([rollout.correct for rollout in scored])
-        evidence = torch.stack([rollout.evidence for rollout in scored])
+        for row, of_row in enumerate(kept["rollout_masks"]):
+            mask[row, : len(of_row)] = torch.tensor(of_row)
+        # TRL leaves log-probabilities out where the sampling policy is the one in the loss
+        # (grpo_trainer.py:2657): there every ratio is 1.
+        known: dict[str, Any] = {
+            "log_probs": output.get("old_per_token_logps"),
+            "entropies": kept.get("rollout_entropies"),
+        }
+        policy = {name: known[name] for name in sorted(estimator.needs_policy)}
+        for name, values in policy.items():
+            if values is None:
+                raise InputError(without_policy(estimator, name))
+        evidence = correct if estimator.score_range is None else kept["rollout_scores"]
         if "entropies" in policy and self.mask_truncated_completions:
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
             unknown = (policy["entropies"] == 0).all(dim=1)
@@ -328,34 +336,10 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
         batch = (touched(ids), touched(mask.to(ids.device)), touched(evidence))
         groups = torch.arange(stop - start) // group_size
-        of_policy = {name: touched(values) for name, values in policy.items()}
-        credit = self._token_credit(self.credit, *batch, groups, of_policy)
+        policy = {name: touched(values.float()) for name, values in policy.items()}
+        credit = self._token_credit(estimator, *batch, groups, policy)
         of_process = slice(first_row - start, first_row - start + n)
         return Seen(*batch, touched(correct), groups, credit, of_process)
-
-    def _of_policy(self, output: dict[str, Any], scored: list[Scored]) -> dict[str, torch.Tensor]:
-        """(n, T) each, what the estimator needs of the policy: TRL's own, of its own pass."""
-        assert self.credit is not None
-        policy: dict[str, torch.Tensor] = {}
-        for name in sorted(self.credit.needs_policy):
-            # TRL leaves them out where the sampling policy is the one in the loss
-            # (grpo_trainer.py:2657): there every ratio is 1.
-            values = output.get("old_per_token_logps")
-            if name == "entropies":
-                values = self._padded_entropies(output["completion_ids"], scored)
-            if values is None:
-                raise InputError(without_policy(self.credit, name))
-            policy[name] = values.float()
-        return policy
-
-    def _padded_entropies(self, ids: torch.Tensor, scored: list[Scored]) -> torch.Tensor | None:
-        padded = torch.zeros(ids.shape, dtype=torch.float32, device=ids.device)
-        for row, rollout in enumerate(scored):
-            if rollout.entropies is None:
-                return None
-            width = min(len(rollout.entropies), ids.shape[1])
-            padded[row, :width] = rollout.entropies[:width]
-        return padded
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took, and
