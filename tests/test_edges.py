@@ -4,15 +4,12 @@ Most expectations are equivalences (the result without the odd rollout, with the
 or exact zeros, so that no number here depends on the formulas.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 from by_backend import credit_table, token_advantages, token_credit
 
 from ktae.estimators import KTAE, Estimator, Ignoring, Scaled, preset
 
-PAPER, RELEASED = preset("paper"), preset("released")
 UNKNOWN = np.nan
 
 # Two correct and two incorrect rollouts; token 1 is in all of them, 2 and 6 speak for a side.
@@ -34,6 +31,11 @@ def credit(backend: str) -> np.ndarray:
     assert np.all(got[:2, 1] > 0.2)
     assert np.all(got[2:, 1] < -0.2)
     return got
+
+
+def assert_same_table(table, expected) -> None:
+    for name, column in expected._asdict().items():
+        np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
 
 
 # --- group all correct, all incorrect, or of one rollout: credit 0 everywhere
@@ -59,8 +61,7 @@ def test_group_with_nothing_to_compare(
     assert np.all(table.p_value[degenerate] == 1)
     for column in ("fisher_score", "information_gain", "direction", "value", "credit"):
         assert np.all(getattr(table, column)[degenerate] == 0), column
-    known = np.isfinite(correct)
-    assert degenerate.sum() == len(np.unique(ids[:n][known]))
+    assert degenerate.sum() == len(np.unique(ids[:n][np.isfinite(correct)]))
     in_true = [np.any(IDS[:n][np.equal(correct, 1)] == t, axis=1).sum() for t in range(8)]
     assert table.a[degenerate].tolist() == [in_true[t] for t in table.token_id[degenerate]]
 
@@ -69,18 +70,17 @@ def test_group_with_nothing_to_compare(
 
 
 @pytest.mark.parametrize("correct", [0, 1, UNKNOWN])
-@pytest.mark.parametrize("position", [0, 2, 4])
 def test_empty_rollout_is_not_counted(
-    backend: str, table_backend: str, credit: np.ndarray, correct: float, position: int
+    backend: str, table_backend: str, credit: np.ndarray, correct: float
 ) -> None:
     batch = (
-        np.insert(IDS, position, -100, axis=0),
-        np.insert(MASK, position, False, axis=0),
-        np.insert(CORRECT, position, correct),
+        np.insert(IDS, 2, -100, axis=0),
+        np.insert(MASK, 2, False, axis=0),
+        np.insert(CORRECT, 2, correct),
         np.zeros(5, dtype=int),
     )
     got = token_credit(*batch, backend=backend)
-    np.testing.assert_array_equal(got, np.insert(credit, position, 0, axis=0))
+    np.testing.assert_array_equal(got, np.insert(credit, 2, 0, axis=0))
     table = credit_table(*batch, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
@@ -88,48 +88,34 @@ def test_empty_rollout_is_not_counted(
 def test_a_group_that_only_an_empty_rollout_makes_mixed(backend: str) -> None:
     mask = MASK.copy()
     mask[2] = False
-    got = token_credit(IDS[:3], mask[:3], [1, 1, 0], [0, 0, 0], backend=backend)
-    assert np.all(got == 0)
+    assert not token_credit(IDS[:3], mask[:3], [1, 1, 0], [0, 0, 0], backend=backend).any()
 
 
 # --- correctness unknown: left out of the tables, credit 0, never folded into "incorrect"
 
 
-@pytest.mark.parametrize("position", [0, 2, 4])
-def test_unknown_rollout_is_left_out(
-    backend: str, table_backend: str, credit: np.ndarray, position: int
-) -> None:
-    ids = np.insert(IDS, position, [2, 6, 1, 99], axis=0)  # telling tokens, and one of its own
-    correct = np.insert(CORRECT, position, UNKNOWN)
-    batch = (ids, np.ones_like(ids), correct, np.zeros(5, dtype=int))
-    got = token_credit(*batch, backend=backend)
-    np.testing.assert_array_equal(got, np.insert(credit, position, 0, axis=0))
-    table = credit_table(*batch, backend=table_backend)
+def test_unknown_rollout_is_left_out(backend: str, table_backend: str, credit: np.ndarray) -> None:
+    """It keeps its rollout advantage: a reward was given, only the correctness is in doubt."""
+    ids = np.vstack([IDS, [2, 6, 1, 99]])  # telling tokens, and one of its own
+    batch = (ids, np.ones_like(ids), [*CORRECT, UNKNOWN], np.zeros(5, dtype=int))
+    expected = np.vstack([credit, np.zeros(4)])
+    np.testing.assert_array_equal(token_credit(*batch, backend=backend), expected)
     alone = credit_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
-    for name, expected in alone._asdict().items():
-        np.testing.assert_array_equal(getattr(table, name), expected, err_msg=name)
-
-
-def test_unknown_rollout_keeps_its_rollout_advantage(backend: str, credit: np.ndarray) -> None:
-    """It counts for the baseline: a reward was given, only the correctness is in doubt."""
-    ids = np.vstack([IDS, [2, 6, 1, 99]])
+    assert_same_table(credit_table(*batch, backend=table_backend), alone)
+    rewards = np.array([*REWARDS, 4.0])
     got = token_advantages(
-        [*REWARDS, 4.0], ids, np.ones_like(ids), np.zeros(5, dtype=int),
-        correct=[*CORRECT, UNKNOWN], base="dr_grpo", backend=backend,
-    )  # fmt: skip
-    expected = np.vstack([credit, np.zeros(4)]) + (np.array([*REWARDS, 4.0]) - 1.0)[:, None]
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
+        rewards, ids, batch[1], batch[3], correct=batch[2], base="dr_grpo", backend=backend
+    )
+    np.testing.assert_allclose(got, expected + (rewards - 1.0)[:, None], rtol=0, atol=1e-6)
 
 
 # --- a token in every rollout of the group: exactly 0
 
 
-@pytest.mark.parametrize("n_true", [1, 3, 7, MEMO_BREAKER])
-@pytest.mark.parametrize("n_false", [1, 2, 11, MEMO_BREAKER])
+@pytest.mark.parametrize("n_true", [1, 7, MEMO_BREAKER])
+@pytest.mark.parametrize("n_false", [2, MEMO_BREAKER])
 @pytest.mark.parametrize(
-    "estimator",
-    [PAPER, RELEASED, KTAE(fisher="point"), KTAE(h1=1e6, h2=1e6, h3=1e6)],
-    ids=["paper", "released", "point", "heavy"],
+    "estimator", [preset("released"), KTAE(fisher="point"), KTAE(h1=1e6, h2=1e6, h3=1e6)], ids=repr
 )
 def test_token_of_every_rollout(
     backend: str, table_backend: str, n_true: int, n_false: int, estimator: Estimator
@@ -155,7 +141,7 @@ def test_token_of_every_rollout(
 # --- ignore_token_ids: neither counted nor given a value
 
 
-@pytest.mark.parametrize("ignored", [(2,), (1, 5), (3, 2, 6), (8,), (0, 1, 2, 3, 4, 5, 6, 7)])
+@pytest.mark.parametrize("ignored", [(2,), (3, 2, 6), (8,), (0, 1, 2, 3, 4, 5, 6, 7)])
 def test_ignored_tokens_are_as_if_masked(
     backend: str, table_backend: str, ignored: tuple[int, ...]
 ) -> None:
@@ -167,36 +153,17 @@ def test_ignored_tokens_are_as_if_masked(
     assert np.all(got[~without] == 0)
     table = credit_table(IDS, MASK, CORRECT, GROUPS, estimator, backend=table_backend)
     masked = credit_table(IDS, without, CORRECT, GROUPS, backend=table_backend)
-    for name, column in masked._asdict().items():
-        np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
-
-
-# --- mask with holes: masked positions neither count nor get a value
+    assert_same_table(table, masked)
 
 
 # --- large v: no overflow, nothing that is not finite
 
 
-@pytest.mark.parametrize("scale", [1.0, 2.0])
-@pytest.mark.parametrize("weight", [1e3, 1e30])
-def test_large_values_saturate(
-    backend: str, table_backend: str, weight: float, scale: float
-) -> None:
-    estimator = Scaled(KTAE(h1=weight, h2=weight, h3=weight), scale)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        got = token_credit(IDS, MASK, CORRECT, GROUPS, estimator, backend=backend)
-    assert np.all(got[:2, 1] == 0.5 * scale)
-    assert np.all(got[2:, 1] == -0.5 * scale)
-    assert np.all(got[:, 0] == 0)
-    table = credit_table(IDS, MASK, CORRECT, GROUPS, estimator, backend=table_backend)
-    for name, column in table._asdict().items():
-        assert np.all(np.isfinite(column)), name
-
-
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "settings",
     [
+        {"h1": 1e3, "h2": 1e3, "h3": 1e3},
         {"h1": 1e30, "h2": 1e30, "h3": 1e30, "eps": 1e-30},
         {"h2": 0.0, "h3": 1e30, "eps": 1e-30},
         {"h1": 0.0, "h2": 0.0, "h3": 1e30, "eps": 1e-30},
@@ -204,20 +171,20 @@ def test_large_values_saturate(
         {"h1": 1e30, "h2": 1e30, "eps": 1e30, "k1": 1e30},
         {"h1": 1e30, "h2": 1e30, "h3": 1e30, "eps": 1e-30, "normalize": True},
         {"h1": 0.0, "h2": 1e-30, "normalize": True},
-        {"scale": 1e30},
     ],
     ids=lambda settings: "-".join(settings),
 )
+@pytest.mark.parametrize("scale", [2.0, 1e30])
 def test_most_extreme_settings_stay_finite(
-    backend: str, table_backend: str, settings: dict[str, float]
+    backend: str, table_backend: str, settings: dict[str, float], scale: float
 ) -> None:
     """At the bounds of what the settings take. 0 · inf must not become NaN."""
-    scale = settings.get("scale", 1.0)
-    estimator = Scaled(KTAE(**{k: v for k, v in settings.items() if k != "scale"}), scale)
-    bound = 0.5 * scale * (1 + 1e-6)
+    estimator = Scaled(KTAE(**settings), scale)
     got = token_credit(IDS, MASK, CORRECT, GROUPS, estimator, backend=backend)
-    assert np.all(np.abs(got) <= bound)  # false for NaN and inf
+    assert np.all(np.abs(got) <= 0.5 * scale * (1 + 1e-6))  # false for NaN and inf
     assert np.all(got[:, 0] == 0)
+    if settings.get("h1", 0) > 1 and "normalize" not in settings and "k1" not in settings:
+        assert np.all(np.abs(got[:, 1]) == np.float32(0.5 * scale)), "large values saturate"
     table = credit_table(IDS, MASK, CORRECT, GROUPS, estimator, backend=table_backend)
     for name, column in table._asdict().items():
         assert np.all(np.isfinite(column)), name
@@ -226,42 +193,25 @@ def test_most_extreme_settings_stay_finite(
 # --- correctness from rewards
 
 
-@pytest.mark.parametrize(
-    ("threshold", "correct"),
-    [(0.0, [1, 1, 0, 0]), (0.5, [1, 0, 0, 0]), (-0.1, [1, 1, 1, 0]), (-0.5, [1, 1, 1, 0])],
-)
-def test_correct_where_the_reward_is_above_the_threshold(
-    backend: str, threshold: float, correct: list[int]
-) -> None:
-    zero = np.zeros(4)
-    got = token_advantages(
-        REWARDS, IDS, MASK, GROUPS, threshold=threshold, base=zero, backend=backend
-    )
-    expected = token_credit(IDS, MASK, correct, GROUPS, backend=backend)
-    np.testing.assert_array_equal(got, expected)
-    assert np.any(expected != 0)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "list"])
-@pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3])
-def test_a_reward_of_the_threshold_is_not_above_it_in_any_dtype(
-    backend: str, dtype: str, threshold: float
-) -> None:
+@pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3, np.float32(0.5)])
+def test_correct_where_the_reward_is_above_the_threshold(dtype: str, threshold: float) -> None:
+    """As numbers of the rewards' own dtype: a reward of the threshold is not above it."""
     torch = pytest.importorskip("torch")
     rewards = [threshold + 0.2, threshold, threshold, threshold - 0.2]
     kinds = [rewards] if dtype == "list" else [torch.tensor(rewards, dtype=getattr(torch, dtype))]
     if dtype.startswith("float"):
         kinds.append(np.array(rewards, dtype))
-    expected = token_credit(IDS, MASK, [1, 0, 0, 0], GROUPS, backend=backend)
-    for given in kinds:
-        got = token_advantages(
-            given, IDS, MASK, GROUPS, threshold=threshold, base=np.zeros(4), backend=backend
-        )
+    expected = token_credit(IDS, MASK, [1, 0, 0, 0], GROUPS)
+    assert np.any(expected != 0)
+    for values in kinds:
+        got = token_advantages(values, IDS, MASK, GROUPS, threshold=threshold, base=np.zeros(4))
         np.testing.assert_array_equal(got, expected)
 
 
 def test_a_threshold_beyond_the_numbers_of_a_dtype() -> None:
-    for threshold, correct in ((1e30, 0), (-1e30, 1)):
+    for threshold in (1e30, -1e30):  # all are incorrect, or all correct
         rewards, base = REWARDS.astype(np.float16), np.zeros(4)
-        got = token_advantages(rewards, IDS, MASK, GROUPS, threshold=threshold, base=base)
-        np.testing.assert_array_equal(got, token_credit(IDS, MASK, [correct] * 4, GROUPS))
+        assert not token_advantages(
+            rewards, IDS, MASK, GROUPS, threshold=threshold, base=base
+        ).any()

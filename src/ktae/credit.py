@@ -7,7 +7,7 @@ import numbers
 import operator
 import sys
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from typing_extensions import TypedDict, Unpack
@@ -36,9 +36,10 @@ from ktae.batch import (
 )
 from ktae.errors import InputError
 from ktae.estimators import CreditFunction, Estimator, as_estimator
-from ktae.estimators.transforms import require_scale
+from ktae.estimators.base import ContingencyEstimator
+from ktae.estimators.transforms import ignored_by, innermost, require_scale
 from ktae.rollout_advantages import SCALED, rollout_advantages
-from ktae.tables import in_tables, tabulate
+from ktae.tables import formula_of, in_tables
 
 Base = Literal["grpo", "dr_grpo", "rloo"]
 
@@ -176,13 +177,19 @@ def credit_table(
     table is for people and files, so it is made on the host. It is of single tokens: the
     estimator's larger units and controls play no part (`ktae.tables.in_tables`).
     """
+    from ktae.backends import cpu  # imports numba
+
     chosen = as_estimator(estimator)
     of_tokens = in_tables(chosen)
     if of_tokens is None:
         raise InputError(f"{chosen} rests on no contingency tables, so it has no credit table")
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = map(on_host, (token_ids, mask, correct, groups))
-    return tabulate(make_batch(*arrays, score_range=chosen.score_range), of_tokens)
+    batch = make_batch(*arrays, score_range=chosen.score_range, ignored=ignored_by(of_tokens))
+    statistic = cast("ContingencyEstimator", innermost(of_tokens))
+    table = cpu.table(statistic.prepared(batch), formula_of(of_tokens))
+    table.credit[np.isin(table.token_id, ignored_by(of_tokens, counted=True))] = 0.0
+    return table
 
 
 def class_credit(

@@ -1,10 +1,4 @@
-"""Statistical inference: intervals, exact tests and corrections for many of them, each once.
-
-Intervals of a mean, all of 95 %. `bootstrap_interval` is for many values, such as the problems
-of a benchmark. `mean_interval` is for a few, such as seeds: it is the studentised bootstrap
-(bootstrap-t; Efron and Tibshirani 1993, "An introduction to the bootstrap", section 12.5). With 10
-or 20 values the percentile and BCa intervals are too narrow.
-"""
+"""Statistical inference: intervals of 95 %, exact tests and corrections for many of them."""
 
 from __future__ import annotations
 
@@ -18,8 +12,6 @@ import numpy as np
 LEVEL = 0.05
 """Of tests and intervals."""
 RESAMPLES = 10_000
-FEWEST_PAIRS = 6
-"""With fewer, no sign pattern is rarer than 1 in 20: 2 / 2^5 = .0625."""
 EXACT_PAIRS = 40
 """Up to so many `sign_flip_p_value` is exact, whatever the differences."""
 P_VALUE_FLOOR = 1e-12
@@ -38,32 +30,6 @@ class Interval(NamedTuple):
     high: float
 
 
-def mean_interval(values: np.ndarray, *, seed: int = 0) -> Interval:
-    """Mean of a few values and its studentised bootstrap interval.
-
-    Of equal values the interval is that value. Where a tail of the resamples has no
-    spread, since many values are equal, it is Student's t interval.
-
-    Args:
-        values: (n,) independent floats, at least two.
-        seed: of the resampling.
-    """
-    n, mean, error = len(values), float(values.mean()), _standard_error(values)
-    if error == 0:
-        return Interval(mean, mean, mean)
-    rng = np.random.default_rng(seed)
-    drawn = values[rng.integers(n, size=(RESAMPLES, n))]
-    away, spread = drawn.mean(axis=1) - mean, _standard_error(drawn)
-    # A resample of one value drawn n times has no spread: it is infinitely far, not a number.
-    endless = np.where(away == 0, 0.0, np.copysign(np.inf, away))
-    t = np.divide(away, spread, out=endless, where=spread > 0)
-    low_t, high_t = np.quantile(t, (LEVEL / 2, 1 - LEVEL / 2), method="inverted_cdf")
-    if not np.isfinite([low_t, high_t]).all():  # most values are equal: resamples tell nothing
-        high_t = t_quantile(n - 1)
-        low_t = -high_t
-    return Interval(mean, float(mean - high_t * error), float(mean - low_t * error))
-
-
 def t_quantile(freedom: float) -> float:
     """Student's t interval reaches this many standard errors to both sides."""
     from scipy import stats
@@ -73,7 +39,8 @@ def t_quantile(freedom: float) -> float:
 
 def t_interval(values: np.ndarray) -> Interval:
     """Mean of (n,) values, at least two, with Student's t interval."""
-    mean, half = float(values.mean()), t_quantile(len(values) - 1) * float(_standard_error(values))
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = t_quantile(len(values) - 1) * error
     return Interval(mean, mean - half, mean + half)
 
 
@@ -263,12 +230,6 @@ def _pmf_of_sum(margins: np.ndarray, repeats: np.ndarray) -> np.ndarray:
         spectrum *= np.fft.rfft(pmf_of_table, size) ** repeat
     pmf: np.ndarray = np.maximum(np.fft.irfft(spectrum, size)[:width], 0.0)
     return pmf
-
-
-def _standard_error(values: np.ndarray) -> np.ndarray:
-    """The standard error of the mean over the last axis."""
-    error: np.ndarray = values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
-    return error
 
 
 def _of_integers(values: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""What of an estimator a table of single tokens shows, and the table itself.
+"""What of an estimator a table of single tokens shows.
 
 A table shows the statistic of single tokens and verdicts that an estimator rests on. Larger units,
 controls and whatever moves credit between tokens are left out; scales and ignored tokens stay.
@@ -9,21 +9,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, cast
 
-import numpy as np
-
 from ktae.arrays import Array
-from ktae.backends import CreditTable
-from ktae.batch import Batch
 from ktae.estimators import Estimator, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
-from ktae.estimators.transforms import (
-    Ignoring,
-    OverUnits,
-    Scaled,
-    Transform,
-    ignored_by,
-    innermost,
-)
+from ktae.estimators.transforms import Ignoring, OverUnits, Scaled, Transform
 from ktae.statistics import Formula
 
 
@@ -68,26 +57,14 @@ def table_estimator(estimator: Any) -> Estimator:
 
 def formula_of(estimator: Estimator) -> Formula:
     """The formula of what `in_tables` gives, with the factors of all `Scaled` in it."""
-    factor = 1.0
-    while isinstance(estimator, Transform):
-        factor *= estimator.factor if isinstance(estimator, Scaled) else 1.0
-        estimator = estimator.inner
-    formula = cast("ContingencyEstimator", estimator).formula()
-    return formula._replace(credit_scale=factor * formula.credit_scale)
+    if isinstance(estimator, Transform):
+        formula = formula_of(estimator.inner)
+        factor = estimator.factor if isinstance(estimator, Scaled) else 1.0
+        return formula._replace(credit_scale=factor * formula.credit_scale)
+    return cast("ContingencyEstimator", estimator).formula()
 
 
 def largest_credit(estimator: Estimator, n: Array) -> Array:
     """What no |credit| in a group of n rollouts exceeds, for what `in_tables` gives."""
     formula = formula_of(estimator)
     return formula.credit_scale * ((n - 1) ** 0.5 if formula.z else 0 * n + 0.5)
-
-
-def tabulate(batch: Batch, estimator: Estimator) -> CreditTable:
-    """The credit table of a batch of arrays, for what `in_tables` gives."""
-    from ktae.backends import cpu  # imports numba
-
-    statistic = cast("ContingencyEstimator", innermost(estimator))
-    batch = statistic.prepared(batch._replace(ignored=ignored_by(estimator)))
-    table = cpu.table(batch, formula_of(estimator))
-    table.credit[np.isin(table.token_id, ignored_by(estimator, counted=True))] = 0.0
-    return table

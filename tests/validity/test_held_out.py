@@ -64,17 +64,6 @@ def test_one_half_over_all_permutations(name, rng):
     assert np.std(shares) > 0, "this estimator told nothing apart, so nothing was tested"
 
 
-def test_a_pair_has_no_part_in_its_own_credit(rng):
-    """Whatever the two held-out rollouts hold, the credit of the others stays as it was."""
-    ids, mask = rng.integers(0, 6, (6, 7)), np.ones((6, 7), bool)
-    correct, pair = np.array([1, 0, 1, 0, 1, 0], bool), np.array([[0, 1]])
-    before = held_out.wins(ids, mask, correct, pair, "paper")
-    flipped = correct.copy()
-    flipped[[0, 1]] = flipped[[1, 0]]
-    after = held_out.wins(ids, mask, flipped, pair[:, ::-1], "paper")
-    assert before + after == 1
-
-
 def test_tokens_that_tell_are_found_and_permuted_labels_tell_nothing(rng):
     found = held_out.held_out_pairs(
         make_rollouts(told_by_a_token(rng)),
@@ -102,7 +91,7 @@ def test_noise_helps_nobody(rng):
 
 @pytest.mark.parametrize("max_groups", [4, 2000])
 def test_other_groups_and_their_order_change_nothing(rng, max_groups):
-    """A group's pairs and permutations depend on its label alone."""
+    """A group's pairs and permutations depend on its label alone; others are drawn the same."""
     groups = told_by_a_token(rng)
     right = [(ids, 1.0) for ids, _ in groups[0]]
     rows = make_rollouts([right, *groups]).to_pylist()
@@ -172,23 +161,12 @@ def test_the_majority_is_that_of_the_others(rng):
     assert {score.name: score.auc.value for score in found.baselines}["majority"] == 1.0
 
 
-def test_more_groups_and_pairs_than_asked_for_are_drawn_repeatably(rng):
-    rollouts = make_rollouts(told_by_a_token(rng))
-
-    def found(seed):
-        return held_out.held_out_pairs(
-            rollouts, {"paper": "paper"}, pairs=2, max_groups=4, seed=seed
-        )
-
-    first, again = found(1), found(1)
-    assert (first.groups, first.pairs, first.left_out["groups not drawn"]) == (4, 8, 4)
-    assert first.as_dict() == again.as_dict()
-
-
 @pytest.mark.parametrize("size", [2, 3])
 def test_groups_that_are_too_small(rng, size):
     with pytest.raises(InputError, match="two distinct correct and two distinct incorrect"):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, size=size)), {"paper": "paper"})
+    with pytest.raises(InputError, match="expected names and estimators, such as"):
+        held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), ["paper"])
 
 
 def test_rollouts_cut_to_nothing_are_all_alike(rng):
@@ -203,6 +181,7 @@ def test_too_few_groups_to_show_anything(rng):
     found = held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, 4)), {"paper": "paper"})
     told = advice(found)
     assert (told.verdict, told.take) == ("too few groups", None)
+    assert found.permutations == 25, "few groups have their labels permuted often"
 
 
 def test_equal_rollouts_with_different_verdicts_are_no_evidence(rng):
@@ -225,32 +204,12 @@ def test_groups_without_a_verdict_are_not_called_equal(rng):
         held_out.held_out_pairs(make_rollouts(groups), {"paper": "paper"})
 
 
-def test_few_groups_have_their_labels_permuted_often(rng):
-    found = held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, 4)), {"paper": "paper"})
-    assert found.permutations == 25
-    (score,) = found.estimators
-    assert abs(score.permuted.value - 0.5) < 0.1
-
-
 def test_interval_of_shares():
     values = np.array([1.0, 0.5, 0.8, 0.2] * 3)
     half = 2.200985 * np.std(values, ddof=1) / math.sqrt(12)
     expected = (0.625, 0.625 - half, 0.625 + half)
     assert held_out.interval_of(values) == pytest.approx(expected, abs=1e-6)
     assert held_out.interval_of(np.array([1.0, 1.0, 0.8, 0.9])).high == 1.0
-
-
-@pytest.mark.parametrize("n", [2, 8, 20, 100])
-def test_a_group_a_little_worse_does_not_narrow_the_interval(n):
-    """Nor does it move either bound far: nearly equal groups tell what equal ones do."""
-    values = np.ones(n)
-    equal = held_out.interval_of(values)
-    for worse in (1 - 1e-6, 15 / 16, 0.5):
-        values[0] = worse
-        found = held_out.interval_of(values)
-        assert found.low < equal.low
-        if worse > 0.99:
-            assert found == pytest.approx(equal, abs=1e-4)
 
 
 def test_with_ten_groups_ten_estimators_cannot_be_told_apart():
@@ -304,6 +263,10 @@ def test_equal_groups_do_not_make_a_narrow_interval(n, share):
         found = held_out.interval_of(np.full(n, value))
         expected = (value, value - share * value, value + share * (1 - value))
         assert found == pytest.approx(expected, abs=1e-3)
+    nearly = np.array([1 - 1e-6] + [1.0] * (n - 1))
+    assert held_out.interval_of(nearly) == pytest.approx(
+        (1.0, 1.0 - share if n > 1 else 0.0, 1.0), abs=1e-3
+    )
 
 
 def test_the_best_of_ten_equal_ones_is_rarely_called_better(rng):
@@ -318,9 +281,3 @@ def test_the_best_of_ten_equal_ones_is_rarely_called_better(rng):
         return told.take is not None and min(told.below_best.values()) < LEVEL
 
     assert np.mean([draw() for _ in range(200)]) < LEVEL
-
-
-@pytest.mark.parametrize("estimators", [["paper"], "paper", {}])
-def test_estimators_have_names(estimators, rng):
-    with pytest.raises(InputError, match="expected names and estimators, such as"):
-        held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), estimators)

@@ -48,11 +48,6 @@ def test_responses_without_an_answer_are_cut_as_those_with_one():
     assert found.keep[3] == np.ceil(40 * found.share)
 
 
-def test_no_response_with_an_answer():
-    with pytest.raises(InputError, match="no response states an answer"):
-        before_answer(make_rollouts(["so what", "no"]))
-
-
 def test_a_share_is_rounded_up():
     assert prefixes.first_share(make_rollouts(["abc", "", "abcd"]), 0.5).tolist() == [2, 0, 2]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ktae.inference import mean_interval
 from ktae_lab.align.summary import COVERED
 from ktae_lab.figures import Mark, Panels, forest
+from ktae_lab.intervals import mean_interval
 from ktae_lab.tables import (
     BASELINE,
     COLUMNS,

@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 
 from ktae.errors import InputError
-from ktae.inference import Interval, holm, mean_interval
+from ktae.inference import Interval, holm
 from ktae_lab.align import summary
 from ktae_lab.csv_files import as_row, read_table
+from ktae_lab.intervals import mean_interval
 from ktae_lab.study import matrix as matrices
 from ktae_lab.study.contrasts import Compared, compare, paired
 from ktae_lab.study.folder import StudyFolder

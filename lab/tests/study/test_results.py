@@ -12,7 +12,8 @@ from small import CONTENT, invoke
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.inference import Interval, holm, mean_interval, sign_flip_p_value
+from ktae.inference import Interval, holm, sign_flip_p_value
+from ktae_lab.intervals import mean_interval
 from ktae_lab.study import results, runner
 from ktae_lab.study.matrix import Outcome
 from ktae_lab.study.results import measure

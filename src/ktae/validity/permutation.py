@@ -103,16 +103,6 @@ class PermutationTest:
         return dataclasses.asdict(self) | {"bins": bins, "under_permutation": permuted}
 
 
-class _Mixed(NamedTuple):
-    """Rollouts of known correctness in mixed groups, each once."""
-
-    ids: list[np.ndarray]
-    masks: list[np.ndarray]
-    correct_b: np.ndarray
-    codes_b: np.ndarray
-    left_out: dict[str, int]
-
-
 class _Cells(NamedTuple):
     """Every table (a, b | n_true, n_false) that the groups allow, side by side."""
 
@@ -129,13 +119,9 @@ class _Cells(NamedTuple):
 def mean_abs_credit(total: np.ndarray | float, tokens: np.ndarray | float) -> np.ndarray:
     """The one definition of "mean |credit|": over the counted tokens of mixed groups; NaN of none.
 
-    A group is mixed if it has correct and incorrect rollouts with a counted token. Its rollouts
-    without a verdict are left out, and so are tokens that are masked or that the estimator ignores.
-    All other groups are left out whole: their credit is 0 whatever their tokens are.
-
-    Args:
-        total: Σ|credit| over those tokens, of any shape.
-        tokens: how many they are, of the same shape.
+    A group is mixed if it has correct and incorrect rollouts with a counted token; in all others
+    all credit is 0. Rollouts without a verdict are left out, and so are tokens that are masked or
+    that the estimator ignores. `total` is Σ|credit| over the others and `tokens` how many they are.
     """
     total, tokens = np.asarray(total, dtype=np.float64), np.asarray(tokens, dtype=np.float64)
     # NaN and not 0: where nothing was counted, nothing is known of the credit.
@@ -180,28 +166,30 @@ def permutation_test(
         raise InputError(f"permutations is {permutations!r}; expected an integer from 1")
     # Permuting labels keeps each group's margins: the tables that can occur are the same for every
     # labelling, and so few that each one's p is computed once.
-    mixed = _mixed(record.conform(rollouts), tokenizer, of_tokens)
-    _, group_b = np.unique(mixed.codes_b, return_inverse=True)
-    n_true_g = np.bincount(group_b, mixed.correct_b).astype(np.int64)
+    ids, masks, correct_b, codes_b, left_out = _mixed(
+        record.conform(rollouts), tokenizer, of_tokens
+    )
+    _, group_b = np.unique(codes_b, return_inverse=True)
+    n_true_g = np.bincount(group_b, correct_b).astype(np.int64)
     margins_g = np.stack([n_true_g, np.bincount(group_b) - n_true_g], axis=1)
     cells = _all_cells(np.unique(margins_g, axis=0))
     sums = [_Sums(cells, of_tokens) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
-    lengths_b = np.array([len(x) for x in mixed.ids])
-    for rows in grouping.chunks_of(mixed.codes_b, lengths_b, grouping.MAX_POSITIONS):
-        batch = record.pad([mixed.ids[row] for row in rows], [mixed.masks[row] for row in rows])
-        correct_b, codes_b = mixed.correct_b[rows], mixed.codes_b[rows]
+    lengths_b = np.array([len(x) for x in ids])
+    for rows in grouping.chunks_of(codes_b, lengths_b, grouping.MAX_POSITIONS):
+        batch = record.pad([ids[row] for row in rows], [masks[row] for row in rows])
+        labels, groups = correct_b[rows], codes_b[rows]
         # Each chunk is read once for all labellings; only sums are kept of it.
-        drawn = label_permutations(*batch, correct_b, codes_b, seeds=seeds)
-        for side, labels_b in zip(sums, itertools.chain([correct_b], drawn), strict=True):
-            side.add(*batch, labels_b, codes_b)
+        drawn = label_permutations(*batch, labels, groups, seeds=seeds)
+        for side, labels_b in zip(sums, itertools.chain([labels], drawn), strict=True):
+            side.add(*batch, labels_b, groups)
     real = sums[0].pairs_c
     return PermutationTest(
         real=sums[0].statistics(),
         permuted=tuple(side.statistics() for side in sums[1:]),
         groups=len(margins_g),
-        rollouts=len(mixed.ids),
-        left_out=mixed.left_out,
+        rollouts=len(ids),
+        left_out=left_out,
         tokens=int(sums[0].tokens),
         pairs=int(real.sum()),
         testable=float(real[cells.best_p < LEVEL].sum() / max(real.sum(), 1)),
@@ -210,8 +198,10 @@ def permutation_test(
     )
 
 
-def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Mixed:
-    """Drop what can have no credit, and what repeats another rollout."""
+def _mixed(
+    rollouts: Any, tokenizer: Any, estimator: Estimator
+) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray, dict[str, int]]:
+    """Ids, masks, verdicts and groups of known rollouts of mixed groups, each once; what is not."""
     ids, masks, counted_ids, correct_b, codes_b, firsts = repeats.counted_rollouts(
         rollouts, tokenizer
     )
@@ -237,7 +227,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Mixed:
             "nothing can be significant" + "".join(f"; {x}" for x in repeats.in_words(left_out))
         )
     some = ([ids[row] for row in rows], [masks[row] for row in rows])
-    return _Mixed(*some, correct_b[rows], codes_b[rows], left_out)
+    return *some, correct_b[rows], codes_b[rows], left_out
 
 
 def _all_cells(margins: np.ndarray) -> _Cells:

@@ -12,13 +12,12 @@ import pandas as pd
 import pydantic
 
 from ktae.inference import (
-    FEWEST_PAIRS,
     LEVEL,
     Interval,
     holm,
-    mean_interval,
     sign_flip_p_value,
 )
+from ktae_lab.intervals import FEWEST_PAIRS, mean_interval
 from ktae_lab.study.cells import Cell, recipe_digests
 from ktae_lab.study.matrix import OUTCOMES, Matrix
 
