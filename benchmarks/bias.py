@@ -10,7 +10,6 @@ Writes one row an estimator, number of correct rollouts and token frequency to r
 import argparse
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -55,7 +54,6 @@ def main() -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    print_markdown(rows)
 
 
 def sample(n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -118,18 +116,6 @@ def bias(
             FREQUENCIES, bins, means.mean(axis=0), errors, sizes.mean(axis=0), strict=True
         )
     ]
-
-
-def print_markdown(rows: list[dict[str, Any]]) -> None:
-    for name in ESTIMATORS:
-        print(f"\n**{name}**\n\n| correct of {G} |", end="")
-        print("".join(f" {low}-{high} |" for low, high in FREQUENCIES))
-        print("|---" * (1 + len(FREQUENCIES)) + "|")
-        for n_true in CORRECT:
-            own = [
-                r["mean_credit"] for r in rows if (r["estimator"], r["correct"]) == (name, n_true)
-            ]
-            print(f"| {n_true} | " + " | ".join(f"{float(mean):+.3f}" for mean in own) + " |")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from ktae import preset, token_credit
 from ktae._version import __version__
 
 DEFAULT = ("cpu", "torch", "copy", "verl grpo", "verl grpo_vectorized")
+VOCABULARY = 151_643
 
 
 class Rollouts(NamedTuple):
@@ -39,46 +40,31 @@ class Rollouts(NamedTuple):
     groups: np.ndarray
 
 
-class Timing(NamedTuple):
-    """One row of the comparison."""
+class Contender(NamedTuple):
+    """Something to time."""
 
-    name: str
-    seconds: list[float]
-    """One for each repeat; empty: not measured, and `note` says why."""
+    call: Callable[[], Any] | None
+    """None: it cannot be measured here, and `note` says why."""
     note: str
-    device: str
-    threads: int
-
-    @property
-    def quantiles(self) -> tuple[float, float, float]:
-        """20 %, median and 80 %, in seconds."""
-        low, median, high = np.percentile(self.seconds, (20, 50, 80))
-        return float(low), float(median), float(high)
+    device: str = "cpu"
+    threads: int = 1
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("contenders", nargs="*", default=DEFAULT)
     parser.add_argument("--groups", type=int, nargs="*", default=[1024])
-    parser.add_argument("--vocabulary", type=int, default=151_643)
     parser.add_argument("--dtype", choices=("int32", "int64"), default="int32")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
     for groups in arguments.groups:
-        batch = random_batch(
-            groups=groups, vocabulary=arguments.vocabulary, dtype=np.dtype(arguments.dtype)
-        )
-        timings = compare(batch, list(arguments.contenders), repeats=arguments.repeats)
+        batch = random_batch(groups=groups, dtype=np.dtype(arguments.dtype))
         print(f"{len(batch.groups):,} rollouts, {batch.mask.sum():,} tokens, {arguments.dtype}")
-        for timing in timings:
-            if not timing.seconds:
-                print(f"{timing.name}: not measured, {timing.note}")
-                continue
-            low, median, high = (1000 * x for x in timing.quantiles)
-            print(f"{timing.name}: {median:.1f} ms ({low:.1f} to {high:.1f})  {timing.note}")
-        if arguments.csv:
-            write_csv(arguments.csv, batch, timings, vocabulary=arguments.vocabulary)
+        for row in compare(batch, list(arguments.contenders), repeats=arguments.repeats):
+            print("{name}: {median_s} s ({p20_s} to {p80_s})  {note}".format(**row))
+            if arguments.csv:
+                append_rows(arguments.csv, [row | machine()])
 
 
 def random_batch(
@@ -87,7 +73,7 @@ def random_batch(
     group_size: int = 16,
     width: int = 3072,
     mean_length: float = 700.0,
-    vocabulary: int = 151_643,
+    vocabulary: int = VOCABULARY,
     mixed: float = 1.0,
     dtype: Any = np.int32,
     seed: int = 0,
@@ -116,38 +102,62 @@ def random_batch(
     return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
 
 
-def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[Timing]:
-    """Time each contender on the batch, in turn in every round; the first round is not counted."""
-    prepared = [(name, *contender(name, batch)) for name in names]
+def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[dict[str, Any]]:
+    """A row for each contender; they take turns. The first round is for compiling."""
+    contenders = {name: contender(name, batch) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in range(repeats + 1):
-        for name, call, _ in prepared:
-            if call is None:
+        for name, each in contenders.items():
+            if each.call is None:
                 continue
             started = time.perf_counter()
-            result = call()
+            result = each.call()
             elapsed = time.perf_counter() - started
             del result
-            if number > 0:  # the first warms caches up and compiles
-                seconds[name].append(elapsed)
+            seconds[name] += [elapsed] if number else []
     return [
-        Timing(name, seconds[name], note, "cuda" if name == "torch" else "cpu", threads(name))
-        for name, _, note in prepared
+        {
+            "name": name,
+            "rollouts": batch.token_ids.shape[0],
+            "width": batch.token_ids.shape[1],
+            "tokens": int(batch.mask.sum()),
+            "vocabulary": VOCABULARY,
+            "dtype": str(batch.token_ids.dtype),
+            "device": each.device,
+            "threads": each.threads,
+            **quantiles(seconds[name]),
+            "repeats": len(seconds[name]),
+            "note": each.note,
+        }
+        for name, each in contenders.items()
     ]
 
 
-def contender(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
-    """Something to time, or None and why not."""
+def quantiles(seconds: list[float]) -> dict[str, str]:
+    """20 %, median and 80 %."""
+    names = ("p20_s", "median_s", "p80_s")
+    if not seconds:
+        return dict.fromkeys(names, "not measured")
+    return dict(zip(names, (f"{x:.5f}" for x in np.percentile(seconds, (20, 50, 80))), strict=True))
+
+
+def contender(name: str, batch: Rollouts) -> Contender:
     if name == "copy":
-        return copy(batch), "np.copyto of ids, mask and output into memory touched before"
+        return Contender(
+            copy(batch), "np.copyto of ids, mask and output into memory touched before"
+        )
     if name.startswith("verl "):
         return verl(name.removeprefix("verl "), batch)
     if name != "torch":
         estimator = preset("paper" if name == "cpu" else name)
         policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
-        return lambda: token_credit(*batch, estimator, policy=policy), str(estimator)
+        return Contender(
+            lambda: token_credit(*batch, estimator, policy=policy),
+            str(estimator),
+            threads=int(numba.config.NUMBA_NUM_THREADS),
+        )
     if gpu() == "none":
-        return None, "there is no CUDA device"
+        return Contender(None, "there is no CUDA device", "cuda")
     import torch
 
     tensors = [torch.from_numpy(array).to("cuda") for array in batch]
@@ -157,7 +167,7 @@ def contender(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str
         torch.cuda.synchronize()
         return credit
 
-    return call, "the torch backend"
+    return Contender(call, "the torch backend", "cuda")
 
 
 def copy(batch: Rollouts) -> Callable[[], None]:
@@ -173,10 +183,10 @@ def copy(batch: Rollouts) -> Callable[[], None]:
     return call
 
 
-def verl(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
+def verl(name: str, batch: Rollouts) -> Contender:
     """verl's own rollout advantages, which KTAE's credit is added to."""
     if importlib.util.find_spec("verl") is None:
-        return None, "verl is not installed"
+        return Contender(None, "verl is not installed")
     import torch
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
@@ -185,41 +195,11 @@ def verl(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
     rewards = torch.zeros_like(mask)
     rewards[:, 0] = torch.from_numpy(batch.correct).float()
     index = batch.groups.astype(str).astype(object)
-    return lambda: function(token_level_rewards=rewards, response_mask=mask, index=index), (
-        "verl's rollout advantages alone"
+    return Contender(
+        lambda: function(token_level_rewards=rewards, response_mask=mask, index=index),
+        "verl's rollout advantages alone",
+        threads=torch.get_num_threads(),
     )
-
-
-def threads(name: str) -> int:
-    if name == "copy":
-        return 1
-    if name.startswith("verl") and importlib.util.find_spec("torch") is not None:
-        import torch
-
-        return int(torch.get_num_threads())
-    return int(numba.config.NUMBA_NUM_THREADS)
-
-
-def write_csv(
-    path: Path, batch: Rollouts, timings: list[Timing], *, vocabulary: int, **more: Any
-) -> None:
-    """Append one row a contender; `more` is what else tells this batch from others, as columns."""
-    setting = more | {
-        "rollouts": batch.token_ids.shape[0],
-        "width": batch.token_ids.shape[1],
-        "tokens": int(batch.mask.sum()),
-        "vocabulary": vocabulary,
-        "dtype": str(batch.token_ids.dtype),
-    }
-    rows = []
-    for timing in timings:
-        measured = dict.fromkeys(("p20_s", "median_s", "p80_s"), "not measured")
-        if timing.seconds:
-            measured = dict(zip(measured, (f"{x:.5f}" for x in timing.quantiles), strict=True))
-        place = {"device": timing.device, "threads": timing.threads}
-        repeats = {"repeats": len(timing.seconds), "note": timing.note}
-        rows.append({"name": timing.name} | setting | place | measured | repeats | machine())
-    append_rows(path, rows)
 
 
 def append_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -244,11 +224,8 @@ def machine() -> dict[str, str]:
     for name in ("numpy", "numba", "torch", "verl"):
         if importlib.util.find_spec(name) is not None:
             versions[name] = importlib.metadata.version(name)
-    models = [
-        line.split(":", 1)[1].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.machine(),
         "cores": str(len(os.sched_getaffinity(0))),

@@ -5,8 +5,7 @@
 FOLDER holds dumps, one rollout a line: group, response, reward. The groups of each are split into
 two halves by a hash of their labels: estimators were developed on `development` and looked at once
 on `confirmation`. Writes one row a file, half, part of the rollouts and estimator or baseline to
-results/held_out.csv, with 95 % intervals over groups. With --presets, only the rows of these, added
-to the file.
+results/held_out.csv, with 95 % intervals over groups.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from estimator import append_rows, machine
+from estimator import machine
 
 from ktae.estimators import PRESETS, preset
 from ktae.files.atomic import atomic_write
@@ -41,7 +40,6 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--files", nargs="+", default=FILES)
-    parser.add_argument("--presets", nargs="+", choices=PRESETS)
     path = Path(__file__).parent / "results/held_out.csv"
     parser.add_argument("--csv", type=Path, default=path)
     arguments = parser.parse_args()
@@ -49,21 +47,16 @@ def main() -> None:
     for name in arguments.files:
         path = arguments.folder / f"{name}.jsonl.gz"
         dump = inputs.load(path, ReadOptions(arguments.tokenizer))
-        for row in measure(dump, arguments.presets or list(PRESETS)):
-            if arguments.presets and row["estimator"] not in arguments.presets:
-                continue
+        for row in measure(dump):
             rows.append({"file": name} | row | machine())
             print(name, list(row.values()), flush=True)
-    if arguments.presets:
-        append_rows(arguments.csv, rows)
-        return
     with atomic_write(arguments.csv) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
 
-def measure(dump: inputs.Dump, presets: list[str]) -> list[dict[str, Any]]:
+def measure(dump: inputs.Dump) -> list[dict[str, Any]]:
     """One row a half, part, and estimator or baseline."""
     half_b = np.array([half_of(group) for group in dump.rollouts["group"].to_pylist()])
     stated = prefixes.stated_answers(dump.rollouts)
@@ -80,7 +73,7 @@ def measure(dump: inputs.Dump, presets: list[str]) -> list[dict[str, Any]]:
         for part, keep in parts.items():
             found = held_out.held_out_pairs(
                 dump.rollouts.filter(pa.array(own)),
-                {name: preset(name) for name in presets},
+                {name: preset(name) for name in PRESETS},
                 keep=None if keep is None else keep[own],
                 answers=answers[own].tolist(),
             )
@@ -93,7 +86,6 @@ def measure(dump: inputs.Dump, presets: list[str]) -> list[dict[str, Any]]:
                 {"half": half, "part": part, "groups": found.groups, "pairs": found.pairs}
                 | difference_row(found, "sharp-trigrams", other)
                 for other in ("paper", "calibrated", "trigrams")
-                if {"sharp-trigrams", other} <= {*presets}
             ]
     return rows
 

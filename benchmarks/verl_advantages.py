@@ -2,9 +2,8 @@
 
     python benchmarks/verl_advantages.py --csv benchmarks/results/verl_advantages.csv
 
-The batch is the paper's training step (1,024 prompts x 16 rollouts, padded to 3,072 tokens), or
-`--times` as many prompts, in one call or in `--shards` calls of whole groups, one after another. It
-lies in memory as it does there: int32 responses, an int64 response mask, float32 rewards.
+The batch is the paper's training step (1,024 prompts x 16 rollouts, padded to 3,072 tokens), as it
+lies in memory there: int32 responses, an int64 response mask, float32 rewards.
 """
 
 import argparse
@@ -12,7 +11,6 @@ import gc
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,8 +22,6 @@ from verl import DataProto
 import ktae.trainers.verl  # noqa: F401  # the plug-in
 
 GIB = 2**30
-Shard = dict[str, Any]
-"""What is measured of one call, and how large its batch is."""
 ESTIMATORS = ("grpo", "ktae")
 PAPER_PROMPTS = 1024
 PUBLISHED_STEP = {"7b": 559.36, "1.5b": 277.69}
@@ -34,25 +30,19 @@ PUBLISHED_STEP = {"7b": 559.36, "1.5b": 277.69}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--times", type=int, default=1, help="of the paper's 1,024 prompts")
     parser.add_argument("--prompts", type=int, default=PAPER_PROMPTS, help="instead of 1,024")
-    parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
-    groups, left = divmod(arguments.prompts * arguments.times, arguments.shards)
-    assert not left, "shards of whole groups and equal size"
-    shards = [measure(groups, seed, arguments.repeats) for seed in range(arguments.shards)]
-    for name in ESTIMATORS:
-        row = summarise(name, arguments, shards)
+    for row in measure(arguments.prompts, arguments.repeats):
         print(row, flush=True)
         if arguments.csv:
             append_rows(arguments.csv, [row | machine()])
 
 
-def measure(groups: int, seed: int, repeats: int) -> Shard:
-    """Seconds of each round and GiB beyond the batch, of each estimator; they take turns."""
-    data, about = batch(groups, seed)
+def measure(prompts: int, repeats: int) -> list[dict[str, str]]:
+    """A row an estimator: seconds, and GiB beyond the batch; the estimators take turns."""
+    data, about = batch(prompts)
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ESTIMATORS}
     extra = dict.fromkeys(ESTIMATORS, 0.0)
     for _ in range(repeats + 1):
@@ -63,8 +53,23 @@ def measure(groups: int, seed: int, repeats: int) -> Shard:
             extra[name] = memory("VmHWM") - before
             del data.batch["advantages"], data.batch["returns"]
             gc.collect()
-    # The first round compiles.
-    return about | {"seconds": {n: np.array(s[1:]) for n, s in seconds.items()}, "extra": extra}
+    rows = []
+    for name in ESTIMATORS:
+        elapsed, worked = np.array(seconds[name][1:]).T  # the first round compiles
+        low, median, high = np.percentile(elapsed, (20, 50, 80))
+        shares = {
+            f"share_of_{size}_step": f"{median / step:.6f}" if prompts == PAPER_PROMPTS else ""
+            for size, step in PUBLISHED_STEP.items()
+        }
+        timed = {"p20_s": low, "median_s": median, "p80_s": high, "cpu_s": np.median(worked)}
+        rows.append(
+            {"adv_estimator": name, "prompts": str(prompts), "shards": "1", **about}
+            | {column: f"{value:.4f}" for column, value in timed.items()}
+            | {"load": f"{os.getloadavg()[0]:.1f}", "repeats": str(repeats)}
+            | {"inputs_gib": f"{size_of(data):.2f}", "extra_gib": f"{extra[name]:.2f}"}
+            | shares
+        )
+    return rows
 
 
 def once(data: DataProto, name: str) -> tuple[float, float]:
@@ -75,24 +80,28 @@ def once(data: DataProto, name: str) -> tuple[float, float]:
     return time.perf_counter() - started, time.process_time() - worked
 
 
-def batch(groups: int, seed: int) -> tuple[DataProto, Shard]:
-    made = random_batch(groups=groups, seed=seed)
+def batch(prompts: int) -> tuple[DataProto, dict[str, str]]:
+    """It, and how large it is."""
+    made = random_batch(groups=prompts)
     lengths = made.mask.sum(axis=1)
     rewards = torch.zeros(made.mask.shape)
-    rewards[torch.arange(len(lengths)), torch.from_numpy(lengths - 1)] = torch.from_numpy(
-        made.correct.astype(np.float32)
-    )
-    tensors = {
-        "responses": torch.from_numpy(made.token_ids),
-        "response_mask": torch.from_numpy(made.mask).long(),
-        "token_level_rewards": rewards,
-    }
-    uid = np.array([f"prompt-{group}" for group in made.groups], dtype=object)
+    rewards[range(len(lengths)), lengths - 1] = torch.from_numpy(made.correct).float()
     data = DataProto.from_dict(
-        tensors=tensors, non_tensors={"uid": uid, "acc": made.correct.astype(np.float64)}
+        tensors={
+            "responses": torch.from_numpy(made.token_ids),
+            "response_mask": torch.from_numpy(made.mask).long(),
+            "token_level_rewards": rewards,
+        },
+        non_tensors={
+            "uid": np.array([f"prompt-{group}" for group in made.groups], dtype=object),
+            "acc": made.correct.astype(np.float64),
+        },
     )
-    size = sum(tensor.nbytes for tensor in tensors.values()) / GIB
-    return data, {"rollouts": len(lengths), "tokens": int(lengths.sum()), "inputs": size}
+    return data, {"rollouts": str(len(lengths)), "tokens": str(lengths.sum())}
+
+
+def size_of(data: DataProto) -> float:
+    return float(sum(tensor.nbytes for tensor in data.batch.values()) / GIB)
 
 
 def memory(field: str) -> float:
@@ -101,31 +110,6 @@ def memory(field: str) -> float:
         if line.startswith(field):
             return int(line.split()[1]) * 1024 / GIB
     raise RuntimeError(f"no {field}")
-
-
-def summarise(name: str, arguments: argparse.Namespace, shards: list[Shard]) -> dict[str, str]:
-    total = np.sum([shard["seconds"][name] for shard in shards], axis=0)
-    (low, median, high), worked = np.percentile(total[:, 0], (20, 50, 80)), np.median(total[:, 1])
-    prompts = arguments.prompts * arguments.times
-    shares = {
-        f"share_of_{size}_step": f"{median / seconds:.6f}" if prompts == PAPER_PROMPTS else ""
-        for size, seconds in PUBLISHED_STEP.items()
-    }
-    return {
-        "adv_estimator": name,
-        "prompts": str(prompts),
-        "shards": str(arguments.shards),
-        "rollouts": str(sum(shard["rollouts"] for shard in shards)),
-        "tokens": str(sum(shard["tokens"] for shard in shards)),
-        "p20_s": f"{low:.4f}",
-        "median_s": f"{median:.4f}",
-        "p80_s": f"{high:.4f}",
-        "cpu_s": f"{worked:.4f}",
-        "load": f"{os.getloadavg()[0]:.1f}",
-        "repeats": str(arguments.repeats),
-        "inputs_gib": f"{max(shard['inputs'] for shard in shards):.2f}",
-        "extra_gib": f"{max(shard['extra'][name] for shard in shards):.2f}",
-    } | shares
 
 
 if __name__ == "__main__":

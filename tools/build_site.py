@@ -6,8 +6,7 @@ zensical checks links between pages, and their anchors. Three things it does not
 checked here: a page that the menu lacks, or one that it names and that is not there; a link to a
 file that is no page, such as a picture; and a docstring that does not fit its function.
 
-The site is built from a copy in `build/docs`. There, links out of `docs/` lead to the repository
-if mkdocs.yml has its address (`repo_url`). Otherwise their words stay alone.
+The site is built from a copy in `build/docs`. There, links out of `docs/` are their words alone.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 LAB = ROOT / "lab"
 """Not in a source distribution: there, links to it are not looked at."""
-LINK = re.compile(r"!?\[(?P<words>[^\]]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)]*)?\)")
+LINK = re.compile(r"!?\[(?P<words>[^\]]*)\]\((?P<target>[^)\s#]+)(#[^)]*)?\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 CODE_OR_LINK = re.compile(f"{LINK.pattern}|{CODE.pattern}", CODE.flags)
 
@@ -36,7 +35,7 @@ def main() -> int:
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     wrong = [*menu_differences(docs, settings["nav"]), *missing_files(docs)]
     if not wrong and "--check" not in sys.argv:
-        copy_of(docs, ROOT / "build" / "docs", settings.get("repo_url"))
+        copy_of(docs, ROOT / "build" / "docs")
         wrong = build()
     for line in wrong:
         print(f"build_site: {line}", file=sys.stderr)
@@ -78,7 +77,7 @@ def missing_files(docs: Path) -> list[str]:
     return wrong
 
 
-def copy_of(docs: Path, copy: Path, repository: str | None = None) -> None:
+def copy_of(docs: Path, copy: Path) -> None:
     """Copy the documentation, and turn the links that lead out of it."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(docs, copy, ignore=shutil.ignore_patterns("*.py"))
@@ -89,12 +88,7 @@ def copy_of(docs: Path, copy: Path, repository: str | None = None) -> None:
             if target is None or ":" in target:
                 return match[0]
             path = Path(os.path.normpath(page.parent / target))
-            if path.is_relative_to(docs):
-                return match[0]
-            if repository is None:
-                return match["words"]
-            file = path.relative_to(docs.parent).as_posix()
-            return f"[{match['words']}]({repository}/blob/main/{file}{match['anchor'] or ''})"
+            return match[0] if path.is_relative_to(docs) else match["words"]
 
         text = (docs / name).read_text(encoding="utf-8")
         (copy / name).write_text(CODE_OR_LINK.sub(turned, text), encoding="utf-8")

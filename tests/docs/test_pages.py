@@ -27,16 +27,15 @@ def test_a_page_outside_the_menu_and_a_picture_that_is_missing_are_found(tmp_pat
     assert build_site.missing_files(tmp_path) == ["a.md: a link to c.png, which is not there"]
 
 
-def test_links_out_of_the_documentation_are_words_or_lead_to_the_repository(tmp_path: Path) -> None:
+def test_links_out_of_the_documentation_are_words(tmp_path: Path) -> None:
     docs, site = tmp_path / "docs", tmp_path / "site"
     docs.mkdir()
     (docs / "a.md").write_text("[b](../b.md#c) `[b](../b.md)` [d](https://d) [a](a.md#x)")
     (tmp_path / "b.md").write_text("")
     assert build_site.missing_files(docs) == []
-    for address, link in ((None, "b"), ("https://r", "[b](https://r/blob/main/b.md#c)")):
-        build_site.copy_of(docs, site, address)
-        text = (site / "a.md").read_text("utf-8")
-        assert text == f"{link} `[b](../b.md)` [d](https://d) [a](a.md#x)"
+    build_site.copy_of(docs, site)
+    text = (site / "a.md").read_text("utf-8")
+    assert text == "b `[b](../b.md)` [d](https://d) [a](a.md#x)"
 
 
 def test_a_checkout_without_the_laboratory_has_no_broken_links(

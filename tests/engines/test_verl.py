@@ -22,9 +22,7 @@ from training import ktae, run_here
 from verl_one_step import recipe
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, two_nodes
 
-from ktae.estimators import preset
-from ktae.report import summary, write_report
-from ktae.report.columns import columns_of
+from ktae.report import write_report
 from ktae.rollouts.trained_with import TrainedWith
 
 require("verl")
@@ -99,15 +97,6 @@ def check_report(folder, steps, out):
         by_group = collections.Counter(row["group"] for row in own)
         assert sorted(by_group.values()) == [8] * 5
         assert sum(row["correct"] for row in own) == sum(step["infos"][i]["acc"] for i in kept)
-    if len(dumped) < 2 and len(dump.metrics) < 2:
-        return  # nothing to draw a curve of
-    dump_columns = columns_of(dump)
-    curves = summary.steps_of(
-        dump_columns, summary.score(dump_columns, preset("paper")), dump.metrics
-    )
-    names = {series["name"] for series in curves["series"]}
-    assert names >= {"accuracy", "response length", "reward", "mean |credit|", "entropy"}
-    assert names >= {"clip share", "KL", "gradient norm"}
 
 
 def last_checkpoint(run):

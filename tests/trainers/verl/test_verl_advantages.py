@@ -17,7 +17,6 @@ from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
 from ktae.errors import InputError
 from ktae.estimators import from_section
-from ktae.rollouts.tokens import vocabulary
 from ktae.trainers import lists
 from ktae.trainers.verl.advantages import verl_advantages
 from ktae.trainers.verl.handover import handed_over, rollouts_of_batch, rollouts_of_infos
@@ -76,11 +75,10 @@ def expected(data, **settings):
     )
 
 
-@pytest.mark.parametrize("reward", [np.nan, np.inf])
-def test_a_reward_that_is_no_number_is_named(reward):
+def test_a_reward_that_is_no_number_is_named():
     data = batch()
-    data.batch["token_level_rewards"][3, 0] = reward
-    with pytest.raises(InputError, match=rf"rewards\[3\] is {reward}; expected a finite number"):
+    data.batch["token_level_rewards"][3, 0] = np.nan
+    with pytest.raises(InputError, match=r"rewards\[3\] is nan; expected a finite number"):
         compute(data)
 
 
@@ -95,10 +93,8 @@ def of_section(**section):
         ({}, {}),
         ({"norm_adv_by_std_in_grpo": False}, {"base": "dr_grpo"}),
         ({"credit": {"base": "grpo_vectorized"}}, {"base": "grpo"}),
-        ({"credit": {"base": "rloo"}}, {"base": "rloo"}),
         ({"credit": {"base": "rloo_vectorized"}}, {"base": "rloo"}),
         of_section(estimator="released", h3=0.5, transforms=[{"ignoring": {"token_ids": [3, 4]}}]),
-        of_section(estimator="calibrated"),
         of_section(estimator="presence-z", transforms=[{"over-units": ["trigram", "position"]}]),
         of_section(estimator="paper", transforms=[{"permuted-labels": {"seed": 3}}]),
     ],
@@ -113,15 +109,8 @@ def test_the_advantages_are_the_core_s(settings, same):
     assert is_other == (same not in ({}, {"base": "grpo"}))
 
 
-@pytest.mark.parametrize(
-    "section",
-    [
-        {"estimator": "anchor-states"},
-        {"estimator": "paper", "transforms": [{"over-units": ["state-turn"]}]},
-    ],
-    ids=str,
-)
-def test_the_turns_of_an_agent_loop_are_between_the_holes_of_the_mask(section):
+def test_the_turns_of_an_agent_loop_are_between_the_holes_of_the_mask():
+    section = {"estimator": "paper", "transforms": [{"over-units": ["state-turn"]}]}
     data = batch()
     data.batch["response_mask"][:, 3:5] = 0
     data.batch["responses"][:, 3] = 7
@@ -132,26 +121,11 @@ def test_the_turns_of_an_agent_loop_are_between_the_holes_of_the_mask(section):
     assert np.abs(used - compute(data, credit={"estimator": "paper"})).max() > 0.1
 
 
-@pytest.mark.parametrize("name", ["ktae", "presence-z"])
-def test_graded_scores_are_acc_as_it_is(name):
+def test_graded_scores_are_acc_as_it_is():
     data = batch()
     data.non_tensor_batch["acc"] = np.random.default_rng(5).random(len(data)).round(2)
-    settings, same = of_section(estimator=name, graded_rewards=True)
+    settings, same = of_section(estimator="presence-z", graded_rewards=True)
     np.testing.assert_allclose(compute(data, **settings), expected(data, **same), atol=1e-5)
-
-
-def test_units_of_text_get_the_tokenizer(tmp_path):
-    from tokenizers import Tokenizer, models
-
-    words = {f"w{i}" if i % 3 else "\n": i for i in range(100)}
-    words |= {f"w{i}": i for i in range(100)}
-    tokenizer = Tokenizer(models.WordLevel(words))
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    data = batch()
-    section = {"estimator": "paper", "transforms": [{"over-units": ["line"]}]}
-    used = compute(data, credit=section | {"tokenizer": str(tmp_path)})
-    wanted = expected(data, estimator=from_section(section), vocabulary=vocabulary(tokenizer))
-    np.testing.assert_allclose(used, wanted, atol=1e-5)
 
 
 def test_a_mask_shrunk_by_rejection_sampling():
@@ -239,7 +213,7 @@ def test_a_batch_that_lacks_something_is_refused(spoil, message):
             {"transforms": [{"over-units": ["word"]}]},
             r"algorithm\.credit: tokenizer is None.* units that are made of text",
         ),
-        ({"base": "gae"}, r"base is 'gae'; expected 'grpo'"),
+        ({"base": "gae"}, "algorithm.credit: base is 'gae'; expected 'grpo'"),
     ],
 )
 def test_bad_options(options, message):
@@ -289,7 +263,7 @@ RAN = {"score": 0.0, "acc": 0.0, "error": "SyntaxError"}  # of the policy's prog
         ),
         *(
             ([{"acc": 0.0}, {"acc": x, "undecided": x}], [0, 1], [False, True])
-            for x in (1, True, np.bool_(True), "1", [1.0], np.array([1]))
+            for x in (np.bool_(True), "1", [1.0])
         ),
     ],
 )
@@ -299,18 +273,16 @@ def test_verdicts_from_reward_infos(infos, acc, undecided):
     np.testing.assert_array_equal(rollouts.undecided, undecided)
 
 
-@pytest.mark.parametrize("name", ["acc", "undecided"])
-@pytest.mark.parametrize("value", ["unknown", {"acc": 1}, [1.0, 0.0]], ids=repr)
+@pytest.mark.parametrize(("name", "value"), [("acc", "unknown"), ("undecided", [1.0, 0.0])])
 def test_what_is_no_verdict_is_refused_with_its_row(name, value):
     message = f"gave {name} .* for rollout 1 of the batch; expected a n"
     with pytest.raises(InputError, match=message):
         rollouts_of_infos(torch.zeros(2, 2), [{"acc": 1.0}, {"acc": 1.0, name: value}])
 
 
-@pytest.mark.parametrize("failed", [{"timeout": True, "acc": 0.0}, {"error": "x", "acc": 0.0}])
-def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credit(failed, logged):
+def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credit(logged):
     """verl's `rate_limited` gives `acc` to those alone, where the function gives none."""
-
+    failed = {"timeout": True, "acc": 0.0}
     lists._warned.clear()
     data = batch(pads=0)
     ids, mask = data.batch["responses"], data.batch["response_mask"]

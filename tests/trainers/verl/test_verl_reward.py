@@ -27,10 +27,8 @@ def outcome(**ones):
     ("response", "expected"),
     [
         ("so box 7 }", outcome(score=1, acc=1)),
-        ("so box 8 }", outcome()),
         ("box 7 } box 8 }", outcome()),
         ("so box 7", outcome(unanswered=1)),
-        ("", outcome(unanswered=1)),
         ("a a a a box 7 }", outcome(score=1, acc=1)),
         ("a a a a a box 7 }", outcome()),  # at the limit: it never came to its end
     ],

@@ -191,14 +191,10 @@ def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, s
     recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])
     with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
         run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
-    assert not started and not (tmp_path / "run").exists()
-
-
-def test_data_that_is_not_there(recipe_file, tmp_path):
-    recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path / 'none'}"])
-    with pytest.raises(InputError, match=r"train\.parquet does not exist; `ktae data prepare`"):
+    (tmp_path / "verl/test.parquet").unlink()
+    with pytest.raises(InputError, match=r"test\.parquet does not exist; `ktae data prepare`"):
         run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
-    assert not (tmp_path / "run").exists()
+    assert not started and not (tmp_path / "run").exists()
 
 
 def test_other_modules_are_loaded_too_on_every_node(recipe_file, tmp_path, monkeypatch, started):
