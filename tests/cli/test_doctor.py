@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_verl_s_smallest_job(monkeypatch):
     require("verl")
     from ktae.trainers.verl import smoke
 
-    monkeypatch.setattr(smoke, "training_step", lambda: None)
+    monkeypatch.setattr(smoke, "ONE_STEP", Path("not a checkout"))
     done = CliRunner().invoke(app, ["doctor", "--engine", "verl", "--json"])
     found = findings(done.output)
     assert done.exit_code == 0 and found["verl"]["status"] == "ok"

@@ -18,13 +18,13 @@ import sys
 from pathlib import Path
 
 import torch
+from copied import copy_of
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 from ktae.demo import SUMS
 from ktae.demo.model import CONTEXT, make_model
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
-    copy_of,
     expected_gradient,
     flat_gradient,
     naive_advantages,

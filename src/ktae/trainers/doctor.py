@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -30,7 +31,6 @@ EXTRAS = {
 }
 """Packages of each extra that say whether it is installed."""
 
-
 BUG = "please report this, with the output of ktae doctor"
 
 
@@ -43,17 +43,18 @@ class Finding(NamedTuple):
     detail: str
     remedy: str = ""
 
-    @classmethod
-    def of_error(cls, subject: str, error: float, detail: str) -> Finding:
-        """What a difference from the reference says."""
-        if error <= TOLERANCE:  # false for NaN
-            return cls(subject, "ok", detail)
-        return cls(subject, "wrong", detail, BUG)
 
-    @classmethod
-    def of_failure(cls, subject: str, failure: Exception, remedy: str) -> Finding:
-        """What an exception says."""
-        return cls(subject, "wrong", f"{type(failure).__name__}: {one_line(failure, 200)}", remedy)
+def tried(subject: str, error_and_detail: Callable[[], tuple[float, str]], remedy: str) -> Finding:
+    """What a difference from the reference says, or an exception of a compiler, a driver, a foreign
+    version: that is the finding then."""
+    try:
+        error, detail = error_and_detail()
+    except Exception as failure:
+        reason = f"{type(failure).__name__}: {one_line(failure, 200)}"
+        return Finding(subject, "wrong", reason, remedy)
+    if error <= TOLERANCE:  # false for NaN
+        return Finding(subject, "ok", detail)
+    return Finding(subject, "wrong", detail, BUG)
 
 
 def diagnose() -> Iterator[Finding]:
@@ -61,7 +62,11 @@ def diagnose() -> Iterator[Finding]:
     limit = os.environ.get(ONEDNN_ISA) or "not set"
     advice = f"some machines advertise AMX and kill the process: there, export {ONEDNN_ISA}="
     yield Finding("bf16 on the CPU", "ok", f"{ONEDNN_ISA} is {limit}; {advice}AVX512_CORE_BF16")
-    yield from backend_findings()
+    yield tried("backend cpu", lambda: compared("cpu"), BUG)
+    if importlib.util.find_spec("torch") is None:
+        yield Finding("backend torch", "absent", "not installed", "pip install -U torch")
+    else:
+        yield tried("backend torch", lambda: compared("torch"), BUG)
     for extra, packages in EXTRAS.items():
         versions, missing = [], []
         for package in packages:
@@ -78,76 +83,32 @@ def diagnose() -> Iterator[Finding]:
         yield from trl_findings()
 
 
-def diagnose_verl() -> Iterator[Finding]:
-    """verl's smallest job on what is there, and what is missing for GPUs."""
-    try:
-        from ktae.trainers.verl import smoke
+def compared(backend: str) -> tuple[float, str]:
+    """The error of a backend against the reference, on a batch of awkward shape.
 
-        error = smoke.advantage_error()
-    except Exception as failure:  # a half-installed torch raises more than ImportError
-        yield Finding.of_failure("verl", failure, "pip install 'ktae[verl]'")
-        return
-    version = importlib.metadata.version("verl")
-    detail = f"advantages of verl {version}, largest difference to the reference {error:.1e}"
-    yield Finding.of_error("verl", error, detail)
-    for subject, detail, remedy in smoke.missing_for_gpus():
-        yield Finding(f"verl on GPUs, {subject}", "absent", detail, remedy)
-    subject, started = "verl, a training step", time.perf_counter()
-    try:
-        step = smoke.training_step()
-    except Exception as failure:  # Ray, a port, memory: it is the finding
-        yield Finding.of_failure(subject, failure, BUG)
-        return
-    if step is None:
-        remedy = "run ktae doctor from a checkout, installed with pip install -e"
-        yield Finding(subject, "absent", "not tried: its stand-ins for GPUs are the tests'", remedy)
-        return
-    detail = (
-        f"the demo on Ray and the CPU, {time.perf_counter() - started:.0f} s; "
-        f"mean |credit| {step['credit/mean_abs']:.3f}"
-    )
-    yield Finding(subject, "ok", detail)
-
-
-def backend_findings() -> Iterator[Finding]:
-    """Each backend against the reference, on a batch of awkward shape."""
+    That of tensors computes on the GPU, if there is one.
+    """
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 40, (24, 31))
     mask = np.arange(31) < rng.integers(0, 32, (24, 1))
     arrays = (ids, mask, rng.integers(0, 2, 24), np.repeat([7, 3, 5], 8))
-    expected = naive.credit(make_batch(*arrays), KTAE().formula())
-    for name in ("cpu", "torch"):
-        if name == "torch" and importlib.util.find_spec("torch") is None:
-            yield Finding("backend torch", "absent", "not installed", "pip install -U torch")
-            continue
-        started = time.perf_counter()
-        try:
-            error = float(np.abs(credit_by(name, *arrays) - expected).max())
-        except Exception as failure:  # a compiler, a driver, a version: it is the finding
-            yield Finding.of_failure(f"backend {name}", failure, BUG)
-            continue
-        seconds = time.perf_counter() - started
-        detail = f"largest difference to the reference {error:.1e}; first call {seconds:.1f} s"
-        yield Finding.of_error(f"backend {name}", error, detail)
-
-
-def credit_by(
-    name: str, token_ids: np.ndarray, mask: np.ndarray, correct: np.ndarray, groups: np.ndarray
-) -> np.ndarray:
-    """Of a backend; that of tensors computes on the GPU, if there is one."""
-    formula = KTAE().formula()
-    if name == "cpu":
+    formula, batch = KTAE().formula(), make_batch(*arrays)
+    started = time.perf_counter()
+    if backend == "cpu":
         from ktae.backends import cpu
 
-        return np.asarray(cpu.credit(make_batch(token_ids, mask, correct, groups), formula))
-    import torch
+        credit = cpu.credit(batch, formula)
+    else:
+        import torch
 
-    from ktae.backends import torch as of_tensors
+        from ktae.backends import torch as of_tensors
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    ids = torch.from_numpy(token_ids).to(device)
-    batch = of_tensors.batch_on_device(ids, mask, correct, groups, score_range=None)
-    return np.asarray(of_tensors.credit(batch, formula).cpu())
+        on_device = torch.from_numpy(ids).to("cuda" if torch.cuda.is_available() else "cpu")
+        tensors = of_tensors.batch_on_device(on_device, *arrays[1:], score_range=None)
+        credit = of_tensors.credit(tensors, formula).cpu()
+    seconds = time.perf_counter() - started
+    error = float(np.abs(np.asarray(credit) - naive.credit(batch, formula)).max())
+    return error, f"largest difference to the reference {error:.1e}; first call {seconds:.1f} s"
 
 
 def trl_findings() -> Iterator[Finding]:
@@ -155,15 +116,46 @@ def trl_findings() -> Iterator[Finding]:
     try:
         from ktae.trainers.trl import gradient_check
     except Exception as failure:  # a half-installed torch raises more than ImportError
-        yield Finding.of_failure("importing TRL", failure, "pip install -U 'ktae[trl]'")
+        reason = f"{type(failure).__name__}: {one_line(failure, 200)}"
+        yield Finding("importing TRL", "wrong", reason, "pip install -U 'ktae[trl]'")
         return
+
+    def compared(loss_type: str) -> tuple[float, str]:
+        error = gradient_check.gradient_error(loss_type)
+        return error, f"gradient of token advantages, relative error {error:.1e}"
+
     for loss_type in gradient_check.WEIGHTS:
-        subject = f"TRL, loss {loss_type}"
-        try:
-            error = gradient_check.gradient_error(loss_type)
-        except Exception as failure:  # whatever a foreign version does: it is the finding
-            remedy = "pip install 'trl>=1.16,<2' 'transformers>=5'"
-            yield Finding.of_failure(subject, failure, remedy)
-            continue
-        detail = f"gradient of token advantages, relative error {error:.1e}"
-        yield Finding.of_error(subject, error, detail)
+        remedy = "pip install 'trl>=1.16,<2' 'transformers>=5'"
+        yield tried(f"TRL, loss {loss_type}", functools.partial(compared, loss_type), remedy)
+
+
+def diagnose_verl() -> Iterator[Finding]:
+    """verl's smallest job on what is there, and what is missing for GPUs."""
+
+    def compared() -> tuple[float, str]:
+        from ktae.trainers.verl import smoke
+
+        error, version = smoke.advantage_error(), importlib.metadata.version("verl")
+        what = f"advantages of verl {version}, largest difference to the reference"
+        return error, f"{what} {error:.1e}"
+
+    def step() -> tuple[float, str]:
+        started = time.perf_counter()
+        metrics = smoke.training_step() or {}
+        size, seconds = metrics["credit/mean_abs"], time.perf_counter() - started
+        return 0.0, f"the demo on Ray and the CPU, {seconds:.0f} s; mean |credit| {size:.3f}"
+
+    finding = tried("verl", compared, "pip install 'ktae[verl]'")
+    yield finding
+    if finding.remedy.startswith("pip"):  # it cannot be imported
+        return
+    from ktae.trainers.verl import smoke
+
+    for subject, detail, remedy in smoke.missing_for_gpus():
+        yield Finding(f"verl on GPUs, {subject}", "absent", detail, remedy)
+    if smoke.ONE_STEP.is_file():
+        yield tried("verl, a training step", step, BUG)
+        return
+    remedy = "run ktae doctor from a checkout, installed with pip install -e"
+    detail = "not tried: its stand-ins for GPUs are the tests'"
+    yield Finding("verl, a training step", "absent", detail, remedy)

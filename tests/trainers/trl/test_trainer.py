@@ -8,7 +8,8 @@ import oracle
 import pyarrow.parquet as pq
 import pytest
 import torch
-from datasets import Dataset, DatasetDict
+from copied import copy_of
+from datasets import Dataset
 from transformers import TrainingArguments
 from trl import GRPOTrainer
 
@@ -29,7 +30,7 @@ from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers import lists
 from ktae.trainers.trl import KTAETrainer
-from ktae.trainers.trl.gradient_check import copy_of, even_start
+from ktae.trainers.trl.gradient_check import even_start
 
 
 def overlong(completion_ids, **_):
@@ -266,17 +267,16 @@ def two_alike():
     ("settings", "more", "message"),
     [
         ({"importance_sampling_level": "sequence"}, {}, "averages token advantages away; set it"),
-        ({}, {"correctness": "accuracy"}, "correctness is 'accuracy'; expected the reward funct"),
-        ({}, {"reward_funcs": [overlong, even_start]}, r"is None; .*'overlong', 'even_start'"),
+        (
+            {},
+            {"correctness": "accuracy"},
+            "'accuracy', which 0 reward functions are called",
+        ),
+        ({}, {"reward_funcs": [overlong, even_start]}, r"is None, .*'overlong', 'even_start'"),
         (
             {},
             {"reward_funcs": two_alike(), "correctness": "<lambda>"},
-            "2 reward functions have that name; expected the function itself",
-        ),
-        (
-            {},
-            {"train_dataset": DatasetDict(train=Dataset.from_dict({"prompt": ["1"]}))},
-            r"train_dataset is a DatasetDict with the splits train; .* dataset\['train'\]",
+            "which 2 reward functions are called; expected .* names that they do not share",
         ),
         (
             {},

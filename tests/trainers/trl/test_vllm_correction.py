@@ -6,10 +6,10 @@ for it here samples from another model than the policy, so that the ratios are f
 
 import pytest
 import torch
+from copied import copy_of
 
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
-    copy_of,
     expected_gradient,
     naive_advantages,
     relative_error,

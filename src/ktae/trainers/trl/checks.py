@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,20 +30,13 @@ def check_arguments(estimator: Estimator | None, /, *args: Any, **kwargs: Any) -
     """
     kwargs.pop("resampling_rounds", None)  # DynamicSampling's
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
-    data, config = arguments.get("train_dataset"), arguments.get("args")
-    if isinstance(data, Mapping):  # TRL says so after the model is loaded
-        raise InputError(
-            f"train_dataset is a {type(data).__name__} with the splits {', '.join(data)}; expected "
-            f"one of them, such as dataset[{next(iter(data), 'train')!r}]"
-        )
-    if config is None:
-        return
-    if not isinstance(config, GRPOConfig):
+    config = arguments.get("args")
+    if not isinstance(config, GRPOConfig | None):
         raise InputError(
             f"args is a {type(config).__name__}; expected a trl.GRPOConfig (asynchronous GRPO "
             "takes one advantage a rollout)"
         )
-    if estimator is None:
+    if config is None or estimator is None:
         return
     if config.importance_sampling_level != "token":
         raise InputError(
@@ -88,11 +81,9 @@ def check_advantages(trainer: GRPOTrainer, estimator: Estimator, columns: Sequen
     others = [name for i, name in enumerate(names) if i not in columns and weights[i]]
     if isinstance(innermost(estimator), AdvantageEstimator) and others:
         logging.getLogger(__name__).warning(
-            "%s changes the rollout advantage that the verdicts alone give; where the other "
-            "rewards (%s) differ within a group, a token's advantage is too large or too small, "
-            "and may turn its sign",
-            estimator,
-            ", ".join(others),
+            f"{estimator} changes the rollout advantage that the verdicts alone give; where other "
+            f"rewards ({', '.join(others)}) differ within a group, a token's advantage is too "
+            "large or too small, and may turn its sign"
         )
 
 
@@ -102,9 +93,8 @@ def check_enough(data: Any, config: GRPOConfig) -> None:
     if hasattr(data, "__len__") and len(data) < prompts:
         raise InputError(
             f"the training set has {counted(len(data), 'prompt')}, and a batch of rollouts takes "
-            f"{prompts} (generation_batch_size {config.generation_batch_size} / num_generations "
-            f"{config.num_generations}; a recipe's rollout.prompts_per_step): TRL would train on "
-            "nothing; expected at least as many prompts"
+            f"{prompts} (generation_batch_size / num_generations; a recipe's "
+            "rollout.prompts_per_step): TRL would train on nothing"
         )
 
 
@@ -120,15 +110,11 @@ def correctness_columns(trainer: GRPOTrainer, correctness: Correctness | None) -
     columns = []
     for entry in correctness if isinstance(correctness, list | tuple) else [correctness]:
         places = [i for i, name in enumerate(names) if entry == name or entry is functions[i]]
-        if not places:
+        if len(places) != 1:
             raise InputError(
-                f"correctness is {entry!r}; expected the reward function that says whether a "
-                f"rollout is correct, or several: {', '.join(map(repr, names))}"
-            )
-        if len(places) > 1:
-            raise InputError(
-                f"correctness is {entry!r}, and {len(places)} reward functions have that name; "
-                "expected the function itself, or names of their own: define them by def"
+                f"correctness is {entry!r}, which {len(places)} reward functions are called; "
+                "expected the one that says whether a rollout is correct, or several, as "
+                f"functions or by names that they do not share: {', '.join(map(repr, names))}"
             )
         columns += places
     if not columns:

@@ -31,9 +31,9 @@ MAX_LENGTH = 12
 GROUP_SIZE = 4
 
 
-WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "grpo": lambda lengths: 1 / lengths / len(lengths),
-    "sapo": lambda lengths: 1 / lengths / len(lengths),
+Weights = Callable[[torch.Tensor], torch.Tensor]
+WEIGHTS: dict[str, Weights] = {
+    **dict.fromkeys(("grpo", "sapo"), lambda lengths: 1 / lengths / len(lengths)),
     **dict.fromkeys(
         ("bnpo", "dapo", "cispo", "vespo"),
         lambda lengths: torch.full_like(lengths, 1 / float(lengths.sum())),
@@ -63,11 +63,11 @@ def gradient_error(loss_type: str, **settings: Any) -> float:
         batch, policy, gradient = train_one_step(arguments)
     if len(set(map(len, batch.token_ids))) == 1:
         raise RuntimeError("in this step all rollouts are equally long: losses weigh them alike")
-    advantages = torch.from_numpy(naive_advantages(batch))
-    tokenizer = arguments["processing_class"]
-    expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
-    plain = batch.advantages.cpu().unsqueeze(1).expand_as(advantages)
-    other = expected_gradient(policy, tokenizer, batch, plain, WEIGHTS[loss_type])
+    of_tokens = torch.from_numpy(naive_advantages(batch))
+    of_rollouts = batch.advantages.cpu().unsqueeze(1).expand_as(of_tokens)
+    step = (policy, arguments["processing_class"], batch)
+    expected = expected_gradient(*step, of_tokens, WEIGHTS[loss_type])
+    other = expected_gradient(*step, of_rollouts, WEIGHTS[loss_type])
     if relative_error(expected, other) < 0.05:
         raise RuntimeError("in this step token advantages and rollout advantages come to the same")
     return relative_error(gradient, expected)
@@ -118,24 +118,11 @@ def train_one_step(
     batches: list[RolloutBatch] = []
     keep = KeepGradient()
     before = copy.deepcopy(arguments["model"])
-    trainer = KTAETrainer(
-        **arguments, callbacks=[keep], on_rollouts=batches.append, **ktae_arguments
-    )
-    trainer.train()
+    more: dict[str, Any] = {"callbacks": [keep], "on_rollouts": batches.append} | ktae_arguments
+    KTAETrainer(**arguments, **more).train()
     if keep.gradient is None:
         raise RuntimeError("the trainer took no optimizer step")
     return batches[0], before, keep.gradient
-
-
-def copy_of(model: Any) -> Any:
-    """A model of its own with the same weights, on the CPU.
-
-    Not `copy.deepcopy`: a trainer patches its model's `forward`, and a copy's would compute with
-    the trainer's weights.
-    """
-    copied = type(model)(model.config)
-    copied.load_state_dict(model.state_dict())
-    return copied
 
 
 class KeepGradient(TrainerCallback):
@@ -153,9 +140,8 @@ class KeepGradient(TrainerCallback):
 
 def flat_gradient(model: Any) -> torch.Tensor:
     """Those of all parameters that have one, as one vector on the CPU."""
-    return torch.cat(
-        [p.grad.float().flatten().cpu().clone() for p in model.parameters() if p.grad is not None]
-    )
+    grads = [p.grad.float().flatten() for p in model.parameters() if p.grad is not None]
+    return torch.cat(grads).cpu()
 
 
 def expected_gradient(
@@ -163,7 +149,7 @@ def expected_gradient(
     tokenizer: Any,
     batch: RolloutBatch,
     advantages: torch.Tensor,
-    weight_of: Callable[[torch.Tensor], torch.Tensor],
+    weight_of: Weights,
     rows: Sequence[int] | None = None,
     correction: Correction | None = None,
 ) -> torch.Tensor:
