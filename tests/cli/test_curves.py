@@ -34,18 +34,6 @@ def test_bad_input(command, tmp_path):
         assert result.status == 2 and message in result.err
 
 
-def test_tables_for_a_page_and_for_a_paper(command, tmp_path):
-    run = tmp_path / "50%_a|b"
-    run.mkdir()
-    (run / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
-    markdown = command("curves", run, "--format", "markdown").out
-    assert "| 50%_a\\|b | 1 | 0.5 | - | - | - | - |\n" in markdown
-    assert "| --- | ---: | ---: |" in markdown
-    latex = command("curves", run, "--format", "latex").out
-    assert r"50\%\_a|b & 1 & 0.5 & - & - & - & - \\" in latex
-    assert r"\begin{tabular}{lrrrrrr}" in latex and r"\bottomrule" in latex
-
-
 def test_a_checkpoint_has_its_run_s_name_and_many_columns_leave_it_room(command, tmp_path):
     state = tmp_path / "grpo-with-credit/checkpoint-40/trainer_state.json"
     state.parent.mkdir(parents=True)

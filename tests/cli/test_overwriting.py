@@ -34,7 +34,7 @@ def test_an_input_is_not_overwritten(arguments, given, command, tmp_path):
 def test_a_folder_is_not_looked_through_where_nothing_is_written(monkeypatch, tmp_path):
     looked = []
     monkeypatch.setattr(folders, "choose_files", lambda path: (looked.append(path) or [], []))
-    require_outputs([tmp_path], ("--output", None), ("--plot", None))
+    require_outputs([tmp_path], output=None, plot=None)
     assert not looked
-    require_outputs([tmp_path], ("--output", tmp_path / "out.json"), ("--plot", None))
+    require_outputs([tmp_path], output=tmp_path / "out.json", plot=None)
     assert looked == [tmp_path]

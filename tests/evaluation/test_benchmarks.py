@@ -43,9 +43,7 @@ def test_answers(answer: object, expected: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("answer", [None, True, {}, [], [None], float("nan"), float("inf")])
 def test_what_is_no_answer(answer: object) -> None:
-    with pytest.raises(
-        InputError, match=r"row 1: answer is .*; expected text, a number, or a list"
-    ):
+    with pytest.raises(InputError, match=r"row 1: answer is .*; expected text, a number, or a"):
         parse_answers(answer, "row 1")
 
 
@@ -59,20 +57,10 @@ def test_another_number_of_problems_is_an_error(tmp_path: Path) -> None:
         load("aime24", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (
-            {"problem": "p"},
-            r"aime.jsonl, line 1: no problem or no answer; its fields are 'problem'",
-        ),
-        ({"answer": "p"}, "aime.jsonl, line 1: no problem or no answer"),
-        (5, "aime.jsonl, line 1: 5; expected an object with problem and answer"),
-    ],
-)
-def test_broken_rows(row: object, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", [{"problem": "p"}, {"answer": "p"}, 5])
+def test_broken_rows(row: object, tmp_path: Path) -> None:
     write(tmp_path / "aime.jsonl", [row])
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"aime.jsonl, line 1: no problem or no answer; its"):
         load("aime24", tmp_path)
 
 

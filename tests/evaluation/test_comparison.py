@@ -1,56 +1,57 @@
 """Paired tests, against scipy and exhaustive enumeration."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ktae.errors import InputError
-from ktae.evaluation.comparison import compare, in_words
+from ktae.evaluation.comparison import in_words, paired_tests
 from ktae.evaluation.outputs import Output
 from ktae.grading import Outcome, Verdict
 from ktae.inference import pooled_p_value
 
-OUTCOMES = {1: Outcome.CORRECT, 0: Outcome.INCORRECT, None: Outcome.UNDECIDED}
+VERDICTS = {
+    1: Verdict(Outcome.CORRECT),
+    0: Verdict(Outcome.INCORRECT),
+    None: Verdict(Outcome.UNDECIDED),
+}
 
 
-def side(benchmarks: dict[str, list[list[int | None]]]) -> tuple[list[Output], list[Verdict]]:
-    """Outputs and verdicts from results per benchmark, problem and sample."""
-    rows = [
-        (Output(name, str(i), j, "", ("1",)), Verdict(OUTCOMES[result]))
+def side(benchmarks: dict[str, list[list[int | None]]]) -> list[Output]:
+    """Graded outputs from results per benchmark, problem and sample."""
+    return [
+        Output(name, str(i), j, "", ("1",), verdict=VERDICTS[result])
         for name, problems in benchmarks.items()
         for i, results in enumerate(problems)
         for j, result in enumerate(results)
     ]
-    return [output for output, _ in rows], [verdict for _, verdict in rows]
 
 
 def test_a_difference_is_shown() -> None:
     a = side({"x": [[0]] * 40 + [[1]] * 60})
     b = side({"x": [[1]] * 30 + [[0]] * 10 + [[1]] * 60})
-    (found,) = compare(a, b)
-    assert (found.name, found.problems, found.up, found.down) == ("x", 100, 30, 0)
-    assert found.difference.value == pytest.approx(0.3)
-    assert found.p_value == found.corrected == pytest.approx(2**-29)
-    assert found.difference.low == pytest.approx(0.21, abs=0.02)
-    assert in_words(found).startswith("B is better than A by 30.0 points (95 % interval +2")
-    (back,) = compare(b, a)
+    (row,) = paired_tests(a, b)
+    assert (row.name, row.problems, row.up, row.down) == ("x", 100, 30, 0)
+    assert row.difference.value == pytest.approx(0.3)
+    assert row.p_value == row.corrected == pytest.approx(2**-29)
+    assert row.difference.low == pytest.approx(0.21, abs=0.02)
+    assert in_words(row).startswith("B is better than A by 30.0 points (95 % interval +2")
+    (back,) = paired_tests(b, a)
     assert in_words(back, "new", "old").startswith("new is better than old by 30.0 points")
 
 
 def test_no_difference_can_be_shown() -> None:
-    a = side({"x": [[0]] * 15 + [[1]] * 15})
-    b = side({"x": [[0]] * 13 + [[1]] * 17})
-    (found,) = compare(a, b)
-    assert not found.shown
-    assert in_words(found).startswith("no difference can be shown with 30 problems (+6.7 points")
+    (row,) = paired_tests(
+        side({"x": [[0]] * 15 + [[1]] * 15}), side({"x": [[0]] * 13 + [[1]] * 17})
+    )
+    assert not row.shown
+    assert in_words(row).startswith("no difference can be shown with 30 problems (+6.7 points")
 
 
 def test_benchmarks_pooled_and_corrected() -> None:
     a = side({"x": [[0]] * 9 + [[1]] * 11, "y": [[1]] * 10})
-    b = side({"x": [[1]] * 20, "y": [[1]] * 10})
-    x, y, pooled = compare(a, b)
+    x, y, pooled = paired_tests(a, side({"x": [[1]] * 20, "y": [[1]] * 10}))
     assert (x.name, y.name, pooled.name, pooled.problems) == ("x", "y", "pooled", 30)
     assert x.p_value == pooled.p_value == pytest.approx(2**-8)
     assert (x.corrected, y.corrected) == (pytest.approx(3 * 2**-8), 1.0)
@@ -59,64 +60,40 @@ def test_benchmarks_pooled_and_corrected() -> None:
 def test_several_samples_and_undecided_ones() -> None:
     """Shares 1/2, 1 (of one decided), none, against 1, 0, 1: differences 1/2 and -1."""
     a = side({"x": [[1, 0], [1, None], [None, None]]})
-    b = side({"x": [[1, 1], [0, 0], [1, 1]]})
-    (found,) = compare(a, b)
-    assert (found.problems, found.up, found.down) == (2, 1, 1)
-    assert found.difference.value == pytest.approx(-0.25)
-    assert found.p_value == pytest.approx(2 / 3, abs=0.01)
+    (row,) = paired_tests(a, side({"x": [[1, 1], [0, 0], [1, 1]]}))
+    assert (row.problems, row.up, row.down) == (2, 1, 1)
+    assert row.difference.value == pytest.approx(-0.25)
+    assert row.p_value == pytest.approx(2 / 3, abs=0.01)
 
 
 def test_other_problems_are_an_error() -> None:
     a, b = side({"x": [[1], [1]]}), side({"x": [[1]]})
     with pytest.raises(InputError, match="1 problems are in one of the two only, such as x/1"):
-        compare(a, b)
-    (found,) = compare(a, b, partial=True)
-    assert found.problems == 1
-    other = ([output._replace(answers=("2",)) for output in b[0]], b[1])
-    with pytest.raises(InputError, match="problem x/0 has the answer '1' in A and '2' in B"):
-        compare(b, other)
-    sets = [([b[0][0]._replace(answers=answers)], b[1]) for answers in (("2", "1"), ("1", "3"))]
+        paired_tests(a, b)
+    (row,) = paired_tests(a, b, partial=True)
+    assert row.problems == 1
+    sets = [[b[0]._replace(answers=answers)] for answers in (("2", "1"), ("1", "3"))]
     with pytest.raises(InputError, match="has the answer '1' or '2' in A and '1' or '3' in B: "):
-        compare(*sets)
-    with pytest.raises(
-        InputError, match="A and B have no problem in common: 'x/0' is one of A, 'y/0'"
-    ):
-        compare(b, side({"y": [[1]]}), partial=True)
-    unknown = side({"x": [[None]]})
+        paired_tests(*sets)
+    with pytest.raises(InputError, match="no problem in common: 'x/0' is one of A, 'y/0' one of B"):
+        paired_tests(b, side({"y": [[1]]}), partial=True)
     with pytest.raises(InputError, match="nothing to compare"):
-        compare(unknown, unknown)
-
-
-def unnamed(name: str, results: list[int]) -> tuple[list[Output], list[Verdict]]:
-    """As from a file of that name which names no benchmark."""
-    outputs, verdicts = side({name: [[result] for result in results]})
-    return [output._replace(named=False) for output in outputs], verdicts
+        paired_tests(side({"x": [[None]]}), side({"x": [[None]]}))
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "name"),
-    [
-        (unnamed("old", [0] * 9), unnamed("new", [1] * 9), "problems"),
-        (unnamed("same", [0] * 9), unnamed("same", [1] * 9), "same"),
-        (unnamed("old", [0] * 9), side({"x": [[1]] * 9}), "x"),
-        (side({"x": [[0]] * 9}), unnamed("new", [1] * 9), "x"),
-    ],
+    ("a", "b", "name"), [("", "", "all problems"), ("", "x", "x"), ("x", "", "x")]
 )
-def test_a_files_name_is_no_benchmark_to_compare(
-    a: tuple[list[Output], list[Verdict]], b: tuple[list[Output], list[Verdict]], name: str
-) -> None:
-    (found,) = compare(a, b)
-    assert (found.name, found.problems, found.up) == (name, 9, 9)
+def test_a_file_that_names_no_benchmark(a: str, b: str, name: str) -> None:
+    (row,) = paired_tests(side({a: [[0]] * 9}), side({b: [[1]] * 9}))
+    assert (row.name, row.problems, row.up) == (name, 9, 9)
 
 
 def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file() -> None:
     """Where a file has both, `x/0` and `0` stay two problems."""
-    sides = []
-    for name, result in (("old", 0), ("new", 1)):
-        (outputs, verdicts), (more, others) = unnamed(name, [result] * 9), side({"x": [[1]] * 5})
-        sides.append((outputs + more, verdicts + others))
-    found = {one.name: one.problems for one in compare(*sides)}
-    assert found == {"problems": 9, "x": 5, "pooled": 14}
+    sides = [side({"": [[result]] * 9, "x": [[1]] * 5}) for result in (0, 1)]
+    rows = {row.name: row.problems for row in paired_tests(*sides)}
+    assert rows == {"all problems": 9, "x": 5, "pooled": 14}
 
 
 def test_random_deals_come_close_to_all_deals() -> None:
@@ -134,30 +111,10 @@ def test_random_deals_come_close_to_all_deals() -> None:
 
 def test_different_numbers_of_samples_are_dealt_anew() -> None:
     """One problem, right in 0 of 3 against 1 of 1: that deal has probability 1/4."""
-    (found,) = compare(side({"x": [[0, 0, 0]]}), side({"x": [[1]]}))
-    assert found.p_value == pytest.approx(1 / 4, abs=0.01)
-    (alike,) = compare(side({"x": [[1, 1, 1]]}), side({"x": [[1]]}))
+    (row,) = paired_tests(side({"x": [[0, 0, 0]]}), side({"x": [[1]]}))
+    assert row.p_value == pytest.approx(1 / 4, abs=0.01)
+    (alike,) = paired_tests(side({"x": [[1, 1, 1]]}), side({"x": [[1]]}))
     assert alike.p_value == 1
-
-
-def numbered(prompts: list[str], right: set[str]) -> tuple[list[Output], list[Verdict]]:
-    """A file without labels: problems have the numbers of their prompts."""
-    outputs = [
-        Output("x", str(i), 0, "", ("yes",), prompt=prompt, named=False, numbered=True)
-        for i, prompt in enumerate(prompts)
-    ]
-    return outputs, [Verdict(OUTCOMES[prompt in right]) for prompt in prompts]
-
-
-def test_problems_without_labels_are_paired_by_their_prompts() -> None:
-    prompts = [f"q{i}" for i in range(12)]
-    a = numbered(prompts, set(prompts[:6]))
-    (found,) = compare(a, numbered(prompts[::-1], set(prompts[:6])))
-    assert (found.problems, found.up, found.down) == (12, 0, 0)
-    (some,) = compare(a, numbered(["other", *prompts[:3]], {"other"}), partial=True)
-    assert (some.problems, some.up, some.down) == (3, 0, 3)
-    with pytest.raises(InputError, match="in one of the two only"):
-        compare(a, numbered(["other", *prompts[:3]], set()))
 
 
 @pytest.mark.parametrize(
@@ -172,98 +129,86 @@ def test_problems_without_labels_are_paired_by_their_prompts() -> None:
 def test_what_is_one_problem_at_three_steps(
     label: str, prompt: str | None, answer: str, problems: int
 ) -> None:
-    outputs = [
-        Output(
-            "x",
-            f"{label.format(i=i, step=step)} of step {step}",
-            sample,
-            "",
-            (answer.format(step=step),),
-            prompt=None if prompt is None else prompt.format(i=i, step=step),
-            step=str(step),
-        )
-        for step in range(3)
-        for i in range(2)
-        for sample in range(2)
-    ]
-    wrong, right = ([Verdict(OUTCOMES[kind])] * len(outputs) for kind in (0, 1))
-    one_undecided = [Verdict(Outcome.UNDECIDED), *right[1:]]
-    for verdicts in (right, one_undecided):
-        (found,) = compare((outputs, wrong), (outputs, verdicts))
-        assert (found.problems, found.up) == (problems, problems)
-        if verdicts is right or problems == 2:  # of six, samples are dealt anew
-            assert found.p_value == 2 / 2**problems, "steps are no more evidence"
-
-
-def test_prompts_that_differ_are_an_error() -> None:
-    """What is shown of two long ones is where they differ."""
-    system = "Please reason step by step, and put your final answer within a box. " * 2
-    a, b = numbered([f"{system}What is 1+1?"], set()), numbered([f"{system}What is 2+1?"], set())
-    message = r"no problem in common: .*is 1\+1\?' is one of A, .*is 2\+1\?' one of B"
-    with pytest.raises(InputError, match=message):
-        compare(a, b)
-    labelled = ([o._replace(numbered=False) for o in b[0]], b[1])
-    with pytest.raises(InputError, match=r"prompt .*What is 1\+1\?' in A and .*is 2\+1\?' in B"):
-        compare(a, labelled)
-
-
-def of_steps(prompts: list[str], right: dict[str, set[str]]) -> tuple[list[Output], list[Verdict]]:
-    """The same prompts at each step, as verl's validation dumps have them."""
-    outputs, verdicts = [], []
-    for step, right_then in right.items():
-        of_step = numbered(prompts, right_then)
-        outputs += [
-            o._replace(problem=f"{o.problem} of step {step}", step=step) for o in of_step[0]
+    def graded(kind: int) -> list[Output]:
+        return [
+            Output(
+                "x",
+                label.format(i=i, step=step),
+                sample,
+                "",
+                (answer.format(step=step),),
+                prompt=None if prompt is None else prompt.format(i=i, step=step),
+                verdict=VERDICTS[kind],
+                step=step,
+            )
+            for step in range(3)
+            for i in range(2)
+            for sample in range(2)
         ]
-        verdicts += of_step[1]
-    return outputs, verdicts
+
+    right = graded(1)
+    one_undecided = [right[0]._replace(verdict=VERDICTS[None]), *right[1:]]
+    for b in (right, one_undecided):
+        (row,) = paired_tests(graded(0), b)
+        assert (row.problems, row.up) == (problems, problems)
+        if b is right or problems == 2:  # of six, samples are dealt anew
+            assert row.p_value == 2 / 2**problems, "steps are no more evidence"
+
+
+def of_steps(right: dict[int | None, int], n: int = 10) -> list[Output]:
+    """The same prompts at each step, as verl's validation dumps have them; the first are right."""
+    return [
+        Output("x", f"q{i}", 0, "", ("1",), f"q{i}", verdict=VERDICTS[i < right_then], step=step)
+        for step, right_then in right.items()
+        for i in range(n)
+    ]
 
 
 def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
-    prompts = [f"q{i}" for i in range(10)]
-    a = of_steps(prompts, {"1": set(prompts[:5]), "2": set(prompts[:5])})
-    b = of_steps(prompts[::-1], {"2": set(prompts), "1": set(prompts[:7])})
-    (found,) = compare(a, b)
-    assert (found.problems, found.up, found.down) == (10, 5, 0)
-    assert found.difference.value == pytest.approx(0.35) and found.p_value == 2 / 2**5
-    (first,) = compare(a, of_steps(prompts, {"1": set(prompts[:7])}), partial=True)
+    a = of_steps({1: 5, 2: 5})
+    (row,) = paired_tests(a, of_steps({2: 10, 1: 7})[::-1])
+    assert (row.problems, row.up, row.down) == (10, 5, 0)
+    assert row.difference.value == pytest.approx(0.35) and row.p_value == 2 / 2**5
+    (first,) = paired_tests(a, of_steps({1: 7}), partial=True)
     assert (first.problems, first.up, first.down) == (10, 2, 0)
-    again = [of_steps(prompts, {str(s): set(prompts[:n]) for s in range(3)}) for n in (5, 7)]
-    once = compare(numbered(prompts, set(prompts[:5])), numbered(prompts, set(prompts[:7])))
-    assert compare(*again) == once, "the same problems three times over are no more evidence"
-    with pytest.raises(InputError, match="10 problems are in one of the two only, such as q0 of"):
-        compare(a, of_steps(prompts, {"1": set()}))
-    for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):
-        with pytest.raises(InputError, match="no problem in common"):
-            compare(a, other, partial=True)
+    again = paired_tests(of_steps(dict.fromkeys(range(3), 5)), of_steps(dict.fromkeys(range(3), 7)))
+    once = paired_tests(of_steps({None: 5}), of_steps({None: 7}))
+    assert again == once, "the same problems three times over are no more evidence"
+    with pytest.raises(InputError, match="10 problems are in one of the two only, such as x/q0 of"):
+        paired_tests(a, of_steps({1: 0}))
+    with pytest.raises(InputError, match="no problem in common"):
+        paired_tests(a, of_steps({3: 0}), partial=True)
 
 
-def with_lengths(graded: tuple[list[Output], list[Verdict]], lengths: list[int | None]) -> Any:
-    return [o._replace(tokens=n) for o, n in zip(graded[0], lengths, strict=True)], graded[1]
+def with_lengths(outputs: list[Output], lengths: list[int | None]) -> list[Output]:
+    return [o._replace(tokens=n) for o, n in zip(outputs, lengths, strict=True)]
 
 
 def test_lengths_are_tested_beside_accuracies() -> None:
     """Undecided responses have a length, too; samples of a problem are averaged."""
     graded = side({"x": [[1, 0]] * 9 + [[None, None]]})
     a, b = with_lengths(graded, [30, 50] * 10), with_lengths(graded, [20, 30] * 10)
-    accuracy, length = compare(a, b)
+    accuracy, length = paired_tests(a, b)
     assert (accuracy.measure, accuracy.problems, accuracy.up) == ("accuracy", 9, 0)
     assert (length.measure, length.problems, length.up, length.down) == ("length", 10, 0, 10)
     assert (length.mean_a, length.mean_b, length.difference) == (40, 25, (-15, -15, -15))
     assert length.p_value == length.corrected == 2**-9
     assert in_words(length).startswith("B is shorter than A by 15.0 tokens (95 % interval -15.0")
-    for unknown in (with_lengths(graded, [None, *[9] * 19]), graded):
-        assert [c.measure for c in compare(a, unknown)] == ["accuracy"]
+    unknown = with_lengths(graded, [None, *[9] * 19])
+    assert [row.measure for row in paired_tests(a, unknown)] == ["accuracy"]
 
 
 def test_several_models_are_compared_with_the_first() -> None:
     """p-values of all comparisons of a measure are corrected together."""
-    a = with_lengths(side({"x": [[0]] * 8}), [10] * 8)
-    b = with_lengths(side({"x": [[1]] * 8}), [10] * 8)
-    rows = compare(a, b, a, b)
-    assert [(c.model, c.measure, c.up) for c in rows] == [
+    a, b = (with_lengths(side({"x": [[kind]] * 8}), [10] * 8) for kind in (0, 1))
+    rows = paired_tests(a, b, a, b)
+    assert [(row.model, row.measure, row.up) for row in rows] == [
         (model, measure, up)
         for model, better in ((0, 8), (1, 0), (2, 8))
         for measure, up in (("accuracy", better), ("length", 0))
     ]
-    assert [c.corrected for c in rows if c.measure == "accuracy"] == [3 * 2**-7, 1, 3 * 2**-7]
+    corrected = [row.corrected for row in rows if row.measure == "accuracy"]
+    assert corrected == [3 * 2**-7, 1, 3 * 2**-7]
+    two_models = [a[0]._replace(model="m"), a[1]._replace(model="n")]
+    with pytest.raises(InputError, match="A holds outputs of 2 models"):
+        paired_tests(two_models, b)

@@ -82,11 +82,11 @@ def test_vllm_seeds_each_prompt_and_each_batch_apart(vllm: None) -> None:
     engine = VLLMEngine("a-model")
     for seed in (5, 6, 5):
         engine.generate(["a"] * 20, Sampling(4, 0.7, 64), seed=seed)
-    first, other, again = ([p.seed for p in params] for _, params in engine._llm.calls)
+    first, other, again = ([p.seed for p in params] for _, params in engine.llm.calls)
     assert first == again
     of_samples = {seed + i for seed in first + other for i in range(4)}
     assert len(of_samples) == 2 * 20 * 4
-    params = engine._llm.calls[0][1][0]
+    params = engine.llm.calls[0][1][0]
     assert (params.n, params.temperature, params.top_p, params.max_tokens) == (4, 0.7, 1.0, 64)
 
 

@@ -12,77 +12,55 @@ import pytest
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import PAPER
-from ktae.evaluation.outputs import Output, check_complete, read, to_record, with_tokens
+from ktae.evaluation.outputs import Output, by_reward, check_complete, read, stored, to_record
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.options import ReadOptions
 
-AUTHORS = [
-    {
-        "task_name": "aime",
-        "prompt": f"p{i}",
-        "gt": ["7"],
-        "model_output": [f"\\boxed{{{i}}}"],
-        "reward": [float(i == 7)],
-    }
-    for i in range(30)
-] + [
-    {
-        "task_name": "minerva",
-        "prompt": "q",
-        "gt": [["9.6\n", "9.7"]],
-        "model_output": ["\\boxed{9.6}"],
-        "reward": [1.0],
-    }
-]
+CORRECT = Verdict(Outcome.CORRECT)
 
 
-def write_json(path: Path, content: Any) -> Path:
-    path.write_text(json.dumps(content), encoding="utf-8")
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-def test_the_authors_json(tmp_path: Path) -> None:
-    outputs = read(write_json(tmp_path / "GRPO.json", AUTHORS))
-    assert len(outputs) == 31
-    assert outputs[7] == Output("aime24", "7", 0, "\\boxed{7}", ("7",), "p7", None, None, 1.0)
-    assert outputs[30].answers == ("9.6", "9.7")
-    entry = {"task_name": "x", "gt": ["7", "7"], "model_output": ["a", "b"], "reward": [0, 1]}
-    outputs = read(write_json(tmp_path / "x.json", [entry]))
-    assert [(o.problem, o.sample, o.response, o.reward) for o in outputs] == [
-        ("0", 0, "a", 0.0),
-        ("0", 1, "b", 1.0),
-    ]
-
-
-def written(folder: Path, **files: list[dict[str, Any]]) -> Path:
-    for name, rows in files.items():
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name.replace('DOT', '.')}.jsonl").write_text(text, encoding="utf-8")
-    return folder
-
-
-def row(prompt: str, answer: str, **more: Any) -> dict[str, Any]:
+def row(prompt: str, answer: str = "1", **more: Any) -> dict[str, Any]:
     return {"prompt": prompt, "answer": answer, "response": answer} | more
 
 
+def test_the_authors_json(tmp_path: Path) -> None:
+    entries = [
+        {"task_name": "aime", "prompt": "p", "gt": ["7"], "model_output": ["7"], "reward": [1.0]},
+        {"task_name": "minerva", "gt": [["9.6\n", "9.7"]], "model_output": ["9.6"], "reward": [1]},
+        {"task_name": "x", "gt": ["7", "7"], "model_output": ["a", "b"], "reward": [0, 1]},
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(entries))
+    aime, minerva, *others = read(tmp_path / "a.json")
+    assert aime == Output("aime24", "0", 0, "7", ("7",), "p", None, None, 1.0)
+    assert minerva.answers == ("9.6", "9.7")
+    assert [(o.group, o.sample, o.response, o.reward) for o in others] == [
+        ("x/0", 0, "a", 0.0),
+        ("x/0", 1, "b", 1.0),
+    ]
+
+
 def test_files_of_one_benchmark_have_its_problems_in_common(tmp_path: Path) -> None:
-    """Whatever they are called: rows that name the benchmark count on."""
-    easy = [row("a", "2", benchmark="m"), row("b", "3", benchmark="m")]
-    hard = [row("c", "18", benchmark="m"), row("a", "2", benchmark="m")]
-    outputs = read(written(tmp_path, easy=easy, hard=hard))
-    assert [(o.prompt, o.benchmark, o.problem, o.sample) for o in outputs] == [
-        ("a", "m", "0", 0), ("b", "m", "1", 0), ("c", "m", "2", 0), ("a", "m", "0", 1),
-    ]  # fmt: skip
+    """Whatever they are called; equal prompts are one problem."""
+    write(tmp_path / "easy.jsonl", row("a", benchmark="m"), row("b", benchmark="m"))
+    write(tmp_path / "hard.jsonl", row("c", benchmark="m"), row("a", benchmark="m"))
+    outputs = read(tmp_path)
+    assert [o.sample for o in outputs] == [0, 0, 0, 1]
+    assert outputs[0].group == outputs[3].group and len({o.group for o in outputs}) == 3
 
 
 def test_trl_completions(tmp_path: Path) -> None:
     """As TRL 1.16 writes them, with the data set's answer logged beside."""
     table = pa.table(
         {
-            "step": [1, 1, 1, 1],
-            "prompt": [[{"role": "user", "content": "p"}]] * 2
-            + [[{"role": "user", "content": "q"}]] * 2,
+            "step": [1] * 4,
+            "prompt": [[{"role": "user", "content": p}] for p in "ppqq"],
             "completion": [[{"role": "assistant", "content": f"\\boxed{{{i}}}"}] for i in range(4)],
             "accuracy": [0.0, 1.0, 0.0, 0.0],
             "answer": ["1"] * 4,
@@ -91,154 +69,110 @@ def test_trl_completions(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "completions_00001.parquet")
     outputs = read(tmp_path / "completions_00001.parquet")
-    assert {o.benchmark for o in outputs} == {"completions_00001"}
-    assert [(o.group, o.sample, o.reward) for o in outputs] == [
-        ("0", 0, 0.0), ("0", 1, 1.0), ("1", 0, 0.0), ("1", 1, 0.0)
-    ]  # fmt: skip
-    assert outputs[1].response == "\\boxed{1}"
-
-
-def test_verl_rollout_dump(tmp_path: Path) -> None:
-    rows = [{"input": "p", "output": "\\boxed{1}", "gts": "1", "score": 1.0, "step": 5}] * 2
-    (tmp_path / "5.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    outputs = read(tmp_path / "5.jsonl")
-    assert [(o.group, o.sample, o.answers, o.reward) for o in outputs] == [
-        ("0", 0, ("1",), 1.0),
-        ("0", 1, ("1",), 1.0),
+    assert [(o.prompt, o.sample, o.reward, o.step) for o in outputs] == [
+        ("p", 0, 0.0, None),
+        ("p", 1, 1.0, None),
+        ("q", 0, 0.0, None),
+        ("q", 1, 0.0, None),
     ]
+    assert outputs[1].response == "\\boxed{1}" and len({o.group for o in outputs}) == 2
 
 
-def read_rows(path: Path, rows: list[dict[str, Any]]) -> list[Output]:
-    """Rows read from `path`; each is given a response and an answer."""
-    plain = {"response": "\\boxed{1}", "answer": "1"}
-    path.write_text("".join(json.dumps(plain | row) + "\n" for row in rows), encoding="utf-8")
-    return read(path)
-
-
-def problems_of(path: Path, rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    outputs = read_rows(path, rows)
-    assert {o.sample for o in outputs} == {0}, "each row is a problem of its own here"
-    found = [(o.benchmark, o.problem, o.group) for o in outputs]
-    verdicts = [Verdict(Outcome.CORRECT)] * len(outputs)
-    record.write(to_record(outputs, verdicts, "m"), path.parent / "outputs.parquet")
-    assert [(o.benchmark, o.problem, o.group) for o in read(path.parent)] == found
-    return found
+def labels(path: Path) -> list[tuple[str, str, str]]:
+    """Benchmark, problem and group of each output, also once they are written and read again."""
+    outputs = read(path)
+    again = path.parent / "again" / "outputs.parquet"
+    again.parent.mkdir(exist_ok=True)
+    record.write(to_record([o._replace(verdict=CORRECT) for o in outputs]), again)
+    both = [
+        [(o.benchmark, o.problem, o.group) for o in of_file]
+        for of_file in (outputs, read(again.parent))
+    ]
+    assert both[0] == both[1]
+    return both[0]
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected"),
+    ("benchmark", "label", "expected"),
     [
-        pytest.param(
-            [{"benchmark": "own", "group": x} for x in ("algebra/0", "geometry/0", "own/0")],
-            [
-                ("own", "algebra/0", "own/algebra/0"),
-                ("own", "geometry/0", "own/geometry/0"),
-                ("own", "0", "own/0"),
-            ],
-            id="labels that end alike are different problems",
-        ),
-        pytest.param(
-            [{"group": "/0"}, {"group": "0"}], [("a", "/0", "/0"), ("a", "0", "0")], id="a slash"
-        ),
-        pytest.param(
-            [{"group": x} for x in ("test/algebra/1.json", "gsm8k/7", "math500/a/1")],
-            [
-                ("a", "test/algebra/1.json", "test/algebra/1.json"),
-                ("gsm8k", "7", "gsm8k/7"),
-                ("a", "math500/a/1", "math500/a/1"),
-            ],
-            id="only the name of a benchmark splits a label",
-        ),
-        pytest.param(
-            [{"group": "7"}, {"prompt": "p"}, {"group": "x/7"}],
-            [("a", "7", "7"), ("a", "0", "0"), ("a", "x/7", "x/7")],
-            id="a file's name is no part of its problems",
-        ),
+        # Labels that end alike are different problems.
+        ("own", "algebra/0", ("own", "algebra/0", "own/algebra/0")),
+        ("own", "own/0", ("own", "0", "own/0")),
+        ("a/b", "a/b/0", ("a/b", "0", "a/b/0")),
+        (None, "/0", ("", "/0", "/0")),
+        # Only the name of a benchmark splits a label.
+        (None, "test/algebra/1.json", ("", "test/algebra/1.json", "test/algebra/1.json")),
+        (None, "math500/a/1", ("", "math500/a/1", "math500/a/1")),
+        (None, "gsm8k/7", ("gsm8k", "7", "gsm8k/7")),
         *(
-            ([{"benchmark": benchmark, "group": label}], [("aime24", "7", "aime24/7")])
+            (benchmark, label, ("aime24", "7", "aime24/7"))
             for benchmark in ("aime", "aime24")
             for label in ("aime/7", "aime24/7", "7")
         ),
     ],
 )
 def test_problems_and_their_labels(
-    rows: list[dict[str, Any]], expected: list[tuple[str, str, str]], tmp_path: Path
+    benchmark: str | None, label: str, expected: tuple[str, str, str], tmp_path: Path
 ) -> None:
-    assert problems_of(tmp_path / "a.jsonl", rows) == expected
+    path = write(tmp_path / "a.jsonl", row("p", benchmark=benchmark, group=label))
+    assert labels(path) == [expected]
 
 
-@pytest.mark.parametrize("problem", [{"group": 0}, {"prompt": "p"}, {"group": "aime24/0"}])
+def test_a_file_may_have_the_name_of_a_benchmark(tmp_path: Path) -> None:
+    assert labels(write(tmp_path / "aime24.base.jsonl", row("p", group=7)))[0][2] == "aime24/7"
+
+
+@pytest.mark.parametrize("problem", [{"group": 0}, {}, {"group": "aime24/0"}])
 def test_the_problems_of_two_steps_are_different_ones(
     problem: dict[str, Any], tmp_path: Path
 ) -> None:
     """And of files of one step each the same, whichever these are."""
-    both = problems_of(tmp_path / "a.jsonl", [problem | {"step": step} for step in (1, 2)])
-    assert [group.rpartition("/")[2] for *_, group in both] == ["0 of step 1", "0 of step 2"]
-    if "prompt" in problem:
-        again = read(tmp_path)
-        assert [(o.numbered, o.step) for o in again] == [(True, "1"), (True, "2")]
-    alone = [problems_of(tmp_path / "a.jsonl", [problem | {"step": step}]) for step in (1, 2)]
-    assert alone[0] == alone[1]
-    assert alone[0][0][1] == "0"
-
-
-def test_the_authors_file_without_a_task_s_name(tmp_path: Path) -> None:
-    (entry,) = read(write_json(tmp_path / "new.json", [{"gt": ["7"], "model_output": ["a"]}]))
-    assert (entry.benchmark, entry.group) == ("new", "0")
+    rows = [row("p", **problem, step=step) for step in (1, 2)]
+    both = labels(write(tmp_path / "a.jsonl", *rows))
+    assert [group.rpartition(" of ")[2] for *_, group in both] == ["step 1", "step 2"]
+    assert both[0][1] == both[1][1]
+    alone = [labels(write(tmp_path / f"{i}.jsonl", x)) for i, x in enumerate(rows)]
+    assert alone[0] == alone[1] and "step" not in alone[0][0][2]
 
 
 def test_a_verdict_comes_before_a_shaped_reward(tmp_path: Path) -> None:
     """verl's score under an overlong penalty, and a reward that only stands in for "unknown"."""
-    plain = {"group": "x/1", "response": "", "answer": "1"}
-    rows = [
-        plain | {"score": -0.5, "acc": True},
-        plain | {"reward": 0.0, "correct": None},
-        plain | {"reward": 0.25},
-    ]
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rewards = ({"score": -0.5, "acc": True}, {"reward": 0.0, "correct": None}, {"reward": 0.25})
+    path = write(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
     assert [o.reward for o in read(path)] == [1.0, None, 0.25]
 
 
-def test_our_own_record_and_folder(tmp_path: Path) -> None:
+def test_our_own_record(tmp_path: Path) -> None:
     outputs = [
-        Output("aime24", "3", 0, "a", ("1", "2"), "p", 5, True),
-        Output("aime24", "3", 1, "b", ("1", "2"), "p", 9, False),
+        Output("aime24", "3", 0, "a", ("1", "2"), "p", 5, True, grader="ktae", model="m"),
+        Output("aime24", "3", 1, "b", ("1", "2"), "p", 9, False, grader="ktae", model="m"),
     ]
     verdicts = [Verdict(Outcome.CORRECT, "1", "boxed"), Verdict(Outcome.UNDECIDED, None, "time")]
-    record.write(to_record(outputs, verdicts, "m", "ktae"), tmp_path / "outputs.parquet")
-    back = read(tmp_path)
-    assert [o.verdict for o in back] == verdicts
-    assert [o.reward for o in back] == [1.0, None]  # undecided is no 0 in the file's mean
-    assert {(o.model, o.grader) for o in back} == {("m", "ktae")}
-    assert [o._replace(verdict=None, reward=None, model=None, grader=None) for o in back] == outputs
+    outputs = [o._replace(verdict=v) for o, v in zip(outputs, verdicts, strict=True)]
+    record.write(to_record(outputs), tmp_path / "outputs.parquet")
+    # Undecided is no 0 in the file's mean.
+    assert read(tmp_path) == [outputs[0]._replace(reward=1.0), outputs[1]]
     table = record.read_record(tmp_path / "outputs.parquet")
     assert table["correct"].to_pylist() == [1.0, None]
 
 
-def test_a_record_keeps_what_its_input_says(tmp_path: Path) -> None:
-    """The model of each output, where it was not generated here; a stored verdict's grader."""
-    rows = [{"group": "x/1", "model": "m"}, {"group": "x/2"}]
-    outputs = read_rows(tmp_path / "a.jsonl", rows)
-    assert [o.grader for o in outputs] == [None, None]
-    verdicts = [Verdict(Outcome.CORRECT)] * 2
-    for given, kept in (("stored", "stored"), ("ktae", "ktae"), ("stored", "ktae")):
-        record.write(to_record(outputs, verdicts, None, given), tmp_path / "outputs.parquet")
-        outputs = read(tmp_path)
-        assert [o.grader for o in outputs] == [kept] * 2
-    table = record.read_record(tmp_path / "outputs.parquet")
-    assert table["model"].to_pylist() == ["m", None]
+def test_what_the_file_says_as_a_verdict() -> None:
+    """A verdict that is stored keeps its grader, and comes before the reward."""
+    output = Output("x", "1", 0, "", ("1",), reward=1.0)
+    graded = output._replace(verdict=Verdict(Outcome.INCORRECT), grader="ktae")
+    assert [(o.correct, o.grader) for o in stored([output, graded])] == [(1, "stored"), (0, "ktae")]
+    assert [o.correct for o in by_reward([graded, output._replace(reward=None)])] == [1, None]
+    with pytest.raises(InputError, match="x/1 has no reward"):
+        stored([output._replace(reward=None)])
 
 
-def test_lengths_by_a_tokenizer() -> None:
-    transformers = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words)
-    outputs = [Output("x", "0", 0, "a b a", ("1",)), Output("x", "1", 0, "a", ("1",), tokens=9)]
-    assert [o.tokens for o in with_tokens(outputs, tokenizer)] == [3, 9]
+def test_lengths_by_a_tokenizer(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    rows = [row("p", response="a b a"), row("p", response="a", token_ids=[1] * 9)]
+    path = write(tmp_path / "r.jsonl", *rows)
+    assert [o.tokens for o in read(path, ReadOptions(tokenizer=words))] == [3, 9]
 
 
 def outputs_of(counts: dict[str, int], name: str = "aime24") -> list[Output]:
@@ -253,10 +187,6 @@ def outputs_of(counts: dict[str, int], name: str = "aime24") -> list[Output]:
             r"f: 28 problems of aime24; expected 30 \(missing: 4, 9\); --partial accepts that",
         ),
         (outputs_of({str(i): 1 for i in range(31)}), "f: 31 problems of aime24; expected 30"),
-        (
-            outputs_of({str(i): 1 + (i == 5) for i in range(30)}),
-            "f: problem aime24/5 has 2 outputs, most have 1; is it there twice, or is one missing",
-        ),
         (outputs_of({"a": 4, "b": 4, "c": 3}, "own"), "problem own/c has 3 outputs, most have 4"),
     ],
 )
@@ -280,74 +210,49 @@ ROW = {"response": "1", "answer": 1, "group": 1}
     ("row", "message"),
     [
         ({"answer": "1"}, "line 1: no field 'response'; its fields"),
-        ({"response": "1"}, "line 1: no answer or answers or gts"),
-        ({"response": 1, "answer": 1}, "line 1: response is no text"),
-        ({"response": "1", "answer": 1}, "line 1: neither group nor prompt"),
-        (ROW | {"reward": "good"}, "line 1: reward is 'good'; expected a finite number"),
-        (ROW | {"reward": 10**400}, r"line 1: reward is 10+; expected a finite number"),
+        ({"response": "1", "group": 1}, "line 1: no answer or answers or gts"),
+        ({"response": 1, "answer": 1, "group": 1}, "line 1: response is 1; expected text"),
+        ({"response": "1", "answer": 1}, "line 1: no field 'group'"),
+        (ROW | {"reward": "good"}, 'line 1: reward is "good"; expected a finite number'),
         (ROW | {"answer": math.inf}, "line 1: answer is inf; expected text, a number"),
         (ROW | {"answer": "\ud800"}, "line 1: answer holds '"),
-        (ROW | {"extra": "{"}, "line 1: extra is '{'; expected a JSON object"),
-        (
-            ROW | {"extra": '{"outcome": "correct", "extracted": "\\ud800"}'},
-            "line 1: extra.extracted holds '",
-        ),
     ],
 )
 def test_rows_that_cannot_be_graded(row: dict[str, Any], message: str, tmp_path: Path) -> None:
     """What is wrong with a file as such, the reader's tests have."""
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        read(path)
-    path.write_text("")
-    with pytest.raises(InputError, match=r"a.jsonl is empty"):
-        read(path)
+        read(write(tmp_path / "a.jsonl", row))
 
 
 def test_what_another_tool_put_where_ours_would_be(tmp_path: Path) -> None:
     """`extra` of another tool may have the same names; NaN is how pandas writes null."""
     extra = {"tokens": [1, 2], "finished": "yes", "outcome": "correct", "extracted": 5}
-    row = {"group": "a/1", "response": "1", "answer": "1", "reward": float("nan")}
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps(row | {"extra": json.dumps(extra)}))
-    (output,) = read(path)
+    line = row("p", reward=float("nan"), extra=json.dumps(extra))
+    (output,) = read(write(tmp_path / "a.jsonl", line))
     assert (output.tokens, output.finished, output.reward) == (None, None, None)
     assert output.verdict == Verdict(Outcome.CORRECT, None, "")
 
 
 def write_answers(path: Path, *answers: str) -> None:
     """A problem for each answer, labelled 0, 1, ..., with one output."""
-    path.parent.mkdir(exist_ok=True)
-    rows = [{"group": i, "response": "a", "answer": x} for i, x in enumerate(answers)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write(path, *(row(f"q{x}", x, group=i) for i, x in enumerate(answers)))
 
 
 def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
     """Called after all of the file's name: labels and answers of two files are not the same."""
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
     write_answers(tmp_path / "ev" / "qwen2.5_math.jsonl", "3", "4")
-    found = read(tmp_path / "ev")
     expected = ["aime24/0", "aime24/1", "qwen2.5_math/0", "qwen2.5_math/1"]
-    assert [(x.group, x.sample) for x in found] == [(group, 0) for group in expected]
-    verdicts = [Verdict(Outcome.CORRECT)] * 4
-    record.write(to_record(found, verdicts, "m"), tmp_path / "outputs.parquet")
-    assert [x.group for x in read(tmp_path)] == expected
+    assert [x.group for x in read(tmp_path / "ev")] == expected
 
 
 def test_files_that_are_joined_are_one_benchmark(tmp_path: Path) -> None:
     for rank in range(2):
         write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", "1", "2")
     joined = read(tmp_path / "ev", ReadOptions(join=True))
-    assert [(x.benchmark, x.group, x.sample) for x in joined] == [
-        ("ev", "0", 0), ("ev", "1", 0), ("ev", "0", 1), ("ev", "1", 1)
-    ]  # fmt: skip
-
-
-def test_a_problem_with_two_answers_is_refused(tmp_path: Path) -> None:
-    for rank, answer in enumerate(("1", "7")):
-        write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", answer)
-    message = r"rank_1.jsonl, line 1: problem 0 accepts '7', in an earlier row '1'; expected the"
+    assert [(x.group, x.sample) for x in joined] == [("0", 0), ("1", 0), ("0", 1), ("1", 1)]
+    write_answers(tmp_path / "ev" / "rank_1.jsonl", "1", "7")
+    message = r"rank_1.jsonl, line 2: problem 1 accepts '7', in an earlier row '2'; expected the"
     with pytest.raises(InputError, match=message):
         read(tmp_path / "ev", ReadOptions(join=True))
 
@@ -360,12 +265,8 @@ def test_numbers_as_databases_and_pandas_have_them(tmp_path: Path) -> None:
         "answer": [Decimal("3"), Decimal("3"), Decimal("1.5"), Decimal("1.5")],
         "reward": [Decimal("1.00"), Decimal("0.00"), None, Decimal("0.50")],
     }
-    path = tmp_path / "saved.parquet"
-    pq.write_table(pa.table(columns), path)
-    found = read(path)
-    assert [o.reward for o in found] == [1.0, 0.0, None, 0.5]
-    assert [o.answers for o in found] == [("3",), ("3",), ("1.5",), ("1.5",)]
-    lines = tmp_path / "saved.jsonl"
-    rows = [{"group": "0", "step": i, "response": "a", "answer": 3, "reward": 0} for i in (0, 1)]
-    lines.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert {o.problem for o in read(lines)} == {o.problem for o in found if o.answers == ("3",)}
+    pq.write_table(pa.table(columns), tmp_path / "saved.parquet")
+    outputs = read(tmp_path / "saved.parquet")
+    assert [o.reward for o in outputs] == [1.0, 0.0, None, 0.5]
+    assert [o.answers for o in outputs] == [("3",), ("3",), ("1.5",), ("1.5",)]
+    assert [o.group for o in outputs][:2] == ["0 of step 0", "0 of step 1"]

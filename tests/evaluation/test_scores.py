@@ -16,12 +16,14 @@ SILENT = Verdict(Outcome.UNANSWERED)
 UNKNOWN = Verdict(Outcome.UNDECIDED)
 
 
-def outputs(benchmark: str, samples: list[int], **fields: object) -> list[Output]:
+def outputs(
+    benchmark: str, samples: list[int], verdicts: list[Verdict], **fields: object
+) -> list[Output]:
     """One problem for each number of samples."""
+    places = [(str(problem), i) for problem, n in enumerate(samples) for i in range(n)]
     return [
-        Output(benchmark, str(problem), i, "", ("1",), **fields)  # type: ignore[arg-type]
-        for problem, n in enumerate(samples)
-        for i in range(n)
+        Output(benchmark, problem, i, "", ("1",), verdict=verdict, **fields)  # type: ignore[arg-type]
+        for (problem, i), verdict in zip(places, verdicts, strict=True)
     ]
 
 
@@ -36,9 +38,9 @@ def test_pass_at_k_is_the_mean_over_all_subsets(n: int) -> None:
 
 def test_one_greedy_response_each() -> None:
     verdicts = [RIGHT, WRONG, SILENT, RIGHT, UNKNOWN]
-    found = score(outputs("x", [1] * 5, tokens=10, finished=True), verdicts)
-    (only,) = found.scores
-    assert only.accuracy.value == found.mean.value == 0.5  # of the four decided ones
+    scores = score(outputs("x", [1] * 5, verdicts, tokens=10, finished=True))
+    (only,) = scores.scores
+    assert only.accuracy.value == scores.mean.value == 0.5  # of the four decided ones
     assert (only.unanswered, only.undecided, only.truncated) == (0.2, 0.2, 0.0)
     assert (only.problems, only.samples, only.length) == (5, 1, (10, 10, 10))
     assert (only.pass_at, only.majority) == ({}, None)
@@ -48,44 +50,37 @@ def test_one_greedy_response_each() -> None:
 def test_several_samples() -> None:
     """avg@4 (.5 + 0 + 1) / 3; the second problem's majority is right by half, on a tie."""
     verdicts = [RIGHT, RIGHT, WRONG, SILENT] + [WRONG] * 4 + [RIGHT] * 4
-    (found,) = score(outputs("x", [4, 4, 4]), verdicts).scores
-    assert math.isclose(found.accuracy.value, 0.5)
-    assert sorted(found.pass_at) == [1, 2, 4]
-    assert math.isclose(found.pass_at[1].value, 0.5)
-    assert math.isclose(found.pass_at[2].value, (5 / 6 + 0 + 1) / 3)
-    assert math.isclose(found.pass_at[4].value, 2 / 3)
-    assert found.majority is not None and math.isclose(found.majority.value, 2 / 3)
+    (scores,) = score(outputs("x", [4, 4, 4], verdicts)).scores
+    assert math.isclose(scores.accuracy.value, 0.5)
+    values = {k: estimate.value for k, estimate in scores.pass_at.items()}
+    assert values == pytest.approx({1: 0.5, 2: (5 / 6 + 0 + 1) / 3, 4: 2 / 3})
+    assert scores.majority is not None and math.isclose(scores.majority.value, 2 / 3)
 
 
 def test_an_undecided_sample_changes_no_k() -> None:
     """pass@4 over the two problems with four decided samples, pass@2 and maj@k over all three."""
     verdicts = [RIGHT, RIGHT, WRONG, UNKNOWN] + [WRONG] * 4 + [RIGHT] * 4
-    (found,) = score(outputs("x", [4, 4, 4]), verdicts).scores
-    assert (found.problems, found.samples) == (3, 4)
-    assert {k: x.problems for k, x in found.pass_at.items()} == {1: 3, 2: 3, 4: 2}
-    assert math.isclose(found.pass_at[2].value, (1 + 0 + 1) / 3)
-    assert math.isclose(found.pass_at[4].value, (0 + 1) / 2)
-    assert found.majority is not None
-    assert (found.majority.value, found.majority.problems) == (2 / 3, 3)
+    (scores,) = score(outputs("x", [4, 4, 4], verdicts)).scores
+    assert (scores.problems, scores.samples) == (3, 4)
+    assert {k: x.problems for k, x in scores.pass_at.items()} == {1: 3, 2: 3, 4: 2}
+    assert math.isclose(scores.pass_at[2].value, (1 + 0 + 1) / 3)
+    assert math.isclose(scores.pass_at[4].value, (0 + 1) / 2)
+    assert scores.majority is not None
+    assert (scores.majority.value, scores.majority.problems) == (2 / 3, 3)
 
 
 def test_a_k_without_any_problem_is_said_to_have_none() -> None:
-    verdicts = [RIGHT, WRONG, UNKNOWN] * 2 + [UNKNOWN] * 3
-    (found,) = score(outputs("x", [3, 3, 3]), verdicts).scores
-    assert {k: x.problems for k, x in found.pass_at.items()} == {1: 2, 2: 2, 3: 0}
-    (nothing,) = score(outputs("x", [1, 1]), [UNKNOWN, UNKNOWN]).scores
+    (scores,) = score(outputs("x", [3, 3], [RIGHT, WRONG, UNKNOWN] * 2)).scores
+    assert {k: x.problems for k, x in scores.pass_at.items()} == {1: 2, 2: 2, 3: 0}
+    assert math.isnan(scores.pass_at[3].value)
+    (nothing,) = score(outputs("x", [1, 1], [UNKNOWN, UNKNOWN])).scores
     assert math.isnan(nothing.accuracy.value) and nothing.undecided == 1
-    assert math.isnan(found.pass_at[3].value)
-    assert found.majority is not None and found.majority.problems == 2
 
 
-@pytest.mark.parametrize(
-    ("drawn", "expected"), [([4, 4, 3], 4), ([1, 1, 8], 1), ([2, 2, 3, 3], 3), ([1] * 3, 1)]
-)
+@pytest.mark.parametrize(("drawn", "expected"), [([4, 4, 3], 4), ([1, 1, 8], 1), ([2, 2, 3, 3], 3)])
 def test_samples_are_those_of_most_problems(drawn: list[int], expected: int) -> None:
-    (found,) = score(outputs("x", drawn), [UNKNOWN] * sum(drawn)).scores
-    assert found.samples == expected
-    assert max(found.pass_at, default=1) == expected
+    (scores,) = score(outputs("x", drawn, [UNKNOWN] * sum(drawn))).scores
+    assert scores.samples == expected
 
 
 @pytest.mark.parametrize(
@@ -104,10 +99,10 @@ def test_majority(answers: list[str | None], correct: list[float], expected: flo
 
 
 def test_the_mean_weighs_benchmarks_alike() -> None:
-    verdicts = [RIGHT] * 2 + [WRONG] * 30
-    found = score(outputs("a", [1] * 2) + outputs("b", [1] * 30), verdicts)
-    assert [s.benchmark for s in found.scores] == ["a", "b"]
-    assert found.mean == (0.5, 0.5, 0.5)
+    of_a, of_b = outputs("a", [1] * 2, [RIGHT] * 2), outputs("b", [1] * 30, [WRONG] * 30)
+    scores = score(of_a + of_b)
+    assert [s.benchmark for s in scores.scores] == ["a", "b"]
+    assert scores.mean == (0.5, 0.5, 0.5)
 
 
 def test_the_interval_covers_as_often_as_it_says() -> None:
@@ -116,14 +111,14 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     covered = 0
     for seed in range(100):
         verdicts = [RIGHT if right else WRONG for right in rng.random(60) < 0.4]
-        low, high = score(outputs("x", [1] * 60), verdicts, seed=seed).mean[1:]
+        low, high = score(outputs("x", [1] * 60, verdicts), seed=seed).mean[1:]
         covered += low <= 0.4 <= high
     assert 88 <= covered < 100
 
 
 def test_no_majority_where_no_answer_is_known() -> None:
     right, wrong = Verdict(Outcome.CORRECT, None), Verdict(Outcome.INCORRECT, None)
-    (only,) = score(outputs("x", [3, 3]), [right, right, wrong, wrong, wrong, wrong]).scores
+    (only,) = score(outputs("x", [3, 3], [right, right, *[wrong] * 4])).scores
     assert only.majority is None
-    (silent,) = score(outputs("x", [3]), [SILENT] * 3).scores
+    (silent,) = score(outputs("x", [3], [SILENT] * 3)).scores
     assert silent.majority is not None and silent.majority.value == 0

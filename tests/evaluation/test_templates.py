@@ -8,6 +8,7 @@ from ktae.errors import InputError
 from ktae.evaluation.templates import TEMPLATES, prompt_of
 
 MARK = "<|im_start|>"
+LATEX = "\n\nPresent the answer in LaTex format: \\boxed{Your answer}"
 
 
 def make_tokenizer(chat_template=None, tokens=()):
@@ -35,24 +36,12 @@ def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
 @pytest.mark.parametrize(
     ("template", "before", "after"),
     [
-        (
-            "qwen-math",
-            "boxed{}.<|im_end|>\n<|im_start|>user\n",
-            "<|im_end|>\n<|im_start|>assistant\n",
-        ),
+        ("qwen-math", "}.<|im_end|>\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
         ("plain", "", ""),
         ("r1-distill", "<user>", ""),
         ("r1", "</answer>.\nUser: ", "\nAssistant: <think>"),
-        (
-            "prime",
-            "Next action: [NEXT ACTION NAME]\n<user>",
-            "\n\nPresent the answer in LaTex format: \\boxed{Your answer}",
-        ),
-        (
-            "prime-zero",
-            "</answer>. User: ",
-            "\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
-        ),
+        ("prime", "Next action: [NEXT ACTION NAME]\n<user>", LATEX),
+        ("prime-zero", "</answer>. User: ", f"{LATEX}. Assistant:"),
         ("open-reasoner-zero", "tag.\nThis is the problem:\n", "\nAssistant: <think>"),
     ],
 )

@@ -26,7 +26,6 @@ from ktae.cli import eval_tables
 from ktae.cli.printing import Screen
 from ktae.data import sources, tasks
 from ktae.evaluation import benchmarks, comparison, outputs
-from ktae.evaluation.scores import score
 from ktae.grading.graders import strict_boxed
 from ktae.rollouts import record
 from ktae.rollouts.files import MAX_DEPTH
@@ -81,10 +80,9 @@ def authors(draw):
 files = row_files(OUTPUTS, NAMES) | authors()
 
 
-def graded(found):
+def graded(saved):
     return [
-        output.verdict or strict_boxed(output.response, output.answers)._replace(reason="")
-        for output in found
+        o if o.verdict else o._replace(verdict=strict_boxed(o.response, o.answers)) for o in saved
     ]
 
 
@@ -95,19 +93,14 @@ def test_saved_outputs(file, scratch):
     path = scratch / file[0]
     path.write_bytes(file[1])
     with only_input_errors():
-        found = outputs.read(path)
-        verdicts = graded(found)
+        saved = graded(outputs.read(path))
         again = scratch / "outputs.parquet"
-        record.write(outputs.to_record(found, verdicts, "model"), again)
-        assert [o.response for o in outputs.read(again)] == [o.response for o in found]
-        outputs.check_complete(found, str(path))
-    with only_input_errors():
-        found = outputs.read(path)
-        scores = score(found, graded(found))
+        record.write(outputs.to_record(saved, "model"), again)
+        assert [o.response for o in outputs.read(again)] == [o.response for o in saved]
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            eval_tables.print_scores(Screen(), scores, eval_tables.stored_accuracies(found))
-        eval_tables.differences(found, eval_tables.stored_verdicts(found))
+            eval_tables.print_models(Screen(), saved, "strict-boxed")
         assert "\x1b" not in printed.getvalue()
+        outputs.check_complete(saved, str(path))
 
 
 @fuzz(60)
@@ -119,11 +112,9 @@ def test_two_files_to_compare(file, other, scratch):
         (scratch / folder / name).write_bytes(data)
         sides.append(scratch / folder / name)
     with only_input_errors():
-        found = [outputs.read(path) for path in sides]
-        pairs = [(side, graded(side)) for side in found]
-        for one in comparison.compare(*pairs, partial=True):
-            assert comparison.in_words(one)
-            assert 0 <= one.p_value <= one.corrected <= 1
+        for row in comparison.paired_tests(*(graded(outputs.read(x)) for x in sides), partial=True):
+            assert comparison.in_words(row)
+            assert 0 <= row.p_value <= row.corrected <= 1
 
 
 PROBLEMS = {"problem": texts, "answer": texts | numbers}

@@ -246,8 +246,7 @@ def test_no_reward_is_no_reward_of_zero(meta):
 
 def test_an_undecided_output_of_an_evaluation_has_no_reward():
     output = Output("aime24", "3", 0, "so 4", ("4",))
-    verdicts = [Verdict(outcome, None, "") for outcome in Outcome]
-    table = to_record([output] * len(verdicts), verdicts, "m")
+    table = to_record([output._replace(verdict=Verdict(outcome)) for outcome in Outcome], "m")
     rollouts = json.loads(unpack(contents(inputs.from_record(table)).blocks["meta"]))["rollouts"]
     rewards = dict(zip(map(str, Outcome), rollouts["reward"], strict=True))
     assert rewards == {"correct": 1, "incorrect": 0, "unanswered": 0, "undecided": None}

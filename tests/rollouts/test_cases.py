@@ -115,7 +115,6 @@ def test_files_of_seeds_are_taken_together(shared_cases):
             assert counts(apart) == (6, 6, 0) and notes.counts["apart"] == 2
         assert counts(read(folder, *fields, join=True)[0]) == (6, 2, 2)
     joined = outputs.read(folder, ReadOptions(join=True))
-    assert {x.benchmark for x in joined} == {"nemo_skills"}
     assert sorted(x.sample for x in joined) == [0, 0, 1, 1, 2, 2]
     assert {x.answers for x in joined} == {("5",), ("16",)}
 

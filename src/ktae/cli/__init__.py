@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import typer
+
 from ktae._version import __version__
-from ktae.cli import (
-    compare,
-    curves,
-    data,
-    doctor,
-    permutation_test,
-    report,
-    score,
-    show,
-    train,
-    validate,
-)
+from ktae.cli import compare, curves, doctor, permutation_test, report, score, show, train, validate
 from ktae.cli import eval as evaluate
 from ktae.cli.command import application, run
+from ktae.cli.data import prepare
 
 app = application(
     "ktae",
@@ -25,17 +19,19 @@ app = application(
     __version__,
 )
 # In the order in which a newcomer meets them.
-app.command(rich_help_panel="Look at rollouts")(show.show)
-app.command(rich_help_panel="Look at rollouts")(report.report)
-app.command(rich_help_panel="Look at rollouts")(score.score)
-app.command(rich_help_panel="Look at rollouts")(validate.validate)
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look at rollouts": (show.show, report.report, score.score, validate.validate),
+    "Train and evaluate": (train.train, evaluate.eval_, compare.compare, curves.curves),
+    "Check": (doctor.doctor,),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(command.__name__.strip("_"), rich_help_panel=panel)(command)
 app.command("permutation-test", hidden=True)(permutation_test.permutation_test)
-app.command(rich_help_panel="Train and evaluate")(train.train)
-app.command("eval", rich_help_panel="Train and evaluate")(evaluate.eval_)
-app.command(rich_help_panel="Train and evaluate")(compare.compare)
-app.command(rich_help_panel="Train and evaluate")(curves.curves)
-app.command(rich_help_panel="Check")(doctor.doctor)
-app.add_typer(data.app, name="data", hidden=True)
+for_data = typer.Typer(no_args_is_help=True, help="Make training data for the engines.")
+for_data.callback()(lambda: None)  # so that `prepare` stays a command of its own
+for_data.command()(prepare)
+app.add_typer(for_data, name="data", hidden=True)
 
 
 def main() -> None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen, TableFormat
+from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
 from ktae.files import plots
-from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
     from ktae.evaluation.comparison import Comparison
@@ -39,64 +38,63 @@ def compare(
     output: options.JsonFile = None,
     plot: options.Plot = None,
     as_json: AsJson = False,
-    tables: TableFormat = "text",
     tokenizer: Annotated[
         str | None, options.rare(help="Counts the lengths that a file does not hold.")
     ] = None,
     field: options.Fields = None,
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
-    max_response: options.MaxResponse = MAX_RESPONSE,
     join: options.Join = False,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
 ) -> None:
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
     from ktae.cli.eval import grade_anew, read_saved
-    from ktae.cli.eval_tables import print_side_by_side, print_unanswered
-    from ktae.evaluation import comparison, saved
-    from ktae.evaluation.outputs import with_tokens
+    from ktae.cli.eval_tables import ACCURACY, accuracy_rows, length_rows, print_unanswered
+    from ktae.evaluation import comparison
+    from ktae.evaluation.benchmarks import title
     from ktae.evaluation.scores import score
     from ktae.grading import GradingPool
-    from ktae.rollouts.tokens import load_tokenizer
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
-    how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response, join)
-    options.require_outputs(models, ("--plot", plot), ("--output", output))
-    screen = Screen(as_json, tables)
+    how = options.read_options(field, tokenizer, None, correctness, pool_models, join)
+    options.require_outputs(models, plot=plot, output=output)
+    screen = Screen(as_json)
     sides = [read_saved(path, how, partial=partial) for path in models]
-    if tokenizer is not None:
-        counter = load_tokenizer(tokenizer)
-        sides = [with_tokens(side, counter) for side in sides]
-    grader = saved.require_one_grader(models, sides)
+    grader = comparison.require_one_grader(models, sides)
     with GradingPool(workers, time_limit=time_limit) as pool:
-        new = functools.partial(grade_anew, screen, pool)
-        graded = [(side, saved.verdicts_of(side, new)) for side in sides]
+        sides = comparison.graded_alike(sides, functools.partial(grade_anew, screen, pool))
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
-    comparisons = comparison.compare(*graded, partial=partial)
+    rows = comparison.paired_tests(*sides, partial=partial)
     names = _names(models)
-    scores = dict(zip(names, [score(*side) for side in graded], strict=True))
+    scores = {name: score(side) for name, side in zip(names, sides, strict=True)}
     if len(models) > 2:
-        print_side_by_side(screen, scores)
+        # The paper's tables 1 and 2: a row for each model, which all have the same benchmarks.
+        columns = [*(title(x.benchmark) for x in scores[names[0]].scores), "mean"]
+        for heading, rows_of in (
+            (ACCURACY, accuracy_rows),
+            ("mean tokens of a response, 95 % interval below", length_rows),
+        ):
+            screen.table(heading, columns, [row for x in scores for row in rows_of(x, scores[x])])
     for number, name in enumerate(names[1:]):
-        _print(screen, names[0], name, [row for row in comparisons if row.model == number])
-    for path, (side, verdicts) in zip(models, graded, strict=True):
-        print_unanswered(screen, side, verdicts, grader, str(path))
-    for row in comparisons:
+        _print(screen, names[0], name, [row for row in rows if row.model == number])
+    for path, side in zip(models, sides, strict=True):
+        print_unanswered(screen, side, grader, str(path))
+    for row in rows:
         b = names[1 + row.model]
         which = f"{b}, {_title(row)}" if len(models) > 2 else _title(row)
         screen.print(f"{which}: {comparison.in_words(row, names[0], b)}")
-    if comparisons[-1].measure == "accuracy":
+    if rows[-1].measure == "accuracy":
         screen.print("lengths: the files do not hold all tokens; --tokenizer counts them")
     if pool_models:
         screen.print("the tests are over problems: they do not say what other seeds would give")
     if plot is not None:
-        _plot(plot, [row for row in comparisons if row.measure == "accuracy"], names)
+        _plot(plot, [row for row in rows if row.measure == "accuracy"], names)
         screen.print(f"wrote {plot}")
     shown = [
         {"a": names[0], "b": names[1 + row.model]} | row._asdict() | {"shown": row.shown}
-        for row in comparisons
+        for row in rows
     ]
     screen.end({"files": models, "models": scores, "comparisons": shown}, output)
 
@@ -105,12 +103,9 @@ def _names(models: Sequence[Path]) -> list[str]:
     """What tables and sentences call the models: A, B, ... where two folders have one name."""
     from ktae.rollouts.files import without_format
 
-    names = [
-        # Models have dots in their names, and files an ending.
-        name if path.is_dir() else without_format(name)
-        for path in models
-        for name in [os.path.basename(os.path.abspath(path))]
-    ]
+    # Models have dots in their names, and files an ending.
+    paths = [Path(os.path.abspath(path)) for path in models]
+    names = [path.name if path.is_dir() else without_format(path.name) for path in paths]
     return names if len(set(names)) == len(names) else [chr(65 + i) for i in range(len(names))]
 
 
@@ -135,7 +130,7 @@ def _print(screen: Screen, a: str, b: str, comparisons: Sequence[Comparison]) ->
 
 
 def _title(row: Comparison) -> str:
-    from ktae.evaluation.comparison import title
+    from ktae.evaluation.benchmarks import title
 
     return f"{title(row.name)}{'' if row.measure == 'accuracy' else ', tokens'}"
 
@@ -144,22 +139,16 @@ def _plot(path: Path, comparisons: Sequence[Comparison], names: Sequence[str]) -
     from ktae.evaluation.comparison import POOLED
 
     several = len(names) > 2
+    labels, marks = [], []
+    for y, row in enumerate(comparisons):
+        before = f"{names[1 + row.model]}, " if several else ""
+        labels.append(f"{before}{_title(row)} (n = {row.problems})")
+        colour, shape = "#08519c" if row.shown else "#737373", "D" if row.name == POOLED else "s"
+        marks.append(plots.Mark(y, [100 * x for x in row.difference], colour, shape))
     b = "each model" if several else names[1]
     figure = plots.forest(
-        [
-            f"{before}{_title(row)} (n = {row.problems})"
-            for row in comparisons
-            for before in [f"{names[1 + row.model]}, " if several else ""]
-        ],
-        [
-            plots.Mark(
-                y,
-                [100 * x for x in row.difference],
-                "#08519c" if row.shown else "#737373",
-                "D" if row.name == POOLED else "s",
-            )
-            for y, row in enumerate(comparisons)
-        ],
+        labels,
+        marks,
         line=0,
         xlabel=f"accuracy of {b} minus that of {names[0]}, points, 95 % interval",
         title="blue: a difference is shown at the 5 % level (Holm)",

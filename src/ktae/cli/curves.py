@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen, TableFormat
+from ktae.cli.printing import AsJson, Screen
 
 
 def curves(
@@ -27,7 +27,6 @@ def curves(
     ] = Path("curves.png"),
     smooth: Annotated[int, options.number(min=1, help="Steps of a trailing mean.")] = 1,
     as_json: AsJson = False,
-    tables: TableFormat = "text",
 ) -> None:
     """Draw accuracy, reward, response length and entropy of several runs; tell their last values.
 
@@ -37,29 +36,24 @@ def curves(
     from ktae.files import plots
 
     options.require_picture("--output", output)
-    screen = Screen(as_json, tables)
+    screen = Screen(as_json)
     arms = curves.arms(runs)
     plots.save(curves.draw(arms, smooth), output)
-    held_out = [name for name in curves.panels(arms) if name.startswith(curves.HELD_OUT)]
-    if held_out:
+
+    def row(arm: curves.Arm, values: list[float | None]) -> tuple[str, ...]:
+        return (arm.name, *("-" if x is None else f"{x:,.3g}" for x in values))
+
+    if held_out := [name for name in curves.panels(arms) if name.startswith(curves.HELD_OUT)]:
         screen.table(
             "held-out accuracy at the end, mean of the runs",
             [name.removeprefix(f"{curves.HELD_OUT}, ") for name in held_out],
-            [(arm.name, *(_cell(arm.last(name)) for name in held_out)) for arm in arms],
+            [row(arm, [arm.last(name) for name in held_out]) for arm in arms],
         )
-    rows = []
-    for arm in arms:
-        last = [arm.last(name) for name in ("reward", "response length", "entropy")]
-        times = [arm.median(name) for name in ("seconds", "credit seconds")]
-        rows.append((arm.name, f"{len(arm.seeds)}", *map(_cell, (*last, *times))))
+    last, times = ("reward", "response length", "entropy"), ("seconds", "credit seconds")
     screen.table(
         "training: the last tenth of the steps, and median seconds",
         ("runs", "reward", "tokens", "entropy", "s a step", "of it credit"),
-        rows,
+        [row(arm, [len(arm.seeds), *map(arm.last, last), *map(arm.median, times)]) for arm in arms],
     )
     screen.print(f"wrote {output}")
     screen.end({"arms": arms, "output": output})
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.3g}"

@@ -10,15 +10,7 @@ import typer
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.callback()
-def _data() -> None:
-    """Make training data for the engines."""
-
-
-@app.command()
 def prepare(
     source: Annotated[
         str,
@@ -69,7 +61,7 @@ def prepare(
     for kind, n in without.items():
         if n:
             note(f"warning: {n} {kind} problems have no answer and are left out")
-    shown = ", ".join(f"{count:,} {split}" for split, count in counts.items())
+    shown = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     screen = Screen(as_json)
     screen.print(f"{folder}: {shown} problems, in verl/ and trl/")
     screen.end({"output": folder, "problems": counts, "without_answer": without})

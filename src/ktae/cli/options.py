@@ -1,34 +1,34 @@
-"""The options that several commands have, and their checks."""
+"""The options that several commands have, their checks, and the rollouts that are read by them."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ktae.cli.printing import note
 from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, resolved, to_section
 from ktae.files.hub import check_local_or_hub
 from ktae.files.plots import KINDS as KINDS_OF_PICTURES
 from ktae.rollouts import EXAMPLE
-from ktae.rollouts.options import MAX_RESPONSE, ReadOptions
+from ktae.rollouts.options import ReadOptions
+from ktae.tables import in_tables
+
+if TYPE_CHECKING:
+    from ktae.report.inputs import Dump
+    from ktae.rollouts.notes import Notes
 
 rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
 """An option that few people ask for: the help has a panel of its own for these."""
 
 number = functools.partial(typer.Option, metavar="N")
 rare_number = functools.partial(rare, metavar="N")
-
-
-def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell offers for an option that takes one of these names."""
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
-
 
 Inputs = Annotated[
     list[Path] | None,
@@ -52,7 +52,6 @@ EstimatorName = Annotated[
         "--estimator",
         "-e",
         metavar="NAME",
-        autocompletion=one_of(PRESETS | KINDS),
         help=f"What computes credit: {', '.join(PRESETS | KINDS)}, a recipe's section such as "
         "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME "
         "[default: the run's, or else paper].",
@@ -67,16 +66,6 @@ Settings = Annotated[
         help="One of the estimator's settings, such as h3=0, or what wraps it, such as "
         "'transforms=[centred, {scaled: 2}]'. Can be given several times.",
     ),
-]
-RecipeKeys = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="KEY=VALUE", help="Keys of the recipe, such as seed=1 credit.h3=0 credit=null."
-    ),
-]
-RecipeSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="The same; several times, if you like."),
 ]
 JsonFile = Annotated[
     Path | None,
@@ -118,9 +107,6 @@ Evaluation = Annotated[
     bool,
     rare("--evaluation", help="Of a run that holds both, read evaluations and not training."),
 ]
-MaxResponse = Annotated[
-    int, rare_number(min=1, help="Longer responses, in characters, are refused.")
-]
 TimeLimit = Annotated[
     float,
     rare(
@@ -152,7 +138,6 @@ def read_options(
     threshold: float | None = None,
     correctness: str | None = None,
     pool_models: bool | None = None,
-    max_response: int = MAX_RESPONSE,
     join: bool = False,
     evaluation: bool = False,
 ) -> ReadOptions:
@@ -165,28 +150,31 @@ def read_options(
 
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
-    fields = parse_fields(field or [])
     return ReadOptions(
-        tokenizer, threshold, correctness, fields, pool_models, max_response, True, join, evaluation
+        tokenizer=tokenizer,
+        threshold=threshold,
+        correctness=correctness,
+        fields=parse_fields(field or []),
+        pool_models=pool_models,
+        join=join,
+        evaluation=evaluation,
     )
 
 
-def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -> None:
+def require_outputs(inputs: Iterable[Path], **outputs: Path | None) -> None:
     """Raise an InputError, before any work, for a file that cannot be written or that is read.
 
     Args:
         inputs: files and folders with rollouts.
-        outputs: options, and the files that they name.
+        outputs: by the names of options the files that they name.
     """
     from ktae.rollouts.folders import choose_files
 
+    named = {f"--{name}": path for name, path in outputs.items() if path is not None}
     # A folder of many files takes time to look through.
-    if all(path is None for _, path in outputs):
-        return
-    read = {os.path.realpath(file) for path in inputs for file in choose_files(path)[0]}
-    for option, path in outputs:
-        if path is None:
-            continue
+    choices = [choose_files(path)[0] for path in inputs] if named else []
+    read = {os.path.realpath(file) for files in choices for file in files}
+    for option, path in named.items():
         if not path.parent.is_dir():
             raise InputError(f"{option} {path}: folder {path.parent} does not exist")
         if os.path.realpath(path) in read:
@@ -262,3 +250,45 @@ def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:
     if new is not None:  # what is no list from_section refuses
         changes["transforms"] = [*old, *new] if isinstance(new, list) else new
     return from_section({**base, **changes})
+
+
+def load(inputs: Sequence[Path], how: ReadOptions, *, strict: bool = False) -> Dump:
+    """The rollouts, at least one; what is noted about them is on stderr.
+
+    `strict`: the first row that cannot be used is an error.
+    """
+    from ktae.cli.progress import working
+    from ktae.report import inputs as reader
+
+    with working("reading"):
+        dump = reader.load(inputs, how, strict=strict)
+        reader.require_rollouts(dump)
+    note_reading(dump.notes)
+    return dump
+
+
+def note_reading(notes: Notes) -> None:
+    """Say on stderr what the files were read as, what was left out, joined and assumed."""
+    for line in notes:
+        note(line.text + (f"; {line.more[:1].lower()}{line.more[1:]}" if line.more else ""))
+
+
+def note_unmixed(estimator: Estimator) -> None:
+    """Say on stderr that no group has both verdicts, and what that means for credit."""
+    unmixed = "no group has both correct and incorrect rollouts"
+    if estimator.score_range is None:
+        note(f"warning: {unmixed}, so all credit is 0")
+    else:
+        note(f"{unmixed}: no table compares verdicts; credit by graded rewards is in the file")
+
+
+def note_single_tokens(estimator: Estimator) -> None:
+    """Say on stderr that a table of single tokens does not show the whole of the estimator."""
+    shown = in_tables(estimator)
+    if shown is None:
+        note("tables are of the paper's statistic; this estimator's own credit is in none")
+    elif estimator != shown:
+        note(
+            "tables are of single tokens and verdicts; this estimator's own credit is of larger "
+            "units, of places or of scores"
+        )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from ktae.cli import options, reading
-from ktae.cli.printing import AsJson, Screen, TableFormat
+from ktae.cli import options
+from ktae.cli.printing import AsJson, Screen
 from ktae.estimators import preset
 from ktae.files.text import counted
-from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
     from ktae.validity.permutation import PermutationTest
@@ -35,13 +34,11 @@ def permutation_test(
     permutations: Annotated[int, options.number(min=1, help="Permutations of the labels.")] = 20,
     output: options.JsonFile = None,
     as_json: AsJson = False,
-    tables: TableFormat = "text",
     seed: Annotated[int, options.rare_number(min=0, help="Of the permutations.")] = 0,
     field: options.Fields = None,
     threshold: options.Threshold = None,
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
-    max_response: options.MaxResponse = MAX_RESPONSE,
     join: options.Join = False,
     evaluation: options.Evaluation = False,
 ) -> None:
@@ -51,18 +48,18 @@ def permutation_test(
 
     inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+        field, tokenizer, threshold, correctness, pool_models, join, evaluation
     )
     asked = options.estimator_of(estimator, settings, inputs)
-    options.require_outputs(inputs, ("--output", output))
-    screen = Screen(as_json, tables)
-    dump = reading.load(inputs, how)
+    options.require_outputs(inputs, output=output)
+    screen = Screen(as_json)
+    dump = options.load(inputs, how)
     chosen = asked or dump.estimator or preset("paper")
     with working("permuting labels"):
         result = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )
-    reading.note_single_tokens(chosen)
+    options.note_single_tokens(chosen)
     what = "word" if dump.unit == "words" else "token"
     screen.print(
         f"{counted(result.groups, 'mixed group')}, {counted(result.rollouts, 'rollout')}, "
@@ -73,12 +70,10 @@ def permutation_test(
         screen.print(line)
     _print_beside(screen, result)
     screen.print(LEGEND, style="dim")
-    where = "At these group sizes, accuracies and frequencies"
+    share = f"{100 * result.testable:.1f} % of pairs" if result.testable else "no pair"
     screen.print(
-        f"{where} {100 * result.testable:.1f} % of pairs could have p below .05; the smallest that "
-        f"there can be is {result.smallest_p:.2g}.\n"
-        if result.testable
-        else f"{where} no pair can have p below .05: the smallest is {result.smallest_p:.2g}.\n"
+        f"At these group sizes, accuracies and frequencies {share} could have p below .05; the "
+        f"smallest that there can be is {result.smallest_p:.2g}.\n"
     )
     _print_bias(screen, result)
     screen.print(BIAS_LEGEND, style="dim")

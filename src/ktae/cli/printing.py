@@ -9,9 +9,9 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -27,11 +27,6 @@ AsJson = Annotated[
     typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else there."),
 ]
 
-TableFormat = Annotated[
-    Literal["text", "markdown", "latex"],
-    typer.Option("--format", metavar="FORMAT", help="Of tables: text, markdown or latex."),
-]
-
 
 def note(text: str) -> None:
     """Say something on stderr; it may quote a file."""
@@ -39,17 +34,11 @@ def note(text: str) -> None:
 
 
 class Screen:
-    """Where a command prints.
+    """Where a command prints; with `as_json` the console is silent, and `end` prints."""
 
-    Args:
-        as_json: `--json` is given: `console` is silent, and `end` prints.
-        tables: how tables are printed.
-    """
-
-    def __init__(self, as_json: bool = False, tables: str = "text") -> None:
+    def __init__(self, as_json: bool = False) -> None:
         from rich.console import Console
 
-        self.tables = tables
         self.as_json = as_json
         self.console = Console(markup=False, emoji=False, highlight=False, quiet=as_json)
         self.progress = Console(stderr=True, highlight=False) if as_json else self.console
@@ -74,7 +63,7 @@ class Screen:
         self,
         heading: str,
         columns: Sequence[str],
-        rows: Iterable[Sequence[str] | None],
+        rows: Sequence[Sequence[str] | None],
         first: str = "",
     ) -> None:
         """Print a table that fits 80 characters: one column of names, the others of numbers.
@@ -85,10 +74,6 @@ class Screen:
             rows: each with its name first; None is a blank line.
             first: the heading of the names.
         """
-        if self.tables != "text":
-            write = _markdown if self.tables == "markdown" else _latex
-            self.print("\n".join(write(heading, (first, *columns), rows)))
-            return
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -101,17 +86,15 @@ class Screen:
             padding=(0, 1, 0, 0),
             min_width=len(heading),  # which rich would wrap
         )
-        rows = list(rows)
-        names, *cells = zip(*filter(None, rows), strict=True) if any(rows) else [()]
-        numbers = [max(map(len, column), default=0) for column in cells] or [0] * len(columns)
-        for heading_width in (80, 10, 8, 6):  # headings are folded where the names have no room
-            pairs = zip(columns, numbers, strict=True)
-            widths = [max(n, min(len(column), heading_width)) for column, n in pairs]
-            room = self.console.width - sum(widths) - 2 * len(widths) - 3
-            if room >= (least := min(max(map(len, (first, *names))), 16)):
+        names, *numbers = zip((first, *[""] * len(columns)), *filter(None, rows), strict=True)
+        least = min(max(map(len, names)), 16)
+        cells = [max(map(len, column)) for column in numbers]
+        for longest in (80, 10, 8, 6):  # headings are folded where the names have no room
+            pairs = zip(columns, cells, strict=True)
+            widths = [max(n, min(len(column), longest)) for column, n in pairs]
+            if self.console.width - sum(widths) - 2 * len(widths) - 3 >= least:
                 break
-        # A recipe's section, for one, may be long: it is folded, but not to nothing.
-        table.add_column(first, overflow="fold", min_width=min(least, max(room, 8)))
+        table.add_column(first, overflow="fold", min_width=least)
         for column, width in zip(columns, widths, strict=True):
             table.add_column(column, justify="right", overflow="fold", width=width)
         for row in rows:
@@ -123,7 +106,8 @@ class Screen:
 
     def end(self, content: object, output: Path | None = None) -> None:
         """Print the command's numbers, with `--json`, and write them to `output`."""
-        text = as_text(content)
+        # Standard JSON has neither NaN nor infinities.
+        text = json.dumps(plain(content), indent=2, allow_nan=False)
         if output is not None:
             with atomic_write(output) as temporary:
                 temporary.write_text(text + "\n", encoding="utf-8")
@@ -144,37 +128,9 @@ def _colour(cell: str) -> str:
     return {"+": "blue", "-": "dark_orange"}[signed[1]] if signed else ""
 
 
-def _markdown(
-    heading: str, columns: Sequence[str], rows: Iterable[Sequence[str] | None]
-) -> Iterator[str]:
-    yield from (f"**{heading}**", "")
-    rule = ["---", *["---:"] * (len(columns) - 1)]
-    for row in (columns, rule, *filter(None, rows)):
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
-    yield ""
-
-
-def _latex(
-    heading: str, columns: Sequence[str], rows: Iterable[Sequence[str] | None]
-) -> Iterator[str]:
-    """With the rules of the package booktabs."""
-
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join(re.sub(r"([&%$#_{}])", r"\\\1", cell) for cell in cells) + r" \\"
-
-    yield from (f"% {heading}", rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule")
-    yield from (line(columns), r"\midrule")
-    yield from (line(row) if row else r"\addlinespace" for row in rows)
-    yield from (r"\bottomrule", r"\end{tabular}", "")
-
-
-def as_text(content: object) -> str:
-    """Standard JSON: NaN and infinities are null, arrays are lists, tuples with names objects."""
-    return json.dumps(plain(content), indent=2, allow_nan=False)
-
-
 def plain(value: Any) -> Any:
-    """The same of what JSON has: objects, lists, texts, numbers, true, false and null."""
+    """The same of what JSON has: NaN and infinities are null, arrays lists, tuples with names
+    objects."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if hasattr(value, "_asdict"):

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli import options, reading
+from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 from ktae.estimators import preset
 from ktae.files.text import counted, printable
-from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
@@ -61,7 +60,6 @@ def report(
     threshold: options.Threshold = None,
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
-    max_response: options.MaxResponse = MAX_RESPONSE,
     join: options.Join = False,
     evaluation: options.Evaluation = False,
 ) -> None:
@@ -72,10 +70,10 @@ def report(
 
     inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+        field, tokenizer, threshold, correctness, pool_models, join, evaluation
     )
     chosen = options.estimator_of(estimator, settings, inputs)
-    options.require_outputs([] if watch else inputs, ("--output", output))  # they may come later
+    options.require_outputs([] if watch else inputs, output=output)  # they may come later
     if output.suffix not in (".html", ".htm"):
         raise InputError(f"--output is {output}; expected a name that ends in .html")
 
@@ -104,11 +102,11 @@ def report(
     started, replaced = time.perf_counter(), output.exists()
     with working("reading") as tell:
         dump = write(estimator=chosen, tell=tell)
-    reading.note_reading(dump.notes)
+    options.note_reading(dump.notes)
     used = chosen or dump.estimator or preset("paper")
     says_something = used.score_range is not None or has_mixed(dump.rollouts)
     if not says_something:
-        reading.note_unmixed(used)
+        options.note_unmixed(used)
     # Groups that the page has no room for still count in its numbers.
     shown, n = dump.shown or (0, 0)
     if shown < n:
@@ -149,6 +147,6 @@ def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
                 continue
             if (listed := dump.notes.listed()) != told:
                 told = listed
-                reading.note_reading(dump.notes)
+                options.note_reading(dump.notes)
             typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}. {dump.verdict}")
     typer.echo("\nstopped")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae.cli import options, reading
-from ktae.cli.printing import AsJson, Screen, TableFormat, note
+from ktae.cli import options
+from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 from ktae.estimators import preset
 from ktae.files.text import counted, visible
-from ktae.rollouts.options import MAX_RESPONSE
+from ktae.tables import in_tables
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
@@ -52,12 +52,10 @@ def score(
     top: Annotated[int, options.number(min=1, help="Tokens shown for, and against.")] = 10,
     groups: Annotated[int, options.number(min=0, help="Mixed groups shown, from the first.")] = 3,
     as_json: AsJson = False,
-    tables: TableFormat = "text",
     field: options.Fields = None,
     threshold: options.Threshold = None,
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
-    max_response: options.MaxResponse = MAX_RESPONSE,
     join: options.Join = False,
     evaluation: options.Evaluation = False,
 ) -> None:
@@ -67,23 +65,23 @@ def score(
     from ktae.report.inputs import own_tokenizer
     from ktae.report.strongest import strongest
     from ktae.rollouts.tokens import load_tokenizer
-    from ktae.tables import in_tables
 
     inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+        field, tokenizer, threshold, correctness, pool_models, join, evaluation
     )
     asked = options.estimator_of(estimator, settings, inputs)
     if output is not None and output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
     tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
-    options.require_outputs(inputs, ("--output", output), ("--output", tokens_out))
-    screen = Screen(as_json, tables)
+    for path in (output, tokens_out):
+        options.require_outputs(inputs, output=path)
+    screen = Screen(as_json)
     started = time.perf_counter()
     # Loaded once, and before the rows: it cuts them, and spells tokens in the tables.
     named = tokenizer or own_tokenizer(inputs)
     loaded = load_tokenizer(str(named)) if named else None
-    dump = reading.load(inputs, dataclasses.replace(how, tokenizer=loaded), strict=True)
+    dump = options.load(inputs, dataclasses.replace(how, tokenizer=loaded), strict=True)
     chosen = asked or dump.estimator or preset("paper")
     with working("scoring") as tell:
         texts = dump.vocabulary if chosen.needs_vocabulary else None
@@ -93,32 +91,29 @@ def score(
         tell("holding out pairs", 0, None)
         verdict = believing.verdict_of(dump, chosen)
     screen.verdict(verdict)
-    seconds = time.perf_counter() - started
-    counts = _print_counts(screen, scores, dump.unit, seconds)
-    if single := sum(group.rollouts == 1 for group in scores.groups):
-        of = counted(len(scores.groups), "group")
-        note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
-    if not counts["groups"]["mixed"]:
-        reading.note_unmixed(chosen)
+    counts = _counts(scores) | {"seconds": time.perf_counter() - started}
+    screen.print(_in_words(counts, dump.unit))
+    _warn(dump, scores)
+    mixed = [group for group in scores.groups if group.mixed]
+    if not mixed:
+        options.note_unmixed(chosen)
     if named and scores.tokens["token"].null_count:
         note(f"warning: {named} does not know all token ids: did it make them?")
-    reading.note_single_tokens(chosen)
-    mixed = [group for group in scores.groups if group.mixed]
+    options.note_single_tokens(chosen)
     # Tables are of single tokens. Where the estimator is of larger units, their credit is another
     # one than the file's, and the star says so.
-    is_single = in_tables(chosen) == chosen
-    columns = ("id", "impact", f"credit{'' if is_single else '*'}", "right (a)", "wrong (b)", "p")
+    star = "" if in_tables(chosen) == chosen else "*"
+    columns = ("id", "impact", f"credit{star}", "right (a)", "wrong (b)", "p")
     # Numbers over the file are of all groups; the tables of single groups are of the first ones.
     over_file = strongest(scores.tokens, top)
     by_group = [(group, strongest(scores.tokens[group.rows], top)) for group in mixed[:groups]]
     if mixed:
         heading = f"Over the file: {counted(len(mixed), 'mixed group')}"
         _print_strongest(screen, heading, over_file, (*columns, "groups"))
-        screen.print(LEGEND + ("" if is_single else OF_SINGLE), style="dim")
+        screen.print(LEGEND + (OF_SINGLE if star else ""), style="dim")
     for group, tokens in by_group:
         step = "" if group.step is None else f", step {group.step}"
         _print_strongest(screen, f"Group {group.label}{step}", tokens, columns)
-    _warn_of_handwriting(dump)
     if output is None:
         screen.next("ktae", "score", *inputs, "-o", "scores.parquet")
     else:
@@ -131,7 +126,6 @@ def score(
             "notes": dump.notes.listed(),
             "unit": dump.unit,
             "estimator": scoring.described(chosen),
-            "seconds": seconds,
             "output": output and {"rollouts": output, "tokens": tokens_out},
             "strongest": over_file,
             "by_group": [
@@ -142,8 +136,11 @@ def score(
     )
 
 
-def _warn_of_handwriting(dump: Dump) -> None:
-    """Say on stderr where a group holds rollouts of several models."""
+def _warn(dump: Dump, scores: Scores) -> None:
+    """Say on stderr where a group holds one rollout, or rollouts of several models."""
+    if single := sum(group.rollouts == 1 for group in scores.groups):
+        of = counted(len(scores.groups), "group")
+        note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
     models = dump.rollouts.group_by(["group", "step"]).aggregate([("model", "count_distinct")])
     n = models["model_count_distinct"].to_numpy().max(initial=0)
     if n > 1:
@@ -171,34 +168,38 @@ def _words(dump: Dump) -> dict[int, str] | None:
     return dict(zip(dump.token_ids.tolist(), texts, strict=True))
 
 
-def _print_counts(screen: Screen, scores: Scores, unit: str, seconds: float) -> dict[str, Any]:
-    """Say how many rollouts, groups and tokens there are, and return it as JSON."""
+def _counts(scores: Scores) -> dict[str, Any]:
+    """How many rollouts, groups and tokens there are."""
     import pyarrow.compute as pc
 
-    unknown = scores.record["correct"].null_count
-    tokens = pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py()
     sides = [(group.n_true > 0, group.n_false > 0) for group in scores.groups]
-    split = {
-        "mixed": sides.count((True, True)),
-        "all_right": sides.count((True, False)),
-        "all_wrong": sides.count((False, True)),
-        "undecided": sides.count((False, False)),
-    }
-    kinds = [
-        f"{n:,} {kind.replace('_', ' ')}" for kind, n in split.items() if n or kind != "undecided"
-    ]
-    screen.print(
-        counted(len(scores.record), "rollout")
-        + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {counted(len(sides), 'group')} ({', '.join(kinds)}), {tokens:,} "
-        f"{'words' if unit == 'words' else 'tokens'}, {seconds:.1f} s"
-    )
     return {
         "rollouts": len(scores.record),
-        "unknown_correctness": unknown,
-        "groups": {"all": len(sides)} | split,
-        "tokens": tokens,
+        "unknown_correctness": scores.record["correct"].null_count,
+        "groups": {
+            "all": len(sides),
+            "mixed": sides.count((True, True)),
+            "all_right": sides.count((True, False)),
+            "all_wrong": sides.count((False, True)),
+            "undecided": sides.count((False, False)),
+        },
+        "tokens": pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py(),
     }
+
+
+def _in_words(counts: dict[str, Any], unit: str) -> str:
+    unknown, groups = counts["unknown_correctness"], counts["groups"]
+    kinds = ", ".join(
+        f"{n:,} {kind.replace('_', ' ')}"
+        for kind, n in groups.items()
+        if kind != "all" and (n or kind != "undecided")
+    )
+    return (
+        counted(counts["rollouts"], "rollout")
+        + (f" ({unknown:,} of unknown correctness)" if unknown else "")
+        + f", {counted(groups['all'], 'group')} ({kinds}), {counts['tokens']:,} "
+        f"{'words' if unit == 'words' else 'tokens'}, {counts['seconds']:.1f} s"
+    )
 
 
 def _print_strongest(

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ktae.cli import options, reading
+from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
-from ktae.rollouts.options import MAX_RESPONSE
 
 Picture = Annotated[
     Path | None,
@@ -27,7 +26,7 @@ def show(
     ] = None,
     step: Annotated[
         int | None,
-        options.number(help="The training step of the group [default: the first]."),
+        typer.Option(help="The training step of the group [default: the first]."),
     ] = None,
     estimator: options.EstimatorName = None,
     settings: options.Settings = None,
@@ -40,7 +39,6 @@ def show(
     threshold: options.Threshold = None,
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
-    max_response: options.MaxResponse = MAX_RESPONSE,
     join: options.Join = False,
     evaluation: options.Evaluation = False,
 ) -> None:
@@ -56,29 +54,27 @@ def show(
     if missing:
         raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+        field, tokenizer, threshold, correctness, pool_models, join, evaluation
     )
     chosen = options.estimator_of(estimator, settings, inputs)
-    pictures = []
-    for name, path in (("svg", svg), ("png", png), ("html", html)):
-        if path is None:
-            continue
+    named = {"svg": svg, "png": png, "html": html}
+    pictures = {name: path for name, path in named.items() if path is not None}
+    options.require_outputs(inputs, **pictures)
+    for name, path in pictures.items():
         if path.suffix != f".{name}":
             raise InputError(f"--{name} {path}: expected a name that ends in .{name}")
-        options.require_outputs(inputs, (f"--{name}", path))
         if name != "html":
             options.require_picture(f"--{name}", path)
-        pictures.append(path)
     screen = Screen(as_json)
-    dump = reading.load(inputs, how)
+    dump = options.load(inputs, how)
     shown = terminal.scored_group(dump, group, step, chosen)
-    for path in pictures:
+    for path in pictures.values():
         picture.save(shown, path)
         screen.print(f"wrote {path}")
     if not pictures:
         terminal.show_group(screen.console, shown)
     if (used := chosen or dump.estimator) not in (None, shown.estimator):
-        reading.note_single_tokens(used)
+        options.note_single_tokens(used)
     if screen.console.is_terminal:  # a pipe gets the group alone
         screen.next("ktae", "report", *inputs)
     screen.end(terminal.as_dict(shown))

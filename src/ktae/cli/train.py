@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 from ktae.files.text import printable
@@ -31,8 +30,17 @@ def train(
     recipe: Annotated[
         Path, typer.Argument(metavar="RECIPE", help="A YAML file, such as those in recipes/.")
     ],
-    keys: options.RecipeKeys = None,
-    settings: options.RecipeSettings = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Keys of the recipe, such as seed=1 credit.h3=0 credit=null.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="The same; any number of times."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli import options, reading
-from ktae.cli.printing import AsJson, Screen, TableFormat, note
+from ktae.cli import options
+from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, preset, resolved
 from ktae.files import plots
-from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +34,6 @@ def validate(
             "--estimator",
             "-e",
             metavar="NAME",
-            autocompletion=options.one_of(PRESETS),
             help=f"What is compared: {', '.join(PRESETS)}, or a recipe's section such as "
             "'{estimator: ktae, h3: 0}'. Can be given several times [default: all of these; with "
             "--set the run's, or else paper].",
@@ -52,7 +50,6 @@ def validate(
     output: options.JsonFile = None,
     plot: options.Plot = None,
     as_json: AsJson = False,
-    tables: TableFormat = "text",
     pairs: Annotated[
         int, options.rare_number(min=1, help="Held-out pairs of a group, at most.")
     ] = 16,
@@ -61,7 +58,6 @@ def validate(
     threshold: options.Threshold = None,
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
-    max_response: options.MaxResponse = MAX_RESPONSE,
     join: options.Join = False,
     evaluation: options.Evaluation = False,
 ) -> None:
@@ -79,7 +75,7 @@ def validate(
 
     inputs = options.inputs_or_example(inputs, example)
     how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+        field, tokenizer, threshold, correctness, pool_models, join, evaluation
     )
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
@@ -93,16 +89,21 @@ def validate(
     if not estimators:
         of_run = options.estimator_of(None, settings, inputs)
         chosen = {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
-    options.require_outputs(inputs, ("--output", output), ("--plot", plot))
-    screen = Screen(as_json, tables)
-    dump = reading.load(inputs, how)
+    options.require_outputs(inputs, output=output, plot=plot)
+    screen = Screen(as_json)
+    dump = options.load(inputs, how)
     words = dump.vocabulary if any(x.needs_vocabulary for x in chosen.values()) else None
     keep = _lengths(dump, until, before_answer)
     with working("holding out pairs"):
         result = held_out.held_out_pairs(
-            dump.rollouts, chosen, keep=keep, answers=AskedAnswers(dump.rollouts), pairs=pairs,
-            seed=seed, vocabulary=words,
-        )  # fmt: skip
+            dump.rollouts,
+            chosen,
+            keep=keep,
+            answers=AskedAnswers(dump.rollouts),
+            pairs=pairs,
+            seed=seed,
+            vocabulary=words,
+        )
     advised = advice(result)
     screen.verdict(advised.lines[0])
     part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"

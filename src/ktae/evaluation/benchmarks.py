@@ -19,9 +19,9 @@ from typing import NamedTuple
 from ktae.errors import InputError, quoted
 from ktae.evaluation.templates import Messages
 from ktae.files.hub import rows_of_hub
-from ktae.files.text import require_text
+from ktae.files.text import printable, require_text
 from ktae.rollouts.files import iterate_rows
-from ktae.rollouts.rows import as_label, is_null
+from ktae.rollouts.rows import any_text, as_label
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +56,8 @@ BENCHMARKS = {
 
 PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
 """The paper's five, in the order of its tables."""
+UNNAMED = "all problems"
+"""In the place of a benchmark that no file names."""
 
 
 class BenchmarkProblem(NamedTuple):
@@ -76,59 +78,33 @@ class BenchmarkProblem(NamedTuple):
         return f"{self.benchmark}/{self.number}"
 
 
+def title(name: str) -> str:
+    """A benchmark as the paper's tables print it; names that a file made up, escaped."""
+    return BENCHMARKS[name].title if name in BENCHMARKS else printable(name or UNNAMED)
+
+
 def canonical(name: str) -> str:
     """A benchmark's name by any of its names; other names stay as they are."""
     return next((key for key, b in BENCHMARKS.items() if name == key or name in b.files), name)
 
 
-class Label(NamedTuple):
-    """What a row says of its problem; None where it says nothing."""
+def label_of(benchmark: object, label: str) -> tuple[str, str]:
+    """Benchmark and problem of one row, by its field ("": there is none) and its label.
 
-    benchmark: str | None
-    problem: str | None
-    named: bool
-    """Whether the benchmark is one that the outputs' own file named."""
-
-
-def label_of(benchmark: object, group: object, recorded: str | None, where: str) -> Label:
-    """Benchmark and problem of one row.
-
-    Args:
-        benchmark: the row's field, or None.
-        group: the row's field, or None: whatever tells problems apart. Of `aime24/7` the first part
-            is the benchmark, because that is the name of one.
-        recorded: the benchmark in a record of ours. Its labels begin with the benchmark where the
-            outputs' file named it; else it is that file's name, and no part of them.
-        where: the beginning of errors.
-
-    Raises:
-        InputError: one of them is no text that can be written.
+    Of a label such as `aime24/7` the first part is the benchmark, because that is the name of one.
     """
-    name = require_text("" if benchmark is None else str(benchmark), f"{where}: benchmark")
-    if is_null(group):
-        return Label(canonical(name) if name else None, None, bool(name))
-    label = require_text(str(as_label(group)), f"{where}: group")
-    if name:
-        return Label(canonical(name), _within(name, label), True)
-    if recorded is not None:
-        problem = _within(recorded, label)
-        return Label(canonical(recorded), problem, problem != label)
-    before, _, problem = label.partition("/")
-    # `test/algebra/1.json` is one problem: only the name of a benchmark tells a benchmark.
-    if canonical(before) in BENCHMARKS and problem and "/" not in problem:
-        return Label(canonical(before), problem, True)
-    return Label(None, label, False)
-
-
-def _within(benchmark: str, label: str) -> str:
-    """A label without the benchmark where it begins with it, by any of its names; else all of it.
-
-    All of it: `algebra/0` and `geometry/0` of one benchmark are two problems.
-    """
-    name = canonical(benchmark)
-    names = (benchmark, name, *(BENCHMARKS[name].files if name in BENCHMARKS else ()))
+    name = any_text(benchmark or "")
+    if not name:
+        before, _, problem = label.partition("/")
+        # `test/algebra/1.json` is one problem: only the name of a benchmark tells a benchmark.
+        if canonical(before) in BENCHMARKS and problem and "/" not in problem:
+            return canonical(before), problem
+        return "", label
+    # `algebra/0` and `geometry/0` of one benchmark are two problems.
+    key = canonical(name)
+    names = (name, key, *(BENCHMARKS[key].files if key in BENCHMARKS else ()))
     prefix = next((f"{x}/" for x in names if label.startswith(f"{x}/")), "")
-    return label.removeprefix(prefix)
+    return key, label.removeprefix(prefix)
 
 
 def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
@@ -151,22 +127,21 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     else:
         names = [name, *BENCHMARKS[name].files]
         ends = [f"{x}{gz}" for x in (".jsonl", ".json", ".parquet") for gz in ("", ".gz")]
-        files = (data / f"{stem}{end}" for stem in names for end in ends)
-        file = next((file for file in files if file.is_file()), None)
-        if file is None:
+        files = [file for x in names for end in ends if (file := data / f"{x}{end}").is_file()]
+        if not files:
             raise InputError(f"no {' or '.join(names)} with {', '.join(ends)} in {data}")
-        rows = iterate_rows(file)
+        rows = iterate_rows(files[0])
     problems: list[BenchmarkProblem] = []
     for row, where in rows:
-        if not isinstance(row, dict):
-            raise InputError(f"{where}: {row!r:.60}; expected an object with problem and answer")
-        text = row.get("problem") or row.get("question")
-        answer = row["answer"] if row.get("answer") is not None else row.get("final_answer")
+        fields = row if isinstance(row, dict) else {}
+        text = fields.get("problem") or fields.get("question")
+        answer = next(
+            (fields[x] for x in ("answer", "final_answer") if fields.get(x) is not None), None
+        )
         if not isinstance(text, str) or answer is None:
-            raise InputError(f"{where}: no problem or no answer; its fields are {quoted(row)}")
+            raise InputError(f"{where}: no problem or no answer; its fields are {quoted(fields)}")
         require_text(text, f"{where}: problem")
-        answers = parse_answers(answer, where)
-        problems.append(BenchmarkProblem(name, len(problems), text, answers))
+        problems.append(BenchmarkProblem(name, len(problems), text, parse_answers(answer, where)))
     expected = BENCHMARKS[name].size
     # Half a benchmark has another difficulty; its figure would look like the whole one's.
     if len(problems) != expected:
@@ -185,18 +160,16 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
     """
     if isinstance(answer, str):
         require_text(answer, f"{where}: answer")
-        listed = _printed_list(answer)
-        if listed is not None:
+        if (listed := _printed_list(answer)) is not None:
             return parse_answers(listed, where)
         # GSM8K's answers are worked out, and end in the number after a mark.
         for mark in ("####", "\nA: "):
             answer = answer.rpartition(mark)[2]
         return (answer.strip(),)
-    # Tables hold integers as 142.0 where another row has a fraction.
-    if isinstance(answer, float) and math.isfinite(answer):
-        return (str(int(answer)) if answer.is_integer() else str(answer),)
-    if isinstance(answer, int | Decimal) and not isinstance(answer, bool):
-        return (str(as_label(answer)),)
+    number = as_label(answer)  # tables hold integers as 142.0 where another row has a fraction
+    is_decimal = isinstance(number, float | Decimal) and math.isfinite(number)
+    if is_decimal or (isinstance(number, int) and not isinstance(number, bool)):
+        return (str(number),)
     if isinstance(answer, Sequence) and answer:
         return tuple(dict.fromkeys(x for part in answer for x in parse_answers(part, where)))
     raise InputError(f"{where}: answer is {answer!r:.60}; expected text, a number, or a list")

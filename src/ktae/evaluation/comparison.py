@@ -13,19 +13,29 @@ There, where numbers of samples differ, the test is of the signs of these means,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.evaluation.benchmarks import BENCHMARKS
-from ktae.evaluation.outputs import Output, by_benchmark, by_model
+from ktae.evaluation.benchmarks import UNNAMED
+from ktae.evaluation.outputs import (
+    Output,
+    by_benchmark,
+    by_model,
+    check_complete,
+    grade,
+    read,
+)
 from ktae.evaluation.scores import lengths, rates
-from ktae.files.text import printable
-from ktae.grading import Verdict
+from ktae.grading import GradingPool
+from ktae.grading.graders import DEFAULT as GRADER
+from ktae.grading.graders import GRADERS
 from ktae.inference import (
     LEVEL,
     Interval,
@@ -35,12 +45,9 @@ from ktae.inference import (
     pooled_p_value,
     sign_flip_p_value,
 )
+from ktae.rollouts.options import DEFAULT, ReadOptions
 
 POOLED = "pooled"
-UNNAMED = "problems"
-"""In the place of a benchmark, where neither file names one."""
-CONTEXT = 20
-"""Characters that are shown before the first difference of two prompts."""
 
 
 class Comparison(NamedTuple):
@@ -70,29 +77,95 @@ class Comparison(NamedTuple):
         return self.corrected < LEVEL
 
 
-Graded = tuple[Sequence[Output], Sequence[Verdict]]
-"""One model's outputs and their verdicts."""
+def compare(
+    a: str | Path,
+    *others: str | Path,
+    options: ReadOptions = DEFAULT,
+    partial: bool = False,
+    workers: int | None = None,
+) -> list[Comparison]:
+    """Compare each other model with the first: exact paired tests of accuracy and of length.
+
+    Args:
+        a: a folder of `ktae eval`, whose verdicts are taken as they are, or a file or folder of
+            outputs with reference answers, which are graded.
+        others: one or more of these, on the same problems.
+        options: how files are read.
+        partial: compare on the problems that both have, instead of raising an error.
+        workers: processes that grade; one a processor if None.
+
+    Returns:
+        For each model and benchmark the difference with its interval and p-value; then those of
+        lengths, where all are known.
+
+    Raises:
+        InputError: a file cannot be read, two have different problems or answers, a problem lacks
+            outputs, or the verdicts are of different graders.
+    """
+    paths = [Path(path) for path in (a, *others)]
+    sides = [read(path, options) for path in paths]
+    for path, side in zip(paths, sides, strict=True):
+        if not partial:
+            check_complete(side, str(path))
+    require_one_grader(paths, sides)
+    with GradingPool(workers) as pool:
+        graded = graded_alike(sides, functools.partial(grade, pool))
+    return paired_tests(*graded, partial=partial)
 
 
-def compare(a: Graded, *others: Graded, partial: bool = False) -> list[Comparison]:
+def graded_alike(
+    sides: Sequence[list[Output]], grade: Callable[[list[Output]], list[Output]]
+) -> list[list[Output]]:
+    """Each side with its file's own verdicts if that is a graded record, else with new ones."""
+    return [side if _is_graded(side) else grade(side) for side in sides]
+
+
+def _is_graded(outputs: Sequence[Output]) -> bool:
+    return all(output.verdict is not None for output in outputs)
+
+
+def require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]) -> str:
+    """Whose verdicts are compared.
+
+    Raises:
+        InputError: they are by several: a difference of graders would be taken for one of models.
+    """
+    by_side = [
+        {o.grader or "a grader that is not named" for o in side} if _is_graded(side) else {GRADER}
+        for side in sides
+    ]
+    names = sorted(set.union(*by_side))
+    if len(names) == 1:
+        return names[0]
+    grader = next((name for name in names if name in GRADERS), GRADER)
+    pairs = list(zip(paths, by_side, strict=True))
+    again = next(path for path, by in pairs if by != {grader})
+    told = ", ".join(f"{path} by {' and '.join(sorted(by))}" for path, by in pairs)
+    raise InputError(
+        f"the verdicts are by different graders ({told}); grade one again: "
+        f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
+    )
+
+
+def paired_tests(
+    a: Sequence[Output], *others: Sequence[Output], partial: bool = False
+) -> list[Comparison]:
     """Each other model against the first: for each benchmark, and for all problems together if
     there are several; first the accuracies, then the lengths where all outputs' are known.
 
     Args:
-        a: what the others are compared with.
+        a: graded outputs, what the others are compared with.
         others: one or more.
         partial: compare on the problems that both have, instead of raising an error.
 
     Raises:
-        InputError: two have different problems, or different answers or, where a file names
-            no problems, different prompts to the same problem; or one has several models.
+        InputError: two have different problems or different answers, or one has several models.
     """
-    for name, (side, _) in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (a, *others), strict=False):
+    for name, side in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (a, *others), strict=False):
         if len(models := by_model(side)) > 1:
-            listed = ", ".join(str(model) for model in models)
             raise InputError(
-                f"{name} holds outputs of {len(models)} models ({listed}); expected one: "
-                "--pool-models takes them as samples of one"
+                f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}); "
+                "expected one: --pool-models takes them as samples of one"
             )
     rng = np.random.default_rng(0)  # the same intervals each time
     comparisons = [
@@ -103,52 +176,49 @@ def compare(a: Graded, *others: Graded, partial: bool = False) -> list[Compariso
     # Several benchmarks are several chances to be right by luck.
     corrected: dict[int, float] = {}
     for measure in ("accuracy", "length"):
-        rows = [i for i, c in enumerate(comparisons) if c.measure == measure]
-        p_values = holm([comparisons[i].p_value for i in rows])
-        corrected |= dict(zip(rows, p_values, strict=True))
+        places = [i for i, c in enumerate(comparisons) if c.measure == measure]
+        p_values = holm([comparisons[i].p_value for i in places])
+        corrected |= dict(zip(places, p_values, strict=True))
     return [c._replace(corrected=corrected[i]) for i, c in enumerate(comparisons)]
 
 
-def _compare_two(a: Graded, b: Graded, partial: bool, rng: np.random.Generator) -> list[Comparison]:
-    outputs_a, outputs_b = _under_one_name(a[0], b[0])
-    outputs_a, outputs_b = _labelled(outputs_a, outputs_b)
-    _require_same_problems(outputs_a, outputs_b, partial)
-    rates_a = rates(outputs_a, [verdict.correct for verdict in a[1]])
-    rates_b = rates(outputs_b, [verdict.correct for verdict in b[1]])
-    # A problem is the same one at each training step, and has a group of each.
+def _compare_two(
+    a: Sequence[Output], b: Sequence[Output], partial: bool, rng: np.random.Generator
+) -> list[Comparison]:
+    a, b = _under_one_name(a, b)
+    _require_same_problems(a, b, partial)
+    rates_a, rates_b = rates(a), rates(b)
+    # By benchmark and problem its groups. A problem is the same one at each training step, and has
+    # a group of each.
     sets: dict[str, dict[tuple[str, ...], list[str]]] = {
-        name: defaultdict(list) for name in (*by_benchmark(outputs_a), POOLED)
+        name: defaultdict(list) for name in (*by_benchmark(a), POOLED)
     }
-    # One output stands for its problem: all of a problem name the same benchmark and prompt.
-    for group, output in {output.group: output for output in outputs_a}.items():
+    # One output stands for its group: all of a group name the same benchmark and prompt.
+    for group, output in {output.group: output for output in a}.items():
         if group in rates_b:
             for name in (output.benchmark, POOLED):
                 sets[name][_whatever_the_step(output)].append(group)
-    if sum(bool(problems) for problems in sets.values()) == 2:
+    sets = {name: problems for name, problems in sets.items() if problems}
+    if len(sets) == 2:
         del sets[POOLED]
-    accuracies = []
+    comparisons = []
     for name, problems in sets.items():
         sides = [
             [(*rates_a[x], *rates_b[x]) for x in groups if rates_a[x][1] and rates_b[x][1]]
             for groups in problems.values()
         ]
         if decided := [steps for steps in sides if steps]:
-            accuracies.append(_of_accuracies(name, decided, rng))
-    if not accuracies:
+            shares = [[(x / n_a, y / n_b) for x, n_a, y, n_b in steps] for steps in decided]
+            row = _comparison(name or UNNAMED, "accuracy", shares, rng)
+            comparisons.append(row._replace(p_value=_p_value(decided, row.p_value)))
+    if not comparisons:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
-    lengths_a, lengths_b = lengths(outputs_a), lengths(outputs_b)
-    if not lengths_a or not lengths_b:
-        return accuracies
-    return accuracies + [
-        _comparison(
-            name,
-            "length",
-            [[(lengths_a[x], lengths_b[x]) for x in groups] for groups in problems.values()],
-            rng,
-        )
-        for name, problems in sets.items()
-        if problems
-    ]
+    lengths_a, lengths_b = lengths(a), lengths(b)
+    if lengths_a and lengths_b:
+        for name, problems in sets.items():
+            pairs = [[(lengths_a[x], lengths_b[x]) for x in xs] for xs in problems.values()]
+            comparisons.append(_comparison(name or UNNAMED, "length", pairs, rng))
+    return comparisons
 
 
 def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
@@ -170,77 +240,30 @@ def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> st
     )
 
 
-def title(name: str) -> str:
-    """A benchmark as the paper's tables print it; names that a file made up, escaped."""
-    return BENCHMARKS[name].title if name in BENCHMARKS else printable(name)
+def _under_one_name(
+    a: Sequence[Output], b: Sequence[Output]
+) -> tuple[Sequence[Output], Sequence[Output]]:
+    """Both, where one names a single benchmark and the other none, under that name.
 
-
-_Sides = tuple[int, int, int, int]
-"""Correct answers and samples of A, then of B: to a problem at one training step."""
-
-
-def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
-    """Both sides, with one benchmark for the outputs whose files name none.
-
-    The two files' own names would be two, and say nothing about the problems. Where one side names
-    a single benchmark and the other none, it is that one: the answers show whether that is true.
+    The answers show whether that is true.
     """
-    names = {output.benchmark for side in sides for output in side if output.named}
-    defaults = {output.benchmark for side in sides for output in side if not output.named}
-    # A file with both kinds has two sets of problems, whose labels may be alike.
-    is_mixed = any(len({output.named for output in side}) > 1 for side in sides)
-    named = len(names) == 1 and not is_mixed
-    in_common = defaults.pop() if len(defaults) == 1 else UNNAMED
-    name = names.pop() if named else in_common
-    return [
-        [o if o.named else o._replace(benchmark=name, named=named) for o in side] for side in sides
-    ]
-
-
-def _labelled(a: Sequence[Output], b: Sequence[Output]) -> tuple[list[Output], list[Output]]:
-    """Both, where neither file labels its problems with the prompts as labels.
-
-    Raises:
-        InputError: one of the two has labels, and the prompts of a label and number differ.
-    """
-    if all(output.numbered for output in (*a, *b)):
-        sides = (
-            [
-                o._replace(problem=f"{o.prompt}{f' of step {o.step}' if o.step else ''}")
-                for o in side
-            ]
-            for side in (a, b)
-        )
-        return next(sides), next(sides)
-    if any(output.numbered for output in (*a, *b)):
-        prompts = {output.group: output.prompt for output in a}
-        for o in b:
-            # A label of one file and a number of the other may meet by chance alone.
-            if o.prompt != prompts.get(o.group, o.prompt):
-                in_a, in_b = _where_they_differ(prompts[o.group], o.prompt)
-                raise InputError(
-                    f"problem {o.group} has the prompt {in_a} in A and {in_b} in B, and one of the "
-                    "two names no problems; expected a group in each row of both"
-                )
-    return list(a), list(b)
-
-
-def _where_they_differ(a: str | None, b: str | None) -> list[str]:
-    """Two texts for people, short: from a little before their first difference on."""
-    pairs = enumerate(zip(a or "", b or "", strict=False))
-    start = max(0, next((i for i, (x, y) in pairs if x != y), 0) - CONTEXT)
-    return [f"{'...' if start else ''}{x[start:] if x else x!r:.60}" for x in (a, b)]
+    names_a, names_b = ({output.benchmark for output in side} for side in (a, b))
+    if names_a == {""} and len(names_b) == 1:
+        a = [output._replace(benchmark=min(names_b)) for output in a]
+    elif names_b == {""} and len(names_a) == 1:
+        b = [output._replace(benchmark=min(names_a)) for output in b]
+    return a, b
 
 
 def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:
     answers_a, answers_b = ({o.group: frozenset(o.answers) for o in side} for side in (a, b))
     if not answers_a.keys() & answers_b.keys():
-        in_a, in_b = _where_they_differ(min(answers_a), min(answers_b))
         raise InputError(
-            f"A and B have no problem in common: {in_a} is one of A, {in_b} one of B; expected the "
-            "same benchmarks and groups in both, or the same prompts and steps"
+            f"A and B have no problem in common: {min(answers_a)!r:.60} is one of A, "
+            f"{min(answers_b)!r:.60} one of B; expected the same benchmarks and groups in both, or "
+            "the same prompts and steps"
         )
-    missing = [*(answers_a.keys() - answers_b.keys()), *(answers_b.keys() - answers_a.keys())]
+    missing = answers_a.keys() ^ answers_b.keys()
     if missing and not partial:
         raise InputError(
             f"{len(missing)} problems are in one of the two only, such as {min(missing):.60}; "
@@ -267,17 +290,7 @@ def _whatever_the_step(output: Output) -> tuple[str, ...]:
         return (output.group,)
     if output.prompt is not None:
         return output.benchmark, output.prompt
-    problem = output.problem.removesuffix(f" of step {output.step}")
-    return output.benchmark, problem, *sorted(output.answers)
-
-
-def _of_accuracies(
-    name: str, problems: Sequence[Sequence[_Sides]], rng: np.random.Generator
-) -> Comparison:
-    """`problems`: of each one, its sides at each step."""
-    shares = [[(x / n_a, y / n_b) for x, n_a, y, n_b in steps] for steps in problems]
-    comparison = _comparison(name, "accuracy", shares, rng)
-    return comparison._replace(p_value=_p_value(problems, comparison.p_value))
+    return output.label, *sorted(output.answers)
 
 
 def _comparison(
@@ -302,8 +315,9 @@ def _comparison(
     )
 
 
-def _p_value(problems: Sequence[Sequence[_Sides]], of_signs: float) -> float:
-    """Two-sided; `of_signs` is that of the signs of the differences."""
+def _p_value(problems: Sequence[Sequence[tuple[int, int, int, int]]], of_signs: float) -> float:
+    """Two-sided. Of each problem at each step the correct and the decided of A, then of B;
+    `of_signs` is the p-value of the signs of the differences."""
     # Shares of 16 samples and of 1 vary differently: their signs must not be flipped.
     if any(n_a != n_b for steps in problems for _, n_a, _, n_b in steps):
         if any(len(steps) > 1 for steps in problems):

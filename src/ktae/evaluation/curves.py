@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -34,8 +35,6 @@ BENCHMARK = re.compile(
     r"|eval_rewards/(?P<trl>.+)/mean"
 )
 """Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""
-CONSOLE = re.compile(r"\bstep:(\d+) - (.+)")
-"""A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 """A folder of TRL's within the one that has the run's name."""
 SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
@@ -73,14 +72,15 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
     """
     by_path: dict[str, list[dict[str, Series]]] = defaultdict(list)
     for path in paths:
-        known = path.name in ("metrics.jsonl", "trainer_state.json")
-        run = path.resolve().parent if known else path.resolve().with_suffix("")
-        run = path.resolve() if path.is_dir() else run  # names of folders have dots
+        run = path.resolve()
+        if run.name in ("metrics.jsonl", "trainer_state.json"):
+            run = run.parent
+        elif not run.is_dir():
+            run = run.with_suffix("")
         run = run.parent if CHECKPOINT.fullmatch(run.name) else run
         by_path[SEED.sub("", str(run)).rstrip("/")].append(read(path))
     names = [Path(key).name for key in by_path]
-    if len(set(names)) < len(names):
-        names = list(by_path)
+    names = names if len(set(names)) == len(names) else list(by_path)
     return [Arm(name, seeds) for name, seeds in zip(names, by_path.values(), strict=True)]
 
 
@@ -125,11 +125,9 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
         return metrics_by_step([path])
     if path.suffix == ".json":
         return _history(path)
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {reason(error)}") from None
-    return {int(match[1]): _printed(match[2]) for match in map(CONSOLE.search, lines) if match}
+    # A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`.
+    lines = re.finditer(r"\bstep:(\d+) - (.+)", _text(path))
+    return {int(line[1]): _printed(line[2]) for line in lines}
 
 
 def _history(file: Path) -> dict[int, dict[str, Any]]:
@@ -141,14 +139,18 @@ def _history(file: Path) -> dict[int, dict[str, Any]]:
     return steps
 
 
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {reason(error)}") from None
+
+
 def _json(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {file}: {reason(error)}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{file} is a {type(content).__name__}; expected an object")
-    return content
+        return dict(json.loads(_text(file)))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{file} holds no JSON object: {reason(error)}") from None
 
 
 def _printed(text: str) -> dict[str, float]:
@@ -200,40 +202,31 @@ def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, name in zip(grid, names, strict=False):
         window = 1 if name.startswith(HELD_OUT) else smooth
-        for arm, colour in zip(all_arms, COLOURS * (len(all_arms) // 8 + 1), strict=False):
+        for arm, colour in zip(all_arms, itertools.cycle(COLOURS), strict=False):
             seeds = [seed[name] for seed in arm.seeds if name in seed]
             # Where a seed is not as far as the others, the mean would be another one's.
             steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
-            if not steps:
-                continue
-            values_st = np.array([_trailing([s[step] for step in steps], window) for s in seeds])
-            marker = "o" if len(steps) < 3 else None
-            axes.plot(
-                steps, values_st.mean(axis=0), color=colour, marker=marker, lw=1.3, ms=3,
-                label=arm.name,
-            )  # fmt: skip
-            axes.fill_between(
-                steps, values_st.min(axis=0), values_st.max(axis=0), color=colour, alpha=0.18, lw=0
-            )
+            if steps:
+                values_st = np.array([_trailing([s[x] for x in steps], window) for s in seeds])
+                style = {"color": colour, "label": arm.name, "lw": 1.3, "ms": 3}
+                marker = "o" if len(steps) < 3 else None
+                axes.plot(steps, values_st.mean(axis=0), marker=marker, **style)
+                low, high = values_st.min(axis=0), values_st.max(axis=0)
+                axes.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
         axes.set_title(name, fontsize=9, loc="left", parse_math=False)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     for axes in grid[len(names) :]:
         axes.set_axis_off()
     lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_lines()}
-    figure.legend(
-        lines.values(), lines.keys(), loc="outside lower center", ncols=min(len(lines), 5),
-        frameon=False, fontsize=8,
-    )  # fmt: skip
+    place = {"loc": "outside lower center", "ncols": min(len(lines), 5)}
+    figure.legend(lines.values(), lines.keys(), frameon=False, fontsize=8, **place)
     for axes in grid[max(len(names) - columns, 0) : len(names)]:
         axes.set_xlabel("training step", fontsize=8)
     return figure
 
 
-def _trailing(values: Sequence[float], window: int) -> np.ndarray:
+def _trailing(values: Sequence[float], window: int) -> list[float]:
     """The mean of each value and those before it, `window` in all."""
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(sums))
-    starts = np.maximum(ends - window, 0)
-    means: np.ndarray = (sums[ends] - sums[starts]) / (ends - starts)
-    return means
+    ends = range(1, len(values) + 1)
+    return [float(np.mean(values[max(end - window, 0) : end])) for end in ends]

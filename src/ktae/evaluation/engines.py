@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from typing_extensions import override
-
 from ktae.errors import InputError, one_line
 from ktae.files.hub import check_local_or_hub
 
@@ -41,53 +39,39 @@ class Engine(Protocol):
 
     batch_size: int
     """Responses at once that suit it, where the user names no number."""
-
-    @property
-    def tokenizer(self) -> Any:
-        """The model's tokenizer."""
+    tokenizer: Any
 
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
         """`sampling.samples` responses to each prompt; the same seed draws the same ones."""
 
 
-class TransformersEngine(Engine):
-    """A model in transformers: on the GPU where there is one, else on the CPU."""
+class TransformersEngine:
+    """A model in transformers, a folder or a hub name: on the GPU where there is one."""
 
     batch_size = 32
 
     def __init__(self, model: str) -> None:
-        """Load a folder or a hub name.
-
-        Raises:
-            InputError: there is no such model, or transformers is not installed.
-        """
         with _loading(model, "evaluation", "pip install 'ktae[eval]'"):
             import torch
             from transformers import AutoModelForCausalLM, AutoTokenizer
             from transformers.utils import logging
 
             logging.disable_progress_bar()  # the command line shows one of its own
-            self._tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+            self.tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
             self.model = AutoModelForCausalLM.from_pretrained(
                 model, dtype="auto", trust_remote_code=False
             )
         if torch.cuda.is_available():
             self.model.to("cuda")
 
-    @property
-    @override
-    def tokenizer(self) -> Any:
-        return self._tokenizer
-
-    @override
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        """Each sample is a row of its own: transformers draws all rows independently."""
         from ktae.evaluation.generation import generate
 
         k = sampling.samples
         done = generate(
             self.model,
-            self._tokenizer,
-            # Each sample is a row of its own: transformers draws all rows independently.
+            self.tokenizer,
             [prompt for prompt in prompts for _ in range(k)],
             max_new_tokens=sampling.max_new_tokens,
             temperature=sampling.temperature,
@@ -101,41 +85,31 @@ class TransformersEngine(Engine):
         return [samples[i : i + k] for i in range(0, len(samples), k)]
 
 
-class VLLMEngine(Engine):
-    """A model in vLLM."""
+class VLLMEngine:
+    """A model in vLLM, a folder or a hub name."""
 
     batch_size = 512
 
     def __init__(self, model: str) -> None:
-        """Load a folder or a hub name.
-
-        Raises:
-            InputError: there is no such model, or vLLM is not installed.
-        """
         hint = "install vllm, or use --engine transformers"
         with _loading(model, "--engine vllm", hint):
             import vllm
 
-            self._vllm = vllm
-            self._llm = vllm.LLM(model=model, enable_prefix_caching=True)
+            self.sampling_params = vllm.SamplingParams
+            self.llm = vllm.LLM(model=model, enable_prefix_caching=True)
+            self.tokenizer = self.llm.get_tokenizer()
 
-    @property
-    @override
-    def tokenizer(self) -> Any:
-        return self._llm.get_tokenizer()
-
-    @override
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        """Encoded here, as for transformers: given text, vLLM would put a bos token in front of one
+        that a chat template has put there already."""
         from ktae.evaluation.generation import encode
 
-        # Encoded here, as for transformers: given text, vLLM would put a bos token in front of one
-        # that a chat template has put there already.
         encoded = [{"prompt_token_ids": ids} for ids in encode(self.tokenizer, prompts)]
         # vLLM would draw the same random numbers for all prompts of one seed, so each prompt has a
         # seed of its own; of its samples the i-th gets that seed plus i. No strings end a response,
         # only the model's own end-of-sequence tokens.
         params = [
-            self._vllm.SamplingParams(
+            self.sampling_params(
                 n=sampling.samples,
                 temperature=sampling.temperature,
                 top_p=1.0,
@@ -144,14 +118,14 @@ class VLLMEngine(Engine):
             )
             for i in range(len(prompts))
         ]
-        answers = self._llm.generate(encoded, params, use_tqdm=False)
+        answers = self.llm.generate(encoded, params, use_tqdm=False)
         return [
             [Sample(o.text, len(o.token_ids), o.finish_reason == "stop") for o in answer.outputs]
             for answer in answers
         ]
 
 
-ENGINES: dict[str, type[TransformersEngine] | type[VLLMEngine]] = {
+ENGINES: dict[str, type[TransformersEngine | VLLMEngine]] = {
     "transformers": TransformersEngine,
     "vllm": VLLMEngine,
 }
@@ -160,7 +134,7 @@ ENGINES: dict[str, type[TransformersEngine] | type[VLLMEngine]] = {
 
 @contextmanager
 def _loading(model: str, what: str, hint: str) -> Iterator[None]:
-    """Import a library and load a model; what goes wrong there is an InputError of one line."""
+    """What goes wrong while a library is imported and loads a model is an InputError."""
     check_local_or_hub("model", model)
     try:
         yield

@@ -58,14 +58,8 @@ def generate(
         seed: of the sampling.
 
     Raises:
-        InputError: a setting is out of range, or a prompt has no token.
+        InputError: a prompt has no token, or the tokenizer cannot spell it.
     """
-    if min(max_new_tokens, batch_size) < 1:
-        raise InputError(
-            f"max_new_tokens is {max_new_tokens}, batch_size {batch_size}; expected at least 1"
-        )
-    if not (math.isfinite(temperature) and temperature >= 0):
-        raise InputError(f"temperature is {temperature}; expected a finite number, at least 0")
     prompt_ids = encode(tokenizer, prompts)
     eos = model.generation_config.eos_token_id
     eos = tokenizer.eos_token_id if eos is None else eos

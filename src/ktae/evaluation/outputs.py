@@ -6,13 +6,10 @@ no reward here, and an answer instead.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,25 +17,23 @@ import pyarrow as pa
 
 from ktae.errors import InputError, quoted
 from ktae.evaluation.benchmarks import BENCHMARKS, canonical, label_of, parse_answers
-from ktae.files.text import path_text, require_text
-from ktae.grading import Outcome, Verdict
-from ktae.rollouts import record
+from ktae.files.text import path_text
+from ktae.grading import GradingPool, Outcome, Task, Verdict
+from ktae.rollouts import record, rows
 from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import run_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.readers import Reader, files_in
-from ktae.rollouts.rows import as_label, is_null, with_texts
+from ktae.rollouts.tokens import load_tokenizer, tokenize
 from ktae.rollouts.unknown import unknown_row
 
 FIELDS = {
-    "response": ("response",),
-    "prompt": ("prompt",),
     "answer": (
         *("answer", "answers", "gts", "gt", "ground_truth", "expected_answer", "gold_answer"),
         "solution",
     ),
-    "reward": ("reward", "score", "accuracy"),
+    "reward": ("reward", "acc", "score", "accuracy"),
     "benchmark": ("benchmark", "task_name", "data_source"),
 }
 """What a field may be called, in the order in which the names are tried."""
@@ -51,8 +46,9 @@ class Output(NamedTuple):
     """One response of a model to one problem."""
 
     benchmark: str
+    """Empty where no file names one."""
     problem: str
-    """Which problem of the benchmark: its index where it is known."""
+    """Its label, such as its index in the benchmark; without one a digest of its prompt."""
     sample: int
     """From 0: which of the responses to this problem."""
     response: str
@@ -65,33 +61,46 @@ class Output(NamedTuple):
     reward: float | None = None
     """What the file says; None: nothing, or that nobody knows."""
     verdict: Verdict | None = None
-    """Where the file is a record that `ktae eval` has graded."""
+    """None: not graded yet."""
     grader: str | None = None
     """Whose verdict that is; None: there is none, or the file does not say."""
     model: str | None = None
     """Which model the file says it was."""
-    named: bool = True
-    """Whether the benchmark tells problems apart; if not, it is the file's name."""
-    numbered: bool = False
-    """Whether the file names no problem, and `problem` is the number of its prompt in this file."""
-    step: str | None = None
-    """The training step, where the file has several; `problem` ends with it."""
+    step: int | None = None
+    """The training step, where there are several."""
+
+    @property
+    def label(self) -> str:
+        """`aime24/7`, and without a benchmark `7`: the same in every file."""
+        return f"{self.benchmark}/{self.problem}" if self.benchmark else self.problem
 
     @property
     def group(self) -> str:
-        """`aime24/7`, and without a benchmark that is named `7`: the same in every file."""
-        return f"{self.benchmark}/{self.problem}" if self.named else self.problem
+        """The label, and the step where there are several."""
+        return self.label if self.step is None else f"{self.label} of step {self.step}"
+
+    @property
+    def correct(self) -> float | None:
+        """1.0 or 0.0; None where the verdict is undecided."""
+        return self.verdict.correct if self.verdict is not None else None
+
+
+class _Read(NamedTuple):
+    output: Output
+    place: Path
+    """Its file, or the run that its file is of."""
+    where: str
+    is_evaluation: bool
 
 
 def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = None) -> list[Output]:
     """All outputs in a file, in a folder of such, or in folders that `ktae eval` has written.
 
-    Problems that no row labels are numbered by the first appearance of their prompts.
-
     Args:
         path: the file or folder.
         options: how rows are read. A rollout needs no reward. Outputs of several models are
-            samples of one where `pool_models` is true.
+            samples of one where `pool_models` is true. A tokenizer counts lengths that are not
+            known.
         notes: on what the files were found to be.
 
     Raises:
@@ -101,205 +110,142 @@ def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = No
     notes = Notes(strict=True) if notes is None else notes
     # Of one evaluation, or of several in one folder: the seeds of a recipe.
     graded = [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
-    join = options.join or bool(graded)
-    options = dataclasses.replace(options, needs_reward=False, join=join)
+    options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
     files = graded or files_in(path, notes, options.evaluation)
     reader = Reader(options, notes)
-    read_ones: list[_Read] = []
-    reader.of_folder(path, files, lambda _, file: read_ones.extend(_read(reader, file, options)))
-    kinds = {x.is_evaluation for x in read_ones}
-    if len(kinds) > 1:
-        left_out = "training" if options.evaluation else "evaluation"
-        notes.add(left_out, n=sum(x.is_evaluation != options.evaluation for x in read_ones))
-        read_ones = [x for x in read_ones if x.is_evaluation == options.evaluation]
-    where_of: dict[tuple[str, str | None], Path] = {}
-    for x in read_ones:
-        problem = x.output.problem if x.is_labelled else x.output.prompt
-        if problem and where_of.setdefault((problem, x.step), x.place) != x.place:
+    all_read: list[_Read] = []
+
+    def read_file(_: Path, file: Path) -> None:
+        for row, where, schema in reader.rows(file):
+            if schema.by_prompt and "group" not in options.fields:
+                row.pop("group", None)  # equal prompts are one problem
+            is_evaluation = row.pop("is_evaluation", False) is True
+            place = Path() if options.join else run_of(file, schema)
+            all_read.append(_Read(_output(row, where, notes), place, where, is_evaluation))
+
+    reader.of_folder(path, files, read_file)
+    if len({x.is_evaluation for x in all_read}) > 1:
+        n = len(all_read)
+        all_read = [x for x in all_read if x.is_evaluation == options.evaluation]
+        notes.add("training" if options.evaluation else "evaluation", n=n - len(all_read))
+    if not all_read:
+        raise InputError(f"{path} is empty: it holds no outputs")
+    is_one_place = len({x.place for x in all_read}) == 1
+    # Two files of a step each have their problems in common.
+    is_one_step = len({x.output.step for x in all_read}) == 1
+    place_of: dict[tuple[str, int | None], Path] = {}
+    samples: Counter[tuple[str | None, str]] = Counter()
+    accepted: dict[str, tuple[str, ...]] = {}
+    outputs = []
+    for output, place, where, _ in all_read:
+        if place_of.setdefault((output.problem, output.step), place) != place:
             notes.add("apart")
-    defaults = _defaults(list(dict.fromkeys(x.place for x in read_ones)), files, path)
-    numbers: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
-    samples: Counter[tuple[str | None, ...]] = Counter()
-    accepted: dict[tuple[str, str, str | None], tuple[str, ...]] = {}
-    outputs: list[Output] = []
-    for place, output, step, is_labelled, where, _ in read_ones:
-        default, is_named = defaults[place]
-        if output.benchmark == "":
-            output = output._replace(benchmark=canonical(default))
-        output = output._replace(named=output.named or is_named)
-        if not is_labelled:
-            if output.prompt is None:
-                raise InputError(f"{where}: neither group nor prompt: which problem is it?")
-            number = numbers[step, output.benchmark]
-            problem = str(number.setdefault(output.prompt, len(number)))
-            output = output._replace(problem=problem, numbered=True)
-        key = (output.benchmark, output.problem, step)
-        first = accepted.setdefault(key, output.answers)
-        if set(output.answers) != set(first):
-            here, before = (" or ".join(map(repr, x)) for x in (output.answers, first))
+        changes: dict[str, Any] = {"step": None} if is_one_step else {}
+        if options.pool_models:
+            changes["model"] = None
+        if not output.benchmark:
+            name = without_format(path_text(place.name))
+            first = name.partition(".")[0]  # aime24.base.jsonl
+            known = first if first in BENCHMARKS and place in files else ""
+            changes["benchmark"] = known if is_one_place else canonical(name)
+        output = output._replace(**changes)
+        first_answers = accepted.setdefault(output.group, output.answers)
+        if set(output.answers) != set(first_answers):
+            here, before = (" or ".join(map(repr, x)) for x in (output.answers, first_answers))
             raise InputError(
                 f"{where}: problem {output.group} accepts {here:.80}, in an earlier row "
                 f"{before:.80}; expected the same answers in all rows of a problem"
             )
-        # each model's samples are numbered by themselves
-        outputs.append(output._replace(sample=samples[(output.model, *key)]))
-        samples[(output.model, *key)] += 1
-    if not outputs:
-        raise InputError(f"{path} is empty: it holds no outputs")
-    steps = [x.step for x in read_ones]
-    if len(set(steps)) == 1:  # two files of a step each have their problems in common
-        return outputs
-    return [
-        o if step is None else o._replace(problem=f"{o.problem} of step {step}", step=step)
-        for o, step in zip(outputs, steps, strict=True)
-    ]
+        # Each model's samples are numbered by themselves.
+        outputs.append(output._replace(sample=samples[output.model, output.group]))
+        samples[output.model, output.group] += 1
+    return outputs if options.tokenizer is None else _with_tokens(outputs, options.tokenizer)
 
 
-class _Read(NamedTuple):
-    """An output as its row has it, and what the other files say about it."""
-
-    place: Path
-    """Its file, or the run that its file is of."""
-    output: Output
-    step: str | None
-    is_labelled: bool
-    """Whether the row names its problem."""
-    where: str
-    is_evaluation: bool
+def _with_tokens(outputs: list[Output], tokenizer: Any) -> list[Output]:
+    """The same, with lengths counted where they are not known."""
+    loaded = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    lengths = map(len, tokenize(loaded, [o.response for o in outputs if o.tokens is None]))
+    return [o if o.tokens is not None else o._replace(tokens=next(lengths)) for o in outputs]
 
 
-def _read(reader: Reader, file: Path, options: ReadOptions) -> Iterator[_Read]:
-    for row, where, schema in reader.rows(file):
-        if schema.by_prompt and "group" not in options.fields:
-            row.pop("group", None)  # equal prompts are one problem, and numbered
-        row = with_texts(row, where, reader.notes)
-        is_evaluation = row.pop("is_evaluation", False) is True
-        output = _output(row, where)
-        if options.pool_models:
-            output = output._replace(model=None)
-        step = row.get("step")
-        step = None if is_null(step) else require_text(str(as_label(step)), f"{where}: step")
-        place = Path() if options.join else run_of(file, schema)
-        yield _Read(place, output, step, not is_null(row.get("group")), where, is_evaluation)
-
-
-def _defaults(
-    places: Sequence[Path], files: Sequence[Path], path: Path
-) -> dict[Path, tuple[str, bool]]:
-    """The benchmark of each place's rows that name none, called after its file; and whether that
-    tells problems apart which other files label alike.
-
-    The files of a run, and those that are joined, are one benchmark, called after the folder.
-    """
-    if len(places) == 1:
-        name = path_text(files[0].name if len(files) == 1 else path.resolve().name)
-        first = name.partition(".")[0]  # aime24.base.jsonl
-        is_known = canonical(first) in BENCHMARKS and canonical(first) == first
-        return {places[0]: (first if is_known else without_format(name), False)}
-    return {place: (without_format(path_text(place.name)), True) for place in places}
-
-
-def _output(row: dict[str, Any], where: str) -> Output:
-    """A row's output by itself; benchmark and problem are empty where the row does not say."""
-    extra = row.get("extra")
+def _output(row: rows.Row, where: str, notes: Notes) -> Output:
+    """A row's output by itself, by way of the record."""
+    if rows.is_null(row.get("group")):
+        row.pop("group", None)
+    fields = rows.complete(row, where, notes)
+    answer = _field(fields, "answer")
+    if answer is None:
+        message = f"no {' or '.join(FIELDS['answer'])}; its fields are {quoted(fields)}"
+        raise unknown_row(row, where, message, ("answer",))
+    # A reward may be shaped (verl's overlong penalty), so a verdict comes first; it is null where a
+    # record has an undecided output.
+    reward = fields["correct"] if "correct" in fields else _field(fields, "reward")
+    verdict = rows.as_verdict(reward)
+    fields |= {"reward": reward if verdict is None else float(verdict), "correct": None}
+    plain = rows.to_record_row(rows.without(fields, FIELDS["answer"]), where, 0.0)
+    if plain["response"] is None:
+        raise InputError(f"{where}: response is null; expected text")
     try:
-        extra = json.loads(extra) if isinstance(extra, str) else None
-    except (ValueError, RecursionError):
-        raise InputError(f"{where}: extra is {extra!r:.60}; expected a JSON object") from None
-    # Another tool's `extra` may have fields of our names, but not of our types.
-    extra = extra if isinstance(extra, dict) else {}
-    tokens, finished = extra.get("tokens"), extra.get("finished")
+        extra = json.loads(row.get("extra") or "{}")
+    except (TypeError, ValueError, RecursionError):
+        extra = {}
 
-    def text(value: object, name: str) -> str | None:
-        """Text as it is, of a conversation the last message, None for anything else."""
-        if isinstance(value, list) and value and isinstance(value[-1], dict):
-            value = value[-1].get("content")
-        return require_text(value, f"{where}: {name}") if isinstance(value, str) else None
+    def kept(name: str, kind: type) -> Any:
+        # Another tool's `extra` may have fields of our names, but not of our types.
+        value = extra.get(name) if isinstance(extra, dict) else None
+        return None if type(value) is not kind else rows.text(value) if kind is str else value
 
-    response = text(_field(row, "response", where), "response")
-    if response is None:
-        raise InputError(f"{where}: response is no text")
-    recorded, extracted, reason, grader, step = (
-        text(extra.get(name), f"extra.{name}")
-        for name in ("benchmark", "extracted", "reason", "grader", "step")
+    benchmark, problem = label_of(
+        _field(fields, "benchmark") or kept("benchmark", str), plain["group"]
     )
-    label = label_of(_field(row, "benchmark"), row.get("group"), recorded, where)
-    is_graded = extra.get("outcome") in list(Outcome)
-    if isinstance(row.get("token_ids"), list):
-        tokens = len(row["token_ids"])
+    outcome = kept("outcome", str)
+    is_graded = outcome in list(Outcome)
+    ids = plain["token_ids"]
     return Output(
-        benchmark=label.benchmark or "",
-        problem=label.problem or "",
+        benchmark=benchmark,
+        problem=problem,
         sample=0,
-        response=response,
-        answers=parse_answers(_field(row, "answer", where), where),
-        prompt=text(_field(row, "prompt"), "prompt"),
-        tokens=tokens if type(tokens) is int else None,
-        finished=finished if isinstance(finished, bool) else None,
-        reward=_stored(row, where),
-        verdict=Verdict(Outcome(extra["outcome"]), extracted, reason or "") if is_graded else None,
-        grader=grader if is_graded else None,
-        model=text(row.get("model"), "model"),
-        named=label.named,
-        numbered=extra.get("numbered") is True,
-        step=step,
+        response=plain["response"],
+        answers=parse_answers(answer, where),
+        prompt=plain["prompt"],
+        tokens=kept("tokens", int) if ids is None else len(ids),
+        finished=kept("finished", bool),
+        reward=plain["reward"],
+        verdict=Verdict(Outcome(outcome), kept("extracted", str), kept("reason", str) or "")
+        if is_graded
+        else None,
+        grader=kept("grader", str) if is_graded else None,
+        model=plain["model"],
+        step=plain["step"],
     )
 
 
-def _field(row: dict[str, Any], name: str, needed_at: str | None = None) -> Any:
+def _field(row: rows.Row, name: str) -> Any:
     """The row's value of a field by any of its names; None where it has none."""
-    for key in FIELDS[name]:
-        if row.get(key) is not None:
-            return row[key]
-    if needed_at is not None:
-        message = f"no {' or '.join(FIELDS[name])}; its fields are {quoted(row)}"
-        raise unknown_row(row, needed_at, message, (name,))
-    return None
+    return next((row[key] for key in FIELDS[name] if row.get(key) is not None), None)
 
 
-def _stored(row: dict[str, Any], where: str) -> float | None:
-    """The file's verdict if it holds one, else its reward.
-
-    A reward may be shaped (verl's overlong penalty), and a record that has no verdict for an
-    undecided output (`correct` is null there) still has to have a reward.
-    """
-    if "correct" in row:
-        value = row["correct"]
-    elif "acc" in row and row.get("reward") is None:
-        value = row["acc"]
-    else:
-        value = _field(row, "reward")
-    if is_null(value):
-        return None
-    if isinstance(value, bool | int | float | Decimal):
-        with contextlib.suppress(OverflowError, ValueError):  # a Decimal that signals
-            number = float(value)
-            if math.isnan(number):
-                return None
-            if math.isfinite(number):
-                return number
-    raise InputError(f"{where}: reward is {value!r:.60}; expected a finite number")
-
-
-def by_model(outputs: Sequence[Output]) -> dict[str | None, list[int]]:
-    """The places of each model's outputs; None stands for outputs that name no model.
+def by_model(outputs: Sequence[Output]) -> dict[str | None, list[Output]]:
+    """The outputs of each model; None stands for outputs that name no model.
 
     Where one model alone is named, all outputs are taken for its.
     """
     names = {output.model for output in outputs if output.model is not None}
     if len(names) < 2:
-        return {next(iter(names), None): list(range(len(outputs)))}
-    places: dict[str | None, list[int]] = defaultdict(list)
-    for place, output in enumerate(outputs):
-        places[output.model].append(place)
-    return dict(places)
+        return {next(iter(names), None): list(outputs)}
+    models: dict[str | None, list[Output]] = defaultdict(list)
+    for output in outputs:
+        models[output.model].append(output)
+    return dict(models)
 
 
-def by_benchmark(outputs: Iterable[Output]) -> list[str]:
-    """The benchmarks that occur: the paper's order first, then as they come."""
-    names = list(dict.fromkeys(output.benchmark for output in outputs))
-    known = list(BENCHMARKS)
-    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+def by_benchmark(outputs: Iterable[Output]) -> dict[str, list[Output]]:
+    """The outputs of each benchmark that occurs: the paper's order first, then as they come."""
+    benchmarks: dict[str, list[Output]] = {name: [] for name in BENCHMARKS}
+    for output in outputs:
+        benchmarks.setdefault(output.benchmark, []).append(output)
+    return {name: of_benchmark for name, of_benchmark in benchmarks.items() if of_benchmark}
 
 
 def check_complete(outputs: Sequence[Output], where: str) -> None:
@@ -311,77 +257,93 @@ def check_complete(outputs: Sequence[Output], where: str) -> None:
         InputError: it names a problem that is missing, too many, or has another number of outputs.
     """
     models = by_model(outputs)
-    for model, places in models.items():
+    for model, of_model in models.items():
         source = f"{where}, model {model}" if len(models) > 1 else where
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for place in places:
-            counts[outputs[place].benchmark][outputs[place].problem] += 1
-        for name, problems in counts.items():
-            expected = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
-            if len(problems) != expected:
-                missing = [str(i) for i in range(expected) if str(i) not in problems]
-                listed = f" (missing: {', '.join(missing[:5])})" if len(missing) < expected else ""
+        for name, of_benchmark in by_benchmark(of_model).items():
+            counts = Counter(output.group for output in of_benchmark)
+            size = BENCHMARKS[name].size if name in BENCHMARKS else len(counts)
+            if len(counts) != size:
+                missing = [str(i) for i in range(size) if f"{name}/{i}" not in counts]
+                is_told = 0 < len(missing) < size
+                listed = f" (missing: {', '.join(missing[:5])})" if is_told else ""
                 raise InputError(
-                    f"{source}: {len(problems)} problems of {name}; expected {expected}"
-                    f"{listed if missing else ''}; --partial accepts that"
+                    f"{source}: {len(counts)} problems of {name}; expected {size}{listed}; "
+                    "--partial accepts that"
                 )
-            usual, _ = Counter(problems.values()).most_common(1)[0]
-            for problem, count in problems.items():
-                if count != usual:
+            usual, _ = Counter(counts.values()).most_common(1)[0]
+            for group, n in counts.items():
+                if n != usual:
                     raise InputError(
-                        f"{source}: problem {name}/{problem} has {count} outputs, most have "
-                        f"{usual}; is it there twice, or is one missing? --partial accepts that"
+                        f"{source}: problem {group} has {n} outputs, most have {usual}; is it "
+                        "there twice, or is one missing? --partial accepts that"
                     )
 
 
-def with_tokens(outputs: Sequence[Output], tokenizer: Any) -> list[Output]:
-    """The same, with lengths counted by a tokenizer where they are not known."""
-    from ktae.rollouts.tokens import tokenize
-
-    texts = [output.response for output in outputs if output.tokens is None]
-    lengths = map(len, tokenize(tokenizer, texts))
-    return [o if o.tokens is not None else o._replace(tokens=next(lengths)) for o in outputs]
-
-
-def to_record(
+def grade(
+    pool: GradingPool,
     outputs: Sequence[Output],
-    verdicts: Sequence[Verdict],
-    model: str | None,
-    grader: str | None = None,
-) -> Any:
+    tell: Callable[[int, int], object] = lambda done, of: None,
+) -> list[Output]:
+    """The outputs with new verdicts; `tell` is called with how many are done, of how many."""
+    graded = []
+    verdicts = pool.grade_all(Task(output.response, output.answers) for output in outputs)
+    for output, verdict in zip(outputs, verdicts, strict=True):
+        graded.append(output._replace(verdict=verdict, grader=pool.grader))
+        tell(len(graded), len(outputs))
+    return graded
+
+
+def by_reward(outputs: Sequence[Output]) -> list[Output]:
+    """The outputs with the file's rewards as verdicts: above 0 is correct. None: it has none."""
+    verdicts = {True: Verdict(Outcome.CORRECT), False: Verdict(Outcome.INCORRECT), None: None}
+    return [
+        o._replace(verdict=verdicts[None if o.reward is None else o.reward > 0]) for o in outputs
+    ]
+
+
+def stored(outputs: Sequence[Output]) -> list[Output]:
+    """The outputs with the file's own verdicts, or else with its rewards as such.
+
+    Raises:
+        InputError: an output has no reward.
+    """
+    pairs = zip(outputs, by_reward(outputs), strict=True)
+    graded = [of_file if of_file.verdict is not None else other for of_file, other in pairs]
+    if missing := next((o for o in graded if o.verdict is None), None):
+        raise InputError(f"grader stored: {missing.group} has no reward in the file")
+    return [o._replace(grader=o.grader or STORED) for o in graded]
+
+
+def to_record(outputs: Sequence[Output], model: str | None = None) -> Any:
     """Graded outputs as a rollout record, which `ktae score` and `ktae compare` read.
 
-    `correct` and the reward are null where the verdict is undecided.
-
-    Args:
-        outputs: of one evaluation.
-        verdicts: as many.
-        model: that generated them; None: the one that each output names.
-        grader: whose verdicts they are; `STORED`: the one that each output names, if it does.
+    `correct` and the reward are null where the verdict is undecided. `model` is the one that
+    generated them; None: the one that each output names.
     """
-    rows = []
-    for output, verdict in zip(outputs, verdicts, strict=True):
+    table = []
+    for output in outputs:
+        outcome, extracted, reason = output.verdict or (None, None, None)
         extra = {
             "benchmark": output.benchmark,
-            "grader": (output.grader or STORED) if grader == STORED else grader,
+            "grader": output.grader,
             "sample": output.sample,
             "tokens": output.tokens,
             "finished": output.finished,
-            "numbered": output.numbered,
-            "step": output.step,
-            "outcome": verdict.outcome.value,
-            "extracted": verdict.extracted,
-            "reason": verdict.reason,
+            "outcome": outcome,
+            "extracted": extracted,
+            "reason": reason,
         }
-        row = {
-            "group": output.group,
-            "prompt": output.prompt,
-            "response": output.response,
-            "answer": json.dumps(output.answers, ensure_ascii=False),
-            "reward": verdict.correct,
-            "correct": verdict.correct,
-            "model": model or output.model,
-            "extra": json.dumps(extra, ensure_ascii=False),
-        }
-        rows.append(row)
-    return pa.Table.from_pylist(rows, schema=record.SCHEMA)
+        table.append(
+            {
+                "group": output.label,
+                "step": output.step,
+                "prompt": output.prompt,
+                "response": output.response,
+                "answer": json.dumps(output.answers, ensure_ascii=False),
+                "reward": output.correct,
+                "correct": output.correct,
+                "model": model or output.model,
+                "extra": json.dumps(extra, ensure_ascii=False),
+            }
+        )
+    return pa.Table.from_pylist(table, schema=record.SCHEMA)

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ktae.evaluation.benchmarks import UNNAMED
 from ktae.evaluation.outputs import Output, by_benchmark
-from ktae.grading import Outcome, Verdict
+from ktae.grading import Outcome
 from ktae.grading.forms import key
 from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 
@@ -71,72 +72,64 @@ class Scores(NamedTuple):
     """Of their lengths likewise; None where that of one is not known."""
 
 
-def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int = 0) -> Scores:
+def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
     """The figures of every benchmark that occurs.
 
     Args:
-        outputs: at least one.
-        verdicts: as many.
+        outputs: graded, at least one.
         seed: of the bootstrap.
     """
     rng = np.random.default_rng(seed)
-    scores: list[Score] = []
-    accuracies: list[_Resampled] = []
-    mean_lengths: list[_Resampled] = []
-    for name in by_benchmark(outputs):
-        pairs = [(o, v) for o, v in zip(outputs, verdicts, strict=True) if o.benchmark == name]
-        counts = rates([o for o, _ in pairs], [v.correct for _, v in pairs]).values()
+
+    def over_problems(values: Sequence[float]) -> tuple[Interval, np.ndarray]:
+        """The mean with its interval, and the same of resamples of the problems."""
+        array = np.array(values or [math.nan])
+        means = bootstrap_means(array, rng)
+        return bootstrap_interval(array, means), means
+
+    def estimate(values: Sequence[float]) -> Estimate:
+        return Estimate(*over_problems(values)[0], problems=len(values))
+
+    def over_benchmarks(draws: list[tuple[Interval, np.ndarray]]) -> Interval:
+        """With the same weight, each resampled by itself."""
+        values = np.array([interval.value for interval, _ in draws])
+        return bootstrap_interval(values, np.mean([means for _, means in draws], axis=0))
+
+    scores, of_accuracy, of_length = [], [], []
+    for name, of_benchmark in by_benchmark(outputs).items():
+        counts = rates(of_benchmark).values()
         # Undecided samples are in neither number: they would count as wrong, or as right.
-        accuracies.append(_resampled([c / n for c, n in counts if n] or [math.nan], rng))
-        drawn = Counter(Counter(output.group for output, _ in pairs).values())
+        of_accuracy.append(over_problems([c / n for c, n in counts if n]))
+        drawn = Counter(Counter(output.group for output in of_benchmark).values())
         samples = max(drawn, key=lambda n: (drawn[n], n))  # of several usual ones the largest
         pass_at, voted = {}, None
         if samples > 1:
             for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
-                pass_at[k] = _estimate([pass_at_k(n, c, k) for c, n in counts if n >= k], rng)
-            voted = _majority_of(
-                [verdict for _, verdict in pairs], [o.group for o, _ in pairs], rng
-            )
-        tokens = lengths([o for o, _ in pairs])
-        if tokens:
-            mean_lengths.append(_resampled(list(tokens.values()), rng))
-        finished = [o.finished for o, _ in pairs if o.finished is not None]
-        outcomes = [verdict.outcome for _, verdict in pairs]
+                pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
+            majorities = _majorities(of_benchmark)
+            voted = None if majorities is None else estimate(majorities)
+        if tokens := lengths(of_benchmark):
+            of_length.append(over_problems(list(tokens.values())))
+        finished = [o.finished for o in of_benchmark if o.finished is not None]
+        outcomes = [o.verdict.outcome for o in of_benchmark if o.verdict is not None]
         scores.append(
             Score(
-                benchmark=name,
+                benchmark=name or UNNAMED,
                 problems=len(counts),
                 samples=samples,
-                accuracy=accuracies[-1].interval,
+                accuracy=of_accuracy[-1][0],
                 pass_at=pass_at,
                 majority=voted,
-                length=mean_lengths[-1].interval if tokens else None,
-                unanswered=outcomes.count(Outcome.UNANSWERED) / len(pairs),
-                undecided=outcomes.count(Outcome.UNDECIDED) / len(pairs),
+                length=of_length[-1][0] if tokens else None,
+                unanswered=outcomes.count(Outcome.UNANSWERED) / len(of_benchmark),
+                undecided=outcomes.count(Outcome.UNDECIDED) / len(of_benchmark),
                 truncated=1 - float(np.mean(finished)) if finished else None,
             )
         )
-    all_lengths = mean_lengths if len(mean_lengths) == len(scores) else []
-    return Scores(scores, _mean_of(accuracies), _mean_of(all_lengths) if all_lengths else None)
-
-
-class _Resampled(NamedTuple):
-    """A mean over problems, and the same of resamples of them."""
-
-    interval: Interval
-    means: np.ndarray
-
-
-def _resampled(values: Sequence[float], rng: np.random.Generator) -> _Resampled:
-    array = np.array(values)
-    means = bootstrap_means(array, rng)
-    return _Resampled(bootstrap_interval(array, means), means)
-
-
-def _mean_of(benchmarks: Sequence[_Resampled]) -> Interval:
-    """Over benchmarks with the same weight, each resampled by itself."""
-    values = np.array([x.interval.value for x in benchmarks])
-    return bootstrap_interval(values, np.mean([x.means for x in benchmarks], axis=0))
+    has_lengths = len(of_length) == len(scores)
+    return Scores(
+        scores, over_benchmarks(of_accuracy), over_benchmarks(of_length) if has_lengths else None
+    )
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -156,13 +149,25 @@ def majority(answers: Sequence[str | None], correct: Sequence[float]) -> float:
     return float(np.mean(winners)) if winners else 0.0
 
 
-def rates(outputs: Sequence[Output], correct: Iterable[float | None]) -> dict[str, tuple[int, int]]:
+def _majorities(outputs: Sequence[Output]) -> list[float] | None:
+    """maj@k of each problem; None where no answer is known, as of a file's own rewards."""
+    extracted = [output.verdict and output.verdict.extracted for output in outputs]
+    if any(output.correct for output in outputs) and not any(x is not None for x in extracted):
+        return None
+    problems: dict[str, list[tuple[str | None, float]]] = defaultdict(list)
+    for output, answer in zip(outputs, extracted, strict=True):
+        if output.correct is not None:
+            problems[output.group].append((answer, output.correct))
+    return [majority(*zip(*decided, strict=True)) for decided in problems.values()]
+
+
+def rates(outputs: Sequence[Output]) -> dict[str, tuple[int, int]]:
     """For each problem (`aime24/7`) the correct and the decided samples."""
     counts: dict[str, tuple[int, int]] = {}
-    for output, value in zip(outputs, correct, strict=True):
+    for output in outputs:
         c, n = counts.get(output.group, (0, 0))
-        if value is not None:
-            c, n = c + int(value), n + 1
+        if output.correct is not None:
+            c, n = c + int(output.correct), n + 1
         counts[output.group] = (c, n)
     return counts
 
@@ -177,36 +182,10 @@ def lengths(outputs: Sequence[Output]) -> dict[str, float]:
     return {group: sum(counts) / len(counts) for group, counts in tokens.items()}
 
 
-def accuracies(outputs: Sequence[Output], correct: Sequence[float | None]) -> dict[str, float]:
+def accuracies(outputs: Sequence[Output]) -> dict[str, float]:
     """The mean over problems of each benchmark of which anything is decided."""
-    means = {}
-    for name in by_benchmark(outputs):
-        pairs = [(o, x) for o, x in zip(outputs, correct, strict=True) if o.benchmark == name]
-        shares = [c / n for c, n in rates(*zip(*pairs, strict=True)).values() if n]
-        if shares:
-            means[name] = float(np.mean(shares))
-    return means
-
-
-def _estimate(values: Sequence[float], rng: np.random.Generator) -> Estimate:
-    """The mean over problems."""
-    if not values:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    return Estimate(*_resampled(values, rng).interval, problems=len(values))
-
-
-def _majority_of(
-    verdicts: Sequence[Verdict], groups: Sequence[str], rng: np.random.Generator
-) -> Estimate | None:
-    """maj@k; None where no answer is known, as of a file's own rewards."""
-    if any(v.correct for v in verdicts) and all(v.extracted is None for v in verdicts):
-        return None
-    problems: dict[str, list[Verdict]] = defaultdict(list)
-    for verdict, group in zip(verdicts, groups, strict=True):
-        if verdict.correct is not None:
-            problems[group].append(verdict)
-    majorities = [
-        majority([v.extracted for v in decided], [v.correct or 0.0 for v in decided])
-        for decided in problems.values()
-    ]
-    return _estimate(majorities, rng)
+    shares = {
+        name: [c / n for c, n in rates(of_benchmark).values() if n]
+        for name, of_benchmark in by_benchmark(outputs).items()
+    }
+    return {name or UNNAMED: float(np.mean(x)) for name, x in shares.items() if x}

@@ -309,7 +309,7 @@ class Reader:
             if isinstance(response, str) and len(response) > longest:
                 raise InputError(
                     f"{where}: the response has {len(response):,} characters; expected at most "
-                    f"{longest:,} (--max-response takes longer ones)"
+                    f"{longest:,} (max_response in Python takes more)"
                 )
         return schema, plain
 

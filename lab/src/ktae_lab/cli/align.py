@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from ktae import recipe as recipes
-from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
-from ktae.estimators import PRESETS, Estimator, from_section, resolved
+from ktae.estimators import Estimator, from_section, resolved
 from ktae.files.atomic import make_folder
 from ktae.files.typed import parse_yaml
 
@@ -49,7 +48,6 @@ def align(
             "--estimator",
             "-e",
             metavar="[LABEL=]SPEC",
-            autocompletion=options.one_of(PRESETS),
             help="Compare this estimator: a preset, or LABEL={estimator: ..., transforms: [...]}. "
             "Can be given several times [default: paper and calibrated, each with permuted labels "
             "too].",
