@@ -224,8 +224,7 @@ class Logging(Section):
     eval_problems: Annotated[int, Field(strict=True, gt=0, le=1024)] = 512
     """Held-out problems for the accuracy before and after."""
     report_to: tuple[str, ...] = ()
-    """Trackers besides the run folder's own metrics: `tensorboard`; `trackio` and `wandb`, which
-    get each step's strongest tokens as a table, too."""
+    """Trackers besides the run folder's own metrics, such as `tensorboard`, `trackio`, `wandb`."""
 
 
 class Recipe(Section):

@@ -1,7 +1,5 @@
 """The estimator inside verl's own `compute_advantage`."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import oracle
 import pytest
@@ -13,8 +11,6 @@ if not installed("verl"):
 import torch
 from omegaconf import OmegaConf
 
-from ktae.demo import SUMS
-from ktae.demo.model import make_tokenizer
 from ktae.errors import InputError
 from ktae.estimators import from_section
 from ktae.trainers import lists
@@ -302,43 +298,6 @@ def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credi
     assert unknown == pytest.approx(1 / n)
     [record] = logged
     assert "gives no 'acc'" in record.getMessage()
-
-
-def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
-    """Beside the metrics, which verl's other loggers could not write with a table among them."""
-
-    from ktae.trainers.verl import trainers  # imports verl's
-
-    data, logged = batch(pads=0), []
-    tensors = data.batch
-
-    class Stock:
-        """What verl's trainer has at this point, and does."""
-
-        config = SimpleNamespace(trainer=SimpleNamespace(logger=["console", "wandb"]), algorithm={})
-        global_steps, tokenizer = 3, make_tokenizer(SUMS)
-
-        def _compute_advantage(self, batch, metrics):
-            names = ("token_level_rewards", "response_mask")
-            arrays = {name: tensors[name] for name in names}
-            return verl_advantages(**arrays, index=data.non_tensor_batch["uid"])
-
-    class Trainer(trainers.KTAETrainer, Stock):
-        def __init__(self):
-            pass
-
-        def _rollouts(self, batch):
-            return rollouts_of_batch(batch)
-
-    monkeypatch.setattr(trainers.strongest, "log", lambda *x, **more: logged.append((x, more)))
-    metrics = {}
-    Trainer()._compute_advantage(data, metrics)
-    assert all(isinstance(value, float) for value in metrics.values())
-    (((names, rows), more),) = logged
-    assert (names, more) == (["wandb"], {"step": 3})
-    counts = np.bincount(tensors["responses"][tensors["response_mask"] != 0].numpy())
-    assert {row[1]: row[3] for row in rows} == {row[1]: counts[row[1]] for row in rows}
-    assert len(rows) > 3
 
 
 def test_log_probabilities_are_verl_s_own():

@@ -81,9 +81,9 @@ def check_advantages(trainer: GRPOTrainer, estimator: Estimator, columns: Sequen
     others = [name for i, name in enumerate(names) if i not in columns and weights[i]]
     if isinstance(innermost(estimator), AdvantageEstimator) and others:
         logging.getLogger(__name__).warning(
-            f"{estimator} changes the rollout advantage that the verdicts alone give; where other "
-            f"rewards ({', '.join(others)}) differ within a group, a token's advantage is too "
-            "large or too small, and may turn its sign"
+            f"{estimator} changes the rollout advantage that the verdicts alone give; where the "
+            f"other rewards ({', '.join(others)}) differ within a group, a token's advantage is "
+            "too large or too small, and may turn its sign"
         )
 
 

@@ -19,7 +19,6 @@ from ktae.estimators import Estimator, as_estimator, resolved
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.tables import table_estimator
-from ktae.trainers import strongest
 from ktae.trainers.lists import announce, warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
 from ktae.trainers.trl.checks import (
@@ -116,8 +115,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._correctness_columns = correctness_columns(self, correctness)
         names = [self.reward_func_names[column] for column in self._correctness_columns]
         self._verdict_name = ", else ".join(names)
-        self._trackers = [name for name in strongest.TRACKERS if name in self.args.report_to]
-        self._strongest: list[strongest.TokenSums] = []
         self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
         self._sampling = False
@@ -268,8 +265,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             seconds = _now(rollout_advantages.device) - started
             seconds = _largest(torch.tensor([seconds], device=credit.device)).item()
             metrics[f"{PREFIX}seconds"] = seconds
-            if self._trackers and mode == "train":
-                self._strongest.append(strongest.token_sums(seen))
             if self.log_completions:
                 rows = zip(credit.tolist(), token_ids, strict=True)
                 cells = [CreditCell(round(x, 5) for x in row[: len(ids)]) for row, ids in rows]
@@ -342,21 +337,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return Seen(*batch, touched(correct), groups, credit, of_process)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """TRL's, with the estimator's share of the time that the steps since the last took, and
-        the strongest tokens of those steps."""
+        """TRL's, with the estimator's share of the time that the steps since the last took."""
         metrics = self._metrics["train" if self.model.training else "eval"]
         step_time = sum(metrics.get("step_time", ()))
         if step_time > 0 and f"{PREFIX}seconds" in metrics:
             share = sum(metrics[f"{PREFIX}seconds"]) / step_time
             metrics[f"{PREFIX}step_share"].append(share)
         super().log(logs, start_time)
-        if self._strongest and self.model.training:
-            sums = strongest.merged(gather_object(self._strongest))
-            self._strongest = []
-            if self.accelerator.is_main_process:
-                rows = strongest.rows_of(sums, self._tokenizer)
-                more = {"train/global_step": self.state.global_step}
-                strongest.log(self._trackers, rows, **more)
 
 
 def _sum(values: torch.Tensor) -> torch.Tensor:

@@ -79,7 +79,6 @@ def _of_sessions(
     rollouts.metrics = joined.metrics | {
         f"{PREFIX}intermediate_outputs": float(1 - sessions / outputs)  # not a session's last
     }
-    rollouts.seen = joined.seen
     # Where no token of the last output counts, the whole session gets 0, as with verl's GRPO.
     counts = mask[last].any(dim=1)
     credits = torch.zeros(mask.shape, dtype=credit.dtype, device=credit.device)
@@ -119,7 +118,7 @@ def _base_and_credit(
         policy={name: rollouts.policy[name] for name in estimator.needs_policy},
     )
     seconds = time.perf_counter() - started
-    rollouts.seen = Seen(
+    seen = Seen(
         token_ids=rollouts.token_ids,
         mask=mask,
         evidence=torch.from_numpy(evidence),
@@ -128,7 +127,7 @@ def _base_and_credit(
         credit=credit,
         own=slice(None),
     )
-    counted, counted_base = rollouts.seen, base
+    counted, counted_base = seen, base
     if rollouts.padding.any():  # it has the verdict of the row that it was copied from
         kept = torch.from_numpy(~rollouts.padding)
         counted, counted_base = counted.only(kept), base[kept.to(base.device)]

@@ -15,7 +15,6 @@ from ktae.arrays import above
 from ktae.errors import InputError
 from ktae.rollouts.rows import is_null
 from ktae.trainers.lists import warn_once
-from ktae.trainers.metrics import Seen
 from ktae.trainers.verl.names import without_mode
 
 
@@ -41,7 +40,6 @@ class Rollouts:
     """(B,) which rows verl filled the batch up with, for the metrics to leave out; or none."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
-    seen: Seen | None = None
     """The batch as the estimator saw it; filled in by it."""
 
     def of_sessions(self, mask: torch.Tensor) -> tuple[Rollouts, torch.Tensor]:

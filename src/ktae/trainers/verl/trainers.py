@@ -11,7 +11,6 @@ from omegaconf import open_dict
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 
 from ktae.errors import InputError
-from ktae.trainers import strongest
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos, sessions_of
 from ktae.trainers.verl.names import ESTIMATOR, MODES
@@ -47,13 +46,6 @@ class KTAETrainer:
         with handed_over(self._rollouts(batch)) as rollouts:
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
-        loggers = self.config.trainer.logger  # type: ignore[attr-defined]  # a name, or several
-        loggers = [loggers] if isinstance(loggers, str) else loggers
-        if trackers := [name for name in strongest.TRACKERS if name in loggers]:
-            # Not among the metrics: verl's file and tensorboard take numbers alone.
-            sums = strongest.token_sums(rollouts.seen)  # type: ignore[arg-type]
-            rows = strongest.rows_of(sums, self.tokenizer)  # type: ignore[attr-defined]
-            strongest.log(trackers, rows, step=self.global_steps)  # type: ignore[attr-defined]
         return computed
 
     def _rollouts(self, batch: Any) -> Rollouts:
