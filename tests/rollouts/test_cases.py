@@ -421,9 +421,10 @@ def test_a_folder_is_read_whole(tmp_path):
         write(tmp_path / name, row)
     write(tmp_path / "aggregated_results.jsonl", {"eval/score": 0.5})
     (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "packed.jsonl.zst").write_bytes(b"x")
     table, notes = read(tmp_path)
-    assert len(table) == 3
+    assert len(table) == 3 and notes.names["settings"] == ["config.json"]
     assert sorted(notes.names["files"]) == [
         "a.parquet",
         "aggregated_results.jsonl",

@@ -14,11 +14,7 @@ from ktae.errors import InputError
 
 
 def make_folder(folder: Path, what: str | None = None) -> None:
-    """Make it and what is above it; `what` is its name in the error.
-
-    Raises:
-        InputError: it cannot be made.
-    """
+    """Make it and what is above it; `what` is its name in the error."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -31,10 +27,6 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
     Of a link the file that it points to is replaced. A pipe or a device stays what it is, and gets
     the whole content at the end.
-
-    Raises:
-        InputError: the folder does not exist, cannot be written to or is full, or `path` is a
-            folder.
     """
     path = Path(path)
     if path.is_dir():

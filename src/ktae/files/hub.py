@@ -22,11 +22,7 @@ def copy_of(name: str) -> Path:
 
 
 def local_or_hub(what: str, name: str) -> str:
-    """What to load: the folder, the copy of a hub's model in ktae's cache, or the hub's name.
-
-    Raises:
-        InputError: as `check_local_or_hub`.
-    """
+    """What to load: the folder, the copy of a hub's model in ktae's cache, or the hub's name."""
     check_local_or_hub(what, name)
     path = os.path.expanduser(name)
     if not Path(path).is_dir() and (copy_of(name) / "config.json").is_file():
@@ -37,11 +33,7 @@ def local_or_hub(what: str, name: str) -> str:
 
 
 def check_local_or_hub(what: str, name: str) -> None:
-    """Refuse, at no cost, what can be neither a local folder nor a hub name.
-
-    Raises:
-        InputError: `name` is a path that does not exist, or a file; `what` begins the message.
-    """
+    """Refuse, at no cost, what can be neither a local folder nor a hub name."""
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if path.is_file():
         raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
@@ -60,12 +52,7 @@ def check_local_or_hub(what: str, name: str) -> None:
 def rows_of_hub(
     name: str, config: str | None, split: str, instead: str
 ) -> Iterator[tuple[object, str]]:
-    """The rows of a data set of the hub, each with its place for errors.
-
-    Raises:
-        InputError: `datasets` is not installed, or the data set cannot be loaded; `instead` says
-            what else can be given.
-    """
+    """The rows of a data set of the hub, each with its place for errors."""
     try:
         from datasets import load_dataset
     except ModuleNotFoundError:

@@ -58,9 +58,6 @@ def save(figure: Any, path: Path) -> None:
     """Write a matplotlib figure, of one of `KINDS` by the path's suffix.
 
     It has no date and no random names, so that the same figure is the same file.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     from matplotlib import rc_context
 

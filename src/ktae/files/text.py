@@ -12,11 +12,7 @@ BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 
 
 def require_text(text: str, where: str) -> str:
-    """`text`, unless it holds half a surrogate pair, which JSON can spell and nothing can write.
-
-    Raises:
-        InputError: it does; `where` begins the message.
-    """
+    """`text`, unless it holds half a surrogate pair, which JSON can spell and nothing can write."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +26,15 @@ class Section(pydantic.BaseModel):
         allow_inf_nan=False,
         arbitrary_types_allowed=True,  # estimators are values of their own
     )
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def name_unknown_keys(cls, content: Any) -> Any:
+        """Say which key may have been meant."""
+        for key in content if isinstance(content, dict) else ():
+            if key not in cls.model_fields:
+                raise ValueError(f"unknown key {key!r}; {expected_one_of(cls.model_fields, key)}")
+        return content
 
 
 SCALARS = {
@@ -78,11 +86,7 @@ def dump_yaml(content: Any, **settings: Any) -> str:
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:
-    """The mapping in a YAML file; `what` (`recipe`, `matrix`) begins the message of an error.
-
-    Raises:
-        InputError: no such file, broken YAML, or it holds something else.
-    """
+    """The mapping in a YAML file; `what` (`recipe`, `matrix`) begins the message of an error."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a path with a null byte
@@ -95,12 +99,7 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
 
 def parse_yaml(text: str, where: str) -> Any:
     """What YAML says, made of what JSON has: text, finite numbers, true, false, null, lists and
-    mappings.
-
-    Raises:
-        InputError: it is not YAML, a mapping has a key twice, or it holds anything else; `where`
-            begins the message.
-    """
+    mappings."""
     try:
         content = _Loader(text).get_single_data()
         # JSON has no dates, bytes, sets, infinities or circles: what it cannot write is refused.
@@ -111,11 +110,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Model:
-    """The content as a typed file of that model.
-
-    Raises:
-        InputError: it is none; after `where`, which names the file, comes what pydantic says.
-    """
+    """The content as a typed file of that model; errors are `where` and what pydantic says."""
     try:
         return model.model_validate(content)
     except pydantic.ValidationError as error:
@@ -124,20 +119,5 @@ def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Mod
             # A part in brackets is the form of a value that has several, and no key.
             keys = [str(part) for part in problem["loc"] if not str(part).startswith("(")]
             message = problem["msg"].removeprefix("Value error, ")
-            if problem["type"] == "extra_forbidden":
-                key = keys.pop()
-                message = f"unknown key {key!r}; {expected_one_of(_keys(model, keys), key)}"
             problems.append(": ".join(filter(None, (".".join(keys), message))))
         raise InputError(f"{where}: {'; '.join(problems)}") from None
-
-
-def _keys(annotation: Any, location: Sequence[Any]) -> list[str]:
-    """The keys that may stand at a location; of a value with several forms, those of all."""
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        if not location:
-            return list(annotation.model_fields)
-        field = annotation.model_fields.get(location[0])
-        return _keys(field.annotation, location[1:]) if field else []
-    is_collection = typing.get_origin(annotation) in (dict, tuple)
-    rest = location[1:] if is_collection else location
-    return [key for form in typing.get_args(annotation) for key in _keys(form, rest)]

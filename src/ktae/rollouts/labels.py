@@ -31,9 +31,7 @@ OWN_STEP = re.compile(r"step-\d+\.parquet")
 def run_of(file: Path, schema: Schema | None) -> Path:
     """The folder of the run whose file it is, by its tool's names; or else the file itself.
 
-    Args:
-        file: the file.
-        schema: of its rows; None for a record that ktae has written.
+    `schema` is that of its rows; None for a record that ktae has written.
     """
     pattern = OWN_STEP if schema is None else re.compile(schema.run)
     if not pattern.fullmatch(file.name):
