@@ -6,10 +6,8 @@ import json
 
 import pytest
 from fuzzing import (
-    as_json,
     deep_values,
     fuzz,
-    mutated,
     nested,
     no_hang,
     numbers,
@@ -61,23 +59,7 @@ OUTPUTS = rows(OWN, ("correct", "acc", "benchmark", "prompt", "uid")) | rows(
 NAMES = sorted({*OWN, *OTHER_TOOLS, "correct", "acc", "benchmark", "prompt"})
 
 
-@st.composite
-def authors(draw):
-    """The JSON of the paper's authors: a list of problems, each with its outputs."""
-    n = draw(st.integers(1, 2))
-    entry = {
-        "task_name": st.sampled_from(["aime", "x"]) | texts,
-        "model_output": st.lists(texts, min_size=n, max_size=n) | texts,
-        "gt": st.lists(ANSWERS, min_size=n, max_size=n) | ANSWERS,
-        "reward": st.lists(numbers, min_size=n, max_size=n) | numbers,
-        "prompt": texts,
-    }
-    content = draw(st.lists(rows(entry, ("answer",)), max_size=3) | values)
-    data = as_json(content)
-    return "r.json", draw(mutated(data)) if draw(st.integers(0, 3)) == 0 else data
-
-
-files = row_files(OUTPUTS, NAMES) | authors()
+files = row_files(OUTPUTS, NAMES)
 
 
 def graded(saved):

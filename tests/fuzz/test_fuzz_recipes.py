@@ -2,13 +2,58 @@
 
 import json
 
-from fuzzing import fuzz, mutated, only_input_errors, texts, values
+import yaml
+from fuzzing import fuzz, mutated, only_input_errors, scalars, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
-from yaml_fuzzing import KEYS, SPELT, recipe_content, yaml_files
 
 from ktae import recipe as recipes
+from ktae.recipe import Recipe
 from ktae.runs import RunFolder, metrics_by_step
+
+SECTIONS = ["demo", "model", "rollout", "algorithm", "credit", "optimizer", "trl", "verl"]
+KEYS = sorted({*Recipe.model_fields, "path", "language", "group_size", "h1", "estimator", "extra"})
+NUMBERS = st.integers(-1, 20) | scalars
+SPELT = [
+    *("&a [*a]", "&a {b: *a}", "!!binary gIGCgw==", "!!set {a, b}", "2001-13-45", "1e999", ".nan"),
+    *("!!python/object/apply:os.system [echo owned]", "!!python/name:os.system", "0x1F", "1:30:00"),
+    *("<<: {a: 1}", "? [a, b]\n: 1", "9" * 5000, "[" * 200, "- a\n b", "\t", "%YAML 9", "*missing"),
+    *("!!float x", "!!int x", "!!timestamp x", "{? {}: 1}", "2001-01-01", "'\\0'", '"\\uD800"'),
+]
+leaves = NUMBERS | st.sampled_from(
+    ["demo", "math", "sums", "grpo", "paper", "centred", "~nobody/x", "a\0b"]
+)
+mappings = st.dictionaries(st.sampled_from(KEYS) | texts | st.integers(), leaves | values)
+
+
+@st.composite
+def recipe_content(draw):
+    """A recipe that is right, with some keys of some sections replaced."""
+    content = {"name": "r", "steps": 2} | draw(mappings if draw(st.booleans()) else st.just({}))
+    for section in draw(st.lists(st.sampled_from(SECTIONS), max_size=2)):
+        fields = Recipe.model_fields[section].annotation
+        names = list(
+            getattr(fields, "model_fields", {"estimator": 0, "h1": 0, "transforms": 0, "p": 0})
+        )
+        content[section] = draw(
+            st.dictionaries(st.sampled_from(names) | texts, leaves | values, max_size=3) | leaves
+        )
+    return content
+
+
+@st.composite
+def yaml_files(draw, content):
+    """A mapping as YAML, with something spelt as only YAML can spell it, and damaged at times."""
+    try:
+        text = yaml.safe_dump(draw(content), allow_unicode=draw(st.booleans()), sort_keys=False)
+    except (yaml.YAMLError, ValueError):
+        text = "steps: 1\n"
+    if draw(st.integers(0, 2)) == 0:
+        key = draw(st.sampled_from(["x", "verl: {overrides: {y", "data", "seeds", "steps"]))
+        text += f"{key}: {draw(st.sampled_from(SPELT))}{'}}' * ('{' in key)}\n"
+    data = text.encode(errors="surrogatepass")
+    return draw(mutated(data)) if draw(st.integers(0, 2)) == 0 else data
+
 
 OVERRIDES = st.lists(
     st.builds("{}={}".format, st.sampled_from(KEYS) | texts, texts | st.sampled_from(SPELT))

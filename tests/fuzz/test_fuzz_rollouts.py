@@ -1,17 +1,10 @@
 """Every reader of rollouts: plain rows, TRL's and verl's dumps, our own record; any file."""
 
+import copy
+
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fuzzing import (
-    columns,
-    deep_values,
-    fuzz,
-    numbers,
-    only_input_errors,
-    row_files,
-    rows,
-    texts,
-)
+from fuzzing import columns, deep_values, fuzz, only_input_errors, row_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,143 +12,83 @@ from ktae.report import ReadOptions, inputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.notes import Notes
 
-SMALL = st.integers(0, 3)
-REWARDS = st.sampled_from([0, 1, 0.0, 1.0, 0.5, -1.0, None]) | numbers
-PLAIN = {
-    "group": SMALL | texts,
-    "response": texts,
-    "reward": REWARDS,
-    "prompt": texts,
-    "step": SMALL,
-}
-OTHERS = ("token_ids", "mask", "correct", "advantage", "problem", "answer", "model", "source", "x")
-TRL = {
-    "step": SMALL,
-    "prompt": texts | st.lists(st.fixed_dictionaries({"role": texts, "content": texts})),
-    "completion": texts | st.lists(st.fixed_dictionaries({"content": texts})),
-    "accuracy": REWARDS,
-    "advantage": numbers,
-}
-UID = st.sampled_from(["p_0_0", "pad" + "0" * 32 + "_0_0", "", "a_b", "1_2_3"]) | texts
-VERL = {"step": SMALL, "input": texts, "output": texts, "score": REWARDS, "gts": texts, "uid": UID}
-IDS = {
-    "group": SMALL,
-    "reward": REWARDS,
-    "token_ids": st.lists(st.integers(-1, 2**31), max_size=5),
-    "mask": st.lists(st.integers(0, 1), max_size=5) | st.none(),
-    "correct": st.sampled_from([0, 1, True, None, float("nan"), 0.5]),
-}
-ROLES = st.sampled_from(["user", "assistant", "tool", "system"]) | texts
-MESSAGES = st.lists(
-    st.fixed_dictionaries({"content": texts})
-    | st.fixed_dictionaries(
-        {"role": ROLES, "content": texts | st.none() | deep_values},
-        optional={"tool_calls": deep_values, "reasoning_content": texts, "type": texts},
-    )
-    | st.fixed_dictionaries({"type": st.sampled_from(["reasoning", "x_call", "x_output"])})
-    | st.fixed_dictionaries({"action": texts}, optional={"observation": texts | deep_values}),
-    max_size=3,
-)
-TOKENS = st.lists(st.integers(0, 9), max_size=4)
-MASKS = st.lists(st.booleans(), max_size=4)
-METRICS = st.dictionaries(st.sampled_from(["acc", "exact_match", "x"]), REWARDS, max_size=2)
-SLIME = {
-    "prompt": texts | MESSAGES,
-    "tokens": TOKENS,
-    "response_length": SMALL,
-    "response": texts,
-    "reward": REWARDS | METRICS,
-}
-NEMO_RL = {
-    "content": st.lists(texts, max_size=2) | texts,
-    "rewards": st.lists(REWARDS, max_size=2),
-    "idx": SMALL,
-    "token_ids": st.lists(TOKENS, max_size=2),
-    "token_loss_mask": st.lists(MASKS, max_size=2),
-    "input_lengths": st.lists(SMALL, max_size=1),
-}
-NODE = {
-    "parent": SMALL | st.none(),
-    "message": st.fixed_dictionaries({"role": texts, "content": texts | MESSAGES}),
-    "sampled": st.booleans(),
-    "token_ids": TOKENS,
-    "mask": MASKS,
-}
-TRACE = {
-    "nodes": st.lists(rows(NODE, ("advantages", "logprobs")), max_size=3),
-    "rewards": st.dictionaries(texts, rows({"score": REWARDS}, ("weight",)), max_size=2),
-    "task": st.fixed_dictionaries({"data": METRICS}) | deep_values,
-}
-TRACES = {
-    "task": st.fixed_dictionaries({"key": texts}),
-    "traces": st.lists(rows(TRACE, ("agent",)), max_size=2),
-}
-RESULTS = {"example_id": SMALL, "completion": texts | MESSAGES, "reward": REWARDS}
-LM_EVAL = {
-    "doc_id": SMALL,
-    "doc": METRICS,
-    "resps": st.lists(st.lists(texts, max_size=2), max_size=2),
-    "metrics": st.lists(st.sampled_from(["acc", "x"]), max_size=2),
-    "acc": REWARDS,
-}
-LIGHTEVAL = {
-    "doc": st.fixed_dictionaries({"query": texts, "choices": TOKENS, "gold_index": SMALL}),
-    "model_response": st.fixed_dictionaries({"text": st.lists(texts, max_size=2)}),
-    "metric": METRICS,
-}
-NESTED = {
-    "group": SMALL,
-    "responses": st.lists(texts, max_size=2),
-    "rewards": st.lists(REWARDS, max_size=2),
-}
-COLUMNS = {
-    "global_step": st.lists(SMALL, max_size=2),
-    "prompt": st.lists(texts, max_size=2),
-    "responses": st.lists(texts, max_size=2),
-    "scores": st.lists(REWARDS, max_size=2),
-}
-ATROPOS = {
-    "tokens": st.lists(TOKENS, max_size=2),
-    "masks": st.lists(st.lists(st.integers(-100, 9), max_size=4), max_size=2),
-    "scores": st.lists(REWARDS, max_size=2),
-}
-GYM = {
-    "responses_create_params": st.fixed_dictionaries({"input": texts | MESSAGES}),
-    "response": st.fixed_dictionaries({"output": MESSAGES | deep_values}),
-    "reward": REWARDS,
-}
-INSPECT = {
-    "messages": MESSAGES,
-    "scores": st.dictionaries(texts, st.fixed_dictionaries({"value": texts | REWARDS}), max_size=2),
-    "epoch": SMALL,
-    "input": texts,
-}
-SKYRL = {"input_prompt": texts, "output_response": texts, "score": REWARDS | st.lists(REWARDS)}
-TALKS = {"group": SMALL, "response": MESSAGES, "reward": REWARDS | st.sampled_from(["C", "x"])}
-OTHER_TOOLS = (
-    rows(COLUMNS, ("id", "ground_truth", "tag"))
-    | rows(ATROPOS, ("messages",))
-    | rows(GYM, ("_ng_task_index",))
-    | rows(INSPECT, ("id", "target"))
-    | rows(SKYRL, ("env_extras", "data_source"))
-    | rows(TALKS, ("prompt", "token_ids", "mask"))
-    | rows(SLIME, ("group_index", "loss_mask", "label"))
-    | rows(NEMO_RL, ("advantages", "generation_logprobs"))
-    | rows(TRACES, ("run", "group", "env"))
-    | rows(RESULTS, ("task", "trajectory", "prompt"))
-    | rows(LM_EVAL, ("arguments", "target", "filter"))
-    | rows(LIGHTEVAL, ("x",))
-    | rows(NESTED, ("samples", "rollouts", "score"))
-)
-ROWS = (
-    rows(PLAIN, OTHERS)
-    | rows(TRL, ("reward_func", "correct", "uid"))
-    | rows(VERL, ("acc", "is_padding", "extra"))
-    | rows(IDS, OTHERS)
-    | OTHER_TOOLS
-    | deep_values
-)
-NAMES = sorted({*PLAIN, *OTHERS, *TRL, *VERL, *IDS})
+USER, SAID = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
+TALK = [USER, SAID | {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]
+TALK += [{"role": "tool", "content": "TOLD"}, {"type": "reasoning", "summary": [{"text": "x"}]}]
+NODE = {"parent": 0, "message": SAID, "sampled": True, "token_ids": [1, 2], "mask": [True, False]}
+IDS = {"token_ids": [[1, 2]], "token_loss_mask": [[0, 1]], "advantages": [[0.5, 0.5]]}
+UID = {"step": 1, "input": "p", "score": 1}
+ROWS_OF_TOOLS = [
+    {
+        "group": 1,
+        "response": "x",
+        "reward": 1,
+        "prompt": "p",
+        "step": 1,
+        "answer": "4",
+        "model": "m",
+    },
+    {"group": "a", "token_ids": [1, 2], "mask": [1, 0], "reward": 0.5, "correct": None},
+    {"group": "a", "response": TALK, "reward": "C", "token_ids": [1]},
+    {"response": [{"action": "x", "observation": {"a": 1}}], "reward": 1, "question": "q"},
+    {"step": 1, "prompt": [USER], "completion": TALK, "accuracy": 1.0, "advantage": 0.5, "ids": 3},
+    UID | {"output": "o", "gts": "4", "acc": True, "uid": "p_0_0"},
+    UID | {"output": "", "input": "", "uid": f"pad{'0' * 32}_0_0"},
+    {
+        "prompt": "p",
+        "tokens": [1, 2, 3],
+        "response_length": 2,
+        "response": "x",
+        "reward": {"acc": 1},
+    },
+    {"content": [["p", "r"]], "rewards": [1], "idx": 1, "input_lengths": [2]} | IDS,
+    {"task": {"key": "k"}, "traces": [{"nodes": [NODE, NODE], "rewards": {"r": {"score": 1}}}]},
+    {"example_id": 1, "completion": [SAID], "reward": 1.0, "trajectory": [{"tokens": {}}]},
+    {
+        "doc_id": 1,
+        "doc": {},
+        "resps": [["a"]],
+        "metrics": ["acc"],
+        "acc": 1.0,
+        "arguments": [["q"]],
+    },
+    {"doc": {"query": "q", "choices": ["4"], "gold_index": 0}, "metric": {"em": 1}}
+    | {"model_response": {"text": ["4"], "output_tokens": [[1]]}},
+    {"messages": TALK, "scores": {"m": {"value": "C"}}, "epoch": 1, "input": "q", "id": 1},
+    {"model_output": ["4", "5"], "gt": ["4", "4"], "reward": [1, 0], "task_name": "aime"},
+    {"group": 1, "responses": ["a", "b"], "rewards": [1, 0]},
+    {"query": ["p", "q"], "samples": [{"response": "a"}, {"response": "b"}], "scores": [1, 0]},
+    {"global_step": [1, 1], "prompt": ["p", "q"], "responses": ["a", "b"], "scores": [1, 0]},
+    {"tokens": [[1, 2], [1, 3]], "masks": [[-100, 2], [-100, 3]], "scores": [1, 0]},
+    {"responses_create_params": {"input": [USER]}, "response": {"output": TALK}, "reward": 1.0},
+    {"input_prompt": "p", "output_response": "r", "score": [0, 1], "data_source": "x"},
+    {"results": [{"question": "q", "completions": [{"full_model_response": "a", "score": 1}]}]},
+    {"trajectories": [{"messages": [USER, {"message": SAID}], "reward": 1}]},
+    {"x": [{"y": {"z": "text"}}]},
+]
+
+
+@st.composite
+def changed(draw):
+    """A row of a tool, in which up to three values anywhere are others, or gone."""
+    row = copy.deepcopy(draw(st.sampled_from(ROWS_OF_TOOLS)))
+    for _ in range(draw(st.integers(0, 3))):
+        inside, inner = None, row
+        while isinstance(inner, dict | list) and inner and (inside is None or draw(st.booleans())):
+            inside = inner
+            key = draw(
+                st.sampled_from(list(inner) if isinstance(inner, dict) else range(len(inner)))
+            )
+            inner = inside[key]
+        if inside and draw(st.booleans()):
+            inside[key] = draw(deep_values | st.sampled_from([0, 1, None, "", "C", TALK]))
+        elif inside:
+            del inside[key]
+    return row
+
+
+ROWS = changed() | deep_values
+NAMES = sorted({name for row in ROWS_OF_TOOLS for name in row})
 PATHS = st.sampled_from(
     [
         "response",
