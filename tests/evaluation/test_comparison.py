@@ -117,69 +117,6 @@ def test_different_numbers_of_samples_are_dealt_anew() -> None:
     assert alike.p_value == 1
 
 
-@pytest.mark.parametrize(
-    ("label", "prompt", "answer", "problems"),
-    [
-        ("{i}", "q{i} of {step}", "1", 6),  # labels that begin anew with each step
-        ("{i} {step}", "q{i}", "1", 2),  # a new label for the same prompt
-        ("{i}", None, "1", 2),
-        ("{i}", None, "{step}", 6),
-    ],
-)
-def test_what_is_one_problem_at_three_steps(
-    label: str, prompt: str | None, answer: str, problems: int
-) -> None:
-    def graded(kind: int) -> list[Output]:
-        return [
-            Output(
-                "x",
-                label.format(i=i, step=step),
-                sample,
-                "",
-                (answer.format(step=step),),
-                prompt=None if prompt is None else prompt.format(i=i, step=step),
-                verdict=VERDICTS[kind],
-                step=step,
-            )
-            for step in range(3)
-            for i in range(2)
-            for sample in range(2)
-        ]
-
-    right = graded(1)
-    one_undecided = [right[0]._replace(verdict=VERDICTS[None]), *right[1:]]
-    for b in (right, one_undecided):
-        (row,) = paired_tests(graded(0), b)
-        assert (row.problems, row.up) == (problems, problems)
-        if b is right or problems == 2:  # of six, samples are dealt anew
-            assert row.p_value == 2 / 2**problems, "steps are no more evidence"
-
-
-def of_steps(right: dict[int | None, int], n: int = 10) -> list[Output]:
-    """The same prompts at each step, as verl's validation dumps have them; the first are right."""
-    return [
-        Output("x", f"q{i}", 0, "", ("1",), f"q{i}", verdict=VERDICTS[i < right_then], step=step)
-        for step, right_then in right.items()
-        for i in range(n)
-    ]
-
-
-def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
-    a = of_steps({1: 5, 2: 5})
-    (row,) = paired_tests(a, of_steps({2: 10, 1: 7})[::-1])
-    assert (row.problems, row.up, row.down) == (10, 5, 0)
-    assert row.difference.value == pytest.approx(0.35) and row.p_value == 2 / 2**5
-    (first,) = paired_tests(a, of_steps({1: 7}), partial=True)
-    assert (first.problems, first.up, first.down) == (10, 2, 0)
-    again = paired_tests(of_steps(dict.fromkeys(range(3), 5)), of_steps(dict.fromkeys(range(3), 7)))
-    once = paired_tests(of_steps({None: 5}), of_steps({None: 7}))
-    assert again == once, "the same problems three times over are no more evidence"
-    with pytest.raises(InputError, match="10 problems are in one of the two only, such as x/q0 of"):
-        paired_tests(a, of_steps({1: 0}))
-    with pytest.raises(InputError, match="no problem in common"):
-        paired_tests(a, of_steps({3: 0}), partial=True)
-
-
 def with_lengths(outputs: list[Output], lengths: list[int | None]) -> list[Output]:
     return [o._replace(tokens=n) for o, n in zip(outputs, lengths, strict=True)]
 
@@ -212,3 +149,6 @@ def test_several_models_are_compared_with_the_first() -> None:
     two_models = [a[0]._replace(model="m"), a[1]._replace(model="n")]
     with pytest.raises(InputError, match="A holds outputs of 2 models"):
         paired_tests(two_models, b)
+    two_steps = [a[0]._replace(step=1), a[1]._replace(step=2)]
+    with pytest.raises(InputError, match="B holds outputs of 2 training steps"):
+        paired_tests(b, two_steps)

@@ -7,15 +7,13 @@ problems on which the models disagree count. Where the numbers of samples differ
 `ktae.inference.pooled_p_value`, by random deals. Intervals are 95 % percentile bootstrap over
 problems, paired. p-values are corrected for the number of comparisons by Holm's method, those of
 accuracies and those of lengths each by themselves.
-A problem that comes at several training steps is one problem: its difference is the steps' mean.
-There, where numbers of samples differ, the test is of the signs of these means, approximately.
+Outputs of several training steps are of several models: a file of one step is what is compared.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -167,6 +165,11 @@ def paired_tests(
                 f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}); "
                 "expected one: --pool-models takes them as samples of one"
             )
+        if len(steps := {output.step for output in side}) > 1:
+            raise InputError(
+                f"{name} holds outputs of {len(steps)} training steps, so of as many models; "
+                "expected a file of one step"
+            )
     rng = np.random.default_rng(0)  # the same intervals each time
     comparisons = [
         comparison._replace(model=model)
@@ -187,37 +190,28 @@ def _compare_two(
 ) -> list[Comparison]:
     a, b = _under_one_name(a, b)
     _require_same_problems(a, b, partial)
+    # By benchmark its problems in both.
+    in_b = {output.group for output in b}
+    sets: dict[str, list[str]] = {name: [] for name in by_benchmark(a)}
+    for group, name in {output.group: output.benchmark for output in a}.items():
+        if group in in_b:
+            sets[name].append(group)
+    sets = {name or UNNAMED: groups for name, groups in sets.items() if groups}
+    if len(sets) > 1:
+        sets[POOLED] = [group for groups in sets.values() for group in groups]
     rates_a, rates_b = rates(a), rates(b)
-    # By benchmark and problem its groups. A problem is the same one at each training step, and has
-    # a group of each.
-    sets: dict[str, dict[tuple[str, ...], list[str]]] = {
-        name: defaultdict(list) for name in (*by_benchmark(a), POOLED)
-    }
-    # One output stands for its group: all of a group name the same benchmark and prompt.
-    for group, output in {output.group: output for output in a}.items():
-        if group in rates_b:
-            for name in (output.benchmark, POOLED):
-                sets[name][_whatever_the_step(output)].append(group)
-    sets = {name: problems for name, problems in sets.items() if problems}
-    if len(sets) == 2:
-        del sets[POOLED]
     comparisons = []
-    for name, problems in sets.items():
-        sides = [
-            [(*rates_a[x], *rates_b[x]) for x in groups if rates_a[x][1] and rates_b[x][1]]
-            for groups in problems.values()
-        ]
-        if decided := [steps for steps in sides if steps]:
-            shares = [[(x / n_a, y / n_b) for x, n_a, y, n_b in steps] for steps in decided]
-            row = _comparison(name or UNNAMED, "accuracy", shares, rng)
-            comparisons.append(row._replace(p_value=_p_value(decided, row.p_value)))
+    for name, groups in sets.items():
+        counts = [(*rates_a[x], *rates_b[x]) for x in groups if rates_a[x][1] and rates_b[x][1]]
+        if counts:
+            shares = [(c_a / n_a, c_b / n_b) for c_a, n_a, c_b, n_b in counts]
+            comparisons.append(_comparison(name, "accuracy", shares, _p_value(counts), rng))
     if not comparisons:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
     lengths_a, lengths_b = lengths(a), lengths(b)
-    if lengths_a and lengths_b:
-        for name, problems in sets.items():
-            pairs = [[(lengths_a[x], lengths_b[x]) for x in xs] for xs in problems.values()]
-            comparisons.append(_comparison(name or UNNAMED, "length", pairs, rng))
+    for name, groups in sets.items() if lengths_a and lengths_b else ():
+        pairs = [(lengths_a[x], lengths_b[x]) for x in groups]
+        comparisons.append(_comparison(name, "length", pairs, None, rng))
     return comparisons
 
 
@@ -281,52 +275,36 @@ def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bo
             )
 
 
-def _whatever_the_step(output: Output) -> tuple[str, ...]:
-    """What tells a problem from others, and is the same for it at each training step.
-
-    A prompt, where there is one: trainers give other problems the same labels at the next step.
-    """
-    if output.step is None:
-        return (output.group,)
-    if output.prompt is not None:
-        return output.benchmark, output.prompt
-    return output.label, *sorted(output.answers)
-
-
 def _comparison(
     name: str,
     measure: Literal["accuracy", "length"],
-    problems: Sequence[Sequence[tuple[float, float]]],
+    pairs: Sequence[tuple[float, float]],
+    p_value: float | None,
     rng: np.random.Generator,
 ) -> Comparison:
-    """`problems`: of each one, the values of A and of B at each step."""
-    a_p, b_p = np.array([np.mean(steps, axis=0) for steps in problems]).T
+    """`pairs`: of each problem the values of A and of B; without a p-value, that of their signs."""
+    a_p, b_p = np.array(pairs).T
     difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
     return Comparison(
         name=name,
         measure=measure,
-        problems=len(problems),
+        problems=len(pairs),
         mean_a=float(a_p.mean()),
         mean_b=float(b_p.mean()),
         difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
         up=int(np.sum(difference_p > 0)),
         down=int(np.sum(difference_p < 0)),
-        p_value=sign_flip_p_value(difference_p),
+        p_value=sign_flip_p_value(difference_p) if p_value is None else p_value,
     )
 
 
-def _p_value(problems: Sequence[Sequence[tuple[int, int, int, int]]], of_signs: float) -> float:
-    """Two-sided. Of each problem at each step the correct and the decided of A, then of B;
-    `of_signs` is the p-value of the signs of the differences."""
+def _p_value(counts: Sequence[tuple[int, int, int, int]]) -> float:
+    """Two-sided; of each problem the correct and the decided of A, then of B."""
     # Shares of 16 samples and of 1 vary differently: their signs must not be flipped.
-    if any(n_a != n_b for steps in problems for _, n_a, _, n_b in steps):
-        if any(len(steps) > 1 for steps in problems):
-            return of_signs
-        return pooled_p_value([sides for (sides,) in problems])
+    if any(n_a != n_b for _, n_a, _, n_b in counts):
+        return pooled_p_value(counts)
     # As integers, so that the exact test sees equal sums as equal: .1 + .2 is not .3 in floats.
-    common = math.lcm(*(n * len(steps) for steps in problems for _, n, _, _ in steps))
-    integers = [
-        sum((b - a) * (common // (n * len(steps))) for a, n, b, _ in steps) for steps in problems
-    ]
+    common = math.lcm(*(n for _, n, _, _ in counts))
+    integers = [(b - a) * (common // n) for a, n, b, _ in counts]
     divisor = math.gcd(*integers) or 1
     return sign_flip_p_value([d // divisor for d in integers])
