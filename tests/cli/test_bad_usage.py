@@ -80,14 +80,3 @@ def test_rewards_that_are_all_above_0_are_pointed_out(command, tmp_path):
         (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         assert f"{side} reward is above 0 ({low} to {high})" in command("show", "r.jsonl").err
         assert "reward is above 0" not in command("show", "r.jsonl", "--threshold", "-1.5").err
-
-
-def test_groups_of_one_are_named_by_every_check(command, tmp_path):
-    lines = [{"group": str(i), "response": f"a {i}", "reward": i % 2} for i in range(4)]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for name in ("score", "validate", "permutation-test"):
-        assert "every group has one rollout (4 groups)" in command(name, "r.jsonl").err
-
-
-def test_a_group_in_the_place_of_a_file(command, rows):
-    assert "a group is named by --group g1" in command("show", rows, "g1").err

@@ -48,20 +48,6 @@ def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) ->
     assert expected in command("compare", "old", "new").out
 
 
-def test_regraded_folders_are_paired_by_their_prompts(command: Run, tmp_path: Path) -> None:
-    """The files name no problems, and have them in opposite orders."""
-    plain = [{"prompt": f"q{i}", "response": "\\boxed{1}", "answer": "1"} for i in range(10)]
-    wrong = {"response": "\\boxed{0}"}
-    content = [row | (wrong if i < 4 else {}) for i, row in enumerate(plain)]
-    for name, ordered in (("a", content), ("b", content[::-1])):
-        file = write_lines(tmp_path / f"{name}.jsonl", ordered)
-        assert command("eval", "--regrade", file, "--output", name, "--workers", 1).status == 0
-    for a, b in (("a", "b"), ("a", "b.jsonl")):
-        command("compare", a, b, "--workers", 1, "-o", "c.json")
-        (row,) = json.loads(Path("c.json").read_text())["comparisons"]
-        assert (row["problems"], row["up"], row["down"]) == (10, 0, 0)
-
-
 def test_compare(command: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))

@@ -12,8 +12,6 @@ from saved_outputs import cells, rows, write_lines
 
 pytest.importorskip("math_verify")
 
-from ktae._version import __version__
-from ktae.evaluation import outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -123,17 +121,6 @@ def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) 
     assert cells(more.out, "pass@8") == ["50.0", "0.0", "-", "-"]  # no mean over two of three
 
 
-def test_who_graded_is_written(command: Run, tmp_path: Path) -> None:
-    file = write_lines(tmp_path / "a.jsonl", rows([1, 0], reward=1))
-    options = ("eval", "--regrade", file, "--workers", 1, "--output", "out")
-    for graders, time_limit in (("strict-boxed,ktae", 3.5), ("stored", None)):
-        assert command(*options, "--graders", graders, "--time-limit", time_limit or 5).status == 0
-        first = graders.split(",")[0]
-        grading = json.loads(Path("out/results.json").read_text())["grading"]
-        assert grading == {"grader": first, "time_limit": time_limit, "ktae": __version__}
-        assert {output.grader for output in outputs.read(Path("out"))} == {first}
-
-
 def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path) -> None:
     """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
     made_up = [
@@ -192,18 +179,6 @@ def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_p
     assert f"--regrade {one_more} --output FOLDER --graders ktae-last" in both.out
 
 
-def test_the_file_s_accuracy_is_of_rewards_above_0_as_the_differences_are(command: Run) -> None:
-    graded = {"group": "1", "prompt": "2 + 2?", "answer": "4"}
-    right, wrong = (graded | {"response": f"\\boxed{{{x}}}"} for x in (4, 5))
-    write_lines(Path("pm.jsonl"), [right | {"reward": 1.0}, wrong | {"reward": -1.0}])
-    write_lines(Path("shaped.jsonl"), [right | {"reward": 0.9}, wrong | {"reward": 0.1}])
-    for name, accuracy, n in (("pm", "50.0", 0), ("shaped", "100.0", 1)):
-        result = command("eval", "--regrade", f"{name}.jsonl", "--output", name)
-        assert cells(result.out, "in the file")[0] == accuracy
-        found = json.loads(Path(name, "results.json").read_text())
-        assert len(found["differences"]) == n
-
-
 def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> None:
     given = {"prompt": "2 + 2?", "answer": "4", "responses": ["\\boxed{4}"], "rewards": [1]}
     empty = {"prompt": "3 + 3?", "answer": "6", "responses": [], "rewards": []}
@@ -213,10 +188,3 @@ def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> Non
     accepted = command("eval", "--regrade", "r.jsonl", "--partial")
     assert accepted.status == 0 and "line 2" in accepted.err
     assert cells(accepted.out, "problems") == ["1"]
-
-
-def test_files_of_seeds_are_samples_of_one_benchmark(command: Run, shared_cases: Path) -> None:
-    """NeMo-Skills' output-rs0.jsonl to output-rs2.jsonl."""
-    result = command("eval", "--regrade", shared_cases / "dumps" / "nemo_skills", "--workers", 1)
-    assert result.status == 0
-    assert cells(result.out, "avg@3") == ["66.7"] * 2 and cells(result.out, "pass@3")[0] == "100.0"

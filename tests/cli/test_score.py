@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shlex
 
 import numpy as np
 import oracle
@@ -97,8 +96,8 @@ def test_estimator_settings_threshold_and_out(run, tmp_path):
     assert (tmp_path / "deep.tokens.parquet").exists()
 
 
-@pytest.mark.parametrize("name", ["tempo", "conflict-tokens"])
-def test_beside_credit_without_tables_the_papers_are_shown(run, tmp_path, name):
+def test_beside_credit_without_tables_the_papers_are_shown(run, tmp_path):
+    name = "tempo"
     write_lines(tmp_path / "r.jsonl", GROUP)
     result = run("r.jsonl", "--estimator", name)
     assert result.status == 0 and "paper's statistic" in result.err
@@ -115,19 +114,6 @@ def test_beside_credit_without_tables_the_papers_are_shown(run, tmp_path, name):
         table["credit"].to_pylist()
         == ktae.credit_table(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4).credit.tolist()
     )
-
-
-def test_the_reward_that_says_correct_in_a_trl_dump(run, tmp_path):
-    rows = [
-        {"step": 1, "prompt": "p", "completion": "x", "advantage": 0, "length": 1, "format": right}
-        | {"token_ids": [right]}
-        for right in (0, 1)
-    ]
-    write_lines(tmp_path / "r.jsonl", rows)
-    assert "expected the reward function that says" in run("r.jsonl").err
-    assert run("r.jsonl", "--correctness", "format").status == 0
-    scored = record.read_record(tmp_path / "scores.parquet")
-    assert scored["correct"].to_pylist() == [0, 1]
 
 
 def test_warnings(run, tmp_path):
@@ -264,22 +250,6 @@ def test_real_rollouts(run, tmp_path, shared_data):
     )
     for i, expected_t, mask in zip(first_mixed, expected_bt, mask_bt, strict=True):
         np.testing.assert_allclose(scored["credit"][i].as_py(), expected_t[mask], atol=1e-6)
-
-
-def test_a_file_in_an_unknown_form_is_read_by_the_command_that_the_error_names(run, tmp_path):
-    rows = [
-        {"text": text, "qid": "a b", "scores": {"acc": text == "4", "style": 0.5}, "ids": [1, i]}
-        for i, text in enumerate("4545")
-    ]
-    write_lines(tmp_path / "r.jsonl", rows)
-    result = run("r.jsonl", "--field", "token_ids=ids", "--field", "reward=scores.acc")
-    assert result.status == 2  # no group
-    result = run("r.jsonl")
-    assert (result.status, result.out) == (2, "")
-    options = shlex.split(result.err.partition("\n")[0].rpartition("; name its fields: ")[2])
-    result = run("r.jsonl", *options, "--field", "token_ids=ids")
-    assert result.status == 0
-    assert "4 rollouts, 1 group (1 mixed" in result.out
 
 
 def test_its_own_output_is_no_input_of_the_next_command(run, tmp_path):

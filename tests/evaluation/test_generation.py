@@ -148,18 +148,6 @@ def test_the_models_own_sampling_settings_are_left_out(
     assert own.repetition_penalty == 9.0
 
 
-def test_without_any_end_nothing_finishes(model: Any) -> None:
-    model.generation_config.eos_token_id = None
-    tokenizer = make_tokenizer()
-    settings = {"max_new_tokens": 12, "temperature": 1.0, "batch_size": 28, "seed": 0}
-    from_tokenizer = generate(model, tokenizer, PROMPTS * 4, **settings)
-    assert any(from_tokenizer.finished)
-    tokenizer.eos_token = None
-    endless = generate(model, tokenizer, PROMPTS * 4, **settings)
-    assert not any(endless.finished)
-    assert {len(ids) for ids in endless.token_ids} == {12}
-
-
 def test_the_callers_model_and_tokenizer_are_as_before(model: Any) -> None:
     tokenizer = make_tokenizer(padding_side="right")
     next(m for m in model.train().modules() if not list(m.children())).eval()

@@ -45,7 +45,6 @@ def compare(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     join: options.Join = False,
-    time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
 ) -> None:
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
@@ -63,7 +62,7 @@ def compare(
     screen = Screen(as_json)
     sides = [read_saved(path, how, partial=partial) for path in models]
     grader = comparison.require_one_grader(models, sides)
-    with GradingPool(workers, time_limit=time_limit) as pool:
+    with GradingPool(workers) as pool:
         sides = comparison.graded_alike(sides, functools.partial(grade_anew, screen, pool))
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
     rows = comparison.paired_tests(*sides, partial=partial)

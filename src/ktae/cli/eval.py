@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_NEW_TOKENS = 3000
 """As in the paper's evaluation."""
+TIME_LIMIT = 5.0
+"""Processor seconds to grade an output; after that it is undecided."""
 
 IDLE = {
     "with --regrade the answers are there": (
@@ -141,7 +143,6 @@ def eval_(
     partial: Annotated[
         bool, options.rare("--partial", help="With --regrade, problems may be missing.")
     ] = False,
-    time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
     field: options.Fields = None,
     correctness: options.Correctness = None,
@@ -194,8 +195,8 @@ def eval_(
         verdicts = zip(outputs, task.grade(outputs), strict=True)
         graded[task.grader] = [o._replace(verdict=v, grader=task.grader) for o, v in verdicts]
     for grader in by or ([] if graded else ["ktae"]):
-        graded[grader] = _graded(screen, outputs, grader, time_limit, workers)
-    _finish(screen, graded, asked, time_limit, folder)
+        graded[grader] = _graded(screen, outputs, grader, workers)
+    _finish(screen, graded, asked, folder)
 
 
 def _graders(names: str | None, *, saved: bool) -> list[str]:
@@ -344,14 +345,14 @@ def read_saved(
 
 
 def _graded(
-    screen: Screen, outputs: list[Output], grader: str, time_limit: float, workers: int | None
+    screen: Screen, outputs: list[Output], grader: str, workers: int | None
 ) -> list[Output]:
     from ktae.evaluation.outputs import STORED, stored
     from ktae.grading import GradingPool
 
     if grader == STORED:
         return stored(outputs)
-    with GradingPool(workers, time_limit=time_limit, grader=grader) as pool:
+    with GradingPool(workers, time_limit=TIME_LIMIT, grader=grader) as pool:
         return grade_anew(screen, pool, outputs)
 
 
@@ -368,7 +369,6 @@ def _finish(
     screen: Screen,
     graded: dict[str, list[Output]],
     settings: dict[str, Any],
-    time_limit: float,
     folder: EvaluationFolder | None,
 ) -> None:
     """Print the tables, and write the record and the results."""
@@ -383,7 +383,7 @@ def _finish(
         "settings": settings,
         "grading": {
             "grader": first,
-            "time_limit": time_limit if first in GRADERS else None,
+            "time_limit": TIME_LIMIT if first in GRADERS else None,
             "ktae": __version__,
         },
         **tables.print_models(screen, outputs, first),

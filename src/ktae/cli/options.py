@@ -107,14 +107,6 @@ Evaluation = Annotated[
     bool,
     rare("--evaluation", help="Of a run that holds both, read evaluations and not training."),
 ]
-TimeLimit = Annotated[
-    float,
-    rare(
-        min=0.1,
-        metavar="S",
-        help="Processor seconds to grade an output; after that it is undecided.",
-    ),
-]
 Workers = Annotated[
     int | None, rare_number(min=1, help="Processes that grade [default: one a processor].")
 ]
