@@ -104,9 +104,9 @@ def test_what_would_erase_credit_is_refused(settings, message):
 
 
 def test_an_estimator_of_advantages_of_another_scale_is_refused():
-    TokenCreditAdvantage("tempo")
+    TokenCreditAdvantage(credit="tempo")
     with pytest.raises(InputError, match="std_cal_level is 'batch'; expected GRPO's or Dr"):
-        TokenCreditAdvantage("tempo", std_cal_level="batch")
+        TokenCreditAdvantage(credit="tempo", std_cal_level="batch")
 
 
 def gradient(name, advantages, first_ratio=0.01):

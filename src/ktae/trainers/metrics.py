@@ -51,9 +51,9 @@ class Seen(NamedTuple):
         base = _picked(rollout_advantages.to(credit).unsqueeze(1).expand_as(counted), counted)
         return added.abs(), int((base * (base + added) < 0).sum())
 
-    def rollout_sums(self) -> list[int]:
-        """Correct and known rollouts; those in groups of equal scores, whose credit is 0: all
-        correct, none correct, none known; and all rollouts."""
+    def skipped(self) -> list[int]:
+        """Rollouts in groups of equal scores, whose credit is 0: all correct, none correct, none
+        known; and all rollouts."""
         group, correct = self.groups.cpu().numpy(), self.correct.cpu().numpy()
         has_tokens = self.mask.any(dim=1).cpu().numpy()
         evidence = np.where(has_tokens, self.evidence.double().cpu().numpy(), np.nan)
@@ -63,17 +63,9 @@ class Seen(NamedTuple):
         np.fmin.at(low, group, evidence)
         np.fmax.at(high, group, evidence)
         has_true = np.isin(np.arange(n_groups), group[correct == 1])
-        group, correct = group[self.own], correct[self.own]
-        equal = (low == high)[group]
-        sums = (
-            correct == 1,
-            ~np.isnan(correct),
-            equal & has_true[group],
-            equal & ~has_true[group],
-            (low > high)[group],
-            np.ones_like(equal),
-        )
-        return [int(x.sum()) for x in sums]
+        kinds = ((low == high) & has_true, (low == high) & ~has_true, low > high)
+        group = group[self.own]
+        return [*(int(kind[group].sum()) for kind in kinds), len(group)]
 
     def significant(self, estimator: Estimator) -> tuple[int, int]:
         """How many (group, token) pairs were tested, and how many have p < 0.05."""
@@ -99,7 +91,8 @@ def step_metrics(
     total: Combine = lambda sums: sums,
     largest: Combine = lambda values: values,
 ) -> dict[str, float]:
-    """Metrics over all processes' rollouts; every process has to call it.
+    """Metrics over all processes' rollouts, by names that begin with `PREFIX`; every process has to
+    call it. docs/trl.md says what each of them is.
 
     Args:
         seen: the batch of this process.
@@ -107,27 +100,17 @@ def step_metrics(
         estimator: what gave the credit.
         total: sums over processes.
         largest: the largest over processes.
-
-    Returns:
-        By name, which begins with `PREFIX`: `mean_abs` and quantiles of |credit|, these to a
-        thousandth of the largest; `sign_flips`, the share of tokens whose advantage changed its
-        sign; `correct`, the share of the rollouts of known correctness, left out where none is
-        known, since trainers average what is logged; `unknown`, the share of rollouts of unknown
-        correctness; `skipped/...`, the share of rollouts whose groups give no credit, by reason;
-        `significant_tokens_sampled`, the share of pairs (group, token) with p < .05 in the first 64
-        groups of each process.
     """
     absolute, flips = seen.counted_credit(rollout_advantages)
     sums = [float(absolute.sum(dtype=torch.float64)), flips, len(absolute)]
-    sums += [*seen.rollout_sums(), *seen.significant(estimator)]
+    sums += [*seen.skipped(), *seen.significant(estimator)]
     totals = total(absolute.new_tensor(sums, dtype=torch.float64)).tolist()
-    sum_abs, n_flips, n_tokens, n_correct, n_known, *skipped, rollouts, pairs, significant = totals
+    sum_abs, n_flips, n_tokens, *skipped, rollouts, pairs, significant = totals
     peak = absolute.amax(dim=0, keepdim=True) if len(absolute) else absolute.new_zeros(1)
     bound = float(largest(peak))
     metrics = {
         "mean_abs": sum_abs / max(n_tokens, 1),
         "sign_flips": n_flips / max(n_tokens, 1),
-        **_verdicts(n_correct, n_known, rollouts),
         "significant_tokens_sampled": significant / max(pairs, 1),
     }
     for why, n in zip(("all_correct", "all_incorrect", "unknown"), skipped, strict=True):
@@ -140,7 +123,8 @@ def step_metrics(
     for q in QUANTILES:
         middle = (int((share < q).sum()) + 0.5) / BINS * bound
         metrics[f"abs_p{100 * q:.0f}"] = middle if n_tokens else 0.0
-    return {PREFIX + name: value for name, value in metrics.items()}
+    metrics = {PREFIX + name: value for name, value in metrics.items()}
+    return metrics | verdict_metrics(seen.correct[seen.own], total=total)
 
 
 def verdict_metrics(
@@ -154,14 +138,11 @@ def verdict_metrics(
     """
     known = ~correct.isnan()
     sums = [x.sum().double() for x in (correct == 1, known, torch.ones_like(known))]
-    metrics = _verdicts(*total(torch.stack(sums)).tolist())
-    return {PREFIX + name: value for name, value in metrics.items()}
-
-
-def _verdicts(n_correct: float, n_known: float, rollouts: float) -> dict[str, float]:
-    # 0 where none is known would say that all were wrong, once a trainer has averaged it.
-    correct = {"correct": n_correct / n_known} if n_known else {}
-    return {"unknown": 1 - n_known / max(rollouts, 1)} | correct
+    n_correct, n_known, rollouts = total(torch.stack(sums)).tolist()
+    metrics = {f"{PREFIX}unknown": 1 - n_known / max(rollouts, 1)}
+    if n_known:  # 0 would say that all were wrong, once a trainer has averaged it
+        metrics[f"{PREFIX}correct"] = n_correct / n_known
+    return metrics
 
 
 def _picked(values: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:

@@ -27,14 +27,7 @@ LOSSES = ("ppo", "cispo", "sapo", "importance_sampling", "opmd", "topr", "sppo")
 class TokenCreditAdvantage(GRPOGroupedAdvantage):
     """Trinity's GRPO advantage of each response, plus the credit of each of its tokens."""
 
-    def __init__(
-        self,
-        credit: Any = "paper",
-        correctness: str | None = None,
-        threshold: float = 0.0,
-        tokenizer: str | None = None,
-        **grpo: Any,
-    ) -> None:
+    def __init__(self, **options: Any) -> None:
         """The settings of `ktae.trainers.lists.Settings`, and those of Trinity's own.
 
         `correctness` is one of the experiences' metrics.
@@ -42,8 +35,10 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         Raises:
             InputError: a setting is wrong.
         """
-        super().__init__(**grpo)
-        self.settings = Settings(credit, correctness, threshold, tokenizer).tried(step=0)
+        names = ("credit", "correctness", "threshold", "tokenizer")
+        own = {name: options.pop(name) for name in names if name in options}
+        super().__init__(**options)
+        self.settings = Settings(**own).tried(step=0)
         level = getattr(self, "std_cal_level", "group")
         scaled = True if level == "group" else None
         require_scale(self.settings.estimator, scaled, f"std_cal_level is {level!r}")

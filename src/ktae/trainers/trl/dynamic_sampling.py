@@ -39,15 +39,14 @@ class DynamicSampling(_Trainer):
     Such a group has no advantage and dilutes the batch (DAPO, arXiv:2503.14476, sec. 3.2). While
     any process holds one, and for at most `resampling_rounds` rounds, every process samples a
     batch of the same shape from prompts drawn at random, and its groups of unequal rewards take
-    the places of those of equal ones. What is left when the rounds run out is dropped from the
-    loss and from what the loss is divided by.
+    the places of those of equal ones. What is left then is dropped from the loss and from what the
+    loss is divided by.
 
     Compared is what TRL makes the advantage of: the weighted sum of the rewards, or each reward
     with `multi_objective_aggregation="normalize_then_sum"`. (DAPO's paper compares correctness, so
-    with overlong shaping it drops all-incorrect groups that this keeps.) A reward that no function
-    could give (None) is not compared; a group with fewer than two known rewards counts as equal.
-    TRL's own metrics average over all rounds; its table of completions shows the batch that is
-    trained on.
+    with overlong shaping it drops all-incorrect groups that this keeps.) Unknown rewards (None) are
+    not compared; a group with fewer than two known ones counts as equal. TRL's own metrics average
+    over all rounds; its table of completions shows the batch that is trained on.
 
     Args:
         *args: as for `trl.GRPOTrainer`.
@@ -188,11 +187,10 @@ class DynamicSampling(_Trainer):
     def _completions_table(self) -> dict[tuple[str, str], list[Any]]:
         """The columns of TRL's table of completions, which holds the last batch."""
         logs = self._logs
-        columns = {("", name): logs[name] for name in ("prompt", "completion", "advantages")}
-        columns |= {
-            (part, name): c for part in ("rewards", "extra") for name, c in logs[part].items()
-        }
-        return {name: list(column) for name, column in columns.items()}
+        table = {("", name): list(logs[name]) for name in ("prompt", "completion", "advantages")}
+        for part in ("rewards", "extra"):
+            table |= {(part, name): list(column) for name, column in logs[part].items()}
+        return table
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         if self.args.should_save and self.resampling_rounds:

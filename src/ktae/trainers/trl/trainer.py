@@ -346,17 +346,18 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         super().log(logs, start_time)
 
 
+def _of_all(values: torch.Tensor) -> torch.Tensor:
+    """(processes, ...): accelerate gathers along the first dimension, which a scalar lacks."""
+    gathered: torch.Tensor = gather(values.unsqueeze(0))
+    return gathered
+
+
 def _sum(values: torch.Tensor) -> torch.Tensor:
-    """Over processes."""
-    # accelerate gathers along the first dimension, which a scalar lacks.
-    total: torch.Tensor = gather(values.unsqueeze(0)).sum(dim=0)
-    return total
+    return _of_all(values).sum(dim=0)
 
 
 def _largest(values: torch.Tensor) -> torch.Tensor:
-    """The largest values over all processes."""
-    largest: torch.Tensor = gather(values.unsqueeze(0)).amax(dim=0)
-    return largest
+    return _of_all(values).amax(dim=0)
 
 
 def _now(device: torch.device) -> float:
