@@ -213,7 +213,7 @@ ROW = {"response": "1", "answer": 1, "group": 1}
         ({"response": "1", "group": 1}, "line 1: no answer or answers or gts"),
         ({"response": 1, "answer": 1, "group": 1}, "line 1: response is 1; expected text"),
         ({"response": "1", "answer": 1}, "line 1: no field 'group'"),
-        (ROW | {"reward": "good"}, 'line 1: reward is "good"; expected a finite number'),
+        (ROW | {"reward": "good"}, "line 1: reward is 'good'; expected a finite number"),
         (ROW | {"answer": math.inf}, "line 1: answer is inf; expected text, a number"),
         (ROW | {"answer": "\ud800"}, "line 1: answer holds '"),
     ],

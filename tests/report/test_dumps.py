@@ -236,7 +236,7 @@ def test_gaps_are_counted(tmp_path):
         notes.counts["alone"],
     ) == (1, 2, 1)
     assert notes.counts["rejected"] == 3
-    assert "line 6: mask has 2 entries for 1 token_ids" in notes.names["rejected"][1]
+    assert "line 6: mask and token_ids differ in length" in notes.names["rejected"][1]
     kept = dump.rollouts.to_pylist()
     assert [row["correct"] for row in kept] == [None, 1.0, 1.0, 1.0]
     assert [row["reward"] for row in kept] == [None, 1.0, 1.0, 1.0]

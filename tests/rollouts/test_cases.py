@@ -3,7 +3,6 @@
 import itertools
 import json
 
-import pyarrow as pa
 import pytest
 
 from ktae import InputError
@@ -245,13 +244,6 @@ def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message,
         read(path)
 
 
-def test_a_row_for_each_grader_of_a_response_is_noted(tmp_path):
-    row = {"prompt": "p", "reward": 1, "grader": "rule"}
-    rows = [row | {"response": x, "grader": g} for x in "ab" for g in ("rule", "model")]
-    assert read(write(tmp_path / "r.jsonl", *rows))[1].counts["copies"] == 2
-    assert not read(write(tmp_path / "r.jsonl", *rows[:3]))[1].counts["copies"]
-
-
 def both(text):
     """Two rows, right and wrong, of the text of one: @ is the answer and # is 1 or 0."""
     return [
@@ -432,11 +424,3 @@ def test_a_folder_is_read_whole(tmp_path):
     ]
     with pytest.raises(UnknownRowsError, match="no field 'response'"):
         read(tmp_path / "aggregated_results.jsonl")
-
-
-def test_notes_are_the_same_list_everywhere(tmp_path):
-    rows = [{"prompt": "p", "response": "x", "reward": x} for x in (0, 1, 3)]
-    notes = inputs.load([write(tmp_path / "r.jsonl", *rows)]).notes
-    assert [note.kind for note in notes] == ["assumed", "assumed", "missing"]
-    assert [x["text"] for x in notes.listed()] == [note.text for note in notes]
-    assert pa.array([note.n for note in notes]).to_pylist() == [2, 3, 1]

@@ -93,22 +93,6 @@ def test_other_versions_and_other_files_are_refused(tmp_path):
         record.read_record(tmp_path / "absent")
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "r.parquet"
-    record.write(rows({}), path)
-    before = path.read_bytes()
-
-    def full(table, file, **_):
-        file.write(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(record.pq, "write_table", full)
-    with pytest.raises(InputError, match=r"cannot write .*disk full"):
-        record.write(rows({}, {}), path)
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["r.parquet"]
-
-
 def test_pad_awkward_lengths():
     lists = [np.arange(3, dtype=np.int32), [], list(range(47)), [2**31 - 1]]
     ids_bt, mask_bt = record.pad(lists)
@@ -119,18 +103,6 @@ def test_pad_awkward_lengths():
         assert row[mask].tolist() == list(ids)
         assert mask[: len(ids)].all()
         assert not row[len(ids) :].any()
-
-
-def test_pad_takes_masks():
-    ids_bt, mask_bt = record.pad([[1, 2], [3, 4, 5]], [None, [True, False, True]])
-    assert mask_bt.tolist() == [[True, True, False], [True, False, True]]
-    assert ids_bt.tolist() == [[1, 2, 0], [3, 4, 5]]
-
-
-@pytest.mark.parametrize("lists", [[], [[]], [[], []]])
-def test_pad_nothing(lists):
-    ids_bt, mask_bt = record.pad(lists)
-    assert ids_bt.shape == mask_bt.shape == (len(lists), 0)
 
 
 def test_pad_names_the_bad_row():

@@ -1,6 +1,5 @@
 """Each schema in the shape that its tool's source or documentation gives it, and what is taken."""
 
-import gzip
 import json
 from collections import Counter
 
@@ -15,7 +14,6 @@ from ktae.rollouts.folders import choose_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import parse_fields
-from ktae.rollouts.schemas.base import prompt_label
 from ktae.rollouts.unknown import UnknownRowsError
 
 
@@ -143,30 +141,6 @@ def test_each_tool_in_the_shape_of_its_source(tool, tmp_path):
         assert {x.benchmark for x in outputs.read(path)} == {benchmark}
 
 
-def test_what_says_that_a_rollout_is_correct_may_be_named(tmp_path):
-    for name, asked in (("slime", "acc"), ("verifiers' traces t", "right")):
-        tool = next(x for x in TOOLS if x.startswith(name))
-        text = TOOLS[tool][0].replace("@", "4").replace("#", "1").replace('"acc": 0', '"acc": 1')
-        (row,) = read(write(tmp_path / "r.jsonl", json.loads(text)), correctness=asked)[0]
-        assert row["correct"] == 1
-
-
-def test_a_group_of_its_own_beside_openrlhf_s_fields(tmp_path):
-    row = {"input": "2 + 2?", "output": "4", "reward": 1.0, "label": "4"}
-    path = write(
-        tmp_path / "o.jsonl", row | {"group": "a"}, row | {"group": 7}, row, row | {"group": None}
-    )
-    groups = [x["group"] for x in read(path)[0]]
-    assert groups[:2] == ["a", "7"] and groups[2] == groups[3] == "2 + 2?"
-    problems = [x.problem for x in outputs.read(path)]
-    assert problems[:2] == ["a", "7"] and problems[2] == problems[3]
-
-
-def test_prompts_of_one_short_digest_are_two_groups():
-    """Of 300,000 such prompts these are the first two whose digests of 32 bits are the same."""
-    assert prompt_label("q58532") != prompt_label("q61982")
-
-
 def test_slime_as_torch_saves_it(tmp_path):
     torch = pytest.importorskip("torch")
     for step in (2, 10):
@@ -207,18 +181,6 @@ def test_turns_of_nemo_rl_are_told_apart_by_its_mask(tmp_path):
         read(write(tmp_path / "train_data_step2.jsonl", row))
 
 
-def test_the_authors_problems_are_numbered(tmp_path):
-    entry = json.loads(TOOLS["the outputs of the KTAE authors a.jsonl"][0])
-    (tmp_path / "a.json").write_text(json.dumps([entry, entry]))
-    groups = [x["group"] for x in read(tmp_path / "a.json")[0]]
-    assert groups == ["aime/0"] * 2 + ["aime/1"] * 2
-
-
-def test_of_several_filters_of_lm_eval_one_counts(tmp_path):
-    path = write(tmp_path / "samples_x.jsonl", LM_EVAL, LM_EVAL | {"filter": "flexible-extract"})
-    assert len(read(path)[0]) == 1
-
-
 def test_lm_eval_of_several_responses_and_metrics(tmp_path):
     path = tmp_path / "samples_x.jsonl"
     several = LM_EVAL | {"resps": [["a", "b"]]}
@@ -236,17 +198,6 @@ def test_lm_eval_of_several_responses_and_metrics(tmp_path):
 
 
 # --- any other file
-
-
-def test_one_list_one_object_and_gzip(tmp_path):
-    rows = [{"group": "a", "response": str(i), "reward": i % 2} for i in range(3)]
-    one_list, one_each = tmp_path / "list.json.gz", tmp_path / "each"
-    one_list.write_bytes(gzip.compress(json.dumps(rows, indent=1).encode()))
-    one_each.mkdir()
-    for i, row in enumerate(rows):
-        (one_each / f"{i}.json").write_text(json.dumps(row))
-    assert read(one_list) == read(one_each, join=True)
-    assert [x["group"] for x in read(one_list)[0]] == ["a"] * 3
 
 
 def test_nothing_that_follows_a_list_is_dropped(tmp_path):
@@ -316,14 +267,6 @@ def test_a_named_field_replaces_a_schemas(tmp_path):
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
 
 
-def test_a_row_without_what_is_named_keeps_no_value_of_the_schemas(tmp_path):
-    row = {"group": 1, "response": "4", "reward": 1.0, "correct": 1}
-    path = write(tmp_path / "r.jsonl", row | {"mine": 0.5}, row)
-    table = readers.read([path], ReadOptions(fields={"reward": "mine"}), notes=Notes())
-    assert table["reward"].to_pylist() == [0.5, None]
-    assert table["correct"].to_pylist() == [1, None]
-
-
 def test_a_named_field_replaces_that_of_a_record(tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0, "advantage": -2.0}
     path = tmp_path / "r.parquet"
@@ -384,20 +327,6 @@ def test_models_are_told_apart(tmp_path):
     assert [x.sample for x in outputs.read(path, ReadOptions(pool_models=True))] == [0, 1, 2, 3]
 
 
-def test_models_are_pooled_where_most_rollouts_would_be_alone(tmp_path):
-    rows = [
-        {"group": "a", "response": f"{i}", "reward": 1, "model": name}
-        for i, name in enumerate(["small", "large", "large", "huge", "tiny"])
-    ]
-    notes = Notes()
-    path = write(tmp_path / "r.jsonl", *rows)
-    assert set(readers.read([path], notes=notes)["group"].to_pylist()) == {"a"}
-    assert notes.counts["pooled"] == 4
-    apart = readers.read([path], ReadOptions(pool_models=False), notes=notes)
-    assert len(set(apart["group"].to_pylist())) == 4
-    assert notes.counts["models"] == 4
-
-
 SCORED = ["scores.parquet", "scores.tokens.parquet"]
 
 
@@ -434,16 +363,6 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
 
 
 # --- real dumps
-
-
-def test_shared_dumps_of_several_models(shared_data):
-    path = shared_data / "rollouts" / "mathl5_8models_k8.jsonl.gz"
-    apart = readers.read([path], ReadOptions(pool_models=False))
-    assert len(set(apart["group"].to_pylist())) == 721 * 8
-    notes = Notes()
-    pooled = readers.read([path], notes=notes)
-    assert notes.counts["pooled"], "each model answered each problem once"
-    assert len(set(pooled["group"].to_pylist())) == 721
 
 
 def test_a_reward_is_asked_for_where_there_is_one_alone(tmp_path):
@@ -503,22 +422,6 @@ def test_a_step_that_is_not_the_whole_of_the_one_before_counts(tmp_path):
         assert counted_once(path) == ([1, 1] + [2] * len(rows), []), name
 
 
-def test_the_same_step_of_two_runs_counts_twice(tmp_path):
-    paths = [write(tmp_path / name / "1.jsonl", *trl_step(1, "45")) for name in "ab"]
-    assert counted_once(*paths) == ([1] * 4, [])
-    paths.append(write(tmp_path / "c" / "2.jsonl", *trl_step(2, "45")))
-    assert counted_once(*paths) == ([1] * 4 + [2] * 2, [])
-
-
-def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
-    row = {"group": 1, "response": "x", "prompt": "p", "answer": "x"}
-    rows = [row | {"reward": True}, row | {"reward": False}, row | {"reward": True, "correct": 0}]
-    path = write(tmp_path / "a.jsonl", *rows)
-    generations = read(path, threshold=2.0)[0]
-    assert [(x["reward"], x["correct"]) for x in generations] == [(1, 1), (0, 0), (1, 0)]
-    assert [x.reward for x in outputs.read(path)] == [1, 0, 0]
-
-
 def test_a_problem_without_rollouts_is_noted(tmp_path):
     row = {"prompt": "p", "responses": ["x", "y"], "rewards": [1, 0]}
     path = write(tmp_path / "a.jsonl", row, {"prompt": "q", "responses": [], "rewards": []})
@@ -528,16 +431,6 @@ def test_a_problem_without_rollouts_is_noted(tmp_path):
         assert [x.endswith("line 2") for x in notes.names["empty"]] == [True]
 
 
-def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
-    rewards = [{"acc": 0, "fmt": 1}, {"acc": 1, "fmt": 1}]
-    lists = {"prompt": "p", "responses": ["x", "y"], "rewards": rewards}
-    entries = [{"response": x, "reward": y} for x, y in zip("xy", rewards, strict=True)]
-    for path, row in (("rewards.acc", lists), ("samples.reward.acc", {"samples": entries})):
-        file = write(tmp_path / "a.jsonl", row | {"group": 1})
-        rows = read(file, fields={"reward": path})[0]
-        assert [(x["response"], x["correct"]) for x in rows] == [("x", 0), ("y", 1)]
-
-
 @pytest.mark.parametrize("name", ["rewards", "scores", "reward", "correct"])
 def test_verdicts_beside_a_list_of_rollouts_are_theirs(tmp_path, name):
     row = {"group": 0, "rollouts": [{"response": "a"}, {"response": "b"}], name: [0, 1]}
@@ -545,11 +438,3 @@ def test_verdicts_beside_a_list_of_rollouts_are_theirs(tmp_path, name):
     assert [(x["response"], x["correct"]) for x in rows] == [("a", 0), ("b", 1)]
     with pytest.raises(InputError, match=r"reward|correct"):
         read(write(tmp_path / "n.jsonl", row | {name: [0, 1, 1]}))
-
-
-def test_rollouts_with_rewards_of_their_own_keep_them(tmp_path):
-    entries = [{"response": "a", "reward": 1}, {"response": "b", "score": 0}, {"response": "c"}]
-    beside = {"rewards": [5, 6, 0.25], "scores": [7, 8, 9], "correct": [False, True, True]}
-    rows, _ = read(write(tmp_path / "n.jsonl", {"group": 0, "rollouts": entries} | beside))
-    assert [x["reward"] for x in rows] == [1, 0, 0.25]
-    assert [x["correct"] for x in rows] == [0, 1, 1]

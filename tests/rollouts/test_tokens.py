@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ktae import InputError
-from ktae.files.hub import check_local_or_hub
-from ktae.files.text import printable, visible
+from ktae.files.text import visible
 from ktae.rollouts.tokens import load_tokenizer, token_texts, tokenize
 
 
@@ -28,32 +27,10 @@ def test_visible(text, shown):
     assert visible(text) == shown
 
 
-def test_printable_keeps_spaces_only():
-    assert printable("a b\nc\x00") == "a b⟨A⟩c⟨0⟩"
-
-
 @pytest.mark.parametrize("name", ["/no/such", "./nowhere", "~/nowhere", "a/b/c", "a b", "x/", ""])
 def test_a_path_that_does_not_exist_is_refused(name):
     with pytest.raises(InputError, match="does not exist"):
         load_tokenizer(name)
-
-
-def test_a_missing_folder_beside_existing_ones_is_a_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    check_local_or_hub("tokenizer", "models/qwen")  # might be on the hub
-    with pytest.raises(InputError, match="does not exist"):
-        check_local_or_hub("tokenizer", "~nobody-of-this-name/qwen")
-    (tmp_path / "models").mkdir()
-    with pytest.raises(InputError, match=r"tokenizer path .models/qwen. does not exist"):
-        check_local_or_hub("tokenizer", "models/qwen")
-    (tmp_path / "models" / "qwen").mkdir()
-    check_local_or_hub("tokenizer", "models/qwen")
-
-
-def test_a_file_is_no_tokenizer(tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="is a file; expected its folder"):
-        check_local_or_hub("tokenizer", str(tmp_path / "tokenizer.json"))
 
 
 def test_without_tokenizers_the_extra_is_named(tmp_path, monkeypatch):

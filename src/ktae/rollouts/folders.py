@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from ktae.errors import InputError
 from ktae.rollouts import record
 from ktae.rollouts.files import FORMATS, SUFFIXES, without_format
 
-PACKED = tuple(f"{x}.{how}" for x in FORMATS for how in ("zst", "bz2", "xz", "lz4", "br", "zip"))
+PACKED = (
+    *(f"{x}.{how}" for x in FORMATS for how in ("zst", "bz2", "xz", "lz4", "br", "zip")),
+    ".eval",
+)
 """Files that are packed in a way that is not read, and inspect's: a folder's are named."""
 SETTINGS = re.compile(
     r"(config|.*_config|tokenizer|.*_tokens|.*_tokens_map|vocab|.*\.index|trainer_state|ktae|"
@@ -36,9 +40,6 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
     files beside others; evaluations beside training, or the other way round for `evaluation`;
     `COPIES`, such as prime-rl's `effective` beside its `all`; and files packed in a way that is
     not read.
-
-    Raises:
-        InputError: there is no such path, or the folder holds no such file.
     """
     if not path.exists():
         raise InputError(f"{path} does not exist; expected a file or folder with rollouts")
@@ -52,44 +53,42 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
         is_beside = is_run and path / "rollouts" not in (Path(folder), *Path(folder).parents)
         for name in names:
             file = Path(folder, name)
-            is_other = is_beside or is_known_other(file) or name.endswith((*PACKED, ".eval"))
-            if name.endswith((*SUFFIXES, *PACKED, ".eval")) and not name.startswith("."):
+            if name.endswith((*SUFFIXES, *PACKED)) and not name.startswith("."):
+                is_other = is_beside or is_known_other(file) or name.endswith(PACKED)
                 (others if is_other else readable).append(file)
-    # By step: 2.jsonl before 10.jsonl.
-    readable.sort(
-        key=lambda file: [
-            (int(part), "") if part.isdecimal() else (-1, part)
-            for part in re.split(r"(\d+)", str(file))
-        ]
-    )
-    chosen: list[Path] = []
-    scored: list[Path] = []
-    stems: set[tuple[Path, str]] = set()
+    readable.sort(key=_by_numbers)
     # The format that is written first, and read best, comes first.
-    for file in sorted(readable, key=lambda file: SUFFIXES.index(suffix_of(file))):
-        stem = (file.parent, without_format(file.name))
-        if record.CREDIT_KEY in record.metadata_of(file):
-            scored.append(file)
-        elif stem not in stems:
-            chosen.append(file)
-            stems.add(stem)
+    best: dict[tuple[Path, str], Path] = {}
+    for file in sorted(readable, key=_rank):
+        if record.CREDIT_KEY not in record.metadata_of(file):
+            best.setdefault((file.parent, without_format(file.name)), file)
+    chosen = set(best.values()) or set(readable)
     # Each rule leaves something: where it would leave nothing, it says nothing.
-    chosen = [file for file in chosen if ".pt" not in file.suffixes] or chosen
-    chosen = [file for file in chosen if not is_copy(file.relative_to(path), path)] or chosen
-    wanted = [x for x in chosen if of_evaluation(x.relative_to(path)) == evaluation]
-    kept = set(wanted or chosen or scored)
-    files = [file for file in readable if file in kept]
+    rules: tuple[Callable[[Path], bool], ...] = (
+        lambda file: ".pt" in file.suffixes,
+        lambda file: is_copy(file.relative_to(path), path),
+        lambda file: of_evaluation(file.relative_to(path)) != evaluation,
+    )
+    for is_left in rules:
+        chosen = {file for file in chosen if not is_left(file)} or chosen
+    files = [file for file in readable if file in chosen]
     if not files:
         raise InputError(
             f"{path} holds no rollouts; expected files that end in {', '.join(FORMATS)}, or that "
             "followed by .gz"
         )
-    return files, [file for file in readable if file not in kept] + sorted(others)
+    return files, [file for file in readable if file not in chosen] + sorted(others)
 
 
-def suffix_of(file: Path) -> str:
-    """The end of its name that says its format."""
-    return next(x for x in reversed(SUFFIXES) if file.name.endswith(x))
+def _by_numbers(file: Path) -> list[tuple[int, str]]:
+    """By step: 2.jsonl before 10.jsonl."""
+    parts = re.split(r"(\d+)", str(file))
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _rank(file: Path) -> int:
+    """The place of its format."""
+    return max(i for i, suffix in enumerate(SUFFIXES) if file.name.endswith(suffix))
 
 
 def of_evaluation(file: Path) -> bool:

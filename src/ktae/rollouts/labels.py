@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +56,12 @@ class Labels:
         """Of each group the hash of its prompt, and its file."""
         self.elsewhere: dict[tuple[Any, Any], int] = {}
         """Of each label and step the place where it was first."""
-        self.copies: Counter[int] = Counter()
-        """How often each text is there in a group."""
         self.apart: set[tuple[Any, Any]] = set()
         self.joined: set[tuple[Any, ...]] = set()
-        self.last: tuple[object, str] = None, ""
-        """The rollout that was added last, and the label that it got."""
 
     def begin(self, file: Path, root: Path, schema: Schema | None) -> None:
         """What is added from now on is of this file, which is the input `root` or lies in it."""
         self.file += 1
-        self.last = None, ""
         scope = run_of(file, schema)
         key = (root if root.is_dir() or scope == file else scope, scope)
         if self.options.join:
@@ -79,18 +73,12 @@ class Labels:
         """Count a row of the record in, and tell its group from others of its label."""
         self.place_b.append(self.place)
         self.is_evaluation_b.append(is_evaluation)
-        label, step = row["group"], row["step"]
-        prompt = row["prompt"] and row["prompt"].strip()
-        text = row["token_ids"].tobytes() if row["response"] is None else row["response"]
-        self.copies[hash((self.place, label, step, prompt, text))] += 1
-        told = (label, step, prompt, is_evaluation)
-        if told == self.last[0]:  # mostly the rollouts of a group are neighbours
-            row["group"] = self.last[1]
-            return
-        place, digest = (self.place, is_evaluation), None if prompt is None else hash(prompt)
-        first, file = self.first.setdefault((place, label, step), (digest, self.file))
+        label, step, prompt = row["group"], row["step"], row["prompt"]
+        digest = None if prompt is None else hash(prompt.strip())
+        key = ((self.place, is_evaluation), label, step)
+        first, file = self.first.setdefault(key, (digest, self.file))
         if first is None:
-            self.first[place, label, step] = digest, file
+            self.first[key] = digest, file
         elif digest not in (first, None):
             if "group" in self.options.fields:
                 raise PathError(
@@ -99,11 +87,11 @@ class Labels:
                     "the same value says that they are one)"
                 )
             self.notes.add("split")
-            row["group"] = label = f"{label}, {prompt_label(prompt)}"
-            _, file = self.first.setdefault((place, label, step), (digest, self.file))
+            row["group"] = f"{label}, {prompt_label(prompt)}"
+            key = (key[0], row["group"], step)
+            _, file = self.first.setdefault(key, (digest, self.file))
         if self.several:
-            self._across((place, label, step), file)
-        self.last = told, label
+            self._across(key, file)
 
     def add_table(self, table: Any) -> None:
         """Count in a part of a record that ktae has written, whose labels are as they should be."""
@@ -118,15 +106,13 @@ class Labels:
         """Note groups that stand in several files."""
         if file != self.file:
             self.joined.add(key)
-        if self.elsewhere.setdefault(key[1:], key[0][0]) != key[0][0]:
+        if self.elsewhere.setdefault(key[1:], self.place) != self.place:
             self.apart.add(key[1:])
 
     def finish(self, table: Any) -> Any:
         """The record with the labels that it gets, without evaluations beside training."""
         self.notes.add("run", n=0 if self.options.join else len(self.joined))
         self.notes.add("apart", n=len(self.apart))
-        if len(self.copies) > 1 and min(self.copies.values()) > 1:
-            self.notes.add("copies", n=self.copies.total() - len(self.copies))
         if len(self.places) > 1:
             several_inputs = len({root for root, _ in self.places}) > 1
             fronts = []
@@ -134,13 +120,14 @@ class Labels:
                 inner = scope != root and root in scope.parents
                 parts = [root] * several_inputs + [scope.relative_to(root)] * inner
                 fronts.append("".join(f"{path_text(x)}:" for x in parts))
-            begin, groups = 0, []
-            for chunk in table["group"].chunks:
-                places = pa.array(self.place_b[begin : begin + len(chunk)])
-                front = pa.array(fronts, pa.string()).take(places)
-                groups.append(pc.binary_join_element_wise(front, chunk, ""))
-                begin += len(chunk)
-            table = with_groups(table, pa.chunked_array(groups, pa.string()))
+            front = pa.array(fronts, pa.string()).take(pa.array(self.place_b))
+            groups = table["group"].combine_chunks()
+            table = with_groups(table, pc.binary_join_element_wise(front, groups, ""))
+        # How often each text is there in a group.
+        texts = table.filter(pc.is_valid(table["response"])).group_by(["group", "step", "response"])
+        copies = texts.aggregate([([], "count_all")])["count_all"]
+        if len(copies) > 1 and pc.min(copies).as_py() > 1:
+            self.notes.add("copies", n=pc.sum(copies).as_py() - len(copies))
         kind_b = np.array(self.is_evaluation_b, dtype=bool)
         if kind_b.any() and not kind_b.all():
             kept_b = kind_b == self.options.evaluation

@@ -91,24 +91,14 @@ rejected, left out!: rows that could not be used: {n:,} ({names})
 ! is severe, `{n}` the count, `{names}` the first of what it is about."""
 
 
-def _templates() -> dict[str, Note]:
-    """The notes of `TEXTS` by their keys."""
-    templates: dict[str, Note] = {}
-    key = ""
-    for line in TEXTS.strip().splitlines():
-        if not line.startswith(" "):
-            key, kind, text = re.split(r", |: ", line, maxsplit=2)
-            severe = kind.endswith("!")
-            templates[key] = Note(cast("Kind", kind.rstrip("!")), text, "", 0, severe)
-        elif line.startswith("    "):
-            more = f"{templates[key].more} {line.strip()}".strip()
-            templates[key] = templates[key]._replace(more=more)
-        else:
-            templates[key] = templates[key]._replace(text=f"{templates[key].text} {line.strip()}")
-    return templates
-
-
-TEMPLATES = _templates()
+TEMPLATES: dict[str, Note] = {}
+"""The notes of `TEXTS` by their keys."""
+for entry in re.split(r"\n(?! )", TEXTS.strip()):
+    line, _, more = entry.partition("\n")
+    key, kind, text = re.split(r", |: ", line, maxsplit=2)
+    TEMPLATES[key] = Note(
+        cast("Kind", kind.rstrip("!")), text, " ".join(more.split()), 0, kind.endswith("!")
+    )
 
 
 @dataclasses.dataclass

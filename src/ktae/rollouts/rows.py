@@ -1,22 +1,8 @@
 """Plain rollouts, whatever file they come from: completed, checked and made rows of the record.
 
-The fields of a plain rollout (`?`: may be absent):
-
-    group           string or integer; 7, 7.0 and "7" are the same group
-    response?       text or messages. One of response and token_ids is required; where both are
-    token_ids?      there, the ids are what is scored
-    mask?           booleans, 0 and 1, or labels of which -100 is masked, as long as token_ids
-    reward          a finite number; a verdict as in `correct`, where there is none; or null, there
-                    is none, beside `correct`
-    correct?        a verdict: true, false, 1, 0, a word of `WORDS`, or null for unknown. Where the
-                    field is absent, a rollout is correct if its reward is above the threshold
-    step?           integer
-    advantage?      number
-    prompt?, answer?, model?, source?   text; anything else is kept as JSON text. Other
-                    names of a prompt are `ktae.rollouts.conversation.PROMPTS`
-
-Any other field is kept, as JSON, in the record's column `extra`. A field `extra` that holds a JSON
-object as text, as that column does, is taken apart again.
+docs/read-your-own.md has their fields. What is no field of the record is kept, as JSON, in its
+column `extra`; a field `extra` that holds a JSON object as text, as that column does, is taken
+apart again.
 """
 
 from __future__ import annotations
@@ -61,13 +47,11 @@ _AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 def text(value: Any) -> str:
     """Text. Half a surrogate pair, which JSON can spell and nothing can write, is U+FFFD."""
-    if not isinstance(value, str):
-        raise TypeError
     try:
         value.encode()
     except UnicodeEncodeError:
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
+        return str(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return str(value)
 
 
 def any_text(value: Any) -> str:
@@ -84,16 +68,12 @@ def answer(value: Any) -> str:
 
 def group_label(value: Any) -> str:
     """Text, or the digits of an integer."""
-    if not is_label(value):
-        raise TypeError
-    return text(str(as_label(value)))
+    return text(str(as_label(value)) if is_label(value) else None)
 
 
 def number(value: Any) -> float | None:
     """A finite number; null for NaN."""
-    if not is_number(value):
-        raise TypeError
-    parsed = float(value)
+    parsed = float(value) if is_number(value) else math.inf
     if math.isinf(parsed):
         raise ValueError
     return None if math.isnan(parsed) else parsed
@@ -110,25 +90,21 @@ def integer(value: Any) -> int | None:
 def verdict(value: Any) -> float | None:
     """1, 0, or null where nothing is known."""
     known = as_verdict(value)
-    if known is None and not is_null(value):
-        raise ValueError
-    return None if known is None else float(known)
+    return None if is_null(value) else float(known)  # type: ignore[arg-type]  # None raises
 
 
 def token_ids(value: Any) -> np.ndarray:
     """(T,) int32: a column of arrays is made much faster than one of lists."""
-    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
-        raise TypeError
     ids = np.array(array("i", value))
-    if ids.min(initial=0) < 0:
+    if set(map(type, value)) - {int} or ids.min(initial=0) < 0 or not isinstance(value, list):
         raise ValueError
     return ids
 
 
 def mask(value: Any) -> np.ndarray:
     """(T,) bool, or numbers where an entry is neither 0 nor 1."""
-    if not isinstance(value, list) or not set(map(type, value)) <= {bool, int, float}:
-        raise TypeError
+    if not isinstance(value, list) or set(map(type, value)) - {bool, int, float}:
+        raise ValueError
     entries = np.array(value, dtype=float)
     return entries != 0 if np.isin(entries, (0, 1)).all() else entries
 
@@ -139,6 +115,7 @@ def spans(value: Any) -> list[int] | None:
     return value if is_list and value == sorted(value) else None
 
 
+VERDICTS = "true or false, 1 or 0, correct or incorrect, pass or fail, C or I, or null (unknown)"
 PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "group": (group_label, "text or an integer"),
     "step": (integer, "an integer within ±(2^31 - 1)"),
@@ -148,10 +125,7 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "token_ids": (token_ids, "a list of integers from 0 to 2^31 - 1"),
     "mask": (mask, "a list of booleans"),
     "reward": (number, "a finite number"),
-    "correct": (
-        verdict,
-        "true or false, 1 or 0, correct or incorrect, pass or fail, C or I, or null (unknown)",
-    ),
+    "correct": (verdict, VERDICTS),
     "advantage": (number, "a finite number"),
     "model": (any_text, "text"),
     "source": (any_text, "text"),
@@ -224,24 +198,20 @@ def label_of(value: Any) -> Any:
 def complete(row: Row, where: str, notes: Notes) -> Row:
     """`row` with the texts of its conversations, and with what it lacks and can do without.
 
-    The notes are strict where nothing may be made up.
+    Where the notes are strict, nothing is made up.
     """
-    fields = with_texts(row, where, notes)
-    strict, of_row = notes.strict, fields.pop("of_row", False)
+    fields, strict = with_texts(row, where, notes), notes.strict
+    of_row = fields.pop("of_row", False)
     if not ("response" in fields or "token_ids" in fields):
         return fields  # refused, with the fields that it has
     # The same prompt of a step is the same group, also where nobody wrote that down.
     if is_null(fields.get("group")) and ("group" not in fields or not strict):
-        prompt = fields.get("prompt")
-        if prompt is not None:
+        if fields.get("prompt") is not None:
             notes.add("without_group")
-            fields["group"] = prompt_label(prompt)
-        elif of_row:
-            notes.add("by_row")
-            fields["group"] = where.rpartition(", ")[2]
-        elif not strict:
-            notes.add("alone")
-            fields["group"] = where
+            fields["group"] = prompt_label(fields["prompt"])
+        elif of_row or not strict:
+            notes.add("by_row" if of_row else "alone")
+            fields["group"] = where.rpartition(", ")[2] if of_row else where
     # A verdict is a reward of 1 or 0.
     if is_null(fields.get("reward")) and (not strict or "reward" not in fields):
         known = as_verdict(fields.get("correct"))
@@ -260,11 +230,10 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     """
     fields = dict(row)
     if fields.get("prompt") is None:
-        texts = {name: plain_text(fields[name]) for name in PROMPTS & fields.keys()}
-        texts = {name: texts[name] for name in PROMPTS if isinstance(texts.get(name), str)}
-        fields = without(fields, texts) | (
-            {"prompt": joined(dict.fromkeys(texts.values()))} if texts else {}
-        )
+        texts = {name: plain_text(fields[name]) for name in PROMPTS if name in fields}
+        texts = {name: said for name, said in texts.items() if isinstance(said, str)}
+        if texts:
+            fields = without(fields, texts) | {"prompt": joined(dict.fromkeys(texts.values()))}
     else:
         fields["prompt"] = plain_text(fields["prompt"])
     talk = response_of(fields.get("response"), where)
@@ -291,27 +260,33 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 f"{other}, or --field {name}=NAME for one of them"
             )
     parsed: Row = dict.fromkeys(PARSERS)
-    has_verdict = "correct" in fields  # null is one, too: that nothing is known
     for name, (parse, expected) in PARSERS.items():
         value = fields.pop(name, None)
         if value is not None or name == "group":
             try:
                 parsed[name] = parse(value)
-            except (TypeError, ValueError, OverflowError):
-                raise InputError(
-                    f"{where}: {name} is {_show(value)}; expected {expected}"
-                ) from None
-    if not has_verdict:
-        if parsed["reward"] is None:
+            except (TypeError, ValueError, OverflowError, AttributeError):
+                message = f"{where}: {name} is {value!r:.60}; expected {expected}"
+                raise InputError(message) from None
+    reward, ids, labels = parsed["reward"], parsed["token_ids"], parsed["mask"]
+    if "correct" not in row:  # null is a verdict, too: that nothing is known
+        if reward is None:
             raise InputError(
-                f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
+                f"{where}: reward is {row['reward']}; expected a finite number, or a field "
                 "correct, which is null where nothing is known"
             )
-        parsed["correct"] = float(is_above(parsed["reward"], threshold))
-    if parsed["response"] is None and parsed["token_ids"] is None:
+        parsed["correct"] = float(is_above(reward, threshold))
+    if parsed["response"] is None and ids is None:
         raise InputError(f"{where}: response is null; expected text, or token_ids")
-    if parsed["mask"] is not None:
-        parsed["mask"] = _mask_of(parsed, where)
+    if labels is not None and len(labels) != (0 if ids is None else len(ids)):
+        raise InputError(f"{where}: mask and token_ids differ in length")
+    if labels is not None and labels.dtype != bool:
+        if ((labels != IGNORED) & (labels != ids)).any():
+            raise InputError(
+                f"{where}: mask is {row['mask']!r:.60}; expected true or false, 0 or 1, or "
+                f"{IGNORED} and the token id"
+            )
+        parsed["mask"] = labels != IGNORED
     # A record's column `extra` is a JSON object as text; anything else by that name is a field.
     extra = fields.pop("extra", None)
     try:
@@ -324,34 +299,7 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
     return parsed | {"extra": any_text(further) if further else None}
 
 
-def _mask_of(parsed: Row, where: str) -> np.ndarray:
-    """A mask of booleans; labels are the token itself, or `IGNORED` where no loss is computed."""
-    labels, ids = parsed["mask"], parsed["token_ids"]
-    n_ids = 0 if ids is None else len(ids)
-    if len(labels) != n_ids:
-        raise InputError(
-            f"{where}: mask has {len(labels)} entries for {n_ids} token_ids; expected as many"
-        )
-    if labels.dtype == bool:
-        return np.asarray(labels)
-    wrong = np.flatnonzero((labels != IGNORED) & (labels != ids))
-    if wrong.size:
-        raise InputError(
-            f"{where}: mask[{wrong[0]}] is {labels[wrong[0]]:g}; expected true or false, 0 or 1, "
-            "or -100 and the token id"
-        )
-    return np.asarray(labels != IGNORED)
-
-
 def without(row: Row, names: Iterable[str]) -> Row:
     """The other fields of a row."""
     names = frozenset(names)
     return {name: value for name, value in row.items() if name not in names}
-
-
-def _show(value: object, length: int = 60) -> str:
-    """A value as JSON, after its type where JSON has none; cut to `length`, safe for a terminal."""
-    shown = json.dumps(value, default=str)
-    if not isinstance(value, str | int | float | list | dict | None):
-        shown = f"{type(value).__name__} {shown}"
-    return shown if len(shown) <= length else f"{shown[: length - 3]}..."
