@@ -126,18 +126,9 @@ def make_batch(
     score_range: ScoreRange = None,
     **optional: Any,
 ) -> Batch:
-    """Check the four arrays, in the host's memory, and number the groups.
+    """Check the four arrays of `ktae.token_credit`, in the host's memory, and number the groups.
 
-    Args:
-        token_ids: as in `ktae.token_credit`, and so are the next three.
-        mask: (B, T)
-        correct: (B,)
-        groups: (B,)
-        score_range: what graded scores may be.
-        **optional: fields of the batch beside the rollouts, such as `vocabulary`.
-
-    Raises:
-        InputError: shapes or dtypes do not fit, or `correct` holds what the range does not allow.
+    `score_range` is what graded scores may be; `optional` are other fields, such as `vocabulary`.
     """
     token_ids, mask = as_array("token_ids", token_ids), as_array("mask", mask)
     check_tokens(token_ids, mask)

@@ -77,10 +77,8 @@ def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
     is the share of all 2^n sign patterns whose sum is at least as far from 0. Of integers -1, 0 and
     1 that is McNemar's exact test. Exact for integers whose sizes add up to at most a million, and
     for up to 40 differences of any kind; else of 200,000 random patterns, the observed one too.
-
-    Args:
-        differences: (n,) integers or floats. Sums of floats that agree in their first five digits
-            count as equal: differences of accuracies tie, and rounding must not tell them apart.
+    Sums of floats that agree in their first five digits count as equal: differences of accuracies
+    tie, and rounding must not tell them apart.
     """
     values = np.asarray(differences)
     values = values[values != 0]
@@ -111,11 +109,7 @@ def pooled_p_value(
 
     The standard error of p from the random deals is sqrt(p (1 - p) / draws), .001 at p = .05. The
     order of the problems changes nothing, nor does that of the sides.
-
-    Args:
-        sides: for each problem: correct of the first side, its samples, and the same of the second.
-        draws: random deals.
-        seed: of the deals.
+    `sides` has for each problem: correct of the first side, its samples, the same of the second.
     """
     rng = np.random.default_rng(seed)
     observed = math.fsum(b / n_b - a / n_a for a, n_a, b, n_b in sides)
@@ -159,9 +153,6 @@ def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarra
     that is Fisher's exact test, for many the exact form of the Mantel-Haenszel test: groups are
     never pooled, so hard and easy prompts cannot fake an association.
 
-    Args:
-        a, b, c, d: (n_tables,) counts.
-
     Source: C. R. Mehta, N. R. Patel, R. Gray, "Computing an exact confidence interval for the
     common odds ratio in several 2x2 contingency tables", JASA 80 (1985).
     """
@@ -177,10 +168,7 @@ def mantel_haenszel_p_values(excess: np.ndarray, variance: np.ndarray) -> np.nda
     """(V,) two-sided p-values of V tokens over groups, of the normal approximation.
 
     It is cheap where `stratified_p_value` is exact, and 1 where the variance is 0.
-
-    Args:
-        excess: (V,) Σ over groups of a - E[a].
-        variance: (V,) Σ over groups of its hypergeometric variance.
+    `excess` is Σ over groups of a - E[a], `variance` that of its hypergeometric variance.
 
     Source: Mantel and Haenszel 1959, "Statistical aspects of the analysis of data from
     retrospective studies of disease", with the correction for continuity of 1/2.
@@ -198,10 +186,6 @@ def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:
     average, so that the rate is kept, with room to spare, and few are found.
     `scipy.stats.false_discovery_control` takes no `times`: a dump has millions of tests, which have
     a few thousand different p-values.
-
-    Args:
-        p: (C,) p-values.
-        times: (C,) how many tests have each of them.
     """
     order = np.argsort(p, kind="stable")
     p, rank = p[order], np.cumsum(times[order])

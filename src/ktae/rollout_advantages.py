@@ -18,15 +18,8 @@ def rollout_advantages(base: str, rewards_b: Array, counted_b: Array, group_b: A
 
     The standard deviation is the sample's (n - 1), as in verl, on which the paper trained, and in
     TRL. A group of one has advantage 0 (verl leaves the raw reward there).
-
-    Args:
-        base: `grpo`, `dr_grpo` or `rloo`.
-        rewards_b: (B,) float64, an array or a tensor.
-        counted_b: (B,) bool, rollouts with a token.
-        group_b: (B,) int64, each row's group, counted from 0.
-
-    Raises:
-        InputError: no such base.
+    `rewards_b` is float64 and `counted_b` whether a rollout has a token, of arrays or tensors;
+    `group_b` is each row's group, counted from 0.
     """
     if base not in ("grpo", "dr_grpo", "rloo"):
         raise InputError(

@@ -81,17 +81,7 @@ def batch_on_device(
     Shapes and dtypes are known to the host and always checked, and so are the values of what is in
     the host's memory. Nobody looks at what is on the device: ids out of range count as some token,
     and what is neither 0 nor NaN in `correct` as correct.
-
-    Args:
-        token_ids: as in `ktae.token_credit`, and so are the next three.
-        mask: (B, T)
-        correct: (B,)
-        groups: (B,)
-        score_range: what graded scores may be; those on the device are clamped to it.
-        **optional: fields of the batch beside the rollouts.
-
-    Raises:
-        InputError: shapes, dtypes or values in the host's memory do not fit.
+    Graded scores on the device are clamped to their range. Otherwise as `make_batch`.
     """
     device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     check_tokens(ids, mask)

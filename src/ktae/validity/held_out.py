@@ -145,19 +145,9 @@ def wins(
     *,
     vocabulary: Vocabulary | None = None,
 ) -> np.ndarray:
-    """Whether the first rollout of each held-out pair of one group scores above the second.
+    """`Wins` of (P, 2) pairs of rows of one group; each in turn is left out of the statistics.
 
-    Args:
-        token_ids: (n, T) integers.
-        mask: (n, T) bool.
-        correct: (n,) bool.
-        pairs: (P, 2) rows; each pair in turn is left out of the statistics.
-        estimator: as in `ktae.token_credit`.
-        vocabulary: the tokens' texts, for estimators of words, lines and steps.
-
-    Returns:
-        (P,) 1 where the first scores higher, 0 where the second does, and .5 for a tie. A score is
-        the mean credit of a rollout's tokens, where a token that the others lack has none.
+    A score is the mean credit of a rollout's tokens, where a token that the others lack has none.
     """
     # All pairs in one call: P copies of the group side by side, each a group of its own in which
     # one pair has no verdict. So its tokens count in no table, and yet get the others' credit.

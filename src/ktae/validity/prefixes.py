@@ -21,15 +21,7 @@ _LOOKED_AT = 400
 
 
 def first_share(rollouts: Any, share: float) -> np.ndarray:
-    """(B,) how many tokens the first part of each rollout has, rounded up.
-
-    Args:
-        rollouts: a record with token ids.
-        share: above 0, at most 1.
-
-    Raises:
-        InputError: `share` is out of range, or a rollout has no token ids.
-    """
+    """(B,) how many tokens the first part of each rollout of a record has, rounded up."""
     if not 0 < share <= 1:
         raise InputError(f"the share is {share:g}; expected a number above 0, at most 1")
     if missing := rollouts["token_ids"].null_count:
@@ -62,14 +54,10 @@ def _fallback(texts: Any) -> Fallback:
 
 
 class AskedAnswers(Sequence[str | None]):
-    """The answers of B responses as they are compared, each found when it is asked for.
+    """The answers of a record's responses as they are compared, each found when it is asked for.
 
-    Held-out pairs of a large dump ask for those of some groups.
-
-    Args:
-        rollouts: a record.
-        fallback: how an answer is found (`ktae.grading.extraction`). None: where fewer than half of
-            the responses state one, the last number of a response counts as its answer, too.
+    `fallback` says how (`ktae.grading.extraction`). None: where fewer than half of the responses
+    state one, the last number of a response counts as its answer, too.
     """
 
     def __init__(self, rollouts: Any, fallback: Fallback | None = None) -> None:
@@ -117,9 +105,6 @@ def before_answer(
         token_ids: (V,) the distinct token ids, ascending.
         texts: the V bytes of each of those; None where there is none.
         answers: the B responses' `stated_answers`.
-
-    Raises:
-        InputError: no response states an answer, or the token ids have no texts.
     """
     if all(text is None for text in texts):
         raise InputError(

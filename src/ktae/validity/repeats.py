@@ -53,13 +53,9 @@ def rows_of_groups(codes_b: np.ndarray) -> list[np.ndarray]:
 def distinct(
     rows: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarray, left_out: dict[str, int]
 ) -> np.ndarray:
-    """The first row of each distinct rollout of a group; those left out are added to `left_out`.
+    """The first row of each distinct rollout of a group, whose `rows` are of known correctness.
 
-    Args:
-        rows: of one group, of known correctness.
-        counted: each rollout's counted token ids.
-        correct_b: (B,) the verdicts.
-        left_out: how many rollouts were left out, by reason: `REPEATED` or `CONTRADICTORY`.
+    Those left out are added to `left_out`, by reason: `REPEATED` or `CONTRADICTORY`.
     """
     alike: dict[bytes, list[int]] = {}
     for row in rows.tolist():
