@@ -139,26 +139,6 @@ def test_a_file_is_written_without_verifiers(tmp_path):
     assert (np.array(advantages_in(path)) == base).all()
 
 
-def test_an_episode_that_lacks_an_agent_stays_in_its_group(tmp_path):
-    """The critic failed in the last two episodes; the solvers are compared as if it had not."""
-
-    def by(name, ids, score):
-        return bare(ids, score, score) | {"agent": {"name": name}, "task": {"key": "t"}}
-
-    def solvers_of(*episodes):
-        rows = [{"task": {"key": "t"}, "traces": list(traces)} for traces in episodes]
-        path = written(tmp_path, *rows)
-        write_advantages(path, path, credit="paper")
-        read = [json.loads(line)["traces"][0] for line in path.read_text().splitlines()]
-        return [solver["nodes"][0]["advantages"] for solver in read]
-
-    solvers = [by("solver", [5, 6 + i % 2], float(i == 1)) for i in range(4)]
-    critics = [by("critic", [8 + i % 2], float(i % 2)) for i in range(4)]
-    together = solvers_of(*zip(solvers, critics, strict=True))
-    lacking = solvers_of(*zip(solvers[:2], critics, strict=False), solvers[2:3], solvers[3:])
-    assert lacking == together and np.ptp(together[0]) > 0.1
-
-
 def test_steps_are_not_one_group(tmp_path):
     """The same task in two training steps; prime-rl has a folder for each."""
     rows = [bare([5, 6], 1.0, 1.0), bare([5, 7], 0.0, 0.0)]

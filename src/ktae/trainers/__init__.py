@@ -13,14 +13,9 @@ KNOWN = {"trl": ((1, 16), (2, 0)), "verl": ((0, 9), (0, 10))}
 
 
 def check_version(engine: str, version: str | None = None) -> None:
-    """Refuse a version of an engine that is too old, and warn of one that is too new.
+    """Refuse a version of an engine that is too old or absent, and warn of one that is too new.
 
-    Args:
-        engine: a key of `KNOWN`.
-        version: the one that is being imported; None: the one that is installed.
-
-    Raises:
-        InputError: it is too old, or not installed.
+    `version` is the one that is being imported; None: the one that is installed.
     """
     oldest, untried = KNOWN[engine]
     known = f"{engine}>={'.'.join(map(str, oldest))},<{'.'.join(map(str, untried))}"

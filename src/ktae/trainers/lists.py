@@ -93,18 +93,11 @@ class Settings:
     ) -> list[float]:
         """What decides about each rollout: its reward, or the score that `correctness` names.
 
-        Args:
-            rewards: one number a rollout, None where there is none.
-            named: each rollout's rewards and metrics by name.
-            is_step: whether these are all rollouts of a step; of a part all may lack the score.
-
-        Returns:
-            NaN where a rollout has no such score: its correctness is unknown. The first one in a
-            process is logged.
+        NaN where a rollout has none (or None): its correctness is unknown, which is logged once.
+        `is_step`: these are all rollouts of a step; of a part all may lack the score.
 
         Raises:
-            InputError: all rollouts of a step have scores, and none of that name; None counts as
-                one.
+            InputError: all rollouts of a step have scores, and none of that name.
         """
         values = list(rewards)
         if self.correctness is not None:
@@ -154,15 +147,8 @@ def announce(estimator: Estimator | None, name: str, threshold: float, group_siz
 def warn_unless_verdicts(
     name: str, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray, threshold: float
 ) -> None:
-    """Log once where scores are no verdicts: then credit is 0, or part of a score counts as right.
-
-    Args:
-        name: what gave the scores.
-        scores: (B,) NaN where not known.
-        correct: (B,) what was made of them: 1, 0 or NaN.
-        groups: (B,) integers.
-        threshold: of the verdicts.
-    """
+    """Log once where (B,) scores are no verdicts: then credit is 0, or part of a score counts as
+    right. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
     values = np.unique(scores[np.isfinite(scores)])
     if len(values) < 2:
         return
@@ -243,16 +229,9 @@ class Credited(NamedTuple):
 def credit_of(
     rollouts: Sequence[Rollout], settings: Settings, *, step: int | None = None
 ) -> Credited:
-    """The credit of every token of every rollout, whole groups at a time.
+    """The credit of every token of rollouts in any order, of whole groups.
 
-    Args:
-        rollouts: in any order, and of any number of groups.
-        settings: which estimator, and what counts as correct.
-        step: training steps done before, for credit that decays; None: not known.
-
-    Raises:
-        InputError: a score or a token id is none that the estimator takes, or a part has no mask
-            for each of its tokens.
+    `step` is the number of training steps done before, for credit that decays; None: not known.
     """
     joined = [rollout.joined() for rollout in rollouts]
     width = max((len(ids) for ids, _, _ in joined), default=0)

@@ -92,14 +92,8 @@ def step_metrics(
     largest: Combine = lambda values: values,
 ) -> dict[str, float]:
     """Metrics over all processes' rollouts, by names that begin with `PREFIX`; every process has to
-    call it. docs/trl.md says what each of them is.
-
-    Args:
-        seen: the batch of this process.
-        rollout_advantages: (n,) of its own rollouts.
-        estimator: what gave the credit.
-        total: sums over processes.
-        largest: the largest over processes.
+    call it. docs/trl.md says what each of them is. `seen` and the (n,) advantages are of this
+    process's own rollouts; `total` sums over processes, `largest` takes the largest.
     """
     absolute, flips = seen.counted_credit(rollout_advantages)
     sums = [float(absolute.sum(dtype=torch.float64)), flips, len(absolute)]
@@ -130,12 +124,7 @@ def step_metrics(
 def verdict_metrics(
     correct: torch.Tensor, *, total: Combine = lambda sums: sums
 ) -> dict[str, float]:
-    """Those of `step_metrics` that need no estimator: `correct` and `unknown`.
-
-    Args:
-        correct: (n,) 1, 0, or NaN for unknown, of this process's rollouts.
-        total: sums over processes.
-    """
+    """Those of `step_metrics` that need no estimator: `correct` and `unknown`."""
     known = ~correct.isnan()
     sums = [x.sum().double() for x in (correct == 1, known, torch.ones_like(known))]
     n_correct, n_known, rollouts = total(torch.stack(sums)).tolist()

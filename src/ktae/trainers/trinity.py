@@ -78,11 +78,6 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
                 exp.returns = exp.advantages.clone()
         return exps, metrics | credited.metrics()
 
-    @classmethod
-    def default_args(cls) -> dict[str, Any]:
-        """What Trinity takes where the configuration has no `advantage_fn_args`."""
-        return {"credit": "paper", **super().default_args()}
-
 
 class TokenCreditGRPO(GRPOAlgorithm):
     """Trinity's GRPO with `TokenCreditAdvantage`."""

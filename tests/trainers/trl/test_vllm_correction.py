@@ -53,23 +53,19 @@ class Sampler:
 
 def factor(mode, ratios):
     """What TRL documents for each mode, from the (T,) ratios of one rollout."""
-    level, _, rule = mode.partition("_")
-    ratio = ratios.prod(0, keepdim=True) if level == "sequence" else ratios
-    if rule == "truncate":
-        return ratio.clamp(MIN, MAX)
+    if mode == "token_truncate":
+        return ratios.clamp(MIN, MAX)
+    ratio = ratios.prod(0, keepdim=True)
     return torch.where((ratio >= MIN) & (ratio <= MAX), ratio, 0.0)
 
 
-@pytest.mark.parametrize(
-    "mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask", None]
-)
+@pytest.mark.parametrize("mode", ["token_truncate", "sequence_mask"])
 def test_the_correction_multiplies_and_leaves_the_credit(trainer_arguments, monkeypatch, mode):
     monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Sampler)
     arguments = trainer_arguments(
         loss_type="dapo",
         use_vllm=True,
-        vllm_importance_sampling_correction=mode is not None,
-        vllm_importance_sampling_mode=mode or "token_mask",
+        vllm_importance_sampling_mode=mode,
         vllm_importance_sampling_clip_max=MAX,
         vllm_importance_sampling_clip_min=MIN,
     )
@@ -87,9 +83,6 @@ def test_the_correction_multiplies_and_leaves_the_credit(trainer_arguments, monk
         )
 
     advantages = torch.from_numpy(naive_advantages(batch))
-    if mode is None:
-        assert relative_error(gradient, expected(advantages)) < 2e-6
-        return
     assert relative_error(gradient, expected(advantages, correction=correction)) < 2e-6
     every = torch.cat(ratios)
     assert every.max() > MAX and every.min() < MIN, "nothing is cut off"

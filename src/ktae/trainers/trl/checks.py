@@ -23,11 +23,8 @@ Correctness = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
 
 
 def check_arguments(estimator: Estimator | None, /, *args: Any, **kwargs: Any) -> None:
-    """Refuse, before the model is loaded, settings of `GRPOTrainer` that contradict an estimator.
-
-    Raises:
-        InputError: a setting would erase token credit, or keeps from the estimator what it needs.
-    """
+    """Refuse, before the model is loaded, settings of `GRPOTrainer` that would erase token credit,
+    or keep from the estimator what it needs."""
     kwargs.pop("resampling_rounds", None)  # DynamicSampling's
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
     config = arguments.get("args")
@@ -62,11 +59,8 @@ def without_policy(estimator: Estimator, name: str) -> str:
 
 
 def check_advantages(trainer: GRPOTrainer, estimator: Estimator, columns: Sequence[int]) -> None:
-    """An estimator that changes the rollout advantage computes it itself, of the verdicts.
-
-    Raises:
-        InputError: TRL's advantages have another scale than the estimator's.
-    """
+    """Refuse TRL's scale for an estimator that changes the rollout advantage: it computes that
+    itself, of the verdicts. Warn of other rewards."""
     config, names = trainer.args, trainer.reward_func_names
     # TRL's advantage is of the weighted sum of the rewards.
     weights = trainer.reward_weights.tolist()
@@ -99,11 +93,7 @@ def check_enough(data: Any, config: GRPOConfig) -> None:
 
 
 def correctness_columns(trainer: GRPOTrainer, correctness: Correctness | None) -> list[int]:
-    """Which reward functions say whether a rollout is correct: the first that can tell counts.
-
-    Raises:
-        InputError: there are several and none is named, or the name is not among them.
-    """
+    """Which reward functions say whether a rollout is correct: the first that can tell counts."""
     names, functions = trainer.reward_func_names, trainer.reward_funcs
     if correctness is None and len(names) == 1:
         return [0]
@@ -123,16 +113,8 @@ def correctness_columns(trainer: GRPOTrainer, correctness: Correctness | None) -
 
 
 def check_infinite(rewards: torch.Tensor, names: Sequence[str], scale_rewards: str) -> None:
-    """Warn once of an infinite reward, with which TRL gives the rollout's group no advantages.
-
-    Args:
-        rewards: (n, functions), NaN where a function could not tell.
-        names: those of the functions.
-        scale_rewards: TRL's setting; "batch" gives the whole batch none.
-
-    Raises:
-        InputError: it is "none": the loss would be NaN.
-    """
+    """Warn once of an infinite one of the (n, functions) rewards: TRL gives its group, or the whole
+    batch, no advantages. Refuse it where the loss would be NaN."""
     infinite = rewards.isinf()
     if not infinite.any():
         return

@@ -52,11 +52,8 @@ def gradient_error(loss_type: str, **settings: Any) -> float:
     """Relative error of a training step's gradient, of a tiny untrained model on one process.
 
     `settings` are those of the `GRPOConfig`, such as `use_cpu=False` to train on a GPU. The
-    expected gradient is computed on the CPU in float32.
-
-    Raises:
-        RuntimeError: the step cannot tell token advantages from rollout advantages, or one loss's
-            averaging from another's.
+    expected gradient is computed on the CPU in float32. A step that cannot tell token advantages
+    from rollout advantages, or one loss's averaging from another's, is an error.
     """
     with tempfile.TemporaryDirectory() as folder:
         arguments = tiny_trainer(folder, loss_type=loss_type, **settings)
@@ -79,10 +76,7 @@ def even_start(completion_ids: list[list[int]], **_: Any) -> list[float]:
 
 
 def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
-    """Arguments of a trainer of a tiny policy on one CPU process, for one step.
-
-    `settings` replace those of the `GRPOConfig`.
-    """
+    """A trainer's arguments for one step of a tiny policy; `settings` are the `GRPOConfig`'s."""
     defaults = {
         "output_dir": output,
         "per_device_train_batch_size": 4 * GROUP_SIZE,

@@ -78,8 +78,12 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
             stack.enter_context(folder.held())
             if not resume:
                 folder.create(recipes.dump(recipe))
-        checkpoint = _begin(recipe, folder, trainer, resume=resume, note=note)
-        _train(recipe, trainer, steps, checkpoint)
+        checkpoint, done = _begin(recipe, folder, trainer, resume=resume, note=note)
+        if done < recipe.steps:
+            with stop_on_interrupt(steps):
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        else:
+            _load_last(trainer, checkpoint)
         if steps.stopped_by:
             return steps.stopped_by
         if patience.ran_out:
@@ -101,10 +105,10 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
 
 def _begin(
     recipe: Recipe, folder: RunFolder, trainer: KTAETrainer, *, resume: bool, note: Note
-) -> Path | None:
-    """Evaluate the model before its training, and find the checkpoint to go on from."""
+) -> tuple[Path | None, int]:
+    """Evaluate the model before its training, and find the checkpoint and step to go on from."""
     checkpoint = next(iter(folder.all_checkpoints()), None) if resume else None
-    done = _steps_done(recipe, checkpoint)
+    done = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
     trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         if resume:
@@ -119,23 +123,14 @@ def _begin(
             write_json(folder.before, tasks.held_out_scores(recipe, trainer.model, tokenizer))
         folder.read_before()  # a damaged one is named now, and not after the training
     trainer.accelerator.wait_for_everyone()
-    return checkpoint
+    return checkpoint, done
 
 
-def _steps_done(recipe: Recipe, checkpoint: Path | None) -> int:
-    return int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
-
-
-def _train(
-    recipe: Recipe, trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None
-) -> None:
-    if _steps_done(recipe, checkpoint) < recipe.steps:
-        with stop_on_interrupt(steps):
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        return
-    # Only the run's end was lost, and `train` would take one step more before it looks at its
-    # number. What else `train` does at its beginning: the model ends a response with the
-    # tokenizer's token (transformers 5.0 has that as a method).
+def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
+    """In place of a training of which only the end was lost: `train` would take one step more
+    before it looks at its number."""
+    # What else `train` does at its beginning: the model ends a response with the tokenizer's token
+    # (transformers 5.0 has that as a method).
     trainer._load_from_checkpoint(str(checkpoint))
     if hasattr(trainer, "_align_special_tokens"):
         trainer._align_special_tokens()
@@ -144,11 +139,7 @@ def _train(
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
-    """The recipe, and what of TRL's configuration it sets; no model is loaded.
-
-    Raises:
-        InputError: TRL refuses a setting, or the model is a path that does not exist.
-    """
+    """The recipe, and what of TRL's configuration it sets; no model is loaded."""
     if recipe.model.path != "demo":
         check_local_or_hub("model", recipe.model.path)
     config = grpo_config(recipe, folder.checkpoints)
@@ -187,9 +178,6 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     TRL counts optimizer steps; a recipe counts batches of rollouts, each of which takes
     `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
     samples what the uninterrupted one would have.
-
-    Raises:
-        InputError: the processes cannot share a step's rollouts evenly, or TRL refuses a setting.
     """
     per_step = optimizer_steps(recipe)
     on_gpu = torch.cuda.is_available()
@@ -313,11 +301,7 @@ def _make_trainer(
 
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
-    """Model and tokenizer; the demo's model is pretrained if it is not there yet.
-
-    Raises:
-        InputError: they cannot be loaded.
-    """
+    """Model and tokenizer; the demo's model is pretrained if it is not there yet."""
     if recipe.model.path == "demo":
         language = language_named(recipe.demo.language)
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other

@@ -361,10 +361,7 @@ def _largest(values: torch.Tensor) -> torch.Tensor:
 
 
 def _now(device: torch.device) -> float:
-    """Seconds on a clock, with the device's work so far done: a GPU would otherwise not be timed.
-
-    TRL itself waits for the device at this point, when it takes the rewards' means.
-    """
+    """Seconds on a clock, with a GPU's work so far done. TRL waits for it at this point, too."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
