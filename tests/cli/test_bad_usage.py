@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from ktae.cli import options
-
 
 @pytest.fixture
 def rows(command):
@@ -49,34 +47,3 @@ def test_a_plot_is_a_picture(command, rows):
         result = command(*words, "--plot", "forest.gif")
         assert result.status == 2
         assert "--plot forest.gif: expected a name that ends in .png, .svg or .pdf" in result.err
-
-
-def test_a_plot_without_matplotlib_is_refused_before_any_work(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(options, "find_spec", lambda _: None)
-    (tmp_path / "r.jsonl").write_text("broken")
-    for words in (["compare", "r.jsonl", "r.jsonl"], ["validate", "r.jsonl"]):
-        result = command(*words, "--plot", "p.png", "-o", "o.json")
-        assert result.status == 2
-        assert "--plot p.png: a picture needs matplotlib, which is not installed" in result.err
-
-
-def test_a_group_of_one_class_may_have_credit_by_its_scores(command, tmp_path):
-    lines = [
-        {"group": "g", "response": text, "reward": reward, "correct": True}
-        for text, reward in (("a", 0.2), ("b", 0.9), ("a c", 0.4), ("b c", 1.0))
-    ]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    shown = command("show", "r.jsonl", "-e", "{estimator: presence-z, graded_rewards: true}").out
-    assert "Not both right and wrong rollouts.\n" in shown
-    assert "all credit is 0" not in shown
-    assert "all credit is 0" in command("show", "r.jsonl").out
-
-
-def test_rewards_that_are_all_above_0_are_pointed_out(command, tmp_path):
-    for low, high, side in ((1, 5, "every"), (-2, 0, "no")):
-        lines = [
-            {"group": "g", "response": f"a {reward}", "reward": reward} for reward in (low, high)
-        ]
-        (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert f"{side} reward is above 0 ({low} to {high})" in command("show", "r.jsonl").err
-        assert "reward is above 0" not in command("show", "r.jsonl", "--threshold", "-1.5").err

@@ -136,17 +136,12 @@ def test_a_model_that_is_the_current_folder(
         (["eval", "m", "--benchmarks", "aime"], "no benchmark 'aime'; expected one of aime24"),
         (["eval", "m", "--template", "qwen"], "no template 'qwen'; did you mean 'qwen-math'?"),
         (["eval", "m", "--samples", "4"], "--samples above 1 needs --temperature above 0"),
-        (["eval", "m", "--data", "nowhere"], "--data nowhere is not a folder"),
-        (["eval", "--regrade", "x.jsonl"], "x.jsonl does not exist"),
         (["eval", "--regrade", "x.jsonl", "--graders", "g"], "no grader 'g'; expected one of ktae"),
         (["eval", "m", "--graders", "stored"], "no grader 'stored'; expected one of ktae"),
         (
             ["eval", "--regrade", "a.jsonl", "--benchmarks", "amc"],
             "no amc in a.jsonl; it holds own",
         ),
-        (["eval", "--regrade", "twice.jsonl"], "twice.jsonl: problem own/0 has 2 outputs, most"),
-        (["eval", "--regrade", "a.jsonl", "--graders", "stored"], "own/0 has no reward"),
-        (["compare", "a.jsonl", "other.jsonl"], "2 problems are in one of the two only, such as"),
         (["compare", "a.jsonl", "a.jsonl", "--plot", "n/f.png"], "--plot n/f.png: folder n does"),
     ],
 )
@@ -154,8 +149,6 @@ def test_bad_input_is_one_line_and_status_2(
     arguments: list[str], message: str, command: Run, tmp_path: Path
 ) -> None:
     write_lines(tmp_path / "a.jsonl", rows([1, 0, 1]))
-    write_lines(tmp_path / "twice.jsonl", [*rows([1, 0, 1]), *rows([1])])
-    write_lines(tmp_path / "other.jsonl", rows([1, 0, 1, 1, 1]))
     result = command(*arguments)
     assert result.status == 2
     assert message in result.err

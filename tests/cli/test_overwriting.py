@@ -4,9 +4,6 @@ import json
 
 import pytest
 
-from ktae.cli.options import require_outputs
-from ktae.rollouts import folders
-
 ROWS = [{"group": "g", "response": text, "answer": "1", "reward": 1} for text in ("a", "b")]
 
 
@@ -29,12 +26,3 @@ def test_an_input_is_not_overwritten(arguments, given, command, tmp_path):
     assert (result.status, result.out) == (2, "")
     assert f"--output would overwrite {arguments[-1]}" in result.err
     assert json.loads((tmp_path / "in/r.json").read_text()) == ROWS
-
-
-def test_a_folder_is_not_looked_through_where_nothing_is_written(monkeypatch, tmp_path):
-    looked = []
-    monkeypatch.setattr(folders, "choose_files", lambda path: (looked.append(path) or [], []))
-    require_outputs([tmp_path], output=None, plot=None)
-    assert not looked
-    require_outputs([tmp_path], output=tmp_path / "out.json", plot=None)
-    assert looked == [tmp_path]

@@ -42,14 +42,6 @@ def test_json(run, dump):
     assert {one["frequency"] for one in found["bins"]} == {"1", "to 3/4", "all"}
 
 
-def test_settings_are_yaml_as_in_a_recipe(run, dump):
-    transforms = "transforms=[{over-units: [token, trigram]}]"
-    result = run("r.jsonl", "--set", transforms, "--set", "h3=1e-3")
-    assert result.status == 0, "1e-3 is a number here, which YAML would take for text"
-    assert "h3 is 'x'" in run("r.jsonl", "--set", transforms, "--set", "h3=x").err
-    assert "is not YAML" in run("r.jsonl", "--set", "transforms=[centred").err
-
-
 def test_no_mixed_group(run, dump):
     result = run("r.jsonl", "--threshold", 5)
     assert result.status == 2

@@ -118,10 +118,6 @@ def test_problems_and_their_labels(
     assert labels(path) == [expected]
 
 
-def test_a_file_may_have_the_name_of_a_benchmark(tmp_path: Path) -> None:
-    assert labels(write(tmp_path / "aime24.base.jsonl", row("p", group=7)))[0][2] == "aime24/7"
-
-
 @pytest.mark.parametrize("problem", [{"group": 0}, {}, {"group": "aime24/0"}])
 def test_the_problems_of_two_steps_are_different_ones(
     problem: dict[str, Any], tmp_path: Path
@@ -239,7 +235,12 @@ def write_answers(path: Path, *answers: str) -> None:
 
 
 def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
-    """Called after all of the file's name: labels and answers of two files are not the same."""
+    """Called after all of the file's name: labels and answers of two files are not the same.
+
+    Alone it is one only if a benchmark is called so.
+    """
+    write_answers(tmp_path / "aime24.base.jsonl", "1")
+    assert read(tmp_path / "aime24.base.jsonl")[0].group == "aime24/0"
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
     write_answers(tmp_path / "ev" / "qwen2.5_math.jsonl", "3", "4")
     expected = ["aime24/0", "aime24/1", "qwen2.5_math/0", "qwen2.5_math/1"]

@@ -77,12 +77,6 @@ def test_a_k_without_any_problem_is_said_to_have_none() -> None:
     assert math.isnan(nothing.accuracy.value) and nothing.undecided == 1
 
 
-@pytest.mark.parametrize(("drawn", "expected"), [([4, 4, 3], 4), ([1, 1, 8], 1), ([2, 2, 3, 3], 3)])
-def test_samples_are_those_of_most_problems(drawn: list[int], expected: int) -> None:
-    (scores,) = score(outputs("x", drawn, [UNKNOWN] * sum(drawn))).scores
-    assert scores.samples == expected
-
-
 @pytest.mark.parametrize(
     ("answers", "correct", "expected"),
     [

@@ -151,8 +151,11 @@ def eval_(
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     from ktae.evaluation.engines import ENGINES, Sampling
+    from ktae.evaluation.outputs import STORED, stored
     from ktae.evaluation.run import EvaluationFolder
     from ktae.files.hub import local_or_hub
+    from ktae.grading import GradingPool
+    from ktae.grading.graders import GRADERS
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
@@ -163,7 +166,10 @@ def eval_(
             if parameter.name in names and source and source.name == "COMMANDLINE":
                 raise InputError(f"{parameter.opts[0]} plays no part: {why}")
     screen = Screen(as_json)
-    by = _graders(graders, saved=regrade is not None)
+    by = [] if graders is None else [grader.strip() for grader in graders.split(",")]
+    known = [*GRADERS, STORED] if regrade is not None else [*GRADERS]
+    if unknown := [grader for grader in by if grader not in known]:  # not after hours of answers
+        raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
     wanted = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
     task = folder = None
     if regrade is not None:
@@ -195,21 +201,12 @@ def eval_(
         verdicts = zip(outputs, task.grade(outputs), strict=True)
         graded[task.grader] = [o._replace(verdict=v, grader=task.grader) for o, v in verdicts]
     for grader in by or ([] if graded else ["ktae"]):
-        graded[grader] = _graded(screen, outputs, grader, workers)
+        if grader == STORED:
+            graded[grader] = stored(outputs)
+            continue
+        with GradingPool(workers, time_limit=TIME_LIMIT, grader=grader) as pool:
+            graded[grader] = grade_anew(screen, pool, outputs)
     _finish(screen, graded, asked, folder)
-
-
-def _graders(names: str | None, *, saved: bool) -> list[str]:
-    """Those asked for, refused here and not after hours of answers."""
-    from ktae.evaluation.outputs import STORED
-    from ktae.grading.graders import GRADERS
-
-    by = [] if names is None else [name.strip() for name in names.split(",")]
-    known = [*GRADERS, STORED] if saved else list(GRADERS)
-    for name in by:
-        if name not in known:
-            raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
-    return by
 
 
 def _of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str) -> Task:
@@ -342,18 +339,6 @@ def read_saved(
     if not partial:
         saved.check_complete(outputs, str(path))
     return outputs
-
-
-def _graded(
-    screen: Screen, outputs: list[Output], grader: str, workers: int | None
-) -> list[Output]:
-    from ktae.evaluation.outputs import STORED, stored
-    from ktae.grading import GradingPool
-
-    if grader == STORED:
-        return stored(outputs)
-    with GradingPool(workers, time_limit=TIME_LIMIT, grader=grader) as pool:
-        return grade_anew(screen, pool, outputs)
 
 
 def grade_anew(screen: Screen, pool: GradingPool, outputs: Sequence[Output]) -> list[Output]:

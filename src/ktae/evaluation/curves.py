@@ -31,7 +31,6 @@ DRAWN = (HELD_OUT, "reward", "response length", "entropy")
 """What a picture has panels of, as far as the runs say it; of held-out accuracy one a benchmark."""
 BENCHMARK = re.compile(
     r"val-core/(?P<verl>.+)/(?:acc|reward|score)/mean@\d+"
-    r"|val/test_score/(?P<old_verl>.+)"
     r"|eval_rewards/(?P<trl>.+)/mean"
 )
 """Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""

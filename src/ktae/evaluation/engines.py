@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from ktae.errors import InputError, one_line
 from ktae.files.hub import check_local_or_hub
@@ -34,21 +34,11 @@ class Sample(NamedTuple):
     """Whether it ended by itself within the limit."""
 
 
-class Engine(Protocol):
-    """Anything that answers prompts."""
-
-    batch_size: int
-    """Responses at once that suit it, where the user names no number."""
-    tokenizer: Any
-
-    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        """`sampling.samples` responses to each prompt; the same seed draws the same ones."""
-
-
 class TransformersEngine:
     """A model in transformers, a folder or a hub name: on the GPU where there is one."""
 
     batch_size = 32
+    """Responses at once that suit it, where the user names no number."""
 
     def __init__(self, model: str) -> None:
         with _loading(model, "evaluation", "pip install 'ktae[eval]'"):
@@ -65,13 +55,14 @@ class TransformersEngine:
             self.model.to("cuda")
 
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        """Each sample is a row of its own: transformers draws all rows independently."""
+        """`sampling.samples` responses to each prompt; the same seed draws the same ones."""
         from ktae.evaluation.generation import generate
 
         k = sampling.samples
         done = generate(
             self.model,
             self.tokenizer,
+            # Each sample is a row of its own: transformers draws all rows independently.
             [prompt for prompt in prompts for _ in range(k)],
             max_new_tokens=sampling.max_new_tokens,
             temperature=sampling.temperature,
@@ -100,10 +91,11 @@ class VLLMEngine:
             self.tokenizer = self.llm.get_tokenizer()
 
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        """Encoded here, as for transformers: given text, vLLM would put a bos token in front of one
-        that a chat template has put there already."""
+        """As the other engine's."""
         from ktae.evaluation.generation import encode
 
+        # Encoded here, as for transformers: given text, vLLM would put a bos token in front of one
+        # that a chat template has put there already.
         encoded = [{"prompt_token_ids": ids} for ids in encode(self.tokenizer, prompts)]
         # vLLM would draw the same random numbers for all prompts of one seed, so each prompt has a
         # seed of its own; of its samples the i-th gets that seed plus i. No strings end a response,
@@ -125,10 +117,8 @@ class VLLMEngine:
         ]
 
 
-ENGINES: dict[str, type[TransformersEngine | VLLMEngine]] = {
-    "transformers": TransformersEngine,
-    "vllm": VLLMEngine,
-}
+Engine = TransformersEngine | VLLMEngine
+ENGINES: dict[str, type[Engine]] = {"transformers": TransformersEngine, "vllm": VLLMEngine}
 """By name; each loads a model."""
 
 
