@@ -16,12 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from bias import G, sample
 
-from ktae import Estimator, credit_table, preset, statistics
-from ktae.backends import CreditTable
+from ktae import Estimator, preset, statistics, token_credit
 from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
 from ktae.estimators import KTAE, Ignoring, Scaled
-from ktae.estimators.transforms import ignored_by
 from ktae.rollouts import record
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.readers import read
@@ -57,20 +55,13 @@ COLUMNS = (
 
 
 class Rollouts(NamedTuple):
-    """Arguments of `credit_table`, and the end-of-sequence token if there is one."""
+    """Arguments of `token_credit`, and the end-of-sequence token if there is one."""
 
     token_ids: np.ndarray
     mask: np.ndarray
     correct: np.ndarray
     groups: np.ndarray
     end: int | None
-
-
-class Counted(NamedTuple):
-    """The key-token table of the mixed groups, and what it does not hold."""
-
-    table: CreditTable
-    occurrences: np.ndarray
 
 
 def main() -> None:
@@ -129,61 +120,38 @@ def from_file(path: Path, tokenizer: str | None) -> Rollouts:
 
 
 def compare(name: str, rollouts: Rollouts) -> list[dict[str, str]]:
-    counted = count(rollouts)
-    paper = counted.table.credit
-    changes = dict(CHANGES)
-    if rollouts.end is not None:
-        changes["end token ignored"] = Ignoring(PAPER, (rollouts.end,))
-    found: dict[str, tuple[np.ndarray, Estimator]] = {"paper": (paper, PAPER)}
-    for change, estimator in changes.items():
-        found[change] = credit_of(rollouts, estimator, counted), estimator
-    weights = counted.occurrences
-    n = np.array(float(G))
+    _, mask, correct, groups, end = rollouts
+    labels, which = np.unique(groups, return_inverse=True)
+    of_class = [np.bincount(which, correct == verdict, len(labels)) > 0 for verdict in (1, 0)]
+    mixed = of_class[0] & of_class[1]
+    tokens = (mask != 0) & (mixed[which] & ~np.isnan(correct))[:, None]
+    changes = {"paper": PAPER, **CHANGES}
+    if end is not None:
+        changes["end token ignored"] = Ignoring(PAPER, (end,))
+    credits = {
+        change: token_credit(*rollouts[:4], estimator)[tokens].astype(float)
+        for change, estimator in changes.items()
+    }
+    paper, n = credits["paper"], np.array(float(G))
     return [
         {
             "rollouts": name,
             "change": change,
-            "groups": str(len(np.unique(counted.table.group))),
-            "tokens": f"{weights.sum():.0f}",
-            "mean_abs_credit": f"{np.average(abs(credit), weights=weights):.4f}",
-            "saturated": share(abs(credit) > SATURATED * largest_credit(estimator, n), weights),
-            "mean_abs_difference": f"{np.average(abs(credit - paper), weights=weights):.4f}",
-            "moved": share(abs(credit - paper) > MOVED, weights),
-            "other_sign": share(np.sign(credit) * np.sign(paper) < 0, weights),
+            "groups": str(mixed.sum()),
+            "tokens": str(tokens.sum()),
+            "mean_abs_credit": f"{abs(credit).mean():.4f}",
+            "saturated": share(abs(credit) > SATURATED * largest_credit(changes[change], n)),
+            "mean_abs_difference": f"{abs(credit - paper).mean():.4f}",
+            "moved": share(abs(credit - paper) > MOVED),
+            "other_sign": share(np.sign(credit) * np.sign(paper) < 0),
             "note": "",
         }
-        for change, (credit, estimator) in found.items()
+        for change, credit in credits.items()
     ]
 
 
-def share(which: np.ndarray, weights: np.ndarray) -> str:
-    return f"{np.average(which, weights=weights):.4f}"
-
-
-def count(rollouts: Rollouts) -> Counted:
-    """The table under `paper`, of the groups that have both classes."""
-    ids, mask, correct, groups, _ = rollouts
-    table = credit_table(ids, mask, correct, groups)
-    mixed = (table.a + table.c > 0) & (table.b + table.d > 0)
-    table = CreditTable(*(column[mixed] for column in table))
-    labels, which = np.unique(groups, return_inverse=True)
-    n_tokens = mask.sum(axis=1)
-    totals = [np.bincount(which, n_tokens * (correct == x), len(labels)) for x in (1, 0)]
-    length = np.stack(totals, axis=1)[np.searchsorted(labels, table.group)]
-    occurrences = np.round(table.tf_true * length[:, 0] + table.tf_false * length[:, 1])
-    assert occurrences.min() >= 1
-    return Counted(table, occurrences)
-
-
-def credit_of(rollouts: Rollouts, estimator: Estimator, counted: Counted) -> np.ndarray:
-    """The credit of the table's rows under another estimator; 0 where it ignores the token."""
-    table = credit_table(*rollouts[:4], estimator)
-    mixed = (table.a + table.c > 0) & (table.b + table.d > 0)
-    kept = ~np.isin(counted.table.token_id, ignored_by(estimator))
-    credit = np.zeros(len(kept))
-    assert np.array_equal(table.token_id[mixed], counted.table.token_id[kept])
-    credit[kept] = table.credit[mixed]
-    return credit
+def share(which: np.ndarray) -> str:
+    return f"{which.mean():.4f}"
 
 
 def single_precision_tables() -> dict[str, str]:

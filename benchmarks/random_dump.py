@@ -1,13 +1,10 @@
 """Writes a dump of random rollouts: JSON Lines with texts, token ids and rewards, and a tokenizer.
 
-    python benchmarks/random_dump.py FOLDER --rollouts 100000
-
 A word is a token; words are random letters, and nothing is copied from anywhere. Their frequencies
 fall as Zipf's, half of a rollout's words are its problem's own, and some speak for a correct
 answer. The same arguments write the same bytes.
 """
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,17 +81,3 @@ def write_tokenizer(folder: Path, vocabulary: list[str]) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Split(cut, "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.save(str(folder / "tokenizer.json"))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rollouts", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    path = write(arguments.folder, arguments.rollouts, arguments.seed)
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
-
-
-if __name__ == "__main__":
-    main()

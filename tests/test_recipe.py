@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 from second_language import MORE, offer
@@ -10,9 +9,7 @@ from ktae.estimators import (
     KTAE,
     Centred,
     ConflictTokens,
-    Decayed,
     Ignoring,
-    RandomPlaces,
     Tempo,
     preset,
 )
@@ -32,23 +29,10 @@ def write(tmp_path):
     return write
 
 
-def test_defaults_and_sections(write):
-    loaded = recipe.load(write(MINIMAL | {"credit": {"estimator": "released", "h3": 0}}))
-    assert loaded.rollout.group_size == 16
-    assert loaded.credit == preset("released", h3=0.0)
-    assert recipe.load(write(MINIMAL)).credit is None
-
-
 def test_dump_is_the_same_recipe(write):
     section = {"estimator": "ktae", "h1": 0, "transforms": [{"ignoring": [3, 1]}, "centred"]}
     loaded = recipe.load(write(MINIMAL | {"credit": section}))
     assert loaded.credit == Centred(Ignoring(KTAE(h1=0), (1, 3)))
-    assert recipe.load(write(recipe.dump(loaded))) == loaded
-
-
-def test_numbers_of_numpy_are_dumped(write):
-    credit = Decayed(RandomPlaces(KTAE(h3=np.float32(0)), np.int64(3)), np.int64(5))
-    loaded = recipe.Recipe(**MINIMAL, credit=credit)
     assert recipe.load(write(recipe.dump(loaded))) == loaded
 
 
@@ -163,9 +147,7 @@ def test_names_that_no_file_system_takes(write):
         recipe.load("n" * 300)
 
 
-def test_missing_and_binary_files(tmp_path):
-    with pytest.raises(InputError, match="cannot read recipe"):
-        recipe.load(tmp_path / "none.yaml")
+def test_a_binary_file(tmp_path):
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"cannot read recipe .*codec"):
         recipe.load(tmp_path / "binary.yaml")
@@ -185,8 +167,6 @@ def test_a_task_of_reasoning_gym(write):
     assert yaml.safe_load(recipe.dump(loaded))["task"]["settings"] == {"max_terms": 2}
     with pytest.raises(InputError, match="other tasks make their own problems"):
         recipe.load(write(MINIMAL | {"task": task, "data": "x"}))
-    with pytest.raises(InputError, match="nmae"):
-        recipe.load(write(MINIMAL | {"task": task | {"nmae": "x"}}))
 
 
 def test_what_changes_the_rollout_advantage_is_scaled_as_it_is(tmp_path):

@@ -25,8 +25,6 @@ def test_a_taken_folder_is_refused(folder):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot make run folder"):
-        RunFolder(tmp_path / "file" / "run").create("")
     with pytest.raises(InputError, match=r"cannot make run folder .*file is a file"):
         RunFolder(tmp_path / "file" / "deep" / "run").require_free()
 
@@ -52,45 +50,25 @@ def test_a_line_cut_short_by_a_crash_is_left_out(folder):
     assert folder.read_metrics() == [line(1)]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b"{", "line 2: broken JSON"),
-        (b"[" * 100_000, "line 2: broken JSON"),
-        (b"[1]", "line 2: a list; expected an object"),
-    ],
-)
-def test_a_damaged_line_is_named(folder, line, message):
+@pytest.mark.parametrize("line", [b"{", b"[" * 100_000, b"[1]"])
+def test_a_damaged_line_is_named(folder, line):
     folder.metrics.write_bytes(b'{"step": 1}\n' + line + b"\n")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"metrics\.jsonl, line 2"):
         metrics_by_step(folder.metrics_files())
 
 
-def lacks_a_step(folder):
-    folder.append_metrics({"loss": 1.0, "seconds": 1.0})
-
-
-def has_a_step_in_words(folder):
-    folder.append_metrics(line("two"))
-
-
-def has_no_metrics(folder):
-    folder.metrics.unlink()
-
-
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("lines", "message"),
     [
-        (lacks_a_step, "metrics.jsonl, line 4: step is None and seconds 1.0; expected an integer"),
-        (has_a_step_in_words, "metrics.jsonl, line 4: step is 'two' and"),
-        (has_no_metrics, "metrics.jsonl has no line of step 1, and the checkpoint is of step 2"),
+        ([{"loss": 1.0, "seconds": 1.0}], "metrics.jsonl, line 1: step is None and seconds 1.0"),
+        ([line("two")], "metrics.jsonl, line 1: step is 'two' and"),
+        ([line(2)], "metrics.jsonl has no line of step 1, and the checkpoint is of step 2"),
     ],
 )
-def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, damage, message):
-    for step in (1, 2, 3):
-        folder.append_metrics(line(step))
-        (folder.rollouts / f"step-{step:05d}.parquet").touch()
-    damage(folder)
+def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, lines, message):
+    for each in lines:
+        folder.append_metrics(each)
+    (folder.rollouts / "step-00003.parquet").touch()
     before = sorted(folder.path.rglob("*"))
     with pytest.raises(InputError, match=message):
         folder.forget_after(2)

@@ -207,5 +207,5 @@ def test_a_recipe_that_is_trained_and_the_trainers_take_the_name(file, tmp_path,
     pytest.importorskip("omegaconf", reason="needs the extra 'verl'")
     from ktae.trainers.verl import options
 
-    chosen = options.from_algorithm({"credit": {"estimator": f"{file}:Ends", "weight": 2.0}})
-    assert chosen.settings.estimator.weight == 2.0
+    settings, _ = options.from_algorithm({"credit": {"estimator": f"{file}:Ends", "weight": 2.0}})
+    assert settings.estimator.weight == 2.0

@@ -30,9 +30,9 @@ def offered(monkeypatch):
 
 @pytest.mark.parametrize("response", ["answer [ f a c ]", "answer [ c a f ]", "answer"])
 def test_verl_s_reward_of_text(response):
-    from ktae.trainers.verl.reward import compute_score, demo_source
+    from ktae.trainers.verl.reward import compute_score
 
-    found = compute_score(demo_source("lists"), response, "f a c", max_response_length=8)
+    found = compute_score("ktae/demo-lists", response, "f a c", max_response_length=8)
     assert (found["acc"], found["unanswered"]) == (
         float("f a c" in response),
         float("[" not in response),

@@ -79,7 +79,7 @@ def test_the_paper_s_hyper_parameters(path):
     assert config.algorithm.adv_estimator == ("ktae" if with_ktae else "grpo")
     assert config.trainer.v1.trainer_mode == ("ktae_sync" if with_ktae else "sync")
     if with_ktae:
-        chosen = options.from_algorithm(config.algorithm).settings.estimator
+        chosen = options.from_algorithm(config.algorithm)[0].estimator
         weights = {"h1": 1.0, "h2": 2.0, "h3": 1.0, "k1": 2.0, "b_len": 0.5}
         without = {"fisher": "h1", "ig": "h2", "tf": "h3"}.get(path.stem.split("-")[2])
         weights |= {without: 0.0} if without else {}
@@ -94,7 +94,7 @@ def test_values_survive_the_command_line():
     assert template == "{% for message in messages %}{{ message.content }}{% endfor %}"
     assert config.actor_rollout_ref.model.path == "a model/with a space"
     assert list(config.actor_rollout_ref.actor.optim.betas) == [0.9, 0.999]
-    assert options.from_algorithm(config.algorithm).settings.estimator == from_section(section)
+    assert options.from_algorithm(config.algorithm)[0].estimator == from_section(section)
     assert list(config.trainer.logger) == ["console", "file"]
 
 

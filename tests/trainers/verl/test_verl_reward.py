@@ -9,12 +9,12 @@ from ktae.demo import SUMS
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.recipe import Recipe
-from ktae.trainers.verl import reward, run
-from ktae.trainers.verl.reward import compute_score, demo_source
+from ktae.trainers.verl import run
+from ktae.trainers.verl.reward import compute_score
 
 
 def demo(response, answer="7", limit=8, language="sums"):
-    source = demo_source(language)
+    source = f"ktae/demo-{language}"
     return compute_score(source, response, answer, {"index": 0}, max_response_length=limit)
 
 
@@ -40,9 +40,6 @@ def test_the_demo(response, expected):
 @pytest.fixture
 def second_language(monkeypatch):
     offer(monkeypatch)
-    reward.language_of.cache_clear()
-    yield
-    reward.language_of.cache_clear()
 
 
 @pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)

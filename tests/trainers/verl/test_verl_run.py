@@ -154,7 +154,7 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
     assert program[1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
     assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
     rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
-    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo"}
+    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo-sums"}
     with pytest.raises(InputError, match="holds a run already"):
         run.run(recipe, folder, resume=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
@@ -16,18 +16,13 @@ LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 """Where verl's configuration names the policy loss."""
 
 
-class Options(NamedTuple):
-    """All of `algorithm.credit.*`."""
-
-    settings: Settings
-    """Of `estimator`, its own settings and `transforms`, as in a recipe's section `credit`;
-    `threshold`, which `acc` (or, without one, the reward) is compared with; `tokenizer`."""
-    base: str
-    """The rollout advantage underneath, by verl's name for it."""
-
-
-def from_algorithm(algorithm: Any) -> Options:
+def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
     """The options of a run, from the node `algorithm` of its configuration.
+
+    Returns:
+        Of `algorithm.credit.*` the estimator, its own settings and `transforms`, as in a recipe's
+        section `credit`; `threshold`, which `acc` (or, without one, the reward) is compared with;
+        `tokenizer`. And `base`, the rollout advantage underneath, by verl's name for it.
 
     Raises:
         InputError: an unknown option (the nearest known one is named) or a value out of range.
@@ -55,7 +50,7 @@ def from_algorithm(algorithm: Any) -> Options:
         scaled = bool(algorithm.get("norm_adv_by_std_in_grpo", True))
         what = f"algorithm.norm_adv_by_std_in_grpo is {scaled}"
     require_scale(settings.estimator, scaled, what)
-    return Options(settings, base)
+    return settings, base
 
 
 def checked(config: Any, *, has_token_ids: bool, is_old: bool) -> Settings:
@@ -71,7 +66,7 @@ def checked(config: Any, *, has_token_ids: bool, is_old: bool) -> Settings:
 
     if not has_token_ids:
         raise InputError(without_mode(config.trainer.v1.trainer_mode))
-    settings = from_algorithm(config.algorithm).settings
+    settings, _ = from_algorithm(config.algorithm)
     if OmegaConf.select(config, LOSS_MODE) == "geo_mean":
         raise InputError(
             f"{LOSS_MODE}=geo_mean averages the advantages of a rollout's tokens, so token credit "

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from ktae.data import gym, tasks
-from ktae.demo import SUMS, Language, language_named
+from ktae.demo import language_named
 from ktae.errors import InputError
 from ktae.grading.pool import default_pool
 from ktae.grading.rewards import accepted
 from ktae.grading.verdict import Outcome
 
-DEMO = "ktae/demo"
-
-
-def demo_source(language: str) -> str:
-    """The `data_source` of a demo language's rows; those of other data are graded as mathematics.
-
-    The sums have the name that rows had before there was another language.
-    """
-    return DEMO if language == SUMS.name else f"{DEMO}-{language}"
-
-
-@functools.cache
-def language_of(data_source: str) -> Language | None:
-    """The language whose rows have that `data_source`; None for those of other data."""
-    if data_source.startswith(f"{DEMO}-"):
-        return language_named(data_source.removeprefix(f"{DEMO}-"))
-    return SUMS if data_source == DEMO else None
+DEMO = "ktae/demo-"
+"""Begins the `data_source` of a demo language's rows, before the language's name."""
 
 
 def compute_score(
@@ -44,7 +28,7 @@ def compute_score(
     """Grade one response.
 
     Args:
-        data_source: which grader: a `demo_source`, reasoning-gym's, or mathematics for anything
+        data_source: which grader: a demo language's, reasoning-gym's, or mathematics for anything
             else.
         solution_str: the response, without special tokens.
         ground_truth: the answer (text or a number), or a list of accepted ones.
@@ -61,10 +45,10 @@ def compute_score(
     Raises:
         InputError: the demo without its limit, or in a language that is not installed here.
     """
-    language, is_gym = language_of(data_source), data_source == f"ktae/{tasks.GYM}"
+    is_gym, is_demo = data_source == f"ktae/{tasks.GYM}", data_source.startswith(DEMO)
     if is_gym:
         verdict = tasks.gym_verdict(solution_str, ground_truth)
-    elif language is None:
+    elif not is_demo:
         verdict = default_pool().grade(solution_str, accepted(ground_truth))
     elif max_response_length is None:
         raise InputError(
@@ -75,6 +59,7 @@ def compute_score(
         # verl strips the <eos> that says whether the response came to its end. A word is a token,
         # so a response that did is at least one word short of the limit.
         finished = len(solution_str.split()) < max_response_length
+        language = language_named(data_source.removeprefix(DEMO))
         verdict = language.verdict(solution_str, ground_truth, finished)
     score = verdict.correct or 0.0
     if graded and is_gym and verdict.outcome is Outcome.INCORRECT:  # part of it may be right

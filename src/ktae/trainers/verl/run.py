@@ -18,7 +18,7 @@ from ktae.grading.pool import default_pool
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.trainers.verl.overrides import Overrides, Paths, arguments, command, compose, overrides
-from ktae.trainers.verl.reward import demo_source
+from ktae.trainers.verl.reward import DEMO
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 PASSED_ON = (
@@ -30,8 +30,8 @@ PASSED_ON = (
 """What processes on other nodes have to be told: instructions for oneDNN, and no telemetry."""
 
 
-def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Overrides:
-    """The checked overrides of a run, and Hydra's own of where its logs go.
+def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> tuple[Overrides, Paths]:
+    """The checked overrides of a run, and Hydra's own of where its logs go; and its paths.
 
     Raises:
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
@@ -40,12 +40,12 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
     paths = _paths(recipe, folder)
     settings = overrides(recipe, paths, resume=resume, environment=_environment(folder))
     compose(settings)
-    return settings | {"hydra.run.dir": str(paths.output / "hydra")}
+    return settings | {"hydra.run.dir": str(paths.output / "hydra")}, paths
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     """The command that the run would start, to copy, after what there is to know of it."""
-    settings, paths = plan(recipe, folder), _paths(recipe, folder)
+    settings, paths = plan(recipe, folder)
     writer = "ktae data prepare" if recipe.task == "math" else "ktae train"
     absent = dict.fromkeys((paths.train, paths.test), f"`{writer}` writes it")
     if recipe.model.path == "demo":
@@ -81,7 +81,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
             f"the language {recipe.demo.language} takes several turns, which TRL trains; use "
             "--engine trl, or an agent loop of verl's with the mode ktae_sync"
         )
-    settings, paths = plan(recipe, folder, resume=resume), _paths(recipe, folder)
+    settings, paths = plan(recipe, folder, resume=resume)
     if recipe.task == "math":
         for path in (paths.train, paths.test):
             if not path.is_file():
@@ -162,4 +162,4 @@ def _write_data(recipe: Recipe, folder: Path) -> None:
         ]
         for split, some in problems.items()
     }
-    tasks.write(rows, folder, data_source=demo_source(language.name))
+    tasks.write(rows, folder, data_source=f"{DEMO}{language.name}")

@@ -54,8 +54,8 @@ class KTAETrainer:
         verl itself fetches no responses (v1/trainer_base.py:1743).
         """
         done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
-        chosen = options.from_algorithm(self.config.algorithm)  # type: ignore[attr-defined]
-        needs = chosen.settings.estimator.needs_policy
+        settings, _ = options.from_algorithm(self.config.algorithm)  # type: ignore[attr-defined]
+        needs = settings.estimator.needs_policy
         sessions = sessions_of(batch.keys)
         fields = ["responses", "extra_fields", *(FIELDS[name] for name in sorted(needs))]
         data = tq.kv_batch_get(
