@@ -2,7 +2,6 @@ import random
 
 import pytest
 import torch
-from second_language import MORE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.demo import SUMS
@@ -14,10 +13,9 @@ def test_a_word_outside_the_language_is_an_error() -> None:
         make_tokenizer(SUMS)("tom has 21 .")
 
 
-@pytest.mark.parametrize(("language", "parameters"), [(SUMS, 99_264), (MORE, 21_952)])
-def test_model_size_and_special_ids(language, parameters) -> None:
-    model, tokenizer = make_model(language, 0), make_tokenizer(language)
-    assert sum(p.numel() for p in model.parameters()) == parameters
+def test_model_size_and_special_ids() -> None:
+    model, tokenizer = make_model(SUMS, 0), make_tokenizer(SUMS)
+    assert sum(p.numel() for p in model.parameters()) == 99_264
     for config in (model.config, model.generation_config):
         assert config.pad_token_id == tokenizer.pad_token_id
         assert config.bos_token_id == tokenizer.bos_token_id

@@ -76,7 +76,6 @@ def test_another_version_or_setting_is_another_folder(monkeypatch) -> None:
         {"version": "2"},
         {"pretraining_steps": 999},
         {"salt": "other"},
-        {"size": dataclasses.replace(SUMS.size, learning_rate=3e-3)},
     ]
     languages = [SUMS, *(dataclasses.replace(SUMS, **change) for change in changes)]
     folders = {pretrain.base_model_folder(language) for language in languages}
@@ -84,6 +83,8 @@ def test_another_version_or_setting_is_another_folder(monkeypatch) -> None:
         with monkeypatch.context() as changed:
             changed.setattr(pretrain, name, value)
             folders.add(pretrain.base_model_folder(SUMS))
+    monkeypatch.setitem(pretrain.model.SIZE, "learning_rate", 3e-3)
+    folders.add(pretrain.base_model_folder(SUMS))
     assert len(folders) == 8
 
 

@@ -11,9 +11,7 @@ MORE = dataclasses.replace(
     name="more-sums",
     salt="tests: more sums",
     vocabulary=(*SUMS.vocabulary, "besides"),
-    size=dataclasses.replace(SUMS.size, name="small", hidden_size=32, layers=1),
 )
-"""Of another size, too."""
 
 
 def offer(monkeypatch, **languages):

@@ -21,26 +21,6 @@ HELD_OUT = 1024
 """Test problems that each language has; no training or pretraining problem is one of them."""
 
 
-@dataclass(frozen=True)
-class Size:
-    """The shape of a base model and the settings that it is pretrained with.
-
-    By default it has about 99,000 parameters, and is pretrained on a CPU in about a minute.
-    """
-
-    name: str = "tiny"
-    """As folders of base models are called by it."""
-    hidden_size: int = 64
-    layers: int = 2
-    heads: int = 4
-    intermediate_size: int = 160
-    initializer_range: float = 0.07  # transformers' 0.02 suits wider models; here it learns slower
-    batch: int = 32
-    """Worked solutions in a step of pretraining."""
-    learning_rate: float = 4e-3
-    """Of AdamW, at its highest."""
-
-
 class Problem(NamedTuple):
     """A problem of some language."""
 
@@ -87,8 +67,6 @@ class Language:
     environment: Callable[[str], Environment] | None = None
     """Of a prompt, for problems that take several turns: each ends with `<eos>`, and what the
     environment says stands before the next. None: there is one response."""
-    size: Size = Size()
-    """How large its base model is."""
 
     def test_problems(self, n: int = 512) -> list[Problem]:
         """The first `n` test problems, always the same ones; no two tell the same story.

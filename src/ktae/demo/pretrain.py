@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -42,13 +41,12 @@ def pretrain(
     Test problems are never among them. The same seed gives the same weights on the same machine.
     `steps` are the language's own by default.
     """
-    size = language.size
     steps = language.pretraining_steps if steps is None else steps
     tokenizer = model.make_tokenizer(language)
     base = model.make_model(language, seed)
     # A generator of its own: no other code draws from it, so a seed is one model.
     rng = random.Random(f"{language.salt} pretraining {seed}")
-    optimizer = torch.optim.AdamW(base.parameters(), lr=size.learning_rate, betas=BETAS)
+    optimizer = torch.optim.AdamW(base.parameters(), lr=model.SIZE["learning_rate"], betas=BETAS)
 
     def rate(step: int) -> float:
         """The share of the learning rate: linear warm-up, then a cosine down to 5 %."""
@@ -63,10 +61,10 @@ def pretrain(
     base.train()
     with model.one_thread():
         for _ in track(range(steps), what, console=console):
-            batch = _batch(language, rng, tokenizer, size.batch)
+            batch = _batch(language, rng, tokenizer, model.SIZE["batch"])
             n_tokens = sum(len(response) for _, response in batch)
             # Short responses, then long ones: padded to one width, half of it would be padding
-            for half in (batch[: size.batch // 2], batch[size.batch // 2 :]):
+            for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
                 ids_bt, labels_bt = _tensors(half, tokenizer.pad_token_id)
                 # The number of tokens of the whole batch makes the two halves one mean.
                 base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
@@ -143,10 +141,10 @@ def base_model_folder(language: Language, seed: int = 0) -> Path:
         "pretraining": VERSION,
         "language": [language.name, language.version, language.salt],
         "steps": language.pretraining_steps,
-        "size": dataclasses.asdict(language.size),
+        "size": model.SIZE,
         "optimizer": ["AdamW", BETAS, WARM_UP, FINAL_LEARNING_RATE],
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    name = f"base-{language.name}-{language.size.name}-seed{seed}-{digest}"
+    name = f"base-{language.name}-{model.SIZE['name']}-seed{seed}-{digest}"
     return caches / "ktae" / "demo" / name

@@ -15,6 +15,7 @@ The answer is the last box. Every word and every number is one token.
 from __future__ import annotations
 
 import random
+import re
 from typing import Literal, NamedTuple
 
 from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, Problem, geometric
@@ -96,13 +97,9 @@ def random_problem(rng: random.Random) -> Problem:
 
 def extract_answer(response: str) -> int | None:
     """The number in the last `box X }`, or None if there is no such box."""
-    words = response.split()
-    # From the end: a later box takes back an earlier one.
-    for i in range(len(words) - 3, -1, -1):
-        box, number, close = words[i : i + 3]
-        if box == "box" and close == "}" and number in NUMBERS:
-            return int(number)
-    return None
+    boxes = re.findall(r"(?<!\S)box\s+(\S+)\s+\}(?!\S)", response)
+    numbers = [int(number) for number in boxes if number in NUMBERS]
+    return numbers[-1] if numbers else None
 
 
 # How worked solutions are written: probabilities first, then phrases.
