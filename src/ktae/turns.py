@@ -8,8 +8,9 @@ hold it. So token ids and mask say everything, whichever engine they come from.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,8 +64,7 @@ def turn_hashes(turns: Turns, ids_bt: np.ndarray, counted_bt: np.ndarray) -> np.
     """(N,) uint64, a hash of each turn's counted tokens, in their order."""
     counted_bt = np.not_equal(counted_bt, 0)
     spans = zip(turns.row, turns.start, turns.stop, strict=True)
-    done = (ids_bt[row, start:stop][counted_bt[row, start:stop]] for row, start, stop in spans)
-    return np.fromiter(map(_hash_of_ids, done), np.uint64, len(turns.row))
+    return _hashes(_content(ids_bt[r, a:b][counted_bt[r, a:b]]) for r, a, b in spans)
 
 
 def state_hashes(
@@ -73,36 +73,25 @@ def state_hashes(
     vocabulary: Vocabulary | None = None,
     normalise: Normalise | None = None,
 ) -> np.ndarray:
-    """(N,) uint64, a hash of each turn's observation; the same for all first turns.
-
-    Args:
-        turns: those of the rollouts.
-        ids_bt: (B, T) token ids.
-        vocabulary: the tokens' texts, for `normalise`.
-        normalise: what of the text counts; None: the token ids do, all of them.
-
-    Raises:
-        InputError: `normalise` is given without a vocabulary, or gives no text.
-    """
+    """(N,) uint64, a hash of each turn's observation; the same for all first turns."""
     spans = zip(turns.row, turns.seen, turns.start, strict=True)
-    seen = [ids_bt[row, begin:start] for row, begin, start in spans]
-    hashes_n = np.fromiter(map(_hash_of_ids, seen), np.uint64, len(seen))
+    contents = (_content(ids_bt[r, a:b]) for r, a, b in spans)
     if normalise is None:
-        return hashes_n
+        return _hashes(contents)
     if vocabulary is None or not callable(normalise):
         raise InputError(
             f"normalise is {normalise!r}; expected a function of text, and the tokens' texts: give "
             "vocabulary= (ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
         )
-    # Each distinct observation is spelt once: a group sees the same ones again and again.
-    distinct, first, of_turn = np.unique(hashes_n, return_index=True, return_inverse=True)
-    for place, turn in enumerate(first):
-        if turns.number[turn] > 0:
-            text = normalise(vocabulary.text(seen[turn].tolist()))
-            if not isinstance(text, str):
-                raise InputError(f"normalise gave {text!r}; expected a text")
-            distinct[place] = _hash(b"text" + text.encode("utf-8", "surrogatepass"))
-    return distinct[of_turn]
+
+    @functools.cache  # a group sees the same ones again and again
+    def normalised(content: bytes) -> bytes:
+        text = normalise(vocabulary.text(np.frombuffer(content, "<i8").tolist()))
+        if not isinstance(text, str):
+            raise InputError(f"normalise gave {text!r}; expected a text")
+        return b"text" + text.encode("utf-8", "surrogatepass")
+
+    return _hashes(normalised(content) if content else b"" for content in contents)
 
 
 def turn_keys(
@@ -115,13 +104,7 @@ def turn_keys(
 ) -> np.ndarray:
     """(B, T) int32 keys of `turn`, `state` or `state-turn`, 0 where `counted_bt` is.
 
-    Args:
-        unit: its name.
-        ids_bt: (B, T) token ids.
-        counted_bt: (B, T) what counts; the other tokens of a turn are no part of its key.
-        written_bt: (B, T) what the policy wrote, by which turns are told apart.
-        vocabulary: as in `state_hashes`.
-        normalise: as in `state_hashes`.
+    Turns are told apart by what the policy wrote; of their tokens those that count make the key.
     """
     turns = find_turns(written_bt)
     hashes_n = np.zeros(len(turns.row), dtype=np.uint64)
@@ -195,14 +178,11 @@ def shared_states(
     credit_bt = None if credit is None else as_array("credit", on_host(credit))
     # By group and observation, and then by what was done: the row and columns of each such turn.
     states: dict[Any, dict[Any, list[tuple[int, slice]]]] = {}
-    turns = find_turns(batch.mask)
-    for row, seen, start, stop in zip(
-        *(x.tolist() for x in (turns.row, turns.seen, turns.start, turns.stop)), strict=True
-    ):
+    for row, _, _, seen, start, stop in np.transpose(find_turns(batch.mask)).tolist():
         ids_t = batch.token_ids[row]
         choices = states.setdefault((batch.group_b[row], tuple(ids_t[seen:start].tolist())), {})
-        span = (row, slice(start, stop))
-        choices.setdefault(tuple(ids_t[start:stop].tolist()), []).append(span)
+        done = choices.setdefault(tuple(ids_t[start:stop].tolist()), [])
+        done.append((row, slice(start, stop)))
 
     def choice(ids: tuple[int, ...], spans: list[tuple[int, slice]]) -> Choice:
         rows = sorted({row for row, _ in spans})
@@ -218,15 +198,16 @@ def shared_states(
     for (group, ids), by_turn in states.items():
         n_rollouts = len({row for spans in by_turn.values() for row, _ in spans})
         if n_rollouts >= at_least:
-            done = [choice(*item) for item in by_turn.items()]
-            done.sort(key=lambda x: -len(x.rollouts))
-            shared.append((group, State(labels[group], ids, n_rollouts, tuple(done))))
+            all_done = [choice(*item) for item in by_turn.items()]
+            all_done.sort(key=lambda x: -len(x.rollouts))
+            shared.append((group, State(labels[group], ids, n_rollouts, tuple(all_done))))
     return [state for _, state in sorted(shared, key=lambda pair: (pair[0], -pair[1].rollouts))]
 
 
-def _hash_of_ids(ids_n: np.ndarray) -> int:
-    return _hash(ids_n.astype("<i8").tobytes())
+def _content(ids_n: np.ndarray) -> bytes:
+    return ids_n.astype("<i8").tobytes()
 
 
-def _hash(content: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+def _hashes(contents: Iterable[bytes]) -> np.ndarray:
+    digests = b"".join(hashlib.blake2b(x, digest_size=8).digest() for x in contents)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)

@@ -84,7 +84,7 @@ def test_without_evidence_it_is_not_called():
         (lambda i, m, c, g: [[1.0], []] * 2, "what .*<lambda>.* gave is ragged"),
         (
             lambda i, m, c, g: np.where(c[:, None], 1.0, NAN) * m,
-            r"gave nan for token 5 of rollout 1 in group a \(1 of 2 correct\); expected a finite",
+            r"gave nan for token 5 of rollout 1 in group a; expected a finite",
         ),
     ],
     ids=["a number a rollout", "text", "ragged", "not finite"],

@@ -8,9 +8,7 @@ too: `Function(function)`, or the function itself wherever an estimator is asked
 from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.base import (
     AdvantageEstimator,
-    ContingencyEstimator,
     Estimator,
-    GradedEstimator,
 )
 from ktae.estimators.controls import (
     GroupMean,
@@ -57,13 +55,11 @@ __all__ = [
     "AnchorStates",
     "Centred",
     "ConflictTokens",
-    "ContingencyEstimator",
     "CreditFunction",
     "Decayed",
     "EntropyWeights",
     "Estimator",
     "Function",
-    "GradedEstimator",
     "GroupMean",
     "Ignoring",
     "Moved",

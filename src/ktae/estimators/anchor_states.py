@@ -1,10 +1,4 @@
-"""Anchor states: turns that a group took in the same state are compared with each other.
-
-Source: Feng, Xue, Liu and An 2025, "Group-in-Group Policy Optimization for LLM Agent Training"
-(GiGPO), arXiv:2505.10978, its step-level advantage; the code that its authors released
-(github.com/langfengQ/verl-agent, `gigpo/core_gigpo.py` and the scripts beside it); and
-Trinity-RFT's `gigpo` advantage. Nothing of either code was taken over.
-"""
+"""Anchor states: turns that a group took in the same state are compared with each other."""
 
 from __future__ import annotations
 
@@ -15,9 +9,9 @@ from typing_extensions import override
 
 from ktae.arrays import Array
 from ktae.batch import Batch, differ
-from ktae.estimators.base import AboveZero, GradedEstimator, Share
+from ktae.estimators.base import AboveZero, GradedEstimator, Share, of_equals
 from ktae.rollout_advantages import rollout_advantages
-from ktae.turns import Normalise, find_turns, state_hashes, turn_hashes
+from ktae.turns import ODD, Normalise, find_turns, state_hashes, turn_hashes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -33,6 +27,11 @@ class AnchorStates(GradedEstimator):
     With `gamma=1` and `scale_by_std=False` the mean credit under permuted labels is exactly 0. So
     it is with the deviation where no rollout comes back to a state. Below 1 γ favours the turns
     that are near to the end, whatever the labels.
+
+    Source: Feng, Xue, Liu and An 2025, "Group-in-Group Policy Optimization for LLM Agent Training"
+    (GiGPO), arXiv:2505.10978, its step-level advantage; its authors' code
+    (github.com/langfengQ/verl-agent, `gigpo/core_gigpo.py` and the scripts beside it); and
+    Trinity-RFT's `gigpo` advantage. Nothing of either code was taken over.
     """
 
     gamma: Share = 0.95
@@ -79,30 +78,21 @@ class AnchorStates(GradedEstimator):
     def credit(self, batch: Batch) -> Array:
         batch.check_token_ids()
         counted_bt, turns = batch.counted(), find_turns(batch.mask)
-        states_n = state_hashes(turns, batch.token_ids, batch.vocabulary, self.normalise)
-        state_n = _numbered(batch.group_b[turns.row], states_n)
+        seen_n = state_hashes(turns, batch.token_ids, batch.vocabulary, self.normalise)
+        state_n = seen_n + batch.group_b[turns.row].astype(np.uint64) * ODD
         is_evidence_b = differ(*batch.score_bounds()) & batch.known() & counted_bt.any(axis=1)
-        known_n = is_evidence_b[turns.row]
         reward_n = np.where(is_evidence_b, batch.evidence, 0.0)[turns.row]
         # GRPO's advantage of turns, with the state for the group.
-        base = "grpo" if self.scale_by_std else "dr_grpo"
-        return_n = self.gamma**turns.left * reward_n
-        credit_n = self.omega * rollout_advantages(base, return_n, known_n, state_n)
-        if batch.look_up_unknown:
-            # The mean of the known turns that are the same ones in the same state.
-            hashes_n = turn_hashes(turns, batch.token_ids, counted_bt)
-            done_n = _numbered(state_n, hashes_n)
-            n_known = np.bincount(done_n, known_n)[done_n]
-            mean_n = np.bincount(done_n, credit_n)[done_n] / n_known.clip(1)
-            credit_n = np.where(batch.known()[turns.row], credit_n, mean_n)
+        credit_n = self.omega * rollout_advantages(
+            "grpo" if self.scale_by_std else "dr_grpo",
+            self.gamma**turns.left * reward_n,
+            is_evidence_b[turns.row],
+            np.unique(state_n, return_inverse=True)[1],
+        )
+        if batch.look_up_unknown:  # the same turn in the same state
+            done_n = state_n * ODD + turn_hashes(turns, batch.token_ids, counted_bt)
+            credit_n = of_equals(credit_n, batch.known()[turns.row], done_n)
         credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
         credit_bt[batch.mask != 0] = turns.per_token(credit_n)
         credit_bt[~counted_bt] = 0
         return credit_bt
-
-
-def _numbered(first_n: np.ndarray, second_n: np.ndarray) -> np.ndarray:
-    """(N,) the number of each distinct pair, from 0."""
-    pairs = np.rec.fromarrays([first_n, second_n])
-    numbers: np.ndarray = np.unique(pairs, return_inverse=True)[1]
-    return numbers

@@ -68,11 +68,11 @@ class Estimator(abc.ABC):
 
     def changed(self) -> dict[str, Any]:
         """The settings that are not at their defaults, by name."""
-        values = {
-            field.name: (getattr(self, field.name), field.default)
+        return {
+            field.name: value
             for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if (value := getattr(self, field.name)) != field.default
         }
-        return {name: value for name, (value, default) in values.items() if value != default}
 
     def __repr__(self) -> str:
         """The expression that makes it: settings at their defaults are left out."""
@@ -146,6 +146,13 @@ class ContingencyEstimator(GradedEstimator):
     @override
     def credit(self, batch: Batch) -> Array:
         return backends.credit(self.prepared(batch), self.formula())
+
+
+def of_equals(credit_n: np.ndarray, known_n: np.ndarray, key_n: np.ndarray) -> np.ndarray:
+    """(N,) credit; of unknown ones the mean of the known ones with the same key, 0 of none."""
+    number = np.unique(key_n, return_inverse=True)[1]
+    total, n_known = np.bincount(number, credit_n * known_n), np.bincount(number, known_n)
+    return np.where(known_n, credit_n, (total / n_known.clip(1))[number])
 
 
 @functools.cache

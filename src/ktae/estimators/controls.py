@@ -142,18 +142,8 @@ def label_permutations(
 ) -> Iterator[np.ndarray]:
     """Correctness as `PermutedLabels` has it, for many seeds: the token ids are looked at once.
 
-    Args:
-        token_ids: as in `ktae.token_credit`, and so are the next three; `correct` may be graded.
-        mask: (B, T)
-        correct: (B,)
-        groups: (B,)
-        seeds: integers from 0.
-
-    Yields:
-        (B,) float64, for each seed.
-
-    Raises:
-        InputError: (a ValueError) shapes or dtypes do not fit.
+    Yields (B,) float64 for each seed, integers from 0. The arrays and their errors are those of
+    `ktae.token_credit`; `correct` may be graded.
     """
     arrays = map(on_host, (token_ids, mask, correct, groups))
     return _permuted(make_batch(*arrays, score_range=(-np.inf, np.inf)), seeds)

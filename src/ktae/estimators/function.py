@@ -25,7 +25,7 @@ from typing_extensions import override
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, as_array, describe, on_host
 from ktae.batch import Batch
 from ktae.errors import InputError, expected_one_of
-from ktae.estimators.base import Estimator
+from ktae.estimators.base import Estimator, of_equals
 from ktae.estimators.transforms import Transform
 
 CreditFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], Any]
@@ -59,7 +59,10 @@ class Function(Estimator):
         if len(rows):
             credit_bt[rows] = self._called(batch, rows, counted_bt)
             if batch.look_up_unknown:
-                _look_up(credit_bt, batch, counted_bt)
+                keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
+                known_n = np.repeat(batch.known(), counted_bt.sum(axis=1))
+                credit_n = of_equals(credit_bt[counted_bt], known_n, keys_bt[counted_bt])
+                credit_bt[counted_bt] = credit_n
         return credit_bt.astype(np.float32)
 
     def _called(self, batch: Batch, rows: np.ndarray, counted_bt: np.ndarray) -> np.ndarray:
@@ -78,29 +81,14 @@ class Function(Estimator):
         credit: np.ndarray = np.where(counted_bt[rows], array, 0).astype(np.float64)
         bad = np.argwhere(~(np.abs(credit) <= LARGEST))
         if len(bad):
-            row, column = rows[bad[0, 0]], bad[0, 1]
             assert batch.labels is not None
-            verdicts = batch.evidence[rows[batch.group_b[rows] == batch.group_b[row]]]
+            row, column = rows[bad[0, 0]], bad[0, 1]
             raise InputError(
                 f"{name} gave {credit[*bad[0]]} for token {batch.token_ids[row, column]} of "
-                f"rollout {row} in group {batch.labels[batch.group_b[row]]} "
-                f"({np.count_nonzero(verdicts)} of {len(verdicts)} correct); expected a finite "
+                f"rollout {row} in group {batch.labels[batch.group_b[row]]}; expected a finite "
                 f"number within ±{LARGEST:g}"
             )
         return credit
-
-
-def _look_up(credit_bt: np.ndarray, batch: Batch, counted_bt: np.ndarray) -> None:
-    """Give tokens of rollouts of unknown correctness the mean credit of equal tokens in the group's
-    known ones, in place."""
-    known_b = batch.known()
-    keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
-    known_bt, unknown_bt = counted_bt & known_b[:, None], counted_bt & ~known_b[:, None]
-    keys, of_token = np.unique(keys_bt[known_bt], return_inverse=True)
-    means = np.bincount(of_token, credit_bt[known_bt]) / np.bincount(of_token)
-    wanted = keys_bt[unknown_bt]
-    place = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
-    credit_bt[unknown_bt] = np.where(keys[place] == wanted, means[place], 0.0)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -164,12 +152,11 @@ def name_of(value: Any) -> str | None:
 
 def _of_path(where: str) -> ModuleType:
     try:
-        return importlib.import_module(where)
+        if all(part.isidentifier() for part in where.split(".")):
+            return importlib.import_module(where)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+        if not f"{where}.".startswith(f"{error.name}."):
             raise  # something that the module itself imports
-    except (TypeError, ValueError):  # a name that none can have
-        pass
     raise InputError(
         f"no module {where!r} on Python's path (PYTHONPATH); for a file of a folder write its "
         f"path, such as {where.rpartition('.')[2] or 'mine'}.py:NAME"

@@ -62,10 +62,7 @@ class KTAE(ContingencyEstimator):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
-            raise InputError(
-                f"normalize divides by h1 + h2, and that is {self.h1 + self.h2!r}; "
-                f"expected at least {1 / LARGEST:g}"
-            )
+            raise InputError(f"normalize divides by h1 + h2; expected at least {1 / LARGEST:g}")
 
     @override
     def formula(self) -> Formula:

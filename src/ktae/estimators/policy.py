@@ -44,8 +44,7 @@ class AdvantageReweighting(GradedEstimator, AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        known_bt = _known_tokens(batch)
-        log_probs_n = _of_policy(batch, "log_probs", known_bt)
+        known_bt, log_probs_n = _of_policy(batch, "log_probs")
         advantage_n = np.repeat(self.advantages(batch), known_bt.sum(axis=1))
         credit_bt = np.zeros(known_bt.shape, dtype=np.float32)
         credit_bt[known_bt] = self.alpha * (np.exp(log_probs_n) - 1) * advantage_n
@@ -93,8 +92,8 @@ class EntropyWeights(AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        known_bt, advantage_b = _known_tokens(batch), self.advantages(batch)
-        entropy_n = _of_policy(batch, "entropies", known_bt)
+        known_bt, entropy_n = _of_policy(batch, "entropies")
+        advantage_b = self.advantages(batch)
         row_n, length_b = np.nonzero(known_bt)[0], known_bt.sum(axis=1)
         if self.level == "token":
             place_n = np.arange(len(row_n)) - (np.cumsum(length_b) - length_b)[row_n]
@@ -125,22 +124,14 @@ class EntropyWeights(AdvantageEstimator):
         return shaped_n
 
 
-def _known_tokens(batch: Batch) -> np.ndarray:
-    """(B, T) bool: the tokens that get credit."""
+def _of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(B, T) which tokens get credit, and (N,) their log-probabilities or entropies."""
     if batch.look_up_unknown:
         raise InputError("weights by the policy tell nothing of held-out rollouts' verdicts")
     batch.check_token_ids()
-    known_bt: np.ndarray = batch.counted() & batch.known()[:, None]
-    return known_bt
-
-
-def _of_policy(batch: Batch, name: str, known_bt: np.ndarray) -> np.ndarray:
-    """(N,) float64 log-probabilities or entropies of the tokens that get credit, row by row."""
-    sign = -1.0 if name == "log_probs" else 1.0
-    values_bt = getattr(batch, name)
-    if values_bt is None:
-        raise InputError(f"this estimator needs {name}, and there is none")
-    values_n: np.ndarray = sign * values_bt[known_bt].astype(np.float64)
+    known_bt = batch.counted() & batch.known()[:, None]
+    values_bt, sign = getattr(batch, name), -1.0 if name == "log_probs" else 1.0
+    values_n = sign * values_bt[known_bt].astype(np.float64)
     # A probability of 1 may come out a little above it, and an entropy of 0 a little below. The
     # logarithm of a probability of 0 is -inf.
     bad = np.flatnonzero(~(values_n > -1e-3) | ((values_n == np.inf) & (name == "entropies")))
@@ -149,4 +140,4 @@ def _of_policy(batch: Batch, name: str, known_bt: np.ndarray) -> np.ndarray:
         expected = "a log-probability, up to 0" if sign < 0 else "a finite entropy, from 0"
         value = values_bt[row, column]
         raise InputError(f"{name}[{row}, {column}] is {value}; expected {expected}")
-    return sign * values_n.clip(0)
+    return known_bt, sign * values_n.clip(0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ktae.errors import InputError, expected_one_of
@@ -86,8 +86,13 @@ def preset(name: str, /, **settings: Any) -> Estimator:
     makers = PRESETS | KINDS
     if not isinstance(name, str) or name not in makers:
         raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
-    known = dataclasses.fields(innermost(makers[name]()))  # type: ignore[arg-type]
-    _require_known(f"estimator {name}", settings, [field.name for field in known])
+    fields = dataclasses.fields(innermost(makers[name]()))  # type: ignore[arg-type]
+    known = [field.name for field in fields]
+    for key in settings:
+        if key not in known:
+            raise InputError(
+                f"estimator {name} has no setting {key!r}; {expected_one_of(known, key)}"
+            )
     return makers[name](**settings)
 
 
@@ -183,25 +188,15 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
         name, value = next(iter(entry.items()))
     if not isinstance(name, str) or name not in TRANSFORMS:
         raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
-    _, *fields = dataclasses.fields(TRANSFORMS[name])  # but `inner`
-    names = [field.name for field in fields]
-    required = [field.name for field in fields if field.default is dataclasses.MISSING]
+    names = [field.name for field in dataclasses.fields(TRANSFORMS[name])][1:]  # but `inner`
     if value is not None and not isinstance(value, Mapping):
         if not names:
             raise InputError(f"transform {name} is given {value!r}; it has no settings")
         value = {names[0]: value}
-    value = value or {}
-    _require_known(f"transform {name}", value, names)
-    for key in required:
-        if key not in value:
-            raise InputError(f"transform {name} needs {key}: {{{name}: ...}}")
-    return TRANSFORMS[name](estimator, **value)
-
-
-def _require_known(what: str, settings: Mapping[str, Any], known: Iterable[str]) -> None:
-    for key in settings:
-        if key not in known:
-            raise InputError(f"{what} has no setting {key!r}; {expected_one_of(known, key)}")
+    try:
+        return TRANSFORMS[name](estimator, **(value or {}))
+    except TypeError as error:  # as Python says it: another setting, one that is missing
+        raise InputError(f"transform {name}: {error}") from None
 
 
 def _plain(estimator: Estimator) -> dict[str, Any]:

@@ -7,7 +7,6 @@ nothing in common any more: as a rule that is soon. Nothing of the authors' code
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -18,41 +17,20 @@ from ktae.estimators.base import AdvantageEstimator, FromZero, GradedEstimator
 from ktae.rollout_advantages import EPSILON
 
 
-class Sequences(NamedTuple):
-    """The N counted tokens of the rollouts that take part, one rollout after the other.
+def sequences_of(batch: Batch) -> tuple[np.ndarray, ...]:
+    """The N counted tokens of the n rollouts that take part, one rollout after the other.
 
     Rollouts are left out that have no counted token, are of unknown correctness (unless these are
-    looked up), or are in a group whose known rewards do not differ.
+    looked up), or are in a group whose known rewards do not differ. It gives (n,) their rows, (n,)
+    where each one's tokens begin, (n,) how many it has, (B, T) where they are, and (N,) their ids.
     """
-
-    rows: np.ndarray
-    """(n,) the rollouts."""
-    begin: np.ndarray
-    """(n,) where each one's tokens begin."""
-    length: np.ndarray
-    """(n,) how many it has."""
-    inside_bt: np.ndarray
-    """(B, T) bool, where the tokens are."""
-    ids: np.ndarray
-    """(N,) int64"""
-
-    def spread(self, credit: np.ndarray) -> np.ndarray:
-        """(B, T) float32, of (N,) credit."""
-        credit_bt = np.zeros(self.inside_bt.shape, dtype=np.float32)
-        credit_bt[self.inside_bt] = credit
-        return credit_bt
-
-
-def sequences_of(batch: Batch) -> Sequences:
-    """Those of a batch of arrays; an InputError for an id out of range."""
     batch.check_token_ids()
     takes_part_b = differ(*batch.score_bounds()) & (batch.look_up_unknown | batch.known())
     inside_bt = batch.counted() & takes_part_b[:, None]
     length_b = inside_bt.sum(axis=1)
-    rows = np.flatnonzero(length_b)
-    begin = (np.cumsum(length_b) - length_b)[rows]
+    rows, begin_b = np.flatnonzero(length_b), np.cumsum(length_b) - length_b
     ids = batch.token_ids[inside_bt].astype(np.int64)
-    return Sequences(rows, begin, length_b[rows], inside_bt, ids)
+    return rows, begin_b[rows], length_b[rows], inside_bt, ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -86,8 +64,8 @@ class Tempo(GradedEstimator, AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        sequences = sequences_of(batch)
-        rows, begin, length, _, ids = sequences
+        rows, begin, length, inside_bt, ids = sequences_of(batch)
+        credit_bt = np.zeros(inside_bt.shape, dtype=np.float32)
         credit, known = np.zeros(len(ids)), batch.known()[rows]
         reward = np.where(known, batch.evidence[rows], 0.0)
         # The rollouts that are still in the tree, the node that each has come to, and its V.
@@ -114,7 +92,8 @@ class Tempo(GradedEstimator, AdvantageEstimator):
             value[alive], node[alive] = after, child
             # From where one known rollout is left, V does not change any more.
             alive = alive[n_known > 1]
-        return sequences.spread(credit)
+        credit_bt[inside_bt] = credit
+        return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -161,8 +140,8 @@ class ConflictTokens(GradedEstimator, AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        sequences = sequences_of(batch)
-        rows, begin, length, _, ids = sequences
+        rows, begin, length, inside_bt, ids = sequences_of(batch)
+        credit_bt = np.zeros(inside_bt.shape, dtype=np.float32)
         group, held_out = batch.group_b[rows], ~batch.known()[rows]
         advantage = self.advantages(batch)[rows]
         in_conflict = np.where(advantage > 0, (self.amplify - 1) * advantage, -advantage)
@@ -191,4 +170,5 @@ class ConflictTokens(GradedEstimator, AdvantageEstimator):
                 credit[at[hit]] = value[hit]
                 if self.runs:
                     goes_on[there[~hit]] = False
-        return sequences.spread(credit)
+        credit_bt[inside_bt] = credit
+        return credit_bt

@@ -245,13 +245,9 @@ def ignored_by(estimator: Estimator, *, counted: bool = False) -> tuple[int, ...
 def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
     """Raise an InputError where the estimator changes other rollout advantages than those there.
 
-    It would make 0 of a negative advantage, say, and leave a rest of it, or turn its sign.
-
-    Args:
-        estimator: any; all but an `AdvantageEstimator` go with every rollout advantage.
-        scaled: whether the rollout advantages that credit is added to are divided by their group's
-            standard deviation; None: they are neither that nor R - mean.
-        what: what they are, as the user knows it, such as `base is 'rloo'`.
+    It would make 0 of a negative advantage, say, and leave a rest of it, or turn its sign. `scaled`
+    tells whether these are divided by their group's standard deviation (None: they are neither that
+    nor R - mean), and `what` what they are, as the user knows it, such as `base is 'rloo'`.
     """
     inner = innermost(estimator)
     if not isinstance(inner, AdvantageEstimator) or inner.scale_by_std == scaled:

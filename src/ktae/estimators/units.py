@@ -47,22 +47,17 @@ def unit_keys(
     more.) Masked positions, padding and tool output, are passed over as if they were not there: the
     token before one is the last unmasked one, and a word may go on behind a hole.
 
-    - `token`: the ids as they came.
-    - `bigram`, `trigram`: the one or two tokens before and the token itself, whose unit it is. In
-      place of tokens before the rollout's first there is a mark of its own.
-    - `position`: the token and its unmasked position in the rollout, divided by 8.
+    - `bigram`, `trigram`: in place of tokens before the rollout's first there is a mark of its own.
     - `word`: letters with their marks, digits and underscores, as far as they go ("don't" is three
       units, and so is 3.14; scripts without blanks are not cut); every other token alone. A token
       is never cut: it continues the word before it if it begins with a word character.
-    - `line`: up to a line break. What a break is attached to, and blank lines, belong to the line
-      before.
-    - `step`: up to a blank line, as step-wise verifiers cut a solution (ProcessBench,
-      arXiv:2412.06559); formulas set on lines of their own do not end it.
+    - `line`: what a break is attached to, and blank lines, belong to the line before.
+    - `step`: as step-wise verifiers cut a solution (ProcessBench, arXiv:2412.06559); formulas set
+      on lines of their own do not end it.
     - `turn`: a run of the policy's own tokens (mask 1) that is as long as possible, such as one
       call of a tool with its arguments. Equal ones have equal tokens.
     - `state`: the run of masked tokens before the turn, what the tool or the environment said; the
       first turns of all rollouts have the same one, the prompt.
-    - `state-turn`: both, what was done where.
 
     Words, lines and steps are compared by their text without blanks, however it was tokenised: as a
     word " so" is "so", and units of blanks alone are equal. In free reasoning nine of ten lines and
@@ -82,7 +77,7 @@ def unit_keys(
         written: (B, T) where the policy wrote, if that is more than `mask`: a token that is left
             out ends no turn. None: the mask.
         normalise: a function of an observation's text, for `state` and `state-turn`: states are
-            equal where what it gives is. None: where all of their token ids are.
+            equal where what it gives is equal. None: where all of their token ids are.
 
     Returns:
         (B, T) int32 from 0 to 2^31 - 1, 0 where masked (`token`: `token_ids` itself). Arrays give
@@ -101,14 +96,10 @@ def unit_keys(
             f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
             "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
         )
-    arrays = [
-        x if is_tensor(x) else as_array(name, x)
-        for name, x in (("token_ids", token_ids), ("mask", mask))
-    ]
-    check_tokens(*arrays)
+    ids_bt, mask_bt = as_array("token_ids", on_host(token_ids)), as_array("mask", on_host(mask))
+    check_tokens(ids_bt, mask_bt)
     if unit == "token":
         return token_ids
-    ids_bt, mask_bt = map(on_host, arrays)
     if unit in OF_TURNS:
         check_token_range(ids_bt, mask_bt)
         written_bt = mask_bt if written is None else as_array("written", on_host(written))

@@ -8,21 +8,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ktae.backends.units import (
-    BLANK,
-    FIRST_IS_WORD,
-    LAST_IS_WORD,
-    LEAD_SHIFT,
-    MANY,
-    TAIL_SHIFT,
-)
+from ktae.backends import units
 from ktae.batch import Vocabulary
 
 BASE = 0x2545F4914F6CDD1D
 """Of the polynomial over a text's bytes; odd, and so large that short texts do not collide."""
-
-_BLANKS = re.compile(r"\s+")
-_ALL = 2**64 - 1
 
 
 def vocabulary_of_texts(texts: Iterable[bytes | None]) -> Vocabulary:
@@ -33,56 +23,45 @@ def vocabulary_of_texts(texts: Iterable[bytes | None]) -> Vocabulary:
     looks, hashes, spelt = [], [], tuple(texts)
     for token_id, raw in enumerate(spelt):
         # An id without a token has no text: it is told from others by its number.
-        text = f"\0{token_id}\0".encode() if raw is None else raw
-        looks.append(looks_of(text))
-        hashes.append(_hash(without_blanks(text)))
+        content = f"\0{token_id}\0".encode() if raw is None else raw
+        try:
+            text = content.decode()
+            without_blanks = "".join(text.split()).encode()
+        except UnicodeDecodeError:
+            # A letter for each byte that is part of a character only.
+            text = "".join(chr(byte) if byte < 128 else "x" for byte in content)
+            without_blanks = b"".join(content.split())
+        looks.append(_looks_of(text))
+        hashes.append(_hash(without_blanks))
     return Vocabulary(
         np.array([*looks, 0], dtype=np.uint8), np.array([*hashes, (0, 1)], dtype=np.uint64), spelt
     )
 
 
-def looks_of(text: bytes) -> int:
-    """A token's byte of looks."""
-    characters = _characters(text)
-    if not characters.strip():
-        breaks = min(characters.count("\n"), MANY)
-        return BLANK | breaks << LEAD_SHIFT
-    first, last = characters[0], characters[-1]
-    runs = [run.group().count("\n") for run in _BLANKS.finditer(characters)]
-    lead = runs.pop(0) if first.isspace() else 0
+def _looks_of(text: str) -> int:
+    """A token's byte of looks (`ktae.backends.units`)."""
+    if not text.strip():
+        return units.BLANK | min(text.count("\n"), units.MANY) << units.LEAD_SHIFT
+    runs = [run.group().count("\n") for run in re.finditer(r"\s+", text)]
+    lead = runs.pop(0) if text[0].isspace() else 0
     return (
-        FIRST_IS_WORD * is_word_character(first)
-        | LAST_IS_WORD * is_word_character(last)
-        | min(lead, MANY) << LEAD_SHIFT
-        | min(max(runs, default=0), MANY) << TAIL_SHIFT
+        units.FIRST_IS_WORD * _is_of_word(text[0])
+        | units.LAST_IS_WORD * _is_of_word(text[-1])
+        | min(lead, units.MANY) << units.LEAD_SHIFT
+        | min(max(runs, default=0), units.MANY) << units.TAIL_SHIFT
     )
 
 
-def is_word_character(character: str) -> bool:
+def _is_of_word(character: str) -> bool:
     """Letters, their marks, numbers and the underscore."""
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
-def without_blanks(text: bytes) -> bytes:
-    """The text by which units are compared."""
-    try:
-        return "".join(text.decode().split()).encode()
-    except UnicodeDecodeError:
-        return b"".join(text.split())
-
-
-def _characters(text: bytes) -> str:
-    """The text, with a letter for each byte that is part of a character only."""
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return "".join(chr(byte) if byte < 128 else "x" for byte in text)
-
-
 def _hash(text: bytes) -> tuple[int, int]:
+    """The polynomial, and what another text's is multiplied by when this one is appended."""
     state, power = 0, 1
     for byte in text:
         # From 1, so that no text is a prefix's hash.
-        state = (state * BASE + byte + 1) & _ALL
-        power = power * BASE & _ALL
+        state = (state * BASE + byte + 1) % 2**64
+        power = power * BASE % 2**64
     return state, power
