@@ -6,6 +6,7 @@ in several ways (`(1, 3)` is a point and an interval), the other side decides.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,6 @@ from ktae.grading import expressions, latex, values
 from ktae.grading.expressions import are_evaluable
 from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
-from ktae.grading.regions import same_set
 
 _CONGRUENCE = re.compile(
     r"(?:.*?\\equiv)?\s*(.*?)(?:,\s*|\\quad)?\s*\(?\s*\\p?mod\s*\{?\s*(\d+)\s*\}?\s*\)?", re.DOTALL
@@ -24,6 +24,9 @@ _COMMAND = re.compile(
     r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\s*\{[^{}]*\}"
 )
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
+_ORDER = ("<", ">", r"\le", r"\ge", r"\ne")
+_DECIMALS = 20
+"""Of the end points of a set: 2^{1/2} is the same one as \\sqrt{2}."""
 
 
 def same(a: Form, b: Form) -> str:
@@ -38,7 +41,7 @@ def same(a: Form, b: Form) -> str:
     elif a.kind is Kind.LIST and b.kind is Kind.NUMBER:
         b = read(b.source or b.text, thousands=False)
     if Kind.LIST in (a.kind, b.kind):
-        return _same_lists(a, b)
+        return _same_lists(_letters_apart(a), _letters_apart(b))
     return _same_element(a, b) or _same_choice(a, b)
 
 
@@ -55,17 +58,14 @@ def _same_text(a: Form, b: Form) -> str:
 
 def _same_lists(a: Form, b: Form) -> str:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
-    if (how := same_set(a, b)) is not None:
+    if (how := _same_set(a, b)) is not None:
         return how
-    sides = [[_unindexed(part.name) for part in form.parts] for form in (a, b)]
+    sides = [[re.split(r"[_(]", part.name)[0] for part in form.parts] for form in (a, b)]
     names = {*sides[0], *sides[1]} - {""}
     are_values = len(names) == 1 or (not names and re.search(r"\d", a.text))
     # "p and q" is not "p or q", but of the values of one unknown both mean a list.
     if a.kind is b.kind and (a.detail == "or") != (b.detail == "or") and not are_values:
         return ""
-    letters = [_letters(form) for form in (a, b)]
-    if all(letters):
-        return "same choice" if letters[0] == letters[1] else ""
     single = b if a.kind is Kind.LIST else a
     # x = 1, y = 2 says which is which, so (2, 1) is another point. x_1 and x_2 are solutions.
     named = [len({*side} - {""}) == len(side) for side in sides]
@@ -74,10 +74,6 @@ def _same_lists(a: Form, b: Form) -> str:
     if is_point or is_tuple:
         return _all_same(a.parts, b.parts)
     return _same_in_some_order(a.parts, b.parts) if single.kind in (Kind.LIST, Kind.SET) else ""
-
-
-def _unindexed(name: str) -> str:
-    return re.split(r"[_(]", name)[0]
 
 
 def _all_same(a: Sequence[Form], b: Sequence[Form]) -> str:
@@ -94,30 +90,23 @@ def _same_in_some_order(a: Sequence[Form], b: Sequence[Form]) -> str:
         return ""
     units = [sorted(part.unit for part in side) for side in (a, b)]
     same_units = units[0] == units[1]
-    remaining, rest = list(b), []
-    for part in a:  # what is written alike, cheaply: lists may be long
-        alike = next((other for other in remaining if other.text == part.text), None)
-        if alike is None:
-            rest.append(part)
-        else:
-            remaining.remove(alike)
-    for part in rest:
-        candidates = (o for o in remaining if not same_units or o.unit == part.unit)
-        match = next((other for other in candidates if same(part, other)), None)
+    remaining = list(b)
+    for part in a:
+        alike = (other for other in remaining if other.text == part.text)  # lists may be long
+        likely = (o for o in remaining if not same_units or o.unit == part.unit)
+        match = next(alike, None) or next((other for other in likely if same(part, other)), None)
         if match is None:
             return ""
         remaining.remove(match)
     return "same elements"
 
 
-def _letters(form: Form) -> frozenset[str]:
-    """The letters of several choices: `ACD`, or `A, C, D`."""
-    texts = [part.body for part in form.parts] if form.kind is Kind.LIST else [*form.text]
-    letters = [x for text in texts if (x := TEXT.sub(r"\1", text).strip())]
-    if form.kind is not Kind.LIST and (letters != sorted({*letters}) or len(letters) < 2):
-        return frozenset()
-    are_letters = all(len(x) == 1 and x.isupper() and x.isascii() for x in letters)
-    return frozenset(letters) if are_letters else frozenset()
+def _letters_apart(form: Form) -> Form:
+    """`ACD` as the list of these choices."""
+    letters = TEXT.sub(r"\1", form.text).replace(" ", "")
+    if not re.fullmatch("[A-Z]{2,}", letters) or [*letters] != sorted({*letters}):
+        return form
+    return replace(form, kind=Kind.LIST, detail=",", parts=tuple(map(read, letters)))
 
 
 def _same_choice(a: Form, b: Form) -> str:
@@ -148,10 +137,11 @@ def _same_element(a: Form, b: Form) -> str:
         return ""
     if a.number and b.number:
         return "same number" if values.same_number(a.number, b.number) else ""
-    if Kind.RATIO in (a.kind, b.kind):
-        same_ratio = values.same_ratio(a.body, b.body)
-        if same_ratio is not None:
-            return "same ratio, date or time" if same_ratio else ""
+    if Kind.DIGITS in (a.kind, b.kind):  # one after another; where both have a base, in the same
+        bodies = [f.body if f.kind is Kind.DIGITS else TEXT.sub(r"\1", f.text) for f in (a, b)]
+        digits = [re.sub(r"^0+|\s", "", body) for body in bodies]
+        are_alike = a.detail == b.detail or not a.detail or not b.detail
+        return "same digits" if digits[0] == digits[1] and are_alike else ""
     same_words = _same_words(a, b)
     if same_words is not None:
         return "same words" if same_words else ""
@@ -169,10 +159,8 @@ def _renamed(form: Form, old: str, new: str) -> Form:
 
 
 def _same_words(a: Form, b: Form) -> bool | None:
-    r"""Whether two answers in words are the same; None if words do not decide.
-
-    A parser would take the letters of a word for factors, in any order.
-    """
+    """Whether two answers in words are the same; None if words do not decide. A parser would take
+    the letters of a word for factors, in any order."""
     scales = [
         re.search(r"(?<=\d)\s*(?:\\text\s*\{\s*)?([^\W\d_][^{}\d]*)\}?$", f.text) for f in (a, b)
     ]
@@ -180,10 +168,6 @@ def _same_words(a: Form, b: Form) -> bool | None:
         return latex.plain(a.text) == latex.plain(b.text)
     if Kind.WORDS not in (a.kind, b.kind):
         return None
-    if any(form.unit.startswith("base") for form in (a, b)):  # digit by digit
-        texts = [form.body if form.unit.startswith("base") else form.text for form in (a, b)]
-        digits = [re.sub(r"^0+|\s", "", TEXT.sub(r"\1", text)) for text in texts]
-        return digits[0] == digits[1]
     if a.kind is Kind.WORDS and latex.plain(a.text) == latex.plain(b.text):
         return True
     other = b if a.kind is Kind.WORDS else a
@@ -200,7 +184,7 @@ def _same_structure(a: Form, b: Form) -> str:
         if how or a.kind is Kind.SET:
             return how
     kinds = {a.kind, b.kind}
-    how_set = same_set(a, b) if kinds != {Kind.TUPLE, Kind.SET} else ""
+    how_set = _same_set(a, b) if kinds != {Kind.TUPLE, Kind.SET} else ""
     return _same_expression(a, b) if how_set is None and Kind.TUPLE not in kinds else how_set or ""
 
 
@@ -241,7 +225,7 @@ def _same_relation(a: Form, b: Form) -> str:
             return "same relation"
     if _same_equation(a, b):
         return "same equation"
-    how = same_set(a, b)
+    how = _same_set(a, b)
     return _same_text(a, b) if how is None else how
 
 
@@ -284,3 +268,102 @@ def _as_difference(form: Form) -> tuple[str, Any]:
     first, second = expressions.parsed(left), expressions.parsed(right)
     is_relation = sign in ("=", r"\ne", "<", r"\le") and are_evaluable(first, second)
     return (sign, first - second) if is_relation else ("", None)
+
+
+def _same_set(a: Form, b: Form) -> str | None:
+    """Whether two answers are one set of numbers; None if neither has to be one, or one is none."""
+    if not (_is_region(a) or _is_region(b)):
+        return None
+    unknowns = [_unknowns(form) for form in (a, b)]
+    if all(unknowns) and unknowns[0] != unknowns[1]:  # x > 3 is not y > 3
+        return ""
+    first, second = _region(a), _region(b)
+    if first is None or second is None:
+        return None
+    return "same set" if first == second or first.symmetric_difference(second).is_empty else ""
+
+
+def _is_region(form: Form) -> bool:
+    """Whether an answer can only be a set of numbers, and no list of them."""
+    if form.kind is Kind.LIST:
+        return any(map(_is_region, form.parts))
+    if form.kind is Kind.RELATION:
+        return set(form.detail.split()) <= {*_ORDER}
+    if form.kind is Kind.TUPLE:
+        return form.detail != "()" or r"\infty" in form.body
+    return form.kind is Kind.UNION or bool(
+        re.search(r"\\mathbb|^(?:\\emptyset|\\\{\\\})$", form.body)
+    )
+
+
+def _sides(form: Form) -> list[Any]:
+    return [expressions.parsed(part.body) for part in form.parts if form.kind is Kind.RELATION]
+
+
+def _unknowns(form: Form) -> set[Any]:
+    return set().union(*(getattr(side, "free_symbols", set()) for side in _sides(form)))
+
+
+@functools.lru_cache(maxsize=256)
+def _region(form: Form) -> Any:
+    """The set of numbers that an answer is, as a sympy set with rational end points; or None."""
+    from sympy import Complement, FiniteSet, Intersection, Interval, S, Union
+
+    named = {r"\mathbbR": S.Reals, r"\mathbbZ": S.Integers, r"\mathbbN": S.Naturals}
+    named |= {r"\emptyset": S.EmptySet, r"\\": S.EmptySet}
+    if (body := re.sub(r"[ {}]", "", form.body)) in named:
+        return named[body]
+    if form.kind is Kind.RELATION:
+        return _solutions(form)
+    if form.kind in (Kind.UNION, Kind.LIST):
+        sets = [_region(part) for part in form.parts]
+        numbers = [part for part in form.parts if part.number and not part.name]
+        if None in sets or (form.kind is Kind.LIST and numbers and _is_region(form)):  # "x > 1, 2"
+            return None
+        if form.detail == r"\setminus":
+            return Complement(*sets)
+        # "x > 1 and x < 3" restricts twice, "(0, 1) and (2, 3)" lists intervals.
+        restrict = all(p.kind is Kind.RELATION or r"\mathbb" in p.body for p in form.parts)
+        is_meet = form.detail == r"\cap" or (restrict and form.detail in (",", "and"))
+        return (Intersection if is_meet else Union)(*sets)
+    if form.kind is Kind.TUPLE and len(form.parts) == 2:
+        start, end = (_point(part) for part in form.parts)
+        if start is None or end is None or not start < end:
+            return None
+        return Interval(start, end, form.detail[0] == "(", form.detail[1] == ")")
+    points = [_point(part) for part in (form.parts if form.kind is Kind.SET else (form,))]
+    return FiniteSet(*points) if all(p is not None and p.is_finite for p in points) else None
+
+
+def _point(form: Form) -> Any:
+    """A constant as a rational number of so many decimals, or infinity; otherwise None."""
+    from sympy import Rational, oo
+
+    constant = expressions.parsed(form.body)
+    if constant in (oo, -oo):
+        return constant
+    value = expressions.real_value(constant)
+    return None if value is None else Rational(round(value * 10**_DECIMALS), 10**_DECIMALS)
+
+
+def _solutions(form: Form) -> Any:
+    """What solves inequalities in one unknown; None where that is not known."""
+    from sympy import And, Ge, Gt, Le, Lt, Ne, S, Symbol
+
+    unknowns = _unknowns(form)
+    if len(unknowns) != 1 or not _is_region(form) or not are_evaluable(*_sides(form)):
+        return None
+    x = Symbol("x", real=True)
+    sides = [
+        side.xreplace(dict.fromkeys(unknowns, x)) if side.free_symbols else _point(part)
+        for side, part in zip(_sides(form), form.parts, strict=True)
+    ]
+    make = dict(zip(_ORDER, (Lt, Gt, Le, Ge, Ne), strict=True))
+    try:
+        relations = map(lambda sign, a, b: make[sign](a, b), form.detail.split(), sides, sides[1:])
+        solved = And(*relations).as_set()
+    except MemoryError:
+        raise
+    except Exception:
+        return None
+    return S.Reals if solved is S.true else solved

@@ -16,12 +16,11 @@ import functools
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 from ktae.grading import latex
-from ktae.grading.latex import rewritings, rewritten
+from ktae.grading.latex import SIGNS, rewritings, rewritten
 
 _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 """Digits to which expressions are compared; constants have more, by their size."""
@@ -37,12 +36,10 @@ _ROUNDED = Fraction(15, 10_000_000)
 """How far apart, relative below 1, constants with decimals may be."""
 Complex = tuple[Fraction, Fraction]
 
-_FUNCTIONS = "arcsin|arccos|arctan|arccot|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt"
-_CONSTANTS = "alpha|beta|gamma|delta|epsilon|theta|lambda|sigma|omega|phi|pi|infty"
-_PLAIN = {
-    **{name: rf"\{name} " for name in f"{_FUNCTIONS}|{_CONSTANTS}".split("|")},
-    **{"infinity": r"\infty ", "inf": r"\infty ", "oo": r"\infty ", "Pi": r"\pi "},
-    **{f"a{name}": rf"\arc{name} " for name in ("sin", "cos", "tan")},
+_PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
+_PLAIN |= {
+    plain: _PLAIN[name]
+    for plain, name in (pair.split() for pair in SIGNS["also_written"].split("|"))
 }
 _PLAIN_WORD = re.compile(r"\\[a-zA-Z]+|(?<![a-zA-Z_{])[a-zA-Z]{2,}|(?<=[{(])[a-zA-Z]{2,}")
 _PRIME = re.compile(r"\^\s*(?:\{((?:\s*\\prime)+)\s*\}|(\\prime))")
@@ -68,7 +65,7 @@ _ARGUMENTS = {r"\frac": 2, r"\binom": 2} | dict.fromkeys(
 )
 _NAME = re.compile(r"(\\[a-zA-Z]+|[A-Za-z])\s*('*)(?:_\{((?:[^{}]|\{[^{}]*\})*)\})?('*)")
 _PARSED = re.compile(
-    rf"\\(?:pi|infty|{_FUNCTIONS}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"
+    rf"\\(?:pi|infty|{SIGNS['functions']}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"
 )
 """What has no subscript that is a part of its name."""
 _CODES = {"+": "plus", "-": "minus", "*": "star", ",": "comma", "/": "over", "^": "to"}
@@ -167,19 +164,15 @@ def _spelled(match: re.Match[str]) -> str:
     is_gamma = name == r"\Gamma" and match.string[match.end() : match.end() + 1] in ("(", "{")
     if is_gamma or _PARSED.match(name):
         return match[0]
-    suffix = _code(subscript) if subscript else ""
+    # A subscript as letters and digits, one to one.
+    index = re.sub(r"[\s{}\\]|\\(?:rm|mathbf)(?![a-z])", "", subscript or "")
+    suffix = "".join(c if c.isalnum() else _CODES.get(c, f"u{ord(c):x}") for c in index)
     suffix += "prime" * len(before + after)
     if not suffix and name not in ("I", r"\gamma", r"\Gamma"):
         return match[0]
     if len(name) > 1 or name in "IEeid":
         name, suffix = "X", name.lstrip("\\") + suffix
     return f"{name}_{{{suffix}}}"
-
-
-def _code(subscript: str) -> str:
-    """A subscript as letters and digits, one to one."""
-    text = re.sub(r"[\s{}\\]", "", re.sub(r"\\(?:rm|mathbf)(?![a-z])", "", subscript))
-    return "".join(c if c.isalnum() else _CODES.get(c, f"u{ord(c):x}") for c in text) or "x"
 
 
 def _with_constants(expression: Any) -> Any:
@@ -284,45 +277,24 @@ def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
 
 
 def _same_at_points(first: Any, second: Any) -> bool:
-    has_rounded = any(atom.is_Float for e in (first, second) for atom in e.atoms())
-    tolerance = Fraction(1, 10 ** (5 if has_rounded else 18))
-
-    def agree_at(kind: str) -> bool | None:
-        told = False
-        for count, (a, b) in enumerate(_values_at((first, second), kind), start=1):
-            if kind == "negative" and (a[1] or b[1]):  # roots and logarithms have branches
-                continue
-            if not _are_close(a, b, tolerance):
-                return False
-            told = count >= _POINTS // 2
-        return told or None
-
-    if (agreed := agree_at("positive")) is None:
+    if (agreed := _agree(first, second, "positive")) is None:
         return bool((first - second).simplify() == 0)
     if agreed:
-        return agree_at("negative") is not False
-    symbols = first.free_symbols | second.free_symbols
-    return any(str(symbol) in _INTEGERS for symbol in symbols) and bool(agree_at("integer"))
+        return _agree(first, second, "negative") is not False
+    names = map(str, first.free_symbols | second.free_symbols)
+    return any(name in _INTEGERS for name in names) and bool(_agree(first, second, "integer"))
 
 
-def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
-    """Whether one expression is the other times a constant, or a positive one for inequalities."""
-    from sympy import Rational
+def _agree(first: Any, second: Any, kind: str) -> bool | None:
+    """Whether two expressions agree at points where symbols are `positive`, `negative`, `integer`;
+    None where too few of them tell."""
+    from sympy import Float, Rational
 
-    for (a, _), (b, _) in _values_at((first, second), "positive"):
-        if a and b:
-            is_allowed = a / b > 0 or not positive
-            return is_allowed and _same_at_points(first, second * Rational(a / b))
-    return False
-
-
-def _values_at(expressions: Sequence[Any], kind: str) -> Iterator[list[Complex]]:
-    """The values at the same few points, where symbols are `positive`, `negative`, or `integer`."""
-    from sympy import Rational
-
-    symbols = sorted(set().union(*(e.free_symbols for e in expressions)), key=str)
-    evaluated = [e.doit() for e in expressions]
+    tolerance = Fraction(1, 10 ** (5 if first.has(Float) or second.has(Float) else 18))
+    symbols = sorted(first.free_symbols | second.free_symbols, key=str)
+    first, second = first.doit(), second.doit()
     generator = random.Random(0)  # the same points each time: a verdict must not depend on luck
+    told = 0
     for count in range(_POINTS):
         point = {}
         for symbol in symbols:
@@ -331,6 +303,24 @@ def _values_at(expressions: Sequence[Any], kind: str) -> Iterator[list[Complex]]
             if kind == "integer" and str(symbol) in _INTEGERS:
                 place = Rational(count + 2 + generator.randint(0, 9))
             point[symbol] = -place if kind == "negative" and generator.random() < 0.7 else place
-        results = [_value(e, point=point) for e in evaluated]
-        if None not in results:
-            yield results  # type: ignore[misc]
+        a, b = _value(first, point=point), _value(second, point=point)
+        # At negative ones roots and logarithms have branches.
+        if a is None or b is None or (kind == "negative" and (a[1] or b[1])):
+            continue
+        if not _are_close(a, b, tolerance):
+            return False
+        told += 1
+    return told >= _POINTS // 2 or None
+
+
+def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
+    """Whether one expression is the other times a constant, or a positive one for inequalities."""
+    from sympy import Rational
+
+    symbols = sorted(first.free_symbols | second.free_symbols, key=str)
+    point = {symbol: Rational(7 * i + 11, 10) for i, symbol in enumerate(symbols)}
+    a, b = (_value(e.doit(), point=point) for e in (first, second))
+    if a is None or b is None or not a[0] or not b[0]:
+        return False
+    factor = a[0] / b[0]
+    return (factor > 0 or not positive) and _same_at_points(first, second * Rational(factor))

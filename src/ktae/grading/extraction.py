@@ -39,9 +39,7 @@ Fallback = Literal["none", "stated", "last"]
 """How far to go beyond `boxed`: not at all, to rules 2 to 8, or to all."""
 
 _END = re.compile(
-    r"<[|｜](?:im_end|im_start|endoftext|end▁of▁sentence|begin▁of▁sentence|eot_id|eom_id|end|return"
-    r"|start_header_id|User|user|Assistant|pad|endofprompt)[|｜]>|</?s>|<eos>|<pad>|<end_of_turn>"
-    r"|<start_of_turn>|\[/?INST\]"
+    rf"<[|｜](?:{LANGUAGES['turns']})[|｜]>|</?s>|<eos>|<pad>|<(?:end|start)_of_turn>|\[/?INST\]"
     r"|\n(?:Human|User|#{2,4} ?(?:Instruction|Question|Problem|Input))[ \t]*:"
 )
 """What ends a turn, or begins the next one."""
@@ -87,9 +85,13 @@ _CONCLUSION = re.compile(
 )
 _CONCLUSION_LENGTH = 300
 _OPENS_BLOCK = re.compile(r"\\\[|\$\$|```\w*[^\S\n]*\n|\\begin\{(?:align|equation|gather)\w*\*?\}")
-_CLOSES_BLOCK = {r"\[": r"\]", "$$": "$$"}
+_BLOCK = re.compile(
+    r"(?:\\\[(.{0,1000}?)\\\]|\$\$(.{0,1000}?)\$\$|```\w*[^\S\n]*\n(.{0,1000}?)```"
+    r"|(\\begin\{(align|equation|gather)(\w*\*?)\}.{0,1000}?\\end\{\5\6\}))"
+    r"(?P<rest>[^\n]*)",
+    re.DOTALL,
+)
 _ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
-_LONGEST_STATEMENT = 1000
 _STATEMENT = re.compile(r"(?:(?P<below>\r?\n)\s*)?([^\n]{1,1000})")
 _BULLET = re.compile(r"(?:[-•*]|\d\.)[ \t]+(?=\S)")
 _JUDGEMENT = re.compile(
@@ -186,10 +188,8 @@ def _final_part(response: str) -> tuple[str, str]:
 
 
 def _boxed(response: str, *, joined: bool = True) -> tuple[str | None, int, int | None]:
-    """What is in the last box, or in the boxes that are one list with it; and where it ends.
-
-    Third, where the first box begins that the response's end cuts off.
-    """
+    """What is in the last box, or in the boxes that are one list with it; where it ends; and where
+    the first box begins that the response's end cuts off."""
     boxes, cut = _boxes(response)
     bare = [*_BARE_BOX.finditer(response)][-1:]
     if bare and (not boxes or bare[0].start() > boxes[-1].end):
@@ -295,26 +295,15 @@ def _stated(response: str, end: int | None) -> str:
 
 def _in_block(response: str, start: int) -> str | None:
     """What is in the display math or code fence that begins there; None if none does, or if it is
-    one of several things on a line.
-
-    Empty if the response's end cuts it off.
-    """
-    opened = _OPENS_BLOCK.match(response, start)
-    if opened is None:
-        return None
-    mark = opened[0]
-    closing = _CLOSES_BLOCK.get(mark) or ("```" if "`" in mark else mark.replace("begin", "end"))
-    end = response.find(closing, opened.end(), opened.end() + _LONGEST_STATEMENT)
-    if end < 0:
-        return ""
-    # A formula within a sentence is one of several things on its line.
-    rest = response[end + len(closing) :].partition("\n")[0]
-    if rest.strip(" \t\r*_.,;。") and "\n" not in response[start:end]:
-        return None
-    # Of several aligned rows the last one is the result; "&= 12" continues "x &= 3 + 9".
-    rows = _ROWS.search(response, start, end + len(closing))
-    content = response[opened.end() : end]
-    if rows:
+    one of several things on a line. Empty if the response's end cuts it off."""
+    block = _BLOCK.match(response, start)
+    if block is None:
+        return "" if _OPENS_BLOCK.match(response, start) else None
+    content = next(filter(None, block.groups()[:4]), "")
+    if block["rest"].strip(" \t\r*_.,;。") and "\n" not in block[0]:
+        return None  # a formula within a sentence
+    if rows := _ROWS.search(content):
+        # Of several aligned rows the last one is the result; "&= 12" continues "x &= 3 + 9".
         last = rows[2].rstrip("\\ \n").rpartition(r"\\")[2]
         content = last.replace("&", "").strip().removeprefix("=")
     return " ".join(content.split())
@@ -324,7 +313,7 @@ def _closing(end: str) -> str:
     """What the last line ends in: a value in bold, display math, or the end of a sentence."""
     lines = [line for line in end.rstrip().split("\n") if re.search(r"\w|\$\$|\\[\[\]]", line)]
     text = "\n".join(lines).rstrip(" .")
-    for opening, closing in _CLOSES_BLOCK.items():
+    for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
         if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
             return _in_block(text, start) or ""
     line = re.sub(r"[^\w.!$)}*\]]+$", "", lines[-1].rstrip() if lines else "")

@@ -22,9 +22,9 @@ class Kind(StrEnum):
     """What an answer can be."""
 
     NUMBER = "number"
-    RATIO = "ratio, date or time"
+    DIGITS = "digits"  # in the base `detail`, or of a ratio, date or time
     CHOICE = "choice"
-    WORDS = "words"  # also the digits of a number in a base, which is its unit
+    WORDS = "words"
     LIST = "list"  # in any order, joined by `detail`: `,` `and` `or`
     SET = "set"
     TUPLE = "tuple or interval"  # `detail` has both brackets
@@ -299,15 +299,15 @@ def _leaf(text: str, is_text: bool = False) -> Form:
     if base := _IN_BASE.fullmatch(text):
         digits = re.sub(r"\\(?:text|mathrm)|[\s{}()]", "", base[2])
         number = base[3] or base[4]
-        return Form(Kind.WORDS, text, base[1] + digits, unit=f"base {BASES.get(number, number)}")
+        return Form(Kind.DIGITS, text, base[1] + digits, detail=BASES.get(number, number))
     bare, unit = text, ""
     if not (r"\circ" in text and TRIGONOMETRIC.search(text)):
         bare, unit = values.without_units(text)
-    if values.is_ratio(bare):
-        return Form(Kind.RATIO, text, bare, unit=unit)
-    number = values.written(bare)
-    if number is not None:
-        return Form(Kind.NUMBER, text, bare, unit=unit, number=number)
+    value = values.ratio(bare) or values.written(bare)
+    if isinstance(value, str):
+        return Form(Kind.DIGITS, text, value, unit=unit)
+    if value is not None:
+        return Form(Kind.NUMBER, text, bare, unit=unit, number=value)
     spelled = latex.words(text)
     if spelled and (is_text or TEXT.search(text) or re.search(r"[^\W\d_]{3}", spelled)):
         return Form(Kind.WORDS, text, spelled)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from importlib import resources
 
 _TABLES = tomllib.loads(resources.files("ktae.grading").joinpath("tables.toml").read_text("utf-8"))
-LANGUAGES, UNITS, _SIGNS = _TABLES["languages"], _TABLES["units"], _TABLES["signs"]
+LANGUAGES, UNITS, SIGNS = _TABLES["languages"], _TABLES["units"], _TABLES["signs"]
 AND, OR, BASES = LANGUAGES["and"], LANGUAGES["or"], _TABLES["bases"]
 SYNONYMS = {words: sign for sign, some in _TABLES["synonyms"].items() for words in some}
 
@@ -36,11 +36,10 @@ def rewritten(text: str, rows: Iterable[Rewriting]) -> str:
 TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|textit|operatorname|emph)\s*\{([^{}]*)\}")
 """Text within a formula."""
 _STYLE = rewritings(
-    # Bold, colours, underlines and inner boxes.
+    # Bold, colours, underlines and inner boxes; sizes and fonts.
     (
-        r"\\(?:boldsymbol|bm|mathbf|mathit|mathsf|mathnormal|underline|uline|colorbox\s*\{\w+\}"
-        r"|textcolor\s*(?:\[\w+\])?\s*\{\w+\}|boxed|fbox|mathop|ensuremath)\s*(?=\{)"
-        r"|\\color\s*\{[\w!]+\}\s*",
+        rf"\\(?:{SIGNS['styles']}|colorbox\s*\{{\w+\}}|textcolor\s*(?:\[\w+\])?\s*\{{\w+\}})\s*(?=\{{)"
+        rf"|\\color\s*\{{[\w!]+\}}\s*|\\(?:{SIGNS['sizes']})(?![a-zA-Z])\s*",
         "",
     ),
     # Upright constants, and unit vectors with a hat or an arrow.
@@ -48,10 +47,6 @@ _STYLE = rewritings(
         r"\\(?:mathrm|rm|operatorname|text)\s*\{\s*([eid])\s*\}|\{\\rm\s+([eid])\s*\}"
         r"|\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\}",
         r"\1\2\3",
-    ),
-    (
-        r"\\(?:bf|it|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*",
-        "",
     ),
     (r"\.\.\.", r"\\ldots "),
 )
@@ -66,7 +61,7 @@ _WRAPPED = [
 ]
 _COMMAND = re.compile(r"\\not\s*=|\\[a-zA-Z]+")
 _OTHER_NAMES = (
-    {rf"\{name}": other for name, other in (pair.split() for pair in _SIGNS["commands"].split("|"))}
+    {rf"\{name}": other for name, other in (pair.split() for pair in SIGNS["commands"].split("|"))}
     | {r"\not=": r"\ne"}
     | dict.fromkeys((r"\lvert", r"\rvert", r"\vert"), "|")
 )
@@ -78,17 +73,17 @@ _SPACING = rewritings(
     (r"(?<![\d.,])(-?\d+)\{,\}(\d+)(?![\d{])", r"\1.\2"),  # 12{,}5 is 12.5
     (
         r"(\\\\)(?:\[[\d.]+\w*\])?|\\(?:left|right|middle)(?![a-zA-Z])\.?"
-        r"|\\(?:displaystyle|textstyle|limits|nolimits|hfill|[bB]igg?[lrm]?)(?![a-zA-Z])"
+        rf"|\\(?:{SIGNS['spaces']})(?![a-zA-Z])"
         r"|\\[,!;:>\s]|~|\\(?:[hv]space|phantom|tag|label)\*?\s*\{[^{}]*\}|(?<!\\)\$",
         r"\1 ",
     ),
 )
 _EUROPEAN = re.compile(r"([\[\]])([^\[\](),;]+)[,;]([^\[\](),;]+)([\[\]])")
 _TRANSLATED = str.maketrans(
-    _SIGNS["plain"]
+    SIGNS["plain"]
     # Full-width signs, letters and digits.
     | {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
-    | {pair[0]: rf"\{pair[2:]} " for pair in _SIGNS["latex"].split("|")}
+    | {pair[0]: rf"\{pair[2:]} " for pair in SIGNS["latex"].split("|")}
 )
 _COMPATIBLE = re.compile("(?P<vulgar>[¼-¾⅐-⅞])|(?P<raised>[⁰¹²³⁴-⁹⁻ⁿ]+)|[₀-₉]+")
 _ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")

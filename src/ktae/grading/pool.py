@@ -19,6 +19,7 @@ import importlib.util
 import json
 import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
@@ -31,13 +32,16 @@ from typing import Any, NamedTuple
 
 from ktae.errors import InputError
 from ktae.grading.verdict import Outcome, Verdict
-from ktae.grading.worker import WALL_CLOCK
 
+MEMORY = 4 << 30
+"""Bytes of a worker's address space."""
+WALL_CLOCK = 10
+"""Wall-clock seconds for each second of the time limit: a busy machine must change no verdict."""
 WALL_FLOOR = 30.0
 """Wall-clock seconds that are added to the worker's own limit before the parent ends it."""
 STARTS, START_LIMIT = 3, 120.0
 """Times that a worker is started before its failure is an error; wall-clock seconds for each."""
-BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; import ktae.grading.worker as w; w.main()"
+BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; import ktae.grading.pool as p; p.serve()"
 """The worker's program: its arguments are the path that it may import from."""
 
 
@@ -200,11 +204,7 @@ def _killed_after(seconds: float, process: subprocess.Popen[bytes]) -> Iterator[
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """A worker that has imported what it needs; where it ends at once, it is started again.
-
-    Raises:
-        RuntimeError: it has ended each time; with what it wrote to stderr.
-    """
+    """A worker that has imported what it needs; where it ends at once, it is started again."""
     environment = os.environ | {
         "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
         "CUDA_VISIBLE_DEVICES": "",
@@ -251,6 +251,55 @@ def _import_path() -> list[str]:
     real = {path: os.path.realpath(path) for path in sys.path if os.path.isabs(path)}
     paths = [path for path in real if real[path] not in where_data_may_lie]
     return paths if ours in map(real.get, paths) else [*paths, ours]
+
+
+def serve() -> None:
+    """A worker: one line of JSON in, one verdict out, until the parent closes the pipe.
+
+    It limits itself, so that no orphan lives on: either timer ends it by a signal. (One that is
+    stopped gets no signal: there the parent's clock ends it.) Memory is limited as an address
+    space; one that has used it up ends as well.
+    """
+    # The pipes to the parent are out of reach for libraries that read stdin or print.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    # The parent may have ignored or blocked the timers' signals; Ctrl-C is left to the parent.
+    timers = (signal.SIGPROF, signal.SIGALRM)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, timers)
+    for timer in timers:
+        signal.signal(timer, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    from ktae.grading.graders import GRADERS
+
+    # What the first task would otherwise pay for is imported and compiled here.
+    sys.setrecursionlimit(10_000)
+    GRADERS["ktae"](r"\boxed{\frac{1}{2} x}", [r"x / 2"])
+    os.dup2(nothing, 2)  # the parent reads of a failing start alone
+    replies.write(b'"ready"\n')
+    for line in requests:
+        grader, response, answers, seconds = json.loads(line)
+        _start_clocks(seconds)
+        try:
+            verdict: tuple[Any, ...] = GRADERS[grader](response, answers)
+        except MemoryError:
+            os._exit(1)
+        except Exception as error:
+            reason = f"internal error: {type(error).__name__}: {error}"
+            verdict = ("undecided", None, reason[:200])
+        _start_clocks(0)  # none while it waits for the next task
+        replies.write(json.dumps(verdict).encode() + b"\n")
+
+
+def _start_clocks(seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds * WALL_CLOCK)
 
 
 def _checked(response: str, answer: str | Sequence[str]) -> Task:

@@ -41,6 +41,7 @@ _SAYS_SO = re.compile(
 _GOES_ON = re.compile(
     r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*[$\d]|\d"
     r"|(?:minus|plus|times|divided|multiplied|of|out of|to|and|or|percent of|x)\b"
+    r"|(?:if and only if|iff)\b"
     r"|(?:is|are|was|equals?|in|lies|must|can|has|becomes?|simplifies|satisf\w+)\b"
     r"|(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
     re.IGNORECASE,

@@ -38,7 +38,7 @@ _PLAINER = rewritings(
     # 0.\dot{1}2\dot{3}, 0.\overline{123} and 0.123123\ldots are 0.(123).
     (r"\\dot\{?(\d)\}?(?:(\d*)\\dot\{?(\d)\}?)?$", r"(\1\2\3)"),
     (r"\\(?:overline|bar)\{?(\d+)\}?$", r"(\1)"),
-    (r"\.(?=\d{3})(\d*?)(\d+?)\2+\\ldots$", r".\1(\2)"),
+    (r"\.(?=\d{3,60}\\ldots$)(\d*?)(\d+?)\2+\\ldots$", r".\1(\2)"),
 )
 _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)(?:(?P<whole>\d*) )?(?P<top_sign>[-+]?)(?P<top>{_DECIMAL})"
@@ -98,24 +98,19 @@ def same_number(a: Number, b: Number) -> bool:
     return any(x == y or abs(x - y) < error for x in readings_a for y in readings_b)
 
 
-def is_ratio(text: str) -> bool:
-    """Whether it is a ratio `2:4`, a clock time or a date."""
-    return _RATIO.fullmatch(text) is not None
+def ratio(text: str) -> Number | str | None:
+    """What a ratio `2:4` is: a number of two terms, or else one text for all of its multiples.
 
-
-def same_ratio(a: str, b: str) -> bool | None:
-    """Whether two ratios, times or dates are the same; None where one is no ratio, but a value.
-
-    With two digits behind the colon it is as likely a time, and not reduced: 12:30 is not 24:60.
+    With two digits behind the colon it is as likely a time and not reduced, as dates are not.
     """
-    sides = [[Fraction(x) for x in re.split("[:/-]", t)] if is_ratio(t) else [] for t in (a, b)]
-    are_times = [is_ratio(t) and not re.search(r":\s*(?:\d|\d{3,}|\S+\.\d+)$", t) for t in (a, b)]
-    if not all(sides):
-        return False if any(are_times) else None
-    if all(are_times):
-        return sides[0] == sides[1] and (":" in a) == (":" in b)
-    shares = [[x / (sum(terms) or 1) for x in terms] for terms in sides]
-    return shares[0] == shares[1]
+    if not _RATIO.fullmatch(text):
+        return None
+    if re.search(r":\s*\d\d$", text) or ":" not in text:
+        return re.sub(r"\b0+(?=\d)|\s", "", text)
+    terms = [Fraction(term) for term in text.split(":")]
+    if len(terms) == 2 and terms[1]:
+        return Number(terms[0] / terms[1], Fraction(0), False)
+    return ":".join(str(term / (sum(terms) or 1)) for term in terms)
 
 
 _LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
@@ -183,9 +178,7 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
 
 
 def contradict(a: str, b: str) -> bool:
-    """Whether both are units or bases that are known, and not the same one: `m` and `km`."""
-    if a.startswith("base ") or b.startswith("base "):
-        return a[:5] == b[:5] and a != b
+    """Whether both are units that are known, and not the same one: `m` and `km`."""
     first, second = _canonical(a), _canonical(b)
     return bool(first and second and first != second)
 
