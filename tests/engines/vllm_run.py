@@ -54,10 +54,9 @@ def train_apart(folder, credit, synced):
     """Train as many steps as `synced` has; it says for each whether vLLM gets the weights before.
 
     Returns one mapping a step: `same_tokens` (the trainer's rollouts are the ids that vLLM
-    returned), `logp_difference` (TRL's metric), `weights_difference` (between vLLM and the policy),
-    `weights_moved` (in vLLM, since the first step), `highest_ratio` π / π_vLLM before it is cut
-    off, `gradient_error`, and the errors to the gradients `without_credit` and
-    `without_correction`, which say what the comparison can tell.
+    returned), `logp_difference` (TRL's metric), `highest_ratio` π / π_vLLM before it is cut off,
+    `gradient_error`, and the errors to the gradients `without_credit` and `without_correction`,
+    which say what the comparison can tell.
     """
     program = [sys.executable, __file__, str(folder), json.dumps(credit), json.dumps(synced)]
     # One GPU: on several, TRL would split the batch over them.
@@ -125,7 +124,6 @@ class Witness(TrainerCallback):
     def __init__(self, synced):
         self.synced = synced
         self.steps = []
-        self._first_weights = {}
 
     def watch(self, trainer):
         """Keep what vLLM returns, and leave out the syncs that are not wanted."""
@@ -171,16 +169,9 @@ class Witness(TrainerCallback):
             "without_credit": gradient(plain, correction=correction),
             "without_correction": gradient(advantages),
         }
-        # By the way that TRL itself takes to hand them over.
-        executor = self.trainer.vllm_generation.llm.llm_engine.model_executor
-        model = executor.driver_worker.model_runner.model
-        weights = {name: w.detach().cpu().clone() for name, w in model.named_parameters()}
-        self._first_weights = self._first_weights or weights
         self.steps.append(
             {
                 "same_tokens": of_vllm.token_ids == batch.token_ids,
-                "weights_difference": largest(weights, packed(policy.named_parameters())),
-                "weights_moved": largest(weights, self._first_weights),
                 "highest_ratio": max(float(ratio.max()) for ratio in ratios),
             }
         )
@@ -190,26 +181,6 @@ class Witness(TrainerCallback):
         gradient = flat_gradient(model).cpu()
         for name, expected in self._expected.items():
             self.steps[-1][name] = relative_error(gradient, expected)
-
-
-PACKED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj"}
-PACKED |= {"gate_proj": "gate_up_proj", "up_proj": "gate_up_proj"}
-"""Layers of a Llama that vLLM has as one, in the order in which their rows follow."""
-
-
-def packed(weights):
-    """A Llama's weights by vLLM's names."""
-    parts = {}
-    for name, weight in weights:
-        layer = name.split(".")[-2]
-        parts.setdefault(name.replace(layer, PACKED.get(layer, layer)), []).append(weight.detach())
-    return {name: torch.cat(weights) for name, weights in parts.items()}
-
-
-def largest(weights, expected):
-    """Difference of two sets of weights; vLLM pads its vocabulary with rows of its own."""
-    assert weights.keys() == expected.keys()
-    return max(float((weights[name][: len(w)] - w).abs().max()) for name, w in expected.items())
 
 
 if __name__ == "__main__":

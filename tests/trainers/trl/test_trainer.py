@@ -267,11 +267,7 @@ def two_alike():
     ("settings", "more", "message"),
     [
         ({"importance_sampling_level": "sequence"}, {}, "averages token advantages away; set it"),
-        (
-            {},
-            {"correctness": "accuracy"},
-            "'accuracy', which 0 reward functions are called",
-        ),
+        ({}, {"correctness": "accuracy"}, "'accuracy', which 0 reward functions are called"),
         ({}, {"reward_funcs": [overlong, even_start]}, r"is None, .*'overlong', 'even_start'"),
         (
             {},
