@@ -216,7 +216,7 @@ def test_verl_s_two_trainers(base, tmp_path, use_v1):
     run = Run(content, tmp_path).succeed()
     assert "groups of 8" in run.log.read_text(encoding="utf-8"), "what it does is said at once"
     stored = TrainedWith.read(run.output / "rollouts")
-    assert stored == ("paper", None, 0.0)
+    assert stored == TrainedWith(estimator="paper", correctness=None, threshold=0.0)
     updates = run.updates()
     assert len(updates) == 2
     check_updates(updates)
