@@ -42,7 +42,7 @@ def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) ->
         content = [row | {"benchmark": None, "group": str(i)} for i, row in enumerate(rows(rights))]
         file = write_lines(tmp_path / f"{name}.jsonl", content)
         assert command("eval", "--regrade", file, "--output", name, "--workers", 1).status == 0
-    expected = "problems: new is better than old by 100.0 points"
+    expected = "all: new is better than old by 100.0 points"
     assert expected in command("compare", "old.jsonl", "new.jsonl", "--workers", 1).out
     assert expected in command("compare", "old", "new.jsonl", "--workers", 1).out
     assert expected in command("compare", "old", "new").out

@@ -56,7 +56,7 @@ BENCHMARKS = {
 
 PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
 """The paper's five, in the order of its tables."""
-UNNAMED = "all problems"
+UNNAMED = "all"
 """In the place of a benchmark that no file names."""
 
 
