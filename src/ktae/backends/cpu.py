@@ -28,8 +28,8 @@ from ktae.statistics import Formula
 NO_CREDIT = 0
 """The number of all tokens that are not counted: masked, or of unknown correctness."""
 
-FEWEST_BITS = 10
-"""A hash table has at least 2**10 slots."""
+FEWEST_BITS, FIRST_BITS = 10, 16
+"""A hash table has at least 2**10 slots, and begins with at most 2**16."""
 
 HASH = 0x9E3779B97F4A7C15
 """Odd: what a key is multiplied by, and the top bits of the product spread it evenly."""
@@ -223,7 +223,8 @@ def count_group(chunk, begin, end, ends, tokens, part, others, space, numbers):
     # As many slots as tokens to begin with: there are as a rule far fewer distinct ones, and small
     # tables stay in the processor's cache.
     n_used, bits, entered = NO_CREDIT + 1, FEWEST_BITS, 0
-    while 1 << bits < tokens[begin:end].sum() // (others + 1) and bits < space.most_bits:
+    most_bits = min(FIRST_BITS, space.most_bits)
+    while 1 << bits < tokens[begin:end].sum() // (others + 1) and bits < most_bits:
         bits += 1
     for i in range(begin, end):
         score = chunk.scores[i]
