@@ -16,7 +16,7 @@ from ktae import InputError
 from ktae.cli.options import estimator_of
 from ktae.estimators import Centred, Scaled, from_section, preset
 from ktae.estimators.transforms import innermost
-from ktae.report import terminal
+from ktae.report import group
 from ktae.rollouts import record
 
 ROWS = [
@@ -122,11 +122,10 @@ def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, c
 
 def test_what_an_unknown_token_cuts_stays_in_its_place_and_lets_no_escape_through():
     def plain(ids, texts):
-        columns = SimpleNamespace(ids_n=np.array(ids))
-        group = SimpleNamespace(
-            columns=columns, credit_n=np.zeros(len(ids)), texts=texts, largest=1.0
-        )
-        return terminal.shaded(group, slice(0, len(ids))).plain
+        tokens = [(i, texts[i], 0.0) for i in ids]
+        return group.shaded(
+            SimpleNamespace(tokens=lambda _: tokens, largest=1.0), 0, group.DARK
+        ).plain
 
     text = plain([1, 2, 3], {1: b"\xe2\x82", 2: None, 3: b"a"})
     assert text == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"

@@ -37,8 +37,6 @@ def dump_file(tmp_path):
 def run_folder(tmp_path_factory):
     """A run folder as `ktae train` leaves it; its rollouts are the demo's worked solutions."""
     pytest.importorskip("torch", reason="the demo's tokenizer needs the extra 'trl'")
-    import pyarrow as pa
-
     from ktae.demo import SUMS
     from ktae.demo.model import make_tokenizer
     from ktae.runs import RunFolder
@@ -49,19 +47,19 @@ def run_folder(tmp_path_factory):
     tokenizer = make_tokenizer(SUMS)
     tokenizer.save_pretrained(folder.model)
     rng = random.Random(0)
-    problems = SUMS.train_problems(12, seed=0)
+    problems = iter(SUMS.train_problems(12, seed=0))
     for step in range(1, 4):
         rows = []
-        for group, problem in enumerate(problems[4 * step - 4 : 4 * step]):
+        for group in range(4):
+            problem = next(problems)
             for _ in range(6):
                 text = SUMS.worked_solution(problem, rng)
+                right = float(SUMS.extract_answer(text) == problem.answer)
+                row = {"group": group, "step": step, "prompt": problem.prompt, "response": text}
                 ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-                correct = float(SUMS.extract_answer(text) == problem.answer)
-                rows.append((str(group), problem.prompt, text, str(problem.answer), ids, correct))
-        names = ("group", "prompt", "response", "answer", "token_ids", "correct")
-        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-        columns |= {"step": pa.array([step] * len(rows), pa.int32()), "reward": columns["correct"]}
-        folder.write_rollouts(step, pa.table(columns))
+                row |= {"answer": str(problem.answer), "token_ids": ids, "reward": right}
+                rows.append(row)
+        write_lines(folder.rollouts / f"step-{step}.jsonl", rows)
         folder.append_metrics({"step": step, "entropy": 0.5 / step, "kl": 0.01 * step})
     return folder.path
 
@@ -106,6 +104,19 @@ def open_page(browser):
     for context in contexts:
         context.close()
     assert troubles == []
+
+
+@pytest.fixture
+def page_of(tmp_path, open_page):
+    """Open the page of some rows at a fragment; further arguments are those of `write_report`."""
+    from ktae.report import write_report
+
+    def open_(rows, fragment="view=rollouts&group=1", **options):
+        path = write_lines(tmp_path / "r.jsonl", rows)
+        write_report(path, tmp_path / "r.html", **options)
+        return open_page(tmp_path / "r.html", fragment)
+
+    return open_
 
 
 @pytest.fixture(scope="session")

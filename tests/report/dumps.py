@@ -1,22 +1,25 @@
-"""Small dumps for the tests of the report."""
+"""Small dumps for the tests of the report, and what a page holds."""
 
+import base64
 import json
+import zlib
 
-import numpy as np
+from ktae.report.contents import contents
 
 
 def write_lines(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-def token_totals(columns, token_ids):
-    """Totals over groups of the columns of a credit table (`ktae.report.strongest.as_columns`)."""
-    from ktae.report.totals import TokenSums
+def unpack(block):
+    return zlib.decompress(base64.b64decode(block), -15)
 
-    sums = TokenSums(len(token_ids))
-    sums.add(columns, np.searchsorted(token_ids, columns["token_id"]))
-    return sums.totals()
+
+def meta_of(dump, *estimator, **options):
+    """What the page of a dump says, but for its tokens and texts."""
+    return json.loads(unpack(contents(dump, *estimator, **options).blocks["meta"]))
 
 
 # Two correct and two incorrect rollouts; the last states the right answer and goes on.

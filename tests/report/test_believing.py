@@ -1,24 +1,21 @@
 """How far to believe the numbers: what stands on the first page, and what is shaded."""
 
 import json
-import zlib
-from base64 import b64decode
 
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import token_totals, write_lines
+from dumps import meta_of, unpack, write_lines
 
 from ktae.estimators import KTAE, preset
 from ktae.inference import n_discoveries
-from ktae.report import believing, inputs, summary, write_report
-from ktae.report.columns import columns_of
+from ktae.report import believing, inputs, write_report
 from ktae.report.contents import contents, files_of
 from ktae.report.scoring import score
-from ktae.report.strongest import as_columns, p_over_groups, strongest
+from ktae.report.strongest import p_over_groups, strongest
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
-from ktae.validity.permutation import mean_abs_credit, permutation_test
+from ktae.validity.permutation import permutation_test
 
 TEXTS = (
     *[f"by rule {i} we find it and stop <end>" for i in range(5)],
@@ -41,10 +38,6 @@ def random_rows(groups, seed=0):
         for group in range(groups)
         for number in range(6)
     ]
-
-
-def meta_of(dump, **options):
-    return json.loads(zlib.decompress(b64decode(contents(dump, **options).blocks["meta"]), -15))
 
 
 def test_held_out_pairs_are_those_of_validate(tmp_path):
@@ -79,8 +72,7 @@ def by_length(token_ids, mask, correct, groups):
 @pytest.mark.parametrize(
     "estimator",
     [
-        *["paper", "calibrated", "trigrams", "sharp-trigrams", "tempo", "conflict-tokens"],
-        {"estimator": "presence-z", "transforms": ["centred"]},
+        *["paper", "sharp-trigrams", "tempo"],
         {"estimator": "presence-z", "transforms": [{"over-units": "word"}, {"scaled": 2}]},
         {"estimator": "ktae", "transforms": [{"ignoring": [1, 2]}, {"over-units": ["bigram"]}]},
         pytest.param(by_length, id="by_length"),
@@ -124,12 +116,7 @@ def test_mean_credit_is_one_number(tmp_path):
     unknown = [row | {"reward": None} for row in random_rows(3)[::4]]
     rows = random_rows(8) + unmixed + unknown
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    columns = columns_of(dump)
-    scored = summary.score(columns, preset("paper"))
-    total, tokens = scored.credit_abs_b.sum(), scored.compared_b.sum()
-    assert tokens == 8 * 6 * 9
     of_record = permutation_test(dump.rollouts, permutations=1).real.credit_abs
-    assert mean_abs_credit(total, tokens) == pytest.approx(of_record, rel=1e-6)
     meta = meta_of(dump)
     of_groups = meta["groups"]["credit_abs"]
     assert of_groups[8] is None  # not mixed
@@ -140,26 +127,19 @@ def test_mean_credit_is_one_number(tmp_path):
     assert meta["permuted"]["credit_abs"]["real"] == pytest.approx(of_record, rel=1e-4)
 
 
-def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
-    """The token 1: in all rollouts of the first group, so no evidence; in the correct one of the
-    second and third."""
-    rows = [
-        {"group": group, "token_ids": ids, "reward": reward}
-        for group, ids, reward in (
-            *[(0, [1], 1), (0, [1], 0)],
-            *[(1, [1, 2], 1), (1, [2], 0)],
-            *[(2, [1], 1), (2, [2], 0)],
-        )
-    ]
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    tokens = score(dump.rollouts).tokens
-    totals = token_totals(as_columns(tokens), dump.token_ids)
-    (token,) = strongest(tokens).supporting
-    assert (token.token_id, token.groups, token.a, token.n_true) == (1, 2, 3, 3)
-    assert totals.groups.tolist() == [2, 1]
-    credit = tokens["credit"].to_numpy()[[1, 3]]
-    assert totals.credit[0] == pytest.approx(np.mean(credit)) == pytest.approx(token.credit)
-    assert totals.impact[0] == pytest.approx(np.sum(credit) / 2)  # |a - E| = 1/2 in both
+def test_numbers_beside_permuted_labels_are_those_of_the_test(tmp_path, monkeypatch):
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(7))])
+    numbers = meta_of(dump)["permuted"]
+    expected = permutation_test(dump.rollouts, permutations=5)
+    assert (numbers["groups"], numbers["mixed"], numbers["pairs"]) == (7, 7, expected.pairs)
+    for name in ("credit_abs", "saturated", "no_evidence", "significant", "discoveries"):
+        values = [getattr(test, name) for test in expected.permuted]
+        low_mean_high = [numbers[name][key] for key in ("low", "mean", "high")]
+        assert low_mean_high == pytest.approx([min(values), np.mean(values), max(values)], rel=1e-5)
+    monkeypatch.setattr(believing, "MAX_PERMUTED", 3)
+    assert meta_of(dump)["permuted"]["groups"] == 3
+    monkeypatch.setattr(believing, "MAX_TOKENS", 2 * 6 * 9)
+    assert meta_of(dump)["permuted"]["groups"] == 2
 
 
 def test_p_over_groups(tmp_path):
@@ -170,20 +150,19 @@ def test_p_over_groups(tmp_path):
         for i in range(10)
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    totals = token_totals(as_columns(score(dump.rollouts).tokens), dump.token_ids)
     # Exact in few groups: all ten, or none, of two hypergeometric numbers of 1/252 each.
-    assert totals.p[:3] == pytest.approx([2 / 252**2, 2 / 252**2, 1.0])
-    assert totals.p[0] == strongest(score(dump.rollouts).tokens).supporting[0].p_value
+    assert strongest(score(dump.rollouts).tokens).supporting[0].p_value == pytest.approx(2 / 252**2)
+    of_page = json.loads(unpack(contents(dump).blocks["vocabulary"]))
+    assert dict(zip(of_page["id"], of_page["p"], strict=True))[1] == pytest.approx(2 / 252**2, 1e-5)
     a, b, c, d = np.repeat([[5], [0], [0], [5]], 21, axis=1)
     # In many groups (21 * 2.5 - 1 / 2)² / (21 * 625 / 900), chi-squared of one degree of freedom
-    assert p_over_groups(a[:21], b, c, d) == pytest.approx(
+    assert p_over_groups(a, b, c, d) == pytest.approx(
         scipy.stats.chi2.sf(52.0**2 / (21 * 625 / 900), 1), rel=1e-3
     )
 
 
-def test_what_chance_explains_is_faint(tmp_path, open_page):
-    write_report(write_lines(tmp_path / "r.jsonl", SPLIT), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
+def test_what_chance_explains_is_faint(page_of):
+    page = page_of(SPLIT)
 
     def full():
         spans = page.locator(".t:is([class*=' p'], [class*=' n']):not(.p0):not(.n0)")
@@ -212,12 +191,9 @@ def test_what_chance_explains_is_faint(tmp_path, open_page):
     assert "common by chance" in page.locator("#card").inner_text()
 
 
-def test_the_card_shows_the_unit_and_its_table(tmp_path, open_page):
+def test_the_card_shows_the_unit_and_its_table(page_of):
     rows = [row | {"reward": int(i < 3)} for i, row in enumerate(SPLIT)]
-    write_report(
-        write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html", estimator="calibrated"
-    )
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
+    page = page_of(rows, estimator="calibrated")
     page.locator(".t", has_text="rule").first.hover()
     card = page.locator("#card")
     units = card.locator(".units tbody th").all_inner_texts()
@@ -226,10 +202,9 @@ def test_the_card_shows_the_unit_and_its_table(tmp_path, open_page):
     assert card.locator(".contingency td.cell b").all_inner_texts() == ["3", "2", "0", "5"]
 
 
-def test_a_view_of_finished_rollouts_only(tmp_path, open_page):
+def test_a_view_of_finished_rollouts_only(tmp_path, open_page, page_of):
     rows = [row | {"finished": "end" in row["response"]} for row in SPLIT]
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
+    page = page_of(rows)
     assert page.locator(".rollout").count() == 10
     page.check("#finished")
     assert page.locator(".rollout").count() == 7
@@ -240,19 +215,15 @@ def test_a_view_of_finished_rollouts_only(tmp_path, open_page):
     assert again.locator("#card").inner_text() == card
 
 
-def test_marks_are_tagged(tmp_path, open_page):
+def test_marks_are_tagged(page_of):
     rows = [
         {"group": 0, "response": f"so \\boxed{{{i}}} is {i}", "reward": int(i < 2)}
         for i in range(4)
     ] + [{"group": 0, "response": "and so on", "reward": 0}]
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
+    page = page_of(rows)
     assert set(page.locator(".t.mark").all_inner_texts()) == {"boxed"}
     page.locator(".t.mark").first.hover()
     assert page.locator("#card .flag").inner_text() == "format"
-    page.click("#to-tokens")
-    page.fill("input[type=search]", "boxed")
-    assert page.locator(".scroller .token-cell .flag").inner_text() == "format"
 
 
 @pytest.mark.parametrize(
@@ -260,11 +231,9 @@ def test_marks_are_tagged(tmp_path, open_page):
     [
         (["a/x.jsonl:7", "a/y.jsonl:7"], ["a/x.jsonl", "a/y.jsonl"], ["x.jsonl", "y.jsonl"], "7"),
         (["a:1.jsonl:7", "b:7"], ["a", "b"], ["a/1.jsonl", "b"], "7"),
-        (["1.jsonl:7", "2.jsonl:7"], ["a"], ["1.jsonl", "2.jsonl"], "7"),
         (["a.jsonl:7", "sub/b.jsonl:7"], ["d"], ["a.jsonl", "sub/b.jsonl"], "7"),
         (["1.pt:7", "2.pt:7"], ["run.v2"], ["1.pt", "2.pt"], "7"),
         (["test.json:1"], ["a.jsonl"], [], "test.json:1"),
-        (["is it 7:30?"], ["a.jsonl"], [], "is it 7:30?"),
         (["x.jsonl:7"], [], [], "x.jsonl:7"),
     ],
 )

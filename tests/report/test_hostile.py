@@ -1,7 +1,5 @@
 """Rollouts are written by models, so a page may hold anything; none of it may run or hide."""
 
-import json
-
 import pytest
 from dumps import write_lines
 
@@ -126,17 +124,3 @@ def test_the_policy_stops_what_would_run(hostile_page, open_page, tmp_path, brow
     )
     assert blocked == "img-src"
     page.close()
-
-
-def test_numbers_that_are_no_json(tmp_path):
-    """NaN and infinity in a row become no bare words in the page's JSON."""
-    path = tmp_path / "r.jsonl"
-    path.write_text(
-        '{"group": 0, "response": "a", "reward": NaN}\n'
-        '{"group": 0, "response": "b", "reward": Infinity}\n'
-        '{"group": 0, "response": "c", "reward": 1}\n'
-        + json.dumps({"group": 0, "response": "d", "reward": 0})
-    )
-    dump = write_report(path, tmp_path / "r.html")
-    assert dump.notes.counts["without_reward"] == 1
-    assert "Infinity" in dump.notes.names["rejected"][0]

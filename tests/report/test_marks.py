@@ -5,13 +5,12 @@ import pytest
 from dumps import write_lines
 
 from ktae.report import ReadOptions, inputs, marks
-from ktae.report.columns import columns_of
+from ktae.report.frame import frame_of
 
 
 def marks_of(path, rows):
     dump = inputs.load([write_lines(path, rows)])
-    columns = columns_of(dump)
-    marked = marks.find(columns, dump)
+    marked = marks.find(frame_of(dump))
     named = {
         (dump.texts[i] or str(dump.token_ids[i]).encode()).decode(): int(marked.mark_v[i])
         for i in np.flatnonzero(marked.mark_v)
@@ -41,9 +40,7 @@ def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
         dump = inputs.load(
             [write_lines(tmp_path / "r.jsonl", rows_of([text] * 3))], ReadOptions(tokenizer)
         )
-        columns = columns_of(dump)
-        marked = marks.find(columns, dump)
-        assert (marks.FORMAT in marked.mark_v) == expected
+        assert (marks.FORMAT in marks.find(frame_of(dump)).mark_v) == expected
 
 
 def test_an_end_is_a_token_that_stands_nowhere_else(tmp_path):
@@ -62,20 +59,12 @@ def test_an_answer_at_the_end_is_no_end(tmp_path, answer):
     assert np.isnan(marked.finished_b).all()
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"finish_reason": "length"}, 0),
-        ({"finish_reason": "stop"}, 1),
-        ({"finished": False}, 0),
-        ({"truncated": True}, 0),
-        ({"is_truncated": False}, 1),
-    ],
-)
-def test_what_the_dump_says_comes_first(tmp_path, fields, expected):
-    rows = rows_of([r"\boxed{1}", r"\boxed{2}"], **fields) + rows_of(["x"])
+def test_what_the_dump_says_comes_first(tmp_path):
+    cut = [{"finish_reason": "length"}, {"finished": False}, {"truncated": True}]
+    fields = [*cut, {"finish_reason": "stop"}, {"is_truncated": False}, {}]
+    rows = [row for x in fields for row in rows_of([r"\boxed{1}"], **x)]
     _, marked = marks_of(tmp_path / "r.jsonl", rows)
-    np.testing.assert_array_equal(marked.finished_b, [expected, expected, np.nan])
+    np.testing.assert_array_equal(marked.finished_b, [0, 0, 0, 1, 1, np.nan])
 
 
 def test_rollouts_of_the_limits_length_are_cut_off(tmp_path):

@@ -1,16 +1,11 @@
 """Where the report's own grader disagrees with a dump's verdicts."""
 
-import json
-import zlib
-from base64 import b64decode
-
 import pytest
-from dumps import ROLLOUTS, write_lines
+from dumps import ROLLOUTS, meta_of, write_lines
 
 from ktae.grading import Outcome, Verdict
-from ktae.report import inputs, regrading, write_report
-from ktae.report.columns import columns_of
-from ktae.report.contents import contents
+from ktae.report import inputs, regrading
+from ktae.report.frame import frame_of
 
 pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
 
@@ -31,20 +26,12 @@ DUMP = [
 
 
 def regraded(path, rows, **options):
-    dump = inputs.load([write_lines(path, rows)])
-    columns = columns_of(dump)
-    return columns, regrading.regrade(columns, dump, **options)
-
-
-def meta_of(path, rows, **options):
-    blocks = contents(inputs.load([write_lines(path, rows)]), **options).blocks
-    return json.loads(zlib.decompress(b64decode(blocks["meta"]), -15))
+    return regrading.regrade(frame_of(inputs.load([write_lines(path, rows)])), **options)
 
 
 def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
-    _, result = regraded(tmp_path / "r.jsonl", DUMP)
+    result = regraded(tmp_path / "r.jsonl", DUMP)
     assert (result.gradable, result.graded, result.undecided) == (9, 9, 0)
-    assert list(result.reasons(0.0).values()) == [3]
     assert [(x.rollout, x.stored) for x in result.differences] == [
         *[(4, 0.0), (5, 0.0), (6, 0.0)],
         (8, 1.0),
@@ -56,9 +43,9 @@ def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
 def test_where_most_differ_no_single_rollout_is_flagged(tmp_path):
     """As in the game of 24: all state the answer, and the verdict is of something else."""
     rows = [row(i // 4, f"try {i}: the answer is 4", int(i == 0)) for i in range(8)]
-    _, result = regraded(tmp_path / "r.jsonl", rows)
+    result = regraded(tmp_path / "r.jsonl", rows)
     assert result.asks_for_more and len(result.differences) == 7
-    meta = meta_of(tmp_path / "r.jsonl", rows)
+    meta = meta_of(inputs.load([tmp_path / "r.jsonl"]))
     assert meta["regraded"]["total"] == 7
     keys = {finding["key"] for finding in meta["findings"]}
     assert not keys & {"right-here", "wrong-here", "overwritten", "answer-stated"}
@@ -71,14 +58,14 @@ def test_only_what_can_be_graded(tmp_path):
         {**row("no verdict", "the answer is 4", 0), "reward": None},
         row("an empty answer", "the answer is 4", 0, answer=" "),
     ]
-    _, result = regraded(tmp_path / "r.jsonl", rows)
+    result = regraded(tmp_path / "r.jsonl", rows)
     assert (result.gradable, result.differences) == (2, [])
-    assert regraded(tmp_path / "r.jsonl", rows[2:])[1] is None
+    assert regraded(tmp_path / "r.jsonl", rows[2:]) is None
 
 
 @pytest.mark.parametrize("answer", ["2 + 2 = <<2+2=4>>4\n#### 4", "it is\nA: 4", "['5', '4']"])
 def test_references_of_other_forms(tmp_path, answer):
-    _, result = regraded(tmp_path / "r.jsonl", [row("g", "the answer is 4", 0, answer)])
+    result = regraded(tmp_path / "r.jsonl", [row("g", "the answer is 4", 0, answer)])
     assert [x.verdict.outcome for x in result.differences] == [Outcome.CORRECT]
 
 
@@ -86,20 +73,19 @@ def test_responses_without_an_answer_are_listed_where_they_are_rare(tmp_path):
     silent = [row("silent", "I do not know", 1)]
     cut = [row("cut", f"well {i}", 0) for i in range(9)]  # incorrect here as in the dump
     right = [row("right", f"{i}, so the answer is 4", 1) for i in range(6)]
-    _, result = regraded(tmp_path / "r.jsonl", silent + right + cut)
+    result = regraded(tmp_path / "r.jsonl", silent + right + cut)
     assert [x.verdict.outcome for x in result.differences] == [Outcome.UNANSWERED]
-    _, result = regraded(tmp_path / "r.jsonl", silent + right[:2])
+    result = regraded(tmp_path / "r.jsonl", silent + right[:2])
     assert (result.unanswered, result.differences) == ([0], [])
 
 
 def test_above_the_bound_whole_groups_are_left_out(tmp_path):
     rows = [row(group, f"the answer is {i}", 0) for group in range(10) for i in (5, 6)]
-    columns, result = regraded(tmp_path / "r.jsonl", rows, most=7)
-    assert (result.gradable, result.graded, result.stopped) == (20, 6, False)
-    assert columns.labels[0] == "0"
+    result = regraded(tmp_path / "r.jsonl", rows, most=7)
+    assert (result.gradable, result.graded) == (20, 6)
 
 
-def test_grading_ends_after_many_timeouts(tmp_path, monkeypatch):
+def test_grading_ends_after_many_timeouts_and_asks_once_for_equal_responses(tmp_path, monkeypatch):
     asked = []
 
     class Pool:
@@ -110,36 +96,20 @@ def test_grading_ends_after_many_timeouts(tmp_path, monkeypatch):
 
     monkeypatch.setattr(regrading, "default_pool", Pool)
     monkeypatch.setattr(regrading, "MAX_TIMEOUTS", 3)
-    rows = [row("g", f"the answer is {i}", 0) for i in range(9)]
-    _, result = regraded(tmp_path / "r.jsonl", rows)
-    assert (len(asked), result.graded, result.stopped) == (3, 3, True)
-
-
-def test_equal_responses_are_graded_once(tmp_path, monkeypatch):
-    asked = []
-
-    class Pool:
-        def grade_all(self, tasks):
-            for task in tasks:
-                asked.append(task.response)
-                yield Verdict(Outcome.CORRECT, "4", "boxed")
-
-    monkeypatch.setattr(regrading, "default_pool", Pool)
-    _, result = regraded(tmp_path / "r.jsonl", [DUMP[0]] * 5 + [DUMP[1]])
-    assert len(asked) == 2
-    assert [x.rollout for x in result.differences] == [5]
+    rows = [row("g", f"the answer is {max(4, i)}", 0) for i in range(12)]
+    result = regraded(tmp_path / "r.jsonl", rows)
+    assert (len(asked), result.graded, result.stopped) == (3, 7, True)
 
 
 def test_without_math_verify_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(regrading, "can_grade", lambda: False)
-    result = meta_of(tmp_path / "r.jsonl", DUMP)
+    result = meta_of(inputs.load([write_lines(tmp_path / "r.jsonl", DUMP)]))
     assert result["regraded"] is None
     assert "Not graded again" in [note["title"] for note in result["notes"]]
 
 
-def test_the_page_lists_them_and_leads_there(tmp_path, open_page):
-    write_report(write_lines(tmp_path / "r.jsonl", DUMP), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html")
+def test_the_page_lists_them_and_leads_there(page_of):
+    page = page_of(DUMP, "")
     counts = page.locator(".findings .count").all_inner_texts()
     assert counts[:2] == ["3", "1"]
     page.locator(".findings a").first.click()

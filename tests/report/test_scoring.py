@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
-from dumps import token_totals
 
 pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 
@@ -15,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from ktae import CreditTable, InputError
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
 from ktae.report.scoring import score, write
-from ktae.report.strongest import as_columns, mixed_rows, strongest
+from ktae.report.strongest import strongest
 from ktae.rollouts import record
 
 
@@ -53,7 +52,7 @@ def arrays(rollouts):
 
 @pytest.mark.parametrize("estimator", [preset("paper"), preset("released", h3=0)], ids=repr)
 @pytest.mark.parametrize("max_positions", [1, 1000, 1 << 22])
-def test_credit_is_the_oracles_however_the_file_is_cut(estimator, max_positions):
+def test_credit_and_table_are_the_oracles_however_the_file_is_cut(estimator, max_positions):
     rollouts = random_rollouts()
     scores = score(rollouts, estimator=estimator, max_positions=max_positions)
     expected_bt = oracle.token_credit(*arrays(rollouts), estimator)
@@ -62,6 +61,12 @@ def test_credit_is_the_oracles_however_the_file_is_cut(estimator, max_positions)
     ):
         np.testing.assert_allclose(credit.as_py(), expected_t[: len(ids)], rtol=0, atol=1e-6)
     assert np.abs(expected_bt).max() > 0.1
+    tokens, expected = scores.tokens, oracle.credit_table(*arrays(rollouts), estimator)
+    order = np.lexsort((tokens["token_id"], tokens["group"].to_pylist()))
+    assert tokens["group"].take(order).to_pylist() == expected.group.tolist()
+    for name in CreditTable._fields[1:]:
+        column = tokens[name].to_numpy()[order]
+        np.testing.assert_allclose(column, getattr(expected, name), atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", [KTAE, PresenceZ])
@@ -81,44 +86,6 @@ def test_graded_credit_is_of_the_rewards_and_the_table_of_verdicts(kind):
         np.testing.assert_allclose(credit, expected_t[: len(credit)], rtol=0, atol=1e-6)
     plain = score(rollouts, estimator=kind())
     assert scores.tokens["a"].equals(plain.tokens["a"])
-
-
-def test_rewards_that_a_graded_estimator_does_not_take():
-    rollouts = random_rollouts()
-    rewards = pa.array([2.5] * len(rollouts))
-    rollouts = rollouts.set_column(rollouts.column_names.index("reward"), "reward", rewards)
-    with pytest.raises(InputError, match=r"the reward of rollout \d+ is 2\.5; graded scores of"):
-        score(rollouts, estimator=KTAE(graded_rewards=True))
-    score(rollouts, estimator=PresenceZ(graded_rewards=True))
-
-
-def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):
-    rollouts = random_rollouts(n_groups=40)
-    shapes = []
-
-    def watched(*lists):
-        ids_bt, mask_bt = pad(*lists)
-        shapes.append(ids_bt.shape)
-        return ids_bt, mask_bt
-
-    pad = record.pad
-    monkeypatch.setattr(record, "pad", watched)
-    score(rollouts, max_positions=1000)
-    assert max(rows * width for rows, width in shapes) <= 1000
-    assert 5 < len(shapes) < 40  # groups share a batch where they fit
-    assert sum(rows for rows, _ in shapes) == len(rollouts)
-
-
-@pytest.mark.parametrize("max_positions", [1, 1 << 22])
-def test_the_table_is_the_oracles(max_positions):
-    rollouts = random_rollouts()
-    tokens = score(rollouts, max_positions=max_positions).tokens
-    expected = oracle.credit_table(*arrays(rollouts))
-    order = np.lexsort((tokens["token_id"], tokens["group"].to_pylist()))
-    assert tokens["group"].take(order).to_pylist() == expected.group.tolist()
-    for name in CreditTable._fields[1:]:
-        column = tokens[name].to_numpy()[order]
-        np.testing.assert_allclose(column, getattr(expected, name), atol=1e-9, err_msg=name)
 
 
 def test_the_record_keeps_what_it_held_and_says_how_it_was_scored():
@@ -154,17 +121,6 @@ def test_groups_are_in_the_records_order_with_their_counts():
     assert scores.record["credit"].to_pylist()[0][0] > 0.4
 
 
-def test_the_same_prompt_in_two_steps_is_two_groups():
-    columns = {"token_ids": [[1], [2], [1], [2]], "reward": [1.0, 1.0, 0.0, 0.0]}
-    columns |= {"group": ["g"] * 4, "correct": columns["reward"]}
-    assert score(pa.table(columns)).groups[0].mixed
-    groups = score(pa.table(columns | {"step": [1, 1, 2, 2]})).groups
-    assert [(group.step, group.mixed) for group in groups] == [(1, False), (2, False)]
-    interleaved = {"group": ["g", "h", "g", "g"], "step": [2, 2, 1, 2]}
-    groups = score(pa.table(columns | interleaved)).groups
-    assert [(group.label, group.step) for group in groups] == [("g", 2), ("h", 2), ("g", 1)]
-
-
 def test_text_is_tokenized_and_given_tokens_are_not():
     texts = ["so 4", "no 5", "so 4!", ""]
     columns = {"group": ["g"] * 4, "reward": [1.0, 0, 1, 0], "correct": [1.0, 0, 1, 0]}
@@ -179,23 +135,6 @@ def test_text_is_tokenized_and_given_tokens_are_not():
     assert "".join(from_text.tokens["token"].to_pylist()) == " !45nos"
     with pytest.raises(InputError, match="2 of 4 rollouts have no token_ids; a tokenizer"):
         score(some)
-
-
-def test_a_token_that_the_tokenizer_does_not_know_has_no_text():
-    columns = {"group": ["g"] * 2, "token_ids": [[65], [10**6]]}
-    columns |= {"reward": [1.0, 0.0], "correct": [1.0, 0.0]}
-    assert score(pa.table(columns), letters()).tokens["token"].to_pylist() == ["A", None]
-    assert score(pa.table(columns)).tokens["token"].to_pylist() == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"), [(["a", "b"], r"has one rollout \(2 groups\)"), ([], "record is empty")]
-)
-def test_groups_of_one_are_refused(labels, message):
-    n = len(labels)
-    columns = {"group": pa.array(labels, pa.string()), "token_ids": [[1]] * n, "reward": [1.0] * n}
-    with pytest.raises(InputError, match=message):
-        score(pa.table(columns))
 
 
 def test_strongest_over_groups():
@@ -223,35 +162,33 @@ def test_strongest_over_groups():
     assert strongest(scores.tokens[scores.groups[2].rows]) == ([], [])
 
 
+def distinct_counts(tokens):
+    return [tokens[f"distinct_{x}"].to_pylist() for x in "abcd"]
+
+
 def test_p_counts_identical_rollouts_once():
     """Token 1 is in three of four correct rollouts and in none of three incorrect ones. With each
     rollout there twice, p is still that of seven. Where one is there once more, with another
     verdict, p is that of the other six, in whichever order."""
     ids = [[1], [1, 1], [1, 2], [2], [3], [3, 2], [2, 2]]
-    alone = {"group": "g", "token_ids": ids, "reward": [1.0] * 4 + [0.0] * 3}
+    rewards = [1.0] * 4 + [0.0] * 3
 
-    def p_values(columns):
-        n = len(columns["token_ids"])
-        table = columns | {"group": ["g"] * n, "correct": columns["reward"]}
-        tokens = score(pa.table(table)).tokens
-        _, _, _, _, counts = mixed_rows(as_columns(tokens))
-        others = [token for side in strongest(tokens) for token in side]
-        p = {token.token_id: token.p_value for token in others}
-        totals = token_totals(as_columns(tokens), np.unique(tokens["token_id"]))
-        return p, totals.p.tolist(), counts.tolist()
+    def p_values(ids, rewards):
+        columns = {"group": ["g"] * len(ids), "token_ids": ids, "reward": rewards}
+        tokens = score(pa.table(columns | {"correct": rewards})).tokens
+        p = {token.token_id: token.p_value for side in strongest(tokens) for token in side}
+        return p, distinct_counts(tokens)
 
-    expected, over_groups, counts = p_values(alone)
+    expected, counts = p_values(ids, rewards)
     assert expected[1] == pytest.approx(scipy.stats.fisher_exact([[3, 0], [1, 3]])[1])
     assert counts[0] == [3, 2, 0] and counts[1] == [0, 2, 2]
-    again = {"token_ids": [*ids, *ids], "reward": [*alone["reward"], *alone["reward"]]}
-    assert p_values(again)[0] == pytest.approx({i: expected[i] for i in p_values(again)[0]})
-    assert p_values(again)[1:] == (over_groups, counts)
-    six = p_values({name: column[1:] for name, column in alone.items() if name != "group"})
-    again = {"token_ids": [*ids, *ids, ids[0]], "reward": [*again["reward"], 0.0]}
-    for columns in (again, {name: column[::-1] for name, column in again.items()}):
-        others = p_values(columns)
-        assert others[0] == pytest.approx({i: six[0].get(i, others[0][i]) for i in others[0]})
-        assert others[1:] == six[1:]
+    twice, counts_of_twice = p_values([*ids, *ids], [*rewards, *rewards])
+    assert twice == pytest.approx({i: expected[i] for i in twice}) and counts_of_twice == counts
+    six, counts = p_values(ids[1:], rewards[1:])
+    again = [*ids, *ids, ids[0]], [*rewards, *rewards, 0.0]
+    for columns in (again, [column[::-1] for column in again]):
+        p, counts_of_others = p_values(*columns)
+        assert p == pytest.approx({i: six.get(i, p[i]) for i in p}) and counts_of_others == counts
 
 
 def test_no_rollout_is_evidence_where_all_verdicts_contradict():
@@ -262,30 +199,18 @@ def test_no_rollout_is_evidence_where_all_verdicts_contradict():
         "reward": [1.0, 0, 1, 1, 0, 0, 1, 0],
     }
     tokens = score(pa.table(columns | {"correct": columns["reward"]})).tokens
-    *_, counts = mixed_rows(as_columns(tokens))
     assert tokens["token_id"].to_pylist() == [1, 2, 4, 1]
-    assert counts.T.tolist() == [[2, 0, 0, 2], [0, 2, 2, 0], [0] * 4, [0] * 4]
-    totals = token_totals(as_columns(tokens), np.array([1, 2, 4]))
-    assert totals.p[2] == 1
-    assert np.isfinite(np.array(totals)).all()
+    assert distinct_counts(tokens) == [[2, 0, 0, 0], [0, 2, 0, 0], [0, 2, 0, 0], [2, 0, 0, 0]]
 
 
-def test_a_written_table_has_the_strongest_tokens_too(tmp_path):
-    """No two of these rollouts are identical, so p is the same as well."""
-    scores = score(random_rollouts())
-    write(scores, tmp_path / "s.parquet", tmp_path / "s.tokens.parquet")
-    assert strongest(pq.read_table(tmp_path / "s.tokens.parquet")) == strongest(scores.tokens)
-
-
-def test_both_files_or_none(tmp_path, monkeypatch):
+def test_written_tables_are_the_same_and_both_or_none(tmp_path, monkeypatch):
+    """No two of these rollouts are identical, so p of the file's strongest is the same as well."""
     scores = score(random_rollouts())
     out, tokens_out = tmp_path / "s.parquet", tmp_path / "s.tokens.parquet"
     write(scores, out, tokens_out)
     assert record.read_record(out).equals(scores.record)
-    assert pq.read_table(tokens_out).num_rows == len(scores.tokens)
-    before = out.read_bytes(), tokens_out.read_bytes()
-    write_table = pq.write_table
-    others = score(random_rollouts(seed=1))
+    assert strongest(pq.read_table(tokens_out)) == strongest(scores.tokens)
+    before, write_table = (out.read_bytes(), tokens_out.read_bytes()), pq.write_table
 
     def fail_on_the_second(table, path, **options):
         if "token_id" in table.column_names:
@@ -294,6 +219,6 @@ def test_both_files_or_none(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pq, "write_table", fail_on_the_second)
     with pytest.raises(InputError, match="disk full"):
-        write(others, out, tokens_out)
+        write(score(random_rollouts(seed=1)), out, tokens_out)
     assert (out.read_bytes(), tokens_out.read_bytes()) == before
     assert len(list(tmp_path.iterdir())) == 2

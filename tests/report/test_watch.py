@@ -8,38 +8,28 @@ from dumps import ROLLOUTS, write_lines
 pytest.importorskip("jinja2")
 
 from ktae import InputError
-from ktae.report import watch as watching
+from ktae.cli import report as command
 from ktae.report import write_report
-from ktae.report.watch import watch
 
 
 def write_step(run, step):
-    (run / "rollouts").mkdir(parents=True, exist_ok=True)
     return write_lines(run / f"rollouts/step-{step}.jsonl", [x | {"step": step} for x in ROLLOUTS])
 
 
 def test_the_page_is_written_when_files_have_changed(tmp_path, monkeypatch):
-    """Also while a run writes at every look: steps 2 and 3."""
     run = tmp_path / "run"
     happens = [
-        *[None, lambda: write_step(run, 1), None, None, None],
-        *[lambda: write_step(run, 2), lambda: write_step(run, 3), None, None],
-        *[lambda: (run / "metrics.jsonl").write_text("{}\n"), None],
-        *[lambda: (run / "rollouts/step-3.jsonl").write_text("{\n"), None],
-        *[lambda: write_step(run, 3), None],
+        *[None, lambda: write_step(run, 1), None, lambda: write_step(run, 2)],
+        lambda: (run / "metrics.jsonl").write_text("{}\n"),
+        lambda: (run / "rollouts/step-2.jsonl").write_text("{\n"),
+        lambda: write_step(run, 2),
     ]
-
-    def sleep(seconds):
-        change = happens.pop(0)
-        if change is not None:
-            change()
-
-    monkeypatch.setattr(watching.time, "sleep", sleep)
-    looks = watch([run], lambda: write_report(run, tmp_path / "r.html", regrade=False))
+    monkeypatch.setattr(command.time, "sleep", lambda _: (happens.pop(0) or (lambda: None))())
+    looks = command.watched([run], lambda: write_report(run, tmp_path / "r.html", regrade=False))
     seen = [next(looks) for _ in range(6)]
     assert happens == []
-    assert [len(seen[i].rollouts) for i in (1, 2, 3, 5)] == [4, 12, 12, 12]
-    assert isinstance(seen[0], InputError) and "nothing to read yet" in str(seen[0])
+    assert [len(seen[i].rollouts) for i in (1, 2, 3, 5)] == [4, 8, 8, 8]
+    assert isinstance(seen[0], InputError) and "does not exist" in str(seen[0])
     assert isinstance(seen[4], InputError) and "broken JSON" in str(seen[4])
 
 

@@ -11,7 +11,7 @@ from ktae.errors import InputError
 from ktae.estimators import PRESETS, Function, RolloutMean, preset
 from ktae.inference import LEVEL, Interval
 from ktae.report import believing, inputs
-from ktae.report.columns import columns_of
+from ktae.report.frame import frame_of
 from ktae.rollouts import record
 from ktae.validity import held_out
 from ktae.validity.advice import advice
@@ -114,11 +114,9 @@ def test_a_file_without_its_wrong_group_gives_the_same(shared_data):
     for name in ("all", "mixed_only"):
         dump = inputs.load([shared_data.parent / f"cases/dumps/held_out_{name}.jsonl"])
         pairs = held_out.held_out_pairs(dump.rollouts, {"paper": "paper", "z": "trigrams"})
-        frame = columns_of(dump)
+        frame = frame_of(dump)
         right_g, n_g = frame.sum_rollouts(frame.correct_b), np.diff(frame.starts_g)
-        reported = believing.held_out(
-            frame, (right_g > 0) & (right_g < n_g), ("z", preset("trigrams"))
-        )
+        reported = believing.held_out(frame, (right_g > 0) & (right_g < n_g), preset("trigrams"))
         shown = {score["name"]: score["auc"] for score in reported["estimators"]}
         assert shown["paper"] == pairs.estimators[0].auc.value
         results.append(pairs.as_dict() | {"left_out": None})

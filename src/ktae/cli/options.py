@@ -254,7 +254,6 @@ def load(inputs: Sequence[Path], how: ReadOptions, *, strict: bool = False) -> D
 
     with working("reading"):
         dump = reader.load(inputs, how, strict=strict)
-        reader.require_rollouts(dump)
     note_reading(dump.notes)
     return dump
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,9 @@ from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
+
+LOOK_SECONDS = 5.0
+"""Between two looks at the files that are watched."""
 
 
 def report(
@@ -108,7 +111,7 @@ def report(
     if not says_something:
         options.note_unmixed(used)
     # Groups that the page has no room for still count in its numbers.
-    shown, n = dump.shown or (0, 0)
+    shown, n = dump.shown
     if shown < n:
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
@@ -135,13 +138,37 @@ def report(
     )
 
 
-def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
-    from ktae.report.watch import watch
+def watched(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | InputError]:
+    """Write the page whenever the files of rollouts or metrics have changed, and never end.
 
+    A file may be half written when it is read; the next look finds it changed again. Yields what
+    was read, or why it could not be.
+    """
+    from ktae.rollouts.folders import choose_files
+    from ktae.runs import RunFolder
+
+    written = None
+    while True:
+        now = {}
+        for path in paths:
+            # A folder may hold nothing yet, and a file may go away between two calls.
+            with contextlib.suppress(InputError, OSError):
+                for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
+                    now[file] = file.stat().st_size, file.stat().st_mtime_ns
+        if now != written:
+            written = now
+            try:
+                yield write()
+            except InputError as error:
+                yield error
+        time.sleep(LOOK_SECONDS)
+
+
+def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
     typer.echo(f"watching {', '.join(printable(str(path)) for path in inputs)} (Ctrl-C ends it)")
     told: list[dict[str, object]] = []
     with contextlib.suppress(KeyboardInterrupt):
-        for dump in watch(inputs, write):
+        for dump in watched(inputs, write):
             if isinstance(dump, InputError):
                 note(str(dump))
                 continue

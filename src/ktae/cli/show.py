@@ -47,7 +47,7 @@ def show(
     A terminal gets colours. A pipe, a file and a terminal without colours get one token a line,
     after its credit.
     """
-    from ktae.report import picture, terminal
+    from ktae.report import group as groups
 
     inputs = options.inputs_or_example(inputs, example)
     missing = [path for path in inputs[1:] if not path.exists()]
@@ -67,14 +67,14 @@ def show(
             options.require_picture(f"--{name}", path)
     screen = Screen(as_json)
     dump = options.load(inputs, how)
-    shown = terminal.scored_group(dump, group, step, chosen)
+    shown = groups.scored_group(dump, group, step, chosen)
     for path in pictures.values():
-        picture.save(shown, path)
+        groups.save(shown, path)
         screen.print(f"wrote {path}")
     if not pictures:
-        terminal.show_group(screen.console, shown)
+        groups.show_group(screen.console, shown)
     if (used := chosen or dump.estimator) not in (None, shown.estimator):
         options.note_single_tokens(used)
     if screen.console.is_terminal:  # a pipe gets the group alone
         screen.next("ktae", "report", *inputs)
-    screen.end(terminal.as_dict(shown))
+    screen.end(groups.as_dict(shown))

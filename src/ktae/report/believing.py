@@ -11,8 +11,9 @@ import numpy as np
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset, to_text
-from ktae.report.columns import Frame, frame_of
+from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump
+from ktae.rollouts.groups import take_rows
 from ktae.validity import prefixes
 from ktae.validity.advice import advice
 from ktae.validity.held_out import group_key, held_out_pairs
@@ -37,8 +38,7 @@ def verdict_of(dump: Dump, estimator: Estimator) -> str:
     counted_b = frame.counted_b > 0
     right_g, wrong_g = (frame.sum_rollouts(counted_b & (frame.correct_b == x)) for x in (1, 0))
     texts = dump.vocabulary if estimator.needs_vocabulary else None
-    pairs = held_out(frame, (right_g > 0) & (wrong_g > 0), (to_text(estimator), estimator), texts)
-    return in_words(pairs)
+    return in_words(held_out(frame, (right_g > 0) & (wrong_g > 0), estimator, texts))
 
 
 def in_words(pairs: dict[str, Any]) -> str:
@@ -48,18 +48,9 @@ def in_words(pairs: dict[str, Any]) -> str:
 
 
 def held_out(
-    columns: Frame,
-    mixed_g: np.ndarray,
-    reported: tuple[str, Estimator],
-    vocabulary: Vocabulary | None = None,
+    frame: Frame, mixed_g: np.ndarray, estimator: Estimator, vocabulary: Vocabulary | None = None
 ) -> dict[str, Any]:
-    """Held-out pairs of the report's estimator and of `BESIDE`, and what they advise.
-
-    Args:
-        columns: the rollouts.
-        mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
-        reported: the name and the whole of the estimator that the report is about.
-        vocabulary: the tokens' texts, where the estimator looks at them.
+    """Held-out pairs in mixed groups, of the estimator and of `BESIDE`, and what they advise.
 
     Returns:
         `ktae.validity.held_out.HeldOut.as_dict`, with `take` (None: no estimator is shown to be
@@ -70,13 +61,13 @@ def held_out(
         return {"none": "No group has both right and wrong rollouts."}
     # The report's own estimator stands first, unless it is one of those beside it.
     estimators = {name: preset(name) for name in BESIDE}
-    if reported[1] not in estimators.values():
-        estimators = {reported[0]: reported[1]} | estimators
+    if estimator not in estimators.values():
+        estimators = {to_text(estimator): estimator} | estimators
     # The groups that `held_out_pairs` draws first, twice as many as are needed: some are too small.
-    keys = {g: group_key(columns.labels[g], columns.steps[g]) for g in np.flatnonzero(mixed_g)}
+    keys = {g: group_key(frame.labels[g], frame.steps[g]) for g in np.flatnonzero(mixed_g)}
     some = sorted(keys, key=keys.__getitem__)[: 2 * MAX_HELD_OUT]
-    rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
-    tokens = columns.sum_rollouts(columns.lengths_b)[some].mean()
+    rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, some)))
+    tokens = frame.sum_rollouts(frame.lengths_b)[some].mean()
     most = int(min(MAX_HELD_OUT, max(1, MAX_TOKENS // max(1.0, tokens))))
     answers = prefixes.AskedAnswers(rollouts)
     try:
@@ -92,14 +83,9 @@ def held_out(
 
 
 def beside_permuted(
-    columns: Frame, mixed_g: np.ndarray, estimator: Estimator
+    frame: Frame, mixed_g: np.ndarray, estimator: Estimator
 ) -> dict[str, Any] | None:
-    """Statistics of single tokens under the real and under permuted labels.
-
-    Args:
-        columns: the dump.
-        mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
-        estimator: the page's; of single tokens (`ktae.tables.table_estimator`).
+    """Statistics of single tokens in mixed groups under the real and under permuted labels.
 
     Returns:
         `groups` that were looked at of `mixed` ones, `permutations`, `pairs`, `testable` (the share
@@ -109,16 +95,22 @@ def beside_permuted(
     groups = np.flatnonzero(mixed_g)
     if not len(groups):
         return None
-    tokens = int(columns.sum_rollouts(columns.lengths_b)[groups].sum())
+    tokens = int(frame.sum_rollouts(frame.lengths_b)[groups].sum())
     # Every k-th mixed group, for the smallest k that keeps within both bounds.
     stride = max(math.ceil(len(groups) / MAX_PERMUTED), math.ceil(tokens / MAX_TOKENS))
     some = groups[::stride]
-    rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
+    rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, some)))
     try:
         test = permutation_test(rollouts, estimator, permutations=PERMUTATIONS)
     except InputError:  # the estimator ignores all tokens of all rollouts of one kind
         return None
-    numbers: dict[str, Any] = {"pairs": test.pairs, "testable": test.testable}
+    numbers: dict[str, Any] = {
+        "pairs": test.pairs,
+        "testable": test.testable,
+        "groups": len(some),
+        "mixed": len(groups),
+        "permutations": PERMUTATIONS,
+    }
     for field in dataclasses.fields(Statistics):
         values = [getattr(x, field.name) for x in test.permuted]
         numbers[field.name] = {
@@ -127,8 +119,4 @@ def beside_permuted(
             "low": float(np.min(values)),
             "high": float(np.max(values)),
         }
-    return numbers | {
-        "groups": len(some),
-        "mixed": len(groups),
-        "permutations": PERMUTATIONS,
-    }
+    return numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, arrays_of, distinct_ids, tokenized, with_ids
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.spelling import Speller, Spelling
+from ktae.rollouts.spelling import Speller
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
 from ktae.rollouts.trained_with import FILE, TrainedWith
 from ktae.runs import RunFolder, metrics_by_step
@@ -35,14 +36,6 @@ WORD = re.compile(r"\w+|[^\w\s]|\s+")
 
 Tell = Callable[[str, int, int | None], None]
 """Is told what is being done, how much of it is, and of how much (None: not known)."""
-
-
-class Shown(NamedTuple):
-    """How much of a dump a page shows."""
-
-    groups: int
-    of: int
-    """All groups."""
 
 
 @dataclasses.dataclass
@@ -71,8 +64,8 @@ class Dump:
     recipe: Any = None
     """The recipe of a single run folder."""
 
-    shown: Shown | None = None
-    """How much of it the page shows that was made of it; None where none was."""
+    shown: tuple[int, int] = (0, 0)
+    """How many groups the page shows that was made of it, of how many."""
     verdict: str = ""
     """The sentence that the page begins with."""
 
@@ -83,23 +76,15 @@ class Dump:
         return f"ktae report: {names or 'rollouts'}"
 
     def which(self, ids_n: np.ndarray) -> np.ndarray:
-        """(N,) the place of each of these token ids in `token_ids`."""
+        """(N,) int32 the place of each of these token ids in `token_ids`."""
         if self._place is None:
-            return np.searchsorted(self.token_ids, ids_n)
+            return np.searchsorted(self.token_ids, ids_n).astype(np.int32)
         places_n: np.ndarray = self._place[ids_n]
         return places_n
 
-    def spell(self, ids_t: np.ndarray) -> Spelling:
-        """The bytes of one rollout's tokens; a token without text has none."""
-        return self._speller.spell(self.which(ids_t))
-
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokens' texts, for units that are made of text.
-
-        Raises:
-            InputError: the token ids have no texts.
-        """
+        """The tokens' texts, for units that are made of text."""
         from ktae.estimators.vocabulary import vocabulary_of_texts
 
         if self.unit == "ids":
@@ -109,7 +94,8 @@ class Dump:
         return vocabulary_of_texts(texts.get(i) for i in range(max(texts, default=-1) + 1))
 
     @functools.cached_property
-    def _speller(self) -> Speller:
+    def speller(self) -> Speller:
+        """Spells rollouts by the places of their tokens; one without text has none."""
         return Speller(self.texts)
 
     @functools.cached_property
@@ -118,7 +104,7 @@ class Dump:
         n = int(self.token_ids[-1]) + 1 if len(self.token_ids) else 0
         if n > LARGEST_ID:
             return None
-        place = np.zeros(n, dtype=np.int64)
+        place = np.zeros(n, dtype=np.int32)
         place[self.token_ids] = np.arange(len(self.token_ids))
         return place
 
@@ -129,10 +115,10 @@ def load(
     *,
     strict: bool = False,
 ) -> Dump:
-    """Read run folders, dumps of other tools, or plain files, as far as they can be read.
+    """Read run folders, dumps of other tools, or plain files (`ktae.rollouts.readers`).
 
     Args:
-        inputs: files and folders, see `ktae.rollouts.readers`.
+        inputs: files and folders.
         options: how they are read.
         strict: raise the first row's error, instead of leaving the row out.
 
@@ -167,17 +153,12 @@ def from_record(
 ) -> Dump:
     """The same for rollouts that are in memory: a record, with or without token ids.
 
-    Args:
-        rollouts: the record.
-        tokenizer: makes the token ids that are missing; loaded, a folder or a hub name.
-        named: what an error calls the tokenizer.
-        notes: takes what stands for tokens where the policy's own are not there.
-
-    Raises:
-        InputError: `rollouts` is not a record, there is no such tokenizer, or it cannot spell a
-            response.
+    The tokenizer (loaded, a folder or a hub name; an error calls it `named`) makes the ids that are
+    missing. `notes` takes what stands for tokens where the policy's own are not there.
     """
     rollouts, notes = record.conform(rollouts), notes or Notes()
+    if not len(rollouts):
+        raise InputError("there are no rollouts")
     if isinstance(tokenizer, str | Path):
         named = named or f"tokenizer {tokenizer}"
         tokenizer = load_tokenizer(str(tokenizer))
@@ -198,23 +179,18 @@ def from_record(
 
 
 class Trained(NamedTuple):
-    """What a run says of its own training."""
+    """What a run says of its own training: in words, and the estimator, which is None for plain
+    GRPO and for one that cannot be made from its name."""
 
     note: str
-    """The same in words, with the file that says it."""
     estimator: Estimator | None
-    """None for plain GRPO, and for one that cannot be made from its name."""
     recipe: Any = None
-    """A run folder's."""
 
 
 def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
     """What the one run that is given was trained with; None for several, or where nothing says it.
 
     A run folder has a recipe. Trainers of other folders leave `ktae.json` beside the rollouts.
-
-    Raises:
-        InputError: the recipe or the file cannot be read.
     """
     if len(inputs) != 1:
         return None
@@ -223,11 +199,11 @@ def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
 
         recipe = load_recipe(runs[0].recipe)
         name = to_text(recipe.credit) if recipe.credit else None
-        return Trained(_in_words(path_text(runs[0].recipe), name), recipe.credit, recipe)
+        return Trained(_trained(path_text(runs[0].recipe), name), recipe.credit, recipe)
     stored = TrainedWith.beside([Path(inputs[0])])
     if stored is None:
         return None
-    note, estimator = _in_words(FILE, stored.estimator), None
+    note, estimator = _trained(FILE, stored.estimator), None
     # A function that no module holds is there by what it prints, and cannot be made again.
     with contextlib.suppress(InputError, ValueError):
         text = stored.estimator or ""
@@ -237,9 +213,9 @@ def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
     return Trained(note, estimator)
 
 
-def _in_words(file: str, name: str | None) -> str:
-    trained = f"with {name}" if name else "on the rollout advantages alone"
-    return f"{file} says that this run was trained {trained}."
+def _trained(file: str, name: str | None) -> str:
+    how = f"with {name}" if name else "on the rollout advantages alone"
+    return f"{file} says that this run was trained {how}."
 
 
 def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
@@ -251,16 +227,10 @@ def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
     """The tokenizer's folder of the first folder in `paths` that has one; None where none has.
 
     A run folder has its own or its base model's; others may hold a `tokenizer.json`.
-
-    Raises:
-        InputError: a recipe cannot be read.
     """
-    for run in _runs(paths):
-        for folder in _model_folders(run):
-            if (folder / "tokenizer.json").is_file():
-                return folder
-    beside = (Path(path) for path in paths)
-    return next((path for path in beside if (path / "tokenizer.json").is_file()), None)
+    of_runs = itertools.chain.from_iterable(map(_model_folders, _runs(paths)))
+    folders = itertools.chain(of_runs, map(Path, paths))
+    return next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
 
 
 def _model_folders(run: RunFolder) -> Iterator[Path]:
@@ -289,33 +259,18 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
                 yield Path(file).parent
 
 
-class Numbers(dict[str, int]):
-    """Words by number, in the order in which they are asked for."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = len(self)
-        return self[word]
-
-
 def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
-    number = Numbers()
+    number = dict[str, int]()
 
     # Masks belong to the ids that are dropped.
     for name in ("token_ids", "mask"):
         field = record.SCHEMA.field(name)
         place = rollouts.column_names.index(name)
         rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
-    rollouts = with_ids(
-        rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
-    )
-    distinct = distinct_ids(arrays_of(rollouts["token_ids"]))
-    words = list(number)
-    texts: list[bytes | None] = [words[i].encode() for i in distinct.tolist()]
-    return Dump(rollouts, "words", distinct, texts, notes, [])
 
+    def encode(texts: list[str]) -> list[list[int]]:
+        return [[number.setdefault(x, len(number)) for x in WORD.findall(text)] for text in texts]
 
-def require_rollouts(dump: Dump) -> None:
-    """Raise an InputError for a dump without a single rollout."""
-    if not len(dump.rollouts):
-        raise InputError("there are no rollouts")
+    rollouts = with_ids(rollouts, encode)
+    return Dump(rollouts, "words", np.arange(len(number)), [x.encode() for x in number], notes, [])

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ktae.report import sampling
-from ktae.report.columns import Frame
-from ktae.report.inputs import Dump
+from ktae.report.frame import Frame
 
 END, FORMAT = 1, 2
 
@@ -55,57 +54,48 @@ class Marks(NamedTuple):
     """How it is known which rollouts are finished; empty where it is not."""
 
 
-def find(frame: Frame, dump: Dump) -> Marks:
+def find(frame: Frame) -> Marks:
     """The marks of a dump."""
-    # How often each token occurs, and which one each rollout ends with.
-    occurs_v = np.zeros(len(dump.texts), dtype=np.int64)
-    for _, _, columns in frame.parts():
-        occurs_v += np.bincount(dump.which(columns.ids_n), minlength=len(occurs_v))
-    # An empty rollout ends with no token: -1.
+    texts = frame.dump.texts
+    # How often each token occurs, and which one each rollout ends with; an empty one with none, -1.
+    occurs_v = np.bincount(frame.which_n, minlength=len(texts))
     some = np.flatnonzero(frame.lengths_b)
     last_b = np.full(len(frame.lengths_b), -1, dtype=np.int64)
-    last_b[some] = dump.which(np.array([frame.ids(row)[-1] for row in some.tolist()], dtype=int))
-    mark_v = np.zeros(len(dump.texts), dtype=np.int64)
-    mark_v[_of_format(frame, dump)] = FORMAT
-    ends = _ends(dump.texts, occurs_v, np.bincount(last_b[some], minlength=len(occurs_v)))
+    last_b[some] = frame.which_n[frame.offsets_b[some + 1] - 1]
+    mark_v = np.zeros(len(texts), dtype=np.int64)
+    mark_v[_of_format(frame)] = FORMAT
+    ends = _ends(texts, occurs_v, np.bincount(last_b[some], minlength=len(texts)))
     # An end that is also a token of the format is an end.
     mark_v[ends] = END
     # What looks like a special token, or has no text at all, is an end beyond doubt.
-    sure = [i for i in ends if (text := dump.texts[i]) is None or SPECIAL.fullmatch(text)]
-    return Marks(mark_v, *_finished(frame, dump, mark_v, last_b, sure))
+    sure = [i for i in ends if (text := texts[i]) is None or SPECIAL.fullmatch(text)]
+    return Marks(mark_v, *_finished(frame, mark_v, last_b, sure))
 
 
 def _ends(texts: list[bytes | None], occurs_v: np.ndarray, last_v: np.ndarray) -> list[int]:
-    """Tokens that stand at the end of rollouts and nowhere else, and are no word or number.
-
-    Args:
-        texts: the V distinct tokens' bytes.
-        occurs_v: (V,) how often each occurs.
-        last_v: (V,) and how often at an end.
-    """
-    n = max(1, int(last_v.sum()))
-    often_v = (last_v >= 2) & (last_v >= AT_END * occurs_v)
-
-    def is_end(which: int) -> bool:
+    """Tokens that stand at the end of rollouts and nowhere else, and are no word or number."""
+    n, ends = max(1, int(last_v.sum())), []
+    for which in np.flatnonzero((last_v >= 2) & (last_v >= AT_END * occurs_v)).tolist():
         text = texts[which]
         # What looks special may be rare, as where most rollouts were cut off. Anything else has to
         # end most rollouts.
         if text is not None and SPECIAL.fullmatch(text):
-            return bool(last_v[which] >= SOME_ENDS * n)
-        is_word = text is not None and re.search(rb"\w|[\x80-\xff]", text) is not None
-        return not is_word and bool(last_v[which] >= MOST_ENDS * n)
+            least = SOME_ENDS
+        elif text is None or not re.search(rb"\w|[\x80-\xff]", text):
+            least = MOST_ENDS
+        else:
+            continue
+        if last_v[which] >= least * n:
+            ends.append(which)
+    return ends
 
-    return [which for which in np.flatnonzero(often_v).tolist() if is_end(which)]
 
-
-def _of_format(frame: Frame, dump: Dump) -> np.ndarray:
+def _of_format(frame: Frame) -> np.ndarray:
     """Places in `Dump.texts` of the tokens that stand nearly always in `FORMATS`."""
-    texts = dump.texts
-    rows = sampling.evenly(np.arange(len(frame.group_b)))[:MAX_ROLLOUTS]
-    inside, every = (np.zeros(len(texts), dtype=np.int64) for _ in range(2))
-    for row in rows:
-        spelling = dump.spell(frame.ids(row))
-        which_t = dump.which(frame.ids(row))
+    texts = frame.dump.texts
+    inside, every = np.zeros((2, len(texts)), dtype=np.int64)
+    for row in sampling.evenly(np.arange(len(frame.group_b)))[:MAX_ROLLOUTS]:
+        spelling, which_t = frame.spell(row), frame.which_n[frame.span(row)]
         inside_t = np.zeros(len(which_t), dtype=bool)
         for match in FORMATS.finditer(spelling.text):
             inside_t[slice(*spelling.tokens(*match.span()))] = True
@@ -117,41 +107,37 @@ def _of_format(frame: Frame, dump: Dump) -> np.ndarray:
 
 
 def _finished(
-    frame: Frame, dump: Dump, mark_v: np.ndarray, last_b: np.ndarray, ends: list[int]
+    frame: Frame, mark_v: np.ndarray, last_b: np.ndarray, ends: list[int]
 ) -> tuple[np.ndarray, str]:
     """Which rollouts are finished, by the first rule that applies."""
     # The dump knows best. Then an end of sequence, a limit of the length, and the format.
-    said_b = _said(frame.rollouts["extra"])[frame.order_b]
+    said_b = _said(frame.rollouts["extra"])
     if not np.isnan(said_b).all():
         return said_b, "as the dump says"
     if ends:
         return np.isin(last_b, ends).astype(float), "it ends with an end of sequence"
     if limit := _limit(frame.lengths_b):
         return (frame.lengths_b < limit).astype(float), f"it is shorter than the limit, {limit:,}"
-    has_b = np.zeros(len(last_b), dtype=bool)
-    for _, rows, columns in frame.parts():
-        has_b[rows] = columns.sum_tokens(mark_v[dump.which(columns.ids_n)] == FORMAT) > 0
-    if has_b.mean() >= MOST_ENDS and len(has_b):
+    has_b = frame.sum_tokens(mark_v[frame.which_n] == FORMAT) > 0
+    if has_b.mean() >= MOST_ENDS:
         return has_b.astype(float), "it has the marks of the format, such as a box or a closing tag"
     return np.full(len(has_b), np.nan), ""
 
 
 def _limit(lengths_b: np.ndarray) -> int:
-    """The length at which rollouts were cut off; 0 if none is to be seen.
-
-    Text that is tokenised again may be a token or two longer than the limit.
-    """
-    times = np.bincount(lengths_b, minlength=1)
+    """The length at which rollouts were cut off; 0 if none is to be seen."""
+    times = np.bincount(lengths_b)
     most = len(times) - 1
     if most < LONG:
         return 0
+    # Text that is tokenised again may be a token or two longer than the limit.
     limit = most - int(np.argmax(times[: most - 3 : -1]))
     below = times[int(0.9 * most) : most - 2].mean()
     return limit if times[limit] >= max(AT_LIMIT, PEAK * below) else 0
 
 
 def _said(extra: Any) -> np.ndarray:
-    """(B,) whether a rollout is finished by the dump's own fields, NaN where they do not say."""
+    """(B,) whether a rollout is finished by the dump's own fields; NaN where they do not say."""
     said_b = np.full(len(extra), np.nan)
     pattern = '"(finish_reason|finished|truncated|is_truncated)"'
     there = pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()

@@ -1,79 +1,135 @@
-"""The page: a report's data, its style and its script in one file that loads nothing.
-
-The data are small blocks of base64: compressed JSON and compressed integers. In the page a block
-holds letters, digits, `+`, `/` and `=` and nothing else, so no text of a rollout can end a tag or
-start one.
-"""
+"""The page: rollouts in; their data, a style and a script out, in one file that loads nothing."""
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
-import json
-import math
-import zlib
+import html
+from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from ktae.credit import AnEstimator
 from ktae.errors import InputError
-
-SCRIPTS = (
-    "data.js",
-    "statistics.js",
-    "text.js",
-    "state.js",
-    "filter.js",
-    "search.js",
-    "shade.js",
-    "table.js",
-    "card.js",
-    "segments.js",
-    "rollouts.js",
-    "groups.js",
-    "turns.js",
-    "tokens_at.js",
-    "picture.js",
-    "contexts.js",
-    "scatter.js",
-    "tokens.js",
-    "believe.js",
-    "curves.js",
-    "overview.js",
-    "training.js",
-    "compare.js",
-    "main.js",
-)
-"""The parts of the page's one script, in order. They share one scope and load nothing."""
-
-RELOAD = "reload.js"
-"""A further part, for a page whose file is written anew while a run goes on."""
-
-START = "start.js"
-"""The last part, which draws the page."""
+from ktae.files.atomic import atomic_write
+from ktae.report import inputs, sampling
+from ktae.report.contents import contents
+from ktae.rollouts.options import DEFAULT, ReadOptions
 
 
-FIXED_POINT = 512
-"""Log-probabilities and entropies are kept in steps of 1/512, within ±63.9; -32768 is "none"."""
+def write_report(
+    rollouts: Any,
+    out: str | Path,
+    options: ReadOptions = DEFAULT,
+    *,
+    estimator: AnEstimator | None = None,
+    max_tokens: int = sampling.MAX_TOKENS,
+    max_groups: int | None = None,
+    regrade: bool = True,
+    title: str | None = None,
+    reloads: bool = False,
+    tell: inputs.Tell = lambda phase, done, total: None,
+) -> inputs.Dump:
+    """Write one self-contained HTML file that explains every token's value.
 
-DIGITS = 6
-"""Significant digits of the numbers in JSON."""
+    Args:
+        rollouts: a file or folder or a sequence of them (a run folder, a trainer's dump, JSON
+            Lines, JSON, Parquet: see `ktae.rollouts.readers`), or a record in memory, whose column
+            `correct` says what is correct.
+        out: the file; it is replaced whole or not at all.
+        options: how files are read, and the tokenizer; a record in memory takes nothing else.
+        estimator: the one that the run was trained with by default, or the paper's.
+        max_tokens: bound on the response tokens in the page; above it whole groups are left out by
+            the rule in `ktae.report.sampling`, and the page says so.
+        max_groups: bound on the groups in the page, likewise.
+        regrade: whether to grade rollouts that have a reference answer, and to list where the
+            dump's verdict differs (`ktae.report.regrading`).
+        title: the page's title; the inputs' names by default.
+        reloads: whether the page loads its own file again from time to time, as `--watch` needs it.
+        tell: is told what is being done, how much of it is, and of how much (None: not known).
+
+    Returns:
+        What was read; `shown` says how much of it is in the page.
+
+    Raises:
+        InputError: nothing could be read, a record is given what is for files, or `out` cannot be
+            written.
+    """
+    dump = _dump(rollouts, options)
+    page = contents(
+        dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade, tell=tell
+    )
+    text = render(page.blocks, title or dump.title, reloads=reloads)
+    # The page is whole in memory before the old file is touched.
+    with atomic_write(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return dataclasses.replace(dump, shown=page.shown, verdict=page.verdict)
+
+
+class Inline:
+    """A report that a notebook shows where it is the last value of a cell."""
+
+    def __init__(self, page: str, height: int) -> None:
+        self.page = page
+        self.height = height
+
+    def __repr__(self) -> str:
+        return f"<ktae report of {len(self.page.encode()):,} bytes; a notebook shows it>"
+
+    def _repr_html_(self) -> str:
+        # Sandboxed: the page's script runs, but in an origin of its own.
+        return (
+            f'<iframe sandbox="allow-scripts" title="ktae report" width="100%" '
+            f'height="{self.height}" style="border: 1px solid #8888; border-radius: 6px" '
+            f'srcdoc="{html.escape(self.page)}"></iframe>'
+        )
+
+
+def show(
+    rollouts: Any,
+    options: ReadOptions = DEFAULT,
+    *,
+    estimator: AnEstimator | None = None,
+    max_tokens: int = 500_000,
+    max_groups: int | None = None,
+    regrade: bool = True,
+    height: int = 720,
+) -> Inline:
+    """The report of `write_report` inside a notebook; the arguments are the same.
+
+    The page becomes part of the notebook's file, so fewer tokens are taken by default. `height` is
+    the frame's, in pixels.
+    """
+    dump = _dump(rollouts, options)
+    page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
+    return Inline(render(page.blocks, dump.title), height)
+
+
+def _dump(rollouts: Any, options: ReadOptions) -> inputs.Dump:
+    if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
+        raise InputError(
+            "rollouts are rows in memory; expected files, or the record that "
+            "pyarrow.Table.from_pylist makes of rows with group, response, reward and correct"
+        )
+    if isinstance(rollouts, str | Path | Sequence):
+        return inputs.load(rollouts, options)
+    # A record has no rows to read, so nothing but the tokenizer has a meaning for it.
+    for name, value in vars(dataclasses.replace(options, tokenizer=None)).items():
+        if value != getattr(DEFAULT, name):
+            raise InputError(
+                f"{name} says how files are read, and rollouts is a {type(rollouts).__name__} in "
+                "memory; expected a file, or a record whose columns say it already"
+            )
+    return inputs.from_record(rollouts, options.tokenizer)
 
 
 def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
-    """The page as HTML: a file that loads nothing.
+    """The page as HTML of these data (`ktae.report.blocks`): a file that loads nothing.
 
     Its content security policy names the hashes of its one script and one style sheet and allows
     nothing else: no other script, no connection, no image from elsewhere.
-
-    Args:
-        blocks: data by name, made by `json_block` and the functions beside it.
-        title: of the browser's tab and the page's head.
-        reloads: whether the page loads its own file again from time to time.
-
-    Raises:
-        InputError: jinja2 is not installed.
     """
     try:
         from jinja2 import Environment, StrictUndefined
@@ -81,15 +137,18 @@ def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
         raise InputError(
             "a report needs jinja2, which is not installed; pip install 'ktae[report]'"
         ) from None
-    files = resources.files("ktae.report") / "web"
-    style = (files / "page.css").read_text(encoding="utf-8")
-    names = [*SCRIPTS, *([RELOAD] if reloads else []), START]
-    parts = [(files / name).read_text(encoding="utf-8") for name in names]
-    script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
+    folder = resources.files("ktae.report") / "web"
+    files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
+    style, template, last = (files.pop(name) for name in ("page.css", "page.html", "main.js"))
+    if not reloads:
+        del files["reload.js"]
+    # The parts of the script share one scope; the last one draws the page.
+    script = "\n".join(
+        ['"use strict";\n(() => {', *(files[x] for x in sorted(files)), last, "})();\n"]
+    )
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
-    template = environment.from_string((files / "page.html").read_text(encoding="utf-8"))
     # The policy's expressions that allow exactly this script and this style.
     digests = [base64.b64encode(hashlib.sha256(x.encode()).digest()) for x in (script, style)]
     script_hash, style_hash = (f"'sha256-{digest.decode()}'" for digest in digests)
@@ -97,67 +156,6 @@ def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
         f"default-src 'none'; script-src {script_hash}; style-src {style_hash}; "
         "img-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
-    return template.render(
+    return environment.from_string(template).render(
         title=title, policy=policy, style=style, script=script, blocks=blocks, reloads=reloads
     )
-
-
-def json_block(content: Any) -> str:
-    """JSON in UTF-8, with arrays as lists and NaN as null."""
-    text = json.dumps(_plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _block(text.encode())
-
-
-def varint_block(numbers: np.ndarray) -> str:
-    """Non-negative integers in LEB128: seven bits a byte, lowest first, the eighth says "more"."""
-    left = numbers.astype(np.uint64)
-    # Bytes of each number: one for every seven bits, at least one.
-    size = np.maximum(1, np.ceil(np.log2(left + 1.0) / 7)).astype(np.int64)
-    ends = np.cumsum(size)
-    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    at = ends - size
-    going = np.arange(len(left))
-    # One byte of every number that still has bits left, all at once.
-    while len(going):
-        more = left[going] >= 128
-        out[at[going]] = (left[going] & 127).astype(np.uint8) | (more.astype(np.uint8) << 7)
-        left[going] >>= np.uint64(7)
-        at[going] += 1
-        going = going[more]
-    return _block(out.tobytes())
-
-
-def fixed_point_block(values: np.ndarray) -> str:
-    """Numbers as little-endian int16 in units of 1 / FIXED_POINT; NaN as -32768."""
-    scaled = np.clip(np.round(values.astype(np.float64) * FIXED_POINT), -32767, 32767)
-    return _block(np.where(np.isnan(values), -32768, scaled).astype("<i2").tobytes())
-
-
-def bytes_block(values: np.ndarray) -> str:
-    """Numbers from -1 to 1 as int8 in units of 1 / 127; what is not 0 does not become 0."""
-    scaled = np.round(values * 127)
-    scaled = np.where((scaled == 0) & (values != 0), np.sign(values), scaled)
-    return _block(scaled.astype(np.int8).tobytes())
-
-
-def _block(content: bytes) -> str:
-    compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)  # what browsers can inflate
-    return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
-
-
-def _plain(content: Any) -> Any:
-    """`content` in JSON's types, floats cut to `DIGITS`."""
-    if isinstance(content, dict):
-        return {key: _plain(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_plain(value) for value in content]
-    if isinstance(content, np.ndarray):
-        return _plain(content.tolist())
-    if isinstance(content, float | np.floating):
-        if not math.isfinite(content):
-            return None
-        short = float(f"{content:.{DIGITS}g}")
-        return int(short) if short == int(short) else short
-    if isinstance(content, np.bool_):
-        return bool(content)
-    return int(content) if isinstance(content, np.integer) else content

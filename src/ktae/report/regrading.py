@@ -14,14 +14,13 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import parse_answers
 from ktae.grading import Outcome, Verdict
 from ktae.grading.pool import Task, default_pool
 from ktae.report import sampling
-from ktae.report.columns import Frame
+from ktae.report.frame import Frame
 from ktae.report.inputs import Dump, Tell
 
 MAX_GRADED = 10_000
@@ -38,19 +37,13 @@ MOST_DIFFER = 0.5
 """Above this share of incorrect rollouts that are correct here, the prompt probably asks for more
 than the reference answer, as in the game of 24."""
 
-LONGEST_ANSWER = 120
-"""Characters of an answer that are in the page."""
-
 
 class Difference(NamedTuple):
-    """One rollout whose verdict is not ours."""
+    """A rollout's place in `Frame`, its verdict in the dump, 1 or 0, and ours, which is another."""
 
     rollout: int
-    """Its place in `Columns`."""
     stored: float
-    """The dump's verdict, 1 or 0."""
     verdict: Verdict
-    """Ours."""
 
     @property
     def reason(self) -> str:
@@ -67,13 +60,12 @@ class Regraded(NamedTuple):
     differences: list[Difference]
     """The most frequent reason first, then in the dump's order."""
     gradable: int
-    """Rollouts with a text, a reference answer and a verdict."""
+    """Rollouts with a text, a reference answer and a verdict; of them the next three."""
     graded: int
-    """Those of them that were graded."""
     unanswered: list[int]
-    """Graded ones without an answer that the grader can find, by their place in `Columns`."""
+    """Those in which the grader finds no answer, by their place in `Frame`."""
     undecided: int
-    """Graded ones that it could not decide: out of time, or a reference that does not parse."""
+    """Out of time, or of a reference that does not parse."""
     stopped: bool
     """Whether grading ended early, after `MAX_TIMEOUTS`."""
     asks_for_more: bool
@@ -81,69 +73,58 @@ class Regraded(NamedTuple):
 
     def in_numbers(self) -> dict[str, Any]:
         """What was graded, as the page's script reads it."""
-        numbers = {"total": len(self.differences), "unanswered": len(self.unanswered)}
-        names = ("gradable", "graded", "undecided", "stopped", "asks_for_more")
-        return numbers | {name: getattr(self, name) for name in names}
-
-    def reasons(self, stored: float) -> Counter[str]:
-        """How many rollouts of that verdict in the dump differ for each reason."""
-        return Counter(x.verdict.reason for x in self.differences if x.stored == stored)
+        counts = {"total": len(self.differences), "unanswered": len(self.unanswered)}
+        return {k: v for k, v in self._asdict().items() if k != "differences"} | counts
 
 
 def regrade(
-    columns: Frame,
-    dump: Dump,
-    most: int = MAX_GRADED,
-    tell: Tell = lambda phase, done, total: None,
+    frame: Frame, most: int = MAX_GRADED, tell: Tell = lambda phase, done, total: None
 ) -> Regraded | None:
-    """Grade the rollouts and compare with their verdicts.
+    """Grade at most so many rollouts, and compare with their verdicts.
 
-    Equal responses to equal answers are graded once. Every response has the grading pool's time
-    limit.
-
-    Args:
-        columns: the rollouts.
-        dump: where they come from; its tokens spell the rollouts without a response's text.
-        most: bound on the graded rollouts.
-        tell: is told how many are graded.
-
-    Returns:
-        None where nothing can be graded: no rollout has a reference answer and a verdict, or
-        math-verify is not installed.
+    None where nothing can be graded: no rollout has a reference answer and a verdict, or
+    math-verify is not installed.
     """
-    accepted, scorer = references(columns), own_scorer(dump)
+    accepted, scorer = references(frame), own_scorer(frame.dump)
     # What reasoning-gym's scorers need is not in a record.
     if not (can_grade() or scorer) or scorer == "reasoning-gym" or not any(accepted):
         return None
-    has_text_b = pc.is_valid(columns.rollouts["response"]).to_numpy()[columns.order_b]
+    responses = frame.rollouts["response"]
+
+    def text_of(row: int) -> str:
+        # Where there is no text, the tokens spell it, if there is a tokenizer.
+        text = responses[row].as_py()
+        return frame.spell(row).text.decode(errors="replace") if text is None else str(text)
+
+    is_null_b = responses.is_null().to_numpy()
     gradable = [
         row
-        for row in np.flatnonzero(~np.isnan(columns.correct_b)).tolist()
-        # Where there is no text, the tokens spell it, if there is a tokenizer.
-        if accepted[row] and (has_text_b[row] or dump.spell(columns.ids(row)).text)
+        for row in np.flatnonzero(~np.isnan(frame.correct_b)).tolist()
+        if accepted[row] and (not is_null_b[row] or text_of(row))
     ]
     if not gradable:
         return None
-    rows = sampling.whole_groups(gradable, columns.group_b, most)
+    # Whole groups: a part of one would be compared with nothing.
+    gradable_g = np.bincount(frame.group_b[gradable], minlength=len(frame.labels))
+    chosen_g = sampling.choose(gradable_g, gradable_g > 0, [], most)
+    rows = [row for row in gradable if chosen_g[frame.group_b[row]]]
     if scorer is not None:
-        answers = [accepted[row][0] for row in rows]
-        verdicts, stopped = _by_demo(dump, columns, rows, answers), False
+        verdicts = _by_demo(frame, {row: accepted[row][0] for row in rows})
     else:
-        verdicts, stopped = _verdicts(_tasks(columns, dump, rows, accepted), tell)
+        verdicts = _verdicts({row: Task(text_of(row), accepted[row]) for row in rows}, tell)
     # Where we often find no answer, the dump states it in a form that our grader does not know.
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
-    n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
-    rare = sum(columns.correct_b[row] == 1 for row in unanswered) <= RARE * n_right
+    n_right = sum(frame.correct_b[row] == 1 for row in verdicts)
+    rare = sum(frame.correct_b[row] == 1 for row in unanswered) <= RARE * n_right
     differences = [
-        Difference(row, float(columns.correct_b[row]), verdict)
+        Difference(row, float(frame.correct_b[row]), verdict)
         for row, verdict in verdicts.items()
-        if verdict.correct not in (None, float(columns.correct_b[row]))
+        if verdict.correct not in (None, float(frame.correct_b[row]))
         and (rare or verdict.outcome is not Outcome.UNANSWERED)
     ]
     # The most frequent reason first: one cause shows itself as many rollouts.
     times = Counter(difference.reason for difference in differences)
     differences.sort(key=lambda x: (-times[x.reason], x.reason, x.rollout))
-    n_wrong = sum(columns.correct_b[row] == 0 for row in verdicts)
     n_missed = sum(x.stored == 0 for x in differences)
     return Regraded(
         differences,
@@ -151,8 +132,8 @@ def regrade(
         graded=len(verdicts),
         unanswered=unanswered,
         undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
-        stopped=stopped,
-        asks_for_more=bool(n_missed > max(2, MOST_DIFFER * n_wrong)),
+        stopped=len(verdicts) < len(rows),
+        asks_for_more=bool(n_missed > max(2, MOST_DIFFER * (len(verdicts) - n_right))),
     )
 
 
@@ -161,37 +142,25 @@ def can_grade() -> bool:
     return importlib.util.find_spec("math_verify") is not None
 
 
-def references(columns: Frame) -> list[tuple[str, ...]]:
+def references(frame: Frame) -> list[tuple[str, ...]]:
     """The accepted answers of each rollout; none where there is no reference answer.
 
     Of a worked solution what follows `####` is the answer, and a printed list holds several.
     """
     accepted: dict[str | None, tuple[str, ...]] = {None: ()}
-    answers = columns.texts_of("answer")
+    answers = frame.rollouts["answer"].to_pylist()
     for answer in answers:
         if answer not in accepted:
             accepted[answer] = ()
             with contextlib.suppress(InputError):  # an empty list, or one of something else
-                parts = parse_answers(answer or "", "answer")
+                parts = parse_answers(answer, "answer")
                 accepted[answer] = tuple(part for part in parts if part.strip())
     return [accepted[answer] for answer in answers]
 
 
-def _tasks(
-    columns: Frame, dump: Dump, rows: list[int], accepted: list[tuple[str, ...]]
-) -> dict[int, Task]:
-    responses = columns.record_of(np.array(rows, dtype=np.int64))["response"].to_pylist()
-    tasks = {}
-    for row, text in zip(rows, responses, strict=True):
-        if text is None:
-            text = dump.spell(columns.ids(row)).text.decode(errors="replace")
-        tasks[row] = Task(text, accepted[row])
-    return tasks
-
-
-def token_of(difference: Difference, columns: Frame, dump: Dump) -> int:
+def token_of(difference: Difference, frame: Frame) -> int:
     """Where to look: the last place of the answer that was graded, else the last token."""
-    spelling = dump.spell(columns.ids(difference.rollout))
+    spelling = frame.spell(difference.rollout)
     answer = (difference.verdict.extracted or "").encode(errors="replace")
     begin = spelling.text.rfind(answer) if answer else -1
     if begin < 0:
@@ -205,13 +174,13 @@ def own_scorer(dump: Dump) -> str | None:
     return source if source in ("demo", "reasoning-gym") else None
 
 
-def _by_demo(dump: Dump, columns: Frame, rows: list[int], answers: list[str]) -> dict[int, Verdict]:
+def _by_demo(frame: Frame, answers: dict[int, str]) -> dict[int, Verdict]:
     """The verdicts of the demo's language, which counts a response only if it ends with `<eos>`."""
     from ktae.demo import language_named
 
-    language, verdicts = language_named(dump.recipe.demo.language), {}
-    for row, answer in zip(rows, answers, strict=True):
-        text = dump.spell(columns.ids(row)).text.decode(errors="replace")
+    language, verdicts = language_named(frame.dump.recipe.demo.language), {}
+    for row, answer in answers.items():
+        text = frame.spell(row).text.decode(errors="replace")
         stated = language.extract_answer(text)
         right = language.is_correct(text, answer, text.rstrip().endswith("<eos>"))
         outcome = Outcome.CORRECT if right else Outcome.INCORRECT
@@ -220,19 +189,19 @@ def _by_demo(dump: Dump, columns: Frame, rows: list[int], answers: list[str]) ->
     return verdicts
 
 
-def _verdicts(tasks: dict[int, Task], tell: Tell) -> tuple[dict[int, Verdict], bool]:
-    """Each row's verdict, and whether grading ended early; then the last rows have none."""
+def _verdicts(tasks: dict[int, Task], tell: Tell) -> dict[int, Verdict]:
+    """Each row's verdict; where grading ended early, the last rows have none."""
     # Equal responses to equal answers are graded once.
-    key_of = {row: (task.response, tuple(task.answers)) for row, task in tasks.items()}
-    distinct = {key_of[row]: task for row, task in tasks.items()}
-    verdicts: dict[tuple[str, tuple[str, ...]], Verdict] = {}
-    timeouts = 0
-    with contextlib.closing(default_pool().grade_all(distinct.values())) as graded:  # type: ignore[type-var]
-        for key, verdict in zip(distinct, graded, strict=True):
-            tell("grading", len(verdicts), len(distinct))
-            verdicts[key] = verdict
+    rows_of: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for row, task in tasks.items():
+        rows_of.setdefault((task.response, tuple(task.answers)), []).append(row)
+    distinct = [tasks[rows[0]] for rows in rows_of.values()]
+    verdicts, timeouts = dict[int, Verdict](), 0
+    with contextlib.closing(default_pool().grade_all(distinct)) as graded:  # type: ignore[type-var]
+        for n, (rows, verdict) in enumerate(zip(rows_of.values(), graded, strict=False)):
+            tell("grading", n, len(distinct))
+            verdicts |= dict.fromkeys(rows, verdict)
             timeouts += verdict.reason.startswith("time limit")
             if timeouts >= MAX_TIMEOUTS:
                 break
-    of_rows = {row: verdicts[key] for row, key in key_of.items() if key in verdicts}
-    return of_rows, len(verdicts) < len(distinct)
+    return {row: verdicts[row] for row in tasks if row in verdicts}

@@ -31,14 +31,9 @@ def choose(
     max_tokens: int,
     max_groups: int | None = None,
 ) -> np.ndarray:
-    """(G,) bool: the groups whose rollouts are in the page, by `RULE`.
+    """(G,) bool: the groups that are taken by `RULE`, at least one.
 
-    Args:
-        tokens_g: (G,) tokens of each group.
-        mixed_g: (G,) bool, groups with correct and incorrect rollouts.
-        flagged: groups with suspicious rollouts, strongest first; repetitions are skipped.
-        max_tokens: the bound; the first group is taken even if it alone is above.
-        max_groups: bound on the groups; None: there is none.
+    `flagged` are groups with suspicious rollouts, strongest first; repetitions are skipped.
     """
     most = len(tokens_g) if max_groups is None else max_groups
     if tokens_g.sum() <= max_tokens and len(tokens_g) <= most:
@@ -72,19 +67,3 @@ def evenly(groups: np.ndarray) -> list[int]:
     bits = max(1, int(len(groups) - 1).bit_length())
     reversed_ = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits)]
     return [int(groups[i]) for i in reversed_ if i < len(groups)]
-
-
-def whole_groups(rows: list[int], group_b: np.ndarray, most: int) -> list[int]:
-    """At most so many of the rows: all, or whole groups that are spread evenly over the dump."""
-    if len(rows) <= most:
-        return rows
-    # A part of a group would be compared with nothing, so a group is in or out.
-    rows_of: dict[int, list[int]] = {}
-    for row in rows:
-        rows_of.setdefault(int(group_b[row]), []).append(row)
-    chosen: list[int] = []
-    for group in evenly(np.array(list(rows_of))):
-        if chosen and len(chosen) + len(rows_of[group]) > most:
-            break
-        chosen += rows_of[group]
-    return sorted(chosen)

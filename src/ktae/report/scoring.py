@@ -103,127 +103,93 @@ def score(
         InputError: `rollouts` is not a record, every group has one rollout, a rollout has no token
             ids and there is no tokenizer.
     """
-    estimator, has_words = as_estimator(estimator), words is not None
+    estimator = as_estimator(estimator)
     rollouts = record.conform(rollouts)
     codes_b, first_rows = group_codes(rollouts)
     require_comparable(codes_b)
     made = rollouts["token_ids"].null_count > 0
     rollouts = tokenized(rollouts, tokenizer)
-    ids = arrays_of(rollouts["token_ids"])
     if texts is None and estimator.needs_vocabulary and tokenizer:
         texts = vocabulary(tokenizer)
-    labels = take_rows(rollouts.select(["group", "step"]), first_rows)
-    sizes = np.bincount(codes_b, minlength=len(first_rows))
-    credit, tables, groups, n_rows = [np.zeros(0, np.float32)] * len(ids), [], list[Group](), 0
-    # Groups come some at a time; their rows may stand anywhere in the record.
-    for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, texts):
-        for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
-            credit[row] = credit_t[: len(ids[row])].copy()
-        tables.append(chunk.arrow_table(labels))
-        groups += chunk.groups(labels, sizes, np.unique(codes_b[chunk.rows]), n_rows)
-        n_rows += len(chunk.table.group)
-    tokens = pa.concat_tables(tables)
-    if words is None and tokenizer is not None:
-        known = distinct_ids(ids)
-        words = dict(zip(known.tolist(), token_texts(tokenizer, known), strict=True))
-    if words is not None:
-        known = np.array(sorted(words), dtype=np.int64)
-        spelled = pa.array([words[x] for x in known.tolist()], pa.string()).dictionary_encode()
-        places = (np.searchsorted(known, x.to_numpy()) for x in tokens["token_id"].chunks)
-        column = pa.chunked_array([spelled.take(pa.array(x)) for x in places])
-        tokens = tokens.set_column(tokens.column_names.index("token"), "token", column)
+    ids = arrays_of(rollouts["token_ids"])
+    ends_b = np.cumsum([len(x) for x in ids])
+    credit_n = np.zeros(ends_b[-1], dtype=np.float32)
+    parts = zip(*chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts), strict=True)
+    tables, counts = parts
+    table = CreditTable(*map(np.concatenate, zip(*tables, strict=True)))
+
+    labels = take_rows(rollouts.select(["group", "step"]), first_rows).combine_chunks()
+    tokens = {
+        "group": labels["group"].combine_chunks().dictionary_encode().take(table.group),
+        "step": labels["step"].combine_chunks().take(table.group),
+        "token_id": table.token_id.astype(np.int32),
+        "token": _spelled(table.token_id, tokenizer, words),
+        **{name: getattr(table, name).astype(np.int32) for name in "abcd"},
+        **dict(zip(DISTINCT, np.concatenate(counts, axis=1).astype(np.int32), strict=True)),
+        **{name: getattr(table, name) for name in CreditTable._fields[6:]},
+    }
     # The table names the estimator that it is of, and the record the one of its credit.
     written = estimator if in_tables(estimator) else table_estimator(estimator)
     tokens_credit, record_credit = (json.dumps(described(x)).encode() for x in (written, estimator))
-    columns = {"credit": credit} | ({"token_ids": ids} if made else {})
+    columns = {"credit": np.split(credit_n, ends_b[:-1])} | ({"token_ids": ids} if made else {})
     for name, lists in columns.items():
         field = record.SCHEMA.field(name)
         place = rollouts.column_names.index(name)
         rollouts = rollouts.set_column(place, field, list_column(lists, field.type))
     metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: record_credit}
-    if has_words:
+    if words is not None:
         metadata[record.UNIT_KEY] = record.WORDS
     of_tokens = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: tokens_credit}
+
+    numbers = np.arange(len(first_rows))
+    sizes = np.bincount(codes_b).tolist()
+    rows = (np.searchsorted(table.group, numbers, side).tolist() for side in ("left", "right"))
+    sides = (side.tolist() for side in classes(table, len(numbers)))
+    names, steps = (labels[name].to_pylist() for name in ("group", "step"))
     return Scores(
         rollouts.replace_schema_metadata(metadata),
-        tokens.replace_schema_metadata(of_tokens),
-        groups,
+        pa.table(tokens, metadata=of_tokens),
+        list(map(Group, names, steps, sizes, *sides, map(slice, *rows))),
     )
 
 
-class Chunk(NamedTuple):
-    """Some groups of a record, scored."""
-
-    rows: np.ndarray
-    """Their rows in the record."""
-    credit_bt: np.ndarray
-    """One row for each of those."""
-    table: CreditTable
-    distinct: np.ndarray
-    """(4, rows of the table) int64: its counts with identical rollouts of a group taken once."""
-
-    def arrow_table(self, labels: Any) -> Any:
-        """Its credit table, whose groups are numbers, in Arrow; without the tokens' texts.
-
-        Args:
-            labels: group and step of each group.
-        """
-        table, distinct = self.table, self.distinct
-        codes = pa.array(table.group)
-        counts = {name: getattr(table, name).astype(np.int32) for name in "abcd"}
-        return pa.table(
-            {
-                "group": labels["group"].combine_chunks().dictionary_encode().take(codes),
-                "step": labels["step"].combine_chunks().take(codes),
-                "token_id": table.token_id.astype(np.int32),
-                "token": pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string())),
-                **counts,
-                **dict(zip(DISTINCT, distinct.astype(np.int32), strict=True)),
-                **{name: getattr(table, name) for name in CreditTable._fields[6:]},
-            }
-        )
-
-    def groups(
-        self, labels: Any, sizes: np.ndarray, codes: np.ndarray, offset: int
-    ) -> Iterator[Group]:
-        """The groups `codes`, whose rows of all tables begin at `offset`."""
-        table = self.table
-        n_true, n_false = (x.tolist() for x in classes(table, codes))
-        begins = (offset + np.searchsorted(table.group, codes)).tolist()
-        ends = (offset + np.searchsorted(table.group, codes, side="right")).tolist()
-        of_codes = labels.take(pa.array(codes)).to_pydict()
-        rows = map(slice, begins, ends)
-        names, steps = of_codes["group"], of_codes["step"]
-        return map(Group, names, steps, sizes[codes].tolist(), n_true, n_false, rows)
+def _spelled(ids: np.ndarray, tokenizer: Any, words: Mapping[int, str | None] | None) -> Any:
+    """The texts of token ids; null where there is neither a tokenizer nor words."""
+    distinct = distinct_ids([ids])
+    if words is not None:
+        texts = [words[x] for x in distinct.tolist()]
+    else:
+        texts = token_texts(tokenizer, distinct) if tokenizer else [None] * len(distinct)
+    places = pa.array(np.searchsorted(distinct, ids))
+    return pa.array(texts, pa.string()).dictionary_encode().take(places)
 
 
 def chunks(
     rollouts: Any,
-    ids: Sequence[np.ndarray],
     codes_b: np.ndarray,
     estimator: Estimator,
+    credit_n: np.ndarray,
     max_positions: int = MAX_POSITIONS,
     texts: Vocabulary | None = None,
-) -> Iterator[Chunk]:
-    """Some groups at a time, in the order of their numbers.
+) -> Iterator[tuple[CreditTable, np.ndarray]]:
+    """The credit tables of single tokens of some groups at a time, in the order of their numbers.
 
-    Args:
-        rollouts: a record.
-        ids: its B rollouts' token ids.
-        codes_b: (B,) int64 the group of each.
-        estimator: as in `score`.
-        max_positions: as in `score`.
-        texts: the vocabulary, for units that are made of text.
+    Beside each table stand, (4, its rows), its counts with identical rollouts of a group taken
+    once. `credit_n` takes the credit of the rollouts' tokens, one rollout after the other.
     """
-    of_tokens = table_estimator(estimator)
+    of_tokens, ids = table_estimator(estimator), arrays_of(rollouts["token_ids"])
+    lengths_b = np.array([len(x) for x in ids])
+    starts_b = np.cumsum(lengths_b) - lengths_b
     correct_b, evidence_b = rollouts["correct"].to_numpy(), evidence(rollouts, estimator)
     masks = rollouts.select(["mask"])
-    for rows in chunks_of(codes_b, np.array([len(x) for x in ids]), max_positions):
+    for rows in chunks_of(codes_b, lengths_b, max_positions):
         ids_bt, mask_bt = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
         groups, correct = codes_b[rows], correct_b[rows]
         credit_bt = token_credit(
             ids_bt, mask_bt, evidence_b[rows], groups, estimator, vocabulary=texts, step=0
         )
+        for start, length, credit_t in zip(starts_b[rows], lengths_b[rows], credit_bt, strict=True):
+            credit_n[start : start + length] = credit_t[:length]
         table = credit_table(ids_bt, mask_bt, correct, groups, of_tokens)
         # The same counts, of rollouts that are evidence: no repeated ones, and none that have
         # another verdict than the same rollout elsewhere in the group.
@@ -238,7 +204,7 @@ def chunks(
             ]
             distinct[:] = 0
             distinct[:, np.searchsorted(*keys)] = [alone.a, alone.b, alone.c, alone.d]
-        yield Chunk(rows, credit_bt, table, distinct)
+        yield table, distinct
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
@@ -263,15 +229,12 @@ def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
     return pa.chunked_array(lists, type=kind)
 
 
-def classes(table: CreditTable, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Correct and incorrect rollouts with a token that counts, of the groups `codes`: int64."""
-    begins = np.searchsorted(table.group, codes)
-    has_rows = np.searchsorted(table.group, codes, side="right") > begins
-    counts = np.zeros((2, len(codes)), dtype=np.int64)
-    first = begins[has_rows]
-    counts[0, has_rows] = table.a[first] + table.c[first]
-    counts[1, has_rows] = table.b[first] + table.d[first]
-    return counts[0], counts[1]
+def classes(table: CreditTable, n_groups: int) -> np.ndarray:
+    """(2, n_groups) int64: each group's correct and incorrect rollouts with a token that counts."""
+    counts = np.zeros((2, n_groups), dtype=np.int64)
+    codes, first = np.unique(table.group, return_index=True)
+    counts[:, codes] = table.a[first] + table.c[first], table.b[first] + table.d[first]
+    return counts
 
 
 def described(estimator: Estimator) -> Any:

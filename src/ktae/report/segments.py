@@ -1,15 +1,18 @@
-"""The parts of a rollout: what the policy thought, called and said, and what others said to it."""
+"""The parts of rollouts: what the policy thought, called and said, and what others said to it."""
 
 from __future__ import annotations
 
 import itertools
 import re
+from typing import Any
 
 import numpy as np
 
-from ktae.rollouts.spelling import Spelling
+from ktae.report.frame import Frame
+from ktae.rollouts import record
+from ktae.turns import find_turns, shared_states
 
-SAID, THOUGHT, CALL, OTHERS = "said", "thought", "call", "others"
+SAID, THOUGHT, CALL, OTHERS = KINDS = ("said", "thought", "call", "others")
 """Of the policy: plain text, reasoning, a call of a tool. Of others: what is masked, such as a
 tool's output or a user's turn."""
 
@@ -20,26 +23,60 @@ PARTS = re.compile(
 )
 """What marks thoughts and calls. A template may have begun the thought in the prompt."""
 
+LONGEST_TURN = 60
+"""Tokens of a shared state, and of a turn taken there, that are in the page."""
 
-def segments_of(spelling: Spelling, mask_t: np.ndarray | None) -> list[tuple[str, int, int]]:
+MOST_CHOICES = 8
+"""Turns of a shared state that are in the page, those of most rollouts; the others are counted."""
+
+
+def segments_of(frame: Frame, row: int) -> list[tuple[str, int, int]]:
     """The segments of a rollout in order: kind, first token and the one after the last.
 
     None at all where everything is `SAID`.
-
-    Args:
-        spelling: the rollout's text and where its tokens end.
-        mask_t: (T,) bool, which tokens the policy wrote; None: all.
     """
-    n = len(spelling.ends_t)
-    kind_t = np.zeros(n, dtype=np.int8)
-    kinds = (SAID, THOUGHT, CALL, OTHERS)
+    spelling, mask_t = frame.spell(row), frame.mask_n[frame.span(row)]
+    kind_t = np.zeros(len(mask_t), dtype=np.int8)
     if b"<" in spelling.text:
         for match in PARTS.finditer(spelling.text):
             begin, end = spelling.tokens(*match.span())
-            kind_t[begin:end] = kinds.index(THOUGHT if match["thought"] else CALL)
-    if mask_t is not None:
-        kind_t[~mask_t] = kinds.index(OTHERS)
+            kind_t[begin:end] = KINDS.index(THOUGHT if match["thought"] else CALL)
+    kind_t[~mask_t] = KINDS.index(OTHERS)
     if not kind_t.any():
         return []
-    edges = [0, *(np.flatnonzero(np.diff(kind_t)) + 1).tolist(), n]
-    return [(kinds[kind_t[begin]], begin, end) for begin, end in itertools.pairwise(edges)]
+    edges = [0, *(np.flatnonzero(np.diff(kind_t)) + 1).tolist(), len(kind_t)]
+    return [(KINDS[kind_t[begin]], begin, end) for begin, end in itertools.pairwise(edges)]
+
+
+def holes_of(frame: Frame, row: int) -> np.ndarray:
+    """Begin and end of every masked stretch of a rollout, in turn."""
+    padded = np.concatenate([[True], frame.mask_n[frame.span(row)], [True]])
+    return np.flatnonzero(np.diff(padded))
+
+
+def states_of(
+    frame: Frame, group: int, rank_v: np.ndarray, place_b: np.ndarray
+) -> list[dict[str, Any]] | None:
+    """What the rollouts of a group did in the states that they share; None without several turns.
+
+    Tokens and rollouts are numbered as in the page, by `rank_v` and `place_b`.
+    """
+    rows = np.arange(*frame.starts_g[group : group + 2])
+    if (frame.counted_b[rows] == frame.lengths_b[rows]).all():
+        return None
+    spans = [frame.span(row) for row in rows]
+    arrays = record.pad([rank_v[frame.which_n[x]] for x in spans], [frame.mask_n[x] for x in spans])
+    if not find_turns(arrays[1]).number.any():
+        return None
+    return [
+        {
+            "seen": state.token_ids[:LONGEST_TURN],
+            "rollouts": sorted({place_b[rows[row]] for x in state.choices for row in x.rollouts}),
+            "choices": [
+                {"done": x.token_ids[:LONGEST_TURN], "rollouts": place_b[rows[list(x.rollouts)]]}
+                for x in state.choices[:MOST_CHOICES]
+            ],
+            "others": max(0, len(state.choices) - MOST_CHOICES),
+        }
+        for state in shared_states(*arrays, frame.correct_b[rows], np.zeros_like(rows))
+    ]

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ktae.inference import mantel_haenszel_p_values, stratified_p_value
 
@@ -59,86 +57,94 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             was read from a file of `write` gives the same, but p counts identical rollouts each.
         top: how many for, and how many against.
     """
-    ids = np.sort(pc.unique(tokens["token_id"]).to_numpy())
-    total = np.zeros(len(ids))
-    # First every token's impact, a batch at a time, and then all about the strongest.
-    for batch in tokens.to_batches():
-        mixed = mixed_rows(as_columns(batch))
-        place = np.searchsorted(ids, batch["token_id"].to_numpy()[mixed.rows])
-        np.add.at(total, place, mixed.impact)
-    rising, falling = (np.argsort(x, kind="stable")[:top] for x in (total, -total))
-    sides = (
-        [i for i in falling.tolist() if total[i] > 0],
-        [i for i in rising.tolist() if total[i] < 0],
-    )
-    chosen = tokens.filter(pc.is_in(tokens["token_id"], pa.array(ids[[*sides[0], *sides[1]]])))
-    mixed, token_id = mixed_rows(as_columns(chosen)), chosen["token_id"].to_numpy()
-    described = []
-    for i in (*sides[0], *sides[1]):
-        its = np.flatnonzero(token_id[mixed.rows] == ids[i])
-        a, b, c, d = mixed.cells[:, its].sum(axis=1).tolist()
-        weight = mixed.weight[its]
-        described.append(
-            KeyToken(
-                token_id=int(ids[i]),
-                token=chosen["token"][int(mixed.rows[its[0]])].as_py(),
-                impact=float(total[i]),
-                credit=float(total[i] / weight.sum()),
-                a=a,
-                n_true=a + c,
-                b=b,
-                n_false=b + d,
-                groups=int((weight > 0).sum()),
-                p_value=p_over_groups(*mixed.distinct[:, its]),
-            )
+    numbers = set(tokens.column_names) - {"group", "step", "token"}
+    rows, mixed = mixed_rows({name: tokens[name].to_numpy() for name in numbers})
+    ids, which = np.unique(tokens["token_id"].to_numpy()[rows], return_inverse=True)
+    sums = totals(mixed, which, len(ids))
+    sides = []
+    for side in (sums.impact, -sums.impact):
+        greatest = np.argsort(-side, kind="stable")[:top]
+        sides.append(greatest[side[greatest] > 0].tolist())
+    chosen = np.isin(which, [*sides[0], *sides[1]])
+    p = p_values(mixed.distinct[:, chosen], which[chosen], len(ids))
+    first = dict(zip(which[::-1].tolist(), rows[::-1].tolist(), strict=True))
+    of_tokens = {
+        i: KeyToken(
+            token_id=int(ids[i]),
+            token=tokens["token"][first[i]].as_py(),
+            impact=float(sums.impact[i]),
+            credit=float(sums.credit[i]),
+            a=int(sums.a[i]),
+            n_true=int(sums.n_true[i]),
+            b=int(sums.b[i]),
+            n_false=int(sums.n_false[i]),
+            groups=int(sums.groups[i]),
+            p_value=float(p[i]),
         )
-    return Strongest(described[: len(sides[0])], described[len(sides[0]) :])
+        for i in (*sides[0], *sides[1])
+    }
+    return Strongest(*([of_tokens[i] for i in side] for side in sides))
 
 
 class MixedRows(NamedTuple):
     """Rows of a credit table that are in mixed groups."""
 
-    rows: np.ndarray
-    """Where they are in the table."""
     cells: np.ndarray
-    """(4, n) int64: a, b, c, d."""
-    impact: np.ndarray
-    weight: np.ndarray
+    """(4, n) int32: a, b, c, d."""
     distinct: np.ndarray
-    """(4, n) int64: the cells with identical rollouts of a group taken once."""
+    """(4, n) int32: the same with identical rollouts of a group taken once."""
+    impact: np.ndarray
+    """(n,) float64: see `KeyToken`; and |a - E[a]|."""
+    weight: np.ndarray
 
 
-def as_columns(table: Any) -> dict[str, np.ndarray]:
-    """The numbers of an Arrow credit table, or of a batch of one, by name."""
-    names = [x for x in table.schema.names if x not in ("group", "step", "token")]
-    return {name: table[name].to_numpy() for name in names}
-
-
-def mixed_rows(columns: Mapping[str, np.ndarray]) -> MixedRows:
-    """Select the rows in mixed groups, of the columns of a credit table.
+def mixed_rows(columns: Mapping[str, np.ndarray]) -> tuple[np.ndarray, MixedRows]:
+    """Where the rows in mixed groups are, and their numbers, of the columns of a credit table.
 
     A file of `write` has no counts of distinct rollouts: there `distinct` is the cells themselves.
     """
     a, b, c, d = (columns[name] for name in "abcd")
     rows = np.flatnonzero((a + c > 0) & (b + d > 0))
-    cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
+    cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int32)
     names = DISTINCT if DISTINCT[0] in columns else "abcd"
-    distinct = np.array([columns[name][rows] for name in names], dtype=np.int64)
-    return MixedRows(rows, cells, *impact(columns["credit"][rows], *cells), distinct)
+    distinct = np.array([columns[name][rows] for name in names], dtype=np.int32)
+    a, b, c, d = cells.astype(np.int64)
+    weight = np.abs((a * d - b * c) / (a + b + c + d))  # |a - E[a]|, exactly 0 where a = E[a]
+    return rows, MixedRows(cells, distinct, columns["credit"][rows] * weight, weight)
 
 
-def impact(
-    credit: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """`KeyToken.impact` of tables in mixed groups: credit * |a - E[a]|, and the weight |a - E[a]|.
+class TokenTotals(NamedTuple):
+    """Each of V tokens over all mixed groups, as in `KeyToken`."""
 
-    Args:
-        credit: (n_tables,) token credit.
-        a, b, c, d: (n_tables,) int64 counts.
-    """
-    # a - E[a] is (a d - b c) / n.
-    weight = np.abs((a * d - b * c) / (a + b + c + d))  # exactly 0 where a = E[a]
-    return credit * weight, weight
+    a: np.ndarray
+    b: np.ndarray
+    n_true: np.ndarray
+    n_false: np.ndarray
+    groups: np.ndarray
+    impact: np.ndarray
+    credit: np.ndarray
+
+
+def totals(mixed: MixedRows, which: np.ndarray, n: int) -> TokenTotals:
+    """Sums over rows, by the token of each, 0 to n - 1."""
+    a, b, c, d = (np.bincount(which, x, n) for x in mixed.cells)
+    groups = np.bincount(which, mixed.weight > 0, n)
+    impact, weight = (np.bincount(which, x, n) for x in (mixed.impact, mixed.weight))
+    credit = np.divide(impact, weight, out=np.zeros(n), where=weight > 0)
+    return TokenTotals(a, b, a + c, b + d, groups, impact, credit)
+
+
+def p_values(distinct: np.ndarray, which: np.ndarray, n: int) -> np.ndarray:
+    """(n,) each token's p-value over groups, of `MixedRows.distinct`; 1 where it is in no row."""
+    a, b, c, d = distinct
+    # What is in every rollout of a group, or in none, says nothing.
+    tells = np.flatnonzero((a + b > 0) & (c + d > 0))
+    order = tells[np.argsort(which[tells], kind="stable")]
+    begins = np.flatnonzero(np.diff(which[order], prepend=-1))
+    p_v = np.ones(n)
+    for part in np.split(order, begins[1:]) if len(order) else ():
+        p_v[which[part[0]]] = p_over_groups(*distinct[:, part].astype(np.int64))
+    return p_v
 
 
 def p_over_groups(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:

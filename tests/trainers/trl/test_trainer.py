@@ -25,7 +25,7 @@ from ktae.estimators import (
     Tempo,
     preset,
 )
-from ktae.rollouts import record
+from ktae.rollouts import readers, record
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers import lists
@@ -70,6 +70,9 @@ def test_correctness_is_the_named_reward_and_what_trains_is_beside_the_completio
     (table,) = (tmp_path / "out/completions").glob("*.parquet")
     stored = TrainedWith(estimator="trigrams", correctness="even_start", threshold=0.5)
     assert TrainedWith.read(table.parent) == stored
+    rows = readers.read([tmp_path / "out"]).to_pylist()
+    assert [row["correct"] for row in rows] == batch.correct.tolist()
+    assert [row["prompt"] for row in rows] == [row["prompt"] for row in batch.inputs]
     printed, said = capsys.readouterr()
     assert said.startswith("ktae: credit trigrams; correct is even_start above 0.5; groups of 4\n")
     assert len(printed.splitlines()) < 300 and "|max|" in printed

@@ -31,8 +31,8 @@ function heldOutRow(x, taken, kind = null) {
 // What of the credit and of the significant tokens is there under permuted labels too.
 const CHANCE_ROWS = [
   ["credit_abs", "mean |credit|", (x) => plain(x), "of single tokens"],
-  ["saturated", "saturated tokens", percent, "|credit| above 90 % of the largest that there can be"],
-  ["no_evidence", "no evidence", percent, "pairs of group and token with p = 1"],
+  ["saturated", "saturated tokens", (x) => percent(x), "|credit| above 90 % of the largest that there can be"],
+  ["no_evidence", "no evidence", (x) => percent(x), "pairs of group and token with p = 1"],
   ["significant", "p below .05", (x) => `${plain(100 * x, 2)} %`, "pairs; two-sided, exact"],
   ["discoveries", "significant pairs", (x) => thousands(Math.round(x)), "at a false discovery rate of 5 %"],
 ];

@@ -3,7 +3,7 @@
 const FIXED_POINT = 512;
 const report = {};
 
-const inPage = (name) => document.getElementById(`data-${name}`).textContent;
+const blockOf = (name) => document.getElementById(`data-${name}`)?.textContent;
 
 async function inflate(text) {
   const raw = atob(text);
@@ -40,10 +40,9 @@ async function readFixedPoint(text) {
 }
 
 // First what the frame of the page needs, so that it can be drawn while the rest is unpacked.
-// `blockOf` gives a block's text by its name.
-async function readFrame(blockOf = inPage) {
-  const fresh = await readJson(blockOf("meta"));
-  const { groups, rollouts } = fresh;
+async function readFrame() {
+  Object.assign(report, await readJson(blockOf("meta")));
+  const { groups, rollouts } = report;
   const n = groups.label.length;
   groups.first = new Int32Array(n).fill(-1);
   for (let g = 0, next = 0; g < n; g++) {
@@ -52,36 +51,34 @@ async function readFrame(blockOf = inPage) {
       next += groups.size[g];
     }
   }
-  fresh.offsets = new Uint32Array(rollouts.length.length + 1);
-  rollouts.length.forEach((length, r) => { fresh.offsets[r + 1] = fresh.offsets[r] + length; });
-  fresh.groupOf = new Int32Array(rollouts.length.length);
+  report.offsets = new Uint32Array(rollouts.length.length + 1);
+  rollouts.length.forEach((length, r) => { report.offsets[r + 1] = report.offsets[r] + length; });
+  report.groupOf = new Int32Array(rollouts.length.length);
   for (let g = 0; g < n; g++) {
-    if (groups.first[g] >= 0) fresh.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
+    if (groups.first[g] >= 0) report.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
   }
-  fresh.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
-  fresh.anyMixed = groups.right.some((right, g) => right > 0 && right < groups.known[g]);
+  report.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
   // What was found, by its key and by rollout: [{ finding, token, why }].
-  fresh.findingOf = new Map(fresh.findings.map((finding) => [finding.key, finding]));
-  fresh.placesOf = new Map();
-  for (const finding of fresh.findings) {
+  report.findingOf = new Map(report.findings.map((finding) => [finding.key, finding]));
+  report.placesOf = new Map();
+  for (const finding of report.findings) {
     finding.rollouts.forEach((rollout, i) => {
       const place = { finding, token: finding.tokens[i] < 0 ? null : finding.tokens[i], why: finding.why[i] ?? "" };
-      fresh.placesOf.set(rollout, [...(fresh.placesOf.get(rollout) ?? []), place]);
+      report.placesOf.set(rollout, [...(report.placesOf.get(rollout) ?? []), place]);
     });
   }
-  return fresh;
 }
 
-async function readRest(fresh, blockOf = inPage) {
-  const n = fresh.offsets[fresh.offsets.length - 1];
-  [fresh.vocabulary, fresh.texts, fresh.tokens] = await Promise.all([
+async function readRest() {
+  const n = report.offsets[report.offsets.length - 1];
+  [report.vocabulary, report.texts, report.tokens] = await Promise.all([
     readJson(blockOf("vocabulary")), readJson(blockOf("texts")), readVarints(blockOf("tokens"), n),
   ]);
-  if (document.getElementById("data-credit")) {
+  if (blockOf("credit")) {
     const bytes = new Int8Array((await inflate(blockOf("credit"))).buffer);
-    fresh.credit = Float32Array.from(bytes, (x) => (x / 127) * fresh.largest_credit);
+    report.credit = Float32Array.from(bytes, (x) => (x / 127) * report.largest_credit);
   }
-  for (const name of fresh.signals) fresh[name] = await readFixedPoint(blockOf(name));
+  for (const name of report.signals) report[name] = await readFixedPoint(blockOf(name));
 }
 
 // Whether a rollout is left out by the switch "finished only".

@@ -69,3 +69,24 @@ function onKey(event) {
 
 // What the tests hold to the Python side, and whoever wants to look further in the console.
 globalThis.ktae = { report, state, groupStatistics, creditOf, fragment, runsOf, idsOf, asJson, pairedDifference };
+
+// Draws the data that are in the file: first the frame, then all of it.
+(async () => {
+  try {
+    await readFrame();
+    SIGNALS.advantage = inUnits(SIGNALS.advantage);
+    SORTS.beyond[0] = inUnits(SORTS.beyond[0]);
+    readState();
+    fillControls();
+    setUpControls();
+    if (state.view === "overview") draw(); // its numbers are here already
+    await readRest();
+    fitted = { key: null };
+    draw();
+    if (document.getElementById("reload")) restoreSettings();
+    root.dataset.ready = "true";
+  } catch (error) {
+    document.getElementById("main").replaceChildren(h("p", { class: "warn" }, `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`));
+    throw error;
+  }
+})();

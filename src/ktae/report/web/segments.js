@@ -18,12 +18,12 @@ const SEGMENTS = {
 function segmentsOf(rollout) {
   const ids = idsOf(rollout);
   const parts = report.rollouts.segments[rollout] ?? [["said", 0, ids.length]];
-  return parts.map(([kind, begin, end, role]) => {
+  return parts.map(([kind, begin, end]) => {
     const runs = runsOf(ids.subarray(begin, end)).map((run) => ({ ...run, first: run.first + begin }));
     const [name, folds] = SEGMENTS[kind];
     const long = runs.reduce((n, run) => n + run.text.length, 0) > LONG;
     for (const [i, text] of asJson(runs.map((run) => run.text)).entries()) runs[i].shown = text;
-    return { kind, name: role ?? name, folded: folds && (long || kind === "call"), alone: parts.length === 1, tokens: end - begin, runs };
+    return { kind, name, folded: folds && (long || kind === "call"), alone: parts.length === 1, tokens: end - begin, runs };
   });
 }
 

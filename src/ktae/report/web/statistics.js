@@ -185,7 +185,7 @@ function countGroup(g, settings, unit) {
 
 // A group with its units, made when asked for; the last few groups are kept. What stands for the
 // group itself is its single tokens.
-const groupCache = new Map(); // emptied where other data are swapped in
+const groupCache = new Map();
 function groupStatistics(g, preset) {
   const key = `${g}/${preset}/${state.finished}`;
   const known = groupCache.get(key);

@@ -1,0 +1,82 @@
+"""A page's data as small blocks of base64: compressed JSON and compressed integers.
+
+In the page a block holds letters, digits, `+`, `/` and `=` and nothing else, so no text of a
+rollout can end a tag or start one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+
+FIXED_POINT = 512
+"""Log-probabilities and entropies are kept in steps of 1/512, within ±63.9; -32768 is "none"."""
+
+DIGITS = 6
+"""Significant digits of the numbers in JSON."""
+
+
+def as_json(content: Any) -> str:
+    """JSON in UTF-8, with arrays as lists and NaN as null."""
+    text = json.dumps(_plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _block(text.encode())
+
+
+def varints(numbers: np.ndarray) -> str:
+    """Non-negative integers in LEB128: seven bits a byte, lowest first, the eighth says "more"."""
+    left = numbers.astype(np.uint64)
+    # Bytes of each number: one for every seven bits, at least one.
+    size = np.maximum(1, np.ceil(np.log2(left + 1.0) / 7)).astype(np.int64)
+    ends = np.cumsum(size)
+    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+    at = ends - size
+    going = np.arange(len(left))
+    # One byte of every number that still has bits left, all at once.
+    while len(going):
+        more = left[going] >= 128
+        out[at[going]] = (left[going] & 127).astype(np.uint8) | (more.astype(np.uint8) << 7)
+        left[going] >>= np.uint64(7)
+        at[going] += 1
+        going = going[more]
+    return _block(out.tobytes())
+
+
+def fixed_point(values: np.ndarray) -> str:
+    """Numbers as little-endian int16 in units of 1 / FIXED_POINT; NaN as -32768."""
+    scaled = np.clip(np.round(values.astype(np.float64) * FIXED_POINT), -32767, 32767)
+    return _block(np.where(np.isnan(values), -32768, scaled).astype("<i2").tobytes())
+
+
+def small(values: np.ndarray) -> str:
+    """Numbers from -1 to 1 as int8 in units of 1 / 127; what is not 0 does not become 0."""
+    scaled = np.round(values * 127)
+    scaled = np.where((scaled == 0) & (values != 0), np.sign(values), scaled)
+    return _block(scaled.astype(np.int8).tobytes())
+
+
+def _block(content: bytes) -> str:
+    compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)  # what browsers can inflate
+    return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
+
+
+def _plain(content: Any) -> Any:
+    """`content` in JSON's types, floats cut to `DIGITS`."""
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    if isinstance(content, np.ndarray):
+        return _plain(content.tolist())
+    if isinstance(content, float | np.floating):
+        if not math.isfinite(content):
+            return None
+        short = float(f"{content:.{DIGITS}g}")
+        return int(short) if short == int(short) else short
+    if isinstance(content, np.bool_):
+        return bool(content)
+    return int(content) if isinstance(content, np.integer) else content

@@ -1,0 +1,164 @@
+"""A dump as NumPy arrays: the rollouts of a group are neighbours, and their tokens lie flat."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ktae.report.inputs import Dump
+from ktae.rollout_advantages import rollout_advantages
+from ktae.rollouts.groups import arrays_of, group_codes, masks_of, take_rows
+from ktae.rollouts.spelling import Spelling
+
+SIGNALS = {
+    "log_prob": ("log_probs", "logprobs", "old_log_probs", "rollout_log_probs"),
+    "entropy": ("entropy", "entropies", "old_entropies"),
+}
+"""Names that a dump may give to a list of one number a token (natural logarithm, nats)."""
+
+ROWS_AT_ONCE = 8192
+"""Rollouts whose texts are ordered at a time: Arrow has at most 2 GB of them in one piece."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """B rollouts with N tokens, in G groups by first appearance in the dump."""
+
+    dump: Dump
+    rollouts: Any
+    """The record, in the order of the groups."""
+    group_b: np.ndarray
+    """(B,) int64, ascending."""
+    starts_g: np.ndarray
+    """(G + 1,) where each group's rollouts begin."""
+    labels: list[str]
+    """Each group's label."""
+    steps: list[int | None]
+    """Each group's training step."""
+    correct_b: np.ndarray
+    """(B,) float64: 1, 0, NaN for unknown."""
+    reward_b: np.ndarray
+    """(B,) float64; NaN where there is none, which is no reward of 0."""
+    advantage_b: np.ndarray
+    """(B,) float64 rollout advantages, the dump's own or, where it holds none at all, GRPO's; NaN
+    where a rollout has neither."""
+    own_advantages: bool
+    """Whether the advantages are the dump's own."""
+    lengths_b: np.ndarray
+    """(B,) int64 tokens of each rollout, masked ones included."""
+    counted_b: np.ndarray
+    """(B,) int64 those that are not masked."""
+    offsets_b: np.ndarray
+    """(B + 1,) where each rollout's tokens begin."""
+    which_n: np.ndarray
+    """(N,) each token's place in `Dump.token_ids`."""
+    mask_n: np.ndarray
+    """(N,) bool: which tokens count."""
+
+    def sum_rollouts(self, values_b: np.ndarray) -> np.ndarray:
+        """(G,) each group's sum of a value per rollout."""
+        totals_g: np.ndarray = np.bincount(self.group_b, values_b, minlength=len(self.labels))
+        return totals_g
+
+    def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
+        """(B,) float64 each rollout's sum of a value per token."""
+        totals_b = np.zeros(len(self.lengths_b))
+        # `reduceat` takes the next value where a rollout has no tokens, so those are left out.
+        some = np.flatnonzero(self.lengths_b)
+        if len(some):
+            totals_b[some] = np.add.reduceat(values_n, self.offsets_b[some], dtype=np.float64)
+        return totals_b
+
+    def span(self, row: int) -> slice:
+        """Where a rollout's tokens are."""
+        return slice(*self.offsets_b[row : row + 2].tolist())
+
+    def spell(self, row: int) -> Spelling:
+        """A rollout's text, as its tokens spell it."""
+        return self.dump.speller.spell(self.which_n[self.span(row)])
+
+    def of_groups(self, name: str) -> list[str | None]:
+        """A column of text, for the first rollout of each group."""
+        texts = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
+        return list(texts[name].to_pylist())
+
+    @functools.cached_property
+    def signals(self) -> tuple[dict[str, np.ndarray], Counter[str]]:
+        """`log_prob` and `entropy`, (N,) float32 with NaN where a rollout has none; and how many
+        rollouts hold something else than a number a token under such a name."""
+        signals, misaligned = dict[str, np.ndarray](), Counter[str]()
+        extra = self.rollouts["extra"]
+        # A look at the text finds the few rows whose JSON has to be read.
+        pattern = "|".join(f'"{name}"' for names in SIGNALS.values() for name in names)
+        named = pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
+        for row in np.flatnonzero(named).tolist():
+            fields, span = json.loads(extra[row].as_py()), self.span(row)
+            for signal, names in SIGNALS.items():
+                values = next((fields[name] for name in names if name in fields), ())
+                if values == ():
+                    continue
+                try:
+                    if not isinstance(values, list) or len(values) != self.lengths_b[row]:
+                        raise ValueError
+                    numbers = [np.nan if x is None else float(x) for x in values]
+                except (TypeError, ValueError, OverflowError):  # texts, lists and 10**400
+                    misaligned[signal] += 1
+                    continue
+                empty = np.full(len(self.which_n), np.nan, dtype=np.float32)
+                signals.setdefault(signal, empty)[span] = numbers
+        return signals, misaligned
+
+
+def frame_of(dump: Dump) -> Frame:
+    """The rollouts of a dump."""
+    codes_b, _ = group_codes(dump.rollouts)
+    # A stable order keeps the rollouts of a group in theirs.
+    order_b = np.argsort(codes_b, kind="stable")
+    some = np.array_split(order_b, len(order_b) // ROWS_AT_ONCE + 1)
+    rollouts = pa.concat_tables([take_rows(dump.rollouts, rows) for rows in some])
+    group_b = codes_b[order_b]
+    starts_g = np.searchsorted(group_b, np.arange(group_b.max(initial=-1) + 2))
+    labels = take_rows(rollouts.select(["group", "step"]), starts_g[:-1])
+
+    lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy().astype(np.int64)
+    offsets_b = np.concatenate([[0], np.cumsum(lengths_b)])
+    mask_n, counted_b = np.ones(offsets_b[-1], dtype=bool), lengths_b.copy()
+    for row, mask in enumerate(masks_of(rollouts)):
+        if mask is not None:
+            mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
+            counted_b[row] = mask.sum()
+
+    reward_b = rollouts["reward"].to_numpy()
+    own_advantages = rollouts["advantage"].null_count < len(rollouts)
+    if own_advantages:
+        advantage_b = rollouts["advantage"].to_numpy()
+    else:
+        # GRPO's, as in TRL: among those rollouts of a group that have a reward.
+        has_reward_b = ~np.isnan(reward_b)
+        counts_b = (counted_b > 0) & has_reward_b
+        advantage_b = rollout_advantages("grpo", np.nan_to_num(reward_b), counts_b, group_b)
+        advantage_b = np.where(has_reward_b, advantage_b, np.nan)
+    return Frame(
+        dump,
+        rollouts,
+        group_b,
+        starts_g,
+        labels["group"].to_pylist(),
+        labels["step"].to_pylist(),
+        pc.fill_null(rollouts["correct"], np.nan).to_numpy(),
+        reward_b,
+        advantage_b,
+        own_advantages,
+        lengths_b,
+        counted_b,
+        offsets_b,
+        dump.which(np.concatenate(arrays_of(rollouts["token_ids"]))),
+        mask_n,
+    )

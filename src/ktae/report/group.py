@@ -1,0 +1,298 @@
+"""One group with the credit of every token: in a terminal, through a pipe, and as a picture."""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import html
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ktae.credit import AnEstimator
+from ktae.errors import InputError
+from ktae.estimators import Estimator, as_estimator, to_text
+from ktae.files import plots
+from ktae.files.atomic import atomic_write
+from ktae.files.text import counted, printable, visible
+from ktae.report import scoring, summary
+from ktae.report.frame import Frame, frame_of
+from ktae.report.inputs import Dump
+from ktae.rollouts.groups import take_rows
+from ktae.tables import in_tables, largest_credit, table_estimator
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+SHADES = ("256", "truecolor")
+"""What Rich calls terminals that can show shades of a colour."""
+
+COLUMNS, LINES = 96, 60
+"""Of a picture: characters of a line, and lines of a rollout; what is longer ends with a sign."""
+
+
+class Palette(NamedTuple):
+    """Backgrounds from hardly any to the full shade; also the colour-blind can tell the two."""
+
+    ink: str
+    ground: int
+    """Of red, green and blue: black or white."""
+    least: float
+    full: tuple[tuple[int, int, int], tuple[int, int, int]]
+    """Red, green and blue of the full shade for a right answer, and against it."""
+
+    def style(self, share: float) -> str:
+        """Of a share of the largest credit; none for 0."""
+        if share == 0:
+            return ""
+        strength = self.least + (1 - self.least) * min(1.0, abs(share))
+        parts = (round(self.ground + strength * (x - self.ground)) for x in self.full[share < 0])
+        return f"{self.ink} on #{bytes(parts).hex()}"
+
+
+DARK = Palette("white", 0, 0.25, ((28, 108, 200), (200, 95, 0)))
+"""A terminal's: white text reads on both."""
+
+PAPER = Palette("#15181e", 255, 0.12, ((88, 170, 255), (255, 161, 77)))
+"""A picture's, as on the page."""
+
+
+class ScoredGroup(NamedTuple):
+    """One group of a dump, and its credit."""
+
+    frame: Frame
+    """Of this group alone."""
+    credit_n: np.ndarray
+    """(N,) of its tokens, rollout after rollout."""
+    largest: float
+    """The largest |credit| that there can be in the group."""
+    is_mixed: bool
+    """Whether both correct and incorrect rollouts have a token that counts."""
+    estimator: Estimator
+    """Whose credit it is."""
+
+    def rollouts(self) -> Iterator[tuple[int, str]]:
+        """Each rollout's row and verdict; the right ones first."""
+        correct_b = self.frame.correct_b
+        kinds = (correct_b == 1, correct_b == 0, np.isnan(correct_b))
+        for name, rows in zip(("right", "wrong", "unknown"), kinds, strict=True):
+            yield from ((row, name) for row in np.flatnonzero(rows).tolist())
+
+    def tokens(self, row: int) -> Iterator[tuple[int, bytes | None, float]]:
+        """The id, the bytes and the credit of each token of a rollout."""
+        dump, span = self.frame.dump, self.frame.span(row)
+        for which, credit in zip(self.frame.which_n[span], self.credit_n[span], strict=True):
+            yield int(dump.token_ids[which]), dump.texts[which], float(credit)
+
+
+def scored_group(
+    dump: Dump,
+    label: str | None = None,
+    step: int | None = None,
+    estimator: AnEstimator | None = None,
+) -> ScoredGroup:
+    """A group of the dump with the credit of its tokens: by default the first mixed one.
+
+    The estimator is the one that the run was trained with by default, or the paper's.
+    """
+    shown = as_estimator(estimator or dump.estimator or "paper")
+    # A dump of rollouts lacks what some estimators need; then their tables are shown.
+    if shown.needs_policy:
+        shown = table_estimator(shown)
+    frame = frame_of(dump)
+    group = _find(frame, label, step)
+    rows = np.arange(*frame.starts_g[group : group + 2])
+    alone = dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows))
+    # Whether advantages are the dump's own or GRPO's is asked of the whole dump.
+    frame = dataclasses.replace(frame_of(alone), advantage_b=frame.advantage_b[rows])
+    texts = dump.vocabulary if shown.needs_vocabulary else None
+    scored = summary.score(frame, shown, texts)
+    # The full shade: what n rollouts may reach, or else what these do.
+    largest = float(np.abs(scored.credit_n).max(initial=0)) or 1.0
+    if in_tables(shown) == shown:
+        n = int((~np.isnan(frame.correct_b) & (frame.counted_b > 0)).sum())
+        largest = float(largest_credit(shown, max(2, n)))
+    return ScoredGroup(frame, scored.credit_n, largest, bool(scored.mixed_g[0]), shown)
+
+
+def show_group(console: Console, shown: ScoredGroup) -> None:
+    """Print the right rollouts of a group, then the others.
+
+    Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
+    its own, after its credit.
+    """
+    in_colour = console.color_system in SHADES and not console.no_color
+    for text in parts_of(shown, DARK if in_colour else None):
+        console.print(text, soft_wrap=not in_colour)
+
+
+def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
+    """What is shown of a group: title, prompt, legend, and each rollout below its heading."""
+    from rich.text import Text
+
+    frame, name = shown.frame, f"credit of {to_text(shown.estimator)}"
+    label = printable(frame.labels[0].replace("\n", "↵"))
+    step = frame.steps[0]
+    yield Text(f"Group {label}" + ("" if step is None else f", step {step}"), style="bold")
+    if prompt := frame.of_groups("prompt")[0]:
+        yield Text("\n".join(map(printable, prompt.splitlines())), style="dim")
+    if not shown.is_mixed:
+        zero = "" if shown.credit_n.any() else ": nothing to compare, all credit is 0"
+        yield Text(f"Not both right and wrong rollouts{zero}.")
+    if palette and shown.credit_n.any():
+        signs = (" for a right answer ", palette.style(1)), " ", (" against it ", palette.style(-1))
+        yield Text.assemble("\n", *signs, f"  {name}; the full shade is {shown.largest:.2f}")
+    for row, verdict in shown.rollouts():
+        reward = "none" if np.isnan(frame.reward_b[row]) else f"{frame.reward_b[row]:g}"
+        length = counted(
+            int(frame.lengths_b[row]), "word" if frame.dump.unit == "words" else "token"
+        )
+        yield Text(f"\n{verdict}, rollout {row + 1}: reward {reward}, {length}", style="bold")
+        yield shaded(shown, row, palette) if palette else Text("\n".join(_listed(shown, row)))
+
+
+def _listed(shown: ScoredGroup, row: int) -> Iterator[str]:
+    """A line for each token; blanks and line ends are signs."""
+    for token_id, piece, credit in shown.tokens(row):
+        text = f"⟨{token_id}⟩" if piece is None else visible(piece.decode(errors="replace"))
+        yield f"{credit:+.4f}  {text}"
+
+
+def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:
+    """Tokens with backgrounds; those that make up one character together share the strongest."""
+    from rich.text import Text
+
+    line, decoder, strongest = Text(), codecs.getincrementaldecoder("utf-8")("replace"), 0.0
+
+    def append(text: str, credit: float) -> None:
+        lines = "\n".join(printable(x) for x in text.split("\n"))
+        line.append(lines, style=palette.style(credit / shown.largest))
+
+    for token_id, piece, credit in shown.tokens(row):
+        if piece is None:  # only its number is known; what was begun is no character any more
+            append(decoder.decode(b"", final=True), strongest)
+            line.append(f"⟨{token_id}⟩ ", style=palette.style(credit / shown.largest))
+            strongest = 0.0
+            continue
+        # A token may end inside a character: its text comes with the token that completes it.
+        strongest = max(strongest, credit, key=abs)
+        text = decoder.decode(piece)
+        if text or not decoder.getstate()[0]:
+            append(text, strongest)
+            strongest = 0.0
+    append(decoder.decode(b"", final=True), strongest)
+    return line
+
+
+def as_dict(shown: ScoredGroup) -> dict[str, Any]:
+    """For JSON: the same rollouts, with the ids, texts and credit of their tokens."""
+    frame, rollouts = shown.frame, []
+    for row, verdict in shown.rollouts():
+        ids, pieces, credit = (
+            zip(*shown.tokens(row), strict=True) if frame.lengths_b[row] else [()] * 3
+        )
+        rollouts.append(
+            {
+                "rollout": row + 1,
+                "verdict": verdict,
+                "reward": float(frame.reward_b[row]),
+                "advantage": float(frame.advantage_b[row]),
+                "token_ids": None if frame.dump.unit == "words" else ids,
+                "tokens": [x if x is None else x.decode(errors="replace") for x in pieces],
+                "credit": credit,
+            }
+        )
+    return {
+        "group": frame.labels[0],
+        "step": frame.steps[0],
+        "prompt": frame.of_groups("prompt")[0],
+        "mixed": shown.is_mixed,
+        "unit": frame.dump.unit,
+        "estimator": scoring.described(shown.estimator),
+        "rollouts": rollouts,
+    }
+
+
+def _find(frame: Frame, label: str | None, step: int | None) -> int:
+    """The group of a label, or of a prompt's beginning, at the first such step."""
+    groups = [i for i, when in enumerate(frame.steps) if step in (None, when)]
+    if not groups:
+        steps = ", ".join(map(str, sorted({x for x in frame.steps if x is not None})))
+        there = f"the steps are {steps:.80}" if steps else "there are no steps"
+        raise InputError(f"--step is {step}; {there}")
+    if label is None:
+        right_g, wrong_g = (frame.sum_rollouts(frame.correct_b == x) for x in (1, 0))
+        return next((i for i in groups if right_g[i] and wrong_g[i]), groups[0])
+    by_label = {frame.labels[i]: i for i in reversed(groups)}
+    if label in by_label:
+        return by_label[label]
+    prompts = frame.of_groups("prompt")
+    by_prompt = {x: i for i in reversed(groups) if (x := prompts[i]) is not None}
+    if label in by_prompt:
+        return by_prompt[label]
+    begun = sorted(i for prompt, i in by_prompt.items() if label and prompt.startswith(label))
+    if len(begun) == 1:
+        return begun[0]
+    there = ", ".join(
+        f"{frame.labels[i]!r} ({prompts[i]!r:.60})" if prompts[i] else repr(frame.labels[i])
+        for i in (begun or sorted(by_label.values()))[:5]
+    )
+    if begun:
+        raise InputError(
+            f"--group {label!r:.60} begins the prompts of {len(begun):,} groups; expected one of "
+            f"them: {there}"
+        )
+    where = "" if step is None else f" at step {step}"
+    raise InputError(f"no group {label!r}{where}; the first groups are {there}")
+
+
+Line = list[tuple[str, str]]
+"""Of a picture: pieces of text, each with its background."""
+
+
+def save(shown: ScoredGroup, path: Path) -> None:
+    """Write a group's picture, in the form that the file's name ends with: also as HTML."""
+    from rich.console import Console
+    from rich.style import Style
+
+    console, lines = Console(width=COLUMNS, color_system="truecolor"), list[Line]()
+    for text in parts_of(shown, PAPER):
+        rows = text.wrap(console, COLUMNS, overflow="fold")
+        for row in rows[:LINES]:
+            styles = [(x.text, x.style or Style()) for x in row.render(console, end="")]
+            lines.append([(x, y.bgcolor.name if y.bgcolor else "none") for x, y in styles])
+        if len(rows) > LINES:
+            lines.append([(f"… {len(rows) - LINES:,} more lines", "none")])
+    if path.suffix != ".html":
+        return plots.save(_figure(lines), path)
+    span = '<span style="background:{}">{}</span>'.format
+    body = "\n".join("".join(span(y, html.escape(x)) for x, y in line) for line in lines)
+    with atomic_write(path) as temporary:
+        temporary.write_text(
+            '<!doctype html>\n<meta charset="utf-8">\n<pre style="background:#ffffff;color:'
+            f'{PAPER.ink};padding:1rem;font:14px/1.5 monospace">{body}</pre>\n',
+            encoding="utf-8",
+        )
+
+
+def _figure(lines: list[Line]) -> Any:
+    """By matplotlib: a grid of characters."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    width, height = COLUMNS * 0.085 + 0.4, len(lines) * 0.19 + 0.4  # inches
+    figure = Figure(figsize=(width, height), facecolor="white")
+    axes = figure.add_axes((0.2 / width, 0.2 / height, 1 - 0.4 / width, 1 - 0.4 / height))
+    axes.set(xlim=(0, COLUMNS), ylim=(len(lines), 0))
+    axes.axis("off")
+    font: dict[str, Any] = {"family": "monospace", "size": 10.15, "color": PAPER.ink}
+    for y, line in enumerate(lines):
+        x = 0
+        for text, colour in line:
+            axes.add_patch(Rectangle((x, y + 0.05), len(text), 0.9, color=colour, lw=0))
+            axes.text(x, y + 0.75, text, parse_math=False, **font)
+            x += len(text)
+    return figure
