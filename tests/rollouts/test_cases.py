@@ -12,8 +12,7 @@ from ktae.rollouts import readers
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import parse_fields
-from ktae.rollouts.unknown import UnknownRowsError
+from ktae.rollouts.paths import UnknownRowsError, parse_fields
 
 TWO_BY_TWO = (4, 2, 2)
 """Rollouts, groups and mixed groups."""
@@ -254,6 +253,14 @@ def both(text):
 
 ASKED = '[{"role": "user", "content": "ASKED"}]'
 SAMPLES = {
+    "ART's trajectories": both(
+        f"""{{"trajectories": [{{"reward": #.0, "metrics": {{}}, "messages": {ASKED[:-1]},
+        {{"index": 0, "message": {{"role": "assistant", "content": "@"}}}}]}}]}}"""
+    ),
+    "rLLM's trajectories": both(
+        f"""{{"chat_completions": {ASKED[:-1]}, {{"role": "assistant", "content": "@"}}],
+        "reward": #.0}}"""
+    ),
     "SkyRL's outputs": both(
         """{"input_prompt": "2+2?", "output_response": "@", "stop_reason": "stop",
         "score": [0.0, 0.0, #.0], "env_class": "m", "env_extras": {}, "data_source": "sums"}"""

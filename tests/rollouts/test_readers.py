@@ -96,16 +96,6 @@ def test_rewards_that_leave_open_what_is_correct_are_noted(rewards, threshold, n
     assert {k: n for k, n in notes.counts.items() if n} == noted
 
 
-@pytest.mark.parametrize("word", ["true", "C", "Pass", "CORRECT", "1", "passed"])
-def test_words_are_verdicts(word, tmp_path):
-    wrong = {"true": "False", "C": "I", "Pass": "FAIL", "1": "0", "passed": "failed"}
-    other = wrong.get(word, "incorrect")
-    for field in ("reward", "correct"):
-        rows = ({"group": 1, "response": "a", field: x} for x in (word, other))
-        read = read_rows(write_lines(tmp_path / "r.jsonl", *rows))
-        assert [(row["reward"], row["correct"]) for row in read] == [(1, 1), (0, 0)]
-
-
 def test_every_format_reads_the_same(tmp_path):
     rows = [ROLLOUT | {"step": i, "note": f"n{i}"} for i in range(readers.ROWS_PER_BATCH + 2)]
     plain = write_lines(tmp_path / "r.jsonl", *rows)
@@ -273,15 +263,6 @@ def test_a_record_of_words_has_none_of_its_numbers_where_a_field_is_named(tmp_pa
     assert (row["reward"], json.loads(row["extra"])) == (0.5, {"note": "n", "acc": 0.5})
 
 
-def test_one_path_is_as_good_as_a_list_and_rows_are_no_paths(tmp_path):
-    path = write_lines(tmp_path / "r.jsonl", ROLLOUT)
-    assert readers.read(path).equals(readers.read([path]))
-    assert readers.read(str(path)).equals(readers.read([path]))
-    for inputs, kind in (([ROLLOUT], "dict"), (None, "NoneType"), (3, "int")):
-        with pytest.raises(InputError, match=f"a {kind} .* the files to read; expected paths"):
-            readers.read(inputs)
-
-
 def test_a_verdict_of_null_needs_no_reward_and_is_none(tmp_path):
     path = write_lines(tmp_path / "r.jsonl", {"group": "g", "response": "a", "correct": None})
     (row,) = read_rows(path)
@@ -327,18 +308,6 @@ def test_a_group_is_of_one_file_or_run(row, names, labels, join, tmp_path):
     assert sorted(shown) == sorted(
         [labels.split()[0].rpartition(":")[2]] * 2 if join else labels.split()
     )
-
-
-def test_groups_in_several_files_are_noted_and_the_option_named(tmp_path):
-    for name in ("one", "two"):
-        write_lines(tmp_path / f"{name}.jsonl", ROLLOUT, ROLLOUT | {"group": "h"})
-    notes = Notes()
-    assert len(set(readers.read(tmp_path, notes=notes)["group"].to_pylist())) == 4
-    assert notes.counts["apart"] == 2 and any("--join" in note.more for note in notes)
-    notes = Notes()
-    joined = readers.read(tmp_path, ReadOptions(join=True), notes=notes)
-    assert joined["group"].to_pylist() == ["g", "h"] * 2
-    assert notes.counts["join"] == 2 and not notes.counts["apart"]
 
 
 @pytest.mark.parametrize("name", ["prompt", "question", "query", "input", "instruction"])

@@ -61,13 +61,10 @@ def test_absent_columns_are_null_and_nan_is_unknown():
         (rows({}).append_column("logprob", [[0.0]]), "unknown column 'logprob'.*'extra'"),
         (rows({}, {"group": None}), "row 2: group is null"),
         (rows({}, {"reward": float("inf")}), "row 2: reward is not finite"),
-        (rows({}, {"correct": 0.5}), "row 2: correct is none of 1, 0 and null"),
         (rows({"reward": "good"}), "column 'reward' is string; expected double"),
         (rows({"token_ids": [2**31, 1, 2]}), "column 'token_ids' is .*int64.*int32"),
-        (rows({"token_ids": [1, -1, 2]}), "token_ids holds a negative number"),
         (rows({"token_ids": [1, None, 2]}), "token_ids holds a null"),
         (rows({}, {"credit": [0.5]}), "row 2: credit and token_ids differ in length"),
-        (rows({}, {"mask": [True] * 4}), "row 2: mask and token_ids differ in length"),
         (rows({}, {"token_ids": None, "credit": None}), "row 2: mask and token_ids differ"),
         (rows({}, {"token_ids": None, "response": None}), "row 2: neither response nor token_ids"),
     ],
@@ -112,13 +109,6 @@ def test_pad_names_the_bad_row():
         record.pad([[2**31], [1]])
     with pytest.raises(InputError, match=r"mask\[1\] has 1 entries for 2 token_ids"):
         record.pad([[1], [1, 2]], [None, [True]])
-
-
-@pytest.mark.parametrize("value", ["r.jsonl", [{"group": "g"}], {"group": ["g"]}])
-def test_what_is_no_table_is_no_record(value):
-    assert record.conform(rows({}).combine_chunks().to_batches()[0]).num_rows == 1
-    with pytest.raises(InputError, match=f"a {type(value).__name__}; expected a record"):
-        record.conform(value)
 
 
 def test_rows_of_a_chunked_table_in_any_order():

@@ -13,8 +13,7 @@ from ktae.rollouts import readers, record
 from ktae.rollouts.folders import choose_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import parse_fields
-from ktae.rollouts.unknown import UnknownRowsError
+from ktae.rollouts.paths import UnknownRowsError, parse_fields
 
 
 def write(path, *rows):
@@ -160,17 +159,6 @@ def test_a_pickle_of_more_than_plain_data_is_not_run(tmp_path):
         read(tmp_path / "1.pt")
 
 
-def test_evaluations_beside_training_are_left_alone(tmp_path):
-    training = json.loads(
-        TOOLS["NeMo-RL's training data train_data_step2.jsonl"][0].replace("#", "1")
-    )
-    for step in (2, 10):
-        write(tmp_path / f"train_data_step{step}.jsonl", training)
-    write(tmp_path / "val_data_step2.jsonl", {"content": ["x"], "rewards": [1.0], "idx": 0})
-    write(tmp_path / "rollouts" / "step_6" / "eval_rollouts.jsonl", {})
-    assert [x["step"] for x in read(tmp_path)[0]] == [2, 10]
-
-
 def test_turns_of_nemo_rl_are_told_apart_by_its_mask(tmp_path):
     row = {"content": [["2 + 2?", "run", "TOLD", "it is 4"]], "rewards": [1.0], "idx": 0}
     ids = {"token_ids": [[1, 2, 3, 4]], "token_loss_mask": [[0, 1, 0, 1]]}
@@ -198,17 +186,6 @@ def test_lm_eval_of_several_responses_and_metrics(tmp_path):
 
 
 # --- any other file
-
-
-def test_nothing_that_follows_a_list_is_dropped(tmp_path):
-    rows = [{"group": "a", "response": str(i), "reward": i % 2} for i in range(4)]
-    path = tmp_path / "r.json"
-    path.write_text(f"{json.dumps(rows[:2])}\n{json.dumps(rows[2])} [] [{json.dumps(rows[3])}]\n")
-    assert [x["response"] for x in read(path)[0]] == ["0", "1", "2", "3"]
-    for rest in ("garbage", "]", "[", ", 1"):
-        path.write_text(json.dumps(rows) + rest)
-        with pytest.raises(InputError, match="broken JSON"):
-            read(path)
 
 
 @pytest.mark.parametrize(
@@ -242,22 +219,6 @@ def test_named_fields(tmp_path):
     assert rows == [
         {"group": "3", "response": "4", "reward": 1, "correct": 1, "extra": '{"note": "n"}'}
     ]
-
-
-def test_named_fields_in_lists(tmp_path):
-    row = {
-        "q": [{"role": "user", "content": "2 + 2?"}],
-        "runs": [{"text": "4", "ok": True}, {"text": "5", "ok": False}],
-    }
-    fields = parse_fields(["response=runs.text", "group=q", "prompt=q", "reward=runs.ok"])
-    rows, _ = read(write(tmp_path / "r.jsonl", row), fields=fields)
-    assert [(x["response"], x["correct"], x["prompt"]) for x in rows] == [
-        ("4", 1, "2 + 2?"),
-        ("5", 0, "2 + 2?"),
-    ]
-    assert len({x["group"] for x in rows}) == 1
-    first = {"response": "runs.0.text", "group": "q", "reward": "runs.0.ok"}
-    assert [x["response"] for x in read(tmp_path / "r.jsonl", fields=first)[0]] == ["4"]
 
 
 def test_a_named_field_replaces_a_schemas(tmp_path):
@@ -365,17 +326,6 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
 # --- real dumps
 
 
-def test_a_reward_is_asked_for_where_there_is_one_alone(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"group": "a", "response": "r", "reward": 1}\n')
-    assert read(path)[0][0]["reward"] == 1
-    with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
-        read(path, correctness="acc")
-    record.write(readers.read([path]), tmp_path / "own.parquet")
-    with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
-        read(tmp_path / "own.parquet", correctness="acc")
-
-
 # --- TRL's last batch, logged again
 
 
@@ -400,15 +350,6 @@ def test_a_step_of_trl_s_that_repeats_the_one_before_counts_once(tmp_path):
     write(run / "completions_00004.jsonl", *trl_step(4, "46"))
     steps, said = counted_once(tmp_path)
     assert steps == [1, 1, 4, 4] and said == ["step 2 repeats step 1", "step 3 repeats step 2"]
-    assert [x.sample for x in saved_outputs_of(tmp_path)] == [0, 1, 0, 1]
-
-
-def saved_outputs_of(folder):
-    answered = folder / "answered" / "completions"
-    for path in sorted((folder / "completions").iterdir()):
-        rows = [json.loads(line) | {"answer": "4"} for line in path.read_text().splitlines()]
-        write(answered / path.name, *rows)
-    return outputs.read(answered)
 
 
 def test_a_step_that_is_not_the_whole_of_the_one_before_counts(tmp_path):
@@ -420,21 +361,3 @@ def test_a_step_that_is_not_the_whole_of_the_one_before_counts(tmp_path):
     }.items():
         path = write(tmp_path / f"{name}.jsonl", *trl_step(1, "45"), *rows)
         assert counted_once(path) == ([1, 1] + [2] * len(rows), []), name
-
-
-def test_a_problem_without_rollouts_is_noted(tmp_path):
-    row = {"prompt": "p", "responses": ["x", "y"], "rewards": [1, 0]}
-    path = write(tmp_path / "a.jsonl", row, {"prompt": "q", "responses": [], "rewards": []})
-    for fields in ({}, {"response": "responses", "reward": "rewards", "group": "prompt"}):
-        notes = Notes()
-        assert len(readers.read([path], ReadOptions(fields=fields), notes=notes)) == 2
-        assert [x.endswith("line 2") for x in notes.names["empty"]] == [True]
-
-
-@pytest.mark.parametrize("name", ["rewards", "scores", "reward", "correct"])
-def test_verdicts_beside_a_list_of_rollouts_are_theirs(tmp_path, name):
-    row = {"group": 0, "rollouts": [{"response": "a"}, {"response": "b"}], name: [0, 1]}
-    rows, _ = read(write(tmp_path / "n.jsonl", row))
-    assert [(x["response"], x["correct"]) for x in rows] == [("a", 0), ("b", 1)]
-    with pytest.raises(InputError, match=r"reward|correct"):
-        read(write(tmp_path / "n.jsonl", row | {name: [0, 1, 1]}))

@@ -24,9 +24,9 @@ from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import run_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
+from ktae.rollouts.paths import unknown_row
 from ktae.rollouts.readers import Reader, files_in
 from ktae.rollouts.tokens import load_tokenizer, tokenize
-from ktae.rollouts.unknown import unknown_row
 
 FIELDS = {
     "answer": (

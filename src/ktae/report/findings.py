@@ -23,7 +23,7 @@ from ktae.report.frame import Frame
 from ktae.report.marks import FORMAT, Marks
 from ktae.report.regrading import Regraded, references, token_of
 from ktae.report.summary import Scored
-from ktae.rollouts.spelling import standing_alone
+from ktae.rollouts.tokens import standing_alone
 from ktae.validity import repeats
 
 LONGEST_ANSWER = 120

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
 from ktae.rollouts.groups import arrays_of, group_codes, masks_of, take_rows
-from ktae.rollouts.spelling import Spelling
+from ktae.rollouts.tokens import Spelling
 
 SIGNALS = {
     "log_prob": ("log_probs", "logprobs", "old_log_probs", "rollout_log_probs"),

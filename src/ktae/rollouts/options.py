@@ -52,6 +52,11 @@ class ReadOptions:
         names = self.correctness
         return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """What a row in no known form has to be asked for."""
+        return ("response", "group", "reward" if self.needs_reward else "answer")
+
     def require_no_choice(self, path: Path) -> None:
         """Raise an InputError where `correctness` chooses, and a file's rows have one reward."""
         if self.correctness is not None:

@@ -30,14 +30,22 @@ from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation
 from ktae.rollouts.labels import Labels, by_model
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import MISSING, PathError, at, by_fields, nothing_at, override
+from ktae.rollouts.paths import (
+    MISSING,
+    PathError,
+    UnknownRowsError,
+    at,
+    by_fields,
+    nothing_at,
+    override,
+    unknown_row,
+)
 from ktae.rollouts.rows import Row, as_verdict, complete, is_null, to_record_row
 from ktae.rollouts.schemas import AS_THEY_ARE, BY_FIELDS, NESTED, OTHERWISE, PLAIN, detect
 from ktae.rollouts.schemas.base import Schema, Source
 from ktae.rollouts.schemas.trainers import is_nested
 from ktae.rollouts.steps import Steps
 from ktae.rollouts.trained_with import TrainedWith
-from ktae.rollouts.unknown import UnknownRowsError, unknown_row
 
 MOST_UNKNOWN = 100
 """Rows in no known form, one after another, after which a file is none of rollouts."""
@@ -236,7 +244,8 @@ class Reader:
                 row = to_record_row(fields, where, self.options.threshold or 0.0)
             except InputError as error:
                 if schema is OTHERWISE and f"{where}: no field" in str(error):
-                    error = self._unknown(plain, where, str(error).removeprefix(f"{where}: "))
+                    message = str(error).removeprefix(f"{where}: ")
+                    error = unknown_row(plain, where, message, self.options.needed)
                 first = first or error
                 self.notes.reject(error)
                 continue
@@ -301,7 +310,7 @@ class Reader:
                 plain = override(plain, row, fields, where, is_nested(row))
             elif schema is OTHERWISE and not {"response", "token_ids"} & row.keys():
                 message = f"no field 'response'; its fields are {quoted(row)}"
-                raise self._unknown(row, where, message)
+                raise unknown_row(row, where, message, self.options.needed)
         for rollout in plain:
             if len(plain) > 1:
                 rollout["of_row"] = True
@@ -314,10 +323,6 @@ class Reader:
                     f"{longest:,} (max_response in Python takes more)"
                 )
         return schema, plain
-
-    def _unknown(self, row: Row, where: str, message: str) -> UnknownRowsError:
-        needed = ("response", "group", "reward" if self.options.needs_reward else "answer")
-        return unknown_row(row, where, message, needed)
 
     def _require_fields(self, path: Path) -> None:
         """Raise the error of a path that leads to nothing in every row; no more rows are read than

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.grading.extraction import Fallback, extract
 from ktae.grading.forms import key
-from ktae.rollouts.spelling import Speller, standing_alone
+from ktae.rollouts.tokens import Speller, standing_alone
 
 _ARITHMETIC = re.compile(r"^[\d\s.,+*/()=−×÷-]+=")
 

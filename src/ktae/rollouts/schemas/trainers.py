@@ -60,25 +60,25 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
     """`input`, `output`, `gts`, `score`, `step`, the reward function's fields, perhaps `uid`."""
     if sample := VERL_KEY.fullmatch(str(row.get("uid", ""))):
         plain["group"] = sample[2]
-    acc: Any = row.get("acc")
-    asked = source.options.correctness_names
     rest = without(row, ("step", "input", "output", "score", "gts"))
-    if asked or any(name in rest for name in source.hinted):
-        names = asked or source.hinted
+    names = source.options.correctness_names or [x for x in source.hinted if x in rest]
+    if names:
         scores = {name: x for name, x in rest.items() if name in names or is_score(x)}
         value: Any = choose(scores, (), where, source)
         verdict = as_verdict(value) if isinstance(value, bool | str) else None
         if verdict is None and is_score(value) and not is_null(value):
             verdict = is_above(value, source.options.threshold or 0.0)
         plain["correct"] = verdict
-    elif row.get("undecided") == 1 or ("acc" in row and is_null(acc)):
-        plain["correct"] = None  # `acc` is 0 where the verifier could not tell
-    elif isinstance(acc, str) and as_verdict(acc) is not None:
-        plain["correct"] = as_verdict(acc)
-    elif is_number(acc) or isinstance(acc, bool):
-        plain["correct"] = acc > 0  # the verifier's verdict, free of length penalties
-    elif "acc" in row:
-        raise InputError(f"{where}: acc is {acc!r:.60}; expected a number, true, false or null")
+    elif "acc" in row or row.get("undecided") == 1:
+        # The verifier's verdict, free of length penalties; it is 0 where it could not tell.
+        acc: Any = None if row.get("undecided") == 1 or is_null(row["acc"]) else row["acc"]
+        verdict = as_verdict(acc) if isinstance(acc, str) else None
+        if verdict is None and acc is not None:
+            if not (is_number(acc) or isinstance(acc, bool)):
+                message = f"{where}: acc is {acc!r:.60}; expected a number, true, false or null"
+                raise InputError(message)
+            verdict = acc > 0
+        plain["correct"] = verdict
     yield plain
 
 
