@@ -26,8 +26,7 @@ from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, arrays_of, distinct_ids, tokenized, with_ids
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.tokens import Speller
-from ktae.rollouts.tokens import load_tokenizer, token_bytes
+from ktae.rollouts.tokens import Speller, load_tokenizer, token_bytes
 from ktae.rollouts.trained_with import FILE, TrainedWith
 from ktae.runs import RunFolder, metrics_by_step
 
