@@ -132,6 +132,18 @@ def test_turns_are_no_rollouts_and_likely_fields_are_marked(shared_cases):
     assert any(line.split()[:4] == ["samples[].reward", "number", "1.0", "<-"] for line in tree)
 
 
+def test_what_is_shown_of_lists_can_be_named(tmp_path):
+    turns = [{"text": "4", "accuracy_reward": 0}, {"text": "5", "accuracy_reward": 1}]
+    row = {"tries": [{"response": "4", "ok": 1}, {"response": "5", "ok": 0}], "steps": turns}
+    with pytest.raises(UnknownRowsError) as caught:
+        read(write(tmp_path / "r.jsonl", row))
+    marked = [line.split()[0] for line in str(caught.value).split("\n") if line.endswith("?")]
+    assert marked == ["tries[].response", "tries[].ok"]
+    assert "steps[-1].accuracy_reward" in str(caught.value)
+    with pytest.raises(UnknownRowsError, match=r"steps\[-1\].accuracy_reward +number 1 +<- reward"):
+        read(write(tmp_path / "r.jsonl", {"steps": turns}))
+
+
 def write(path, *rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -156,6 +168,7 @@ ITEMS = [
 ]
 GEMINI = [
     {"role": "user", "parts": [{"text": "ASKED"}]},
+    {"role": "model", "parts": [{"text": "THINK", "thought": True}]},
     {"role": "model", "parts": [{"functionCall": {"name": "run", "args": {"a": 1}}}]},
     {"role": "function", "parts": [{"functionResponse": "TOLD"}]},
     {"role": "model", "parts": [{"text": "SAID"}]},
@@ -185,7 +198,10 @@ OF_TRL = {
     **{"content": "SAID", "reasoning_details": [{"type": "reasoning.text", "text": "THINK"}]},
     "tool_calls": json.dumps([CALL]),
 }
-BUILT_IN = [{"type": "code_interpreter_call", "code": "run", "outputs": [{"logs": "TOLD"}]}]
+LOGS = {"type": "logs", "logs": "TOLD"}
+BUILT_IN = [{"type": "code_interpreter_call", "code": "run", "outputs": [LOGS]}]
+OF_INSPECT = {"id": "x1", "function": "run", "arguments": {"a": 1}, "type": "function"}
+INSPECT = [{"role": "assistant", "content": "", "tool_calls": [OF_INSPECT]}, TOOL, CHAT[4]]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +211,8 @@ BUILT_IN = [{"type": "code_interpreter_call", "code": "run", "outputs": [{"logs"
         (CHAT[2:5], None, 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
         (ITEMS, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
         (SHARED_GPT, "ASKED", "run\nSAID", "TOLD"),
-        (GEMINI, "ASKED", 'run({"a": 1})\nSAID', "TOLD"),
+        (GEMINI, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
+        (INSPECT, None, 'run({"a": 1})\nSAID', "TOLD"),
         (TURNS, None, "THINK\nrun\nSAID", "TOLD"),
         (LANGCHAIN, "ASKED", 'run({"a": 1})\nSAID', "TOLD"),
         (
@@ -203,7 +220,7 @@ BUILT_IN = [{"type": "code_interpreter_call", "code": "run", "outputs": [{"logs"
             *(None, 'THINK\nrun({"a": 1})\nSAID', "TOLD\nMORE"),
         ),
         (OF_TRL, None, 'THINK\nSAID\nrun({"a": 1})', ""),
-        (BUILT_IN + ITEMS[-1:], None, "code_interpreter_call(run)\nSAID", '{"logs": "TOLD"}'),
+        (BUILT_IN + ITEMS[-1:], None, "code_interpreter_call(run)\nSAID", "TOLD"),
     ],
 )
 @pytest.mark.parametrize("as_text", [None, json.dumps, " {}".format])
@@ -256,6 +273,10 @@ SAMPLES = {
     "ART's trajectories": both(
         f"""{{"trajectories": [{{"reward": #.0, "metrics": {{}}, "messages": {ASKED[:-1]},
         {{"index": 0, "message": {{"role": "assistant", "content": "@"}}}}]}}]}}"""
+    ),
+    "ART's trajectories as rows": both(
+        f"""{{"group_index": 3, "reward": #.0, "metrics": "{{}}", "messages": {ASKED[:-1]},
+        {{"role": "assistant", "content": "@", "tool_calls": null, "trainable": true}}]}}"""
     ),
     "rLLM's trajectories": both(
         f"""{{"chat_completions": {ASKED[:-1]}, {{"role": "assistant", "content": "@"}}],
@@ -334,7 +355,8 @@ def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
         ({"r": ["a", "b"], "g": "x", "w": 1}, "r=r[] g=g w=w", "one for 2 of response"),
         ({"r": [["a", "b"]], "g": "x", "w": [1]}, "r=r[][] g=g w=w[]", "one for 2 of"),
         ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w[]", "2 values for one"),
-        ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w", "group is a list of 2"),
+        ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w", "group is .*; expected text"),
+        ({"r": CHAT[1:3], "g": "x", "w": [0, 1]}, "r=r[].content g=g w=w", "the turns in 'r'"),
     ],
 )
 def test_lists_that_do_not_fit_are_errors(row, fields, message, tmp_path):
@@ -352,12 +374,14 @@ def test_lists_that_do_not_fit_are_errors(row, fields, message, tmp_path):
         ("runs.msgs.-1.content", ["4", "5"]),
         ("runs[0].msgs[0].content", ["4"]),
         ("by.dotted.name[]", ["4", "5"]),
+        ("choices", ["4", "5"]),
     ],
 )
 def test_paths(path, expected, tmp_path):
     msgs = [[{"content": x}] for x in "45"]
     row = {"runs": [{"msgs": x} for x in msgs], "by": {"dotted.name": ["4", "5"]}, "g": 1}
     row["ok"] = [True, False] if len(expected) == 2 else True
+    row["choices"] = [{"message": {"role": "assistant", "content": x}} for x in "45"]
     table, _ = read(write(tmp_path / "r.jsonl", row), f"response={path}", "group=g", "correct=ok")
     assert table["response"].to_pylist() == expected
 

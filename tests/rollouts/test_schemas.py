@@ -244,7 +244,7 @@ def test_a_named_field_replaces_that_of_a_record(tmp_path):
 def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0}
     path = write(tmp_path / "r.jsonl", row, row)
-    with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}; .* 'group'"):
+    with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name};.*\n  group "):
         readers.read([path], ReadOptions(fields=more | {name: "no.pe"}), notes=Notes(strict=strict))
     with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}"):
         outputs.read(path, ReadOptions(fields=more | {name: "no.pe"}))
@@ -346,7 +346,7 @@ def test_a_step_of_trl_s_that_repeats_the_one_before_counts_once(tmp_path):
     run = tmp_path / "completions"
     write(run / "completions_00001.jsonl", *trl_step(1, "45"))
     write(run / "completions_00002.jsonl", *reversed(trl_step(2, "45")))
-    write(run / "completions_00003.jsonl", *trl_step(3, "45"))
+    write(run / "completions_00003.jsonl", *trl_step("3", "45"))
     write(run / "completions_00004.jsonl", *trl_step(4, "46"))
     steps, said = counted_once(tmp_path)
     assert steps == [1, 1, 4, 4] and said == ["step 2 repeats step 1", "step 3 repeats step 2"]

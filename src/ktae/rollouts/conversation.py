@@ -41,7 +41,7 @@ TURNS = (
 """Names of lists whose entries are turns of one rollout."""
 
 REASONING = ("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details")
-CONTENTS = ("content", "value", "parts", "text", "refusal", "output")
+CONTENTS = ("content", "value", "parts", "text", "refusal", "output", "logs")
 """Where a message, or a part of one, has its text."""
 OF_PARTS = {
     **dict.fromkeys(("functionCall", "executableCode"), "function_call"),
@@ -86,10 +86,14 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
                 value = ast.literal_eval(text)
             except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
                 return None
-    if isinstance(value, dict) and "content" in value and author(value) is not None:
+    if isinstance(value, dict) and (
+        is_choice(value) or ("content" in value and author(value) is not None)
+    ):
         value = [value]
     if not (isinstance(value, list) and value and all(map(is_message, value))):
         return None
+    if len(value) > 1 and all(map(is_choice, value)):
+        return None  # several choices are as many responses
     # A policy may have to write a call as JSON; a conversation says more than that.
     said = {"role", "from", "content", "call_id", "message"}
     return None if is_text and not any(said & message.keys() for message in value) else value
@@ -193,8 +197,9 @@ def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
         own = own and not kind.endswith(RESULTS)
         thoughts = (*REASONING, "summary") if kind == "reasoning" else REASONING
         texts: list[Segment] = []
-        for names in (thoughts, CONTENTS):
-            texts += pieces(next((value[x] for x in names if value.get(x)), None), own)
+        for names in (thoughts, CONTENTS):  # Gemini has `thought: true` beside the text
+            inside = (value[x] for x in names if value.get(x) and value[x] is not True)
+            texts += pieces(next(inside, None), own)
         is_other = KNOWN.isdisjoint(value) and not {"role", "from"} & value.keys()
         if is_other or (kind.endswith(RESULTS) and not texts):
             content = {name: x for name, x in value.items() if name != "type" and x is not None}
@@ -269,7 +274,9 @@ def call_text(call: Any) -> str:
     arguments = next((inner[x] for x in names if inner.get(x) is not None), "")
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-    return f"{inner.get('name') or call.get('type') or 'call'}({arguments})"
+    named = (inner.get("name"), inner.get("function_name"), function, call.get("type"))
+    name = next((x for x in named if x and isinstance(x, str)), "call")
+    return f"{name}({arguments})"
 
 
 def joined(texts: Iterable[Any]) -> str:

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from ktae.errors import InputError, one_line
 from ktae.files.text import path_text
 from ktae.rollouts import record
+from ktae.rollouts.paths import LIKELY
 
 ROWS_PER_BATCH = 1024
 """Rows of a Parquet file that exist as Python objects at a time."""
@@ -40,11 +41,8 @@ LARGEST_UNPACKED = 2_000_000_000
 any number of them."""
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
-TEXTS = (
-    *("response", "completion", "output", "generation", "prompt", "problem", "question", "input"),
-    *("answer", "group", "model", "source", "text", "solution", "target"),
-)
-"""Columns of a CSV file that are text, whatever they look like."""
+TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
+"""Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
 
 Stream = IO[bytes] | gzip.GzipFile
 Rows = Iterator[tuple[Any, str]]

@@ -30,15 +30,17 @@ OWN_STEP = re.compile(r"step-\d+\.parquet")
 def run_of(file: Path, schema: Schema | None) -> Path:
     """The folder of the run whose file it is, by its tool's names; or else the file itself.
 
-    `schema` is that of its rows; None for a record that ktae has written.
+    Its evaluations, which may be of the same prompts, are apart. `schema` is that of its rows;
+    None for a record that ktae has written.
     """
     pattern = OWN_STEP if schema is None else re.compile(schema.run)
     if not pattern.fullmatch(file.name):
         return file
-    folder = file.parent
+    folder, inside = file.parent, set()
     while folder.name and WITHIN_RUN.fullmatch(folder.name):
+        inside.add(folder.name)
         folder = folder.parent
-    return folder
+    return folder / "eval" if "eval" in inside else folder
 
 
 class Labels:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import PROMPTS, TURNS, messages_of
+from ktae.rollouts.conversation import PROMPTS, TURNS, is_choice, is_turn, messages_of
 from ktae.rollouts.rows import (
     PARSERS,
     Each,
@@ -42,13 +42,14 @@ LIKELY = {
     name: names.split()
     for name, names in {
         "response": f"""response completion output model_output generation generated_text generated
-            model_response full_model_response output_response prediction solution_str rollout
-            sample code text content solution ys output_list tokens {" ".join(TURNS)}""",
+            model_response full_model_response output_response prediction predict solution_str
+            rollout sample code text content solution ys output_list out tokens
+            {" ".join(TURNS)}""",
         "group": """group group_id prompt_id problem_id question_id task_id example_id group_index
-            prompt_index problem_idx qid doc_id unique_id problem prompt question query input
-            instruction idx id pid""",
+            group_idx prompt_index problem_idx qid doc_id unique_id problem prompt question query
+            input instruction idx id pid""",
         "reward": """reward correct is_correct correctness acc accuracy score exact_match pass
-            passed success is_right is_ok verdict symbolic_correct is_solved graded_list resolved
+            passed success is_right is_ok ok verdict symbolic_correct is_solved graded_list resolved
             overall_score total_reward""",
         "answer": """answer expected_answer gold_answer gt gts gold ground_truth reference
             reference_answer target solution label""",
@@ -106,15 +107,9 @@ def root_of(row: Row, path: str) -> str:
     return path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
-def nothing_at(path: str, name: str, where: str, row: Row) -> str:
-    """The error of a path that leads to nothing, with the paths that lead to something."""
-    there = ", ".join(repr(x) for x, _ in leaves(row))
-    there = there if len(there) <= 500 else f"{there[:497]}..."
-    return f"{where}: nothing at {path!r} for {name}; there are {there}"
-
-
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Paths and what they lead to; a list of objects stands for its first one, as `list[]`."""
+    """Paths and what they lead to; a list of objects stands for its first one, as `list[]`, and
+    one of turns, which are no rollouts each, for its last one."""
     if isinstance(value, dict) and depth < 6 and (path == "" or value):
         for name, inside in value.items():
             yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
@@ -123,11 +118,24 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
         and value
         and isinstance(value[0], dict)
         and depth < 6
-        and messages_of(value) is None
+        and not is_conversation(path, value)
     ):
-        yield from leaves(value[0], f"{path}[]", depth)
+        index = -1 if name_of(path) in TURNS else 0
+        yield from leaves(value[index], f"{path}[{index or ''}]", depth)
     else:
         yield path, value
+
+
+def name_of(path: str) -> str:
+    """The last name in a path."""
+    return re.sub(r"(\[-?\d*\])+$", "", path).rpartition(".")[2].lower()
+
+
+def is_conversation(path: str, value: Any) -> bool:
+    """Whether a list is of messages; of objects with a response only if its name says turns."""
+    if not isinstance(value, list) or messages_of(value) is None:
+        return False
+    return name_of(path) in TURNS or not all(is_turn(x) or is_choice(x) for x in value)
 
 
 def unknown_row(row: Row, where: str, message: str, needed: Sequence[str]) -> UnknownRowsError:
@@ -146,19 +154,28 @@ def unknown_row(row: Row, where: str, message: str, needed: Sequence[str]) -> Un
 
 
 def likely_paths(there: Sequence[tuple[str, Any]], name: str) -> list[str]:
-    """The paths of the likeliest name whose values are of the kind that such a field holds."""
+    """The paths of the likeliest name whose values are of the kind that such a field holds.
+
+    Last come rewards with such a name in theirs, and conversations by any name.
+    """
     ranks: dict[str, int] = {}
+    names = LIKELY.get(name, [])
     for path, value in there:
-        last = path.rpartition(".")[2].removesuffix("[]").lower()
-        last = last if last in LIKELY[name] else last.removesuffix("s")
+        last = name_of(path)
+        last = last if last in names else last.removesuffix("s")
         first = value[0] if isinstance(value, list) and value else value
+        is_talk = messages_of(value) is not None
         kinds = {
-            "response": isinstance(first, str) or messages_of(value) is not None,
+            "response": isinstance(first, str) or is_talk,
             "group": is_label(value),
-            "reward": is_score(first) and not isinstance(first, str),
+            "reward": first is not None and is_score(first),
         }
-        if last in LIKELY[name] and kinds.get(name, not isinstance(first, dict)):
-            ranks[path] = LIKELY[name].index(last)
+        other = {
+            "response": is_talk and last not in PROMPTS,
+            "reward": not set(names).isdisjoint(re.split(r"\W|_", last)),
+        }
+        if kinds.get(name, not isinstance(first, dict)) and (last in names or other.get(name)):
+            ranks[path] = names.index(last) if last in names else len(names)
     return [path for path, rank in ranks.items() if rank == min(ranks.values())]
 
 
@@ -182,13 +199,14 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> list[Row]:
     named = {name: at(row, path) for name, path in fields.items()}
     for name in ("response", "token_ids", "group"):
         if named.get(name) is MISSING:
-            raise InputError(nothing_at(fields[name], name, where, row))
-        for turns in TURNS if name != "group" and isinstance(named.get(name), Each) else ():
-            if re.search(rf"(^|\.){turns}(\[\])?\.(?!-?\d)", fields[name]):
-                raise PathError(
-                    f"{where}: {name}={fields[name]} takes the turns in {turns!r} for rollouts "
-                    f"of a group; name the list for all of them, or one of them ({turns}[-1])"
-                )
+            message = f"nothing at {fields[name]!r} for {name}"
+            raise unknown_row(row, where, message, (name,))
+        is_each = name != "group" and isinstance(named.get(name), Each)
+        if is_each and (turns := turns_in(row, fields[name])):
+            raise PathError(
+                f"{where}: {name}={fields[name]} takes the turns in {turns!r} for rollouts of a "
+                f"group; name the list for all of them, or one of them ({turns}[-1])"
+            )
     named = {name: value for name, value in named.items() if value is not MISSING}
     # What the named fields are taken from is no field of the rollout any more.
     plain = without(row, [*(root_of(row, fields[name]) for name in named), *fields]) | named
@@ -199,13 +217,19 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> list[Row]:
             plain = {"prompt": messages[:-1]} | plain
     if "group" in named:
         plain["group"] = label_of(named["group"])
-    rollouts = list(spread(plain, where))
-    for rollout in rollouts:
-        if isinstance(label := rollout.get("group"), list):
-            raise InputError(
-                f"{where}: group is a list of {len(label)}; expected one label for each rollout"
-            )
-    return rollouts
+    return list(spread(plain, where))
+
+
+def turns_in(row: Row, path: str) -> str | None:
+    """The list of a rollout's turns whose entries a path takes one by one."""
+    for match in re.finditer(r"(\[\])?\.(?!-?\d)", path):
+        before = path[: match.start()]
+        value = at(row, before)
+        value = value[0] if isinstance(value, Each) and value else value
+        is_list = isinstance(value, list) and (match[1] or len(value) > 1)
+        if is_list and (name_of(before) in TURNS or is_conversation(before, value)):
+            return before
+    return None
 
 
 def override(

@@ -36,7 +36,6 @@ from ktae.rollouts.paths import (
     UnknownRowsError,
     at,
     by_fields,
-    nothing_at,
     override,
     unknown_row,
 )
@@ -337,4 +336,5 @@ class Reader:
                     return
         if first is not None:
             name = next(iter(missing))
-            raise UnknownRowsError(nothing_at(missing[name], name, *first))
+            message = f"nothing at {missing[name]!r} for {name}"
+            raise unknown_row(first[1], first[0], message, (name,))

@@ -36,6 +36,9 @@ WORDS = {
 """Texts that are verdicts, in small letters; C and I are inspect's."""
 IGNORED = -100
 """The label of a token that no loss is computed of."""
+STEPS = ("global_step", "training_step", "train_step")
+MASKS = ("loss_mask", "response_mask", "action_mask", "assistant_masks", "labels")
+"""What trainers call a step, and a mask that is as long as the token ids."""
 LONGEST_LABEL = 80
 """Characters. A longer text in the place of a group becomes a short label."""
 
@@ -80,8 +83,8 @@ def number(value: Any) -> float | None:
 
 
 def integer(value: Any) -> int | None:
-    """An integer, also as 7.0, which is how pandas has it where others are null."""
-    parsed = number(value)
+    """An integer, also as 7.0, which is how pandas has it where others are null, or as text."""
+    parsed = number(int(value) if isinstance(value, str) else value)
     if parsed is not None and (parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID):
         raise ValueError
     return None if parsed is None else int(parsed)
@@ -120,7 +123,7 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "group": (group_label, "text or an integer"),
     "step": (integer, "an integer within ±(2^31 - 1)"),
     "prompt": (any_text, "text"),
-    "response": (text, "text"),
+    "response": (text, "text or messages"),
     "answer": (answer, "text"),
     "token_ids": (token_ids, "a list of integers from 0 to 2^31 - 1"),
     "mask": (mask, "a list of booleans"),
@@ -201,6 +204,15 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     Where the notes are strict, nothing is made up.
     """
     fields, strict = with_texts(row, where, notes), notes.strict
+    ids = fields.get("token_ids")
+    n = len(ids) if isinstance(ids, list) else 0
+    as_step = next((x for x in STEPS if is_number(fields.get(x))), None)
+    as_mask = next(
+        (x for x in MASKS if isinstance(fields.get(x), list) and len(fields[x]) == n), None
+    )
+    for name, other in (("step", as_step), ("mask", as_mask)):
+        if other and fields.get(name) is None:
+            fields[name] = fields.pop(other)
     of_row = fields.pop("of_row", False)
     if not ("response" in fields or "token_ids" in fields):
         return fields  # refused, with the fields that it has

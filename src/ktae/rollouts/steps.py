@@ -15,7 +15,7 @@ from typing import Any
 
 from ktae.rollouts.files import iterate_rows
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.rows import is_null, is_number
+from ktae.rollouts.rows import as_label
 from ktae.rollouts.schemas import TRL
 from ktae.rollouts.schemas.trainers import VERL_KEY
 
@@ -61,8 +61,8 @@ def trl_step(row: Any) -> float | None:
     """The step of a row of TRL's; None where it is none, or its step is no number."""
     if not (isinstance(row, dict) and TRL.detects(row)):
         return None
-    step = row["step"]
-    return float(step) if is_number(step) and not is_null(step) else None
+    step = str(as_label(row["step"]))
+    return float(step) if step.isdecimal() else None
 
 
 def without_filling(rows: Iterator[tuple[Any, str]], notes: Notes) -> Iterator[tuple[Any, str]]:

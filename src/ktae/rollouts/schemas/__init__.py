@@ -32,7 +32,7 @@ AS_THEY_ARE = (PLAIN, OTHERWISE, BY_FIELDS, NESTED)
 """What no tool has written."""
 TRL = Schema(
     "TRL's logged completions",
-    "step:number? prompt:said completion:said advantage:number?",
+    "step:label prompt:said completion:said advantage:number?",
     "group=#prompt response=completion",
     trainers.trl_rows,
     by_prompt=True,
@@ -181,6 +181,11 @@ SCHEMAS = (
         "ART's trajectories",
         "trajectories[].messages:lists trajectories[].reward:scores",
         "response=trajectories[].messages reward=trajectories[].reward",
+    ),
+    Schema(
+        "ART's trajectories as rows",
+        "messages:messages reward:number group_index:label",
+        "response=messages group=group_index",
     ),
     Schema(
         "rLLM's trajectories",

@@ -10,7 +10,7 @@ from typing import Any
 from ktae.arrays import is_above
 from ktae.errors import InputError
 from ktae.rollouts.conversation import PROMPTS, Segment, dialogue
-from ktae.rollouts.paths import spread
+from ktae.rollouts.paths import LIKELY, spread, unknown_row
 from ktae.rollouts.rows import (
     Row,
     as_verdict,
@@ -181,6 +181,13 @@ def nested_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Ro
             raise InputError(f"{where}: {len(values)} of {key} for {len(entries)} rollouts")
     with_all = (*PROMPTS, "answer", "group")
     kept = {k: x for k, x in row.items() if k in with_all or not isinstance(x, dict | list)}
+    if not {"group", *PROMPTS} & {*kept, *columns, *entries[0], *source.options.fields}:
+        # Several problems in a row, not a number for each rollout.
+        for name in LIKELY["group"]:
+            n = len({str(entry.get(name)) for entry in entries})
+            if 1 < n < len(entries):
+                message = f"its rollouts are of {n} values of {name!r}"
+                raise unknown_row(plain, where, message, ("group",))
     for name in ("reward", "correct"):
         if len(entries) > 1 and not is_null(kept.get(name)):
             raise InputError(f"{where}: one {name} for {len(entries)} rollouts")
