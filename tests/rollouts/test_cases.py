@@ -212,6 +212,7 @@ INSPECT = [{"role": "assistant", "content": "", "tool_calls": [OF_INSPECT]}, TOO
         (ITEMS, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
         (SHARED_GPT, "ASKED", "run\nSAID", "TOLD"),
         (GEMINI, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
+        ([USER, CHAT[4] | {"trainable": False}, CHAT[4]], "ASKED\nSAID", "SAID", ""),
         (INSPECT, None, 'run({"a": 1})\nSAID', "TOLD"),
         (TURNS, None, "THINK\nrun\nSAID", "TOLD"),
         (LANGCHAIN, "ASKED", 'run({"a": 1})\nSAID', "TOLD"),
@@ -345,6 +346,15 @@ def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
     table, notes = read(write(tmp_path / "r.jsonl", *rows))
     assert table["correct"].to_pylist() == [1, 0, None, None]
     assert notes.counts["verdicts"] == 2 and notes.names["verdicts"] == ["'P'", "'N'"]
+    several = sample | {"scores": {"m": {"value": {"form": 1, "acc": 0}}}}
+    assert read(write(tmp_path / "r.jsonl", several))[0]["correct"].to_pylist() == [0]
+
+
+def test_a_rollout_without_output_is_told(tmp_path):
+    row, other = SAMPLES["NeMo Gym's rollouts"]
+    empty = other | {"response": {"model": "m", "output": []}}
+    table, notes = read(write(tmp_path / "r.jsonl", row, empty))
+    assert len(table) == 1 and notes.counts["empty"] == 1
 
 
 @pytest.mark.parametrize(

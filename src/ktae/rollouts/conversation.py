@@ -105,7 +105,12 @@ def is_said(value: Any) -> bool:
 
 
 def author(message: dict[str, Any]) -> bool | None:
-    """Whether the policy wrote a message; None where its role is not known."""
+    """Whether the policy wrote a message; None where its role is not known.
+
+    What ART does not train on, or OpenAI gives no weight, another wrote in its place.
+    """
+    if message.get("trainable") is False or message.get("weight") == 0:
+        return False
     for name in ("role", "from", "type"):
         if isinstance(role := message.get(name), str):
             return is_policy_role(role)

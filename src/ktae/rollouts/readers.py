@@ -215,7 +215,7 @@ class Reader:
                 else:
                     notes.reject(error)
                 continue
-            if not rollouts and schema in (NESTED, BY_FIELDS):
+            if not rollouts and (schema.convert is None or schema is NESTED):
                 notes.add("empty", where)
             if schema.title not in titles:
                 titles.add(schema.title)

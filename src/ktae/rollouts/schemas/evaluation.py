@@ -81,13 +81,12 @@ def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     """inspect's log, or one of its samples: `messages`, and a score for each scorer."""
     model = row["eval"].get("model") if isinstance(row.get("eval"), dict) else None
     for sample in row.get("samples", [row]):
-        scores = {
-            name: score.get("value") if isinstance(score, dict) else score
-            for name, score in (sample.get("scores") or {}).items()
-        }
+        scores: Row = {}
+        for name, score in (sample.get("scores") or {}).items():
+            value = score.get("value") if isinstance(score, dict) else score
+            several = value if isinstance(value, dict) else {name: value}
+            scores |= {f"{name}/{k}" if k in scores else k: x for k, x in several.items()}
         value = choose(scores, CORRECTNESS_NAMES, where, source) if scores else None
-        if isinstance(value, dict) and len(value) == 1:
-            value = next(iter(value.values()))
         if isinstance(value, str) and as_verdict(value) is None:
             source.notes.add("verdicts", repr(value))  # P is partly correct, N is no answer
         yield {
