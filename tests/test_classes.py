@@ -33,11 +33,12 @@ def test_three_classes_are_each_against_the_rest() -> None:
     np.testing.assert_allclose(got, expected, atol=1e-7)
 
 
-def test_empty_rollouts_do_not_count() -> None:
+@pytest.mark.parametrize(("has_tokens", "outcome"), [(False, 2), (True, -1)])
+def test_empty_and_unknown_rollouts_do_not_count(has_tokens: bool, outcome: int) -> None:
     classes, rewards = [0, 1, 2, 2, 1, 0], [0.0, 0.5, 1.0]
     got = class_credit(IDS, MASK, classes, rewards, GROUPS)
-    ids, mask = np.concatenate([IDS, IDS[:3]]), np.concatenate([MASK, MASK[:3] & False])
-    more = class_credit(ids, mask, [*classes, 2, 2, 2], rewards, [0] * 9)
+    ids, mask = np.concatenate([IDS, IDS[:3]]), np.concatenate([MASK, MASK[:3] & has_tokens])
+    more = class_credit(ids, mask, [*classes, *[outcome] * 3], rewards, [0] * 9)
     np.testing.assert_allclose(more[:N], got, atol=1e-7)
 
 

@@ -158,9 +158,14 @@ def test_arrays_of_labels(expected, dtype: Any) -> None:
 # --- what is refused
 
 
-@pytest.fixture(params=[token_credit, credit_table])
+def of_sequences(*arrays: Any) -> np.ndarray:
+    """Credit that no compiled kernel computes, whose own checks find what these find."""
+    return token_credit(*arrays, estimator="tempo")
+
+
+@pytest.fixture(params=[token_credit, credit_table, of_sequences])
 def estimate(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Both take the same arguments."""
+    """All take the same arguments."""
     return request.param
 
 

@@ -128,6 +128,17 @@ def test_graded_verdicts_are_verdicts(backend: str) -> None:
         assert not np.allclose(got[N:], expected)
 
 
+def test_equal_scores_of_a_group_are_in_the_table() -> None:
+    """Also where all are 0, beside a group whose scores differ."""
+    two = np.concatenate([GROUPS, GROUPS + 1])
+    ids, mask = np.concatenate([IDS, IDS]), np.concatenate([MASK, MASK])
+    scores = [*[0.0] * N, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
+    table = credit_table(ids, mask, scores, two, GRADED_Z)
+    tokens, others = (table.token_id[table.group == label] for label in np.unique(two))
+    np.testing.assert_array_equal(tokens, others)
+    assert not table.credit[: len(tokens)].any() and table.credit[len(tokens) :].any()
+
+
 def test_scores_near_verdicts_have_nearly_their_credit(backend: str) -> None:
     """The fractional formulas go over into the whole ones. (Frequencies jump where a class has
     none of a token, and information gain has a steep slope there: hence h3 and the tolerance.)"""

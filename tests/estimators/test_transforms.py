@@ -138,6 +138,14 @@ def test_means_by_hand() -> None:
         assert np.all(credit(estimator)[~KNOWN] == 0)
 
 
+@pytest.mark.parametrize("over", ["tokens", "rollouts"])
+def test_one_rollouts_mean_is_its_own(over: Any) -> None:
+    for n_tokens in (1, 3):
+        ids = np.arange(n_tokens)[None]
+        got = token_credit(ids, ids >= 0, [1], [0], GroupMean(Ones(), over=over))
+        np.testing.assert_array_equal(got, np.ones((1, n_tokens)))
+
+
 def test_decay_falls_to_nothing() -> None:
     estimator = Decayed(KTAE(), 4)
     for step, weight in ((0, 1.0), (1, 0.75), (3, 0.25), (4, 0.0), (9, 0.0)):

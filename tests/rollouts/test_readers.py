@@ -193,6 +193,7 @@ def test_a_group_does_not_span_files(tmp_path):
         (ROLLOUT | {"token_ids": [1, -2]}, r"token_ids is \[1, -2\]; expected a list of int"),
         (ROLLOUT | {"token_ids": [1, True]}, r"token_ids is \[1, True\]; expected a list"),
         (ROLLOUT | {"token_ids": [1], "mask": [1, 1]}, "mask and token_ids differ in length"),
+        (ROLLOUT | {"mask": [1]}, "mask and token_ids differ in length"),
         (ROLLOUT | {"token_ids": [1], "mask": [2]}, r"mask is \[2\]; expected true or false"),
     ],
 )

@@ -140,6 +140,12 @@ def test_repeated_rollouts_count_once_and_small_groups_are_named(rng):
     assert found.too_small == ("2",)
 
 
+@pytest.mark.parametrize(("options", "drawn"), [({}, 16), ({"pairs": 3}, 3), ({"pairs": 99}, 25)])
+def test_some_pairs_of_a_large_group_are_drawn(rng, options, drawn):
+    rollouts = make_rollouts(told_by_a_token(rng, n_groups=1, size=10))
+    assert held_out.held_out_pairs(rollouts, {"paper": "paper"}, **options).pairs == drawn
+
+
 def test_only_the_kept_tokens_are_looked_at(rng):
     groups = [[(ids[::-1], correct) for ids, correct in g] for g in told_by_a_token(rng)]
     rollouts = make_rollouts(groups)

@@ -216,10 +216,9 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Wins]:
         assert answers is not None
         stated = [answers[row] for row in group.rows]
         votes = Counter(answer for answer in stated if answer is not None)
-        # Of the others, so neither the rollout itself nor the one held out with it.
-        others = np.take([float(votes[x] - 1) if x is not None else 0.0 for x in stated], pairs_p2)
-        same = [stated[a] is not None and stated[a] == stated[b] for a, b in pairs_p2.tolist()]
-        return _first_wins(others - np.array(same, dtype=np.float64)[:, None])
+        # Of the others. Where the two of a pair agree each has the other's vote too: they are even.
+        others = np.array([float(votes[x] - 1) if x is not None else 0.0 for x in stated])
+        return _first_wins(others[pairs_p2])
 
     if answers is None or all(answer is None for answer in answers):
         return {"shorter": shorter}
