@@ -20,8 +20,8 @@ FORMS = [
     (r"(0,1) \cup (2,3)", "union", r"(0,1) \cup (2,3)", "", ""),
     (r"\textbf{(C) } 12", "choice", "C", "", ""),
     (r"\text{Evelyn}", "words", "evelyn", "", ""),
-    ("1011_2", "words", "1011", "base 2", ""),
-    ("12:30", "ratio, date or time", "12:30", "", ""),
+    ("1011_2", "digits", "1011", "", ""),
+    ("12:30", "digits", "12:30", "", ""),
     (r"2n, n \in \mathbb{Z}", "expression", "2n", "", ""),
     (r"\begin{pmatrix}1\\2\end{pmatrix}", "tuple or interval", "(1, 2)", "", ""),
 ]

@@ -51,7 +51,7 @@ def _same_text(a: Form, b: Form) -> str:
     for form in (a, b):
         text = re.sub(r"\s|\\quad|\{(?=.\})|(?<=\{.)\}", "", TEXT.sub(r"\1", form.text))
         text = re.sub(r"\{(\w)\}", r"\1", text)
-        is_words = re.search(r"(?<![\\a-zA-Z])[^\W\d_]{3}", text)
+        is_words = re.search(r"(?<![\\a-zA-Z])[^\W\d_A-Z]{3}", text)
         texts.append(text.casefold() if is_words else text)
     return "same text" if texts[0] == texts[1] else ""
 
@@ -112,7 +112,7 @@ def _letters_apart(form: Form) -> Form:
 def _same_choice(a: Form, b: Form) -> str:
     """The response may give a choice, its value or both; what is accepted decides which counts."""
     if b.kind is not Kind.CHOICE:
-        alone = re.fullmatch(r"([A-Z])\s*(?:-\s+|\()\S.*", b.text)
+        alone = re.fullmatch(r"([A-Z])\s*(?:-\s+|\()(?!(?:or|and|not|[A-Z])\b)\S.*", b.text)
         return "same choice" if alone and a.text == alone[1] and a.kind is not Kind.CHOICE else ""
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
     return same(accepted, b.parts[0]) if b.parts and accepted.kind is not Kind.CHOICE else ""
@@ -159,8 +159,7 @@ def _renamed(form: Form, old: str, new: str) -> Form:
 
 
 def _same_words(a: Form, b: Form) -> bool | None:
-    """Whether two answers in words are the same; None if words do not decide. A parser would take
-    the letters of a word for factors, in any order."""
+    """Whether two answers in words are the same; None if words do not decide."""
     scales = [
         re.search(r"(?<=\d)\s*(?:\\text\s*\{\s*)?([^\W\d_][^{}\d]*)\}?$", f.text) for f in (a, b)
     ]
@@ -263,8 +262,6 @@ def _as_difference(form: Form) -> tuple[str, Any]:
     left, right, sign = form.name, form.body, "="
     if not form.name and form.kind is Kind.RELATION and len(form.parts) == 2:
         left, right, sign = form.parts[0].body, form.parts[1].body, form.detail
-    if sign in (">", r"\ge"):
-        left, right, sign = right, left, {">": "<", r"\ge": r"\le"}[sign]
     first, second = expressions.parsed(left), expressions.parsed(right)
     is_relation = sign in ("=", r"\ne", "<", r"\le") and are_evaluable(first, second)
     return (sign, first - second) if is_relation else ("", None)

@@ -51,6 +51,8 @@ _WRITTEN_OTHERWISE = rewritings(
     (r"\*\*", "^"),
     (r"\\lg(?![a-z])", r"\\log_{10}"),
     (r"\\cdotp", r"\\cdot"),
+    (r"(?<!matrix\})\^\s*(?:T(?![a-z])|\\top|\{\s*(?:T|\\top)\s*\})", "^{X_{T}}"),
+    (r"\\(angle|triangle)\s*([A-Z]+)", r"X_{\1\2}"),
     (
         r"\{([^{}]*)\\choose(?![a-z])([^{}]*)\}|^([^{}]*)\\choose(?![a-z])([^{}]*)$",
         r"\\binom{\1\3}{\2\4}",
@@ -68,6 +70,13 @@ _PARSED = re.compile(
     rf"\\(?:pi|infty|{SIGNS['functions']}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"
 )
 """What has no subscript that is a part of its name."""
+_NOT_READ = re.compile(
+    # What the parser takes for products or numbers; sums of terms that nobody has written out.
+    r"\\ldots|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
+    r"|\\(?:gcd|lcm)[\s({]*[^a-zA-Z(){}]*[a-zA-Z]|(?<![a-zA-Z])E\}?\s*\["
+    r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
+    r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"
+)
 _CODES = {"+": "plus", "-": "minus", "*": "star", ",": "comma", "/": "over", "^": "to"}
 
 
@@ -80,9 +89,9 @@ def parsed(text: str) -> Any:
     )
 
     is_deep = "}" * _DEEPEST in text.replace(" ", "")
-    if not text or len(text) > _LONGEST or is_deep or r"\ldots" in text:
+    if not text or len(text) > _LONGEST or is_deep or _NOT_READ.search(text):
         return None
-    if not latex.braces_match(text) or re.search(r"\d\s*_", text):  # no subscripts of numbers
+    if not latex.braces_match(text):
         return None
     try:
         case_kept = ConversionConfig(lowercase_symbols=False)
@@ -176,8 +185,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def _with_constants(expression: Any) -> Any:
-    """With the imaginary unit for `i`, unless it is an index or one of the vectors i and j; what is
-    said of a function that nobody has written out, f(x) or df/dx, is a symbol."""
+    """With the imaginary unit for `i`, unless there is a `j`; f(x) and df/dx are symbols."""
     from sympy import Derivative, I, Symbol
     from sympy.core.function import AppliedUndef
 
@@ -286,8 +294,7 @@ def _same_at_points(first: Any, second: Any) -> bool:
 
 
 def _agree(first: Any, second: Any, kind: str) -> bool | None:
-    """Whether two expressions agree at points where symbols are `positive`, `negative`, `integer`;
-    None where too few of them tell."""
+    """Whether they agree at `positive`, `negative`, `integer` points; None if too few tell."""
     from sympy import Float, Rational
 
     tolerance = Fraction(1, 10 ** (5 if first.has(Float) or second.has(Float) else 18))

@@ -15,10 +15,8 @@ is still open states nothing. There, first to last; within each rule the last pl
 6. `sum`: the last line computes with numbers, "Total: 80 + 67 = 147".
 7. `bare`: all of it, where it is one value and nothing else.
 8. `closing`: what the last line ends in: a value in bold (`**42**`), display math, or the end of a
-   sentence ("The date is 01/31/2011."). The full stop must be there: without it the response may
-   have been cut off.
-9. `last`, only where it is asked for: the last number of the response. Any long response contains
-   one, so with this rule a response that was cut off in the middle counts as an answer.
+   sentence with its full stop: without it the response may have been cut off.
+9. `last`, only where it is asked for: the last number, also of a response that was cut off.
 
 What is taken from a whole sentence, `ktae.grading.statements` says. Rules 2 to 9 do not look at a
 box that the response's end cuts off, nor beyond it. Every rule takes time linear in the length.
@@ -168,10 +166,7 @@ def _extracted(response: str, fallback: Fallback) -> Extracted | None:
 
 
 def _final_part(response: str) -> tuple[str, str]:
-    """What is said to the reader, up to the end of the turn, and the thought that has ended.
-
-    Nothing is said where a thought is still open.
-    """
+    """What is said after all thoughts up to the turn's end; and the thought that has ended."""
     begin = 0  # a chat template's tokens may stand in front
     for token in (*_END.finditer(response), None):
         text = response[begin : token.start() if token else None]
@@ -188,8 +183,7 @@ def _final_part(response: str) -> tuple[str, str]:
 
 
 def _boxed(response: str, *, joined: bool = True) -> tuple[str | None, int, int | None]:
-    """What is in the last box, or in the boxes that are one list with it; where it ends; and where
-    the first box begins that the response's end cuts off."""
+    """The last box or list of boxes, where it ends, and where the first cut-off box begins."""
     boxes, cut = _boxes(response)
     bare = [*_BARE_BOX.finditer(response)][-1:]
     if bare and (not boxes or bare[0].start() > boxes[-1].end):
@@ -216,8 +210,7 @@ def _boxed(response: str, *, joined: bool = True) -> tuple[str | None, int, int 
 def last_boxed(response: str) -> str | None:
     r"""The content of the `\boxed{}` that is complete, not empty, and closes last.
 
-    A box around boxes is one box; its content comes without the inner ones' `\boxed`. A box that
-    the response's end cuts off is none.
+    A box around boxes is one box; its content comes without the inner ones' `\boxed`.
     """
     return _boxed(response, joined=False)[0]
 
@@ -294,8 +287,7 @@ def _stated(response: str, end: int | None) -> str:
 
 
 def _in_block(response: str, start: int) -> str | None:
-    """What is in the display math or code fence that begins there; None if none does, or if it is
-    one of several things on a line. Empty if the response's end cuts it off."""
+    """What is in the block that begins there; None if it is none, empty if it is cut off."""
     block = _BLOCK.match(response, start)
     if block is None:
         return "" if _OPENS_BLOCK.match(response, start) else None

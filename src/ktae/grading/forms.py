@@ -55,7 +55,7 @@ class Form:
 
 _CLAUSE = re.compile(
     r"\s*(?:,|\\quad|(?=\\text)|(?=\s(?:where|for|with)\b)|(?P<bracket>\())\s*(?:\\text\s*\{\s*)?,?\s*"
-    r"(?:(?:where|for (?:any|all|every|some|each)|with)\b.*"
+    r"(?:(?:where|for (?:any|all|every|some|each)|with(?!.*,))\b(?:(?!\bor\b|;).)*"
     r"|(?:(?:for|where|with)\s*\}\s*)?(?P<letter>[a-zA-Z])\s*(?:\}\s*)?(?:\\in|\bin\b|∈|\\text\s*\{\s*in\s*\})\s*"
     r"(?:\\mathbb\s*\{?\s*[ZN]\s*\}?(?:\s*[\^_]\s*\{?[+*\d]\}?)?|\\?[ZN]\b)\s*(?(bracket)\)))\s*\}?$",
     re.DOTALL,
@@ -64,9 +64,12 @@ _OF_INTEGERS = re.compile(
     r"\binteger\w*\s*\}?\s*\$?([a-z])\b|\b([a-z])\s*(?:is|\\in|in)\b[^,]*?(?:integer|\\mathbb\s*\{?[ZN])"
 )
 _MARK = r"(?:[Oo]ption|[Cc]hoice|选项)?\s*(?:\{?\(([A-Z])\)\}?|([A-Z])[).])"
+_DENIED = r"or\b|(?:and|nor)\s+\(?[A-Z]\b|is\s+(?:not|wrong|false|incorrect)\b"
 _CHOICES = (
     re.compile(rf"{_MARK}|(?:[Oo]ption|[Cc]hoice|选项)\s*([A-Z])"),
-    re.compile(rf"{_MARK}(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_])(?P<value>\S.*)", re.DOTALL),
+    re.compile(
+        rf"{_MARK}(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{_DENIED})(?P<value>\S.*)", re.DOTALL
+    ),
     re.compile(r"\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|[A-Z]\b)(?P<value>\S.*)", re.DOTALL),
     re.compile(r"([A-J])\s*:\s*(?P<value>\d[\d./]*)"),
 )
@@ -264,6 +267,8 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
             parts, signs = parts[start : max(rounded, start) + 1], signs[start:rounded]
             if len(parts) == 1:
                 return _read(parts[0])
+    if set(signs) <= {">", r"\ge"}:
+        parts, signs = parts[::-1], [{">": "<", r"\ge": r"\le"}[sign] for sign in signs[::-1]]
     if signs == [r"\in"] and has_name:
         return replace(_read(parts[1]), text=text)
     if set(signs) == {"="} and has_name:

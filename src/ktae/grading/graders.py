@@ -30,13 +30,7 @@ class _OutOfTime(BaseException):
 
 
 def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated") -> Verdict:
-    """The verdict on one response, in a main thread. Raises nothing but MemoryError.
-
-    Args:
-        response: whatever a model wrote.
-        answers: the accepted answers; any one of them makes the response correct.
-        fallback: see `ktae.grading.extraction`.
-    """
+    """The verdict on one response, in a main thread; one of the answers is enough."""
     return decide(extract(response, fallback), answers)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ktae.grading.latex import LANGUAGES
+from ktae.grading.latex import LANGUAGES, UNITS
 from ktae.grading.values import CJK
 
 _CJK = re.compile(CJK)
@@ -24,6 +24,7 @@ NUMBER = (
 )
 """A number, date, time or ratio in a sentence."""
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
+_SCALE = re.compile(rf"[ \t]*(?:{UNITS['scale']})".replace(r"^\s*", ""), re.IGNORECASE)
 _FORMULA = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\(((?:(?!\\\().)+?)\\\)"
     # In "$5 + $3 = $8" they are dollars.
@@ -39,7 +40,7 @@ _SAYS_SO = re.compile(
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(
-    r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*[$\d]|\d"
+    r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)|\d"
     r"|(?:minus|plus|times|divided|multiplied|of|out of|to|and|or|percent of|x)\b"
     r"|(?:if and only if|iff)\b"
     r"|(?:is|are|was|equals?|in|lies|must|can|has|becomes?|simplifies|satisf\w+)\b"
@@ -60,17 +61,22 @@ _CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
 _LONE_NAME = re.compile(
     r"\\?[A-Za-z]{1,7}(?:_\{?\w+\}?)?(?:\([a-z]\))?|[A-Z]{1,4}|\\(?:angle|triangle) ?[A-Z]+"
 )
-_JOINED = re.compile(r"[ \t*_]*(?:,|,?[ \t]*\b(?:and|or)\b|、)[ \t*_]*(?:\b(?:and|or)\b[ \t]*)?")
+_JOINED = re.compile(
+    r"(?:[ \t*_]*(?:,|、)|(?:[ \t]+[^\W\d_]+){0,3}[ \t*_]*,?[ \t]*\b(?:and|or)\b)[ \t*_]*"
+)
 _OR = re.compile(r"[ \t*_]*,?[ \t]*\bor\b[ \t*_]*")
 _DOUBT = re.compile(
     rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
-    r"(?:[ \t*_]+(?:be|have|has|is|equals?|to|exactly|necessarily|always)){0,4}[ \t*_$]*$",
+    rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|{LANGUAGES['verbs']})){{0,4}}[ \t*_$]*$"
+    rf"|\b(?:{LANGUAGES['suppositions']})\b(?:(?!,|\bthen\b).)*$",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[.!?;:][ \t]|\n|\b(?:so|thus|hence|therefore|but)\b", re.IGNORECASE)
 _OPERATION = re.compile(r"\b(?:of|times|plus|minus|by)[ \t*_$]*$", re.IGNORECASE)
 _NO_VALUE = re.compile(
-    rf"\b(?:{LANGUAGES['doubts']}|{LANGUAGES['denials']}|{LANGUAGES['bounds']})\b", re.IGNORECASE
+    rf"\b(?:{LANGUAGES['doubts']}|{LANGUAGES['denials']}|{LANGUAGES['bounds']})\b"
+    rf"|{LANGUAGES['bounds_between_letters']}",
+    re.IGNORECASE,
 )
 _LONGEST = 2000
 """Characters at the end of a statement that are taken apart."""
@@ -92,20 +98,24 @@ def answer_in(statement: str) -> str:
         mark, statement = choice[0], statement[choice.end() :]
     said = _CONTRAST.sub("", statement)
     if is_sentence(said):
-        formulas = [
-            (*m.span(), content)
-            for m in _FORMULA.finditer(said)
-            if (content := m[m.lastindex or 0].strip()).strip(" \t*_.")
-        ]
-        numbers = [
-            (*m.span(), m[0])
-            for m in _NUMBER.finditer(said)
-            if not any(start <= m.start() < end for start, end, _ in formulas)
-        ]
+        formulas, numbers = _parts(_FORMULA, said), _parts(_NUMBER, said)
+        numbers = [n for n in numbers if not any(f[0] <= n[0] < f[1] for f in formulas)]
         if formulas or numbers:
             text = _most_likely(said, sorted(numbers + formulas), formulas)
             return mark + (statement if text is None else text)
     return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
+
+
+def _parts(pattern: re.Pattern[str], said: str) -> list[_Part]:
+    """All numbers or formulas with the words that make them others: "5 million"."""
+    parts = []
+    for match in pattern.finditer(said):
+        scale = _SCALE.match(said, match.end())
+        text = match[match.lastindex or 0].strip()
+        if text.strip(" \t*_."):
+            end, word = (scale.end(), scale[0].rstrip()) if scale else (match.end(), "")
+            parts.append((match.start(), end, text + word))
+    return parts
 
 
 def is_doubted(before: str) -> bool:
@@ -129,10 +139,7 @@ def is_sentence(statement: str) -> bool:
 
 
 def _most_likely(statement: str, parts: Sequence[_Part], formulas: Sequence[_Part]) -> str | None:
-    """What a sentence says the answer is, among the numbers and formulas that it names.
-
-    Several that are joined are a list. None where it says that the answer lies between two.
-    """
+    """What a sentence says the answer is, several if they are joined; None if it says of none."""
     named = [part for part in parts if not _LONE_NAME.fullmatch(part[2])] or parts
     likely = []
     for i, (start, end, text) in enumerate(named):

@@ -86,10 +86,7 @@ def written(text: str) -> Number | None:
 
 
 def same_number(a: Number, b: Number) -> bool:
-    """Whether two written numbers agree, in any admissible reading of a percent sign.
-
-    Where both have one there is nothing to choose: 500 % is not 5 %.
-    """
+    """Whether they agree; where one has a percent sign, in either reading of it."""
     either = a.is_percent != b.is_percent
     readings_a, readings_b = (
         [n.value, n.value / 100] if n.is_percent and either else [n.value] for n in (a, b)
@@ -168,12 +165,13 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
         unit = _UNIT.search(text)
         if unit is None and letters and not _SUM.search(text):  # 10 + 5 h is no 15
             unit = _LETTER_UNIT.search(text)
-        if unit is None or not unit[0].strip() or not text[: unit.start()].strip(" ,"):
+        rest = text[: unit.start()].strip(" ,") if unit else ""
+        if unit is None or not unit[0].strip() or not rest or rest.endswith("angle"):
             break
         words = re.sub(_POWER, "", TEXT.sub(r"\1", unit[0])).strip()
         if len(words.split()) > _MOST_WORDS or _NO_UNIT.search(words) or SCALE.search(words):
             break
-        units, text = f"{unit[0]} {units}", text[: unit.start()].rstrip(" ,")
+        units, text = f"{unit[0]} {units}", rest
     return text, units.strip()
 
 
