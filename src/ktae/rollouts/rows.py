@@ -36,8 +36,11 @@ WORDS = {
 """Texts that are verdicts, in small letters; C and I are inspect's."""
 IGNORED = -100
 """The label of a token that no loss is computed of."""
-STEPS = ("global_step", "training_step", "train_step")
-MASKS = ("loss_mask", "response_mask", "action_mask", "assistant_masks", "labels")
+ALSO = {
+    **dict.fromkeys(("global_step", "training_step", "train_step"), "step"),
+    **dict.fromkeys(("loss_mask", "response_mask", "action_mask", "labels"), "mask"),
+    "assistant_masks": "mask",
+}
 """What trainers call a step, and a mask that is as long as the token ids."""
 LONGEST_LABEL = 80
 """Characters. A longer text in the place of a group becomes a short label."""
@@ -204,15 +207,11 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     Where the notes are strict, nothing is made up.
     """
     fields, strict = with_texts(row, where, notes), notes.strict
-    ids = fields.get("token_ids")
-    n = len(ids) if isinstance(ids, list) else 0
-    as_step = next((x for x in STEPS if is_number(fields.get(x))), None)
-    as_mask = next(
-        (x for x in MASKS if isinstance(fields.get(x), list) and len(fields[x]) == n), None
-    )
-    for name, other in (("step", as_step), ("mask", as_mask)):
-        if other and fields.get(name) is None:
-            fields[name] = fields.pop(other)
+    for other in [x for x in ALSO if x in fields and fields.get(ALSO[x]) is None]:
+        value, ids = fields[other], fields.get("token_ids")
+        is_mask = isinstance(value, list) and isinstance(ids, list) and len(value) == len(ids)
+        if is_mask if ALSO[other] == "mask" else is_number(value):
+            fields[ALSO[other]] = fields.pop(other)
     of_row = fields.pop("of_row", False)
     if not ("response" in fields or "token_ids" in fields):
         return fields  # refused, with the fields that it has
