@@ -127,6 +127,7 @@ def oracle(batch_name: str, estimator_name: str) -> np.ndarray:
 
 def assert_same_credit(got: np.ndarray, expected: np.ndarray) -> None:
     assert got.dtype == np.float32
+    assert not np.signbit(got[got == 0]).any(), "-0.0"
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 

@@ -392,6 +392,6 @@ def fill_table(group, n_used, totals, formula, space, table, n):
                 remember(entry, index, tested, totals, formula, counts, sums, memo)
             row[8], row[9], row[10] = memo[entry, 2], fisher_score(memo[entry, 2]), memo[entry, 3]
             row[11] = direction_of(memo[entry, 1], occur_true, occur_false, totals, formula)
-            row[12] = memo[entry, 0] * row[11]
+            row[12] = memo[entry, 0] * row[11] + 0.0  # not -0.0
             row[13] = credit_of(row[12], formula)
     return n

@@ -110,5 +110,5 @@ def direction_of(effect, occur_true, occur_false, totals, formula):
 @jit
 def credit_of(value, formula):
     """A z-score is credit as it is; the paper's value goes through a sigmoid."""
-    scaled = formula.credit_scale * value
-    return scaled if formula.z else squashed(value, formula.credit_scale)
+    scaled = formula.credit_scale * value if formula.z else squashed(value, formula.credit_scale)
+    return scaled + 0.0  # a strength of 0 and an effect below 0 give -0.0

@@ -235,7 +235,7 @@ def _credit_of_runs(runs: Runs, totals: Totals, graded: bool, formula: Formula) 
     )
     contrast = statistics.frequency_contrast(frequency_true, frequency_false, formula.eps)
     value = strength * (effect + formula.h3 * contrast)
-    credit = formula.credit_scale * 0.5 * torch.tanh(0.5 * value)
+    credit = formula.credit_scale * 0.5 * torch.tanh(0.5 * value) + 0.0  # not -0.0
     return torch.where(of_run.variance > 0, credit, 0.0).float()
 
 

@@ -116,6 +116,6 @@ def _print_bias(screen: Screen, result: PermutationTest) -> None:
         rows = []
         for low, high in sorted({accuracy for accuracy, _ in bins}):
             in_row = [bins.get(((low, high), name)) for name in FREQUENCIES]
-            means = [f"{getattr(bin_, field):+.3f}" if bin_ else "" for bin_ in in_row]
+            means = [f"{getattr(bin_, field):+z.3f}" if bin_ else "" for bin_ in in_row]
             rows.append((f"{100 * low:.0f} to {100 * high:.0f} %", *means))
         screen.table(heading, columns, rows, first="correct in the group")

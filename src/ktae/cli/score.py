@@ -216,8 +216,8 @@ def _print_strongest(
             cells = (
                 visible(token.token or ""),
                 str(token.token_id),
-                f"{token.impact:+.2f}",
-                f"{token.credit:+.3f}",
+                f"{token.impact:+z.2f}",
+                f"{token.credit:+z.3f}",
                 f"{token.a}/{token.n_true}",
                 f"{token.b}/{token.n_false}",
                 f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,

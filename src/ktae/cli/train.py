@@ -136,7 +136,7 @@ def _train_with_trl(
         f"{summary['recipe']}, seed {summary['seed']}, held-out problems",
         ("before", "after", "change"),
         [
-            (key.replace("_", " "), f"{x:.3f}", f"{after[key]:.3f}", f"{after[key] - x:+.3f}")
+            (key.replace("_", " "), f"{x:.3f}", f"{after[key]:.3f}", f"{after[key] - x:+z.3f}")
             for key, x in before.items()
         ],
     )

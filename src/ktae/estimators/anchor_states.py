@@ -93,6 +93,6 @@ class AnchorStates(GradedEstimator):
             done_n = state_n * ODD + turn_hashes(turns, batch.token_ids, counted_bt)
             credit_n = of_equals(credit_n, batch.known()[turns.row], done_n)
         credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
-        credit_bt[batch.mask != 0] = turns.per_token(credit_n)
+        credit_bt[batch.mask != 0] = turns.per_token(credit_n + 0.0)  # not -0.0
         credit_bt[~counted_bt] = 0
         return credit_bt

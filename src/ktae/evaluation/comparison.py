@@ -220,7 +220,7 @@ def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> st
     is_accuracy = comparison.measure == "accuracy"
     scale, unit = (100, "points") if is_accuracy else (1, "tokens")
     difference, low, high = (scale * x for x in comparison.difference)
-    between = f"95 % interval {low:+.1f} to {high:+.1f} {unit}"
+    between = f"95 % interval {low:+z.1f} to {high:+z.1f} {unit}"
     if comparison.shown:
         more, less = (name_b, name_a) if difference > 0 else (name_a, name_b)
         claim = f"{more} is better than {less}" if is_accuracy else f"{less} is shorter than {more}"
@@ -230,7 +230,7 @@ def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> st
         )
     return (
         f"no difference can be shown with {comparison.problems} problems "
-        f"({difference:+.1f} {unit} seen, {between}, corrected p = {comparison.corrected:.2g})"
+        f"({difference:+z.1f} {unit} seen, {between}, corrected p = {comparison.corrected:.2g})"
     )
 
 

@@ -215,7 +215,7 @@ def _stated_answers(frame: Frame, scored: Scored) -> tuple[list[Place], list[Pla
 
 
 def _signed(number: float) -> str:
-    return f"{number:+.2f}".replace("-", "−")
+    return f"{number:+z.2f}".replace("-", "−")
 
 
 def _answer_places(frame: Frame) -> Iterator[tuple[int, tuple[int, int]]]:

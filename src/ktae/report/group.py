@@ -158,7 +158,7 @@ def _listed(shown: ScoredGroup, row: int) -> Iterator[str]:
     """A line for each token; blanks and line ends are signs."""
     for token_id, piece, credit in shown.tokens(row):
         text = f"⟨{token_id}⟩" if piece is None else visible(piece.decode(errors="replace"))
-        yield f"{credit:+.4f}  {text}"
+        yield f"{credit:+z.4f}  {text}"
 
 
 def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from copied import copy_of
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from transformers import TrainingArguments
 from trl import GRPOTrainer
 
@@ -281,6 +281,11 @@ def two_alike():
             {},
             {"train_dataset": Dataset.from_dict({"prompt": ["1"]})},
             "training set has 1 prompt, and a batch of rollouts takes 4",  # TRL: trains on nothing
+        ),
+        (
+            {},
+            {"train_dataset": DatasetDict(train=Dataset.from_dict({"prompt": ["1"]}))},
+            "is a DatasetDict; expected one of its splits: train",
         ),
         ({}, {"args": TrainingArguments(use_cpu=True)}, "args is a TrainingArguments; expected a"),
     ],

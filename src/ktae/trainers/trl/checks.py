@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,12 @@ def check_arguments(estimator: Estimator | None, /, *args: Any, **kwargs: Any) -
     or keep from the estimator what it needs."""
     kwargs.pop("resampling_rounds", None)  # DynamicSampling's
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
-    config = arguments.get("args")
+    data, config = arguments.get("train_dataset"), arguments.get("args")
+    if isinstance(data, Mapping):  # TRL says so after the model is loaded
+        raise InputError(
+            f"train_dataset is a {type(data).__name__}; expected one of its splits: "
+            + ", ".join(data)
+        )
     if not isinstance(config, GRPOConfig | None):
         raise InputError(
             f"args is a {type(config).__name__}; expected a trl.GRPOConfig (asynchronous GRPO "
