@@ -147,7 +147,7 @@ def _computed(
 
 
 def workspace(largest: int, width: int, graded: bool) -> Workspace:
-    """What groups of up to so many rollouts of so many positions can be counted in."""
+    """Memory to count groups in, of at most `largest` rollouts of `width` positions each."""
     n_keys = largest * width + 1  # with NO_CREDIT
     bits = max(FEWEST_BITS, (2 * n_keys).bit_length())
     return Workspace(

@@ -59,7 +59,7 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def credit(self, batch: Batch) -> Array:
-        """(B, T) float32 credit of every token, in memory that nobody else has.
+        """(B, T) float32 credit of every token, in an array that may be written to.
 
         It is 0 where `batch.mask` is 0, at ignored tokens, and in rollouts of unknown correctness
         (unless the batch has them looked up). A batch of tensors on a device comes to those alone

@@ -333,7 +333,7 @@ def _region(form: Form) -> Any:
 
 
 def _point(form: Form) -> Any:
-    """A constant as a rational number of so many decimals, or infinity; otherwise None."""
+    """A constant as a rational number with its decimals rounded, or infinity; otherwise None."""
     from sympy import Rational, oo
 
     constant = expressions.parsed(form.body)

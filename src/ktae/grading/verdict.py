@@ -9,8 +9,8 @@ from typing import NamedTuple
 class Outcome(StrEnum):
     """The four outcomes.
 
-    `UNANSWERED`: no answer can be found in it; a reward of 0, reported apart. `UNDECIDED`: nobody
-    knows, as out of time, or because the accepted answer does not parse; never a reward of 0.
+    `UNANSWERED`: no answer can be found in it; a reward of 0, reported apart. `UNDECIDED`:
+    the grader ran out of time, or the accepted answer does not parse; never a reward of 0.
     """
 
     CORRECT = "correct"

@@ -173,7 +173,7 @@ def _groups(frame: Frame, shown_g: np.ndarray) -> dict[str, Any]:
 
 
 def _rollouts(frame: Frame, shown_b: np.ndarray) -> dict[str, Any]:
-    """Of the rollouts in the page, one entry each; of a few more, by their place in the page."""
+    """Columns of the rollouts in the page; `holes` and `segments` of those alone that have any."""
     rows = np.flatnonzero(shown_b)
     models = np.array(frame.rollouts["model"].to_pylist(), dtype=object)[rows].tolist()
     names = sorted({model for model in models if model is not None})

@@ -45,7 +45,7 @@ class Palette(NamedTuple):
     """Red, green and blue of the full shade for a right answer, and against it."""
 
     def style(self, share: float) -> str:
-        """Of a share of the largest credit; none for 0."""
+        """The style of a share of the largest credit; none for 0."""
         if share == 0:
             return ""
         strength = self.least + (1 - self.least) * min(1.0, abs(share))

@@ -71,7 +71,7 @@ class Dump:
 
     @property
     def title(self) -> str:
-        """Of a page about it: the inputs' names."""
+        """The title of a page about it: the inputs' names."""
         names = ", ".join(Path(name).name for name in self.names)
         return f"ktae report: {names or 'rollouts'}"
 

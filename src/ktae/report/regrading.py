@@ -80,7 +80,7 @@ class Regraded(NamedTuple):
 def regrade(
     frame: Frame, most: int = MAX_GRADED, tell: Tell = lambda phase, done, total: None
 ) -> Regraded | None:
-    """Grade at most so many rollouts, and compare with their verdicts.
+    """Grade at most `most` rollouts, and compare with their verdicts.
 
     None where nothing can be graded: no rollout has a reference answer and a verdict, or
     math-verify is not installed.

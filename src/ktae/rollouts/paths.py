@@ -154,7 +154,7 @@ def unknown_row(row: Row, where: str, message: str, needed: Sequence[str]) -> Un
 
 
 def likely_paths(there: Sequence[tuple[str, Any]], name: str) -> list[str]:
-    """The paths of the likeliest name whose values are of the kind that such a field holds.
+    """The paths with the first of the likely names whose values are such as the field holds.
 
     Last come rewards with such a name in theirs, and conversations by any name.
     """

@@ -40,7 +40,6 @@ class Rollouts:
     """(B,) which rows verl filled the batch up with, for the metrics to leave out; or none."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
-    """The batch as the estimator saw it; filled in by it."""
 
     def of_sessions(self, mask: torch.Tensor) -> tuple[Rollouts, torch.Tensor]:
         """The S sessions as rollouts: each one's outputs after another, its last output's verdict.
