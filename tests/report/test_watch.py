@@ -44,7 +44,7 @@ def test_the_page_loads_itself_again_and_keeps_the_readers_place(tmp_path, brows
     write_step(run, 2)
     write_report(run, path, reloads=True)
     page.clock.fast_forward(11_000)
-    page.locator(".tile", has_text=re.compile(r"^\s*8")).wait_for()
+    page.locator("html[data-ready] .tile", has_text=re.compile(r"^\s*8")).wait_for()
     assert page.get_attribute("html", "data-palette") == "paper"
     assert page.input_value("#palette") == "paper" and "view=overview" in page.url
     page.uncheck("#reload")
