@@ -9,7 +9,7 @@ import pytest
 
 from ktae import InputError
 from ktae.evaluation import outputs
-from ktae.rollouts import files, readers, record
+from ktae.rollouts import readers, record
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
@@ -171,7 +171,7 @@ def test_a_group_does_not_span_files(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"group": 1, ', "broken JSON: .* at column"),
+        ('{"group": 1, ', "broken JSON: .* column"),
         ("[" * 100_000, "line 3: .* recursion depth"),
         ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
         (
@@ -384,16 +384,3 @@ def test_a_pipe_is_refused_and_never_waited_for(tmp_path):
     os.mkfifo(tmp_path / "r.jsonl")
     with pytest.raises(InputError, match="is a pipe or a device"):
         readers.read(tmp_path / "r.jsonl")
-
-
-def test_a_small_file_of_long_rows_is_read_in_small_parts(tmp_path, monkeypatch):
-    """One value in a dictionary, 4,096 rows of it: bounded by bytes and not only by rows."""
-    row = {"group": "g", "response": "a" * 100_000, "reward": 1.0, "more": [["x", "y"]]}
-    table = pa.Table.from_pylist([row] * 400)
-    pq.write_table(table, tmp_path / "r.parquet", store_schema=False)
-    monkeypatch.setattr(files, "BYTES_PER_BATCH", 1_000_000)
-    path = tmp_path / "r.parquet"
-    with path.open("rb") as stream:
-        parts = [part for part, _ in files.parquet_tables(stream, "r")]
-    assert max(part.nbytes for part in parts) < 1_100_000
-    assert sum(map(len, parts)) == 400 == len(readers.read(tmp_path / "r.parquet"))

@@ -23,17 +23,6 @@ def test_a_line_without_end_is_refused_before_it_is_whole_in_memory(zipped, tmp_
         readers.read([path])
 
 
-@pytest.mark.parametrize("ending", ["json", "parquet", "pt"])
-def test_a_packed_file_that_unpacks_to_more_than_memory_is_refused(ending, tmp_path, monkeypatch):
-    if ending == "pt":
-        pytest.importorskip("torch")
-    monkeypatch.setattr(files, "LARGEST_UNPACKED", 1000)
-    path = tmp_path / f"r.{ending}.gz"
-    path.write_bytes(gzip.compress(b" " * 5000))
-    with pytest.raises(InputError, match="more than 1,000 bytes when unpacked"):
-        readers.read([path])
-
-
 def test_texts_are_encoded_a_few_at_a_time(monkeypatch):
     from tokenizers import Tokenizer, models, pre_tokenizers
 

@@ -7,12 +7,14 @@ no reward here, and an answer instead.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ktae.errors import InputError, quoted
@@ -21,11 +23,11 @@ from ktae.files.text import path_text
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 from ktae.rollouts import record, rows
 from ktae.rollouts.files import without_format
-from ktae.rollouts.labels import run_of
+from ktae.rollouts.labels import of_one_kind, run_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import unknown_row
-from ktae.rollouts.readers import Reader, files_in
+from ktae.rollouts.readers import Reader, files_in, read_all
 from ktae.rollouts.tokens import load_tokenizer, tokenize
 
 FIELDS = {
@@ -113,21 +115,19 @@ def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = No
     options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
     files = graded or files_in(path, notes, options.evaluation)
     reader = Reader(options, notes)
-    all_read: list[_Read] = []
 
-    def read_file(_: Path, file: Path) -> None:
+    def read_file(file: Path) -> Iterator[_Read]:
         for row, where, schema in reader.rows(file):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem
             is_evaluation = row.pop("is_evaluation", False) is True
             place = Path() if options.join else run_of(file, schema)
-            all_read.append(_Read(_output(row, where, notes), place, where, is_evaluation))
+            yield _Read(_output(row, where, notes), place, where, is_evaluation)
 
-    reader.of_folder(path, files, read_file)
-    if len({x.is_evaluation for x in all_read}) > 1:
-        n = len(all_read)
-        all_read = [x for x in all_read if x.is_evaluation == options.evaluation]
-        notes.add("training" if options.evaluation else "evaluation", n=n - len(all_read))
+    all_read = list(read_all(path, files, read_file, notes))
+    is_evaluation_b = np.array([x.is_evaluation for x in all_read], dtype=bool)
+    kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
+    all_read = list(itertools.compress(all_read, kept_b))
     if not all_read:
         raise InputError(f"{path} is empty: it holds no outputs")
     is_one_place = len({x.place for x in all_read}) == 1

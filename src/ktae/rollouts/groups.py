@@ -30,16 +30,18 @@ LARGEST_ID = 1 << 22
 
 def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
     """(B,) group numbers by first appearance of (group, step), and each group's first row."""
-    group_b, step_b = (_numbered(rollouts[name].combine_chunks()) for name in ("group", "step"))
+    group_b, step_b = (numbered(rollouts[name]) for name in ("group", "step"))
     # One number for each pair of group and step.
-    codes_b = _numbered(pa.array(group_b * (step_b.max(initial=0) + 1) + step_b))
+    pairs = pa.chunked_array([group_b * (step_b.max(initial=0) + 1) + step_b], pa.int64())
+    codes_b = numbered(pairs)
     return codes_b, np.unique(codes_b, return_index=True)[1]
 
 
-def _numbered(values: Any) -> np.ndarray:
-    """(B,) int64 numbers of an array's values, in the order of their first appearance."""
-    indices = pc.dictionary_encode(values, null_encoding="encode").indices
-    return np.asarray(indices.to_numpy(), dtype=np.int64)
+def numbered(column: Any) -> np.ndarray:
+    """(B,) int64 numbers of a column's values, in the order of their first appearance."""
+    chunks = pc.dictionary_encode(column, null_encoding="encode").chunks
+    indices = [np.asarray(chunk.indices, dtype=np.int64) for chunk in chunks]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *indices])
 
 
 def require_comparable(codes_b: np.ndarray) -> None:

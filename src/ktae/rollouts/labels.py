@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from array import array
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,18 +13,42 @@ import pyarrow.compute as pc
 
 from ktae.files.text import path_text
 from ktae.rollouts import record
+from ktae.rollouts.groups import group_codes, numbered
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import PathError
-from ktae.rollouts.rows import Row, prompt_label
+from ktae.rollouts.rows import prompt_label
 from ktae.rollouts.schemas.base import STEP_FOLDER, Schema
 
+READ = (
+    pa.field("origin", pa.int32()),
+    pa.field("is_evaluation", pa.bool_()),
+    pa.field("by_reward", pa.bool_()),
+)
+"""Columns of what is being read, beside the record's: the number of its origin, whether it is of an
+evaluation, and whether its reward alone says that it is correct."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|train|eval|all|traces|stream|file|monitors"
 )
 """Folders that trainers make inside a run's."""
 OWN_STEP = re.compile(r"step-\d+\.parquet")
 """The files of ktae's own run folder."""
+
+
+class Origin(NamedTuple):
+    """Where rollouts come from."""
+
+    root: Path
+    """The input, as it was given."""
+    file: Path
+    run: Path
+    """The folder of its run, or else the file itself."""
+
+    @classmethod
+    def of(cls, root: Path, file: Path, schema: Schema | None) -> Origin:
+        """That of a file of the input `root`, by the schema of its rows."""
+        run = run_of(file, schema)
+        return cls(root if root.is_dir() or run == file else run, file, run)
 
 
 def run_of(file: Path, schema: Schema | None) -> Path:
@@ -43,100 +67,112 @@ def run_of(file: Path, schema: Schema | None) -> Path:
     return folder / "eval" if "eval" in inside else folder
 
 
-class Labels:
-    """The labels of all rollouts that are read, which are known when all are."""
+def note_rewards(table: Any, options: ReadOptions, notes: Notes) -> None:
+    """Note where rewards leave open which of them mean correct."""
+    rewards_b = table["reward"].filter(table["by_reward"]).to_numpy()
+    if options.threshold is not None or not len(rewards_b):
+        return
+    values, counts = np.unique(rewards_b, return_counts=True)
+    above = values > 0
+    if above.sum() > 1 or (values[above] < 1).any():
+        first = ", ".join(f"{x:g}" for x in values[above][:3]) + ", ..." * bool(above.sum() > 3)
+        notes.add("values", first, int(counts[above].sum()))
+    if len(rewards_b) == len(table) and len(values) > 1:
+        shown = f"{values[0]:g} to {values[-1]:g}"
+        notes.add("all_above", shown, n=int(above.all()))
+        notes.add("none_above", shown, n=int(not above.any()))
 
-    def __init__(self, options: ReadOptions, notes: Notes, several: bool) -> None:
-        """`several`: whether there are several files."""
-        self.options, self.notes, self.several = options, notes, several
-        self.places: dict[tuple[Path, Path], int] = {}
-        """Numbers of files or runs, each with the input that it was given by."""
-        self.place = self.file = -1
-        self.place_b, self.is_evaluation_b = array("q"), array("b")
-        """Of each rollout."""
-        self.first: dict[tuple[Any, ...], tuple[int | None, int]] = {}
-        """Of each group the hash of its prompt, and its file."""
-        self.elsewhere: dict[tuple[Any, Any], int] = {}
-        """Of each label and step the place where it was first."""
-        self.apart: set[tuple[Any, Any]] = set()
-        self.joined: set[tuple[Any, ...]] = set()
 
-    def begin(self, file: Path, root: Path, schema: Schema | None) -> None:
-        """What is added from now on is of this file, which is the input `root` or lies in it."""
-        self.file += 1
-        scope = run_of(file, schema)
-        key = (root if root.is_dir() or scope == file else scope, scope)
-        if self.options.join:
-            key = (Path(), Path())
-            self.notes.counts["join"] = self.file + 1 if self.file else 0
-        self.place = self.places.setdefault(key, len(self.places))
+def labelled(table: Any, origins: Sequence[Origin], options: ReadOptions, notes: Notes) -> Any:
+    """The record of what was read, with the labels of its groups, and without evaluations beside
+    training.
 
-    def add(self, row: Row, is_evaluation: bool) -> None:
-        """Count a row of the record in, and tell its group from others of its label."""
-        self.place_b.append(self.place)
-        self.is_evaluation_b.append(is_evaluation)
-        label, step, prompt = row["group"], row["step"], row["prompt"]
-        digest = None if prompt is None else hash(prompt.strip())
-        key = ((self.place, is_evaluation), label, step)
-        first, file = self.first.setdefault(key, (digest, self.file))
-        if first is None:
-            self.first[key] = digest, file
-        elif digest not in (first, None):
-            if "group" in self.options.fields:
-                raise PathError(
-                    f"group {label!r:.60} has two prompts: {prompt!r:.80} is not that of its "
-                    "first rollout; a group is one label and one prompt (--field prompt=PATH of "
-                    "the same value says that they are one)"
-                )
-            self.notes.add("split")
-            row["group"] = f"{label}, {prompt_label(prompt)}"
-            key = (key[0], row["group"], step)
-            _, file = self.first.setdefault(key, (digest, self.file))
-        if self.several:
-            self._across(key, file)
+    Args:
+        table: the record's columns and those of `READ`.
+        origins: by their numbers.
+        options: `join` takes all together; with a group that was named a second prompt is an error.
+        notes: takes what was told apart and left out.
+    """
+    origin_b, is_evaluation_b = (table[field.name].to_numpy() for field in READ[:2])
+    table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
+    places = [() if options.join else (origin.root, origin.run) for origin in origins]
+    place_b = numbers_of(places)[origin_b]
+    file_b = numbers_of([origin.file for origin in origins])[origin_b]
+    table = one_prompt_each(table, 2 * place_b + is_evaluation_b, "group" in options.fields, notes)
+    label_b, _ = group_codes(table)
+    n_files = len({origin.file for origin in origins})
+    joined_b = label_b * (2 * len(places) + 1) + 2 * place_b + is_evaluation_b
+    notes.add("join", n=n_files if options.join and n_files > 1 else 0)
+    notes.add("run", n=0 if options.join else n_several(joined_b, file_b))
+    notes.add("apart", n=n_several(label_b, place_b))
+    if len(set(places)) > 1:
+        several_inputs = len({origin.root for origin in origins}) > 1
+        fronts = []
+        for root, _, run in origins:
+            inner = run != root and root in run.parents
+            parts = [root] * several_inputs + [run.relative_to(root)] * inner
+            fronts.append("".join(f"{path_text(x)}:" for x in parts))
+        front = pa.array(fronts, pa.string()).take(pa.array(origin_b))
+        groups = pc.binary_join_element_wise(front, table["group"].combine_chunks(), "")
+        table = with_groups(table, groups)
+    # How often each text is there in a group.
+    texts = table.filter(pc.is_valid(table["response"])).group_by(["group", "step", "response"])
+    copies = texts.aggregate([([], "count_all")])["count_all"]
+    if len(copies) > 1 and pc.min(copies).as_py() > 1:
+        notes.add("copies", n=pc.sum(copies).as_py() - len(copies))
+    kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
+    return table if kept_b.all() else table.filter(pa.array(kept_b))
 
-    def add_table(self, table: Any) -> None:
-        """Count in a part of a record that ktae has written, whose labels are as they should be."""
-        self.place_b.extend([self.place] * len(table))
-        self.is_evaluation_b.extend([False] * len(table))
-        if self.several:
-            for pair in set(zip(*(table[x].to_pylist() for x in ("group", "step")), strict=True)):
-                key = ((self.place, False), *pair)
-                self._across(key, self.first.setdefault(key, (None, self.file))[1])
 
-    def _across(self, key: tuple[Any, ...], file: int) -> None:
-        """Note groups that stand in several files."""
-        if file != self.file:
-            self.joined.add(key)
-        if self.elsewhere.setdefault(key[1:], self.place) != self.place:
-            self.apart.add(key[1:])
+def one_prompt_each(table: Any, place_b: np.ndarray, is_named: bool, notes: Notes) -> Any:
+    """The record; rollouts with another prompt than the first of their group get a label of both.
 
-    def finish(self, table: Any) -> Any:
-        """The record with the labels that it gets, without evaluations beside training."""
-        self.notes.add("run", n=0 if self.options.join else len(self.joined))
-        self.notes.add("apart", n=len(self.apart))
-        if len(self.places) > 1:
-            several_inputs = len({root for root, _ in self.places}) > 1
-            fronts = []
-            for root, scope in self.places:
-                inner = scope != root and root in scope.parents
-                parts = [root] * several_inputs + [scope.relative_to(root)] * inner
-                fronts.append("".join(f"{path_text(x)}:" for x in parts))
-            front = pa.array(fronts, pa.string()).take(pa.array(self.place_b))
-            groups = table["group"].combine_chunks()
-            table = with_groups(table, pc.binary_join_element_wise(front, groups, ""))
-        # How often each text is there in a group.
-        texts = table.filter(pc.is_valid(table["response"])).group_by(["group", "step", "response"])
-        copies = texts.aggregate([([], "count_all")])["count_all"]
-        if len(copies) > 1 and pc.min(copies).as_py() > 1:
-            self.notes.add("copies", n=pc.sum(copies).as_py() - len(copies))
-        kind_b = np.array(self.is_evaluation_b, dtype=bool)
-        if kind_b.any() and not kind_b.all():
-            kept_b = kind_b == self.options.evaluation
-            key = "training" if self.options.evaluation else "evaluation"
-            self.notes.add(key, n=int((~kept_b).sum()))
-            table = table.filter(pa.array(kept_b))
+    Raises:
+        PathError: a user has named the group (`is_named`), and it has several prompts.
+    """
+    label_b, _ = group_codes(table)
+    group_b = label_b * (place_b.max(initial=0) + 1) + place_b
+    prompt_b = numbered(pc.utf8_trim_whitespace(table["prompt"]))
+    valid = np.flatnonzero(table["prompt"].is_valid())
+    # Each group's first prompt, for the rollouts of the group.
+    known, first = np.unique(group_b[valid], return_index=True)
+    place = np.searchsorted(known, group_b[valid])
+    others = valid[prompt_b[valid] != prompt_b[valid[first]][place]]
+    if not len(others):
         return table
+    groups = table["group"].to_pylist()
+    for row in others.tolist():
+        label, prompt = groups[row], table["prompt"][row].as_py()
+        if is_named:
+            raise PathError(
+                f"group {label!r:.60} has two prompts: {prompt!r:.80} is not that of its first "
+                "rollout; a group is one label and one prompt (--field prompt=PATH of the same "
+                "value says that they are one)"
+            )
+        groups[row] = f"{label}, {prompt_label(prompt)}"
+    notes.add("split", n=len(others))
+    return with_groups(table, pa.array(groups, pa.string()))
+
+
+def of_one_kind(is_evaluation_b: np.ndarray, evaluation: bool, notes: Notes) -> np.ndarray:
+    """(B,) which rollouts are read: of evaluations and training in one dump those of one kind."""
+    if is_evaluation_b.all() or not is_evaluation_b.any():
+        return np.ones(len(is_evaluation_b), dtype=bool)
+    kept_b = is_evaluation_b if evaluation else ~is_evaluation_b
+    notes.add("training" if evaluation else "evaluation", n=int((~kept_b).sum()))
+    return kept_b
+
+
+def numbers_of(values: Sequence[object]) -> np.ndarray:
+    """Numbers of these values, equal ones alike."""
+    number = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    return np.array([number[value] for value in values], dtype=np.int64)
+
+
+def n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:
+    """How many groups stand in several places."""
+    pairs = np.unique(np.stack([group_b, where_b]), axis=1)
+    return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
 
 
 def by_model(table: Any, pool: bool | None, notes: Notes) -> Any:

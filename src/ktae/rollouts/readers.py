@@ -1,53 +1,50 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
-What other tools write is turned into plain rollouts by `ktae.rollouts.schemas`, what a user names
-by `ktae.rollouts.paths`; `ktae.rollouts.rows` checks them. A group is one label and one prompt, in
-one step, of one file or of the files of one run (`ktae.rollouts.labels`).
+A file's rows (`files`) are told by their schema, which makes plain rollouts of them (`schemas`), or
+by what a user names (`spread`); each is checked and becomes a row of the record (`rows`). When all
+are read, it is known which are a group (`labels`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
+import operator
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.files import (
-    BYTES_PER_BATCH,
-    ROWS_PER_BATCH,
-    EmptyFileError,
-    iterate_rows,
-    own_tables,
-)
+from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation
-from ktae.rollouts.labels import Labels, by_model
+from ktae.rollouts.labels import READ, Origin, by_model, labelled, note_rewards
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import (
-    MISSING,
-    PathError,
-    UnknownRowsError,
-    at,
-    by_fields,
-    override,
-    unknown_row,
+from ktae.rollouts.paths import MISSING, PathError, UnknownRowsError, at, unknown_row
+from ktae.rollouts.rows import (
+    MissingFieldError,
+    Row,
+    as_verdict,
+    complete,
+    is_null,
+    to_record_row,
 )
-from ktae.rollouts.rows import Row, as_verdict, complete, is_null, to_record_row
 from ktae.rollouts.schemas import AS_THEY_ARE, BY_FIELDS, NESTED, OTHERWISE, PLAIN, detect
 from ktae.rollouts.schemas.base import Schema, Source
-from ktae.rollouts.schemas.trainers import is_nested
-from ktae.rollouts.steps import Steps
+from ktae.rollouts.spread import by_fields, override
 from ktae.rollouts.trained_with import TrainedWith
 
 MOST_UNKNOWN = 100
 """Rows in no known form, one after another, after which a file is none of rollouts."""
+T = TypeVar("T")
 
 
 def read(
@@ -84,49 +81,47 @@ def read(
     for name, n in real.items():
         if n > 1:
             raise InputError(f"the same file is given twice: {name}; it would count twice")
-    labels = Labels(options, notes, several=len(real) > 1)
-    tables: list[Any] = []
-    rows: list[Row] = []
-    size = 0
+    origins: dict[Origin, int] = {}
 
-    def flush() -> None:
-        nonlocal size
-        if rows:
-            tables.append(pa.Table.from_pylist(rows, schema=record.SCHEMA))
-        rows.clear()
-        size = 0
-
-    def read_file(path: Path, file: Path) -> None:
-        nonlocal size
+    def of_file(path: Path, file: Path) -> Iterator[Any]:
+        """Rows of the record, or of a record that ktae has written its tables."""
         if not options.fields and record.VERSION_KEY in record.metadata_of(file):
             options.require_no_choice(file)
-            flush()
-            labels.begin(file, path, None)
+            number = origins.setdefault(Origin.of(path, file, None), len(origins))
             for table in own_tables(file):
-                labels.add_table(table)
-                tables.append(table)
+                for field, value in zip(READ, (number, False, False), strict=True):
+                    column = pa.repeat(pa.scalar(value, field.type), len(table))
+                    table = table.append_column(field, column)
+                yield table
             return
-        schema: Schema | None = None
-        for row, of_row, is_evaluation in reader.record_rows(file):
-            if of_row is not schema:
-                schema = of_row
-                labels.begin(file, path, schema)
-            labels.add(row, is_evaluation)
-            rows.append(row)
-            size += len(row["response"] or "") + len(row["prompt"] or "")
-            if len(rows) >= ROWS_PER_BATCH or size > BYTES_PER_BATCH:
-                flush()
+        before, number = None, 0
+        for row, schema in reader.record_rows(file):
+            if schema is not before:
+                origin, before = Origin.of(path, file, schema), schema
+                number = origins.setdefault(origin, len(origins))
+            yield row | {"origin": number}
 
-    for path, files in files_of:
-        reader.of_folder(path, files, read_file)
-    flush()
-    reader.note_rewards()
+    items = (
+        item
+        for path, files in files_of
+        for item in read_all(path, files, functools.partial(of_file, path), notes)
+    )
+    schema = pa.schema([*record.SCHEMA, *READ])
+    tables = [schema.empty_table()]
+    for is_table, some in itertools.groupby(items, key=lambda item: isinstance(item, pa.Table)):
+        if is_table:
+            tables += some
+        while rows := list(itertools.islice(some, ROWS_PER_BATCH)):
+            tables.append(pa.Table.from_pylist(rows, schema=schema))
+    table = pa.concat_tables(tables)
+    note_rewards(table, reader.options, notes)
     by_name = any(of_evaluation(file) for _, files in files_of for file in files)
-    if options.evaluation and not by_name and not any(labels.is_evaluation_b):
-        raise InputError(f"{', '.join(map(str, paths))}: nothing in it is of an evaluation")
-    table = labels.finish(pa.concat_tables(tables or [record.SCHEMA.empty_table()]))
+    where = ", ".join(map(str, paths))
+    if options.evaluation and not by_name and not pc.any(table["is_evaluation"]).as_py():
+        raise InputError(f"{where}: nothing in it is of an evaluation")
+    table = labelled(table, list(origins), options, notes)
     if not len(table):
-        raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
+        raise EmptyFileError(f"{where}: no rollouts")
     return by_model(table, options.pool_models, notes)
 
 
@@ -145,11 +140,32 @@ def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
     """The files to read (`choose_files`); the others are noted, but for a tokenizer's own."""
     files, others = choose_files(path, evaluation)
     for file in others:
-        if file.name == "tokenizer.json":
-            continue
-        key = "settings" if is_known_other(file) else "files"
-        notes.add(key, path_text(file.relative_to(path)))
+        if file.name != "tokenizer.json":
+            key = "settings" if is_known_other(file) else "files"
+            notes.add(key, path_text(file.relative_to(path)))
     return files
+
+
+def read_all(
+    path: Path, files: Sequence[Path], read: Callable[[Path], Iterable[T]], notes: Notes
+) -> Iterator[T]:
+    """What `read` gives of each file of an input; a folder's files without rollouts are noted."""
+    errors: dict[Path, InputError] = {}
+    for file in files:
+        has_rows = False
+        try:
+            for item in read(file):
+                has_rows = True
+                yield item
+        except (UnknownRowsError, EmptyFileError) as error:
+            is_strict = isinstance(error, EmptyFileError) and notes.strict
+            if has_rows or is_strict or not path.is_dir():
+                raise
+            errors[file] = error
+    if errors and len(errors) == len(files):
+        raise errors[files[0]]
+    for file in errors:
+        notes.add("files", path_text(file.relative_to(path)))
 
 
 class Reader:
@@ -168,27 +184,9 @@ class Reader:
                 options = dataclasses.replace(options, threshold=trained.threshold)
                 notes.add("trained", f"threshold {trained.threshold:g}")
         self.options = options
-        self.steps = Steps(notes)
-        self.rewards: Counter[float] = Counter()
-        """Those that alone say what is correct, without a threshold."""
-        self.by_verdict = 0
-
-    def of_folder(
-        self, path: Path, files: Sequence[Path], read: Callable[[Path, Path], object]
-    ) -> None:
-        """Read the files of an input; those without rollouts are noted."""
-        errors: dict[Path, InputError] = {}
-        for file in files:
-            try:
-                read(path, file)
-            except (UnknownRowsError, EmptyFileError) as error:
-                if not path.is_dir() or (isinstance(error, EmptyFileError) and self.notes.strict):
-                    raise
-                errors[file] = error
-        if errors and len(errors) == len(files):
-            raise errors[files[0]]
-        for file in errors:
-            self.notes.add("files", path_text(file.relative_to(path)))
+        self.run: Row = {}
+        self.rejected: list[InputError] = []
+        """Of the file that is read."""
 
     def rows(self, path: Path) -> Iterator[tuple[Row, str, Schema]]:
         """The rollouts of a file as plain rows, each with its place and its row's schema.
@@ -196,36 +194,38 @@ class Reader:
         A tolerant reader leaves rows out that cannot be used, and notes them.
         """
         options, notes = self.options, self.notes
-        source = Source(path, options, notes, self.hinted)
+        source = Source(path, options, notes, self.hinted, run=self.run)
+        self.rejected = []
         if options.fields:
             self._require_fields(path)
         titles: set[str] = set()
         unknown: list[InputError] = []
-        schema = None
-        for row, where in self.steps.rows_once(path):
-            try:
-                schema, rollouts = self._rollouts_of(row, where, source, schema)
-            except PathError:
-                raise
-            except InputError as error:
-                if isinstance(error, UnknownRowsError) and not titles:
+        by_schema = itertools.groupby(self._detected(path), key=operator.itemgetter(0))
+        for schema, items in by_schema:
+            for row, where in schema.once(((row, where) for _, row, where in items), source):
+                try:
+                    taken_as, rollouts = self._rollouts_of(row, where, source, schema)
+                except PathError:
+                    raise
+                except InputError as error:
+                    if titles or not isinstance(error, UnknownRowsError):
+                        self._reject(error)
+                        continue
                     unknown.append(error)
                     if notes.strict or len(unknown) > MOST_UNKNOWN:
                         raise unknown[0] from None
-                else:
-                    notes.reject(error)
-                continue
-            if not rollouts and (schema.convert is None or schema is NESTED):
-                notes.add("empty", where)
-            if schema.title not in titles:
-                titles.add(schema.title)
-                notes.titles[schema.title] += schema not in (PLAIN, OTHERWISE)
-            for plain in rollouts:
-                yield plain, where, schema
+                    continue
+                if not rollouts and (schema.convert is None or schema is NESTED):
+                    notes.add("empty", where)
+                if taken_as.title not in titles:
+                    titles.add(taken_as.title)
+                    notes.titles[taken_as.title] += taken_as not in (PLAIN, OTHERWISE)
+                for plain in rollouts:
+                    yield plain, where, taken_as
         if unknown and not titles:
             raise unknown[0]
         for rejected in unknown:
-            notes.reject(rejected)
+            self._reject(rejected)
         if titles and not source.chose:
             options.require_no_choice(path)
         if source.took is not None and "reward" not in options.fields:
@@ -233,65 +233,55 @@ class Reader:
         if source.chose and self.hinted and not options.correctness_names:
             notes.add("trained", f"correctness {' or '.join(self.hinted)}")
 
-    def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema, bool]]:
-        """Rows of the record, each with its schema and whether it is of an evaluation."""
-        n, first, before = 0, None, self.notes.counts.copy()
+    def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema]]:
+        """Rows of the record with those of `READ` but for the origin, each with its schema."""
+        n, repeated = 0, self.notes.counts["steps"]
         for plain, where, schema in self.rows(path):
             try:
                 is_evaluation = bool(plain.pop("is_evaluation", False))
                 fields = complete(plain, where, self.notes)
                 row = to_record_row(fields, where, self.options.threshold or 0.0)
+            except MissingFieldError as error:
+                message = str(error).removeprefix(f"{where}: ")
+                is_known = schema is not OTHERWISE
+                self._reject(
+                    error if is_known else unknown_row(plain, where, message, self.options.needed)
+                )
             except InputError as error:
-                if schema is OTHERWISE and f"{where}: no field" in str(error):
-                    message = str(error).removeprefix(f"{where}: ")
-                    error = unknown_row(plain, where, message, self.options.needed)
-                first = first or error
-                self.notes.reject(error)
-                continue
-            n += 1
-            reward = row["reward"]
-            if "correct" not in fields and isinstance(fields.get("reward"), float | int):
-                if len(self.rewards) < MOST_UNKNOWN or reward in self.rewards:
-                    self.rewards[reward] += 1
+                self._reject(error)
             else:
-                self.by_verdict += 1
-            yield row, schema, is_evaluation
-        if n:
-            return
-        if first is not None:
-            raise first
-        if self.notes.counts["rejected"] > before["rejected"]:
-            raise InputError(self.notes.names["rejected"][-1])
-        if self.notes.counts["steps"] == before["steps"]:
+                n += 1
+                row |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
+                yield row, schema
+        if not n and self.rejected:
+            raise self.rejected[0]
+        if not n and self.notes.counts["steps"] == repeated:
             raise EmptyFileError(f"{path} is empty: it holds no rollouts")
 
-    def note_rewards(self) -> None:
-        """Note where rewards leave open which of them mean correct."""
-        values = sorted(self.rewards)
-        if self.options.threshold is not None or not values:
-            return
-        shown = f"{values[0]:g} to {values[-1]:g}"
-        positive = [x for x in values if x > 0]
-        if len(positive) > 1 or any(x < 1 for x in positive):
-            first = ", ".join(f"{x:g}" for x in positive[:3]) + ", ..." * (len(positive) > 3)
-            self.notes.add("values", first, sum(self.rewards[x] for x in positive))
-        if not self.by_verdict and values[0] < values[-1]:
-            self.notes.add("all_above", shown, n=values[0] > 0)
-            self.notes.add("none_above", shown, n=values[-1] <= 0)
+    def _reject(self, error: InputError) -> None:
+        """Raise what is wrong with a row, or leave it out."""
+        self.notes.reject(error)
+        self.rejected.append(error)
+
+    def _detected(self, path: Path) -> Iterator[tuple[Schema, Row, str]]:
+        """The objects among a file's rows, each with its schema and its place."""
+        schema = None
+        for row, where in iterate_rows(path, self._reject):
+            if isinstance(row, dict):
+                schema = detect(row, schema)
+                yield schema, row, where
+            else:
+                message = f"{row!r:.60}; expected an object with group, response, reward"
+                self._reject(InputError(f"{where}: {message}"))
 
     def _rollouts_of(
-        self, row: object, where: str, source: Source, likely: Schema | None
+        self, row: Row, where: str, source: Source, schema: Schema
     ) -> tuple[Schema, list[Row]]:
-        """A row's schema, and the plain rows in it."""
-        if not isinstance(row, dict):
-            raise InputError(
-                f"{where}: {row!r:.60}; expected an object with group, response, reward"
-            )
+        """The plain rows in a row, and what it was taken as."""
         fields, longest = self.options.fields, self.options.max_response
         if "response" in fields or "token_ids" in fields:
             schema, plain = BY_FIELDS, by_fields(row, fields, where)
         else:
-            schema = detect(row, likely)
             try:
                 plain = schema.rollouts(row, where, source)
             except InputError:
@@ -306,7 +296,7 @@ class Reader:
                 if is_null(rollout.get("reward", 0)):
                     rollout.setdefault("correct", None)
             if fields:
-                plain = override(plain, row, fields, where, is_nested(row))
+                plain = override(plain, row, fields, where)
             elif schema is OTHERWISE and not {"response", "token_ids"} & row.keys():
                 message = f"no field 'response'; its fields are {quoted(row)}"
                 raise unknown_row(row, where, message, self.options.needed)

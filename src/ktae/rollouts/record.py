@@ -145,17 +145,13 @@ def parse_record(table: Any, where: str, before: int = 0) -> Any:
 
 
 def without_words(table: Any) -> Any:
-    """The record; one whose token ids number words loses them, and what is aligned with them.
+    """The table; one whose token ids number words loses them, and what is aligned with them.
 
     The numbers mean nothing beside another file or a tokenizer. The responses are still there.
     """
-    if (table.schema.metadata or {}).get(UNIT_KEY) != WORDS:
-        return table
-    for name in ("token_ids", "mask", "credit"):
-        field = SCHEMA.field(name)
-        place = table.column_names.index(name)
-        table = table.set_column(place, field, pa.nulls(len(table), field.type))
-    return table
+    is_of_words = (table.schema.metadata or {}).get(UNIT_KEY) == WORDS
+    names = {"token_ids", "mask", "credit"} & set(table.column_names)
+    return table.drop_columns(list(names)) if is_of_words else table
 
 
 def require_single_columns(names: Sequence[str], where: str) -> None:

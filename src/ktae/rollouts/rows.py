@@ -48,7 +48,79 @@ LONGEST_LABEL = 80
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
-# --- values: an exception says that a value is none
+# --- what a value is
+
+
+def as_verdict(value: object) -> bool | None:
+    """Whether a verdict says correct; None for what is no verdict."""
+    if isinstance(value, str):
+        return WORDS.get(value.strip().lower())
+    return bool(value == 1) if value in (0, 1) else None
+
+
+def is_null(value: object) -> bool:
+    """Null; NaN too, since that is what pandas writes for null in a column of numbers."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number, and not true or false."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def is_score(value: object) -> bool:
+    """Whether it is a number, a verdict, or null."""
+    return value is None or is_number(value) or as_verdict(value) is not None
+
+
+def as_label(value: object) -> object:
+    """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
+    databases have them as decimals."""
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        return int(value)
+    return value
+
+
+def is_label(value: object) -> bool:
+    """Whether it can be a group's label: text or an integer."""
+    return isinstance(as_label(value), int | str) and not isinstance(value, bool)
+
+
+def list_of(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a list of such values."""
+    return lambda value: isinstance(value, list) and all(map(kind, value))
+
+
+def is_said(value: Any) -> bool:
+    """Whether it is text or a conversation."""
+    return isinstance(value, str) or messages_of(value) is not None
+
+
+def of_type(*kinds: type) -> Callable[[Any], bool]:
+    """Whether a value is of one of these types."""
+    return lambda value: isinstance(value, kinds)
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "any": of_type(object),
+    "text": of_type(str),
+    "said": is_said,
+    "messages": lambda value: messages_of(value) is not None,
+    "number": is_number,
+    "number?": lambda value: value is None or is_number(value),
+    "score": is_score,
+    "label": is_label,
+    "dict": of_type(dict),
+    "list": of_type(list),
+    "texts": list_of(of_type(str)),
+    "saids": lambda value: messages_of(value) is None and list_of(is_said)(value),
+    "scores": list_of(is_score),
+    "lists": list_of(of_type(list)),
+}
+"""What a field of a schema's signature may hold."""
+
+
+# --- what becomes of a field's value: an exception says that it is none
 
 
 def text(value: Any) -> str:
@@ -140,44 +212,6 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
 """What becomes of each field's value, null aside, and what an error expects."""
 
 
-def as_verdict(value: object) -> bool | None:
-    """Whether a verdict says correct; None for what is no verdict."""
-    if isinstance(value, str):
-        return WORDS.get(value.strip().lower())
-    return bool(value == 1) if value in (0, 1) else None
-
-
-def is_null(value: object) -> bool:
-    """Null; NaN too, since that is what pandas writes for null in a column of numbers."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a number, and not true or false."""
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def is_score(value: object) -> bool:
-    """Whether it is a number, a verdict, or null."""
-    return value is None or is_number(value) or as_verdict(value) is not None
-
-
-# --- labels of groups
-
-
-def as_label(value: object) -> object:
-    """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
-    databases have them as decimals."""
-    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
-        return int(value)
-    return value
-
-
-def is_label(value: object) -> bool:
-    """Whether it can be a group's label: text or an integer."""
-    return isinstance(as_label(value), int | str) and not isinstance(value, bool)
-
-
 def prompt_label(prompt: object) -> str:
     """A group's label made of its prompt: the same prompt has the same label in every step."""
     said = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
@@ -201,18 +235,28 @@ def label_of(value: Any) -> Any:
 # --- rollouts
 
 
+class MissingFieldError(InputError):
+    """A rollout without a field that it needs."""
+
+
+def without(row: Row, names: Iterable[str]) -> Row:
+    """The other fields of a row."""
+    names = frozenset(names)
+    return {name: value for name, value in row.items() if name not in names}
+
+
 def complete(row: Row, where: str, notes: Notes) -> Row:
     """`row` with the texts of its conversations, and with what it lacks and can do without.
 
     Where the notes are strict, nothing is made up.
     """
     fields, strict = with_texts(row, where, notes), notes.strict
-    for other in [x for x in ALSO if x in fields and fields.get(ALSO[x]) is None]:
-        value, ids = fields[other], fields.get("token_ids")
+    of_row, ids = fields.pop("of_row", False), fields.get("token_ids")
+    for other in [x for x in ALSO if x in fields]:
+        name, value = ALSO[other], fields[other]
         is_mask = isinstance(value, list) and isinstance(ids, list) and len(value) == len(ids)
-        if is_mask if ALSO[other] == "mask" else is_number(value):
-            fields[ALSO[other]] = fields.pop(other)
-    of_row = fields.pop("of_row", False)
+        if fields.get(name) is None and (is_mask if name == "mask" else is_number(value)):
+            fields[name] = fields.pop(other)
     if not ("response" in fields or "token_ids" in fields):
         return fields  # refused, with the fields that it has
     # The same prompt of a step is the same group, also where nobody wrote that down.
@@ -240,19 +284,19 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input.
     """
     fields = dict(row)
-    if fields.get("prompt") is None:
+    prompt = plain_text(fields.get("prompt"))
+    if prompt is None:
         texts = {name: plain_text(fields[name]) for name in PROMPTS if name in fields}
         texts = {name: said for name, said in texts.items() if isinstance(said, str)}
-        if texts:
-            fields = without(fields, texts) | {"prompt": joined(dict.fromkeys(texts.values()))}
-    else:
-        fields["prompt"] = plain_text(fields["prompt"])
+        prompt = joined(dict.fromkeys(texts.values())) if texts else None
+        fields = without(fields, texts)
     talk = response_of(fields.get("response"), where)
     if talk is not None:
         fields |= {"response": talk.response, "context_spans": talk.context or None}
-        before = fields.get("prompt")
-        if talk.prompt is not None and not (isinstance(before, str) and talk.prompt in before):
-            fields["prompt"] = f"{before}\n{talk.prompt}" if before else talk.prompt
+        if talk.prompt is not None and not (isinstance(prompt, str) and talk.prompt in prompt):
+            prompt = f"{prompt}\n{talk.prompt}" if prompt else talk.prompt
+    if prompt is not None:
+        fields["prompt"] = prompt
     if fields.get("context_spans"):
         notes.add("context")
         if fields.get("token_ids") is not None and fields.get("mask") is None:
@@ -266,19 +310,17 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
     fields = dict(row)
     for name, other in (("response", "token_ids"), ("group", "prompt"), ("reward", "correct")):
         if name not in fields and (other == "prompt" or other not in fields):
-            raise InputError(
+            raise MissingFieldError(
                 f"{where}: no field {name!r}; its fields are {quoted(row)}; expected {name} or "
                 f"{other}, or --field {name}=NAME for one of them"
             )
-    parsed: Row = dict.fromkeys(PARSERS)
+    parsed: Row = {}
     for name, (parse, expected) in PARSERS.items():
         value = fields.pop(name, None)
-        if value is not None or name == "group":
-            try:
-                parsed[name] = parse(value)
-            except (TypeError, ValueError, OverflowError, AttributeError):
-                message = f"{where}: {name} is {value!r:.60}; expected {expected}"
-                raise InputError(message) from None
+        try:
+            parsed[name] = None if value is None and name != "group" else parse(value)
+        except (TypeError, ValueError, OverflowError, AttributeError):
+            raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
     reward, ids, labels = parsed["reward"], parsed["token_ids"], parsed["mask"]
     if "correct" not in row:  # null is a verdict, too: that nothing is known
         if reward is None:
@@ -289,15 +331,15 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
         parsed["correct"] = float(is_above(reward, threshold))
     if parsed["response"] is None and ids is None:
         raise InputError(f"{where}: response is null; expected text, or token_ids")
-    if labels is not None and len(labels) != (0 if ids is None else len(ids)):
-        raise InputError(f"{where}: mask and token_ids differ in length")
-    if labels is not None and labels.dtype != bool:
-        if ((labels != IGNORED) & (labels != ids)).any():
+    if labels is not None:
+        if len(labels) != (0 if ids is None else len(ids)):
+            raise InputError(f"{where}: mask and token_ids differ in length")
+        if labels.dtype != bool and ((labels != IGNORED) & (labels != ids)).any():
             raise InputError(
                 f"{where}: mask is {row['mask']!r:.60}; expected true or false, 0 or 1, or "
                 f"{IGNORED} and the token id"
             )
-        parsed["mask"] = labels != IGNORED
+        parsed["mask"] = labels if labels.dtype == bool else labels != IGNORED
     # A record's column `extra` is a JSON object as text; anything else by that name is a field.
     extra = fields.pop("extra", None)
     try:
@@ -308,9 +350,3 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
         further = {} if extra is None else {"extra": extra}
     further |= fields
     return parsed | {"extra": any_text(further) if further else None}
-
-
-def without(row: Row, names: Iterable[str]) -> Row:
-    """The other fields of a row."""
-    names = frozenset(names)
-    return {name: value for name, value in row.items() if name not in names}

@@ -6,45 +6,46 @@ function for what paths cannot say (`trainers`, `verifiers`, `evaluation`).
 
 from __future__ import annotations
 
-from ktae.rollouts.conversation import messages_of
-from ktae.rollouts.rows import Row
+from ktae.rollouts.rows import KINDS, Row
 from ktae.rollouts.schemas import evaluation, trainers, verifiers
 from ktae.rollouts.schemas.base import Schema
+from ktae.rollouts.spread import is_nested, spread, unfolded
 
 PLAIN = Schema(
     "plain rollouts",
     "group:any",
     convert=lambda plain, row, where, source: [row],
-    also=lambda row: (
-        "token_ids" in row
-        or isinstance(row.get("response"), str)
-        or messages_of(row.get("response")) is not None
-    ),
+    also=lambda row: "token_ids" in row or KINDS["said"](row.get("response")),
 )
 """A row with a group and a response is what it says, whatever fields stand beside them."""
 OTHERWISE = Schema("plain rollouts", "", convert=lambda plain, row, where, source: [row])
 """A row without a group, which its prompt tells."""
 BY_FIELDS = Schema("by the fields that were named", "")
 NESTED = Schema(
-    "rollouts nested in rows", "", convert=trainers.nested_rows, also=trainers.is_nested
+    "rollouts nested in rows",
+    "",
+    convert=lambda plain, row, where, source: spread(
+        unfolded(row, where, "group" in source.options.fields), where
+    ),
+    also=is_nested,
 )
 AS_THEY_ARE = (PLAIN, OTHERWISE, BY_FIELDS, NESTED)
 """What no tool has written."""
-TRL = Schema(
-    "TRL's logged completions",
-    "step:label prompt:said completion:said advantage:number?",
-    "group=#prompt response=completion",
-    trainers.trl_rows,
-    by_prompt=True,
-    run=r"(completions|c)_\d+\..*",
-)
 SCHEMAS = (
     Schema(
         "Prime Intellect's export",
         "problem_id:label sample_id:label env_name:text prompt:said completion:said reward:number?",
         "group=env_name/problem_id response=completion source=env_name",
     ),
-    TRL,
+    Schema(
+        "TRL's logged completions",
+        "step:label prompt:said completion:said advantage:number?",
+        "group=#prompt response=completion",
+        trainers.trl_rows,
+        by_prompt=True,
+        once=trainers.new_steps,
+        run=r"(completions|c)_\d+\..*",
+    ),
     Schema(
         "verl's rollout dump",
         "step:number? input:text output:text score:score",
@@ -52,6 +53,7 @@ SCHEMAS = (
         trainers.verl_rows,
         drops="gts",
         by_prompt=True,
+        once=trainers.last_outputs,
         run=r"\d+\.jsonl.*",
     ),
     Schema(

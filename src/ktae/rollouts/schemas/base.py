@@ -6,27 +6,27 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import is_said, messages_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import MISSING, at, root_of, spread
+from ktae.rollouts.paths import MISSING, at, root_of
 from ktae.rollouts.rows import (
+    KINDS,
     Each,
     Row,
     as_label,
     is_label,
     is_null,
-    is_number,
     is_score,
     label_of,
     prompt_label,
     without,
 )
+from ktae.rollouts.spread import spread
 
 CORRECTNESS_NAMES = (
     *("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward"),
@@ -39,33 +39,8 @@ STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
 """The name of a training step's folder, such as step_7 or global_step_7."""
 
 
-def list_of(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether a value is a list of such values."""
-    return lambda value: isinstance(value, list) and all(map(kind, value))
-
-
-def of_type(kind: type) -> Callable[[Any], bool]:
-    """Whether a value is of this type."""
-    return lambda value: isinstance(value, kind)
-
-
-KINDS: dict[str, Callable[[Any], bool]] = {
-    "any": of_type(object),
-    "text": of_type(str),
-    "said": is_said,
-    "messages": lambda value: messages_of(value) is not None,
-    "number": is_number,
-    "number?": lambda value: value is None or is_number(value),
-    "score": is_score,
-    "label": is_label,
-    "dict": of_type(dict),
-    "list": of_type(list),
-    "texts": list_of(of_type(str)),
-    "saids": lambda value: messages_of(value) is None and list_of(is_said)(value),
-    "scores": list_of(is_score),
-    "lists": list_of(of_type(list)),
-}
-"""What a field of a signature may hold."""
+Items = Iterator[tuple[Row, str]]
+"""Rows of a file, each with its place."""
 
 
 @dataclasses.dataclass
@@ -79,6 +54,8 @@ class Source:
     """The rewards that the run was trained with, taken where nothing was asked for."""
     state: Row = dataclasses.field(default_factory=dict)
     """What a schema remembers from one row of the file to the next."""
+    run: Row = dataclasses.field(default_factory=dict)
+    """What it remembers from one file to the next."""
     took: str | None = None
     """Which of several rewards was taken by its name, since nobody said which."""
     chose: bool = False
@@ -108,6 +85,8 @@ class Schema:
     """Fields that are in no rollout as they are."""
     by_prompt: bool = False
     """Whether the label of a group is made of its prompt, because the tool writes none."""
+    once: Callable[[Items, Source], Items] = lambda items, source: items
+    """The rows that count, of those that follow each other in a file."""
     run: str = ""
     """What the tool calls the files of a run, as a pattern: those of a folder are one run."""
 

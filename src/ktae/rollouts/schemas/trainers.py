@@ -1,18 +1,20 @@
-"""Rows of trainers that take more than paths: TRL, verl, slime, NeMo-RL, Atropos, nested rows."""
+"""Rows of trainers that take more than paths: TRL, verl, slime, NeMo-RL, Atropos."""
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError
-from ktae.rollouts.conversation import PROMPTS, Segment, dialogue
-from ktae.rollouts.paths import LIKELY, spread, unknown_row
+from ktae.rollouts.conversation import Segment, dialogue
 from ktae.rollouts.rows import (
+    KINDS,
     Row,
+    as_label,
     as_verdict,
     is_null,
     is_number,
@@ -20,26 +22,53 @@ from ktae.rollouts.rows import (
     prompt_label,
     without,
 )
-from ktae.rollouts.schemas.base import (
-    CORRECTNESS_NAMES,
-    KINDS,
-    Source,
-    choose,
-    list_of,
-)
+from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Items, Source, choose
+from ktae.rollouts.spread import spread
 
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
 COUNTS = re.compile(r"(^|_)(id|ids|idx|index|length|len|tokens|turns|count|num|seed)(_|$)")
 """Names of whole numbers that are no rewards."""
-ENTRIES = ("rollouts", "samples", "responses", "completions", "generations", "outputs")
-"""Fields that hold a row's rollouts, as objects with `response` or `token_ids` and the rest."""
-COLUMNS = {
-    "response": ("response", "responses", "completions"),
-    "reward": ("reward", "rewards", "scores"),
-    "advantage": ("advantage", "advantages"),
-}
-"""Fields that may be lists of one value a rollout, and what they are called."""
+VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+"""The `uid` of the rows with which verl's default trainer fills up a batch."""
+
+
+def new_steps(items: Items, source: Source) -> Items:
+    """The rows of TRL without those of a step whose rollouts are those of the step before.
+
+    TRL logs its last generation batch at every step, and one batch may serve several steps:
+    `num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients.
+    """
+    for label, rows in itertools.groupby(items, key=lambda item: str(as_label(item[0]["step"]))):
+        of_step, step = list(rows), int(label) if label.isdecimal() else -1
+        said = ([row[x] for x in ("prompt", "completion", "advantage")] for row, _ in of_step)
+        batch = source.path.parent, Counter(map(repr, said))
+        before, last = source.run.get("step", (step, None))
+        source.run["step"] = step, batch
+        if step > before and batch == last:
+            source.notes.add("steps", f"step {step} repeats step {before}")
+        else:
+            yield from of_step
+
+
+def last_outputs(items: Items, source: Source) -> Items:
+    """The rows of verl without padding, and of the outputs of a session the last alone.
+
+    Outputs of a session follow each other, and are numbered on.
+    """
+    place = itertools.count()
+
+    def session(item: tuple[Row, str]) -> object:
+        n, key = next(place), VERL_KEY.fullmatch(str(item[0].get("uid")))
+        return (item[0]["step"], key[1], int(key[3]) - n) if key else item[1]
+
+    for _, outputs in itertools.groupby(items, key=session):
+        *before, (row, where) = outputs
+        source.notes.add("intermediate", n=len(before))
+        if VERL_PADDING.fullmatch(str(row.get("uid"))) and not row["input"] and not row["output"]:
+            source.notes.add("padding")
+        else:
+            yield row, where
 
 
 def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -155,58 +184,3 @@ def constant(values: object) -> float | None:
     if isinstance(values, list):
         return values[0] if values and all(x == values[0] for x in values) else None
     return values if isinstance(values, int | float) else None
-
-
-def nested_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
-    """Objects in a list, each with what stands beside the list; or lists of one value a rollout.
-
-    What a rollout has of its own comes before a list of rewards or verdicts beside the list.
-    """
-    row, name = dict(plain), list_of_rollouts(row)
-    entries = row.pop(name) if name else None
-    for singular, plurals in COLUMNS.items():
-        there = next((x for x in plurals if isinstance(row.get(x), list)), None)
-        if there is not None and (singular not in row or singular == there):
-            row = without(row, [there]) | {singular: row[there]}
-    if entries is None:
-        yield from spread(row, where)
-        return
-    columns = {
-        name: row.pop(name)
-        for name in (*PROMPTS, "reward", "correct")
-        if KINDS["saids" if name in PROMPTS else "scores"](row.get(name))
-    }
-    for key, values in columns.items():
-        if len(values) != len(entries):
-            raise InputError(f"{where}: {len(values)} of {key} for {len(entries)} rollouts")
-    with_all = (*PROMPTS, "answer", "group")
-    kept = {k: x for k, x in row.items() if k in with_all or not isinstance(x, dict | list)}
-    if not {"group", *PROMPTS} & {*kept, *columns, *entries[0], *source.options.fields}:
-        # Several problems in a row, not a number for each rollout.
-        for name in LIKELY["group"]:
-            n = len({str(entry.get(name)) for entry in entries})
-            if 1 < n < len(entries):
-                message = f"its rollouts are of {n} values of {name!r}"
-                raise unknown_row(plain, where, message, ("group",))
-    for name in ("reward", "correct"):
-        if len(entries) > 1 and not is_null(kept.get(name)):
-            raise InputError(f"{where}: one {name} for {len(entries)} rollouts")
-    for i, entry in enumerate(entries):
-        if "score" in entry and "reward" not in entry:
-            entry = without(entry, ["score"]) | {"reward": entry["score"]}
-        yield kept | {k: values[i] for k, values in columns.items() if k not in entry} | entry
-
-
-def list_of_rollouts(row: Row) -> str | None:
-    """The field that holds a row's rollouts as objects; None where there is none."""
-    is_rollouts = list_of(lambda x: isinstance(x, dict) and ("response" in x or "token_ids" in x))
-    return next((x for x in ENTRIES if row.get(x) and is_rollouts(row[x])), None)
-
-
-def is_nested(row: Row) -> bool:
-    """Whether a row holds several rollouts."""
-    if list_of_rollouts(row):
-        return True
-    responses = next((row[x] for x in COLUMNS["response"] if x in row), None)
-    rewards = next((row[x] for x in (*COLUMNS["reward"], "correct") if x in row), None)
-    return KINDS["saids"](responses) and isinstance(rewards, list)
