@@ -68,19 +68,19 @@ settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
-@pytest.fixture(scope="session", params=["naive", "cpu", "torch"])
+@pytest.fixture(scope="session", params=["naive", "numpy", "cpu", "torch"])
 def backend(request: pytest.FixtureRequest) -> str:
     """Each backend in turn; `by_backend` computes with it."""
     return request.param
 
 
-@pytest.fixture(scope="session", params=["cpu", "torch"])
+@pytest.fixture(scope="session", params=["numpy", "cpu", "torch"])
 def fast_backend(request: pytest.FixtureRequest) -> str:
     """Every backend but the oracle, which the others are compared with."""
     return request.param
 
 
-@pytest.fixture(scope="session", params=["naive", "cpu"])
+@pytest.fixture(scope="session", params=["naive", "numpy"])
 def table_backend(request: pytest.FixtureRequest) -> str:
     """The backends that make tables."""
     return request.param

@@ -23,7 +23,7 @@ from ktae.arrays import (
     on_host,
     require_dense,
 )
-from ktae.backends import CreditTable
+from ktae.backends import CreditTable, numpy
 from ktae.batch import (
     Batch,
     Vocabulary,
@@ -177,8 +177,6 @@ def credit_table(
     table is for people and files, so it is made on the host. It is of single tokens: the
     estimator's larger units and controls play no part (`ktae.tables.in_tables`).
     """
-    from ktae.backends import cpu  # imports numba
-
     chosen = as_estimator(estimator)
     of_tokens = in_tables(chosen)
     if of_tokens is None:
@@ -187,7 +185,7 @@ def credit_table(
     arrays = map(on_host, (token_ids, mask, correct, groups))
     batch = make_batch(*arrays, score_range=chosen.score_range, ignored=ignored_by(of_tokens))
     statistic = cast("ContingencyEstimator", innermost(of_tokens))
-    table = cpu.table(statistic.prepared(batch), formula_of(of_tokens))
+    table = numpy.table(statistic.prepared(batch), formula_of(of_tokens))
     table.credit[np.isin(table.token_id, ignored_by(of_tokens, counted=True))] = 0.0
     return table
 

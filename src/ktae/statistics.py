@@ -1,7 +1,8 @@
 """The formulas of KTAE, one small pure function each.
 
-All are scalar functions over plain numbers that call nothing but `math` and NumPy's float32. So one
-text serves both readers: the naive backend calls them as they stand, the CPU backend compiles them.
+All are functions over plain numbers that call nothing but each other, `math` and NumPy's float32.
+So one text serves all: the naive and the NumPy backend call them as they stand, the CPU backend
+compiles them.
 
 Letters: of the `n_true` correct and `n_false` incorrect rollouts of a group, `a` and `b` contain
 the token at least once; c = n_true - a and d = n_false - b do not. With graded scores r from 0 to 1
@@ -10,6 +11,7 @@ rollouts that contain the token, `b` that of 1 - r, and so on.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +43,104 @@ class Formula(NamedTuple):
     """Fisher's p-value is `single_precision_p_value`."""
     mean_lengths: bool = False
     """See `relative_lengths`."""
+
+
+class Margins(NamedTuple):
+    """What all of a group's tables have in common. With graded scores n_true is their sum."""
+
+    n: float
+    n_true: float
+    n_false: float
+    variance: float
+    """Of the scores, divided by n. Exactly 0 where there is nothing to compare."""
+
+
+class Lengths(NamedTuple):
+    """The tokens of a group's correct and incorrect rollouts; a rollout of score r adds the share r
+    of its tokens to the correct ones'."""
+
+    true: float
+    false: float
+
+
+def totals(tokens: Sequence[int], scores: Sequence[float]) -> tuple[Margins, Lengths]:
+    """The totals over a group's rollouts of known correctness that have a token.
+
+    Args:
+        tokens: how many tokens each rollout has.
+        scores: its score, NaN where unknown.
+    """
+    n, mean, squares, n_true, length_true, length_false = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(scores)):
+        score = scores[i]
+        if tokens[i] == 0 or math.isnan(score):
+            continue
+        n += 1
+        deviation = score - mean  # Welford's algorithm: exactly 0 for equal scores
+        mean += deviation / n
+        squares += deviation * (score - mean)
+        n_true += score
+        length_true += score * tokens[i]
+        length_false += (1.0 - score) * tokens[i]
+    variance = squares / n if n > 0 else 0.0
+    return Margins(float(n), n_true, n - n_true, variance), Lengths(length_true, length_false)
+
+
+def association(
+    a: float, m: float, margins: Margins, formula: Formula, tested: bool
+) -> tuple[float, float, float, float]:
+    """Strength, effect, p-value and information gain of a token.
+
+    Args:
+        a: the scores' sum over the rollouts that contain the token.
+        m: how many these are.
+        margins: of a group in which scores differ.
+        formula: its numbers.
+        tested: compute p and the gain also where the formula does without them.
+    """
+    table, p, gain = (a, m - a, margins.n_true, margins.n_false), 1.0, 0.0
+    if tested or not formula.z:
+        gain = information_gain(*table)
+        if formula.single:
+            p = single_precision_p_value(*table)
+        else:
+            p = fisher_p_value(*table, formula.point)
+    if formula.z:
+        mean = margins.n_true / margins.n
+        strength, effect = 1.0, presence_z(a, m, margins.n, mean, margins.variance)
+        if formula.sharp:
+            effect = sharpened(effect, m, margins.n, mean, margins.variance)
+    else:
+        # The released code divides by h1 + h2, the paper does not: value_scale.
+        strength = (formula.h1 * fisher_score(p) + formula.h2 * gain) * formula.value_scale
+        effect = effect_size(*table)
+    return strength, effect, p, gain
+
+
+def direction(
+    effect: float,
+    occur_true: float,
+    occur_false: float,
+    margins: Margins,
+    lengths: Lengths,
+    formula: Formula,
+) -> float:
+    """The effect, plus h3 times what the token's frequencies in the two classes say."""
+    if formula.h3 == 0.0:
+        return effect
+    relative = relative_lengths(
+        lengths.true, lengths.false, margins.n_true, margins.n_false, formula.mean_lengths
+    )
+    tf_true, tf_false = occur_true / lengths.true, occur_false / lengths.false
+    saturated_true = saturated_term_frequency(tf_true, relative[0], formula.k1, formula.b_len)
+    saturated_false = saturated_term_frequency(tf_false, relative[1], formula.k1, formula.b_len)
+    return effect + formula.h3 * frequency_contrast(saturated_true, saturated_false, formula.eps)
+
+
+def credit(value: float, formula: Formula) -> float:
+    """A z-score is credit as it is; the paper's value goes through a sigmoid."""
+    scaled = formula.credit_scale * value if formula.z else squashed(value, formula.credit_scale)
+    return scaled + 0.0  # a strength of 0 and an effect below 0 give -0.0
 
 
 def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: bool) -> float:

@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
-from by_backend import credit_table, token_credit
+from by_backend import computed_by, credit_table, token_credit
 
+import ktae
+from ktae import backends
+from ktae.backends import cpu
 from ktae.estimators import KTAE, Estimator, Ignoring, PresenceZ, Scaled, preset
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -131,17 +135,6 @@ def assert_same_credit(got: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
-def assert_same_table(backend: str, batch: Rollouts, estimator: Estimator) -> None:
-    table = credit_table(*batch, estimator, backend=backend)
-    for name, expected in credit_table(*batch, estimator, backend="naive")._asdict().items():
-        got = getattr(table, name)
-        assert got.dtype == expected.dtype, name
-        if got.dtype == np.float64:
-            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12, err_msg=name)
-        else:
-            np.testing.assert_array_equal(got, expected, err_msg=name)
-
-
 @pytest.mark.parametrize("estimator_name", ESTIMATORS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_credit(fast_backend: str, name: str, estimator_name: str) -> None:
@@ -153,8 +146,15 @@ def test_credit(fast_backend: str, name: str, estimator_name: str) -> None:
 @pytest.mark.parametrize("estimator_name", ESTIMATORS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_table(name: str, estimator_name: str) -> None:
-    estimator = ESTIMATORS[estimator_name]
-    assert_same_table("cpu", graded(BATCHES[name], estimator), estimator)
+    batch, estimator = graded(BATCHES[name], ESTIMATORS[estimator_name]), ESTIMATORS[estimator_name]
+    table = credit_table(*batch, estimator)
+    for name, expected in credit_table(*batch, estimator, backend="naive")._asdict().items():
+        got = getattr(table, name)
+        assert got.dtype == expected.dtype, name
+        if got.dtype == np.float64:
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12, err_msg=name)
+        else:
+            np.testing.assert_array_equal(got, expected, err_msg=name)
 
 
 def test_batches_are_not_trivial() -> None:
@@ -222,8 +222,8 @@ def test_threads_that_call_at_once() -> None:
     """As a trainer's loader threads may: results are those of one call after the other."""
     batches = [rollouts([16, 47, 300, 3], 123, vocabulary=9000, seed=i) for i in range(4)]
     expected = [token_credit(*batch) for batch in batches]
-    with ThreadPoolExecutor(8) as pool:
-        got = list(pool.map(lambda i: token_credit(*batches[i % 4]), range(24)))
+    with computed_by("cpu"), ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda i: ktae.token_credit(*batches[i % 4]), range(24)))
     for i, credit in enumerate(got):
         np.testing.assert_array_equal(credit, expected[i % 4])
 
@@ -273,3 +273,17 @@ def test_in_a_forked_process(large: Rollouts) -> None:
     finally:
         process.kill()
         process.join()
+
+
+def test_the_first_tokens_of_a_process_wait_for_no_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that come later get the same credit, to the bit, from the compiled backend."""
+    batch = BATCHES["sizes that differ"]
+    monkeypatch.setattr(backends, "_positions", 0)
+    monkeypatch.setattr(backends, "FIRST_POSITIONS", batch.mask.size)
+    with mock.patch.object(cpu, "credit", wraps=cpu.credit) as compiled:
+        first = ktae.token_credit(*batch)
+        assert not compiled.called
+        np.testing.assert_array_equal(ktae.token_credit(*batch), first)
+        assert compiled.called

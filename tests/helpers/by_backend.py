@@ -1,7 +1,7 @@
 """The public functions as one backend or another computes them; `naive` is the oracle.
 
-Users have no such choice: arrays are computed by `cpu`, tensors on a device by `torch`. Here
-`torch` gets the arrays as tensors in the host's memory.
+Users have no such choice: arrays are computed by `numpy` and `cpu`, tensors on a device by `torch`.
+Here `torch` gets the arrays as tensors in the host's memory.
 """
 
 import contextlib
@@ -16,11 +16,10 @@ import numpy as np
 import ktae
 from ktae import backends
 from ktae.backends import cpu, naive
+from ktae.backends import numpy as by_sorting
 from ktae.batch import Batch
 from ktae.estimators import ConflictTokens, Tempo
 from ktae.statistics import Formula
-
-BACKENDS = ("naive", "cpu", "torch")
 
 
 def by_torch(batch: Batch, formula: Formula) -> np.ndarray:
@@ -39,19 +38,18 @@ def by_torch(batch: Batch, formula: Formula) -> np.ndarray:
     return credit_bt
 
 
-CREDIT = {"naive": naive.credit, "cpu": cpu.credit, "torch": by_torch}
+CREDIT = {
+    "naive": naive.credit, "numpy": by_sorting.credit, "cpu": cpu.credit, "torch": by_torch,
+}  # fmt: skip
 
 
 @contextlib.contextmanager
 def computed_by(backend: str) -> Iterator[None]:
     """Contingency tables by this backend; with `naive` all else that has a reference, too."""
-    if backend == "cpu":
-        yield
-        return
     with contextlib.ExitStack() as stack:
         patches: list[Any] = [mock.patch.object(backends, "credit", CREDIT[backend])]
         if backend == "naive":
-            patches.append(mock.patch.object(cpu, "table", naive.table))
+            patches.append(mock.patch.object(by_sorting, "table", naive.table))
             for kind, reference in (
                 (Tempo, naive_sequences.tempo), (ConflictTokens, naive_sequences.conflict_tokens),
             ):  # fmt: skip

@@ -1,6 +1,7 @@
 """How the statistics of contingency tables are computed: where the batch's arrays are.
 
-`cpu` computes arrays, compiled by numba; `torch` computes tensors on any device. `naive` is the
+`cpu` computes arrays, compiled by numba; `numpy` computes the first ones of a process, which are
+done before a compiler is, and all tables; `torch` computes tensors on any device. `naive` is the
 reference, plain loops that tests and benchmarks compare the others with. Each has
 `credit(batch, formula)`: (B, T) float32, the credit of each counted token of the rollouts of known
 correctness, and 0 elsewhere.
@@ -58,13 +59,25 @@ class CreditTable(NamedTuple):
     """float64: what is added to the rollout advantage."""
 
 
+FIRST_POSITIONS = 1 << 20
+"""Padded positions of a process before the CPU backend begins, which takes seconds to compile."""
+
+_positions = 0
+
+
 def credit(batch: Batch, formula: Formula) -> Array:
     """(B, T) float32 credit by the formula, computed where the batch is."""
+    global _positions
     # Each backend imports a library that takes long to import.
     if is_tensor(batch.token_ids):
         from ktae.backends import torch
 
         return torch.credit(batch, formula)
+    _positions += batch.token_ids.size
+    if _positions <= FIRST_POSITIONS:
+        from ktae.backends import numpy
+
+        return numpy.credit(batch, formula)
     from ktae.backends import cpu
 
     return cpu.credit(batch, formula)

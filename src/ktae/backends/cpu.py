@@ -13,15 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends import CreditTable
 from ktae.backends._compiled import AT_ONCE, NO_ERROR, in_threads, jit, kept, look_at_rows, plain
-from ktae.backends.formulas import (
-    association,
-    credit_of,
-    direction_of,
-    fisher_score,
-    group_totals,
-)
+from ktae.backends.formulas import association, credit_of, direction_of, group_totals
 from ktae.batch import Batch, bad_token_id
 from ktae.statistics import Formula
 
@@ -36,11 +29,6 @@ HASH = 0x9E3779B97F4A7C15
 TAKEN = 1 << 31
 """In the upper half of a slot, beside the key: the slot holds one."""
 LOW = 0xFFFFFFFF
-
-N_COLUMNS = len(CreditTable._fields)
-
-TABLE_AT_ONCE = 1 << 16
-"""Padded positions whose table a thread makes at a time: its rows take some megabytes."""
 
 MOST_PAIRS = 1 << 16
 """Pairs (a, b) of a group whose statistics are remembered; 510 rollouts have so many."""
@@ -87,43 +75,24 @@ class Workspace(NamedTuple):
     credit: np.ndarray
     """(n_keys,) float32"""
     memo: np.ndarray
-    """(n, 5) float64, by pair (a, b): strength, effect, p, information gain, and the whole credit
-    of a key that no rollout holds twice; NaN where not computed yet."""
+    """(n, 3) float64, by pair (a, b): strength, effect, and the whole credit of a key that no
+    rollout holds twice; NaN where not computed yet."""
 
 
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
-    """(B, T) float32 credit; an InputError for a token id that is out of range and unmasked."""
-    return _computed(batch, formula, AT_ONCE)[0]
+    """(B, T) float32 credit; an InputError for a token id that is out of range and unmasked.
 
-
-def table(batch: Batch, formula: Formula) -> CreditTable:
-    """The credit table of the batch, with the same error."""
-    parts = _computed(batch, formula, TABLE_AT_ONCE, with_table=True)[1]
-    types = [np.int64] * (2 if batch.graded else 6) + [np.float64] * N_COLUMNS
-    group, *columns = (
-        np.concatenate([np.empty(0), *(rows[:, k] for rows in parts)]).astype(types[k], copy=False)
-        for k in range(N_COLUMNS)
-    )
-    assert batch.labels is not None
-    return CreditTable(batch.labels[group], *columns)
-
-
-def _computed(
-    batch: Batch, formula: Formula, at_once: int, *, with_table: bool = False
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """(B, T) the credit; or, if it is asked for, the table, (n, N_COLUMNS) of some groups each.
-
-    `at_once` padded positions, or a whole group if that is larger, are taken at a time.
+    `AT_ONCE` padded positions, or a whole group if that is larger, are taken at a time.
     """
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     width = max(1, out.shape[1])
     rows, starts = batch.by_group()
-    begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), max(1, at_once // width)))
+    begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), max(1, AT_ONCE // width)))
     bounds = sorted({*begins.tolist(), len(starts) - 1})
     mask_bt = batch.counted() if batch.ignored else batch.mask
     spaces: list[Workspace] = []  # a thread takes one, and lays it back
 
-    def fill(groups: slice) -> tuple[int, int, np.ndarray]:
+    def fill(groups: slice) -> tuple[int, int]:
         part = rows[starts[groups.start] : starts[groups.stop]]
         within = starts[groups.start : groups.stop + 1] - starts[groups.start]
         arrays = (*plain(batch.token_ids, mask_bt, part), part, within, batch.evidence[part])
@@ -131,19 +100,15 @@ def _computed(
             space = spaces.pop()
         except IndexError:
             space = workspace(int(np.diff(starts).max(initial=0)), width, batch.graded)
-        entries = np.empty((len(part) * width if with_table else 0, N_COLUMNS))
         chunk = Chunk(*arrays, batch.look_up_unknown)
-        row, column, n = credit_groups(chunk, formula, space, out, out.view(np.int32), entries)
+        row, column = credit_groups(chunk, formula, space, out, out.view(np.int32))
         spaces.append(space)
-        entries = entries[np.lexsort([entries[:n, 1], entries[:n, 0]])]
-        entries[:, 0] += groups.start
-        return row, column, entries
+        return row, column
 
-    parts = in_threads(fill, bounds)
-    row, column = min((part[:2] for part in parts), default=(NO_ERROR, 0))
+    row, column = min(in_threads(fill, bounds), default=(NO_ERROR, 0))
     if row != NO_ERROR:
         raise bad_token_id(batch.token_ids, row, column)
-    return out, [part[2] for part in parts]
+    return out
 
 
 def workspace(largest: int, width: int, graded: bool) -> Workspace:
@@ -158,7 +123,7 @@ def workspace(largest: int, width: int, graded: bool) -> Workspace:
         counts=np.zeros(2 * n_keys, dtype=np.int64),
         sums=np.zeros((n_keys if graded else 0, 2)),
         credit=np.empty(n_keys, dtype=np.float32),
-        memo=np.empty((min(MOST_PAIRS, (largest // 2 + 1) * ((largest + 1) // 2 + 1)), 5)),
+        memo=np.empty((min(MOST_PAIRS, (largest // 2 + 1) * ((largest + 1) // 2 + 1)), 3)),
     )
 
 
@@ -166,22 +131,20 @@ def workspace(largest: int, width: int, graded: bool) -> Workspace:
 
 
 @kept
-def credit_groups(chunk, formula, space, out, numbers, table):
+def credit_groups(chunk, formula, space, out, numbers):
     """Write the credit of a chunk's groups to `out`, of which `numbers` is the memory as int32.
 
-    If `table` has rows, these are filled in instead. Returns (row, column) of the first bad token
-    id, or (NO_ERROR, 0), and how many rows the table has got.
+    Returns (row, column) of the first bad token id, or (NO_ERROR, 0).
     """
     ends = np.empty(len(chunk.rows), dtype=np.int64)
     tokens = np.empty(len(chunk.rows), dtype=np.int64)
-    n_rows = np.int64(0)  # a literal would be another type, and kernels compiled for both
     bad_row, bad_column = look_at_rows(
         chunk.ids, chunk.mask, chunk.places, chunk.rows, ends, tokens
     )
     for g in range(len(chunk.starts) - 1 if bad_row == NO_ERROR else 0):
         begin, end = chunk.starts[g], chunk.starts[g + 1]
-        totals = group_totals(tokens[begin:end], chunk.scores[begin:end])
-        if totals.variance == 0.0 and len(table) == 0:
+        margins, lengths = group_totals(tokens[begin:end], chunk.scores[begin:end])
+        if margins.variance == 0.0:
             continue  # there is nothing to compare, and so nothing to count
         others = 0
         while tokens[begin:end].sum() > (others + 1) * space.most:
@@ -190,17 +153,14 @@ def credit_groups(chunk, formula, space, out, numbers, table):
             # Count: from here on `numbers` holds the number of each counted token's key.
             n_used = count_group(chunk, begin, end, ends, tokens, part, others, space, numbers)
             # Compute, once for each key.
-            if len(table) > 0:
-                n_rows = fill_table(g, n_used, totals, formula, space, table, n_rows)
-            else:
-                fill_credit(n_used, totals, formula, space)
-                for i in range(begin, end):
-                    ids, row = chunk.ids[chunk.places[i], : ends[i]], chunk.rows[i]
-                    spread(ids, part, others, space.credit, out[row], numbers[row])
+            fill_credit(n_used, margins, lengths, formula, space)
+            for i in range(begin, end):
+                ids, row = chunk.ids[chunk.places[i], : ends[i]], chunk.rows[i]
+                spread(ids, part, others, space.credit, out[row], numbers[row])
             # Forget what was counted.
             space.counts[: 2 * n_used] = 0
             space.sums[:n_used] = 0.0
-    return bad_row, bad_column, n_rows
+    return bad_row, bad_column
 
 
 @jit
@@ -319,79 +279,37 @@ def counts_of(index, counts, sums):
 
 
 @jit
-def remembers(n_used, totals, sums, memo):
-    """Whether each pair (a, b) of the group is computed once; if so, earlier groups' are forgotten.
+def fill_credit(n_used, margins, lengths, formula, space):
+    """Compute the credit of every number.
 
-    A group of verdicts has few pairs and many keys.
+    A group of verdicts has few pairs (a, b) and many keys, so what the pair says is computed once.
     """
-    n_pairs = (int(totals.n_true) + 1) * (int(totals.n_false) + 1)
-    if len(sums) > 0 or n_pairs > min(len(memo), 4 * n_used):
-        return False
-    memo[:n_pairs, 0] = np.nan
-    return True
-
-
-@jit
-def entry_of(pair, n_false, remembered):
-    """Where in the memo the statistics of a pair (a, b) are, which is counted in one integer."""
-    return (pair >> 32) * (n_false + 1) + (pair & LOW) if remembered else 0
-
-
-@jit
-def remember(entry, index, tested, totals, formula, counts, sums, memo):
-    """Write the statistics of a key into the memo."""
-    a, m, _, _ = counts_of(index, counts, sums)
-    strength, effect, p, gain = association(a, m, tested, totals, formula)
-    memo[entry, 0], memo[entry, 1], memo[entry, 2], memo[entry, 3] = strength, effect, p, gain
-    if len(sums) == 0:
-        direction = direction_of(effect, a, m - a, totals, formula)
-        memo[entry, 4] = credit_of(strength * direction, formula)
-
-
-@jit
-def fill_credit(n_used, totals, formula, space):
-    """Compute the credit of every number."""
     # What is called for each key gets arrays, not the workspace, whose references are counted.
     counts, sums, credit, memo = space.counts, space.sums, space.credit, space.memo
-    credit[NO_CREDIT], n_false = 0.0, int(totals.n_false)
-    remembered = remembers(n_used, totals, sums, memo)
+    n_false = int(margins.n_false)
+    n_pairs = (int(margins.n_true) + 1) * (n_false + 1)
+    remembered = len(sums) == 0 and n_pairs <= min(len(memo), 4 * n_used)
+    if remembered:  # what earlier groups left is forgotten
+        memo[:n_pairs, 0] = np.nan
+    credit[NO_CREDIT] = 0.0
     for index in range(NO_CREDIT + 1, n_used):
-        entry = entry_of(counts[2 * index], n_false, remembered)
+        pair, again = counts[2 * index], counts[2 * index + 1]
+        if pair == 0:  # it is in rollouts of unknown correctness alone
+            credit[index] = 0.0
+            continue
+        entry = (pair >> 32) * (n_false + 1) + (pair & LOW) if remembered else 0
         if not remembered or np.isnan(memo[entry, 0]):
-            remember(entry, index, False, totals, formula, counts, sums, memo)
+            a, m, _, _ = counts_of(index, counts, sums)
+            strength, effect, _, _ = association(a, m, margins, formula, False)
+            memo[entry, 0], memo[entry, 1] = strength, effect
+            direction = direction_of(effect, a, m - a, margins, lengths, formula)
+            memo[entry, 2] = credit_of(strength * direction, formula)
         # Most keys are in no rollout twice. Then the pair says how often they occur, too, and so
         # the whole credit can be remembered by it.
-        if remembered and counts[2 * index + 1] == 0:
-            credit[index] = memo[entry, 4]
+        if remembered and again == 0:
+            credit[index] = memo[entry, 2]
         else:
             _, _, occur_true, occur_false = counts_of(index, counts, sums)
-            direction = direction_of(memo[entry, 1], occur_true, occur_false, totals, formula)
+            effect = memo[entry, 1]
+            direction = direction_of(effect, occur_true, occur_false, margins, lengths, formula)
             credit[index] = credit_of(memo[entry, 0] * direction, formula)
-        if counts[2 * index] == 0:  # it is in rollouts of unknown correctness alone
-            credit[index] = 0.0
-
-
-@jit
-def fill_table(group, n_used, totals, formula, space, table, n):
-    """Add one row for each key of the group to the n that are there; how many there are then."""
-    seen, counts, sums, memo = space.seen, space.counts, space.sums, space.memo
-    remembered, n_false = remembers(n_used, totals, sums, memo), int(totals.n_false)
-    tested = not (formula.z and len(sums) > 0)  # such graded scores may be anything
-    for index in range(NO_CREDIT + 1, n_used):
-        a, m, occur_true, occur_false = counts_of(index, counts, sums)
-        b, row = m - a, table[n]
-        row[0], row[1] = group, seen[index] >> np.uint64(32)
-        row[2], row[3], row[4], row[5] = a, b, totals.n_true - a, totals.n_false - b
-        row[6] = occur_true / (totals.length_true if totals.length_true != 0.0 else 1.0)
-        row[7] = occur_false / (totals.length_false if totals.length_false != 0.0 else 1.0)
-        row[8], row[9], row[10], row[11], row[12], row[13] = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        n += 1
-        if totals.variance > 0.0:
-            entry = entry_of(counts[2 * index], n_false, remembered)
-            if not remembered or np.isnan(memo[entry, 0]):
-                remember(entry, index, tested, totals, formula, counts, sums, memo)
-            row[8], row[9], row[10] = memo[entry, 2], fisher_score(memo[entry, 2]), memo[entry, 3]
-            row[11] = direction_of(memo[entry, 1], occur_true, occur_false, totals, formula)
-            row[12] = memo[entry, 0] * row[11] + 0.0  # not -0.0
-            row[13] = credit_of(row[12], formula)
-    return n

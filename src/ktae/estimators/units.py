@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
+from ktae.backends.units import id_keys
 from ktae.batch import Vocabulary, check_token_range, check_tokens
 from ktae.errors import InputError
 from ktae.turns import Normalise, turn_keys
@@ -87,8 +88,6 @@ def unit_keys(
         InputError: (a ValueError) there is no such unit, or no vocabulary for it; shapes or dtypes
             do not fit; an id is out of range at an unmasked position.
     """
-    from ktae.backends.units import array_keys  # imports numba
-
     if unit not in UNITS:
         raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
     if unit in OF_TEXT and vocabulary is None:
@@ -100,12 +99,16 @@ def unit_keys(
     check_tokens(ids_bt, mask_bt)
     if unit == "token":
         return token_ids
+    check_token_range(ids_bt, mask_bt)
     if unit in OF_TURNS:
-        check_token_range(ids_bt, mask_bt)
         written_bt = mask_bt if written is None else as_array("written", on_host(written))
         keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
+    elif vocabulary is not None and unit in OF_TEXT:
+        from ktae.backends.text_units import text_keys  # imports numba
+
+        keys_bt = text_keys(unit, ids_bt, mask_bt, vocabulary)
     else:
-        keys_bt = array_keys(unit, ids_bt, mask_bt, vocabulary)
+        keys_bt = id_keys(unit, ids_bt, mask_bt)
     if is_tensor(token_ids):
         keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)
     return keys_bt

@@ -41,10 +41,11 @@ def load_tokenizer(name: str) -> Any:
     """
     folder = Path(local_or_hub("tokenizer", name))
     try:
-        from huggingface_hub import hf_hub_download
         from tokenizers import Tokenizer
 
         if not folder.is_dir():
+            from huggingface_hub import hf_hub_download
+
             file = hf_hub_download(name, "tokenizer.json", etag_timeout=HUB_TIMEOUT_S)
         elif not (folder / "tokenizer.json").is_file():
             raise InputError(f"no tokenizer in {folder}; expected a folder with tokenizer.json")

@@ -18,6 +18,7 @@ from ktae.files.text import counted
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
+from ktae.statistics import fisher_p_value
 from ktae.tables import in_tables, largest_credit
 from ktae.validity import repeats
 
@@ -231,8 +232,6 @@ def _mixed(
 
 
 def _all_cells(margins: np.ndarray) -> _Cells:
-    from ktae.backends.formulas import fisher_p_value  # imports numba
-
     first: dict[tuple[int, int], int] = {}
     p: list[np.ndarray] = []
     best, bins = [], []
@@ -240,9 +239,8 @@ def _all_cells(margins: np.ndarray) -> _Cells:
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
         m, n = a + b, n_true + n_false
-        tables = zip(a.astype(float), b.astype(float), strict=True)
-        margins_of = (float(n_true), float(n_false), False)
-        p.append(np.array([fisher_p_value(*cells, *margins_of) for cells in tables]))
+        tables = zip(a.tolist(), b.tolist(), strict=True)
+        p.append(np.array([fisher_p_value(x, y, n_true, n_false, False) for x, y in tables]))
         # The best p of each frequency m: what a token held by m rollouts can reach at all.
         best_of = np.ones(n + 1)
         np.minimum.at(best_of, m, p[-1])
