@@ -29,7 +29,6 @@ NIGHTLY = (
     "tests/engines",
     "tests/notebooks",
     "tests/fuzz/test_long_inputs.py",
-    "tests/test_scale.py",
 )
 """Folders and files that `make test` leaves out; other tests are marked where they stand."""
 
@@ -77,12 +76,6 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session", params=["numpy", "cpu", "torch"])
 def fast_backend(request: pytest.FixtureRequest) -> str:
     """Every backend but the oracle, which the others are compared with."""
-    return request.param
-
-
-@pytest.fixture(scope="session", params=["naive", "numpy"])
-def table_backend(request: pytest.FixtureRequest) -> str:
-    """The backends that make tables."""
     return request.param
 
 

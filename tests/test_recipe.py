@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 import yaml
 from second_language import MORE, offer
@@ -14,7 +12,6 @@ from ktae.estimators import (
     preset,
 )
 from ktae.files.typed import dump_yaml, parse_yaml
-from ktae.runs import RunFolder
 
 MINIMAL = {"name": "r", "steps": 3}
 
@@ -80,7 +77,6 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
     ("content", "message"),
     [
         (MINIMAL | {"sed": 1}, "unknown key 'sed'; did you mean 'seed'?"),
-        (MINIMAL | {"rollout": {"group_sise": 8}}, "rollout: unknown key 'group_sise'; did you me"),
         (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task: unknown key 'tran'; did you"),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: estimator paper has no"),
         ("name: r\nsteps: 1\nseed: 1:30", "seed: Input should be a valid integer"),
@@ -92,13 +88,10 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
         (MINIMAL | {"task": {"source": "gym"}}, "task.source: Input should be 'gsm8k', 'math12k',"),
         (MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}}, "is not YAML of plain values"),
         ([1], "expected a mapping"),
-        ("a: [", "is not YAML"),
         ("a: !!python/object/apply:os.system [echo owned]", "is not YAML"),
         ("a: &a [*a]", "is not YAML of plain values"),
-        ("a: " + "[" * 2000 + "]" * 2000, "is not YAML"),
         ('name: "\\uD800"\nsteps: 1', "surrogates not allowed"),
         ("name: r\nsteps: 1\nname: s", "key 'name' twice"),
-        ("name: r\nsteps: 1\nrollout: {group_size: 4, 'group_size': 8}", "key 'group_size' twice"),
     ],
 )
 def test_bad_recipes_say_what_and_where(write, content, message):
@@ -137,20 +130,6 @@ def test_a_merged_key_may_be_given_again(write):
     """YAML's `<<` is there to be overridden."""
     text = "name: r\nsteps: 1\nverl: {overrides: {a: &a {x: 1, y: 2}, b: {<<: *a, x: 3}}}"
     assert recipe.load(write(text)).verl.overrides["b"] == {"x": 3, "y": 2}
-
-
-def test_names_that_no_file_system_takes(write):
-    assert recipe.load(write(MINIMAL | {"name": "n" * 200})).name == "n" * 200
-    with pytest.raises(InputError, match=r"run folder runs/nnn.* has a name of over 255 bytes"):
-        RunFolder(Path("runs") / ("n" * 300))
-    with pytest.raises(InputError, match=r"cannot read recipe 'nnn.*too long"):
-        recipe.load("n" * 300)
-
-
-def test_a_binary_file(tmp_path):
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"cannot read recipe .*codec"):
-        recipe.load(tmp_path / "binary.yaml")
 
 
 def test_every_committed_recipe_loads(request):

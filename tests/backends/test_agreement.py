@@ -205,19 +205,6 @@ def test_large_batch(fast_backend: str, large: Rollouts) -> None:
     assert np.count_nonzero(credit) > 500_000
 
 
-def test_first_bad_token_id_of_a_large_batch(fast_backend: str, large: Rollouts) -> None:
-    ids, mask = large.token_ids.copy(), large.mask
-    bad_rows = np.flatnonzero(mask.any(axis=1))[[1000, 1001, 1500, 2500]]
-    for row in bad_rows:
-        ids[row, np.flatnonzero(mask[row])[-1]] = -5
-    first = bad_rows[0], np.flatnonzero(mask[bad_rows[0]])[-1]
-    message = rf"token_ids\[{first[0]}, {first[1]}\] is -5;"
-    with pytest.raises(ValueError, match=message):
-        token_credit(ids, *large[1:], backend=fast_backend)
-    with pytest.raises(ValueError, match=message):
-        credit_table(ids, *large[1:])
-
-
 def test_threads_that_call_at_once() -> None:
     """As a trainer's loader threads may: results are those of one call after the other."""
     batches = [rollouts([16, 47, 300, 3], 123, vocabulary=9000, seed=i) for i in range(4)]

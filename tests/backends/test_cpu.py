@@ -84,6 +84,7 @@ print(peak() - before - out.nbytes)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
     ("batch", "form", "bound"),
@@ -124,6 +125,7 @@ def run_with_cache(folder: Path, cache: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.nightly
 def test_a_damaged_cache_is_one_warning(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert run_with_cache(tmp_path, cache) == ""

@@ -36,14 +36,3 @@ def test_links_out_of_the_documentation_are_words(tmp_path: Path) -> None:
     build_site.copy_of(docs, site)
     text = (site / "a.md").read_text("utf-8")
     assert text == "b `[b](../b.md)` [d](https://d) [a](a.md#x)"
-
-
-def test_a_checkout_without_the_laboratory_has_no_broken_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build_site, "LAB", tmp_path / "lab")
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("[b](../lab/b.md)")
-    assert build_site.missing_files(tmp_path / "docs") == []
-    (tmp_path / "lab").mkdir()
-    assert build_site.missing_files(tmp_path / "docs") != []

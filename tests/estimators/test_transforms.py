@@ -20,6 +20,7 @@ from ktae.estimators import (
     ConflictTokens,
     Decayed,
     Estimator,
+    Function,
     GroupMean,
     Ignoring,
     OverUnits,
@@ -253,6 +254,24 @@ def test_draws_depend_on_the_seed_and_the_ids_alone(
     # Other tokens are drawn for anew, though the same credit belongs to them.
     renamed = draw(ids + 1, mask, correct, groups, seed=0)
     assert not np.array_equal(renamed, expected, equal_nan=True)
+
+
+def number(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Any:
+    """Credit that tells where it comes from."""
+    return token_ids
+
+
+def test_draws_are_those_of_the_first_version() -> None:
+    """So that a published control can be computed again. Origin: ktae at commit 7672ff8."""
+    ids, groups = np.array([[1, 2, 3], [4, 5, 1], [6, 2, 7], [8, 3, 9]]), [0] * 4
+    labels = label_permutations(ids, ids > 0, [1, 1, 0, 0], groups, seeds=range(4))
+    expected = [[0, 1, 1, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    assert [drawn.tolist() for drawn in labels] == expected
+    values = [[7, 4, 8], [6, 1, 7], [3, 4, 5], [9, 8, 2]]
+    places = [[2, 3, 1], [4, 1, 5], [2, 7, 6], [8, 3, 9]]
+    for control, expected in ((ShuffledValues, values), (RandomPlaces, places)):
+        got = ktae.token_credit(ids, ids > 0, [1, 0, 1, 0], groups, control(Function(number), 3))
+        assert got.tolist() == expected
 
 
 def test_permuted_labels_are_every_arrangement_equally_often() -> None:

@@ -219,8 +219,7 @@ def test_keys_spread_over_their_range():
     assert sum(len(set(k)) < n for k, n in zip(keys.tolist(), distinct, strict=True)) < 15
 
 
-@pytest.mark.parametrize(("unit", "n_units"), [("word", None), ("line", 7), ("step", 4)])
-def test_a_real_tokenizer(unit, n_units, shared_data):
+def test_a_real_tokenizer(shared_data):
     pytest.importorskip("tokenizers", reason="needs the extra 'report'")
     from ktae.rollouts import tokens
 
@@ -230,10 +229,11 @@ def test_a_real_tokenizer(unit, n_units, shared_data):
         "check. 80/8 = 10.\nSo naïve 的 answer is \\boxed{10}.  \n \n🎉 Done"
     )
     ids = np.array([qwen2.encode(text, add_special_tokens=False).ids], dtype=np.int32)
-    keys = unit_keys(unit, ids, ids >= 0, vocabulary=tokens.vocabulary(qwen2))
-    pieces = list(tokens.token_bytes(qwen2, range(151_646)))
-    assert_same_partition(keys, naive_keys(unit, ids, ids >= 0, pieces), ids >= 0)
-    assert n_units in (None, len(np.unique(keys)))
+    texts = tokens.vocabulary(qwen2)
+    for unit, n_units in (("word", None), ("line", 7), ("step", 4)):
+        keys = unit_keys(unit, ids, ids >= 0, vocabulary=texts)
+        assert_same_partition(keys, naive_keys(unit, ids, ids >= 0, texts.texts), ids >= 0)
+        assert n_units in (None, len(np.unique(keys)))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 
 import pytest
 from fuzzing import (
-    deep_values,
     fuzz,
     nested,
     no_hang,
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 
 from ktae.cli import eval_tables
 from ktae.cli.printing import Screen
-from ktae.data import sources, tasks
 from ktae.evaluation import benchmarks, comparison, outputs
 from ktae.grading.graders import strict_boxed
 from ktae.rollouts import record
@@ -68,7 +66,7 @@ def graded(saved):
     ]
 
 
-@fuzz(150)
+@fuzz(80)
 @given(file=files)
 def test_saved_outputs(file, scratch):
     """Read, scored, printed, and written as a record that can be read again."""
@@ -99,22 +97,7 @@ def test_two_files_to_compare(file, other, scratch):
             assert 0 <= row.p_value <= row.corrected <= 1
 
 
-PROBLEMS = {"problem": texts, "answer": texts | numbers}
-
-
-@fuzz(80)
-@given(file=row_files(rows(PROBLEMS, ("question", "prompt")) | deep_values, [*PROBLEMS, "prompt"]))
-def test_problems_to_train_on(file, scratch):
-    path = scratch / file[0]
-    path.write_bytes(file[1])
-    with only_input_errors():
-        split = sources.load_file(path)
-        rows = [tasks.as_row(problem, None) for problem in split.problems]
-        written = tasks.write({"train": rows}, scratch / "data", data_source="x")
-        assert written == {"train": len(split.problems)}
-
-
-@fuzz(120)
+@fuzz(60)
 @given(answer=ANSWERS | values | st.just(nested(MAX_DEPTH)))
 def test_an_answer_in_any_form(answer):
     with only_input_errors():

@@ -32,7 +32,7 @@ responses = (
 ) | anything
 
 
-@fuzz(200)
+@fuzz(100)
 @given(response=responses, fallback=st.sampled_from(["none", "stated", "last"]))
 def test_finding_an_answer(response, fallback):
     with no_hang():
@@ -41,7 +41,7 @@ def test_finding_an_answer(response, fallback):
         strict_boxed(response, ["1"])
 
 
-@fuzz(200)
+@fuzz(100)
 @given(answer=anything, given_answer=anything)
 def test_what_needs_no_computer_algebra(answer, given_answer):
     with no_hang():
@@ -61,7 +61,7 @@ SIMPLE = [
 simple = st.lists(st.sampled_from(SIMPLE), max_size=5).map("".join)
 
 
-@fuzz(120)
+@fuzz(60)
 @given(response=st.builds(r"\boxed{{{}}}".format, simple) | simple, answers=st.lists(simple))
 def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
     """In this process: every exception of the code or of a library would show."""

@@ -104,7 +104,7 @@ PATHS = st.sampled_from(
 )
 
 
-@fuzz(200)
+@fuzz(100)
 @given(file=row_files(ROWS, NAMES), correctness=st.none() | st.sampled_from(["accuracy", "x"]))
 def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
     name, data = file
@@ -134,7 +134,7 @@ def test_a_tolerant_reader_counts_what_it_leaves_out(file, fields, scratch):
         assert len(dump.rollouts) == len(table) > 0
 
 
-@fuzz(120)
+@fuzz(60)
 @given(
     table=columns([field.name for field in record.SCHEMA], 3),
     version=st.sampled_from([b"1", b"1", b"1", b"2", b"\xff", b""]),

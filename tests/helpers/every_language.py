@@ -58,11 +58,10 @@ class EveryLanguage:
         assert len(trained_on) == 8000
         assert not any(p.story in held_out for p in trained_on)
 
-    def test_training_problems_depend_on_the_seed_alone(self) -> None:
-        first = self.language.train_problems(20, seed=1)
-        assert first == self.language.train_problems(20, seed=1)
-        assert first == self.language.train_problems(30, seed=1)[:20]
-        assert first != self.language.train_problems(20, seed=2)
+    def test_fewer_training_problems_are_the_first_ones_and_other_seeds_give_others(self) -> None:
+        few = self.language.train_problems(20, seed=1)
+        assert few == self.language.train_problems(30, seed=1)[:20]
+        assert few != self.language.train_problems(20, seed=2)
 
     def test_solutions_are_of_the_vocabulary_and_end(self) -> None:
         vocabulary = self.language.vocabulary
@@ -76,14 +75,6 @@ class EveryLanguage:
             words.update(solution)
             words.update(problem.prompt.split())
         assert words == set(vocabulary) - {"<pad>"}
-
-    def test_solutions_depend_on_the_generator_alone(self) -> None:
-        for seed in SEEDS:
-            problem = self.language.random_problem(random.Random(seed))
-            one, other = random.Random(seed), random.Random(seed)
-            first = [self.language.worked_solution(problem, one) for _ in range(10)]
-            assert first == [self.language.worked_solution(problem, other) for _ in range(10)]
-            assert len(set(first)) > 1
 
     def test_worked_solutions_are_noisy_but_not_hopeless(self) -> None:
         rng = random.Random(0)

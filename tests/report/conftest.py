@@ -72,7 +72,7 @@ def browser():
     if binary is None:
         pytest.skip("needs Chromium: no 'chromium' on the path, and KTAE_CHROMIUM is not set")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=binary, args=FLAGS)
+        browser = driver.chromium.launch(executable_path=binary, args=FLAGS, timeout=120_000)
         yield browser
         browser.close()
 

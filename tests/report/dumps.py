@@ -22,6 +22,16 @@ def meta_of(dump, *estimator, **options):
     return json.loads(unpack(contents(dump, *estimator, **options).blocks["meta"]))
 
 
+def move(page, fragment):
+    """Follow a link of the page, which has drawn what is there when this returns."""
+    page.evaluate(
+        """(hash) => new Promise((drawn) => {
+             addEventListener('hashchange', () => drawn(), { once: true });
+             location.hash = hash; })""",
+        fragment,
+    )
+
+
 # Two correct and two incorrect rollouts; the last states the right answer and goes on.
 ROLLOUTS = [
     {"group": "sum", "prompt": "2 + 2?", "answer": "4", "response": text, "reward": reward}

@@ -72,7 +72,7 @@ def by_length(token_ids, mask, correct, groups):
 @pytest.mark.parametrize(
     "estimator",
     [
-        *["paper", "sharp-trigrams", "tempo"],
+        *["sharp-trigrams", "tempo"],
         {"estimator": "presence-z", "transforms": [{"over-units": "word"}, {"scaled": 2}]},
         {"estimator": "ktae", "transforms": [{"ignoring": [1, 2]}, {"over-units": ["bigram"]}]},
         pytest.param(by_length, id="by_length"),
@@ -230,11 +230,8 @@ def test_marks_are_tagged(page_of):
     ("labels", "names", "files", "short"),
     [
         (["a/x.jsonl:7", "a/y.jsonl:7"], ["a/x.jsonl", "a/y.jsonl"], ["x.jsonl", "y.jsonl"], "7"),
-        (["a:1.jsonl:7", "b:7"], ["a", "b"], ["a/1.jsonl", "b"], "7"),
         (["a.jsonl:7", "sub/b.jsonl:7"], ["d"], ["a.jsonl", "sub/b.jsonl"], "7"),
-        (["1.pt:7", "2.pt:7"], ["run.v2"], ["1.pt", "2.pt"], "7"),
         (["test.json:1"], ["a.jsonl"], [], "test.json:1"),
-        (["x.jsonl:7"], [], [], "x.jsonl:7"),
     ],
 )
 def test_files_of_labels(labels, names, files, short):

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import AGENTS, ROLLOUTS, write_lines
+from dumps import AGENTS, ROLLOUTS, move, write_lines
 
 import ktae
 from ktae.estimators import preset
@@ -93,8 +93,7 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, page_of):
             for a, b in zip(*counts[1:], strict=True)
         ]
         np.testing.assert_allclose(shown, np.column_stack([*counts, p_values]))
-    page.evaluate("location.hash = 'view=rollouts&group=1&rollout=1&token=1'")
-    page.wait_for_selector("#card .units")
+    move(page, "view=rollouts&group=1&rollout=1&token=1")
     shown = page.locator("#card .units td").nth(2).inner_text()
     assert shown == f"{page.evaluate('ktae.groupStatistics(0, 0).pOf(ktae.idsOf(0)[0])'):.3f}"
 
@@ -146,6 +145,7 @@ def test_inside_a_notebook(dump_file, tmp_path, browser):
     page = browser.new_page()
     page.goto(outer.as_uri())
     frame = page.frame_locator("iframe")
+    frame.locator("html[data-ready]").wait_for()
     frame.locator(".findings a").first.click()
     assert "4" in frame.locator("#card .token").inner_text()
     frame.locator(".t", has_text="maybe").first.click()
@@ -175,7 +175,7 @@ def test_keys_and_links_lead_back(run_page, open_page):
     page.keyboard.press("Enter")
     assert "token=" in page.url
     page.go_back()
-    page.evaluate("location.hash = 'view=nope&group=-1&rollout=99&id=abc&%%%'")
+    move(page, "view=nope&group=-1&rollout=99&id=abc&%%%")
     assert page.locator("main .pane").count() >= 1
 
 
@@ -266,11 +266,12 @@ def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open
     assert folds.evaluate_all("all => all.map((x) => x.open)") == [False, False]
     shown = page.locator(".side .chunk").first.text_content()
     assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'
-    page.evaluate("location.hash = 'view=rollouts&group=1&rollout=1&token=9'")
-    page.wait_for_selector(".segment details[open] .active")
+    move(page, "view=rollouts&group=1&rollout=1&token=9")
+    assert page.locator(".segment details[open] .active").count() == 1
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     page.locator("#search").press_sequentially("2 are 4")
-    page.wait_for_selector(".segment details[open] .active")
+    page.wait_for_url(re.compile(r"q=2\+are\+4"))  # it searches while one types
+    assert page.locator(".segment details[open] .active").count() == 1
     page.keyboard.press("Enter")
     assert page.locator("#hits").inner_text() == "2 of 50 hits in this group"
 
@@ -330,8 +331,7 @@ def test_nothing_is_wider_than_the_page(run_page, open_page):
     for width in (380, 2560):
         page = open_page(run_page, "view=rollouts&rollout=1&token=1", width=width)
         for view in VIEWS:
-            page.evaluate(f"location.hash = 'view={view}'")
-            page.wait_for_selector(f"body[data-view={view}]")
+            move(page, f"view={view}")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
 
 

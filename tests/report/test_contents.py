@@ -26,10 +26,6 @@ def flagged(meta):
     return {row: x["key"] for x in findings for row in x["rollouts"]}
 
 
-def titles(meta):
-    return [note["title"] for note in meta["notes"] if note["severe"]]
-
-
 def without(rows, *names):
     return [{k: v for k, v in row.items() if k not in names} for row in rows]
 
@@ -37,20 +33,15 @@ def without(rows, *names):
 @pytest.mark.parametrize(
     ("rows", "title"),
     [
-        (without(ROLLOUTS, "reward"), "No rewards"),
         ([row | {"group": i} for i, row in enumerate(ROLLOUTS)], "One rollout a prompt"),
-        ([row | {"reward": 1} for row in ROLLOUTS], "Every rollout is right"),
         ([*ROLLOUTS[:2], *[r | {"group": 2} for r in ROLLOUTS[2:]]], "No group is mixed"),
         ([*ROLLOUTS, {"group": "sum", "response": "x"}], "1 of 5 rollouts have no reward"),
         ([*ROLLOUTS, {"group": "sum", "reward": 1}], "Rows that could not be used: 1 ("),
-        (
-            [{"group": 0, "token_ids": [i], "reward": i} for i in (0, 1)],
-            "No tokenizer, so tokens have numbers and no text",
-        ),
     ],
 )
 def test_the_page_says_what_it_cannot(meta, rows, title):
-    assert any(x.startswith(title) for x in titles(meta(rows)))
+    severe = [note["title"] for note in meta(rows)["notes"] if note["severe"]]
+    assert any(x.startswith(title) for x in severe)
 
 
 def test_a_page_without_rewards_or_tokenizer_has_all_views(page_of):

@@ -1,7 +1,7 @@
 """Rollouts are written by models, so a page may hold anything; none of it may run or hide."""
 
 import pytest
-from dumps import write_lines
+from dumps import move, write_lines
 
 from ktae.report import ReadOptions, write_report
 
@@ -49,15 +49,14 @@ def test_no_text_of_a_rollout_is_in_the_file(hostile_page):
 def test_nothing_runs_in_any_view(hostile_page, open_page):
     page = open_page(hostile_page)
     for group in range(len(HOSTILE)):
-        where = f"{{ view: 'rollouts', group: {group}, rollout: 0, token: 0 }}"
-        page.evaluate(f"location.hash = ktae.fragment({where})")
-        page.wait_for_selector("#card.open")
+        place = {"view": "rollouts", "group": group, "rollout": 0, "token": 0}
+        move(page, page.evaluate("(place) => ktae.fragment(place)", place))
+        assert page.locator("#card.open").count() == 1
         for token in page.locator(".t").all()[:4]:
             token.hover()
     for view in ("tokens", "overview"):
-        page.evaluate(f"location.hash = 'view={view}'")
-        page.wait_for_selector(f"body[data-view={view}]")
-    page.evaluate("location.hash = 'view=tokens&id=0'")
+        move(page, f"view={view}")
+    move(page, "view=tokens&id=0")
     page.wait_for_selector("#contexts .contexts")
     assert page.evaluate("window.owned") is None
     assert page.locator("main img, main svg[onload], main script, main b b").count() == 0
@@ -66,8 +65,10 @@ def test_nothing_runs_in_any_view(hostile_page, open_page):
 def test_texts_are_shown_to_the_letter(hostile_page, open_page):
     page = open_page(hostile_page)
     for group, text in enumerate(HOSTILE):
-        page.evaluate(f"location.hash = ktae.fragment({{ view: 'rollouts', group: {group} }})")
-        page.wait_for_function(f"ktae.state.group == {group} && document.querySelector('.chunk')")
+        move(
+            page,
+            page.evaluate("(place) => ktae.fragment(place)", {"view": "rollouts", "group": group}),
+        )
         shown = page.locator(".text .chunk").first.text_content()
         visible = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text + " right")
         for hidden in "\x00\x07\x1b\x7f\u202e\u2066\u200b\ufeff\u00ad\u2028\u2029":

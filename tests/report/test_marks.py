@@ -3,7 +3,7 @@
 import numpy as np
 from dumps import write_lines
 
-from ktae.report import ReadOptions, inputs, marks
+from ktae.report import inputs, marks
 from ktae.report.frame import frame_of
 
 
@@ -33,13 +33,10 @@ def test_a_box_and_a_closing_tag_but_not_the_words(tmp_path):
     assert marked.finished_b.tolist() == [1, 1]
 
 
-def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
-    tokenizer = shared_data / "tokenizer_qwen2"
+def test_four_hashes_count_on_the_last_line_only(tmp_path):
     for text, expected in (("so 2 + 2 = 4\n#### 4", True), ("#### Step 1\n2 + 2\n4", False)):
-        dump = inputs.load(
-            [write_lines(tmp_path / "r.jsonl", rows_of([text] * 3))], ReadOptions(tokenizer)
-        )
-        assert (marks.FORMAT in marks.find(frame_of(dump)).mark_v) == expected
+        named, _ = marks_of(tmp_path / "r.jsonl", rows_of([text] * 3))
+        assert (marks.FORMAT in named.values()) == expected
 
 
 def test_an_end_is_a_token_that_stands_nowhere_else(tmp_path):

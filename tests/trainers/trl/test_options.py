@@ -6,25 +6,18 @@ import torch
 
 from ktae.trainers.trl import KTAETrainer
 
-TRAINS = {
-    "top_entropy_quantile": {"top_entropy_quantile": 0.2},
-    "bf16": {"bf16": True},
-    "entropy_bonus": {"entropy_coef": 0.01},
-}
 
-
-@pytest.mark.parametrize("name", TRAINS)
-def test_trains(trainer_arguments, name):
-    arguments = trainer_arguments(max_steps=4, logging_steps=1, **TRAINS[name])
+def test_losses_of_entropy_in_bf16(trainer_arguments):
+    settings = {"top_entropy_quantile": 0.2, "entropy_coef": 0.01, "bf16": True}
+    arguments = trainer_arguments(max_steps=3, logging_steps=1, **settings)
     before = [p.clone() for p in arguments["model"].parameters()]
     batches = []
     trainer = KTAETrainer(**arguments, on_rollouts=batches.append)
     trainer.train()
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
-    assert len(losses) == 4
-    assert np.isfinite(losses).all()
-    moved = [not torch.equal(p, q) for p, q in zip(before, trainer.model.parameters(), strict=True)]
-    assert any(moved)
+    assert len(losses) == 3 and np.isfinite(losses).all()
+    pairs = zip(before, trainer.model.parameters(), strict=True)
+    assert not all(torch.equal(p, q) for p, q in pairs)
     assert np.abs(batches[0].credit.numpy()).max() > 0
 
 

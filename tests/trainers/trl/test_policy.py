@@ -43,8 +43,14 @@ def check_credit(trainer_arguments, estimator, resampling_rounds=0, **settings):
     return finished
 
 
-@pytest.mark.parametrize("estimator", [AdvantageReweighting(), EntropyWeights()], ids=repr)
-@pytest.mark.parametrize("settings", [{"steps_per_generation": 2}, {"num_iterations": 2}], ids=str)
+@pytest.mark.parametrize(
+    ("estimator", "settings"),
+    [
+        (AdvantageReweighting(), {"steps_per_generation": 2}),
+        (EntropyWeights(), {"num_iterations": 2}),
+    ],
+    ids=str,
+)
 def test_credit_is_that_of_the_policy_that_sampled(trainer_arguments, estimator, settings):
     check_credit(trainer_arguments, estimator, **settings)
 

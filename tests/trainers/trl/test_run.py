@@ -10,11 +10,9 @@ from transformers import AutoModelForCausalLM
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.recipe import load
-from ktae.rollouts import record
 from ktae.runs import RunFolder
 from ktae.trainers.trl import run as module
 from ktae.trainers.trl import tasks
-from ktae.trainers.trl.trainer import RolloutBatch
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,20 +53,6 @@ def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkey
     assert all(torch.equal(again[name], trained[name]) for name in trained)
     assert [(folder.model / name).read_text() for name in CONFIGS] == configs
     assert json.loads(folder.summary.read_text())["steps"] == 2
-
-
-def test_rollouts_without_any_reward_have_the_types_of_others(recipe):
-    """The main process joins the tables of all."""
-    unknown = torch.full((2,), torch.nan)
-    batch = RolloutBatch(
-        step=0, inputs=[{"prompt": "1+1", "answer": "2"}] * 2, token_ids=[[1], [2, 3]],
-        masks=[[1], [1, 1]],
-        rewards=unknown, correct=unknown, advantages=torch.zeros(2), credit=torch.zeros(2, 2),
-        first_row=0,
-    )  # fmt: skip
-    table = module._as_record(batch, 1, recipe, make_tokenizer(SUMS))
-    assert table.schema.equals(record.SCHEMA)
-    assert table["reward"].null_count == table["correct"].null_count == 2
 
 
 def test_settings_of_the_entropy(recipe, tmp_path):

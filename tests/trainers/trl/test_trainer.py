@@ -13,7 +13,6 @@ from datasets import Dataset, DatasetDict
 from transformers import TrainingArguments
 from trl import GRPOTrainer
 
-import ktae
 from ktae import InputError
 from ktae.estimators import (
     KTAE,
@@ -49,10 +48,10 @@ def train(arguments, **more):
     return batches[0], trainer
 
 
-def expected_credit(batch, correct, estimator="paper"):
+def expected_credit(batch, correct, estimator="paper", **options):
     ids_bt, mask_bt = record.pad(batch.token_ids)
     groups = np.arange(len(ids_bt)) // 4
-    return oracle.token_credit(ids_bt, mask_bt, correct, groups, estimator)
+    return oracle.token_credit(ids_bt, mask_bt, correct, groups, estimator, **options)
 
 
 def test_correctness_is_the_named_reward_and_what_trains_is_beside_the_completions(
@@ -151,14 +150,18 @@ def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_argu
     "estimator",
     [
         PermutedLabels(OverUnits(KTAE(), ("trigram",)), 2),
+        OverUnits(KTAE(), ("word",)),
         Tempo(),
         Scaled(KTAE(), 20),
     ],
     ids=repr,
 )
 def test_the_credit_is_the_cores(trainer_arguments, estimator):
-    batch, trainer = train(trainer_arguments(logging_steps=1), credit=estimator)
-    expected = expected_credit(batch, even_start(batch.token_ids), estimator)
+    arguments = trainer_arguments(logging_steps=1)
+    batch, trainer = train(arguments, credit=estimator)
+    texts = vocabulary(arguments["processing_class"])
+    correct = even_start(batch.token_ids)
+    expected = expected_credit(batch, correct, estimator, vocabulary=texts)
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch.credit, expected, atol=1e-5)
     first = next(line for line in trainer.state.log_history if "credit/mean_abs" in line)
@@ -170,29 +173,13 @@ def test_the_credit_is_the_cores(trainer_arguments, estimator):
         assert first[f"credit/abs_p{share}"] == pytest.approx(quantile, abs=within)
 
 
-def test_units_of_text_take_the_trainers_tokenizer(trainer_arguments):
-    arguments = trainer_arguments()
-    tokenizer = arguments["processing_class"]
-    estimator = OverUnits(KTAE(), ("word",))
-    batch, _ = train(arguments, credit=estimator)
-    correct = even_start(batch.token_ids)
-    ids_bt, mask_bt = record.pad(batch.token_ids)
-    expected = ktae.token_credit(
-        ids_bt, mask_bt, correct, np.arange(len(ids_bt)) // 4, estimator,
-        vocabulary=vocabulary(tokenizer),
-    )  # fmt: skip
-    np.testing.assert_allclose(batch.credit, expected, atol=1e-6)
-
-
 def third(t):
     """Which tokens a tool wrote."""
     return int(t % 3 > 0)
 
 
 MASKS = {
-    "exact": lambda n, width: [third(t) for t in range(n)],
     "padded with 1": lambda n, width: [third(t) if t < n else 1 for t in range(width)],
-    "padded with 0": lambda n, width: [third(t) if t < n else 0 for t in range(width)],
     "shorter": lambda n, width: [third(t) for t in range(n if n == width else 2)],
 }
 """How a user's `env_mask` may be long, beside a completion of n tokens in a batch of a width."""
@@ -303,10 +290,10 @@ def one_infinite(completion_ids, **_):
 
 @pytest.mark.parametrize(
     ("scale", "credit"),
-    [("group", "paper"), ("batch", "paper"), ("none", "paper"), ("none", None)],
+    [("group", "paper"), ("none", "paper"), ("none", None)],
 )
 def test_an_infinite_reward_is_taken_as_trl_takes_it(trainer_arguments, logged, scale, credit):
-    """The rollout's group, or the whole batch, gets advantages of 0; it is no verdict."""
+    """The rollout's group gets advantages of 0; it is no verdict."""
     lists._warned.clear()
     arguments = trainer_arguments(scale_rewards=scale, max_steps=1) | {"reward_funcs": one_infinite}
     if scale == "none" and credit:
@@ -317,7 +304,7 @@ def test_an_infinite_reward_is_taken_as_trl_takes_it(trainer_arguments, logged, 
     correct = [math.nan if i == 1 else x for i, x in enumerate(even_start(batch.token_ids))]
     np.testing.assert_array_equal(batch.correct, correct)
     if scale != "none":
-        assert not batch.advantages[: 4 if scale == "group" else None].any()
+        assert not batch.advantages[:4].any()
     assert [r.getMessage()[:44] for r in logged] == (
         ["the reward function one_infinite gave -inf: "] if credit else []
     )

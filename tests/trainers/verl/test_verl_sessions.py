@@ -171,17 +171,6 @@ def test_other_rollout_advantages_do_not_count_the_others_either(advantages_of):
         np.testing.assert_allclose(used[key], wanted, atol=1e-5)
 
 
-def test_one_output_a_session_needs_nothing_of_this(advantages_of):
-    rows = rows_of(outputs=1)
-    used, metrics = advantages_of(rows, "ktae")
-    by_verl, _ = advantages_of(rows, "grpo")
-    credit = core_credit(rows)
-    for key in rows:
-        wanted = by_verl[key] + credit[key][: len(used[key])]
-        np.testing.assert_allclose(used[key], wanted, atol=1e-5)
-    assert "credit/intermediate_outputs" not in metrics
-
-
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_padding_rows_count_in_no_metric(advantages_of, outputs):
     """verl copies the first row, with its verdict, and masks the copy throughout."""
