@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import by_backend
 import numpy as np
 import pytest
 
@@ -26,8 +27,9 @@ def expected() -> np.ndarray:
 
 
 def assert_same(expected: np.ndarray, **changed: Any) -> None:
-    got = token_credit(**(ARRAYS | changed))
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
+    for backend in ("numpy", "cpu"):
+        got = by_backend.token_credit(**(ARRAYS | changed), backend=backend)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
 # --- what is taken
@@ -160,14 +162,9 @@ def test_arrays_of_labels(expected, dtype: Any) -> None:
 # --- what is refused
 
 
-def of_sequences(*arrays: Any) -> np.ndarray:
-    """Credit that no compiled kernel computes, whose own checks find what these find."""
-    return token_credit(*arrays, estimator="tempo")
-
-
-@pytest.fixture(params=[token_credit, credit_table, of_sequences])
+@pytest.fixture(params=[by_backend.token_credit, credit_table], ids=["compiled", "NumPy"])
 def estimate(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """All take the same arguments."""
+    """Both take the same arguments, and look at the ids in ways of their own."""
     return request.param
 
 
