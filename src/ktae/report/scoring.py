@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -114,19 +115,21 @@ def score(
     ids = arrays_of(rollouts["token_ids"])
     ends_b = np.cumsum([len(x) for x in ids])
     credit_n = np.zeros(ends_b[-1], dtype=np.float32)
-    parts = zip(*chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts), strict=True)
-    tables, counts = parts
-    table = CreditTable(*map(np.concatenate, zip(*tables, strict=True)))
+    counts, parts = np.zeros((2, len(first_rows)), dtype=np.int64), []
+    for table, distinct in chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts):
+        counts += classes(table, len(first_rows))
+        columns = table._asdict() | dict(zip(DISTINCT, distinct, strict=True))
+        parts.append(pa.table({x: _narrow(column) for x, column in columns.items()}))
+    numbers = pa.concat_tables(parts)
+    group_n, id_n = numbers["group"].to_numpy(), numbers["token_id"].to_numpy()
 
     labels = take_rows(rollouts.select(["group", "step"]), first_rows).combine_chunks()
     tokens = {
-        "group": labels["group"].combine_chunks().dictionary_encode().take(table.group),
-        "step": labels["step"].combine_chunks().take(table.group),
-        "token_id": table.token_id.astype(np.int32),
-        "token": _spelled(table.token_id, tokenizer, words),
-        **{name: getattr(table, name).astype(np.int32) for name in "abcd"},
-        **dict(zip(DISTINCT, np.concatenate(counts, axis=1).astype(np.int32), strict=True)),
-        **{name: getattr(table, name) for name in CreditTable._fields[6:]},
+        "group": labels["group"].combine_chunks().dictionary_encode().take(pa.array(group_n)),
+        "step": labels["step"].combine_chunks().take(pa.array(group_n)),
+        "token_id": numbers["token_id"],
+        "token": _spelled(id_n, tokenizer, words),
+        **{name: numbers[name] for name in (*"abcd", *DISTINCT, *CreditTable._fields[6:])},
     }
     # The table names the estimator that it is of, and the record the one of its credit.
     written = estimator if in_tables(estimator) else table_estimator(estimator)
@@ -141,16 +144,20 @@ def score(
         metadata[record.UNIT_KEY] = record.WORDS
     of_tokens = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: tokens_credit}
 
-    numbers = np.arange(len(first_rows))
     sizes = np.bincount(codes_b).tolist()
-    rows = (np.searchsorted(table.group, numbers, side).tolist() for side in ("left", "right"))
-    sides = (side.tolist() for side in classes(table, len(numbers)))
+    bounds = np.searchsorted(group_n, np.arange(len(first_rows) + 1)).tolist()
+    rows = itertools.starmap(slice, itertools.pairwise(bounds))
     names, steps = (labels[name].to_pylist() for name in ("group", "step"))
     return Scores(
         rollouts.replace_schema_metadata(metadata),
         pa.table(tokens, metadata=of_tokens),
-        list(map(Group, names, steps, sizes, *sides, map(slice, *rows))),
+        list(map(Group, names, steps, sizes, *counts.tolist(), rows)),
     )
+
+
+def _narrow(column: np.ndarray) -> np.ndarray:
+    """Counts and ids in 32 bits: a file's tables have hundreds of rows for each rollout."""
+    return column.astype(np.int32) if column.dtype.kind == "i" else column
 
 
 def _spelled(ids: np.ndarray, tokenizer: Any, words: Mapping[int, str | None] | None) -> Any:

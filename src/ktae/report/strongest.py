@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,8 +57,15 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             was read from a file of `write` gives the same, but p counts identical rollouts each.
         top: how many for, and how many against.
     """
-    numbers = set(tokens.column_names) - {"group", "step", "token"}
-    rows, mixed = mixed_rows({name: tokens[name].to_numpy() for name in numbers})
+    # A part at a time, since a table can be most of the memory.
+    numbers = [name for name in (*"abcd", "credit", *DISTINCT) if name in tokens.column_names]
+    rows_of, parts, begin = [np.zeros(0, np.int64)], [], 0
+    for batch in tokens.select(numbers).to_batches():
+        rows, part = mixed_rows({name: batch[name].to_numpy() for name in numbers})
+        rows_of.append(begin + rows)
+        parts.append(part)
+        begin += len(batch)
+    rows, mixed = np.concatenate(rows_of), together(parts)
     ids, which = np.unique(tokens["token_id"].to_numpy()[rows], return_inverse=True)
     sums = totals(mixed, which, len(ids))
     sides = []
@@ -111,6 +118,12 @@ def mixed_rows(columns: Mapping[str, np.ndarray]) -> tuple[np.ndarray, MixedRows
     a, b, c, d = cells.astype(np.int64)
     weight = np.abs((a * d - b * c) / (a + b + c + d))  # |a - E[a]|, exactly 0 where a = E[a]
     return rows, MixedRows(cells, distinct, columns["credit"][rows] * weight, weight)
+
+
+def together(parts: Iterable[MixedRows]) -> MixedRows:
+    """The rows of all parts of a table."""
+    none = MixedRows(*np.zeros((2, 4, 0), np.int32), *np.zeros((2, 0)))
+    return MixedRows(*(np.concatenate(x, axis=-1) for x in zip(none, *parts, strict=True)))
 
 
 class TokenTotals(NamedTuple):

@@ -60,19 +60,20 @@ def score(frame: Frame, estimator: Estimator, texts: Vocabulary | None = None) -
     """
     dump, credit_n = frame.dump, np.zeros(len(frame.which_n), dtype=np.float32)
     mixed_g = np.zeros(len(frame.labels), dtype=bool)
-    parts: list[tuple[np.ndarray, ...]] = []
+    which_of, groups_of = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    parts: list[strongest.MixedRows] = []
     if np.diff(frame.starts_g).max() > 1:
         for table, distinct in scoring.chunks(
             frame.rollouts, frame.group_b, estimator, credit_n, texts=texts
         ):
             columns = table._asdict() | dict(zip(strongest.DISTINCT, distinct, strict=True))
-            rows, mixed = strongest.mixed_rows(columns)
+            rows, part = strongest.mixed_rows(columns)
+            parts.append(part)
             mixed_g[table.group[rows]] = True
-            which = dump.which(table.token_id[rows])
-            parts.append((which, table.group[rows].astype(np.int32), *mixed))
-    none = (*np.zeros((2, 0), np.int32), *np.zeros((2, 4, 0), np.int32), *np.zeros((2, 0)))
-    which, group, *numbers = (np.concatenate(x, axis=-1) for x in zip(none, *parts, strict=True))
-    mixed = strongest.MixedRows(*numbers)
+            which_of.append(dump.which(table.token_id[rows]))
+            groups_of.append(table.group[rows].astype(np.int32))
+    which, group = np.concatenate(which_of), np.concatenate(groups_of)
+    mixed = strongest.together(parts)
     # The tokens that a mean of |credit| is over: those that count, in mixed groups.
     counted_n = frame.mask_n & ~np.isin(dump.token_ids, ignored_by(estimator))[frame.which_n]
     compared_b = mixed_g[frame.group_b] & ~np.isnan(frame.correct_b)

@@ -115,13 +115,19 @@ def labelled(table: Any, origins: Sequence[Origin], options: ReadOptions, notes:
         front = pa.array(fronts, pa.string()).take(pa.array(origin_b))
         groups = pc.binary_join_element_wise(front, table["group"].combine_chunks(), "")
         table = with_groups(table, groups)
-    # How often each text is there in a group.
-    texts = table.filter(pc.is_valid(table["response"])).group_by(["group", "step", "response"])
-    copies = texts.aggregate([([], "count_all")])["count_all"]
-    if len(copies) > 1 and pc.min(copies).as_py() > 1:
-        notes.add("copies", n=pc.sum(copies).as_py() - len(copies))
+    note_copies(table, notes)
     kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
     return table if kept_b.all() else table.filter(pa.array(kept_b))
+
+
+def note_copies(table: Any, notes: Notes) -> None:
+    """Note where every response stands in its group more than once."""
+    # Arrow's `group_by` would copy all texts twice.
+    hashes = [hash(text) for chunk in table["response"].chunks for text in chunk.to_pylist()]
+    texts = np.array([group_codes(table)[0], hashes])[:, table["response"].is_valid()]
+    copies = np.unique(texts, axis=1, return_counts=True)[1]
+    if len(copies) > 1 and copies.min() > 1:
+        notes.add("copies", n=int((copies - 1).sum()))
 
 
 def one_prompt_each(table: Any, place_b: np.ndarray, is_named: bool, notes: Notes) -> Any:
