@@ -39,7 +39,7 @@ def test_what_plays_no_part_is_refused(command, rows, words):
     option = next(word for word in words[::-1] if str(word).startswith("--"))
     result = command("eval", *words)
     assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(f"ktae: {option} plays no part: ")
+    assert result.err.startswith(f"ktae: {option} plays no part with")
 
 
 def test_a_plot_is_a_picture(command, rows):

@@ -28,6 +28,7 @@ def test_a_picture_and_its_numbers(command, tmp_path, name, start):
 def test_bad_input(command, tmp_path):
     for arguments, message in (
         (["nowhere"], "cannot read nowhere: No such file"),
+        (["nowhere.jsonl"], "cannot read nowhere.jsonl: No such file"),
         (["nowhere", "-o", "c.gif"], "expected a name that ends in .png, .svg or .pdf"),
     ):
         result = command("curves", *arguments)

@@ -89,7 +89,7 @@ def test_a_k_without_any_problem_is_said_to_have_none() -> None:
     ],
 )
 def test_majority(answers: list[str | None], correct: list[float], expected: float) -> None:
-    assert majority(answers, correct) == expected
+    assert majority([*zip(answers, correct, strict=True)]) == expected
 
 
 def test_the_mean_weighs_benchmarks_alike() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,17 +52,17 @@ def compare(
     from ktae.evaluation import comparison
     from ktae.evaluation.benchmarks import title
     from ktae.evaluation.scores import score
-    from ktae.grading import GradingPool
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
     how = options.read_options(field, tokenizer, None, correctness, pool_models, join)
     options.require_outputs(models, plot=plot, output=output)
     screen = Screen(as_json)
-    sides = [read_saved(path, how, partial=partial) for path in models]
-    grader = comparison.require_one_grader(models, sides)
-    with GradingPool(workers) as pool:
-        sides = comparison.graded_alike(sides, functools.partial(grade_anew, screen, pool))
+    grader, sides = comparison.graded_alike(
+        models,
+        [read_saved(path, how, partial=partial) for path in models],
+        lambda side, grader: grade_anew(screen, side, grader, workers),
+    )
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
     rows = comparison.paired_tests(*sides, partial=partial)
     names = _names(models)

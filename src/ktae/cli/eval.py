@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ktae.evaluation.engines import Sampling
     from ktae.evaluation.outputs import Output
     from ktae.evaluation.run import EvaluationFolder
-    from ktae.grading import GradingPool, Verdict
+    from ktae.grading import Verdict
     from ktae.rollouts.options import ReadOptions
 
 MAX_NEW_TOKENS = 3000
@@ -29,31 +29,26 @@ TIME_LIMIT = 5.0
 """Processor seconds to grade an output; after that it is undecided."""
 
 IDLE = {
-    "with --regrade the answers are there": (
-        *("recipe", "settings", "problems", "data", "samples", "temperature", "max_new_tokens"),
-        *("template", "engine", "batch_size", "seed"),
-    ),
-    "it says how saved outputs are read; give it with --regrade": (
-        *("tokenizer", "partial", "correctness", "field", "pool_models", "join"),
-    ),
-    "--recipe brings problems and prompts": ("benchmarks", "data", "template"),
-    "it is of a recipe's task; give it with --recipe": ("problems", "settings"),
+    "with --regrade": "recipe settings problems data samples temperature max_new_tokens template "
+    "engine batch_size seed",
+    "with a MODEL": "tokenizer partial correctness field pool_models join",
+    "with --recipe": "benchmarks data template",
+    "without --recipe": "problems settings",
 }
-"""Options that would play no part, and why: with --regrade, with a model, with --recipe, without
-it."""
+"""Options that would play no part."""
 
 
 class Task(NamedTuple):
-    """What a model is asked."""
+    """What a model is asked, and who grades what it answers."""
 
     problems: list[BenchmarkProblem]
     longest: int
     """Tokens of a response."""
     template: str
     """Of problems without messages of their own."""
-    grader: str | None = None
-    """Who grades where ktae's grader does not."""
-    grade: Callable[[Sequence[Output]], list[Verdict]] | None = None
+    grader: str = "ktae"
+    grade: Callable[[Output], Verdict] | None = None
+    """Where the grader is the task's own."""
 
 
 def eval_(
@@ -150,31 +145,30 @@ def eval_(
     join: options.Join = False,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
+    from ktae.evaluation import outputs as saved
     from ktae.evaluation.engines import ENGINES, Sampling
-    from ktae.evaluation.outputs import STORED, stored
     from ktae.evaluation.run import EvaluationFolder
     from ktae.files.hub import local_or_hub
-    from ktae.grading import GradingPool
     from ktae.grading.graders import GRADERS
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
     # An option that plays no part would be taken for one that does.
-    for idle, (why, names) in zip((regrade, model, recipe, not recipe), IDLE.items(), strict=True):
-        for parameter in context.command.params if idle else ():
-            source = context.get_parameter_source(parameter.name or "")
-            if parameter.name in names and source and source.name == "COMMANDLINE":
-                raise InputError(f"{parameter.opts[0]} plays no part: {why}")
+    cases = zip((regrade, model, recipe, not recipe), IDLE.items(), strict=True)
+    idle = {name: where for holds, (where, names) in cases if holds for name in names.split()}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in idle and source and source.name == "COMMANDLINE":
+            raise InputError(f"{parameter.opts[0]} plays no part {idle[parameter.name]}")
     screen = Screen(as_json)
-    by = [] if graders is None else [grader.strip() for grader in graders.split(",")]
-    known = [*GRADERS, STORED] if regrade is not None else [*GRADERS]
-    if unknown := [grader for grader in by if grader not in known]:  # not after hours of answers
+    by, wanted = _names(graders), _names(benchmarks)
+    known = [*GRADERS, saved.STORED] if regrade is not None else [*GRADERS]
+    if unknown := [grader for grader in by or () if grader not in known]:  # not after hours
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
-    wanted = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
-    task = folder = None
+    folder, task = None, Task([], MAX_NEW_TOKENS, "")
     if regrade is not None:
         how = options.read_options(field, tokenizer, None, correctness, pool_models, join)
-        outputs = read_saved(regrade, how, partial=partial, names=wanted)
+        outputs = read_saved(regrade, how, partial=partial, benchmarks=wanted)
         asked: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.
         if output is not None:
@@ -186,27 +180,26 @@ def eval_(
                 "--samples above 1 needs --temperature above 0: greedy ones are all alike"
             )
         name = local_or_hub("model", str(model))
-        task = (
-            _of_benchmarks(wanted, data, template or "chat")
-            if recipe is None
-            else _of_recipe(recipe, problems, settings or ())
-        )
+        if recipe is None:
+            task = _of_benchmarks(wanted, data, template or "chat")
+        else:
+            task = _of_recipe(recipe, problems, settings or ())
         size = batch_size or ENGINES[engine].batch_size
         sampling = Sampling(samples, temperature, max_new_tokens or task.longest, size, seed)
         folder = EvaluationFolder(output or Path("evals") / _name_of(name))
         asked, outputs = _answered(screen, name, task, engine, sampling, folder)
     # By grader, in the order in which they were asked for: the first one's verdicts count.
     graded = {}
-    if task is not None and task.grader is not None and task.grade is not None:
-        verdicts = zip(outputs, task.grade(outputs), strict=True)
+    if task.grade is not None:
+        verdicts = zip(outputs, map(task.grade, outputs), strict=True)
         graded[task.grader] = [o._replace(verdict=v, grader=task.grader) for o, v in verdicts]
-    for grader in by or ([] if graded else ["ktae"]):
-        if grader == STORED:
-            graded[grader] = stored(outputs)
-            continue
-        with GradingPool(workers, time_limit=TIME_LIMIT, grader=grader) as pool:
-            graded[grader] = grade_anew(screen, pool, outputs)
+    for grader in by or [task.grader]:
+        graded[grader] = graded.get(grader) or grade_anew(screen, outputs, grader, workers)
     _finish(screen, graded, asked, folder)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def _of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str) -> Task:
@@ -215,7 +208,7 @@ def _of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str
 
     if template not in TEMPLATES:
         raise InputError(f"no template {template!r}; {expected_one_of(TEMPLATES, template)}")
-    problems = [problem for name in names or PAPER for problem in load(name, data)]
+    problems = [problem for name in dict.fromkeys(names or PAPER) for problem in load(name, data)]
     return Task(problems, MAX_NEW_TOKENS, template)
 
 
@@ -223,50 +216,43 @@ def _of_recipe(file: Path, n: int | None, settings: Sequence[str]) -> Task:
     """The first n held-out problems of a recipe's task, and who grades them."""
     from ktae import recipe as recipes
     from ktae.data import tasks
+    from ktae.demo import language_named
     from ktae.evaluation.benchmarks import BenchmarkProblem
 
     recipe = recipes.load(file, settings)
     longest = recipe.rollout.max_response_length
     if recipe.task == "demo":
-        return _of_demo(recipe.demo.language, n or recipe.logging.eval_problems, longest)
-    rows = tasks.held_out_rows(recipe, n)
-    problems = [
-        BenchmarkProblem(
-            tasks.name_of(recipe), i, row.prompt[-1]["content"], (row.answer,), row.prompt
-        )
-        for i, row in enumerate(rows)
-    ]
-
-    def grade(outputs: Sequence[Output]) -> list[Verdict]:
-        references = [rows[int(output.problem)].reference for output in outputs]
-        return tasks.grade(recipe, [output.response for output in outputs], references)
-
-    of_gym = (tasks.GYM, grade) if tasks.is_gym(recipe) else ()
-    return Task(problems, longest, "recipe", *of_gym)
-
-
-def _of_demo(name: str, n: int, longest: int) -> Task:
-    from ktae.demo import language_named
-    from ktae.evaluation.benchmarks import BenchmarkProblem
-
-    language = language_named(name)
-    if language.environment is not None:
-        raise InputError(
-            f"an episode of the language {name} takes several turns, and a response is one; "
-            "ktae train scores episodes before and after (before.json, summary.json)"
-        )
-    problems = [
-        BenchmarkProblem(name, i, problem.prompt, (str(problem.answer),))
-        for i, problem in enumerate(language.test_problems(n))
-    ]
-
-    def grade(outputs: Sequence[Output]) -> list[Verdict]:
-        return [
-            language.verdict(output.response, output.answers[0], finished=bool(output.finished))
-            for output in outputs
+        language = language_named(recipe.demo.language)
+        if language.environment is not None:
+            raise InputError(
+                f"an episode of the language {language.name} takes several turns, and a response "
+                "is one; ktae train scores episodes before and after (before.json, summary.json)"
+            )
+        asked = enumerate(language.test_problems(n or recipe.logging.eval_problems))
+        problems = [
+            BenchmarkProblem(language.name, i, x.prompt, (str(x.answer),)) for i, x in asked
         ]
 
-    return Task(problems, longest, "plain", "demo", grade)
+        def grade(output: Output) -> Verdict:
+            finished = bool(output.finished)
+            return language.verdict(output.response, output.answers[0], finished=finished)
+
+        return Task(problems, longest, "plain", "demo", grade)
+    rows, name = tasks.held_out_rows(recipe, n), tasks.name_of(recipe)
+    problems = [
+        BenchmarkProblem(name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
+        for i, row in enumerate(rows)
+    ]
+    if not tasks.is_gym(recipe):
+        return Task(problems, longest, "recipe")
+    # Puzzles have a program each that scores them.
+    return Task(
+        problems,
+        longest,
+        "recipe",
+        tasks.GYM,
+        lambda output: tasks.gym_verdict(output.response, rows[int(output.problem)].reference),
+    )
 
 
 def _name_of(model: str) -> str:
@@ -307,47 +293,32 @@ def _answered(
     return settings, outputs
 
 
-def read_saved(
-    path: Path, how: ReadOptions, *, partial: bool, names: Sequence[str] | None = None
-) -> list[Output]:
-    """The outputs that are there already, of all benchmarks or those of the names.
-
-    What they were read as is said on stderr.
-
-    Raises:
-        InputError: also where there are none of a name, and, unless `partial`, for a problem
-            without outputs.
-    """
-    from ktae.evaluation import outputs as saved
+def read_saved(path: Path, how: ReadOptions, **chosen: Any) -> list[Output]:
+    """What `ktae.evaluation.outputs.read` gives; what it was read as is said on stderr."""
+    from ktae.evaluation.outputs import read
     from ktae.rollouts.notes import Notes
 
     notes = Notes(strict=True)
-    outputs = saved.read(path, how, notes=notes)
-    if notes.counts["empty"] and not partial:
-        raise InputError(
-            f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
-            "problem; --partial accepts that"
-        )
-    models = len(saved.by_model(outputs))
-    notes.counts["models"] = models if models > 1 else 0
+    outputs = read(path, how, notes=notes, **chosen)
     options.note_reading(notes)
-    if names is not None:
-        there = saved.by_benchmark(outputs)
-        if unknown := sorted(set(names) - set(there)):
-            raise InputError(f"no {unknown[0]} in {path}; it holds {', '.join(there)}")
-        outputs = [output for output in outputs if output.benchmark in names]
-    if not partial:
-        saved.check_complete(outputs, str(path))
     return outputs
 
 
-def grade_anew(screen: Screen, pool: GradingPool, outputs: Sequence[Output]) -> list[Output]:
+def grade_anew(
+    screen: Screen, outputs: Sequence[Output], grader: str, workers: int | None
+) -> list[Output]:
     """All outputs with new verdicts; how far it is stands on the screen."""
     from ktae.cli.progress import Bars
-    from ktae.evaluation.outputs import grade
+    from ktae.evaluation.outputs import STORED, grade, stored
+    from ktae.grading import GradingPool
 
-    with Bars(screen.progress, lines=0) as bars:
-        return grade(pool, outputs, functools.partial(bars.show, f"grading ({pool.grader})"))
+    if grader == STORED:
+        return stored(outputs)
+    with (
+        GradingPool(workers, time_limit=TIME_LIMIT, grader=grader) as pool,
+        Bars(screen.progress, lines=0) as bars,
+    ):
+        return grade(pool, outputs, functools.partial(bars.show, f"grading ({grader})"))
 
 
 def _finish(

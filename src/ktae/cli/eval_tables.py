@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +28,6 @@ WIDER = {
 }
 """By grader: the one that finds answers in more places, and in which."""
 ACCURACY = "accuracy in percent, 95 % interval below"
-
-Text = Callable[[float], str]
 
 
 def print_models(screen: Screen, outputs: Sequence[Output], grader: str) -> dict[str, Any]:
@@ -64,10 +62,9 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
     of = scores.scores
     columns = [*(title(x.benchmark) for x in of), "mean"]
     k = max(x.samples for x in of)
-    rows = accuracy_rows(f"avg@{k}" if k > 1 else "pass@1", scores)
-    if in_file:
-        values = [in_file.get(x.benchmark) for x in of]
-        rows.insert(0, ("in the file", *_cells([*values, _mean(values)], _points)))
+    stored = [in_file.get(x.benchmark) for x in of]
+    rows = rows_of("in the file", stored, _points) if in_file else []
+    rows += accuracy_rows(f"avg@{k}" if k > 1 else "pass@1", scores)
     # pass@1 is avg@k, which is the first line already.
     sampled: dict[str, list[Estimate | None]] = {
         f"pass@{n}": [x.pass_at.get(n) for x in of]
@@ -78,9 +75,7 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
     # pass@k and maj@k need several decided samples: problems with too few are left out, and named.
     fewer = []
     for name, estimates in sampled.items():
-        mean = _mean([x.value if x else None for x in estimates])
-        over_all = None if mean is None else Interval(mean, math.nan, math.nan)
-        rows += _with_intervals(name, [*estimates, over_all], _points)
+        rows += rows_of(name, estimates, _points)
         needed = "a decided sample" if name == "maj@k" else f"{name[5:]} decided samples"
         fewer += [
             f"{title(x.benchmark)}: {name} is over {estimate.problems:,} of {x.problems:,} "
@@ -93,14 +88,13 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
         screen.print(line)
     rows = [("problems", *(f"{x.problems:,}" for x in of), ""), *length_rows("mean tokens", scores)]
     for name in ("unanswered", "undecided", "truncated"):
-        shares = [getattr(x, name) for x in of]
-        rows.append((name, *_cells([*shares, _mean(shares)], "{:.1%}".format)))
+        rows += rows_of(name, [getattr(x, name) for x in of], "{:.1%}".format)
     screen.table("responses", columns, rows)
 
 
 def accuracy_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
     """A row of accuracies, and one of their intervals."""
-    return _with_intervals(name, [*(x.accuracy for x in scores.scores), scores.mean], _points)
+    return rows_of(name, [x.accuracy for x in scores.scores], _points, scores.mean)
 
 
 def length_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
@@ -109,24 +103,29 @@ def length_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
     def tokens(count: float) -> str:
         return f"{count:,.0f}" if count >= 100 else f"{count:.1f}"
 
-    return _with_intervals(name, [*(x.length for x in scores.scores), scores.mean_length], tokens)
+    return rows_of(name, [x.length for x in scores.scores], tokens, scores.mean_length)
 
 
-def _with_intervals(
-    name: str, values: Sequence[Interval | Estimate | None], text: Text
+def rows_of(
+    name: str,
+    values: Sequence[Interval | Estimate | float | None],
+    text: Callable[[float], str],
+    mean: Interval | None = None,
 ) -> list[tuple[str, ...]]:
-    spans = [f"{text(x.low)}-{text(x.high)}" if x and not math.isnan(x.low) else "" for x in values]
-    return [(name, *_cells([x.value if x else None for x in values], text)), ("", *spans)]
+    """A row of the benchmarks' values and their mean, and one of intervals where there are any.
 
-
-def _cells(values: Sequence[float | None], text: Text) -> list[str]:
-    return ["-" if x is None or math.isnan(x) else text(x) for x in values]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Over benchmarks; None where one has no value: that of the others would look comparable."""
-    known = [x for x in values if x is not None and not math.isnan(x)]
-    return float(np.mean(known)) if len(known) == len(values) else None
+    A benchmark without a value leaves no mean: that of the others would look comparable.
+    """
+    numbers = [x if x is None or isinstance(x, float) else x.value for x in values]
+    known = [x for x in numbers if x is not None and not math.isnan(x)]
+    if mean is not None:
+        numbers.append(mean.value)
+    else:
+        numbers.append(float(np.mean(known)) if len(known) == len(values) else None)
+    row = (name, *("-" if x is None or math.isnan(x) else text(x) for x in numbers))
+    intervals = [None if isinstance(x, float) else x for x in (*values, mean)]
+    spans = [f"{text(x.low)}-{text(x.high)}" if x and x.low == x.low else "" for x in intervals]
+    return [row, ("", *spans)] if any(intervals) else [row]
 
 
 def _points(share: float) -> str:
@@ -164,15 +163,9 @@ def print_unanswered(
 def differences(outputs: Sequence[Output]) -> list[dict[str, Any]]:
     """Where the file's reward, taken as correct above 0, is not ours; undecided ones included."""
     return [
-        {
-            "problem": output.group,
-            "sample": output.sample,
-            "stored": output.reward,
-            "outcome": output.verdict.outcome.value,
-            "extracted": output.verdict.extracted,
-            "reason": output.verdict.reason,
-            "answers": list(output.answers),
-        }
+        {"problem": output.group, "sample": output.sample, "stored": output.reward}
+        | output.verdict._asdict()
+        | {"answers": output.answers}
         for output in outputs
         if output.reward is not None
         and output.verdict is not None
@@ -185,18 +178,21 @@ def _print_differences(screen: Screen, differing: Sequence[dict[str, Any]]) -> N
     screen.print(
         f"{counted(len(differing), 'output')} on which the file's reward and our verdict differ"
     )
-    examples = {(x["stored"] > 0, x["outcome"], x["reason"]): x for x in differing[::-1]}
-    counts = Counter((x["stored"] > 0, x["outcome"], x["reason"]) for x in differing)
-    for reason, n in counts.most_common(REASONS):
-        x = examples[reason]
+    by_reason = defaultdict[tuple[object, ...], list[dict[str, Any]]](list)
+    for difference in differing:
+        key = (difference["stored"] > 0, difference["outcome"], difference["reason"])
+        by_reason[key].append(difference)
+    frequent = sorted(by_reason.values(), key=len, reverse=True)
+    for alike in frequent[:REASONS]:
+        x = alike[0]
         accepted = printable(" or ".join(dict.fromkeys(answer.strip() for answer in x["answers"])))
         screen.print(
-            f"  {n}: {x['stored']:g} in the file, ours {x['outcome']} ({printable(x['reason'])}), "
-            f"as in {x['problem']}: given {printable(x['extracted'] or 'nothing'):.80}, accepted "
-            f"{accepted:.80}"
+            f"  {len(alike)}: {x['stored']:g} in the file, ours {x['outcome']} "
+            f"({printable(x['reason'])}), as in {x['problem']}: given "
+            f"{printable(x['extracted'] or 'nothing'):.80}, accepted {accepted:.80}"
         )
-    if len(counts) > REASONS:
-        screen.print(f"  ... and {len(counts) - REASONS} more reasons: --json has all")
+    if len(frequent) > REASONS:
+        screen.print(f"  ... and {len(frequent) - REASONS} more reasons: --json has all")
 
 
 def print_disagreement(
@@ -206,24 +202,20 @@ def print_disagreement(
 
     Returns the latter.
     """
-    benchmarks = by_benchmark(next(iter(graded.values())))
-    outcomes, shares = [], []
+    benchmarks = list(by_benchmark(next(iter(graded.values()))))
+    outcomes, shares, pairs = [], [], []
+    disagreements: dict[str, dict[str, int]] = {}
     for name, outputs in graded.items():
         counts = Counter(o.verdict.outcome for o in outputs if o.verdict is not None)
         outcomes.append((name, *(f"{counts[outcome]:,}" for outcome in Outcome)))
         means = accuracies(outputs)
-        shares.append((name, *_cells([means.get(x or UNNAMED) for x in benchmarks], _points)))
-    disagreements = {
-        a: {
-            b: sum(x.correct != y.correct for x, y in zip(of_a, of_b, strict=True))
-            for b, of_b in graded.items()
+        values = [means.get(x or UNNAMED) for x in benchmarks]
+        shares.append((name, *("-" if x is None else _points(x) for x in values)))
+        disagreements[name] = {
+            other: sum(x.correct != y.correct for x, y in zip(outputs, of_other, strict=True))
+            for other, of_other in graded.items()
         }
-        for a, of_a in graded.items()
-    }
-    pairs = [
-        (name, *(f"{n:,}" if n else "-" for n in row.values()))
-        for name, row in disagreements.items()
-    ]
+        pairs.append((name, *(f"{n:,}" if n else "-" for n in disagreements[name].values())))
     screen.table("outputs by grader", [outcome.value for outcome in Outcome], outcomes)
     screen.table("accuracy in percent by grader", [title(x) for x in benchmarks], shares)
     screen.table("outputs on which two graders differ", list(graded), pairs)

@@ -8,6 +8,7 @@ or `final_answer`: a text, a number, or a list of accepted answers.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import json
 import math
@@ -58,6 +59,8 @@ PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
 """The paper's five, in the order of its tables."""
 UNNAMED = "all"
 """In the place of a benchmark that no file names."""
+UNPARSED = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
+"""What parsers of lists raise: TypeError of a list as a key, the last two where it is too deep."""
 
 
 class BenchmarkProblem(NamedTuple):
@@ -160,7 +163,12 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
     """
     if isinstance(answer, str):
         require_text(answer, f"{where}: answer")
-        if (listed := _printed_list(answer)) is not None:
+        listed: object = None
+        # What neither parses is no list but an answer with a bracket in front, such as an interval.
+        for parse in (json.loads, ast.literal_eval) if answer.lstrip().startswith("[") else ():
+            with contextlib.suppress(*UNPARSED):
+                listed = listed or parse(answer)
+        if isinstance(listed, list) and listed and all(isinstance(x, str) for x in listed):
             return parse_answers(listed, where)
         # GSM8K's answers are worked out, and end in the number after a mark.
         for mark in ("####", "\nA: "):
@@ -173,20 +181,3 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
     if isinstance(answer, Sequence) and answer:
         return tuple(dict.fromkeys(x for part in answer for x in parse_answers(part, where)))
     raise InputError(f"{where}: answer is {answer!r:.60}; expected text, a number, or a list")
-
-
-def _printed_list(text: str) -> list[str] | None:
-    """The texts of a list that was printed, as JSON or by Python; None for any other text.
-
-    What neither parses is no list but an answer that begins with a bracket, such as an interval.
-    """
-    if not text.lstrip().startswith("["):
-        return None
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            content = parse(text)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue  # TypeError: a list as a key; the last two: too deep
-        if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
-            return content
-    return None

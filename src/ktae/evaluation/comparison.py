@@ -12,9 +12,8 @@ Outputs of several training steps are of several models: a file of one step is w
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -26,7 +25,7 @@ from ktae.evaluation.outputs import (
     Output,
     by_benchmark,
     by_model,
-    check_complete,
+    by_problem,
     grade,
     read,
 )
@@ -101,48 +100,39 @@ def compare(
             outputs, or the verdicts are of different graders.
     """
     paths = [Path(path) for path in (a, *others)]
-    sides = [read(path, options) for path in paths]
-    for path, side in zip(paths, sides, strict=True):
-        if not partial:
-            check_complete(side, str(path))
-    require_one_grader(paths, sides)
+    sides = [read(path, options, partial=partial) for path in paths]
     with GradingPool(workers) as pool:
-        graded = graded_alike(sides, functools.partial(grade, pool))
+        _, graded = graded_alike(paths, sides, lambda side, grader: grade(pool, side))
     return paired_tests(*graded, partial=partial)
 
 
 def graded_alike(
-    sides: Sequence[list[Output]], grade: Callable[[list[Output]], list[Output]]
-) -> list[list[Output]]:
-    """Each side with its file's own verdicts if that is a graded record, else with new ones."""
-    return [side if _is_graded(side) else grade(side) for side in sides]
-
-
-def _is_graded(outputs: Sequence[Output]) -> bool:
-    return all(output.verdict is not None for output in outputs)
-
-
-def require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]) -> str:
-    """Whose verdicts are compared.
+    paths: Sequence[Path],
+    sides: Sequence[list[Output]],
+    grade: Callable[[list[Output], str], list[Output]],
+) -> tuple[str, list[list[Output]]]:
+    """Whose verdicts are compared, and the sides with them: a graded record's own, else new ones.
 
     Raises:
         InputError: they are by several: a difference of graders would be taken for one of models.
     """
-    by_side = [
-        {o.grader or "a grader that is not named" for o in side} if _is_graded(side) else {GRADER}
-        for side in sides
+    is_graded = [all(output.verdict is not None for output in side) for side in sides]
+    graders = [
+        {o.grader or "a grader that is not named" for o in side} if has_verdicts else {GRADER}
+        for side, has_verdicts in zip(sides, is_graded, strict=True)
     ]
-    names = sorted(set.union(*by_side))
-    if len(names) == 1:
-        return names[0]
-    grader = next((name for name in names if name in GRADERS), GRADER)
-    pairs = list(zip(paths, by_side, strict=True))
-    again = next(path for path, by in pairs if by != {grader})
-    told = ", ".join(f"{path} by {' and '.join(sorted(by))}" for path, by in pairs)
-    raise InputError(
-        f"the verdicts are by different graders ({told}); grade one again: "
-        f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
-    )
+    names = sorted(set.union(*graders))
+    if len(names) > 1:
+        by_path = dict(zip(paths, graders, strict=True))
+        grader = next((name for name in names if name in GRADERS), GRADER)
+        again = next(path for path, by in by_path.items() if by != {grader})
+        told = (f"{path} by {' and '.join(sorted(by))}" for path, by in by_path.items())
+        raise InputError(
+            f"the verdicts are by different graders ({', '.join(told)}); grade one again: "
+            f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
+        )
+    pairs = zip(sides, is_graded, strict=True)
+    return names[0], [side if has_verdicts else grade(side, GRADER) for side, has_verdicts in pairs]
 
 
 def paired_tests(
@@ -188,18 +178,18 @@ def paired_tests(
 def _compare_two(
     a: Sequence[Output], b: Sequence[Output], partial: bool, rng: np.random.Generator
 ) -> list[Comparison]:
-    a, b = _under_one_name(a, b)
-    _require_same_problems(a, b, partial)
+    a, b = _named_as(a, b), _named_as(b, a)
+    in_a, in_b = by_problem(a), by_problem(b)
+    _require_same_problems(in_a, in_b, partial)
     # By benchmark its problems in both.
-    in_b = {output.group for output in b}
-    sets: dict[str, list[str]] = {name: [] for name in by_benchmark(a)}
-    for group, name in {output.group: output.benchmark for output in a}.items():
-        if group in in_b:
-            sets[name].append(group)
-    sets = {name or UNNAMED: groups for name, groups in sets.items() if groups}
+    sets = {
+        name or UNNAMED: [group for group in by_problem(of_benchmark) if group in in_b]
+        for name, of_benchmark in by_benchmark(a).items()
+    }
+    sets = {name: groups for name, groups in sets.items() if groups}
     if len(sets) > 1:
         sets[POOLED] = [group for groups in sets.values() for group in groups]
-    rates_a, rates_b = rates(a), rates(b)
+    rates_a, rates_b = rates(in_a), rates(in_b)
     comparisons = []
     for name, groups in sets.items():
         counts = [(*rates_a[x], *rates_b[x]) for x in groups if rates_a[x][1] and rates_b[x][1]]
@@ -208,7 +198,7 @@ def _compare_two(
             comparisons.append(_comparison(name, "accuracy", shares, _p_value(counts), rng))
     if not comparisons:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
-    lengths_a, lengths_b = lengths(a), lengths(b)
+    lengths_a, lengths_b = lengths(in_a), lengths(in_b)
     for name, groups in sets.items() if lengths_a and lengths_b else ():
         pairs = [(lengths_a[x], lengths_b[x]) for x in groups]
         comparisons.append(_comparison(name, "length", pairs, None, rng))
@@ -234,41 +224,36 @@ def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> st
     )
 
 
-def _under_one_name(
-    a: Sequence[Output], b: Sequence[Output]
-) -> tuple[Sequence[Output], Sequence[Output]]:
-    """Both, where one names a single benchmark and the other none, under that name.
+def _named_as(outputs: Sequence[Output], other: Sequence[Output]) -> Sequence[Output]:
+    """Outputs that name no benchmark under the one that the other side names.
 
     The answers show whether that is true.
     """
-    names_a, names_b = ({output.benchmark for output in side} for side in (a, b))
-    if names_a == {""} and len(names_b) == 1:
-        a = [output._replace(benchmark=min(names_b)) for output in a]
-    elif names_b == {""} and len(names_a) == 1:
-        b = [output._replace(benchmark=min(names_a)) for output in b]
-    return a, b
+    names = {output.benchmark for output in other}
+    if len(names) > 1 or any(output.benchmark for output in outputs):
+        return outputs
+    return [output._replace(benchmark=min(names)) for output in outputs]
 
 
-def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:
-    answers_a, answers_b = ({o.group: frozenset(o.answers) for o in side} for side in (a, b))
-    if not answers_a.keys() & answers_b.keys():
+def _require_same_problems(
+    a: Mapping[str, Sequence[Output]], b: Mapping[str, Sequence[Output]], partial: bool
+) -> None:
+    common = [group for group in a if group in b]
+    if not common:
         raise InputError(
-            f"A and B have no problem in common: {min(answers_a)!r:.60} is one of A, "
-            f"{min(answers_b)!r:.60} one of B; expected the same benchmarks and groups in both, or "
-            "the same prompts and steps"
+            f"A and B have no problem in common: {min(a)!r:.60} is one of A, {min(b)!r:.60} one of "
+            "B; expected the same benchmarks and groups in both, or the same prompts and steps"
         )
-    missing = answers_a.keys() ^ answers_b.keys()
+    missing = a.keys() ^ b.keys()
     if missing and not partial:
         raise InputError(
             f"{len(missing)} problems are in one of the two only, such as {min(missing):.60}; "
             "--partial compares on the others"
         )
-    for group in answers_a.keys() & answers_b.keys():
-        if answers_a[group] != answers_b[group]:
-            in_a, in_b = (
-                " or ".join(f"{answer!r:.60}" for answer in sorted(answers[group]))
-                for answers in (answers_a, answers_b)
-            )
+    for group in common:
+        answers_a, answers_b = (sorted({*side[group][0].answers}) for side in (a, b))
+        if answers_a != answers_b:
+            in_a, in_b = (" or ".join(f"{x!r:.60}" for x in y) for y in (answers_a, answers_b))
             raise InputError(
                 f"problem {group:.60} has the answer {in_a} in A and {in_b} in B: "
                 "these are not the same problems"

@@ -94,18 +94,22 @@ def read(path: Path) -> dict[str, Series]:
         InputError: there is no metric of a name that is known.
     """
     measures: dict[str, Series] = defaultdict(dict)
-    for step, metrics in sorted(_steps(path).items()):
-        for name, value in _named(metrics).items():
-            measures[name][step] = value
     folder = RunFolder(path)
-    if folder.before.is_file():
+    try:
+        for step, metrics in sorted(_steps(path).items()):
+            for name, value in _named(metrics).items():
+                measures[name][step] = value
         # `ktae train` evaluates twice: the policy before its first step and after its last.
         last = max((step for series in measures.values() for step in series), default=0)
-        ends = {0: _json(folder.before)}
-        if folder.summary.is_file():
-            ends[last] = _json(folder.summary).get("after", {})
-        accuracy = {step: end.get("greedy_accuracy") for step, end in ends.items()}
-        measures[HELD_OUT] = {step: float(x) for step, x in accuracy.items() if x is not None}
+        before = folder.read_before() if folder.before.is_file() else {}
+        after = (
+            _json(folder.summary).get("after", {}) if before and folder.summary.is_file() else {}
+        )
+    except OSError as error:
+        raise InputError(f"cannot read {error.filename}: {reason(error)}") from None
+    for step, scores in ((0, before), (last, after)):
+        if "greedy_accuracy" in scores:
+            measures[HELD_OUT][step] = float(scores["greedy_accuracy"])
     if not measures:
         raise InputError(
             f"{path}: no metrics of training steps; expected a run folder, trainer_state.json of "
@@ -125,8 +129,8 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
     if path.suffix == ".json":
         return _history(path)
     # A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`.
-    lines = re.finditer(r"\bstep:(\d+) - (.+)", _text(path))
-    return {int(line[1]): _printed(line[2]) for line in lines}
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return {int(x[1]): _printed(x[2]) for x in re.finditer(r"\bstep:(\d+) - (.+)", text)}
 
 
 def _history(file: Path) -> dict[int, dict[str, Any]]:
@@ -138,16 +142,9 @@ def _history(file: Path) -> dict[int, dict[str, Any]]:
     return steps
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {reason(error)}") from None
-
-
 def _json(file: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(_text(file)))
+        return dict(json.loads(file.read_bytes()))
     except (ValueError, TypeError) as error:
         raise InputError(f"{file} holds no JSON object: {reason(error)}") from None
 
@@ -198,34 +195,29 @@ def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
     columns = min(len(names), 4)
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(3.2 * columns, 2.5 * rows + 0.5), layout="constrained")
-    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axes, name in zip(grid, names, strict=False):
+    lines: dict[str, Any] = {}
+    for place, name in enumerate(names, start=1):
+        axes = figure.add_subplot(rows, columns, place)
         window = 1 if name.startswith(HELD_OUT) else smooth
         for arm, colour in zip(all_arms, itertools.cycle(COLOURS), strict=False):
             seeds = [seed[name] for seed in arm.seeds if name in seed]
             # Where a seed is not as far as the others, the mean would be another one's.
             steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
-            if steps:
-                values_st = np.array([_trailing([s[x] for x in steps], window) for s in seeds])
-                style = {"color": colour, "label": arm.name, "lw": 1.3, "ms": 3}
-                marker = "o" if len(steps) < 3 else None
-                axes.plot(steps, values_st.mean(axis=0), marker=marker, **style)
-                low, high = values_st.min(axis=0), values_st.max(axis=0)
-                axes.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
+            if not steps:
+                continue
+            raw_st = np.array([[seed[step] for step in steps] for seed in seeds])
+            ends = range(1, len(steps) + 1)
+            values_ts = np.array([raw_st[:, max(n - window, 0) : n].mean(axis=1) for n in ends])
+            style: dict[str, Any] = {"color": colour, "label": arm.name, "lw": 1.3, "ms": 3}
+            form = "o-" if len(steps) < 3 else "-"
+            (lines[arm.name],) = axes.plot(steps, values_ts.mean(axis=1), form, **style)
+            low, high = values_ts.min(axis=1), values_ts.max(axis=1)
+            axes.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
         axes.set_title(name, fontsize=9, loc="left", parse_math=False)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in grid[len(names) :]:
-        axes.set_axis_off()
-    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_lines()}
-    place = {"loc": "outside lower center", "ncols": min(len(lines), 5)}
-    figure.legend(lines.values(), lines.keys(), frameon=False, fontsize=8, **place)
-    for axes in grid[max(len(names) - columns, 0) : len(names)]:
-        axes.set_xlabel("training step", fontsize=8)
+        if place > len(names) - columns:
+            axes.set_xlabel("training step", fontsize=8)
+    legend = {"loc": "outside lower center", "ncols": min(len(lines), 5), "frameon": False}
+    figure.legend(handles=[*lines.values()], fontsize=8, **legend)
     return figure
-
-
-def _trailing(values: Sequence[float], window: int) -> list[float]:
-    """The mean of each value and those before it, `window` in all."""
-    ends = range(1, len(values) + 1)
-    return [float(np.mean(values[max(end - window, 0) : end])) for end in ends]

@@ -40,6 +40,12 @@ FIELDS = {
 }
 """What a field may be called, in the order in which the names are tried."""
 
+KEPT = {
+    **{"benchmark": str, "grader": str, "sample": int, "tokens": int, "finished": bool},
+    **{"outcome": str, "extracted": str, "reason": str},
+}
+"""What of an output stands in the column `extra` of a record, and its type."""
+
 STORED = "stored"
 """In the place of a grader's name: what the file says."""
 
@@ -87,15 +93,14 @@ class Output(NamedTuple):
         return self.verdict.correct if self.verdict is not None else None
 
 
-class _Read(NamedTuple):
-    output: Output
-    place: Path
-    """Its file, or the run that its file is of."""
-    where: str
-    is_evaluation: bool
-
-
-def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = None) -> list[Output]:
+def read(
+    path: Path,
+    options: ReadOptions = DEFAULT,
+    *,
+    notes: Notes | None = None,
+    partial: bool = True,
+    benchmarks: Sequence[str] | None = None,
+) -> list[Output]:
     """All outputs in a file, in a folder of such, or in folders that `ktae eval` has written.
 
     Args:
@@ -104,10 +109,13 @@ def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = No
             samples of one where `pool_models` is true. A tokenizer counts lengths that are not
             known.
         notes: on what the files were found to be.
+        partial: whether problems and outputs may be missing (`check_complete`).
+        benchmarks: the names of those that are read; None: all.
 
     Raises:
         InputError: the file cannot be read, a row has no response or no reference answer or does
-            not say which problem it is about, or one problem has two different answers.
+            not say which problem it is about, one problem has two different answers, or something
+            is missing that may not be.
     """
     notes = Notes(strict=True) if notes is None else notes
     # Of one evaluation, or of several in one folder: the seeds of a recipe.
@@ -115,40 +123,75 @@ def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = No
     options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
     files = graded or files_in(path, notes, options.evaluation)
     reader = Reader(options, notes)
+    of_evaluation: list[bool] = []
 
-    def read_file(file: Path) -> Iterator[_Read]:
+    def read_file(file: Path) -> Iterator[tuple[Output, Path, str]]:
         for row, where, schema in reader.rows(file):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem
             is_evaluation = row.pop("is_evaluation", False) is True
-            place = Path() if options.join else run_of(file, schema)
-            yield _Read(_output(row, where, notes), place, where, is_evaluation)
+            output = _output(row, where, notes)
+            of_evaluation.append(is_evaluation)
+            yield output, Path() if options.join else run_of(file, schema), where
 
     all_read = list(read_all(path, files, read_file, notes))
-    is_evaluation_b = np.array([x.is_evaluation for x in all_read], dtype=bool)
-    kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
+    if notes.counts["empty"] and not partial:
+        raise InputError(
+            f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
+            "problem; --partial accepts that"
+        )
+    kept_b = of_one_kind(np.array(of_evaluation, dtype=bool), options.evaluation, notes)
     all_read = list(itertools.compress(all_read, kept_b))
     if not all_read:
         raise InputError(f"{path} is empty: it holds no outputs")
-    is_one_place = len({x.place for x in all_read}) == 1
+    outputs = _together(all_read, files, options.pool_models, notes)
+    models = len(by_model(outputs))
+    notes.counts["models"] = models if models > 1 else 0
+    if benchmarks is not None:
+        there = by_benchmark(outputs)
+        if unknown := sorted(set(benchmarks) - set(there)):
+            raise InputError(f"no {unknown[0]} in {path}; it holds {', '.join(there)}")
+        outputs = [output for output in outputs if output.benchmark in benchmarks]
+    if not partial:
+        check_complete(outputs, str(path))
+    return outputs if options.tokenizer is None else _with_tokens(outputs, options.tokenizer)
+
+
+def _with_tokens(outputs: list[Output], tokenizer: Any) -> list[Output]:
+    """The same, with lengths counted where they are not known."""
+    loaded = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    lengths = map(len, tokenize(loaded, [o.response for o in outputs if o.tokens is None]))
+    return [o if o.tokens is not None else o._replace(tokens=next(lengths)) for o in outputs]
+
+
+def _together(
+    all_read: Sequence[tuple[Output, Path, str]],
+    files: Sequence[Path],
+    pool_models: bool | None,
+    notes: Notes,
+) -> list[Output]:
+    """The outputs, with what only all of them together say: benchmark, step, number of a sample."""
+    is_one_place = len({place for _, place, _ in all_read}) == 1
     # Two files of a step each have their problems in common.
-    is_one_step = len({x.output.step for x in all_read}) == 1
+    is_one_step = len({output.step for output, *_ in all_read}) == 1
     place_of: dict[tuple[str, int | None], Path] = {}
     samples: Counter[tuple[str | None, str]] = Counter()
     accepted: dict[str, tuple[str, ...]] = {}
     outputs = []
-    for output, place, where, _ in all_read:
+    for output, place, where in all_read:
         if place_of.setdefault((output.problem, output.step), place) != place:
             notes.add("apart")
-        changes: dict[str, Any] = {"step": None} if is_one_step else {}
-        if options.pool_models:
-            changes["model"] = None
-        if not output.benchmark:
+        benchmark = output.benchmark
+        if not benchmark:
             name = without_format(path_text(place.name))
             first = name.partition(".")[0]  # aime24.base.jsonl
             known = first if first in BENCHMARKS and place in files else ""
-            changes["benchmark"] = known if is_one_place else canonical(name)
-        output = output._replace(**changes)
+            benchmark = known if is_one_place else canonical(name)
+        output = output._replace(
+            benchmark=benchmark,
+            step=None if is_one_step else output.step,
+            model=None if pool_models else output.model,
+        )
         first_answers = accepted.setdefault(output.group, output.answers)
         if set(output.answers) != set(first_answers):
             here, before = (" or ".join(map(repr, x)) for x in (output.answers, first_answers))
@@ -159,14 +202,7 @@ def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = No
         # Each model's samples are numbered by themselves.
         outputs.append(output._replace(sample=samples[output.model, output.group]))
         samples[output.model, output.group] += 1
-    return outputs if options.tokenizer is None else _with_tokens(outputs, options.tokenizer)
-
-
-def _with_tokens(outputs: list[Output], tokenizer: Any) -> list[Output]:
-    """The same, with lengths counted where they are not known."""
-    loaded = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
-    lengths = map(len, tokenize(loaded, [o.response for o in outputs if o.tokens is None]))
-    return [o if o.tokens is not None else o._replace(tokens=next(lengths)) for o in outputs]
+    return outputs
 
 
 def _output(row: rows.Row, where: str, notes: Notes) -> Output:
@@ -181,27 +217,28 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
     # A reward may be shaped (verl's overlong penalty), so a verdict comes first; it is null where a
     # record has an undecided output.
     reward = fields["correct"] if "correct" in fields else _field(fields, "reward")
-    verdict = rows.as_verdict(reward)
-    fields |= {"reward": reward if verdict is None else float(verdict), "correct": None}
+    known = rows.as_verdict(reward)
+    fields |= {"reward": reward if known is None else float(known), "correct": None}
     plain = rows.to_record_row(rows.without(fields, FIELDS["answer"]), where, 0.0)
     if plain["response"] is None:
         raise InputError(f"{where}: response is null; expected text")
     try:
         extra = json.loads(row.get("extra") or "{}")
     except (TypeError, ValueError, RecursionError):
-        extra = {}
-
-    def kept(name: str, kind: type) -> Any:
-        # Another tool's `extra` may have fields of our names, but not of our types.
-        value = extra.get(name) if isinstance(extra, dict) else None
-        return None if type(value) is not kind else rows.text(value) if kind is str else value
-
-    benchmark, problem = label_of(
-        _field(fields, "benchmark") or kept("benchmark", str), plain["group"]
-    )
-    outcome = kept("outcome", str)
-    is_graded = outcome in list(Outcome)
-    ids = plain["token_ids"]
+        extra = None
+    # Another tool's `extra` may have fields of our names, but not of our types.
+    kept: dict[str, Any] = {
+        name: rows.text(extra[name]) if kind is str else extra[name]
+        for name, kind in KEPT.items()
+        if isinstance(extra, dict) and type(extra.get(name)) is kind
+    }
+    named = _field(fields, "benchmark") or kept.get("benchmark")
+    benchmark, problem = label_of(named, plain["group"])
+    outcome, ids = kept.get("outcome"), plain["token_ids"]
+    verdict, grader = None, None
+    if outcome in list(Outcome):
+        verdict = Verdict(Outcome(outcome), kept.get("extracted"), kept.get("reason", ""))
+        grader = kept.get("grader")
     return Output(
         benchmark=benchmark,
         problem=problem,
@@ -209,13 +246,11 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
         response=plain["response"],
         answers=parse_answers(answer, where),
         prompt=plain["prompt"],
-        tokens=kept("tokens", int) if ids is None else len(ids),
-        finished=kept("finished", bool),
+        tokens=kept.get("tokens") if ids is None else len(ids),
+        finished=kept.get("finished"),
         reward=plain["reward"],
-        verdict=Verdict(Outcome(outcome), kept("extracted", str), kept("reason", str) or "")
-        if is_graded
-        else None,
-        grader=kept("grader", str) if is_graded else None,
+        verdict=verdict,
+        grader=grader,
         model=plain["model"],
         step=plain["step"],
     )
@@ -248,6 +283,14 @@ def by_benchmark(outputs: Iterable[Output]) -> dict[str, list[Output]]:
     return {name: of_benchmark for name, of_benchmark in benchmarks.items() if of_benchmark}
 
 
+def by_problem(outputs: Iterable[Output]) -> dict[str, list[Output]]:
+    """The samples of each problem (`aime24/7`), in the order in which problems come."""
+    problems: dict[str, list[Output]] = defaultdict(list)
+    for output in outputs:
+        problems[output.group].append(output)
+    return dict(problems)
+
+
 def check_complete(outputs: Sequence[Output], where: str) -> None:
     """Each benchmark that we know has all its problems, and all problems as many outputs.
 
@@ -260,22 +303,22 @@ def check_complete(outputs: Sequence[Output], where: str) -> None:
     for model, of_model in models.items():
         source = f"{where}, model {model}" if len(models) > 1 else where
         for name, of_benchmark in by_benchmark(of_model).items():
-            counts = Counter(output.group for output in of_benchmark)
-            size = BENCHMARKS[name].size if name in BENCHMARKS else len(counts)
-            if len(counts) != size:
-                missing = [str(i) for i in range(size) if f"{name}/{i}" not in counts]
+            problems = by_problem(of_benchmark)
+            size = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
+            if len(problems) != size:
+                missing = [str(i) for i in range(size) if f"{name}/{i}" not in problems]
                 is_told = 0 < len(missing) < size
                 listed = f" (missing: {', '.join(missing[:5])})" if is_told else ""
                 raise InputError(
-                    f"{source}: {len(counts)} problems of {name}; expected {size}{listed}; "
+                    f"{source}: {len(problems)} problems of {name}; expected {size}{listed}; "
                     "--partial accepts that"
                 )
-            usual, _ = Counter(counts.values()).most_common(1)[0]
-            for group, n in counts.items():
-                if n != usual:
+            usual, _ = Counter(map(len, problems.values())).most_common(1)[0]
+            for group, samples in problems.items():
+                if len(samples) != usual:
                     raise InputError(
-                        f"{source}: problem {group} has {n} outputs, most have {usual}; is it "
-                        "there twice, or is one missing? --partial accepts that"
+                        f"{source}: problem {group} has {len(samples)} outputs, most have {usual}; "
+                        "is it there twice, or is one missing? --partial accepts that"
                     )
 
 
@@ -322,28 +365,15 @@ def to_record(outputs: Sequence[Output], model: str | None = None) -> Any:
     """
     table = []
     for output in outputs:
-        outcome, extracted, reason = output.verdict or (None, None, None)
-        extra = {
-            "benchmark": output.benchmark,
-            "grader": output.grader,
-            "sample": output.sample,
-            "tokens": output.tokens,
-            "finished": output.finished,
-            "outcome": outcome,
-            "extracted": extracted,
-            "reason": reason,
+        fields = output._asdict() | (output.verdict._asdict() if output.verdict else {})
+        extra = {name: fields.get(name) for name in KEPT}
+        row = {
+            "group": output.label,
+            "answer": json.dumps(output.answers, ensure_ascii=False),
+            "reward": output.correct,
+            "correct": output.correct,
+            "model": model or output.model,
+            "extra": json.dumps(extra, ensure_ascii=False),
         }
-        table.append(
-            {
-                "group": output.label,
-                "step": output.step,
-                "prompt": output.prompt,
-                "response": output.response,
-                "answer": json.dumps(output.answers, ensure_ascii=False),
-                "reward": output.correct,
-                "correct": output.correct,
-                "model": model or output.model,
-                "extra": json.dumps(extra, ensure_ascii=False),
-            }
-        )
+        table.append(fields | row)
     return pa.Table.from_pylist(table, schema=record.SCHEMA)

@@ -51,15 +51,23 @@ class EvaluationFolder:
                 settings.
         """
         # A killed evaluation may have made its folders and have begun to write its settings.
-        there = {*self.path.rglob("*")} - {self.batches, *unfinished(self.settings)}
-        if self.settings in there and len(there) > 1:
-            self._require_same(settings)
-        elif there <= {self.settings} and not self.path.is_file():
-            # Nothing is lost where a first try failed before anything was generated.
+        others = {*self.path.rglob("*")} - {self.batches, self.settings, *unfinished(self.settings)}
+        if self.path.is_file() or (others and not self.settings.exists()):
+            raise InputError(f"{self.path} is not an empty folder; give another --output")
+        if others:
+            try:
+                before = dict(json.loads(self.settings.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise InputError(f"cannot read {self.settings}: {error}") from None
+            for key, value in settings.items():
+                if before.get(key) != value:
+                    raise InputError(
+                        f"{self.path} holds an evaluation with {key} = {before.get(key)!r:.200}, "
+                        f"not {value!r:.200}; give another --output"
+                    )
+        else:  # nothing is lost where a first try failed before anything was generated
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)
-        else:
-            raise InputError(f"{self.path} is not an empty folder; give another --output")
         written = (self.settings, self.outputs, self.results)
         half_written = [rest for path in written for rest in unfinished(path)]
         remove_unfinished([*half_written, *self.batches.glob(".*.jsonl.*")])
@@ -67,18 +75,6 @@ class EvaluationFolder:
     def batch(self, number: int) -> Path:
         """Where a batch is, or will be."""
         return self.batches / f"{number:05d}.jsonl"
-
-    def _require_same(self, settings: dict[str, Any]) -> None:
-        try:
-            before = dict(json.loads(self.settings.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"cannot read {self.settings}: {error}") from None
-        for key, value in settings.items():
-            if before.get(key) != value:
-                raise InputError(
-                    f"{self.path} holds an evaluation with {key} = {before.get(key)!r:.200}, not "
-                    f"{value!r:.200}; give another --output"
-                )
 
 
 def settings_of(
@@ -143,12 +139,12 @@ def generate_all(
         sampling: how responses are drawn; a problem's samples are never split into two batches.
         tell: called after each batch with the problems done, and the problems in all.
     """
-    order = sorted(range(len(problems)), key=lambda i: -len(problems[i].text))  # little padding
+    in_order = sorted(problems, key=lambda problem: -len(problem.text))  # little padding
     per_batch = max(1, sampling.batch_size // sampling.samples)
     engine: Engine | None = None
-    outputs: list[list[Output]] = [[] for _ in problems]
-    for number, start in enumerate(range(0, len(order), per_batch)):
-        path, chunk = folder.batch(number), order[start : start + per_batch]
+    rows: dict[str, dict[str, Any]] = {}
+    for number, start in enumerate(range(0, len(in_order), per_batch)):
+        path, batch = folder.batch(number), in_order[start : start + per_batch]
         # A batch is a whole file or none: what a killed run was writing has another name.
         if not path.exists():
             engine = engine or load_engine()
@@ -156,21 +152,17 @@ def generate_all(
                 prompt_of(template, problem.text, engine.tokenizer)
                 if problem.messages is None
                 else written_out(problem.messages, engine.tokenizer)
-                for problem in (problems[i] for i in chunk)
+                for problem in batch
             ]
             answers = engine.generate(prompts, sampling, sampling.seed + number)
             with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-                for i, prompt, samples in zip(chunk, prompts, answers, strict=True):
+                for problem, prompt, samples in zip(batch, prompts, answers, strict=True):
                     texts = [sample._asdict() for sample in samples]
-                    row = {"group": problems[i].group, "prompt": prompt, "samples": texts}
+                    row = {"group": problem.group, "prompt": prompt, "samples": texts}
                     file.write(json.dumps(row) + "\n")
-        for i, line in zip(chunk, path.read_text(encoding="utf-8").splitlines(), strict=True):
-            outputs[i] = _outputs_of(problems[i], json.loads(line))
-        tell(start + len(chunk), len(problems))
-    return [output for responses in outputs for output in responses]
-
-
-def _outputs_of(problem: BenchmarkProblem, row: dict[str, Any]) -> list[Output]:
+        lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        rows |= {row["group"]: row for row in lines}
+        tell(start + len(batch), len(problems))
     return [
         Output(
             benchmark=problem.benchmark,
@@ -178,9 +170,10 @@ def _outputs_of(problem: BenchmarkProblem, row: dict[str, Any]) -> list[Output]:
             sample=i,
             response=sample["text"],
             answers=problem.answers,
-            prompt=row["prompt"],
+            prompt=rows[problem.group]["prompt"],
             tokens=sample["tokens"],
             finished=sample["finished"],
         )
-        for i, sample in enumerate(row["samples"])
+        for problem in problems
+        for i, sample in enumerate(rows[problem.group]["samples"])
     ]

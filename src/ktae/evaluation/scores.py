@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ktae.evaluation.benchmarks import UNNAMED
-from ktae.evaluation.outputs import Output, by_benchmark
+from ktae.evaluation.outputs import Output, by_benchmark, by_problem
 from ktae.grading import Outcome
 from ktae.grading.forms import key
 from ktae.inference import Interval, bootstrap_interval, bootstrap_means
@@ -97,32 +97,36 @@ def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
 
     scores, of_accuracy, of_length = [], [], []
     for name, of_benchmark in by_benchmark(outputs).items():
-        counts = rates(of_benchmark).values()
+        problems = by_problem(of_benchmark)
+        counts = rates(problems).values()
+        verdicts = [output.verdict for output in of_benchmark if output.verdict is not None]
+        outcomes = Counter(verdict.outcome for verdict in verdicts)
         # Undecided samples are in neither number: they would count as wrong, or as right.
         of_accuracy.append(over_problems([c / n for c, n in counts if n]))
-        drawn = Counter(Counter(output.group for output in of_benchmark).values())
+        drawn = Counter(map(len, problems.values()))
         samples = max(drawn, key=lambda n: (drawn[n], n))  # of several usual ones the largest
         pass_at, voted = {}, None
         if samples > 1:
             for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
                 pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
-            majorities = _majorities(of_benchmark)
-            voted = None if majorities is None else estimate(majorities)
-        if tokens := lengths(of_benchmark):
+            # Of a file's own rewards no answer is known.
+            is_known = any(verdict.extracted is not None for verdict in verdicts)
+            if is_known or not any(verdict.correct for verdict in verdicts):
+                voted = estimate([majority(x) for x in map(_votes, problems.values()) if x])
+        if tokens := lengths(problems):
             of_length.append(over_problems(list(tokens.values())))
         finished = [o.finished for o in of_benchmark if o.finished is not None]
-        outcomes = [o.verdict.outcome for o in of_benchmark if o.verdict is not None]
         scores.append(
             Score(
                 benchmark=name or UNNAMED,
-                problems=len(counts),
+                problems=len(problems),
                 samples=samples,
                 accuracy=of_accuracy[-1][0],
                 pass_at=pass_at,
                 majority=voted,
                 length=of_length[-1][0] if tokens else None,
-                unanswered=outcomes.count(Outcome.UNANSWERED) / len(of_benchmark),
-                undecided=outcomes.count(Outcome.UNDECIDED) / len(of_benchmark),
+                unanswered=outcomes[Outcome.UNANSWERED] / len(of_benchmark),
+                undecided=outcomes[Outcome.UNDECIDED] / len(of_benchmark),
                 truncated=1 - float(np.mean(finished)) if finished else None,
             )
         )
@@ -137,55 +141,47 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def majority(answers: Sequence[str | None], correct: Sequence[float]) -> float:
-    """maj@k of one problem: see the module. Responses without an answer are no candidates."""
-    votes: dict[str, list[float]] = defaultdict(list)
-    for answer, verdict in zip(answers, correct, strict=True):
+def majority(votes: Sequence[tuple[str | None, float]]) -> float:
+    """maj@k of one problem, of the answers and whether they are correct: see the module.
+
+    Responses without an answer are no candidates.
+    """
+    correct: dict[str, list[float]] = defaultdict(list)
+    for answer, verdict in votes:
         if answer is not None:
-            votes[key(answer)].append(verdict)
-    most = max(map(len, votes.values()), default=0)
+            correct[key(answer)].append(verdict)
+    most = max(map(len, correct.values()), default=0)
     # Answers that are one number or text have one verdict; where graders disagree, most of them.
-    winners = [float(np.mean(v) > 0.5) for v in votes.values() if len(v) == most]
+    winners = [float(np.mean(v) > 0.5) for v in correct.values() if len(v) == most]
     return float(np.mean(winners)) if winners else 0.0
 
 
-def _majorities(outputs: Sequence[Output]) -> list[float] | None:
-    """maj@k of each problem; None where no answer is known, as of a file's own rewards."""
-    extracted = [output.verdict and output.verdict.extracted for output in outputs]
-    if any(output.correct for output in outputs) and not any(x is not None for x in extracted):
-        return None
-    problems: dict[str, list[tuple[str | None, float]]] = defaultdict(list)
-    for output, answer in zip(outputs, extracted, strict=True):
-        if output.correct is not None:
-            problems[output.group].append((answer, output.correct))
-    return [majority(*zip(*decided, strict=True)) for decided in problems.values()]
+def _votes(samples: Sequence[Output]) -> list[tuple[str | None, float]]:
+    verdicts = (output.verdict for output in samples)
+    return [(v.extracted, v.correct) for v in verdicts if v is not None and v.correct is not None]
 
 
-def rates(outputs: Sequence[Output]) -> dict[str, tuple[int, int]]:
-    """For each problem (`aime24/7`) the correct and the decided samples."""
-    counts: dict[str, tuple[int, int]] = {}
-    for output in outputs:
-        c, n = counts.get(output.group, (0, 0))
-        if output.correct is not None:
-            c, n = c + int(output.correct), n + 1
-        counts[output.group] = (c, n)
-    return counts
+def rates(problems: Mapping[str, Sequence[Output]]) -> dict[str, tuple[int, int]]:
+    """For each problem the correct and the decided samples."""
+    decided = {group: [x for _, x in _votes(samples)] for group, samples in problems.items()}
+    return {group: (int(sum(correct)), len(correct)) for group, correct in decided.items()}
 
 
-def lengths(outputs: Sequence[Output]) -> dict[str, float]:
+def lengths(problems: Mapping[str, Sequence[Output]]) -> dict[str, float]:
     """The mean tokens of each problem's responses; empty where those of one are not known."""
-    tokens: dict[str, list[int]] = defaultdict(list)
-    for output in outputs:
-        if output.tokens is None:
+    means = {}
+    for group, samples in problems.items():
+        tokens = [output.tokens for output in samples if output.tokens is not None]
+        if len(tokens) < len(samples):
             return {}
-        tokens[output.group].append(output.tokens)
-    return {group: sum(counts) / len(counts) for group, counts in tokens.items()}
+        means[group] = sum(tokens) / len(tokens)
+    return means
 
 
 def accuracies(outputs: Sequence[Output]) -> dict[str, float]:
     """The mean over problems of each benchmark of which anything is decided."""
     shares = {
-        name: [c / n for c, n in rates(of_benchmark).values() if n]
+        name: [c / n for c, n in rates(by_problem(of_benchmark)).values() if n]
         for name, of_benchmark in by_benchmark(outputs).items()
     }
     return {name or UNNAMED: float(np.mean(x)) for name, x in shares.items() if x}
