@@ -21,10 +21,10 @@ MASK = np.arange(T) < np.array([7, 5, 7, 3, 6, 7])[:, None]
 GROUPS = np.zeros(N, dtype=int)
 
 
-@pytest.mark.parametrize("n", [2, 3, 9, 30])
-def test_sharpened_is_bounded_as_z_is_and_fades_where_z_is_small(n: int) -> None:
+@pytest.mark.parametrize("n", [2, 3, 4, 9, 30])
+def test_sharpened_is_bounded_as_z_is_and_its_mean_over_permutations_is_0(n: int) -> None:
     for n_true, m in itertools.product(range(1, n), range(1, n + 1)):
-        mean = n_true / n
+        mean, total = n_true / n, 0.0
         for a in range(max(0, m + n_true - n), min(m, n_true) + 1):
             moments = (m, n, mean, mean * (1 - mean))
             z = statistics.presence_z(a, *moments)
@@ -32,6 +32,8 @@ def test_sharpened_is_bounded_as_z_is_and_fades_where_z_is_small(n: int) -> None
             assert abs(sharp) <= math.sqrt(n - 1) + 1e-9
             if n_true * 2 == n:  # symmetric: nothing to take off
                 assert math.isclose(sharp, z**3 / (n - 1), abs_tol=1e-9)
+            total += sharp * math.comb(n_true, a) * math.comb(n - n_true, m - a)
+        assert math.isclose(total / math.comb(n, m), 0, abs_tol=1e-9)
 
 
 def test_variance_over_permutations_is_one() -> None:

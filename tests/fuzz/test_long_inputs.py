@@ -6,14 +6,11 @@ second is enough if the time is linear, and minutes are not if it is quadratic.
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from fuzzing import only_input_errors
 
 from ktae.grading.extraction import extract
 from ktae.rollouts import readers
-from ktae.rollouts.folders import choose_files
 from ktae.rollouts.notes import Notes
 
 LONG, MANY = 200_000, 20_000
@@ -87,25 +84,3 @@ def test_json(reader, fragment, tmp_path):
         (tmp_path / name).write_bytes(data)
         with only_input_errors():
             read(tmp_path / name)
-
-
-def test_parquet(tmp_path):
-    path, row = tmp_path / "r.parquet", {"group": "1", "response": "漢_1_1", "reward": 1.0}
-    wide = pa.table(
-        {name: [value] for name, value in row.items()} | {f"{i}": [1] for i in range(2000)}
-    )
-    for table in (pa.Table.from_pylist([row] * LONG), wide):
-        pq.write_table(table, path)
-        with only_input_errors():
-            assert len(readers.read(path)) == len(table)
-
-
-@pytest.mark.parametrize("read", [choose_files, readers.read])
-@pytest.mark.parametrize("name", ["{}.jsonl", "{}/r.jsonl"])
-def test_a_folder_of_many_files(read, name, tmp_path):
-    for i in range(2000):
-        path = tmp_path / name.format(i)
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(lines([ROW]))
-    with only_input_errors():
-        read(tmp_path)

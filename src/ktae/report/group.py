@@ -151,14 +151,15 @@ def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
             int(frame.lengths_b[row]), "word" if frame.dump.unit == "words" else "token"
         )
         yield Text(f"\n{verdict}, rollout {row + 1}: reward {reward}, {length}", style="bold")
-        yield shaded(shown, row, palette) if palette else Text("\n".join(_listed(shown, row)))
-
-
-def _listed(shown: ScoredGroup, row: int) -> Iterator[str]:
-    """A line for each token; blanks and line ends are signs."""
-    for token_id, piece, credit in shown.tokens(row):
-        text = f"⟨{token_id}⟩" if piece is None else visible(piece.decode(errors="replace"))
-        yield f"{credit:+z.4f}  {text}"
+        if palette:
+            yield shaded(shown, row, palette)
+            continue
+        lines = (  # blanks and line ends are signs
+            f"{credit:+z.4f}  "
+            + (f"⟨{i}⟩" if piece is None else visible(piece.decode(errors="replace")))
+            for i, piece, credit in shown.tokens(row)
+        )
+        yield Text("\n".join(lines))
 
 
 def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:

@@ -26,8 +26,15 @@ def notes_of(frame: Frame, mixed_g: np.ndarray) -> list[Note]:
     """All notes about a dump, the severe ones first."""
     dump, n = frame.dump, len(frame.rollouts)
     missing = dump.notes.counts["without_reward"]
-    # Without any reward the notes on rewards and advantages would only say the same again.
-    notes = [_no_rewards()] if missing == n else [*_about_rewards(frame, missing)]
+    if missing == n:
+        text = (
+            "No row has a reward or a verdict, so nothing can be compared: there is no credit and "
+            "no p-values. Rollouts, lengths and how often tokens occur are shown. Add a field "
+            "reward (a number) or correct (true, false or null)."
+        )
+        notes = [Note(True, "No rewards", text)]
+    else:
+        notes = [*_about_rewards(frame, missing)]
     known = ~np.isnan(frame.correct_b)
     if np.diff(frame.starts_g).max() < 2:
         title = "One rollout a prompt"
@@ -58,16 +65,6 @@ def notes_of(frame: Frame, mixed_g: np.ndarray) -> list[Note]:
         text = "What they hold is not a list of one number for each token id, so it is not shown."
         notes.append(Note(False, title, text))
     return sorted(notes, key=lambda note: not note.severe)
-
-
-def _no_rewards() -> Note:
-    return Note(
-        True,
-        "No rewards",
-        "No row has a reward or a verdict, so nothing can be compared: there is no credit and no "
-        "p-values. Rollouts, lengths and how often tokens occur are shown. Add a field reward (a "
-        "number) or correct (true, false or null).",
-    )
 
 
 def _about_rewards(frame: Frame, missing: int) -> Iterator[Note]:

@@ -2,10 +2,8 @@
 
 import importlib.metadata
 import json
-import os
 import shlex
 import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -41,39 +39,19 @@ def recipe_file(tmp_path):
 
 def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     out = tmp_path / "run"
     arguments = ["train", recipe_file, "--engine", "verl", "--dry-run", "--output", out]
     assert ktae(*arguments) == 0
     printed = capsys.readouterr().out
     assert not out.exists()
     assert "test.parquet does not exist yet; `ktae train` writes it" in printed
-    program, environment, cwd = as_the_shell_starts(printed, tmp_path)
-    assert cwd == str(out) and program[:3] == ["-P", "-m", "verl.trainer.main_ppo"]
-    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
-    assert environment["TENSORBOARD_DIR"] == str(out / "tensorboard")
-    assert str(tmp_path) not in environment["PYTHONPATH"].split(os.pathsep)
-    assert "trainer.v1.trainer_mode=ktae_sync" in program
-    assert f"hydra.run.dir={out / 'hydra'}" in program, "Hydra would log into the working folder"
-    assert f"data.train_files={out / 'data/verl/train.parquet'}" in program
-
-
-STAND_IN = """\
-#!{python}
-import json, os, sys
-json.dump([sys.argv[1:], dict(os.environ), os.getcwd()], open({file!r}, "w"))
-"""
-
-
-def as_the_shell_starts(printed, folder):
-    """Arguments, environment and folder of the `python` in a printed command."""
-    python, file = folder / "bin/python", folder / "started.json"
-    python.parent.mkdir()
-    python.write_text(STAND_IN.format(python=sys.executable, file=str(file)))
-    python.chmod(0o755)
-    path = f"{python.parent}:{os.environ['PATH']}"
-    subprocess.run(["bash", "-euc", printed], env=os.environ | {"PATH": path}, cwd="/", check=True)
-    return json.loads(file.read_text())
+    words = shlex.split(printed.replace("\\\n", " "), comments=True)
+    assert f"TENSORBOARD_DIR={out / 'tensorboard'}" in words
+    assert "VERL_USE_EXTERNAL_MODULES=ktae.trainers.verl" in words
+    assert words[words.index("python") :][1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
+    assert "trainer.v1.trainer_mode=ktae_sync" in words
+    assert f"hydra.run.dir={out / 'hydra'}" in words, "Hydra would log into the working folder"
+    assert f"data.train_files={out / 'data/verl/train.parquet'}" in words
 
 
 @pytest.fixture
