@@ -7,7 +7,6 @@ import typer.main
 from typer.testing import CliRunner
 
 from ktae.cli import app
-from ktae.estimators import KINDS, PRESETS
 
 
 def commands():
@@ -66,9 +65,3 @@ def test_options_are_alike(words):
     for option in options:
         assert all(ALIKE[letter] in option.opts for letter in option.opts if letter[1] != "-")
     assert "--json" in {name for option in options for name in option.opts}
-
-
-def test_every_estimator_is_named():
-    report = commands()["report",]
-    text = next(option.help for option in report.params if "--estimator" in option.opts)
-    assert all(name in text for name in PRESETS | KINDS)

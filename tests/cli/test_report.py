@@ -4,7 +4,6 @@ import base64
 import json
 import re
 import zlib
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +12,9 @@ pytest.importorskip("jinja2")
 
 import ktae
 from ktae import InputError
-from ktae.cli.options import estimator_of
+from ktae.cli.reading import Reading
 from ktae.estimators import Centred, Scaled, from_section, preset
 from ktae.estimators.transforms import innermost
-from ktae.report import group
 from ktae.rollouts import record
 
 ROWS = [
@@ -53,17 +51,17 @@ def test_report(run, tmp_path):
 @pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
 def test_a_group_as_a_picture(run, tmp_path, kind, begins):
     pytest.importorskip("matplotlib")
-    status, out, _ = run("show", "r.jsonl", f"--{kind}", f"g.{kind}")
+    status, out, _ = run("show", "r.jsonl", "-o", f"g.{kind}")
     assert (status, out) == (0, f"wrote g.{kind}\n")
     assert (tmp_path / f"g.{kind}").read_bytes().startswith(begins)
-    status, _, err = run("show", "r.jsonl", f"--{kind}", "g.txt")
-    assert status == 2 and f"expected a name that ends in .{kind}" in err
+    status, _, err = run("show", "r.jsonl", "-o", "g.txt")
+    assert status == 2 and "expected a name that ends in .html, .png" in err
 
 
 def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
     rows = [row | {"response": f"<b>{i}</b> $x$"} for i, row in enumerate(ROWS[:2])]
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run("show", "b.jsonl", "--html", "g.html")[0] == 0
+    assert run("show", "b.jsonl", "-o", "g.html")[0] == 0
     page = (tmp_path / "g.html").read_text(encoding="utf-8")
     assert "<b>" not in page and "$x$" in re.sub("<[^>]*>", "", page)
     assert page.count('<span style="background:#') == 2 + 2  # of the legend
@@ -118,18 +116,6 @@ def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, c
     assert run("score", "d")[0] == run("report", "d/2.jsonl")[0] == 2
     (tmp_path / "d" / "1.jsonl").write_text(content)
     assert run("report", "d")[0] == 2
-
-
-def test_what_an_unknown_token_cuts_stays_in_its_place_and_lets_no_escape_through():
-    def plain(ids, texts):
-        tokens = [(i, texts[i], 0.0) for i in ids]
-        return group.shaded(
-            SimpleNamespace(tokens=lambda _: tokens, largest=1.0), 0, group.DARK
-        ).plain
-
-    text = plain([1, 2, 3], {1: b"\xe2\x82", 2: None, 3: b"a"})
-    assert text == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"
-    assert "\x1b" not in plain([1, 2], {1: b"\xe2\x1b[31m", 2: None})
 
 
 def test_token_ids_without_text_are_numbers(run, tmp_path):
@@ -209,11 +195,13 @@ def test_transforms_wrap_the_run_s_estimator(run_folder, tmp_path, credit, own, 
     """Whether its recipe has transforms or a preset's name alone."""
     recipe = f"{{name: x, steps: 1, credit: {credit}}}"
     (tmp_path / "runs/recipe.yaml").write_text(recipe)
-    found = estimator_of(None, [f"transforms={transforms}"], [tmp_path / "runs"])
-    assert found == Centred(own)
-    assert estimator_of(None, ["transforms=null"], [tmp_path / "runs"]) == own
+
+    def asked(transforms):
+        return Reading([tmp_path / "runs"], settings=[f"transforms={transforms}"]).asked()
+
+    assert (asked(transforms), asked("null")) == (Centred(own), own)
     with pytest.raises(InputError, match="no transform 3; expected one of"):
-        estimator_of(None, ["transforms=3"], [tmp_path / "runs"])
+        asked(3)
 
 
 def test_show(run):

@@ -52,13 +52,6 @@ def test_tokens_in_both_files_out(run, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"r.jsonl", *last.split()[1::2]}
 
 
-def test_without_an_output_nothing_is_written(command, tmp_path):
-    write_lines(tmp_path / "r.jsonl", GROUP)
-    result = command("score", "r.jsonl")
-    assert result.out.splitlines()[-1] == "next: ktae score r.jsonl -o scores.parquet"
-    assert [path.name for path in tmp_path.iterdir()] == ["r.jsonl"]
-
-
 def test_several_models_in_a_group_are_said(command, tmp_path):
     rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
     write_lines(tmp_path / "r.jsonl", rows)

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 
 import pytest
 from every_language import EveryLanguage
 from second_language import MORE, offer
 
-from ktae import demo
 from ktae.demo import SUMS, language_named
 from ktae.errors import InputError
 
@@ -25,17 +23,6 @@ def test_languages_by_name(monkeypatch):
     message = r"no demo language 'latin'; expected one of sums, rooms, more-sums \(.*ktae-lab\)"
     with pytest.raises(InputError, match=message):
         language_named("latin")
-
-
-def test_entry_points_of_the_group_are_what_is_offered(monkeypatch):
-    monkeypatch.setattr(
-        demo, "entry_points", lambda *, group: [EntryPoint("x", "second_language:MORE", group)]
-    )
-    demo._offered.cache_clear()
-    try:
-        assert demo._offered()["x"].group == "ktae.languages"
-    finally:
-        demo._offered.cache_clear()
 
 
 def test_importing_the_demo_costs_no_torch():

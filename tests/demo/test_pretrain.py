@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 import torch
 from second_language import MORE
@@ -71,23 +69,6 @@ def test_a_folder_name_means_one_model(monkeypatch) -> None:
     )
 
 
-def test_another_version_or_setting_is_another_folder(monkeypatch) -> None:
-    changes = [
-        {"version": "2"},
-        {"pretraining_steps": 999},
-        {"salt": "other"},
-    ]
-    languages = [SUMS, *(dataclasses.replace(SUMS, **change) for change in changes)]
-    folders = {pretrain.base_model_folder(language) for language in languages}
-    for name, value in (("VERSION", "2"), ("BETAS", (0.9, 0.95)), ("WARM_UP", 2)):
-        with monkeypatch.context() as changed:
-            changed.setattr(pretrain, name, value)
-            folders.add(pretrain.base_model_folder(SUMS))
-    monkeypatch.setitem(pretrain.model.SIZE, "learning_rate", 3e-3)
-    folders.add(pretrain.base_model_folder(SUMS))
-    assert len(folders) == 8
-
-
 def test_base_model_is_made_once_for_a_seed(tmp_path, untrained) -> None:
     folder = pretrain.base_model(SUMS, 3)
     assert folder.parent == tmp_path / "ktae/demo"
@@ -99,17 +80,6 @@ def test_base_model_is_made_once_for_a_seed(tmp_path, untrained) -> None:
     assert torch.equal(loaded.lm_head.weight, make_model(SUMS, 3).lm_head.weight)
     [box] = AutoTokenizer.from_pretrained(folder)("box")["input_ids"]
     assert box == SUMS.vocabulary.index("box")
-
-
-def test_an_interrupted_run_leaves_nothing(tmp_path, untrained, monkeypatch) -> None:
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    # the tokenizer is saved after the model
-    monkeypatch.setattr(type(make_tokenizer(SUMS)), "save_pretrained", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        pretrain.base_model(SUMS, 0)
-    assert list((tmp_path / "ktae/demo").iterdir()) == []
 
 
 def test_a_model_made_meanwhile_by_another_process_stays(untrained, monkeypatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import io
 import os
 import signal
@@ -16,10 +14,9 @@ from ktae.errors import InputError
 from ktae.files.text import printable
 
 STATUSES = """\
-Exit status: 0 done; 1 something that was checked or run is wrong, or a file cannot be written; \
-2 bad input; 130 ended by Ctrl-C; 141 nobody read the output; 143 ended by SIGTERM.
+Exit status: 0 done; 1 something that was checked or run is wrong; 2 bad input; 130 ended by \
+Ctrl-C; 143 ended by SIGTERM.
 """
-
 
 TELEMETRY = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -69,31 +66,8 @@ def run(app: typer.Typer, name: str) -> NoReturn:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         # Typer says what is wrong with the usage, answers Ctrl-C with 130, and ends the process.
-        try:
-            app(prog_name=name)  # not "python -m ktae", which no shell could complete
-        finally:
-            if sys.stdout is not None:  # as by >&-
-                sys.stdout.flush()
+        app(prog_name=name)  # not "python -m ktae", which no shell could complete
     except InputError as error:  # it may quote a file
-        _end(2, f"{name}: " + "\n".join(map(printable, str(error).split("\n"))))
-    except BrokenPipeError:
-        _end(128 + signal.SIGPIPE)
-    except SystemExit as end:
-        # Typer and Rich end with 1 where nobody reads, which means something else here.
-        nobody_reads = isinstance(end.__context__, BrokenPipeError)
-        _end(128 + signal.SIGPIPE) if nobody_reads else sys.exit(end.code)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        what = error.filename or "what is printed"
-        _end(1, f"{name}: cannot write {what}: {error.strerror}")
+        typer.echo(f"{name}: " + "\n".join(map(printable, str(error).split("\n"))), err=True)
+        sys.exit(2)
     sys.exit(0)
-
-
-def _end(status: int, message: str | None = None) -> NoReturn:
-    with contextlib.suppress(OSError):
-        if message is not None:
-            typer.echo(message, err=True)
-    if status != 2:  # what could not be printed would be tried again at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.exit(status)

@@ -41,24 +41,18 @@ def doctor(
     screen.print("  ".join(f"{name} {version}" for name, version in versions.items()))
     styles = {"ok": "green", "wrong": "red", "absent": "yellow"}
     findings = []
-    diagnosis = diagnose_verl() if engine == "verl" else diagnose()
-    while True:
-        # TRL and transformers print while they train; the findings are all that matters here.
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            logging.disable(logging.WARNING)
-            try:
-                finding = next(diagnosis, None)
-            finally:
-                logging.disable(logging.NOTSET)
-        if finding is None:
-            break
-        findings.append(finding)
-        mark = "WRONG" if finding.status == "wrong" else finding.status
-        remedy = f" → {finding.remedy}" if finding.remedy else ""
-        screen.print(
-            f"{mark:6} {finding.subject}: {finding.detail}{remedy}", style=styles[finding.status]
-        )
+    # TRL and transformers print while they train; the findings are all that matters here.
+    with contextlib.ExitStack() as quiet:
+        quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        quiet.enter_context(warnings.catch_warnings(action="ignore"))
+        quiet.callback(logging.disable, logging.NOTSET)
+        logging.disable(logging.WARNING)
+        for finding in diagnose_verl() if engine == "verl" else diagnose():
+            findings.append(finding)
+            mark = "WRONG" if finding.status == "wrong" else finding.status
+            remedy = f" → {finding.remedy}" if finding.remedy else ""
+            text = f"{mark:6} {finding.subject}: {finding.detail}{remedy}"
+            screen.print(text, style=styles[finding.status])
     wrong = sum(finding.status == "wrong" for finding in findings)
     screen.print(f"{wrong} wrong" if wrong else "all that is installed works")
     screen.end(versions | {"findings": findings})

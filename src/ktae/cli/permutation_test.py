@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen
-from ktae.estimators import preset
+from ktae.cli.printing import Screen
+from ktae.cli.reading import Reading, note_single_tokens, reads_rollouts, used
 from ktae.files.text import counted
 
 if TYPE_CHECKING:
@@ -25,41 +25,27 @@ evidence.
 """
 
 
+@reads_rollouts
 def permutation_test(
-    inputs: options.Inputs = None,
-    example: options.Example = False,
-    estimator: options.EstimatorName = None,
-    settings: options.Settings = None,
-    tokenizer: options.TokenizerName = None,
+    reading: Reading,
     permutations: Annotated[int, options.number(min=1, help="Permutations of the labels.")] = 20,
     output: options.JsonFile = None,
-    as_json: AsJson = False,
     seed: Annotated[int, options.rare_number(min=0, help="Of the permutations.")] = 0,
-    field: options.Fields = None,
-    threshold: options.Threshold = None,
-    correctness: options.Correctness = None,
-    pool_models: options.PoolModels = None,
-    join: options.Join = False,
-    evaluation: options.Evaluation = False,
 ) -> None:
     """Compare credit with what permuted labels give: how much of it needs no evidence?"""
     from ktae.cli.progress import working
     from ktae.validity import permutation, repeats
 
-    inputs = options.inputs_or_example(inputs, example)
-    how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, join, evaluation
-    )
-    asked = options.estimator_of(estimator, settings, inputs)
-    options.require_outputs(inputs, output=output)
-    screen = Screen(as_json)
-    dump = options.load(inputs, how)
-    chosen = asked or dump.estimator or preset("paper")
+    asked = reading.asked()
+    options.require_outputs(reading.paths, output=output)
+    screen = Screen(reading.as_json)
+    dump = reading.load()
+    estimator = used(asked, dump)
     with working("permuting labels"):
         result = permutation.permutation_test(
-            dump.rollouts, chosen, permutations=permutations, seed=seed
+            dump.rollouts, estimator, permutations=permutations, seed=seed
         )
-    options.note_single_tokens(chosen)
+    note_single_tokens(estimator)
     what = "word" if dump.unit == "words" else "token"
     screen.print(
         f"{counted(result.groups, 'mixed group')}, {counted(result.rollouts, 'rollout')}, "

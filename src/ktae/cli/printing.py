@@ -40,7 +40,10 @@ class Screen:
         from rich.console import Console
 
         self.as_json = as_json
-        self.console = Console(markup=False, emoji=False, highlight=False, quiet=as_json)
+        # This very stdout, also where what others print there is led away.
+        self.console = Console(
+            file=sys.stdout, markup=False, emoji=False, highlight=False, quiet=as_json
+        )
         self.progress = Console(stderr=True, highlight=False) if as_json else self.console
         """For bars, and for lines in their place."""
 
@@ -86,16 +89,13 @@ class Screen:
             padding=(0, 1, 0, 0),
             min_width=len(heading),  # which rich would wrap
         )
-        names, *numbers = zip((first, *[""] * len(columns)), *filter(None, rows), strict=True)
-        least = min(max(map(len, names)), 16)
-        cells = [max(map(len, column)) for column in numbers]
-        for longest in (80, 10, 8, 6):  # headings are folded where the names have no room
-            pairs = zip(columns, cells, strict=True)
-            widths = [max(n, min(len(column), longest)) for column, n in pairs]
-            if self.console.width - sum(widths) - 2 * len(widths) - 3 >= least:
-                break
+        # Numbers keep their width. Headings are broken at blanks, or where they leave no room.
+        names, *longest = (max(map(len, x)) for x in zip(*filter(None, rows), strict=True))
+        least = min(names, 16)
+        room = (self.console.width - least - 3) // len(columns) - 2
         table.add_column(first, overflow="fold", min_width=least)
-        for column, width in zip(columns, widths, strict=True):
+        for column, width in zip(columns, longest, strict=True):
+            width = max(width, min(room, max(map(len, column.split()))))
             table.add_column(column, justify="right", overflow="fold", width=width)
         for row in rows:
             if row is None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen, note
+from ktae.cli.printing import Screen, note
+from ktae.cli.reading import Reading, note_unmixed, reads_rollouts, used
 from ktae.errors import InputError
-from ktae.estimators import preset
 from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ LOOK_SECONDS = 5.0
 """Between two looks at the files that are watched."""
 
 
+@reads_rollouts
 def report(
-    inputs: options.Inputs = None,
-    example: options.Example = False,
+    reading: Reading,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="An .html file for the page."),
@@ -35,13 +35,9 @@ def report(
         bool,
         typer.Option("--watch", help="Write the page anew as a run goes on; it reloads itself."),
     ] = False,
-    estimator: options.EstimatorName = None,
-    settings: options.Settings = None,
-    tokenizer: options.TokenizerName = None,
     title: Annotated[
         str | None, typer.Option(help="The page's title [default: the inputs' names].")
     ] = None,
-    as_json: AsJson = False,
     max_tokens: Annotated[
         int,
         options.rare_number(min=1, help="Above so many tokens, whole groups are left out."),
@@ -59,70 +55,55 @@ def report(
             help="Whether to grade rollouts that have an answer, and list where the dump differs."
         ),
     ] = True,
-    field: options.Fields = None,
-    threshold: options.Threshold = None,
-    correctness: options.Correctness = None,
-    pool_models: options.PoolModels = None,
-    join: options.Join = False,
-    evaluation: options.Evaluation = False,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
     from ktae.cli.progress import working
     from ktae.report import write_report
     from ktae.rollouts.groups import has_mixed
 
-    inputs = options.inputs_or_example(inputs, example)
-    how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, join, evaluation
-    )
-    chosen = options.estimator_of(estimator, settings, inputs)
-    options.require_outputs([] if watch else inputs, output=output)  # they may come later
+    asked = reading.asked()
+    # What is watched may come later.
+    options.require_outputs([] if watch else reading.paths, output=output)
     if output.suffix not in (".html", ".htm"):
         raise InputError(f"--output is {output}; expected a name that ends in .html")
+    if watch and reading.as_json:
+        raise InputError("--watch writes the page again and again; leave out --json")
 
     write = functools.partial(
         write_report,
-        inputs,
+        reading.paths,
         output,
-        how,
+        reading.how,
         max_tokens=max_tokens,
         max_groups=groups,
         regrade=regrade,
         title=title,
         reloads=watch,
     )
-    # A page that is written again and again has no last line to print.
-    if watch:
-        if as_json:
-            raise InputError("--watch writes the page again and again; leave out --json")
-        # What the run was trained with may not be known yet.
-        _watch(
-            inputs,
-            output,
-            lambda: write(estimator=options.estimator_of(estimator, settings, inputs)),
-        )
+    if watch:  # what the run was trained with may not be known yet
+        _watch(reading.paths, output, lambda: write(estimator=reading.asked()))
         return
     started, replaced = time.perf_counter(), output.exists()
     with working("reading") as tell:
-        dump = write(estimator=chosen, tell=tell)
+        dump = write(estimator=asked, tell=tell)
     options.note_reading(dump.notes)
-    used = chosen or dump.estimator or preset("paper")
-    says_something = used.score_range is not None or has_mixed(dump.rollouts)
+    estimator = used(asked, dump)
+    says_something = estimator.score_range is not None or has_mixed(dump.rollouts)
     if not says_something:
-        options.note_unmixed(used)
+        note_unmixed(estimator)
     # Groups that the page has no room for still count in its numbers.
     shown, n = dump.shown
     if shown < n:
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
-    screen = Screen(as_json)
+    screen = Screen(reading.as_json)
     screen.verdict(dump.verdict)
     screen.print(
         f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; wrote {output} "
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
     )
     if says_something:
-        screen.next("ktae", "show", *inputs)
+        screen.next("ktae", "show", *reading.paths)
     screen.end(
         {
             "rollouts": len(dump.rollouts),
@@ -138,16 +119,15 @@ def report(
     )
 
 
-def watched(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | InputError]:
-    """Write the page whenever the files of rollouts or metrics have changed, and never end.
+def changes(paths: Sequence[Path]) -> Iterator[None]:
+    """Yield at once, and whenever the files of rollouts or metrics have changed; never end.
 
-    A file may be half written when it is read; the next look finds it changed again. Yields what
-    was read, or why it could not be.
+    A file may be half written when it is read; the next look finds it changed again.
     """
     from ktae.rollouts.folders import choose_files
     from ktae.runs import RunFolder
 
-    written = None
+    before = None
     while True:
         now = {}
         for path in paths:
@@ -155,12 +135,9 @@ def watched(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump |
             with contextlib.suppress(InputError, OSError):
                 for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
                     now[file] = file.stat().st_size, file.stat().st_mtime_ns
-        if now != written:
-            written = now
-            try:
-                yield write()
-            except InputError as error:
-                yield error
+        if now != before:
+            before = now
+            yield
         time.sleep(LOOK_SECONDS)
 
 
@@ -168,9 +145,11 @@ def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
     typer.echo(f"watching {', '.join(printable(str(path)) for path in inputs)} (Ctrl-C ends it)")
     told: list[dict[str, object]] = []
     with contextlib.suppress(KeyboardInterrupt):
-        for dump in watched(inputs, write):
-            if isinstance(dump, InputError):
-                note(str(dump))
+        for _ in changes(inputs):
+            try:
+                dump = write()
+            except InputError as error:
+                note(str(error))
                 continue
             if (listed := dump.notes.listed()) != told:
                 told = listed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen, note
+from ktae.cli.printing import Screen, note
+from ktae.cli.reading import Reading, note_single_tokens, note_unmixed, reads_rollouts, used
 from ktae.errors import InputError
-from ktae.estimators import preset
 from ktae.files.text import counted, visible
 from ktae.tables import in_tables
 
@@ -33,9 +32,9 @@ OF_SINGLE = """\
 """
 
 
+@reads_rollouts
 def score(
-    inputs: options.Inputs = None,
-    example: options.Example = False,
+    reading: Reading,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -46,18 +45,8 @@ def score(
             "*.tokens.parquet. Without it nothing is written.",
         ),
     ] = None,
-    estimator: options.EstimatorName = None,
-    settings: options.Settings = None,
-    tokenizer: options.TokenizerName = None,
     top: Annotated[int, options.number(min=1, help="Tokens shown for, and against.")] = 10,
     groups: Annotated[int, options.number(min=0, help="Mixed groups shown, from the first.")] = 3,
-    as_json: AsJson = False,
-    field: options.Fields = None,
-    threshold: options.Threshold = None,
-    correctness: options.Correctness = None,
-    pool_models: options.PoolModels = None,
-    join: options.Join = False,
-    evaluation: options.Evaluation = False,
 ) -> None:
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from ktae.cli.progress import working
@@ -66,43 +55,39 @@ def score(
     from ktae.report.strongest import strongest
     from ktae.rollouts.tokens import load_tokenizer
 
-    inputs = options.inputs_or_example(inputs, example)
-    how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, join, evaluation
-    )
-    asked = options.estimator_of(estimator, settings, inputs)
+    asked = reading.asked()
     if output is not None and output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
     tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
     for path in (output, tokens_out):
-        options.require_outputs(inputs, output=path)
-    screen = Screen(as_json)
+        options.require_outputs(reading.paths, output=path)
+    screen = Screen(reading.as_json)
     started = time.perf_counter()
     # Loaded once, and before the rows: it cuts them, and spells tokens in the tables.
-    named = tokenizer or own_tokenizer(inputs)
+    named = reading.tokenizer or own_tokenizer(reading.paths)
     loaded = load_tokenizer(str(named)) if named else None
-    dump = options.load(inputs, dataclasses.replace(how, tokenizer=loaded), strict=True)
-    chosen = asked or dump.estimator or preset("paper")
+    dump = reading.load(tokenizer=loaded, strict=True)
+    estimator = used(asked, dump)
     with working("scoring") as tell:
-        texts = dump.vocabulary if chosen.needs_vocabulary else None
-        scores = scoring.score(dump.rollouts, loaded, chosen, words=_words(dump), texts=texts)
+        texts = dump.vocabulary if estimator.needs_vocabulary else None
+        scores = scoring.score(dump.rollouts, loaded, estimator, words=_words(dump), texts=texts)
         if output is not None and tokens_out is not None:
             scoring.write(scores, output, tokens_out)
         tell("holding out pairs", 0, None)
-        verdict = believing.verdict_of(dump, chosen)
+        verdict = believing.verdict_of(dump, estimator)
     screen.verdict(verdict)
     counts = _counts(scores) | {"seconds": time.perf_counter() - started}
     screen.print(_in_words(counts, dump.unit))
     _warn(dump, scores)
     mixed = [group for group in scores.groups if group.mixed]
     if not mixed:
-        options.note_unmixed(chosen)
+        note_unmixed(estimator)
     if named and scores.tokens["token"].null_count:
         note(f"warning: {named} does not know all token ids: did it make them?")
-    options.note_single_tokens(chosen)
+    note_single_tokens(estimator)
     # Tables are of single tokens. Where the estimator is of larger units, their credit is another
     # one than the file's, and the star says so.
-    star = "" if in_tables(chosen) == chosen else "*"
+    star = "" if in_tables(estimator) == estimator else "*"
     columns = ("id", "impact", f"credit{star}", "right (a)", "wrong (b)", "p")
     # Numbers over the file are of all groups; the tables of single groups are of the first ones.
     over_file = strongest(scores.tokens, top)
@@ -115,17 +100,17 @@ def score(
         step = "" if group.step is None else f", step {group.step}"
         _print_strongest(screen, f"Group {group.label}{step}", tokens, columns)
     if output is None:
-        screen.next("ktae", "score", *inputs, "-o", "scores.parquet")
+        screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
     else:
         screen.print(f"wrote {output} and {tokens_out}")
-        screen.next("ktae", "report", *inputs)
+        screen.next("ktae", "report", *reading.paths)
     screen.end(
         {
             **counts,
             "verdict": verdict,
             "notes": dump.notes.listed(),
             "unit": dump.unit,
-            "estimator": scoring.described(chosen),
+            "estimator": scoring.described(estimator),
             "output": output and {"rollouts": output, "tokens": tokens_out},
             "strongest": over_file,
             "by_group": [

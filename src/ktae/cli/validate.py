@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen, note
+from ktae.cli.printing import Screen, note
+from ktae.cli.reading import Reading, reads_rollouts, with_settings
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, preset, resolved
 from ktae.files import plots
@@ -25,10 +26,10 @@ majority      a baseline: the answer that more of the other rollouts give
 """
 
 
+@reads_rollouts
 def validate(
-    inputs: options.Inputs = None,
-    example: options.Example = False,
-    estimators: Annotated[
+    reading: Reading,
+    estimator: Annotated[
         list[str] | None,
         typer.Option(
             "--estimator",
@@ -39,8 +40,6 @@ def validate(
             "--set the run's, or else paper].",
         ),
     ] = None,
-    settings: options.Settings = None,
-    tokenizer: options.TokenizerName = None,
     until: Annotated[
         float | None, typer.Option(help="The first share of each rollout to look at, such as 0.5.")
     ] = None,
@@ -49,17 +48,10 @@ def validate(
     ] = False,
     output: options.JsonFile = None,
     plot: options.Plot = None,
-    as_json: AsJson = False,
     pairs: Annotated[
         int, options.rare_number(min=1, help="Held-out pairs of a group, at most.")
     ] = 16,
     seed: Annotated[int, options.rare_number(min=0, help="Of the pairs and permutations.")] = 0,
-    field: options.Fields = None,
-    threshold: options.Threshold = None,
-    correctness: options.Correctness = None,
-    pool_models: options.PoolModels = None,
-    join: options.Join = False,
-    evaluation: options.Evaluation = False,
 ) -> None:
     """Which estimator tells correct rollouts from incorrect ones that it has not seen?
 
@@ -73,25 +65,23 @@ def validate(
     from ktae.validity.prefixes import AskedAnswers
     from ktae.validity.scores import COLUMNS
 
-    inputs = options.inputs_or_example(inputs, example)
-    how = options.read_options(
-        field, tokenizer, threshold, correctness, pool_models, join, evaluation
-    )
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
     if until is not None and not 0 < until <= 1:
         raise InputError(f"--until is {until:g}; expected a number above 0, at most 1")
     # By the name under which each is shown; the settings are of every one that is named.
     chosen = {
-        ", ".join([text, *(settings or ())]): resolved(options.with_settings(text, settings))
-        for text in estimators or ()
+        ", ".join([text, *(reading.settings or ())]): resolved(
+            with_settings(text, reading.settings)
+        )
+        for text in estimator or ()
     }
-    if not estimators:
-        of_run = options.estimator_of(None, settings, inputs)
+    if not estimator:
+        of_run = reading.asked()
         chosen = {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
-    options.require_outputs(inputs, output=output, plot=plot)
-    screen = Screen(as_json)
-    dump = options.load(inputs, how)
+    options.require_outputs(reading.paths, output=output, plot=plot)
+    screen = Screen(reading.as_json)
+    dump = reading.load()
     words = dump.vocabulary if any(x.needs_vocabulary for x in chosen.values()) else None
     keep = _lengths(dump, until, before_answer)
     with working("holding out pairs"):
@@ -122,7 +112,7 @@ def validate(
 
         plots.save(forest(result), plot)
         screen.print(f"wrote {plot}")
-    screen.next("ktae", "report", *inputs, *(("-e", advised.take) if advised.take else ()))
+    screen.next("ktae", "report", *reading.paths, *(("-e", advised.take) if advised.take else ()))
     of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
     told = {"advice": advised.as_dict(), "notes": dump.notes.listed()}
     screen.end(result.as_dict() | of | told, output)

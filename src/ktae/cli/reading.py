@@ -1,0 +1,237 @@
+"""What the commands that read rollouts have in common: their options, and how they start."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ktae.cli import options
+from ktae.cli.printing import AsJson, note
+from ktae.errors import InputError
+from ktae.estimators import KINDS, PRESETS, Estimator, from_section, preset, resolved, to_section
+from ktae.rollouts import EXAMPLE
+from ktae.tables import in_tables
+
+if TYPE_CHECKING:
+    from ktae.report.inputs import Dump
+    from ktae.rollouts.options import ReadOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """The options of a command that reads rollouts, and what they come to.
+
+    Raises:
+        InputError: there are both inputs and the example, or neither; there can be no such
+            tokenizer, or a field or threshold makes no sense.
+    """
+
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="INPUT",
+            help="Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, "
+            "OpenRLHF, slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, "
+            ".json, .csv or .parquet file (also .gz).",
+        ),
+    ] = None
+    example: Annotated[
+        bool,
+        typer.Option("--example", help="Take rollouts of a small model, which come with ktae."),
+    ] = False
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            "--estimator",
+            "-e",
+            metavar="NAME",
+            help=f"What computes credit: {', '.join(PRESETS | KINDS)}, a recipe's section such as "
+            "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME "
+            "[default: the run's, or else paper].",
+        ),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="One of the estimator's settings, such as h3=0, or what wraps it, such as "
+            "'transforms=[centred, {scaled: 2}]'. Can be given several times.",
+        ),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="A tokenizer's folder or hub name [default: the run's, or else words]."),
+    ] = None
+    as_json: AsJson = False
+    field: options.Fields = None
+    threshold: Annotated[
+        float | None,
+        options.rare(
+            help="A rollout without a verdict is correct if its reward is above this [default: 0]."
+        ),
+    ] = None
+    correctness: options.Correctness = None
+    pool_models: options.PoolModels = None
+    join: options.Join = False
+    evaluation: Annotated[
+        bool,
+        options.rare(
+            "--evaluation", help="Of a run that holds both, read evaluations and not training."
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if bool(self.inputs) == self.example:
+            both = "INPUT and --example" if self.inputs else "neither INPUT nor --example"
+            raise InputError(
+                f"{both}; expected one: files and folders with rollouts, or the example"
+            )
+        assert self.how  # an option that makes no sense is refused now
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files and folders."""
+        return self.inputs or [EXAMPLE]
+
+    @functools.cached_property
+    def how(self) -> ReadOptions:
+        """How they are read."""
+        return options.read_options(
+            self.field,
+            self.tokenizer,
+            self.threshold,
+            self.correctness,
+            self.pool_models,
+            self.join,
+            self.evaluation,
+        )
+
+    def asked(self) -> Estimator | None:
+        """The estimator that was asked for; None where none was.
+
+        Settings without a name replace those of the run that is read, or the paper's.
+
+        Raises:
+            InputError: there is no such estimator, or it needs what no dump holds.
+        """
+        from ktae.credit import POLICY
+        from ktae.report.inputs import trained_with
+
+        if self.estimator is None:
+            if not self.settings:
+                return None
+            trained = trained_with(self.paths)
+            of_run = trained.estimator if trained else None
+            return with_settings(to_section(of_run) if of_run else "paper", self.settings)
+        estimator = resolved(with_settings(self.estimator, self.settings))  # the user has named it
+        if estimator.needs_policy:
+            needs = " and the ".join(POLICY[need] for need in sorted(estimator.needs_policy))
+            raise InputError(
+                f"--estimator {self.estimator} needs the {needs} of each token, which dumps of "
+                "rollouts do not hold; in Python, ktae.token_credit takes them"
+            )
+        return estimator
+
+    def load(self, *, tokenizer: Any = None, strict: bool = False) -> Dump:
+        """The rollouts, at least one; what is noted about them is on stderr.
+
+        Args:
+            tokenizer: the one that was asked for, if it is loaded.
+            strict: the first row that cannot be used is an error.
+        """
+        from ktae.cli.progress import working
+        from ktae.report import inputs as reader
+
+        how = dataclasses.replace(self.how, tokenizer=tokenizer) if tokenizer else self.how
+        with working("reading"):
+            dump = reader.load(self.paths, how, strict=strict)
+        options.note_reading(dump.notes)
+        return dump
+
+
+def reads_rollouts(command: Callable[..., None]) -> Callable[..., None]:
+    """A command of its own options and those of `Reading`, which is its first argument.
+
+    An option of its own takes the place of one that is called alike, and then is no part of it.
+    """
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        common = {name: values.pop(name) for name in shared}
+        command(Reading(**common), **values)
+
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    del own["reading"]
+    shared = {
+        name: x
+        for name, x in inspect.signature(Reading, eval_str=True).parameters.items()
+        if name not in own
+    }
+    arguments = [shared[name] for name in ("inputs", "example")]
+    others = [x for x in shared.values() if x not in arguments]
+    parameters = [*arguments, *own.values(), *others]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {x.name: x.annotation for x in parameters}
+    return run
+
+
+def used(asked: Estimator | None, dump: Dump) -> Estimator:
+    """The estimator that was asked for, or the run's, or the paper's."""
+    return asked or dump.estimator or preset("paper")
+
+
+def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:
+    """The estimator of a name or a recipe's section, its settings replaced; `transforms` wrap it.
+
+    Args:
+        section: such as `paper`, or `{estimator: ktae, h3: 0}` as text or as a mapping.
+        settings: each as in `h3=0`, the value as in a recipe.
+    """
+    from ktae.files.typed import parse_yaml
+
+    if isinstance(section, str) and section not in PRESETS | KINDS:
+        section = parse_yaml(section, f"--estimator {section}")
+    if not settings or not isinstance(section, str | Mapping):
+        return from_section(section)
+    base = {"estimator": section} if isinstance(section, str) else section
+    changes: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {setting}: expected KEY=VALUE, such as h3=0")
+        changes[key] = parse_yaml(text, f"--set {setting}")
+    # What is asked for wraps what is there; null takes nothing away.
+    old, new = base.get("transforms") or [], changes.pop("transforms", None)
+    old, new = ([x] if isinstance(x, str | dict) else x for x in (old, new))
+    if new is not None:  # what is no list from_section refuses
+        changes["transforms"] = [*old, *new] if isinstance(new, list) else new
+    return from_section({**base, **changes})
+
+
+def note_unmixed(estimator: Estimator) -> None:
+    """Say on stderr that no group has both verdicts, and what that means for credit."""
+    unmixed = "no group has both correct and incorrect rollouts"
+    if estimator.score_range is None:
+        note(f"warning: {unmixed}, so all credit is 0")
+    else:
+        note(f"{unmixed}: no table compares verdicts; credit by graded rewards is in the file")
+
+
+def note_single_tokens(estimator: Estimator) -> None:
+    """Say on stderr that a table of single tokens does not show the whole of the estimator."""
+    shown = in_tables(estimator)
+    if shown is None:
+        note("tables are of the paper's statistic; this estimator's own credit is in none")
+    elif estimator != shown:
+        note(
+            "tables are of single tokens and verdicts; this estimator's own credit is of larger "
+            "units, of places or of scores"
+        )
