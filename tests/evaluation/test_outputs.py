@@ -2,12 +2,9 @@
 
 import json
 import math
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ktae.errors import InputError
@@ -55,26 +52,16 @@ def test_files_of_one_benchmark_have_its_problems_in_common(tmp_path: Path) -> N
     assert outputs[0].group == outputs[3].group and len({o.group for o in outputs}) == 3
 
 
-def test_trl_completions(tmp_path: Path) -> None:
-    """As TRL 1.16 writes them, with the data set's answer logged beside."""
-    table = pa.table(
-        {
-            "step": [1] * 4,
-            "prompt": [[{"role": "user", "content": p}] for p in "ppqq"],
-            "completion": [[{"role": "assistant", "content": f"\\boxed{{{i}}}"}] for i in range(4)],
-            "accuracy": [0.0, 1.0, 0.0, 0.0],
-            "answer": ["1"] * 4,
-            "advantage": [0.0] * 4,
-        }
-    )
-    pq.write_table(table, tmp_path / "completions_00001.parquet")
-    outputs = read(tmp_path / "completions_00001.parquet")
-    assert [(o.prompt, o.sample, o.reward, o.step) for o in outputs] == [
-        ("p", 0, 0.0, None),
-        ("p", 1, 1.0, None),
-        ("q", 0, 0.0, None),
-        ("q", 1, 0.0, None),
+def test_equal_prompts_are_one_problem_where_a_tool_writes_no_label(tmp_path: Path) -> None:
+    """As TRL does, with the data set's answer logged beside; one step is no part of a label."""
+    common = {"step": 1, "answer": "1", "advantage": 0.0}
+    rows = [
+        common | {"prompt": p, "completion": f"\\boxed{{{i}}}", "accuracy": float(i == 1)}
+        for i, p in enumerate("ppqq")
     ]
+    outputs = read(write(tmp_path / "completions_00001.jsonl", *rows))
+    found = [(o.prompt, o.sample, o.reward, o.step) for o in outputs]
+    assert found == [("p", 0, 0, None), ("p", 1, 1, None), ("q", 0, 0, None), ("q", 1, 0, None)]
     assert outputs[1].response == "\\boxed{1}" and len({o.group for o in outputs}) == 2
 
 
@@ -229,9 +216,9 @@ def test_what_another_tool_put_where_ours_would_be(tmp_path: Path) -> None:
     assert output.verdict == Verdict(Outcome.CORRECT, None, "")
 
 
-def write_answers(path: Path, *answers: str) -> None:
+def write_answers(path: Path, *answers: str) -> Path:
     """A problem for each answer, labelled 0, 1, ..., with one output."""
-    write(path, *(row(f"q{x}", x, group=i) for i, x in enumerate(answers)))
+    return write(path, *(row(f"q{x}", x, group=i) for i, x in enumerate(answers)))
 
 
 def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
@@ -239,8 +226,8 @@ def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
 
     Alone it is one only if a benchmark is called so.
     """
-    write_answers(tmp_path / "aime24.base.jsonl", "1")
-    assert read(tmp_path / "aime24.base.jsonl")[0].group == "aime24/0"
+    assert read(write_answers(tmp_path / "aime24.base.jsonl", "1"))[0].group == "aime24/0"
+    assert read(write_answers(tmp_path / "base.jsonl", "1"))[0].group == "0"
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
     write_answers(tmp_path / "ev" / "qwen2.5_math.jsonl", "3", "4")
     expected = ["aime24/0", "aime24/1", "qwen2.5_math/0", "qwen2.5_math/1"]
@@ -256,18 +243,3 @@ def test_files_that_are_joined_are_one_benchmark(tmp_path: Path) -> None:
     message = r"rank_1.jsonl, line 2: problem 1 accepts '7', in an earlier row '2'; expected the"
     with pytest.raises(InputError, match=message):
         read(tmp_path / "ev", ReadOptions(join=True))
-
-
-def test_numbers_as_databases_and_pandas_have_them(tmp_path: Path) -> None:
-    columns = {
-        "group": ["0", "0", "1", "1"],
-        "step": [0.0, 1.0, 0.0, 1.0],
-        "response": ["a"] * 4,
-        "answer": [Decimal("3"), Decimal("3"), Decimal("1.5"), Decimal("1.5")],
-        "reward": [Decimal("1.00"), Decimal("0.00"), None, Decimal("0.50")],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "saved.parquet")
-    outputs = read(tmp_path / "saved.parquet")
-    assert [o.reward for o in outputs] == [1.0, 0.0, None, 0.5]
-    assert [o.answers for o in outputs] == [("3",), ("3",), ("1.5",), ("1.5",)]
-    assert [o.group for o in outputs][:2] == ["0 of step 0", "0 of step 1"]

@@ -109,21 +109,15 @@ def _names(models: Sequence[Path]) -> list[str]:
 
 def _print(screen: Screen, a: str, b: str, comparisons: Sequence[Comparison]) -> None:
     """Accuracies in percent, then lengths in tokens."""
-    rows = [
-        (
-            _title(row),
-            f"{row.problems:,}",
-            *(f"{scale * x:,.1f}" for x in (row.mean_a, row.mean_b)),
-            f"{scale * row.difference.value:+z.1f}",
-            f"{scale * row.difference.low:+z.1f} to {scale * row.difference.high:+z.1f}",
-            f"{row.up}/{row.down}",
-            f"{row.p_value:.2g}",
-            f"{row.corrected:.2g}",
-        )
-        for row in comparisons
-        for scale in [100 if row.measure == "accuracy" else 1]
-    ]
-    columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
+    rows = []
+    for row in comparisons:
+        scale = 100 if row.measure == "accuracy" else 1
+        digits = 0 if row.measure == "length" and row.mean_a >= 100 else 1
+        means = [f"{scale * x:,.{digits}f}" for x in (row.mean_a, row.mean_b)]
+        difference, low, high = (f"{scale * x:+z,.{digits}f}" for x in row.difference)
+        numbers = (f"{row.problems:,}", *means, difference, f"{low} to {high}")
+        rows.append((_title(row), *numbers, f"{row.up}/{row.down}", f"{row.corrected:.2g}"))
+    columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p, Holm")
     screen.table(f"A: {a}   B: {b}", columns, rows)
 
 
