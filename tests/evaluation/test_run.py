@@ -11,7 +11,7 @@ from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BenchmarkProblem
 from ktae.evaluation.engines import Sample, Sampling
 from ktae.evaluation.outputs import Output
-from ktae.evaluation.run import EvaluationFolder, generate_all, settings_of
+from ktae.evaluation.run import EvaluationFolder, Job, generate_all
 
 PROBLEMS = [BenchmarkProblem("x", i, f"problem {i}" + "!" * (i % 3), (str(i),)) for i in range(10)]
 
@@ -34,13 +34,17 @@ class FakeEngine:
         return [[Sample(f"{p} / {seed} / {i}", len(p), i == 0) for i in samples] for p in prompts]
 
 
+def job(model: Path | str = "m", seed: int = 7, samples: int = 1, problems: Any = PROBLEMS) -> Job:
+    sampling = Sampling(samples, 1.0, 64, batch_size=4, seed=seed)
+    return Job(str(model), "fake", "plain", problems, sampling)
+
+
 def run(folder: EvaluationFolder, engine: Any, samples: int = 1) -> list[Output]:
-    sampling = Sampling(samples, 1.0, 64, batch_size=4, seed=7)
-    return generate_all(folder, lambda: engine, PROBLEMS, "plain", sampling, lambda *_: None)
+    return generate_all(folder, job(samples=samples), lambda: engine, lambda *_: None)
 
 
-def settings(model: Path | str = "m", seed: int = 7) -> dict[str, Any]:
-    return settings_of(str(model), "fake", "plain", PROBLEMS, Sampling(batch_size=4, seed=seed))
+def settings(*given: Any, **more: Any) -> dict[str, Any]:
+    return job(*given, **more).settings()
 
 
 def claimed(path: Path, begun: bool = False) -> EvaluationFolder:
@@ -108,7 +112,7 @@ def test_other_settings_and_other_problems_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="with seed = 8, not 7; give another --output"):
         claimed(tmp_path / "a")
     other = [PROBLEMS[0]._replace(answers=("5",)), *PROBLEMS[1:]]
-    changed = settings_of("m", "fake", "plain", other, Sampling(batch_size=4, seed=8))
+    changed = settings(seed=8, problems=other)
     with pytest.raises(InputError, match="an evaluation with problems = '10, sha256"):
         folder.claim(changed)
 

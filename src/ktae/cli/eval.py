@@ -17,9 +17,8 @@ from ktae.errors import InputError, expected_one_of
 
 if TYPE_CHECKING:
     from ktae.evaluation.benchmarks import BenchmarkProblem
-    from ktae.evaluation.engines import Sampling
     from ktae.evaluation.outputs import Output
-    from ktae.evaluation.run import EvaluationFolder
+    from ktae.evaluation.run import EvaluationFolder, Job
     from ktae.grading import Verdict
     from ktae.rollouts.options import ReadOptions
 
@@ -147,7 +146,7 @@ def eval_(
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     from ktae.evaluation import outputs as saved
     from ktae.evaluation.engines import ENGINES, Sampling
-    from ktae.evaluation.run import EvaluationFolder
+    from ktae.evaluation.run import EvaluationFolder, Job
     from ktae.files.hub import local_or_hub
     from ktae.grading.graders import GRADERS
 
@@ -187,7 +186,8 @@ def eval_(
         size = batch_size or ENGINES[engine].batch_size
         sampling = Sampling(samples, temperature, max_new_tokens or task.longest, size, seed)
         folder = EvaluationFolder(output or Path("evals") / _name_of(name))
-        asked, outputs = _answered(screen, name, task, engine, sampling, folder)
+        job = Job(name, engine, task.template, task.problems, sampling)
+        asked, outputs = _answered(screen, job, folder)
     # By grader, in the order in which they were asked for: the first one's verdicts count.
     graded = {}
     if task.grade is not None:
@@ -265,32 +265,24 @@ def _name_of(model: str) -> str:
 
 
 def _answered(
-    screen: Screen,
-    model: str,
-    task: Task,
-    engine: str,
-    sampling: Sampling,
-    folder: EvaluationFolder,
+    screen: Screen, job: Job, folder: EvaluationFolder
 ) -> tuple[dict[str, Any], list[Output]]:
     """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
     from ktae.cli.progress import Bars
-    from ktae.evaluation import run
     from ktae.evaluation.engines import ENGINES
+    from ktae.evaluation.run import generate_all
 
-    with screen.progress.status(f"looking at {model}"):  # all of its weights are read
-        settings = run.settings_of(model, engine, task.template, task.problems, sampling)
+    with screen.progress.status(f"looking at {job.model}"):  # all of its weights are read
+        settings = job.settings()
     folder.claim(settings)
 
     def load_engine() -> Any:
-        with screen.progress.status(f"loading {model}"):
-            return ENGINES[engine](model)
+        with screen.progress.status(f"loading {job.model}"):
+            return ENGINES[job.engine](job.model)
 
     with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
         tell = functools.partial(bars.show, "generating")
-        outputs = run.generate_all(
-            folder, load_engine, task.problems, task.template, sampling, tell
-        )
-    return settings, outputs
+        return settings, generate_all(folder, job, load_engine, tell)
 
 
 def read_saved(path: Path, how: ReadOptions, **chosen: Any) -> list[Output]:

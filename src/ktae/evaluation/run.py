@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BenchmarkProblem
@@ -30,6 +30,59 @@ from ktae.runs import write_json
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 """Files of weights, in the order in which transformers and vLLM look: each only without those
 before it."""
+
+
+class Job(NamedTuple):
+    """A model, and what it is asked."""
+
+    model: str
+    """A folder, or the name of a hub's model."""
+    engine: str
+    """A name in `ENGINES`."""
+    template: str
+    """A name in `TEMPLATES`; not used for problems with messages of their own."""
+    problems: Sequence[BenchmarkProblem]
+    """All benchmarks, one after the other."""
+    sampling: Sampling
+    """How responses are drawn; a problem's samples are never split into two batches."""
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that the outputs depend on, as JSON.
+
+        Raises:
+            InputError: the model is a folder without weights.
+        """
+        # Other texts or answers under the same names would be another evaluation.
+        digest = hashlib.sha256(json.dumps(list(self.problems)).encode()).hexdigest()
+        which = {"model": self.model}
+        if os.path.isdir(self.model):  # by its path, from wherever it was given, and its weights
+            path = os.path.abspath(self.model)
+            which = {"model": path, "weights": weights_digest(Path(path))}
+        return {
+            **which,
+            "engine": self.engine,
+            "template": self.template,
+            "benchmarks": list(dict.fromkeys(problem.benchmark for problem in self.problems)),
+            "problems": f"{len(self.problems)}, sha256 {digest[:16]}",
+            **self.sampling._asdict(),
+        }
+
+
+def weights_digest(folder: Path) -> str:
+    """16 hexadecimal digits of a model's weights: those of a model trained again are others.
+
+    Raises:
+        InputError: the folder holds no weights.
+    """
+    # The files that would be loaded, and not what else a trainer left beside them.
+    files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
+    if files is None:
+        raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            hashlib.file_digest(content, lambda: digest)  # goes on with it
+    return digest.hexdigest()[:16]
 
 
 class EvaluationFolder:
@@ -77,68 +130,21 @@ class EvaluationFolder:
         return self.batches / f"{number:05d}.jsonl"
 
 
-def settings_of(
-    model: str,
-    engine: str,
-    template: str,
-    problems: Sequence[BenchmarkProblem],
-    sampling: Sampling,
-) -> dict[str, Any]:
-    """Everything that the outputs depend on, as JSON.
-
-    Raises:
-        InputError: `model` is a folder without weights.
-    """
-    # Other texts or answers under the same names would be another evaluation.
-    digest = hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
-    which = {"model": model}
-    if os.path.isdir(model):  # by its path, from wherever it was given, and its weights
-        which = {"model": os.path.abspath(model), "weights": weights_digest(Path(model))}
-    return {
-        **which,
-        "engine": engine,
-        "template": template,
-        "benchmarks": list(dict.fromkeys(problem.benchmark for problem in problems)),
-        "problems": f"{len(problems)}, sha256 {digest[:16]}",
-        **sampling._asdict(),
-    }
-
-
-def weights_digest(folder: Path) -> str:
-    """16 hexadecimal digits of a model's weights: those of a model trained again are others.
-
-    Raises:
-        InputError: the folder holds no weights.
-    """
-    # The files that would be loaded, and not what else a trainer left beside them.
-    files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
-    if files is None:
-        raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as content:
-            hashlib.file_digest(content, lambda: digest)  # goes on with it
-    return digest.hexdigest()[:16]
-
-
 def generate_all(
     folder: EvaluationFolder,
+    job: Job,
     load_engine: Callable[[], Engine],
-    problems: Sequence[BenchmarkProblem],
-    template: str,
-    sampling: Sampling,
     tell: Callable[[int, int], object],
 ) -> list[Output]:
     """Every problem's responses; those that are on disk already are read.
 
     Args:
         folder: claimed.
+        job: what is asked.
         load_engine: called only if anything is left to generate.
-        problems: all benchmarks, one after the other.
-        template: a name in `TEMPLATES`; not used for a problem with messages of its own.
-        sampling: how responses are drawn; a problem's samples are never split into two batches.
         tell: called after each batch with the problems done, and the problems in all.
     """
+    problems, sampling = job.problems, job.sampling
     in_order = sorted(problems, key=lambda problem: -len(problem.text))  # little padding
     per_batch = max(1, sampling.batch_size // sampling.samples)
     engine: Engine | None = None
@@ -149,7 +155,7 @@ def generate_all(
         if not path.exists():
             engine = engine or load_engine()
             prompts = [
-                prompt_of(template, problem.text, engine.tokenizer)
+                prompt_of(job.template, problem.text, engine.tokenizer)
                 if problem.messages is None
                 else written_out(problem.messages, engine.tokenizer)
                 for problem in batch
