@@ -90,7 +90,7 @@ def test_folders(tmp_path):
 
 def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, run_folder):
     other = write_lines(tmp_path / "r.jsonl", ROLLOUTS)
-    with pytest.raises(InputError, match="cannot spell the response 'two and two") as caught:
+    with pytest.raises(InputError, match="cannot spell a response") as caught:
         inputs.load([run_folder, other])
     assert str(caught.value).startswith(f"{run_folder / 'model'}, the run's own tokenizer and so")
 

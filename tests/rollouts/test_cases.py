@@ -249,9 +249,9 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        (USER, "without a message of the role assistant"),
+        (USER, "response is messages of 'user'; expected of 'assistant'"),
         ({"content": "x"}, "response is .*; expected text"),
-        ({"role": "narrator", "content": "x"}, "line 1: a message of the role 'narrator'"),
+        ({"role": "narrator", "content": "x"}, "line 1: response is messages of 'narr"),
         ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
     ],
 )

@@ -122,5 +122,3 @@ def test_rows_of_a_chunked_table_in_any_order():
     assert [x.tolist() for x in lists] == values[3:]
     for rows in ([], [4], [5, 6, 7], [19, 0, 6, 5], [3, 3, 12]):
         assert groups.take_rows(table, np.array(rows, dtype=int))["n"].to_pylist() == rows
-    large = [np.array([7, 1 << 30, 7]), np.array([], dtype=int), np.array([0])]
-    assert groups.distinct_ids(large).tolist() == [0, 7, 1 << 30]

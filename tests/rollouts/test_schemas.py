@@ -214,8 +214,8 @@ def test_named_fields(tmp_path):
     rows, schemas = read(write(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
     assert schemas == {readers.BY_FIELDS.title: 1}
     both = Counter({"a dump": 2, "another": 1, readers.BY_FIELDS.title: 1})
-    read_as = Notes(titles=both).read_as()
-    assert read_as == "as a dump (2 files), another, by the fields that were named"
+    (note,) = Notes(titles=both)
+    assert note.text == "read as a dump (2 files), another, rows whose fields were named"
     assert rows == [
         {"group": "3", "response": "4", "reward": 1, "correct": 1, "extra": '{"note": "n"}'}
     ]

@@ -31,7 +31,7 @@ def test_texts_are_encoded_a_few_at_a_time(monkeypatch):
     texts = ["a b", "b", "", "a a a", "b"]
     expected = [ids.tolist() for ids in tokens.tokenize(tokenizer, texts)]
     assert expected == [[0, 1], [1], [], [0, 0, 0], [1]]
-    monkeypatch.setattr(tokens, "CHARACTERS_AT_ONCE", 4)
+    monkeypatch.setattr(tokens, "TEXTS_AT_ONCE", 2)
     assert [ids.tolist() for ids in tokens.tokenize(tokenizer, texts)] == expected
 
 

@@ -54,15 +54,8 @@ def test_a_text_that_the_tokenizer_cannot_spell_is_named():
     words = Tokenizer(models.WordLevel({"one": 0, "two": 1}))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     assert [ids.tolist() for ids in tokenize(words, ["two one", "one"])] == [[1, 0], [0]]
-    for options, name in (
-        ({}, r"the tokenizer \(WordLevel of 2 tokens\)"),
-        ({"named": "tokenizer x"}, "tokenizer x"),
-    ):
-        with pytest.raises(
-            InputError,
-            match=f"^{name} cannot spell the response 'one three' .*; give the tokenizer of the",
-        ):
-            tokenize(words, ["one", "one three", "four"], **options)
+    with pytest.raises(InputError, match=r"tokenizer x cannot spell a response .*; give"):
+        tokenize(words, ["one", "one three", "four"], named="tokenizer x")
 
 
 def test_qwen_tokens_have_their_text(shared_data):

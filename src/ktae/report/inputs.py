@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
@@ -23,7 +24,7 @@ from ktae.estimators import Estimator, from_section, to_text
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
-from ktae.rollouts.groups import LARGEST_ID, arrays_of, distinct_ids, tokenized, with_ids
+from ktae.rollouts.groups import tokenized, with_ids
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import Speller, load_tokenizer, token_bytes
@@ -102,7 +103,7 @@ class Dump:
     def _place(self) -> np.ndarray | None:
         """The place of every id up to the largest; None where that would be a large array."""
         n = int(self.token_ids[-1]) + 1 if len(self.token_ids) else 0
-        if n > LARGEST_ID:
+        if n > 1 << 22:
             return None
         place = np.zeros(n, dtype=np.int32)
         place[self.token_ids] = np.arange(len(self.token_ids))
@@ -170,7 +171,7 @@ def from_record(
     if missing:
         notes.add("made")
         rollouts = tokenized(rollouts, tokenizer, named=named)
-    distinct = distinct_ids(arrays_of(rollouts["token_ids"]))
+    distinct = np.sort(pc.unique(pc.list_flatten(rollouts["token_ids"])).to_numpy())
     if tokenizer is None:
         texts: list[bytes | None] = [None] * len(distinct)
         return Dump(rollouts, "ids", distinct, texts, notes, [])

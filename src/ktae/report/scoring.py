@@ -25,7 +25,6 @@ from ktae.rollouts.groups import (
     ROWS_PER_BATCH,
     arrays_of,
     chunks_of,
-    distinct_ids,
     evidence,
     group_codes,
     masks_of,
@@ -162,7 +161,7 @@ def _narrow(column: np.ndarray) -> np.ndarray:
 
 def _spelled(ids: np.ndarray, tokenizer: Any, words: Mapping[int, str | None] | None) -> Any:
     """The texts of token ids; null where there is neither a tokenizer nor words."""
-    distinct = distinct_ids([ids])
+    distinct = np.unique(ids)
     if words is not None:
         texts = [words[x] for x in distinct.tolist()]
     else:

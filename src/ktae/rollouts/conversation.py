@@ -73,35 +73,62 @@ class Dialogue(NamedTuple):
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a conversation, which may be text of JSON or Python; None for none."""
-    if is_text := isinstance(value, str):
-        # Most responses are other text, so a look at both ends comes first.
-        text = value.strip() if value[:1] in "[{ \n\t" else ""
-        is_json = text[:1] + text[-1:] in ("[]", "{}")
-        if not (is_json and any(name in text for name in ("role", "from", "type"))):
-            return None
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            try:  # what pandas writes into CSV
-                value = ast.literal_eval(text)
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                return None
-    if isinstance(value, dict) and (
-        is_choice(value) or ("content" in value and author(value) is not None)
-    ):
-        value = [value]
-    if not (isinstance(value, list) and value and all(map(is_message, value))):
+    is_text = isinstance(value, str)
+    if is_text:
+        value = _parsed(value)
+    entries = (
+        [value] if isinstance(value, dict) and {"message", "content"} & value.keys() else value
+    )
+    if not (isinstance(entries, list) and entries):
         return None
-    if len(value) > 1 and all(map(is_choice, value)):
-        return None  # several choices are as many responses
+    messages = []
+    for entry in entries:
+        if (message := message_of(entry)) is None:
+            return None
+        messages.append(message)
+    is_alone = isinstance(value, dict) and author(messages[0]) is None
+    several = len(entries) > 1 and all("message" in x and "role" not in x for x in entries)
     # A policy may have to write a call as JSON; a conversation says more than that.
     said = {"role", "from", "content", "call_id", "message"}
-    return None if is_text and not any(said & message.keys() for message in value) else value
+    is_call = is_text and not any(said & entry.keys() for entry in entries)
+    return None if is_alone or several or is_call else messages
 
 
-def is_said(value: Any) -> bool:
-    """Whether it is text or a conversation."""
-    return isinstance(value, str) or messages_of(value) is not None
+def _parsed(text: str) -> Any:
+    """What a text of JSON or Python holds that may be messages; None for any other."""
+    # Most responses are other text, so a look at both ends comes first.
+    text = text.strip() if text[:1] in "[{ \n\t" else ""
+    if text[:1] + text[-1:] in ("[]", "{}") and any(x in text for x in ("role", "from", "type")):
+        for parse in (json.loads, ast.literal_eval):  # Python's is what pandas writes into CSV
+            with contextlib.suppress(
+                ValueError, SyntaxError, TypeError, MemoryError, RecursionError
+            ):
+                return parse(text)
+    return None
+
+
+def message_of(value: Any) -> dict[str, Any] | None:
+    """A message in any of the forms, with its `role`; None for what is none.
+
+    Items of OpenAI's Responses have a type for a role. An agent's turn is one of the policy's, with
+    what it saw then as the result of a tool.
+    """
+    if not isinstance(value, dict) or isinstance(value.get("role"), str):
+        return value if isinstance(value, dict) else None
+    inner, kind = value.get("message"), str(value.get("type"))
+    if isinstance(inner, dict) and isinstance(inner.get("role"), str):  # one of several choices
+        return inner
+    if isinstance(value.get("from"), str) and "value" in value:
+        return value | {"role": value["from"]}
+    is_item = kind == "reasoning" or kind.endswith(("_call", "_output"))
+    if is_item or (is_policy_role(kind) is not None and {"content", "data"} & value.keys()):
+        data = value.get("data")
+        return (data if isinstance(data, dict) else value) | {"type": kind, "role": kind}
+    did = next((x for x in map(value.get, ("action", "response")) if isinstance(x, str)), None)
+    if did is None:
+        return None
+    saw = [{"type": "tool_result", "content": x} for x in map(value.get, SEEN) if x]
+    return {x: value.get(x) for x in REASONING} | {"role": "assistant", "content": [did, *saw]}
 
 
 def author(message: dict[str, Any]) -> bool | None:
@@ -111,10 +138,7 @@ def author(message: dict[str, Any]) -> bool | None:
     """
     if message.get("trainable") is False or message.get("weight") == 0:
         return False
-    for name in ("role", "from", "type"):
-        if isinstance(role := message.get(name), str):
-            return is_policy_role(role)
-    return None
+    return is_policy_role(message["role"])
 
 
 @functools.lru_cache
@@ -127,53 +151,11 @@ def is_policy_role(role: str) -> bool | None:
     return False if role in OTHERS or role.endswith(RESULTS) else None
 
 
-def is_message(value: Any) -> bool:
-    """Whether it is a message, an item of OpenAI's Responses, or a turn of an agent."""
-    if not isinstance(value, dict):
-        return False
-    if isinstance(value.get("role"), str):
-        return True
-    kind = str(value.get("type"))
-    return (
-        (isinstance(value.get("from"), str) and "value" in value)
-        or (author(value) is not None and ("content" in value or "data" in value))
-        or kind == "reasoning"
-        or kind.endswith(("_call", "_output"))
-        or is_turn(value)
-        or is_choice(value)
-    )
-
-
-def is_turn(value: dict[str, Any]) -> bool:
-    """Whether it is an agent's turn: what it did, and perhaps what it saw then."""
-    return isinstance(value.get("action"), str) or isinstance(value.get("response"), str)
-
-
-def is_choice(value: dict[str, Any]) -> bool:
-    """Whether it is one of OpenAI's choices, in which a message is."""
-    message = value.get("message")
-    return isinstance(message, dict) and isinstance(message.get("role"), str)
-
-
 def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     """The texts of messages: what the policy wrote, and results of tools in between."""
     parts: list[Segment] = []
     for message in messages:
-        is_policy, content = author(message), message.get("content")
-        if len(message) == 2 and isinstance(content, str):  # most are a role and a text
-            parts.append(Segment(content, is_policy))
-            continue
-        if is_policy is None and is_choice(message):
-            message = message["message"]
-            is_policy = author(message)
-        elif isinstance(message.get("data"), dict):  # LangChain's, with the type beside
-            message = {"type": message.get("type")} | message["data"]
-        elif is_policy is None and "role" not in message and is_turn(message):
-            is_policy = True
-            did = message.get("action") or message.get("response")
-            saw = [{"type": "tool_result", "content": x} for x in map(message.get, SEEN) if x]
-            message = {x: message.get(x) for x in REASONING} | {"content": [did, *saw]}
-        texts = [x for x in pieces(message) if x.text]
+        is_policy, texts = author(message), [x for x in pieces(message) if x.text]
         if is_policy:
             parts += texts or [Segment("", True)]
         else:
@@ -183,44 +165,47 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
 
 def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
     """The texts of a message or of its content; `own`: they are no result of a tool."""
-    if isinstance(value, str):
-        yield Segment(value, own)
-    elif isinstance(value, list):
+    if isinstance(value, list):
         for part in value:
             yield from pieces(part, own)
     elif isinstance(value, dict):
-        for name in OF_PARTS.keys() & value.keys():
-            inner = value[name]
-            inner = inner if isinstance(inner, dict) else {"content": inner}
-            value = {"type": OF_PARTS[name]} | inner
-        kind = str(value.get("type"))
-        if kind.endswith(CALLS):
-            yield Segment(call_text(value), own)
-            for name in SEEN:
-                yield from pieces(value.get(name), False)
-            return
-        own = own and not kind.endswith(RESULTS)
-        thoughts = (*REASONING, "summary") if kind == "reasoning" else REASONING
-        texts: list[Segment] = []
-        for names in (thoughts, CONTENTS):  # Gemini has `thought: true` beside the text
-            inside = (value[x] for x in names if value.get(x) and value[x] is not True)
-            texts += pieces(next(inside, None), own)
-        is_other = KNOWN.isdisjoint(value) and not {"role", "from"} & value.keys()
-        if is_other or (kind.endswith(RESULTS) and not texts):
-            content = {name: x for name, x in value.items() if name != "type" and x is not None}
-            texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
-        yield from texts
-        calls = value.get("tool_calls")
-        if isinstance(calls, str):
-            with contextlib.suppress(ValueError, RecursionError):
-                calls = json.loads(calls)
-        calls = calls if isinstance(calls, list) else [calls]
-        known = {"", *(text.text for text in texts)}  # a call may also be a part of the content
-        for call in (*calls, value.get("function_call")):
-            if call and (text := call_text(call)) not in known:
-                yield Segment(text, own)
+        yield from _of_part(value, own)
     elif value is not None:
-        yield Segment(json.dumps(value, default=str), own)
+        yield Segment(value if isinstance(value, str) else json.dumps(value, default=str), own)
+
+
+def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
+    for name in OF_PARTS.keys() & value.keys():
+        inner = value[name]
+        inner = inner if isinstance(inner, dict) else {"content": inner}
+        value = {"type": OF_PARTS[name]} | inner
+    kind = str(value.get("type"))
+    if kind.endswith(CALLS):
+        yield Segment(call_text(value), own)
+        for name in SEEN:
+            yield from pieces(value.get(name), False)
+        return
+    is_result = kind.endswith(RESULTS)
+    own = own and not is_result
+    texts: list[Segment] = []
+    for names in ((*REASONING, "summary") if kind == "reasoning" else REASONING, CONTENTS):
+        # Gemini has `thought: true` beside the text.
+        inside = (value[x] for x in names if value.get(x) and value[x] is not True)
+        texts += pieces(next(inside, None), own)
+    is_other = KNOWN.isdisjoint(value) and not {"role", "from"} & value.keys()
+    if is_other or (is_result and not texts):
+        content = {name: x for name, x in value.items() if name != "type" and x is not None}
+        texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
+    yield from texts
+    calls = value.get("tool_calls")
+    if isinstance(calls, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            calls = json.loads(calls)
+    calls = calls if isinstance(calls, list) else [calls]
+    known = {"", *(text.text for text in texts)}  # a call may also be a part of the content
+    for call in (*calls, value.get("function_call")):
+        if call and (text := call_text(call)) not in known:
+            yield Segment(text, own)
 
 
 def dialogue(parts: list[Segment]) -> Dialogue | None:
@@ -242,21 +227,13 @@ def response_of(value: Any, where: str) -> Dialogue | None:
     messages = messages_of(value)
     if messages is None:
         return None
-    parts = segments(messages)
-    if any(part.is_policy is None for part in parts):
-        roles = [str(x.get("role") or x.get("from")) for x in messages if author(x) is None]
+    talk = dialogue(segments(messages))
+    if talk is None or None in map(author, messages):
         raise InputError(
-            f"{where}: a message of the role {quoted(roles)}; expected one of {quoted(POLICY)}, "
-            f"which are the policy's, or of {quoted(OTHERS)}"
+            f"{where}: response is messages of {quoted(dict.fromkeys(m['role'] for m in messages))}"
+            f"; expected of {quoted(POLICY)}, which are the policy's, or of {quoted(OTHERS)}"
         )
-    talk = dialogue(parts)
-    if talk is None:
-        raise InputError(
-            f"{where}: response is a conversation without a message of the role assistant"
-        )
-    if not talk.response and not any(
-        is_choice(message) or KNOWN & message.keys() for message in messages
-    ):
+    if not talk.response and not any(KNOWN & message.keys() for message in messages):
         raise InputError(
             f"{where}: the messages of response have no content; they have {quoted(messages[-1])}"
         )

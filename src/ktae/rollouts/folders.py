@@ -59,14 +59,22 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
     readable.sort(key=_by_numbers)
     # The format that is written first, and read best, comes first.
     best: dict[tuple[Path, str], Path] = {}
-    for file in sorted(readable, key=_rank):
-        if record.CREDIT_KEY not in record.metadata_of(file):
-            best.setdefault((file.parent, without_format(file.name)), file)
+    for end in SUFFIXES:
+        for file in readable:
+            if file.name.endswith(end) and record.CREDIT_KEY not in record.metadata_of(file):
+                best.setdefault((file.parent, without_format(file.name)), file)
     chosen = set(best.values()) or set(readable)
+
+    def is_copy(file: Path) -> bool:
+        """Whether it says again what another file of the run's folder says."""
+        effective = [x for x in file.parents if x.name == "effective"]
+        is_beside_all = any((x.parent / "all").is_dir() for x in effective)
+        return is_beside_all or bool(COPIES & set(file.relative_to(path).parts))
+
     # Each rule leaves something: where it would leave nothing, it says nothing.
     rules: tuple[Callable[[Path], bool], ...] = (
         lambda file: ".pt" in file.suffixes,
-        lambda file: is_copy(file.relative_to(path), path),
+        is_copy,
         lambda file: of_evaluation(file.relative_to(path)) != evaluation,
     )
     for is_left in rules:
@@ -86,11 +94,6 @@ def _by_numbers(file: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _rank(file: Path) -> int:
-    """The place of its format."""
-    return max(i for i, suffix in enumerate(SUFFIXES) if file.name.endswith(suffix))
-
-
 def of_evaluation(file: Path) -> bool:
     """Whether a file's path says that an evaluation wrote it beside training."""
     return EVALUATION.search(file.as_posix()) is not None
@@ -99,9 +102,3 @@ def of_evaluation(file: Path) -> bool:
 def is_known_other(file: Path) -> bool:
     """Whether it is of a model, of settings or measurements, or prime-rl's notes on its traces."""
     return SETTINGS.fullmatch(file.name) is not None or file.parent.name == "annotations"
-
-
-def is_copy(file: Path, folder: Path) -> bool:
-    """Whether it says again what another file of the run's folder says."""
-    effective = [x for x in (folder / file).parents if x.name == "effective"]
-    return bool(COPIES & set(file.parts)) or any((x.parent / "all").is_dir() for x in effective)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,6 @@ group above that is still taken whole."""
 
 ROWS_PER_BATCH = 1024
 """Rollouts that a tokenizer gets, or an Arrow list array holds, at a time."""
-
-LARGEST_ID = 1 << 22
-"""Token ids below this are looked up in an array."""
 
 
 def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -145,18 +142,6 @@ def arrays_of(column: Any) -> list[np.ndarray]:
         values = chunk.values.to_numpy(zero_copy_only=False)
         arrays += [values[a:b] for a, b in itertools.pairwise(chunk.offsets.to_pylist())]
     return arrays
-
-
-def distinct_ids(ids: Iterable[np.ndarray]) -> np.ndarray:
-    """(V,) int64 the distinct ones of these arrays of token ids, ascending."""
-    # A table of flags for usual ids; the few above it are sorted.
-    seen, large = np.zeros(LARGEST_ID, dtype=bool), np.zeros(0, dtype=np.int64)
-    for some in ids:
-        if some.max(initial=0) >= LARGEST_ID:
-            large = np.unique(np.concatenate([large, some[some >= LARGEST_ID]]))
-            some = some[some < LARGEST_ID]
-        seen[some] = True
-    return np.concatenate([np.flatnonzero(seen), large])
 
 
 def take_rows(table: Any, rows: np.ndarray) -> Any:

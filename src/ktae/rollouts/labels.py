@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,34 +20,20 @@ from ktae.rollouts.rows import prompt_label
 from ktae.rollouts.schemas.base import STEP_FOLDER, Schema
 
 READ = (
-    pa.field("origin", pa.int32()),
+    pa.field("place", pa.string()),
+    pa.field("file", pa.int32()),
     pa.field("is_evaluation", pa.bool_()),
     pa.field("by_reward", pa.bool_()),
 )
-"""Columns of what is being read, beside the record's: the number of its origin, whether it is of an
-evaluation, and whether its reward alone says that it is correct."""
+"""Columns beside the record's while files are read: the run or file that a group is of, as it is
+shown in front of labels; the file's number; whether the rollout is of an evaluation; and whether
+its reward alone says that it is correct."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|train|eval|all|traces|stream|file|monitors"
 )
 """Folders that trainers make inside a run's."""
-OWN_STEP = re.compile(r"step-\d+\.parquet")
+OWN_STEP = r"step-\d+\.parquet"
 """The files of ktae's own run folder."""
-
-
-class Origin(NamedTuple):
-    """Where rollouts come from."""
-
-    root: Path
-    """The input, as it was given."""
-    file: Path
-    run: Path
-    """The folder of its run, or else the file itself."""
-
-    @classmethod
-    def of(cls, root: Path, file: Path, schema: Schema | None) -> Origin:
-        """That of a file of the input `root`, by the schema of its rows."""
-        run = run_of(file, schema)
-        return cls(root if root.is_dir() or run == file else run, file, run)
 
 
 def run_of(file: Path, schema: Schema | None) -> Path:
@@ -57,8 +42,7 @@ def run_of(file: Path, schema: Schema | None) -> Path:
     Its evaluations, which may be of the same prompts, are apart. `schema` is that of its rows;
     None for a record that ktae has written.
     """
-    pattern = OWN_STEP if schema is None else re.compile(schema.run)
-    if not pattern.fullmatch(file.name):
+    if not re.fullmatch(OWN_STEP if schema is None else schema.run, file.name):
         return file
     folder, inside = file.parent, set()
     while folder.name and WITHIN_RUN.fullmatch(folder.name):
@@ -67,11 +51,21 @@ def run_of(file: Path, schema: Schema | None) -> Path:
     return folder / "eval" if "eval" in inside else folder
 
 
-def note_rewards(table: Any, options: ReadOptions, notes: Notes) -> None:
+def place_of(path: Path, file: Path, schema: Schema | None, is_alone: bool) -> str:
+    """What stands in front of the labels of a file's groups, if other files or runs have another.
+
+    `path` is the input whose file it is; `is_alone`: there is no other input.
+    """
+    run = run_of(file, schema)
+    root = path if path.is_dir() or run == file else run
+    parts = [] if is_alone else [root]
+    parts += [run.relative_to(root)] if root in run.parents else []
+    return "".join(f"{path_text(part)}:" for part in parts)
+
+
+def note_rewards(table: Any, notes: Notes) -> None:
     """Note where rewards leave open which of them mean correct."""
     rewards_b = table["reward"].filter(table["by_reward"]).to_numpy()
-    if options.threshold is not None or not len(rewards_b):
-        return
     values, counts = np.unique(rewards_b, return_counts=True)
     above = values > 0
     if above.sum() > 1 or (values[above] < 1).any():
@@ -83,38 +77,29 @@ def note_rewards(table: Any, options: ReadOptions, notes: Notes) -> None:
         notes.add("none_above", shown, n=int(not above.any()))
 
 
-def labelled(table: Any, origins: Sequence[Origin], options: ReadOptions, notes: Notes) -> Any:
+def labelled(table: Any, options: ReadOptions, notes: Notes) -> Any:
     """The record of what was read, with the labels of its groups, and without evaluations beside
     training.
 
     Args:
         table: the record's columns and those of `READ`.
-        origins: by their numbers.
         options: `join` takes all together; with a group that was named a second prompt is an error.
         notes: takes what was told apart and left out.
     """
-    origin_b, is_evaluation_b = (table[field.name].to_numpy() for field in READ[:2])
+    place_b, is_evaluation_b = numbered(table["place"]), table["is_evaluation"].to_numpy()
+    file_b, front = table["file"].to_numpy(), table["place"]
+    kind_b = 2 * place_b + is_evaluation_b
     table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
-    places = [() if options.join else (origin.root, origin.run) for origin in origins]
-    place_b = numbers_of(places)[origin_b]
-    file_b = numbers_of([origin.file for origin in origins])[origin_b]
-    table = one_prompt_each(table, 2 * place_b + is_evaluation_b, "group" in options.fields, notes)
+    table = one_prompt_each(table, kind_b, "group" in options.fields, notes)
     label_b, _ = group_codes(table)
-    n_files = len({origin.file for origin in origins})
-    joined_b = label_b * (2 * len(places) + 1) + 2 * place_b + is_evaluation_b
-    notes.add("join", n=n_files if options.join and n_files > 1 else 0)
-    notes.add("run", n=0 if options.join else n_several(joined_b, file_b))
-    notes.add("apart", n=n_several(label_b, place_b))
-    if len(set(places)) > 1:
-        several_inputs = len({origin.root for origin in origins}) > 1
-        fronts = []
-        for root, _, run in origins:
-            inner = run != root and root in run.parents
-            parts = [root] * several_inputs + [run.relative_to(root)] * inner
-            fronts.append("".join(f"{path_text(x)}:" for x in parts))
-        front = pa.array(fronts, pa.string()).take(pa.array(origin_b))
-        groups = pc.binary_join_element_wise(front, table["group"].combine_chunks(), "")
-        table = with_groups(table, groups)
+    if options.join:
+        n_files = len(np.unique(file_b))
+        notes.add("join", n=n_files if n_files > 1 else 0)
+    elif file_b.any():  # several files
+        notes.add("run", n=n_several(label_b * (kind_b.max() + 1) + kind_b, file_b))
+        notes.add("apart", n=n_several(label_b, place_b))
+    if place_b.any():  # several places
+        table = with_groups(table, pc.binary_join_element_wise(front, table["group"], ""))
     note_copies(table, notes)
     kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
     return table if kept_b.all() else table.filter(pa.array(kept_b))
@@ -162,17 +147,11 @@ def one_prompt_each(table: Any, place_b: np.ndarray, is_named: bool, notes: Note
 
 def of_one_kind(is_evaluation_b: np.ndarray, evaluation: bool, notes: Notes) -> np.ndarray:
     """(B,) which rollouts are read: of evaluations and training in one dump those of one kind."""
-    if is_evaluation_b.all() or not is_evaluation_b.any():
-        return np.ones(len(is_evaluation_b), dtype=bool)
     kept_b = is_evaluation_b if evaluation else ~is_evaluation_b
+    if kept_b.all() or not kept_b.any():
+        return np.ones(len(kept_b), dtype=bool)
     notes.add("training" if evaluation else "evaluation", n=int((~kept_b).sum()))
     return kept_b
-
-
-def numbers_of(values: Sequence[object]) -> np.ndarray:
-    """Numbers of these values, equal ones alike."""
-    number = {value: i for i, value in enumerate(dict.fromkeys(values))}
-    return np.array([number[value] for value in values], dtype=np.int64)
 
 
 def n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:

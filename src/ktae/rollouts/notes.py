@@ -6,11 +6,10 @@ import dataclasses
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
 from ktae.errors import InputError
 
-Kind = Literal["read", "joined", "masked", "left out", "assumed", "missing"]
 SHOWN = 5
 """Names in a note, such as files."""
 
@@ -18,7 +17,8 @@ SHOWN = 5
 class Note(NamedTuple):
     """One thing to know about what was read."""
 
-    kind: Kind
+    kind: str
+    """Read, joined, masked, left out, assumed or missing."""
     text: str
     """What it is and how often, as in "padding rows left out: 2"."""
     more: str
@@ -29,7 +29,7 @@ class Note(NamedTuple):
 
 
 TEXTS = """
-titles, read: read {names}
+titles, read: read as {names}
 trained, assumed: taken from the trainer's ktae.json: {names}
 taken, assumed: of several rewards {names} says what is correct
     --correctness takes another.
@@ -96,9 +96,7 @@ TEMPLATES: dict[str, Note] = {}
 for entry in re.split(r"\n(?! )", TEXTS.strip()):
     line, _, more = entry.partition("\n")
     key, kind, text = re.split(r", |: ", line, maxsplit=2)
-    TEMPLATES[key] = Note(
-        cast("Kind", kind.rstrip("!")), text, " ".join(more.split()), 0, kind.endswith("!")
-    )
+    TEMPLATES[key] = Note(kind.rstrip("!"), text, " ".join(more.split()), 0, kind.endswith("!"))
 
 
 @dataclasses.dataclass
@@ -127,20 +125,13 @@ class Notes:
             raise error
         self.add("rejected", str(error).partition("\n")[0])
 
-    def read_as(self) -> str:
-        """As in "as verl's rollout dump (2 files), by the fields that were named"."""
-        parts: list[str] = []
-        for title, k in self.titles.items():
-            how = title if title.startswith("by ") or parts else f"as {title}"
-            parts.append(f"{how} ({k:,} files)" if k > 1 else how)
-        return ", ".join(parts)
-
     def __iter__(self) -> Iterator[Note]:
         """What was noted, in the order of `TEMPLATES`."""
+        files = [f"{title} ({n:,} files)" if n > 1 else title for title, n in self.titles.items()]
+        counts = {**self.counts, "titles": sum(self.titles.values())}
         for key, note in TEMPLATES.items():
-            n = sum(self.titles.values()) if key == "titles" else self.counts[key]
-            names = [self.read_as()] if key == "titles" else self.names.get(key, [])
-            if n:
+            names = files if key == "titles" else self.names.get(key, [])
+            if n := counts.get(key, 0):
                 shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
                 yield note._replace(text=note.text.format(n=n, names=shown), n=n)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import PROMPTS, TURNS, is_choice, is_turn, messages_of
+from ktae.rollouts.conversation import TURNS, messages_of
 from ktae.rollouts.rows import KINDS, PARSERS, Each, Row
 
 NAMES = (*(x for x in PARSERS if x != "context_spans"), "benchmark", "log_probs", "entropy")
@@ -121,7 +121,7 @@ def is_conversation(path: str, value: Any) -> bool:
     """Whether a list is of messages; of objects with a response only if its name says turns."""
     if not isinstance(value, list) or messages_of(value) is None:
         return False
-    return name_of(path) in TURNS or not all(is_turn(x) or is_choice(x) for x in value)
+    return name_of(path) in TURNS or any({"role", "from", "type"} & x.keys() for x in value)
 
 
 def unknown_row(row: Row, where: str, message: str, needed: Sequence[str]) -> UnknownRowsError:
@@ -141,26 +141,20 @@ def unknown_row(row: Row, where: str, message: str, needed: Sequence[str]) -> Un
 def likely_paths(there: Sequence[tuple[str, Any]], name: str) -> list[str]:
     """The paths with the first of the likely names whose values are such as the field holds.
 
-    Last come rewards with such a name in theirs, and conversations by any name.
+    Last come rewards with such a name in theirs.
     """
     ranks: dict[str, int] = {}
     names = LIKELY.get(name, [])
+    fits = KINDS[{"response": "said", "group": "label", "reward": "score"}.get(name, "any")]
     for path, value in there:
         last = name_of(path)
         last = last if last in names else last.removesuffix("s")
-        first = value[0] if isinstance(value, list) and value else value
-        is_talk = KINDS["messages"](value)
-        fits = {
-            "response": isinstance(first, str) or is_talk,
-            "group": KINDS["label"](value),
-            "reward": first is not None and KINDS["score"](first),
-        }.get(name, not isinstance(first, dict))
-        other = {
-            "response": is_talk and last not in PROMPTS,
-            "reward": not set(names).isdisjoint(re.split(r"\W|_", last)),
-        }
-        if fits and (last in names or other.get(name)):
-            ranks[path] = names.index(last) if last in names else len(names)
+        values = value if isinstance(value, list) and value and name != "group" else [value]
+        if value is not None and (fits(value) or fits(values[0])):
+            if last in names:
+                ranks[path] = names.index(last)
+            elif name == "reward" and not set(names).isdisjoint(re.split(r"\W|_", last)):
+                ranks[path] = len(names)
     return [path for path, rank in ranks.items() if rank == min(ranks.values())]
 
 

@@ -7,7 +7,6 @@ are read, it is known which are a group (`labels`).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import operator
@@ -25,7 +24,7 @@ from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation
-from ktae.rollouts.labels import READ, Origin, by_model, labelled, note_rewards
+from ktae.rollouts.labels import READ, by_model, labelled, note_rewards, place_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import MISSING, PathError, UnknownRowsError, at, unknown_row
@@ -74,32 +73,35 @@ def read(
     """
     paths = paths_of(inputs)
     notes = Notes(strict=True) if notes is None else notes
-    reader = Reader(options, notes, TrainedWith.beside(paths))
+    trained = TrainedWith.beside(paths)
+    options = options if trained is None else trained.applied(options, notes)
+    reader = Reader(options, notes)
     files_of = [(path, files_in(path, notes, options.evaluation)) for path in paths]
     # A file that is given twice, under whatever name, would count twice.
     real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
     for name, n in real.items():
         if n > 1:
             raise InputError(f"the same file is given twice: {name}; it would count twice")
-    origins: dict[Origin, int] = {}
+    number = itertools.count()
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
+        of_all = {"file": next(number), "place": "", "is_evaluation": False, "by_reward": False}
         if not options.fields and record.VERSION_KEY in record.metadata_of(file):
             options.require_no_choice(file)
-            number = origins.setdefault(Origin.of(path, file, None), len(origins))
+            if not options.join:
+                of_all["place"] = place_of(path, file, None, len(paths) == 1)
             for table in own_tables(file):
-                for field, value in zip(READ, (number, False, False), strict=True):
-                    column = pa.repeat(pa.scalar(value, field.type), len(table))
+                for field in READ:
+                    column = pa.repeat(pa.scalar(of_all[field.name], field.type), len(table))
                     table = table.append_column(field, column)
                 yield table
             return
-        before, number = None, 0
+        before = None
         for row, schema in reader.record_rows(file):
-            if schema is not before:
-                origin, before = Origin.of(path, file, schema), schema
-                number = origins.setdefault(origin, len(origins))
-            yield row | {"origin": number}
+            if schema is not before and not options.join:
+                of_all["place"], before = place_of(path, file, schema, len(paths) == 1), schema
+            yield of_all | row
 
     items = (
         item
@@ -114,15 +116,15 @@ def read(
         while rows := list(itertools.islice(some, ROWS_PER_BATCH)):
             tables.append(pa.Table.from_pylist(rows, schema=schema))
     table = pa.concat_tables(tables)
-    note_rewards(table, reader.options, notes)
+    if options.threshold is None:
+        note_rewards(table, notes)
     by_name = any(of_evaluation(file) for _, files in files_of for file in files)
     where = ", ".join(map(str, paths))
     if options.evaluation and not by_name and not pc.any(table["is_evaluation"]).as_py():
         raise InputError(f"{where}: nothing in it is of an evaluation")
-    table = labelled(table, list(origins), options, notes)
     if not len(table):
         raise EmptyFileError(f"{where}: no rollouts")
-    return by_model(table, options.pool_models, notes)
+    return by_model(labelled(table, options, notes), options.pool_models, notes)
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
@@ -171,20 +173,10 @@ def read_all(
 class Reader:
     """Reads rows of files as rollouts; what it knows of one file serves the next."""
 
-    def __init__(
-        self, options: ReadOptions, notes: Notes, trained: TrainedWith | None = None
-    ) -> None:
-        """Options of the user come first, and then what the run was `trained` with."""
-        self.notes = notes
-        self.hinted: tuple[str, ...] = ()
-        if trained is not None and not {"reward", "correct"} & options.fields.keys():
-            if options.correctness is None:
-                self.hinted = ReadOptions(correctness=trained.correctness).correctness_names
-            if options.threshold is None and trained.threshold:
-                options = dataclasses.replace(options, threshold=trained.threshold)
-                notes.add("trained", f"threshold {trained.threshold:g}")
-        self.options = options
+    def __init__(self, options: ReadOptions, notes: Notes) -> None:
+        self.options, self.notes = options, notes
         self.run: Row = {}
+        """What schemas remember from one file to the next."""
         self.rejected: list[InputError] = []
         """Of the file that is read."""
 
@@ -194,7 +186,7 @@ class Reader:
         A tolerant reader leaves rows out that cannot be used, and notes them.
         """
         options, notes = self.options, self.notes
-        source = Source(path, options, notes, self.hinted, run=self.run)
+        source = Source(path, options, notes, run=self.run)
         self.rejected = []
         if options.fields:
             self._require_fields(path)
@@ -230,8 +222,8 @@ class Reader:
             options.require_no_choice(path)
         if source.took is not None and "reward" not in options.fields:
             notes.add("taken", repr(source.took))
-        if source.chose and self.hinted and not options.correctness_names:
-            notes.add("trained", f"correctness {' or '.join(self.hinted)}")
+        if source.chose and options.hinted and not options.correctness_names:
+            notes.add("trained", f"correctness {' or '.join(options.hinted)}")
 
     def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema]]:
         """Rows of the record with those of `READ` but for the origin, each with its schema."""

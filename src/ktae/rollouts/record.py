@@ -30,33 +30,18 @@ UNIT_KEY, WORDS = b"ktae.unit", b"words"
 
 
 COLUMNS: dict[str, tuple[Any, str]] = {
-    "group": (
-        pa.string(),
-        "the prompt that the rollout answers; rows of equal group and step are compared with each "
-        "other and need not be adjacent",
-    ),
+    "group": (pa.string(), "rows of equal group and step are compared; they may stand anywhere"),
     "step": (pa.int32(), "training step; null outside training"),
     "prompt": (pa.string(), "what the model was asked"),
     "response": (pa.string(), "what it answered; may be null where token_ids are given"),
     "answer": (pa.string(), "the reference answer"),
-    "token_ids": (
-        pa.list_(pa.int32()),
-        "the response's tokens without padding; null: not tokenised yet",
-    ),
+    "token_ids": (pa.list_(pa.int32()), "the response's tokens without padding; null: none yet"),
     "mask": (
         pa.list_(pa.bool_()),
-        "aligned with token_ids; false: neither counted nor given credit (tool output). null: "
-        "every token counts",
+        "aligned with token_ids; false: neither counted nor given credit. null: all tokens count",
     ),
-    "reward": (
-        pa.float64(),
-        "finite, as the trainer used it; null: there is none, which is no reward of 0",
-    ),
-    "correct": (
-        pa.float64(),
-        "the verifier's verdict: 1 correct, 0 incorrect, null unknown (left out of the statistics, "
-        "never counted as incorrect)",
-    ),
+    "reward": (pa.float64(), "finite, as the trainer used it; null: there is none"),
+    "correct": (pa.float64(), "the verdict: 1 correct, 0 incorrect; null: unknown, not counted"),
     "advantage": (pa.float64(), "the rollout advantage, before token credit"),
     "credit": (
         pa.list_(pa.float32()),
@@ -171,32 +156,26 @@ def conform(table: Any, where: str = "rollout record", before: int = 0) -> Any:
         InputError: a column is unknown, absent or of another type, or a row breaks what the schema
             promises; rows are counted from `before` + 1.
     """
-    if isinstance(table, pa.RecordBatch):
-        table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
         raise InputError(
             f"{where}: a {type(table).__name__}; expected a record, the pyarrow.Table that "
             "ktae.rollouts.readers.read makes of files"
         )
-    require_single_columns(table.column_names, where)
-    unknown = [name for name in table.column_names if name not in COLUMNS]
-    if unknown:
+    names = table.column_names
+    require_single_columns(names, where)
+    if unknown := [name for name in names if name not in COLUMNS]:
         raise InputError(f"{where}: unknown column {unknown[0]!r}; other fields belong in 'extra'")
-    columns = []
+    if missing := [name for name in REQUIRED if name not in names]:
+        raise InputError(f"{where}: no column {missing[0]!r}")
+    columns = {}
     for name, (kind, _) in COLUMNS.items():
-        if name not in table.column_names:
-            if name in REQUIRED:
-                raise InputError(f"{where}: no column {name!r}")
-            columns.append(pa.nulls(len(table), kind))
-            continue
         try:
-            column = table[name].cast(kind)
+            column = table[name].cast(kind) if name in names else pa.nulls(len(table), kind)
         except pa.ArrowException as error:
             kinds = f"is {table[name].type}; expected {kind}"
             raise InputError(f"{where}: column {name!r} {kinds} ({error})") from None
-        if name in ("reward", "correct"):
-            column = pc.if_else(pc.is_nan(column), None, column)
-        columns.append(column)
+        is_score = name in ("reward", "correct")
+        columns[name] = pc.if_else(pc.is_nan(column), None, column) if is_score else column
     # The estimator and the unit of a scored record are metadata, too, and go on with it.
     metadata = (table.schema.metadata or {}) | SCHEMA.metadata
     result = pa.table(columns, schema=SCHEMA.with_metadata(metadata))

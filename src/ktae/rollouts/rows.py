@@ -115,7 +115,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "texts": list_of(of_type(str)),
     "saids": lambda value: messages_of(value) is None and list_of(is_said)(value),
     "scores": list_of(is_score),
-    "lists": list_of(of_type(list)),
+    "lists": lambda value: bool(value) and list_of(of_type(list))(value),
 }
 """What a field of a schema's signature may hold."""
 

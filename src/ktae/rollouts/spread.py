@@ -79,7 +79,8 @@ def spread(row: Row, where: str) -> Iterator[Row]:
     """
     of = "response" if "response" in row else "token_ids"
     dealt: dict[str, list[Any]] = {k: x for k, x in row.items() if isinstance(x, Each)}
-    if not (of in dealt or is_many(of, row.get(of))):
+    is_many = KINDS["saids" if of == "response" else "lists"](row.get(of))
+    if not (of in dealt or is_many):
         for name, values in dealt.items():
             if len(values) != 1:
                 raise InputError(
@@ -112,13 +113,6 @@ def spread(row: Row, where: str) -> Iterator[Row]:
     for i in range(n):
         of_one = row | {name: values[i] for name, values in dealt.items()}
         yield from spread({k: x for k, x in of_one.items() if x is not MISSING}, where)
-
-
-def is_many(name: str, value: Any) -> bool:
-    """Whether a response, or token ids, are a list of one value a rollout."""
-    if name == "token_ids":
-        return bool(value) and KINDS["lists"](value)
-    return KINDS["saids"](value)
 
 
 # --- rollouts whose fields a user has named

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from ktae.batch import Vocabulary
 
 HUB_TIMEOUT_S = 10
-CHARACTERS_AT_ONCE = 2_000_000
+TEXTS_AT_ONCE = 128
+"""An encoding takes 100 bytes for each character."""
 
 # Printable Latin-1 stands for itself, the rest follows from U+0100 on.
 ITSELF = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -87,44 +87,28 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
 
     `named` is what errors call the tokenizer, such as "tokenizer models/qwen".
     """
-    if not texts:
-        return []
     tokenizer = inner_tokenizer(tokenizer)
     ids: list[np.ndarray] = []
-    # A few million characters at a time, since an encoding takes 100 bytes for each.
-    ends = np.cumsum([len(text) for text in texts])
-    portions = itertools.groupby(range(len(texts)), lambda i: int(ends[i]) // CHARACTERS_AT_ONCE)
-    for _, places in portions:
-        portion = [texts[i] for i in places]
+    for begin in range(0, len(texts), TEXTS_AT_ONCE):
+        some = texts[begin : begin + TEXTS_AT_ONCE]
         try:
-            encodings = tokenizer.encode_batch_fast(portion, add_special_tokens=False)
-        except Exception:  # tokenizers raises Exception itself: a word level without unknown words
-            _name_the_unspellable(tokenizer, portion, named)
-            raise
+            encodings = tokenizer.encode_batch_fast(some, add_special_tokens=False)
+        except Exception as error:  # tokenizers raises Exception itself, as of a word level
+            raise InputError(
+                f"{named or 'the tokenizer'} cannot spell a response ({one_line(error)}); give the "
+                "tokenizer of the model that wrote it"
+            ) from None
         ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
     return ids
-
-
-def _name_the_unspellable(tokenizer: Any, texts: Sequence[str], named: str | None) -> None:
-    kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
-    for text in texts:
-        try:
-            tokenizer.encode(text, add_special_tokens=False)
-        except Exception as error:
-            raise InputError(
-                f"{named or f'the tokenizer ({kind})'} cannot spell the response {text!r:.60} "
-                f"({one_line(error)}); give the tokenizer of the model that wrote it"
-            ) from None
 
 
 def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
     """Each token's text inside a response, with its leading space; None for an unknown id.
 
-    A token that is part of a character only (byte-level vocabularies have them) has no text of its
-    own: it is given as the vocabulary spells it.
+    A token that is part of a character only (byte-level vocabularies have them) is shown as bytes.
     """
-    decoded = _decode_each(tokenizer, token_ids)
-    return [piece if text is not None and "\ufffd" in text else text for piece, text in decoded]
+    spelt = token_bytes(tokenizer, token_ids)
+    return [None if x is None else x.decode(errors="backslashreplace") for x in spelt]
 
 
 def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
@@ -134,25 +118,6 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
     character only has that part's bytes, so decode runs of tokens and never one alone. Bytes come
     from GPT-2's byte alphabet or from SentencePiece's `<0xE4>`.
     """
-    spelt: list[bytes | None] = []
-    for piece, text in _decode_each(tokenizer, token_ids):
-        if text is None or piece is None:
-            spelt.append(None)
-        elif "\ufffd" not in text:
-            spelt.append(text.encode())
-        elif match := BYTE_PIECE.fullmatch(piece):
-            spelt.append(bytes([int(match[1], 16)]))
-        elif all(character in BYTE_ALPHABET for character in piece):
-            spelt.append(bytes(BYTE_ALPHABET[character] for character in piece))
-        else:
-            spelt.append(piece.encode())
-    return spelt
-
-
-def _decode_each(
-    tokenizer: Any, token_ids: Iterable[int]
-) -> Iterator[tuple[str | None, str | None]]:
-    """Each token as the vocabulary spells it and as it is decoded alone; None for an unknown id."""
     tokenizer = inner_tokenizer(tokenizer)
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something: "a",
@@ -163,12 +128,22 @@ def _decode_each(
         before = []
     before = before or [min(pieces)]
     prefix = tokenizer.decode(before, skip_special_tokens=False)
+    spelt: list[bytes | None] = []
     for token_id in map(int, token_ids):
-        if token_id not in pieces:
-            yield None, None
-            continue
-        text = tokenizer.decode([*before, token_id], skip_special_tokens=False)
-        yield pieces[token_id], text.removeprefix(prefix)
+        piece = pieces.get(token_id)
+        text = "" if piece is None else tokenizer.decode([*before, token_id], False)
+        text = text.removeprefix(prefix)
+        if piece is None:
+            spelt.append(None)
+        elif "\ufffd" not in text:
+            spelt.append(text.encode())
+        elif match := BYTE_PIECE.fullmatch(piece):
+            spelt.append(bytes([int(match[1], 16)]))
+        elif all(character in BYTE_ALPHABET for character in piece):
+            spelt.append(bytes(BYTE_ALPHABET[character] for character in piece))
+        else:
+            spelt.append(piece.encode())
+    return spelt
 
 
 def vocabulary(tokenizer: Any) -> Vocabulary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from ktae._version import __version__
 from ktae.errors import InputError, one_line
 from ktae.estimators import Estimator, to_text
 from ktae.files.atomic import atomic_write, make_folder
+from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import ReadOptions
 
 FILE = "ktae.json"
 """Its name, in the folder that holds the files of rollouts."""
@@ -64,3 +67,15 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
             there = map(cls.read, [*folders, path.parent, path.parent.parent])
             stored.append(next((x for x in there if x is not None), None))
         return stored[0] if all(x == stored[0] for x in stored) else None
+
+    def applied(self, options: ReadOptions, notes: Notes) -> ReadOptions:
+        """The options with what the run was trained with, where a user says nothing else."""
+        if {"reward", "correct"} & options.fields.keys():
+            return options
+        if options.correctness is None:
+            names = ReadOptions(correctness=self.correctness).correctness_names
+            options = dataclasses.replace(options, hinted=names)
+        if options.threshold is None and self.threshold:
+            options = dataclasses.replace(options, threshold=self.threshold)
+            notes.add("trained", f"threshold {self.threshold:g}")
+        return options

@@ -20,7 +20,7 @@ PLAIN = Schema(
 """A row with a group and a response is what it says, whatever fields stand beside them."""
 OTHERWISE = Schema("plain rollouts", "", convert=lambda plain, row, where, source: [row])
 """A row without a group, which its prompt tells."""
-BY_FIELDS = Schema("by the fields that were named", "")
+BY_FIELDS = Schema("rows whose fields were named", "")
 NESTED = Schema(
     "rollouts nested in rows",
     "",

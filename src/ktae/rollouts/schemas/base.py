@@ -50,8 +50,6 @@ class Source:
     path: Path
     options: ReadOptions = DEFAULT
     notes: Notes = dataclasses.field(default_factory=Notes)
-    hinted: Sequence[str] = ()
-    """The rewards that the run was trained with, taken where nothing was asked for."""
     state: Row = dataclasses.field(default_factory=dict)
     """What a schema remembers from one row of the file to the next."""
     run: Row = dataclasses.field(default_factory=dict)
@@ -153,7 +151,7 @@ def choose(
     """
     options, source.chose = source.options, True
     wanted = options.correctness_names if asked is None else asked
-    there = [rewards[name] for name in wanted or source.hinted if name in rewards]
+    there = [rewards[name] for name in wanted or options.hinted if name in rewards]
     if there:
         return next((value for value in there if value is not None), None)
     if not wanted:

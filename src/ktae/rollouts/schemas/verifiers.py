@@ -5,12 +5,13 @@ A trace is a graph of messages, each with the tokens that it adds to the convers
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.conversation import Segment, dialogue, joined, segments
+from ktae.rollouts.conversation import Segment, dialogue, joined, pieces
+from ktae.rollouts.files import EmptyFileError, iterate_rows
 from ktae.rollouts.paths import MISSING, at
 from ktae.rollouts.rows import Each, Row, is_number, prompt_label, without
 from ktae.rollouts.schemas.base import Schema, Source, choose, step_of
@@ -37,14 +38,11 @@ def annotations_of(path: Path) -> dict[str, Row]:
     folder = next((x for x in folders if x.is_dir()), None)
     merged: dict[str, Row] = {}
     for file in sorted(folder.rglob("*.jsonl")) if folder else ():
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                update = json.loads(line)
-            except (ValueError, RecursionError):  # one that is being written
-                continue
-            info = first_of(update, "info")
-            if isinstance(info, dict) and isinstance(update.get("trace_id"), str):
-                merged[update["trace_id"]] = merged.get(update["trace_id"], {}) | info
+        with contextlib.suppress(EmptyFileError):  # one that is being written
+            for update, _ in iterate_rows(file, lambda error: None):
+                info, name = first_of(update, "info"), first_of(update, "trace_id")
+                if isinstance(info, dict) and isinstance(name, str):
+                    merged[name] = merged.get(name, {}) | info
     return merged
 
 
@@ -115,8 +113,7 @@ def _last_branch(nodes: list[Row]) -> Row:
     # What tools and users say in between is part of the text; the mask leaves its tokens out.
     parts = []
     for node in path:
-        message = node.get("message")
-        texts = [x.text for x in segments([message])] if isinstance(message, dict) else []
+        texts = (piece.text for piece in pieces(node.get("message")))
         parts.append(Segment(joined(texts), bool(node.get("sampled"))))
     talk = dialogue(parts)
     plain: Row = {"prompt": joined(part.text for part in parts), "response": ""}
