@@ -155,7 +155,11 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     """The texts of messages: what the policy wrote, and results of tools in between."""
     parts: list[Segment] = []
     for message in messages:
-        is_policy, texts = author(message), [x for x in pieces(message) if x.text]
+        is_policy, said = author(message), message.get("content")
+        if len(message) == 2 and isinstance(said, str):  # most are a role and a text
+            parts.append(Segment(said, is_policy))
+            continue
+        texts = [x for x in pieces(message) if x.text]
         if is_policy:
             parts += texts or [Segment("", True)]
         else:
