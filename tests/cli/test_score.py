@@ -58,20 +58,14 @@ def test_several_models_in_a_group_are_said(command, tmp_path):
     assert "handwriting" in command("score", "r.jsonl", "--pool-models").err
 
 
-def test_the_strongest_tokens_over_the_file_and_per_group(run, tmp_path):
+def test_the_strongest_tokens_over_the_file(run, tmp_path):
     rows = GROUP + [row | {"group": "h"} for row in GROUP] + [row | {"group": "i"} for row in GROUP]
     write_lines(tmp_path / "r.jsonl", rows)
-    out = run("r.jsonl", "--groups", 2).out
-    over_file, group_g, group_h = out.split("Group ")
-    assert lines_with(over_file, " 1 ", "+1.50", "+0.500", "6/6", "0/6", "0.009", " 3 ")
-    assert lines_with(over_file, " 2 ", "-1.50", "-0.500", "0/6", "6/6", "0.009", " 3 ")
-    for name, table in (("g", group_g), ("h", group_h)):
-        assert table.startswith(name)
-        assert lines_with(table, " 1 ", "+0.50", "+0.500", "2/2", "0/2", "0.333")
-        assert lines_with(table, " 3 ", "-0.25", "-0.500", "0/2", "1/2", "1.000")
-        assert not lines_with(table, " 7 ")
-    assert "Group" not in run("r.jsonl", "--groups", 0).out
-    assert not lines_with(run("r.jsonl", "--top", 1).out, " 3 ", "1/2")
+    out = run("r.jsonl").out
+    assert lines_with(out, " 1 ", "+1.50", "+0.500", "6/6", "0/6", "0.009", " 3 ")
+    assert lines_with(out, " 2 ", "-1.50", "-0.500", "0/6", "6/6", "0.009", " 3 ")
+    assert lines_with(out, " 3 ", "0/6", "3/6") and not lines_with(out, " 7 ")
+    assert not lines_with(run("r.jsonl", "--top", 1).out, " 3 ", "3/6")
 
 
 def test_estimator_settings_threshold_and_out(run, tmp_path):
@@ -206,7 +200,6 @@ def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_pat
     assert result.status == 0
     assert "\x1b" not in result.out
     assert "\u202e" not in result.out
-    assert "Group [bold]g[/]⟨1B⟩[2J" in result.out
     shown = ("[red]x[/red]", "⟨1B⟩[31m", "[/]", ":smile:", "a␣b", "↵", "⟨D⟩", "⟨202E⟩", "\\")
     for token_id, text in enumerate(shown, start=1):
         assert lines_with(result.out, f" {text} ", f" {token_id} ", "1/1"), text
@@ -217,7 +210,7 @@ def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_pat
 def test_real_rollouts(run, tmp_path, shared_data):
     pytest.importorskip("transformers")
     file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"
-    result = run(file, "--tokenizer", shared_data / "tokenizer_qwen2", "--groups", 1)
+    result = run(file, "--tokenizer", shared_data / "tokenizer_qwen2")
     assert (result.status, result.err.count("\n")) == (0, 1)
     assert result.err.startswith("ktae: token ids were made from the text; ")
     assert (
@@ -246,7 +239,7 @@ def test_texts_need_no_tokenizer(run, command, tmp_path):
     found = json.loads(result.out)
     assert (found["unit"], found["rollouts"], found["groups"]["mixed"]) == ("words", 4, 1)
     assert [token["token"] for token in found["strongest"]["supporting"]] == ["1"]
-    assert [token["token"] for token in found["by_group"][0]["opposing"]] == ["0"]
+    assert [token["token"] for token in found["strongest"]["opposing"]] == ["0"]
     table = pq.read_table(tmp_path / "scores.tokens.parquet")
     assert set(table["token"].to_pylist()) == {"so", " ", "it", "is", "0", "1"}
     scored = record.read_record(tmp_path / "scores.parquet")

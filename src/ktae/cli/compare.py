@@ -55,7 +55,9 @@ def compare(
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
-    how = options.read_options(field, tokenizer, None, correctness, pool_models, join)
+    how = options.read_options(
+        field, tokenizer, correctness=correctness, pool_models=pool_models, join=join
+    )
     options.require_outputs(models, plot=plot, output=output)
     screen = Screen(as_json)
     grader, sides = comparison.graded_alike(

@@ -166,7 +166,9 @@ def eval_(
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
     folder, task = None, Task([], MAX_NEW_TOKENS, "")
     if regrade is not None:
-        how = options.read_options(field, tokenizer, None, correctness, pool_models, join)
+        how = options.read_options(
+            field, tokenizer, correctness=correctness, pool_models=pool_models, join=join
+        )
         outputs = read_saved(regrade, how, partial=partial, benchmarks=wanted)
         asked: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,16 +63,8 @@ Workers = Annotated[
 ]
 
 
-def read_options(
-    field: Sequence[str] | None = None,
-    tokenizer: str | None = None,
-    threshold: float | None = None,
-    correctness: str | None = None,
-    pool_models: bool | None = None,
-    join: bool = False,
-    evaluation: bool = False,
-) -> ReadOptions:
-    """What the command line says about reading rollouts.
+def read_options(field: Sequence[str] | None, tokenizer: str | None, **others: Any) -> ReadOptions:
+    """What the command line says about reading rollouts; `others` are fields of `ReadOptions`.
 
     Raises:
         InputError: there can be no such tokenizer, or a field or threshold makes no sense.
@@ -81,15 +73,7 @@ def read_options(
 
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
-    return ReadOptions(
-        tokenizer=tokenizer,
-        threshold=threshold,
-        correctness=correctness,
-        fields=parse_fields(field or []),
-        pool_models=pool_models,
-        join=join,
-        evaluation=evaluation,
-    )
+    return ReadOptions(tokenizer=tokenizer, fields=parse_fields(field or []), **others)
 
 
 def require_outputs(inputs: Iterable[Path], **outputs: Path | None) -> None:

@@ -104,15 +104,9 @@ class Reading:
     @functools.cached_property
     def how(self) -> ReadOptions:
         """How they are read."""
-        return options.read_options(
-            self.field,
-            self.tokenizer,
-            self.threshold,
-            self.correctness,
-            self.pool_models,
-            self.join,
-            self.evaluation,
-        )
+        names = ("threshold", "correctness", "pool_models", "join", "evaluation")
+        others = {name: getattr(self, name) for name in names}
+        return options.read_options(self.field, self.tokenizer, **others)
 
     def asked(self) -> Estimator | None:
         """The estimator that was asked for; None where none was.

@@ -46,7 +46,6 @@ def score(
         ),
     ] = None,
     top: Annotated[int, options.number(min=1, help="Tokens shown for, and against.")] = 10,
-    groups: Annotated[int, options.number(min=0, help="Mixed groups shown, from the first.")] = 3,
 ) -> None:
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from ktae.cli.progress import working
@@ -79,26 +78,19 @@ def score(
     counts = _counts(scores) | {"seconds": time.perf_counter() - started}
     screen.print(_in_words(counts, dump.unit))
     _warn(dump, scores)
-    mixed = [group for group in scores.groups if group.mixed]
+    mixed = counts["groups"]["mixed"]
     if not mixed:
         note_unmixed(estimator)
     if named and scores.tokens["token"].null_count:
         note(f"warning: {named} does not know all token ids: did it make them?")
     note_single_tokens(estimator)
-    # Tables are of single tokens. Where the estimator is of larger units, their credit is another
-    # one than the file's, and the star says so.
-    star = "" if in_tables(estimator) == estimator else "*"
-    columns = ("id", "impact", f"credit{star}", "right (a)", "wrong (b)", "p")
-    # Numbers over the file are of all groups; the tables of single groups are of the first ones.
-    over_file = strongest(scores.tokens, top)
-    by_group = [(group, strongest(scores.tokens[group.rows], top)) for group in mixed[:groups]]
+    strong = strongest(scores.tokens, top)
     if mixed:
-        heading = f"Over the file: {counted(len(mixed), 'mixed group')}"
-        _print_strongest(screen, heading, over_file, (*columns, "groups"))
+        # The table is of single tokens. Where the estimator is of larger units, their credit is
+        # another one than the file's, and the star says so.
+        star = "" if in_tables(estimator) == estimator else "*"
+        _print_strongest(screen, f"Over {counted(mixed, 'mixed group')}", strong, star)
         screen.print(LEGEND + (OF_SINGLE if star else ""), style="dim")
-    for group, tokens in by_group:
-        step = "" if group.step is None else f", step {group.step}"
-        _print_strongest(screen, f"Group {group.label}{step}", tokens, columns)
     if output is None:
         screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
     else:
@@ -112,11 +104,7 @@ def score(
             "unit": dump.unit,
             "estimator": scoring.described(estimator),
             "output": output and {"rollouts": output, "tokens": tokens_out},
-            "strongest": over_file,
-            "by_group": [
-                {"group": group.label, "step": group.step} | tokens._asdict()
-                for group, tokens in by_group
-            ],
+            "strongest": strong,
         }
     )
 
@@ -136,7 +124,7 @@ def _warn(dump: Dump, scores: Scores) -> None:
 
 
 def _words(dump: Dump) -> dict[int, str] | None:
-    """The words, by number, where there is no tokenizer.
+    """The words, by the number that stands for a token id, where there is no tokenizer.
 
     Raises:
         InputError: some rollouts have only text, others only token ids.
@@ -148,7 +136,6 @@ def _words(dump: Dump) -> dict[int, str] | None:
             f"{without:,} of {len(dump.rollouts):,} rollouts have token_ids and no response, and "
             "others a response and no token_ids; expected one of the two everywhere, or --tokenizer"
         )
-    # Each word has a number of its own in this file, which stands for a token id.
     texts = (text.decode() for text in dump.texts if text is not None)
     return dict(zip(dump.token_ids.tolist(), texts, strict=True))
 
@@ -187,9 +174,7 @@ def _in_words(counts: dict[str, Any], unit: str) -> str:
     )
 
 
-def _print_strongest(
-    screen: Screen, heading: str, strongest: Strongest, columns: tuple[str, ...]
-) -> None:
+def _print_strongest(screen: Screen, heading: str, strongest: Strongest, star: str) -> None:
     """The tokens in favour, a blank line, and those against."""
     from ktae.inference import P_VALUE_FLOOR
 
@@ -198,16 +183,18 @@ def _print_strongest(
         for token in tokens:
             # Exact p-values may be tiny: below the floor nothing is told apart any more.
             p = f"{token.p_value:.3f}" if token.p_value >= 0.001 else f"{token.p_value:.0e}"
-            cells = (
-                visible(token.token or ""),
-                str(token.token_id),
-                f"{token.impact:+z.2f}",
-                f"{token.credit:+z.3f}",
-                f"{token.a}/{token.n_true}",
-                f"{token.b}/{token.n_false}",
-                f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,
-                str(token.groups),
+            rows.append(
+                (
+                    visible(token.token or ""),
+                    str(token.token_id),
+                    f"{token.impact:+z.2f}",
+                    f"{token.credit:+z.3f}",
+                    f"{token.a}/{token.n_true}",
+                    f"{token.b}/{token.n_false}",
+                    f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,
+                    str(token.groups),
+                )
             )
-            rows.append(cells[: 1 + len(columns)])
         rows.append(None)
+    columns = ("id", "impact", f"credit{star}", "right (a)", "wrong (b)", "p", "groups")
     screen.table(heading, columns, rows, first="token")
