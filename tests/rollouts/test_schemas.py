@@ -323,9 +323,6 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
 
 
-# --- real dumps
-
-
 # --- TRL's last batch, logged again
 
 

@@ -24,10 +24,11 @@ READ = (
     pa.field("file", pa.int32()),
     pa.field("is_evaluation", pa.bool_()),
     pa.field("by_reward", pa.bool_()),
+    pa.field("is_own", pa.bool_()),
 )
 """Columns beside the record's while files are read: the run or file that a group is of, as it is
-shown in front of labels; the file's number; whether the rollout is of an evaluation; and whether
-its reward alone says that it is correct."""
+shown in front of labels; the file's number; whether the rollout is of an evaluation; whether its
+reward alone says that it is correct; and whether ktae has written it, with the labels of groups."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|train|eval|all|traces|stream|file|monitors"
 )
@@ -88,9 +89,10 @@ def labelled(table: Any, options: ReadOptions, notes: Notes) -> Any:
     """
     place_b, is_evaluation_b = numbered(table["place"]), table["is_evaluation"].to_numpy()
     file_b, front = table["file"].to_numpy(), table["place"]
+    told_b = pc.and_(pc.is_valid(table["prompt"]), pc.invert(table["is_own"])).to_numpy()
     kind_b = 2 * place_b + is_evaluation_b
     table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
-    table = one_prompt_each(table, kind_b, "group" in options.fields, notes)
+    table = one_prompt_each(table, kind_b, told_b, "group" in options.fields, notes)
     label_b, _ = group_codes(table)
     if options.join:
         n_files = len(np.unique(file_b))
@@ -115,8 +117,12 @@ def note_copies(table: Any, notes: Notes) -> None:
         notes.add("copies", n=int((copies - 1).sum()))
 
 
-def one_prompt_each(table: Any, place_b: np.ndarray, is_named: bool, notes: Notes) -> Any:
+def one_prompt_each(
+    table: Any, place_b: np.ndarray, told_b: np.ndarray, is_named: bool, notes: Notes
+) -> Any:
     """The record; rollouts with another prompt than the first of their group get a label of both.
+
+    `told_b` says which are told apart by their prompts.
 
     Raises:
         PathError: a user has named the group (`is_named`), and it has several prompts.
@@ -124,7 +130,7 @@ def one_prompt_each(table: Any, place_b: np.ndarray, is_named: bool, notes: Note
     label_b, _ = group_codes(table)
     group_b = label_b * (place_b.max(initial=0) + 1) + place_b
     prompt_b = numbered(pc.utf8_trim_whitespace(table["prompt"]))
-    valid = np.flatnonzero(table["prompt"].is_valid())
+    valid = np.flatnonzero(told_b)
     # Each group's first prompt, for the rollouts of the group.
     known, first = np.unique(group_b[valid], return_index=True)
     place = np.searchsorted(known, group_b[valid])

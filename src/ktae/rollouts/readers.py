@@ -86,9 +86,11 @@ def read(
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
-        of_all = {"file": next(number), "place": "", "is_evaluation": False, "by_reward": False}
+        of_all: Row = dict.fromkeys((field.name for field in READ), False)
+        of_all |= {"file": next(number), "place": ""}
         if not options.fields and record.VERSION_KEY in record.metadata_of(file):
             options.require_no_choice(file)
+            of_all["is_own"] = True
             if not options.join:
                 of_all["place"] = place_of(path, file, None, len(paths) == 1)
             for table in own_tables(file):
@@ -226,7 +228,7 @@ class Reader:
             notes.add("trained", f"correctness {' or '.join(options.hinted)}")
 
     def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema]]:
-        """Rows of the record with those of `READ` but for the origin, each with its schema."""
+        """Rows of the record, with what of `READ` a row says, each with its schema."""
         n, repeated = 0, self.notes.counts["steps"]
         for plain, where, schema in self.rows(path):
             try:
