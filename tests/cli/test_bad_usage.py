@@ -27,7 +27,7 @@ def test_an_estimator_may_be_a_section_everywhere(command, rows, more):
 @pytest.mark.parametrize(
     "words",
     [
-        ["--regrade", "r.jsonl", "--samples", 1],
+        ["--regrade", "r.jsonl", "--samples", 2],
         ["--regrade", "r.jsonl", "--set", "a=1"],
         ["no/such/model", "--partial"],
         ["no/such/model", "--field", "a=b"],

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ktae.evaluation.comparison import Comparison
 
 
+@options.spread
 def compare(
+    saved: options.Saved,
     models: Annotated[
         list[Path],
         typer.Argument(
@@ -27,27 +29,13 @@ def compare(
             "file. All are compared with the first.",
         ),
     ],
-    partial: Annotated[
-        bool,
-        typer.Option(
-            "--partial",
-            help="Compare on the problems that both have, where each lacks some of the other's.",
-        ),
-    ] = False,
     output: options.JsonFile = None,
     plot: options.Plot = None,
     as_json: AsJson = False,
-    tokenizer: Annotated[
-        str | None, options.rare(help="Counts the lengths that a file does not hold.")
-    ] = None,
-    field: options.Fields = None,
-    correctness: options.Correctness = None,
-    pool_models: options.PoolModels = None,
-    join: options.Join = False,
     workers: options.Workers = None,
 ) -> None:
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
-    from ktae.cli.eval import grade_anew, read_saved
+    from ktae.cli.eval import grade_anew
     from ktae.cli.eval_tables import ACCURACY, accuracy_rows, length_rows, print_unanswered
     from ktae.evaluation import comparison
     from ktae.evaluation.benchmarks import title
@@ -55,18 +43,15 @@ def compare(
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
-    how = options.read_options(
-        field, tokenizer, correctness=correctness, pool_models=pool_models, join=join
-    )
     options.require_outputs(models, plot=plot, output=output)
     screen = Screen(as_json)
     grader, sides = comparison.graded_alike(
         models,
-        [read_saved(path, how, partial=partial) for path in models],
+        [saved.read(path) for path in models],
         lambda side, grader: grade_anew(screen, side, grader, workers),
     )
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
-    rows = comparison.paired_tests(*sides, partial=partial)
+    rows = comparison.paired_tests(*sides, partial=saved.partial)
     names = _names(models)
     scores = {name: score(side) for name, side in zip(names, sides, strict=True)}
     if len(models) > 2:
@@ -87,7 +72,7 @@ def compare(
         screen.print(f"{which}: {comparison.in_words(row, names[0], b)}")
     if rows[-1].measure == "accuracy":
         screen.print("lengths: the files do not hold all tokens; --tokenizer counts them")
-    if pool_models:
+    if saved.pool_models:
         screen.print("the tests are over problems: they do not say what other seeds would give")
     if plot is not None:
         _plot(plot, [row for row in rows if row.measure == "accuracy"], names)

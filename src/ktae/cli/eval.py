@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -20,21 +21,60 @@ if TYPE_CHECKING:
     from ktae.evaluation.outputs import Output
     from ktae.evaluation.run import EvaluationFolder, Job
     from ktae.grading import Verdict
-    from ktae.rollouts.options import ReadOptions
 
 MAX_NEW_TOKENS = 3000
 """As in the paper's evaluation."""
 TIME_LIMIT = 5.0
 """Processor seconds to grade an output; after that it is undecided."""
 
-IDLE = {
-    "with --regrade": "recipe settings problems data samples temperature max_new_tokens template "
-    "engine batch_size seed",
-    "with a MODEL": "tokenizer partial correctness field pool_models join",
-    "with --recipe": "benchmarks data template",
-    "without --recipe": "problems settings",
-}
-"""Options that would play no part."""
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The options that say what a model is asked, and how it answers."""
+
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A recipe whose held-out problems, prompts and grader are taken."
+        ),
+    ] = None
+    set: Annotated[
+        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Keys of --recipe.")
+    ] = None
+    samples: Annotated[int, options.number(min=1, help="Responses to each problem.")] = 1
+    temperature: Annotated[
+        float, typer.Option(min=0, metavar="T", help="Of sampling; 0 is greedy.")
+    ] = 0.0
+    max_new_tokens: Annotated[
+        int | None,
+        options.number(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
+    ] = None
+    problems: Annotated[
+        int | None, options.rare_number(min=1, help="Problems of --recipe [default: the recipe's].")
+    ] = None
+    data: Annotated[
+        Path | None,
+        options.rare(metavar="FOLDER", help="With the benchmarks' files [default: the hub]."),
+    ] = None
+    template: Annotated[
+        str | None,
+        options.rare(
+            metavar="NAME",
+            help="chat (the tokenizer's own), qwen-math (the paper's), plain, or a baseline's: "
+            "r1-distill, r1, prime, prime-zero, open-reasoner-zero [default: chat; with --recipe "
+            "the recipe's prompts].",
+        ),
+    ] = None
+    engine: Annotated[
+        Literal["transformers", "vllm"], options.rare(metavar="NAME", help="transformers or vllm.")
+    ] = "transformers"
+    batch_size: Annotated[
+        int | None,
+        options.rare_number(
+            min=1, help="Responses generated at once [default: 32, with vllm 512]."
+        ),
+    ] = None
+    seed: Annotated[int, options.rare_number(min=0, help="Of sampling.")] = 0
 
 
 class Task(NamedTuple):
@@ -50,8 +90,10 @@ class Task(NamedTuple):
     """Where the grader is the task's own."""
 
 
+@options.spread
 def eval_(
-    context: typer.Context,
+    asked: Asked,
+    saved: options.Saved,
     model: Annotated[
         str | None,
         typer.Argument(metavar="MODEL", help="A folder or the name of a hub's model."),
@@ -68,23 +110,6 @@ def eval_(
             help="aime24, aime25, math500, amc, amc23, minerva, olympiadbench, gsm8k, with commas "
             "between [default: the paper's five; with --regrade all in the file]."
         ),
-    ] = None,
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A recipe whose held-out problems, prompts and grader are taken."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Keys of --recipe.")
-    ] = None,
-    samples: Annotated[int, options.number(min=1, help="Responses to each problem.")] = 1,
-    temperature: Annotated[
-        float, typer.Option(min=0, metavar="T", help="Of sampling; 0 is greedy.")
-    ] = 0.0,
-    max_new_tokens: Annotated[
-        int | None,
-        options.number(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -104,92 +129,52 @@ def eval_(
         ),
     ] = None,
     as_json: AsJson = False,
-    problems: Annotated[
-        int | None, options.rare_number(min=1, help="Problems of --recipe [default: the recipe's].")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        options.rare(metavar="FOLDER", help="With the benchmarks' files [default: the hub]."),
-    ] = None,
-    template: Annotated[
-        str | None,
-        options.rare(
-            metavar="NAME",
-            help="chat (the tokenizer's own), qwen-math (the paper's), plain, or a baseline's: "
-            "r1-distill, r1, prime, prime-zero, open-reasoner-zero [default: chat; with --recipe "
-            "the recipe's prompts].",
-        ),
-    ] = None,
-    engine: Annotated[
-        Literal["transformers", "vllm"], options.rare(metavar="NAME", help="transformers or vllm.")
-    ] = "transformers",
-    batch_size: Annotated[
-        int | None,
-        options.rare_number(
-            min=1, help="Responses generated at once [default: 32, with vllm 512]."
-        ),
-    ] = None,
-    seed: Annotated[int, options.rare_number(min=0, help="Of sampling.")] = 0,
-    tokenizer: Annotated[
-        str | None,
-        options.rare(help="With --regrade, counts the lengths that the file does not hold."),
-    ] = None,
-    partial: Annotated[
-        bool, options.rare("--partial", help="With --regrade, problems may be missing.")
-    ] = False,
     workers: options.Workers = None,
-    field: options.Fields = None,
-    correctness: options.Correctness = None,
-    pool_models: options.PoolModels = None,
-    join: options.Join = False,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
-    from ktae.evaluation import outputs as saved
     from ktae.evaluation.engines import ENGINES, Sampling
+    from ktae.evaluation.outputs import STORED
     from ktae.evaluation.run import EvaluationFolder, Job
     from ktae.files.hub import local_or_hub
     from ktae.grading.graders import GRADERS
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
-    # An option that plays no part would be taken for one that does.
-    cases = zip((regrade, model, recipe, not recipe), IDLE.items(), strict=True)
-    idle = {name: where for holds, (where, names) in cases if holds for name in names.split()}
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in idle and source and source.name == "COMMANDLINE":
-            raise InputError(f"{parameter.opts[0]} plays no part {idle[parameter.name]}")
+    _refuse(saved, "with a MODEL") if regrade is None else _refuse(asked, "with --regrade")
+    if asked.recipe is None:
+        _refuse(asked, "without --recipe", "set", "problems")
+    else:
+        _refuse(asked, "with --recipe", "data", "template")
     screen = Screen(as_json)
     by, wanted = _names(graders), _names(benchmarks)
-    known = [*GRADERS, saved.STORED] if regrade is not None else [*GRADERS]
+    known = [*GRADERS, STORED] if regrade is not None else [*GRADERS]
     if unknown := [grader for grader in by or () if grader not in known]:  # not after hours
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
     folder, task = None, Task([], MAX_NEW_TOKENS, "")
     if regrade is not None:
-        how = options.read_options(
-            field, tokenizer, correctness=correctness, pool_models=pool_models, join=join
-        )
-        outputs = read_saved(regrade, how, partial=partial, benchmarks=wanted)
-        asked: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
+        outputs = saved.read(regrade, wanted)
+        settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.
         if output is not None:
             folder = EvaluationFolder(output)
-            folder.claim(asked)
+            folder.claim(settings)
     else:
-        if temperature == 0 and samples > 1:
+        if asked.temperature == 0 and asked.samples > 1:
             raise InputError(
                 "--samples above 1 needs --temperature above 0: greedy ones are all alike"
             )
         name = local_or_hub("model", str(model))
-        if recipe is None:
-            task = _of_benchmarks(wanted, data, template or "chat")
-        else:
-            task = _of_recipe(recipe, problems, settings or ())
-        size = batch_size or ENGINES[engine].batch_size
-        sampling = Sampling(samples, temperature, max_new_tokens or task.longest, size, seed)
+        task = _task(asked, wanted)
+        sampling = Sampling(
+            asked.samples,
+            asked.temperature,
+            asked.max_new_tokens or task.longest,
+            asked.batch_size or ENGINES[asked.engine].batch_size,
+            asked.seed,
+        )
         folder = EvaluationFolder(output or Path("evals") / _name_of(name))
-        job = Job(name, engine, task.template, task.problems, sampling)
-        asked, outputs = _answered(screen, job, folder)
+        job = Job(name, asked.engine, task.template, task.problems, sampling)
+        settings, outputs = _answered(screen, job, folder)
     # By grader, in the order in which they were asked for: the first one's verdicts count.
     graded = {}
     if task.grade is not None:
@@ -197,20 +182,33 @@ def eval_(
         graded[task.grader] = [o._replace(verdict=v, grader=task.grader) for o, v in verdicts]
     for grader in by or [task.grader]:
         graded[grader] = graded.get(grader) or grade_anew(screen, outputs, grader, workers)
-    _finish(screen, graded, asked, folder)
+    _finish(screen, graded, settings, folder)
+
+
+def _refuse(given: Asked | options.Saved, where: str, *names: str) -> None:
+    """Raise where an option would play no part: it would be taken for one that does."""
+    for field in dataclasses.fields(given):
+        if field.name in (names or vars(given)) and getattr(given, field.name) != field.default:
+            raise InputError(f"--{field.name.replace('_', '-')} plays no part {where}")
 
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def _of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str) -> Task:
+def _task(asked: Asked, benchmarks: Sequence[str] | None) -> Task:
     from ktae.evaluation.benchmarks import PAPER, load
     from ktae.evaluation.templates import TEMPLATES
 
+    if asked.recipe is not None:
+        if benchmarks is not None:
+            raise InputError("--benchmarks plays no part with --recipe")
+        return _of_recipe(asked.recipe, asked.problems, asked.set or ())
+    template = asked.template or "chat"
     if template not in TEMPLATES:
         raise InputError(f"no template {template!r}; {expected_one_of(TEMPLATES, template)}")
-    problems = [problem for name in dict.fromkeys(names or PAPER) for problem in load(name, data)]
+    names = dict.fromkeys(benchmarks or PAPER)
+    problems = [problem for name in names for problem in load(name, asked.data)]
     return Task(problems, MAX_NEW_TOKENS, template)
 
 
@@ -285,17 +283,6 @@ def _answered(
     with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
         tell = functools.partial(bars.show, "generating")
         return settings, generate_all(folder, job, load_engine, tell)
-
-
-def read_saved(path: Path, how: ReadOptions, **chosen: Any) -> list[Output]:
-    """What `ktae.evaluation.outputs.read` gives; what it was read as is said on stderr."""
-    from ktae.evaluation.outputs import read
-    from ktae.rollouts.notes import Notes
-
-    notes = Notes(strict=True)
-    outputs = read(path, how, notes=notes, **chosen)
-    options.note_reading(notes)
-    return outputs
 
 
 def grade_anew(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, is_dataclass
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +21,7 @@ from ktae.files.plots import KINDS as KINDS_OF_PICTURES
 from ktae.rollouts.options import ReadOptions
 
 if TYPE_CHECKING:
+    from ktae.evaluation.outputs import Output
     from ktae.rollouts.notes import Notes
 
 rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
@@ -61,6 +65,30 @@ Join = Annotated[
 Workers = Annotated[
     int | None, rare_number(min=1, help="Processes that grade [default: one a processor].")
 ]
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameters that are dataclasses are taken apart: each field is an option.
+
+    The command's own options come first in the help. One that has the name of a field takes the
+    field's place, and then is no part of the dataclass.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {x: own[x].annotation for x in own if is_dataclass(own[x].annotation)}
+    of_groups = {x: inspect.signature(groups[x], eval_str=True).parameters for x in groups}
+    fields = {x: [of[name] for name in of if name not in own] for x, of in of_groups.items()}
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{x.name: values.pop(x.name) for x in fields[name]})
+        command(**values)
+
+    alone = [own[name] for name in own if name not in groups]
+    parameters = [x.replace(kind=x.KEYWORD_ONLY) for x in (*alone, *chain(*fields.values()))]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {x.name: x.annotation for x in parameters}
+    return run
 
 
 def read_options(field: Sequence[str] | None, tokenizer: str | None, **others: Any) -> ReadOptions:
@@ -118,3 +146,32 @@ def note_reading(notes: Notes) -> None:
     """Say on stderr what the files were read as, what was left out, joined and assumed."""
     for line in notes:
         note(line.text + (f"; {line.more[:1].lower()}{line.more[1:]}" if line.more else ""))
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The options that say how saved outputs are read."""
+
+    tokenizer: Annotated[
+        str | None, rare(help="Counts the lengths that saved outputs do not hold.")
+    ] = None
+    partial: Annotated[
+        bool,
+        rare("--partial", help="Saved problems may be missing; those that all have are compared."),
+    ] = False
+    field: Fields = None
+    correctness: Correctness = None
+    pool_models: PoolModels = None
+    join: Join = False
+
+    def read(self, path: Path, benchmarks: Sequence[str] | None = None) -> list[Output]:
+        """What `ktae.evaluation.outputs.read` gives; what it was read as is said on stderr."""
+        from ktae.evaluation.outputs import read
+        from ktae.rollouts.notes import Notes
+
+        notes = Notes(strict=True)
+        others = {x: getattr(self, x) for x in ("correctness", "pool_models", "join")}
+        how = read_options(self.field, self.tokenizer, **others)
+        outputs = read(path, how, notes=notes, partial=self.partial, benchmarks=benchmarks)
+        note_reading(notes)
+        return outputs

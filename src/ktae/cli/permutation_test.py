@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ktae.cli import options
 from ktae.cli.printing import Screen
-from ktae.cli.reading import Reading, note_single_tokens, reads_rollouts, used
+from ktae.cli.reading import Reading, note_single_tokens, used
 from ktae.files.text import counted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ evidence.
 """
 
 
-@reads_rollouts
+@options.spread
 def permutation_test(
     reading: Reading,
     permutations: Annotated[int, options.number(min=1, help="Permutations of the labels.")] = 20,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,32 +148,6 @@ class Reading:
             dump = reader.load(self.paths, how, strict=strict)
         options.note_reading(dump.notes)
         return dump
-
-
-def reads_rollouts(command: Callable[..., None]) -> Callable[..., None]:
-    """A command of its own options and those of `Reading`, which is its first argument.
-
-    An option of its own takes the place of one that is called alike, and then is no part of it.
-    """
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        common = {name: values.pop(name) for name in shared}
-        command(Reading(**common), **values)
-
-    own = dict(inspect.signature(command, eval_str=True).parameters)
-    del own["reading"]
-    shared = {
-        name: x
-        for name, x in inspect.signature(Reading, eval_str=True).parameters.items()
-        if name not in own
-    }
-    arguments = [shared[name] for name in ("inputs", "example")]
-    others = [x for x in shared.values() if x not in arguments]
-    parameters = [*arguments, *own.values(), *others]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {x.name: x.annotation for x in parameters}
-    return run
 
 
 def used(asked: Estimator | None, dump: Dump) -> Estimator:

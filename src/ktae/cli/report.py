@@ -13,7 +13,7 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, note_unmixed, reads_rollouts, used
+from ktae.cli.reading import Reading, note_unmixed, used
 from ktae.errors import InputError
 from ktae.files.text import counted, printable
 
@@ -24,7 +24,7 @@ LOOK_SECONDS = 5.0
 """Between two looks at the files that are watched."""
 
 
-@reads_rollouts
+@options.spread
 def report(
     reading: Reading,
     output: Annotated[

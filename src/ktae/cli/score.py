@@ -10,7 +10,7 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, note_single_tokens, note_unmixed, reads_rollouts, used
+from ktae.cli.reading import Reading, note_single_tokens, note_unmixed, used
 from ktae.errors import InputError
 from ktae.files.text import counted, visible
 from ktae.tables import in_tables
@@ -32,7 +32,7 @@ OF_SINGLE = """\
 """
 
 
-@reads_rollouts
+@options.spread
 def score(
     reading: Reading,
     output: Annotated[

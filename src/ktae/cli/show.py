@@ -9,11 +9,11 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import Screen
-from ktae.cli.reading import Reading, note_single_tokens, reads_rollouts
+from ktae.cli.reading import Reading, note_single_tokens
 from ktae.errors import InputError
 
 
-@reads_rollouts
+@options.spread
 def show(
     reading: Reading,
     group: Annotated[

@@ -8,7 +8,7 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, reads_rollouts, with_settings
+from ktae.cli.reading import Reading, with_settings
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, preset, resolved
 from ktae.files import plots
@@ -26,7 +26,7 @@ majority      a baseline: the answer that more of the other rollouts give
 """
 
 
-@reads_rollouts
+@options.spread
 def validate(
     reading: Reading,
     estimator: Annotated[
