@@ -8,10 +8,10 @@ Writes one row an estimator, number of correct rollouts and token frequency to r
 """
 
 import argparse
-import csv
 from pathlib import Path
 
 import numpy as np
+from estimator import write_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae import Estimator, preset, token_credit
@@ -50,10 +50,7 @@ def main() -> None:
         for n_true in CORRECT
         for row in bias(ids, mask, groups, held, estimator, n_true, arguments.permutations)
     ]
-    with arguments.csv.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(arguments.csv, rows)
 
 
 def sample(n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,6 +26,7 @@ import numpy as np
 
 from ktae import preset, token_credit
 from ktae._version import __version__
+from ktae.files.atomic import atomic_write
 
 DEFAULT = ("cpu", "torch", "copy", "verl grpo", "verl grpo_vectorized")
 VOCABULARY = 151_643
@@ -74,7 +75,6 @@ def random_batch(
     width: int = 3072,
     mean_length: float = 700.0,
     vocabulary: int = VOCABULARY,
-    mixed: float = 1.0,
     dtype: Any = np.int32,
     seed: int = 0,
 ) -> Rollouts:
@@ -82,8 +82,7 @@ def random_batch(
 
     Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary. The
     share of correct rollouts is uniform over groups, but every group has one of each kind: where
-    there is nothing to compare, ktae would save itself most of the work. Only the share `mixed` of
-    the groups, spread evenly, is so; in the others all rollouts are alike.
+    there is nothing to compare, ktae would save itself most of the work.
     """
     rng = np.random.default_rng(seed)
     n_rows = groups * group_size
@@ -97,8 +96,6 @@ def random_batch(
     correct = rng.random((groups, group_size)) < rng.random((groups, 1))
     pure = correct.all(axis=1) | ~correct.any(axis=1)
     correct[pure, 0] ^= True
-    alike = np.diff(np.floor(np.arange(groups + 1) * (1 - mixed) + 1e-9)) > 0
-    correct[alike] = correct[alike, :1]
     return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
 
 
@@ -200,6 +197,14 @@ def verl(name: str, batch: Rollouts) -> Contender:
         "verl's rollout advantages alone",
         threads=torch.get_num_threads(),
     )
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write dicts, with keys of the first, to a CSV file: whole or not at all."""
+    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def append_rows(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -9,17 +9,15 @@ the workers warm; processor seconds include the workers' start.
 """
 
 import argparse
-import csv
 import importlib.metadata
 import resource
 import time
 from collections import Counter
 from pathlib import Path
 
-from estimator import append_rows, machine
+from estimator import append_rows, machine, write_rows
 
 from ktae.evaluation.outputs import Output, read
-from ktae.files.atomic import atomic_write
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 
 HERE = Path(__file__).parent
@@ -48,7 +46,7 @@ def main() -> None:
             append_rows(arguments.csv, [{"file": name} | row | machine()])
             if grader == "ktae":
                 differences += list_differences(name, outputs, verdicts)
-    write(HERE / "results/grading-differences.csv", differences)
+    write_rows(HERE / "results/grading-differences.csv", differences)
 
 
 def measure(
@@ -96,13 +94,6 @@ def list_differences(
         for row, (output, verdict) in enumerate(zip(outputs, verdicts, strict=True), start=1)
         if output.reward != verdict.correct
     ]
-
-
-def write(path: Path, rows: list[dict[str, object]]) -> None:
-    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,15 @@ results/held_out.csv, with 95 % intervals over groups.
 """
 
 import argparse
-import csv
 import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from estimator import machine
+from estimator import machine, write_rows
 
 from ktae.estimators import PRESETS, preset
-from ktae.files.atomic import atomic_write
 from ktae.inference import t_interval
 from ktae.report import ReadOptions, inputs
 from ktae.validity import held_out, prefixes
@@ -50,10 +48,7 @@ def main() -> None:
         for row in measure(dump):
             rows.append({"file": name} | row | machine())
             print(name, list(row.values()), flush=True)
-    with atomic_write(arguments.csv) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(arguments.csv, rows)
 
 
 def measure(dump: inputs.Dump) -> list[dict[str, Any]]:

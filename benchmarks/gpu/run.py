@@ -9,7 +9,7 @@ names, and give `--model FOLDER`. Three parts, a CSV each:
 
 - gradients.csv: the gradient check of `ktae doctor` on the device, in float32 and in bf16;
 - speed.csv: the backend of tensors beside the reference, and timed at the paper's batch;
-- training.csv: twenty steps of TRL in bf16, with token credit and without, and curves.png.
+- training.csv: twenty steps of TRL in bf16, with token credit and without.
 
 A part that fails is printed, and the others run.
 """
@@ -76,8 +76,6 @@ def main() -> int:
         except Exception:  # a driver, a version, a kernel: the other parts are worth having
             traceback.print_exc()
             failed.append(name)
-    if "training" not in failed:
-        draw(arguments.output)
     print(f"failed: {', '.join(failed)}" if failed else "all parts ran", flush=True)
     return int(bool(failed))
 
@@ -242,23 +240,6 @@ class Clock(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.seconds.append(time.perf_counter() - self.started)
-
-
-def draw(folder: Path) -> None:
-    """Reward and loss by step, with credit and without: curves.png."""
-    from matplotlib.figure import Figure
-
-    with (folder / "training.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    figure = Figure(figsize=(8, 3), layout="constrained")
-    axes = figure.subplots(1, 2)
-    for name, axis in zip(("reward", "loss"), axes, strict=True):
-        for credit in dict.fromkeys(row["credit"] for row in rows):
-            points = [(int(r["step"]), float(r[name])) for r in rows if r["credit"] == credit]
-            axis.plot(*zip(*points, strict=True), label=f"credit: {credit}")
-        axis.set(xlabel="step", ylabel=name)
-    axes[0].legend()
-    figure.savefig(folder / "curves.png", dpi=150)
 
 
 if __name__ == "__main__":
