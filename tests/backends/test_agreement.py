@@ -152,6 +152,7 @@ def test_table(name: str) -> None:
             expected._fields, credit_table(*arguments), expected, strict=True
         ):
             assert got.dtype == wanted.dtype, column
+            assert not np.signbit(got[got == 0]).any() or column == "direction", "-0.0"
             close = {"rtol": 1e-9, "atol": 1e-12} if got.dtype == np.float64 else {"rtol": 0}
             np.testing.assert_allclose(got, wanted, **close, err_msg=f"{estimator}: {column}")
 
