@@ -23,8 +23,6 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-LAB = ROOT / "lab"
-"""Not in a source distribution: there, links to it are not looked at."""
 LINK = re.compile(r"!?\[(?P<words>[^\]]*)\]\((?P<target>[^)\s#]+)(#[^)]*)?\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 CODE_OR_LINK = re.compile(f"{LINK.pattern}|{CODE.pattern}", CODE.flags)
@@ -71,8 +69,7 @@ def missing_files(docs: Path) -> list[str]:
         page = docs / name
         for link in LINK.finditer(CODE.sub("", page.read_text(encoding="utf-8"))):
             path = Path(os.path.normpath(page.parent / link["target"]))
-            without_lab = path.is_relative_to(LAB) and not LAB.exists()
-            if ":" not in link["target"] and not path.exists() and not without_lab:
+            if ":" not in link["target"] and not path.exists():
                 wrong.append(f"{name}: a link to {link['target']}, which is not there")
     return wrong
 
