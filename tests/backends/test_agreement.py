@@ -178,18 +178,6 @@ def test_many_distinct_tokens(fast_backend: str, n_tokens: int, name: str) -> No
     assert_same_credit(token_credit(*batch, estimator, backend=fast_backend), expected)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int16])
-@pytest.mark.parametrize("shuffled", [True, False])
-def test_dtypes(dtype: type, shuffled: bool) -> None:
-    """The rows of a few groups may be converted at a time: rows must not get mixed up."""
-    batch = rollouts([16, 3, 47, 16], 31, shuffled=shuffled)
-    expected = token_credit(*batch, backend="naive")
-    ids = np.where(batch.mask, batch.token_ids, 0).astype(dtype)
-    for mask in (batch.mask, batch.mask.astype(np.int64)):
-        for array in (ids, np.asfortranarray(ids)):
-            assert_same_credit(token_credit(array, mask, *batch[2:]), expected)
-
-
 @pytest.fixture(scope="module")
 def large() -> Rollouts:
     """2.4 million positions: enough for a backend to divide it between threads."""

@@ -31,10 +31,13 @@ def test_groups_share_nothing() -> None:
         np.testing.assert_allclose(together[own], oracle.token_credit(*batch), rtol=0, atol=1e-6)
 
 
-def test_a_table_that_becomes_full_in_the_middle_of_a_group() -> None:
-    """Exactly half of its slots hold a key when rollouts are left to count."""
-    ids = np.arange(16 * 64).reshape(16, 64)
-    batch = ids, np.ones_like(ids), np.arange(16) % 2, np.zeros(16, dtype=int)
+@pytest.mark.parametrize("lengths", [[64] * 16, [30_000, 36_000]], ids=str)
+def test_a_table_that_becomes_full_in_the_middle_of_a_group(lengths: list[int]) -> None:
+    """Exactly half of its slots hold a key when rollouts are left to count; or the next rollout has
+    more tokens than slots are free."""
+    n, width = len(lengths), max(lengths)
+    ids, mask = np.arange(n * width).reshape(n, width), np.arange(width) < np.c_[lengths]
+    batch = ids, mask, np.arange(n) % 2, np.zeros(n, dtype=int)
     expected = oracle.token_credit(*batch)
     np.testing.assert_allclose(token_credit(*batch), expected, rtol=0, atol=1e-6)
 
