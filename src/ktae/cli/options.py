@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, is_dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -74,7 +74,9 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     field's place, and then is no part of the dataclass.
     """
     own = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {x: own[x].annotation for x in own if is_dataclass(own[x].annotation)}
+    groups: dict[str, Any] = {
+        x: own[x].annotation for x in own if dataclasses.is_dataclass(own[x].annotation)
+    }
     of_groups = {x: inspect.signature(groups[x], eval_str=True).parameters for x in groups}
     fields = {x: [of[name] for name in of if name not in own] for x, of in of_groups.items()}
 
@@ -91,17 +93,19 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def read_options(field: Sequence[str] | None, tokenizer: str | None, **others: Any) -> ReadOptions:
-    """What the command line says about reading rollouts; `others` are fields of `ReadOptions`.
+def read_options(given: Any) -> ReadOptions:
+    """What a dataclass of options, such as `Saved`, says about reading rollouts.
 
     Raises:
         InputError: there can be no such tokenizer, or a field or threshold makes no sense.
     """
     from ktae.rollouts.paths import parse_fields
 
-    if tokenizer is not None:
-        check_local_or_hub("tokenizer", tokenizer)
-    return ReadOptions(tokenizer=tokenizer, fields=parse_fields(field or []), **others)
+    if given.tokenizer is not None:
+        check_local_or_hub("tokenizer", given.tokenizer)
+    names = [x.name for x in dataclasses.fields(ReadOptions) if hasattr(given, x.name)]
+    values = {name: getattr(given, name) for name in names}
+    return ReadOptions(fields=parse_fields(given.field or []), **values)
 
 
 def require_outputs(inputs: Iterable[Path], **outputs: Path | None) -> None:
@@ -148,7 +152,7 @@ def note_reading(notes: Notes) -> None:
         note(line.text + (f"; {line.more[:1].lower()}{line.more[1:]}" if line.more else ""))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Saved:
     """The options that say how saved outputs are read."""
 
@@ -170,8 +174,7 @@ class Saved:
         from ktae.rollouts.notes import Notes
 
         notes = Notes(strict=True)
-        others = {x: getattr(self, x) for x in ("correctness", "pool_models", "join")}
-        how = read_options(self.field, self.tokenizer, **others)
-        outputs = read(path, how, notes=notes, partial=self.partial, benchmarks=benchmarks)
+        how, partial = read_options(self), self.partial
+        outputs = read(path, how, notes=notes, partial=partial, benchmarks=benchmarks)
         note_reading(notes)
         return outputs

@@ -103,9 +103,7 @@ class Reading:
     @functools.cached_property
     def how(self) -> ReadOptions:
         """How they are read."""
-        names = ("threshold", "correctness", "pool_models", "join", "evaluation")
-        others = {name: getattr(self, name) for name in names}
-        return options.read_options(self.field, self.tokenizer, **others)
+        return options.read_options(self)
 
     def asked(self) -> Estimator | None:
         """The estimator that was asked for; None where none was.
