@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -46,27 +46,13 @@ def evaluate(
     prompts = [problem.prompt for problem in problems]
     longest = max_new_tokens or language.max_response_length
 
-    def answered(temperature: float) -> tuple[list[bool], list[int], float]:
+    def answered(temperature: float) -> tuple[Sequence[bool], list[int], float]:
+        asked = (model, tokenizer, prompts)
+        how: dict[str, Any] = {"temperature": temperature, "seed": seed}
         if language.environment is not None:
-            played = play(
-                language,
-                model,
-                tokenizer,
-                prompts,
-                temperature=temperature,
-                seed=seed,
-                max_tokens=longest,
-            )
+            played = play(language, *asked, max_tokens=longest, **how)
             return played.solved, [sum(mask) for mask in played.mask], played.entropy
-        made = generate(
-            model,
-            tokenizer,
-            prompts,
-            max_new_tokens=longest,
-            temperature=temperature,
-            batch_size=256,
-            seed=seed,
-        )
+        made = generate(*asked, max_new_tokens=longest, batch_size=256, **how)
         right = verdicts(language, made, problems)
         return right, [len(ids) for ids in made.token_ids], made.mean_entropy
 

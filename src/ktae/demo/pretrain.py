@@ -18,14 +18,11 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ktae.demo import model
 from ktae.demo.language import Language
-from ktae.errors import InputError
+from ktae.files.atomic import make_folder
 
 VERSION = "1"
 """Of what `pretrain` does with a language and the settings that `base_model_folder` lists. Raise it
 with every change of that: base models are kept by it."""
-
-Example = tuple[list[int], list[int]]
-"""Token ids of a prompt and of a response."""
 
 FINAL_LEARNING_RATE, WARM_UP = 0.05, 50
 BETAS = (0.9, 0.98)
@@ -61,11 +58,16 @@ def pretrain(
     base.train()
     with model.one_thread():
         for _ in track(range(steps), what, console=console):
-            batch = _batch(language, rng, tokenizer, model.SIZE["batch"])
+            batch = _batch(language, rng, tokenizer)
             n_tokens = sum(len(response) for _, response in batch)
             # Short responses, then long ones: padded to one width, half of it would be padding
             for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
-                ids_bt, labels_bt = _tensors(half, tokenizer.pad_token_id)
+                ids = [torch.tensor(prompt + response) for prompt, response in half]
+                # The prompt is given: the loss is of the response alone.
+                labels = [torch.tensor([NO_LOSS] * len(x) + response) for x, response in half]
+                # On the right, where no token looks at it: no attention mask is needed.
+                ids_bt = pad_sequence(ids, True, tokenizer.pad_token_id)
+                labels_bt = pad_sequence(labels, True, NO_LOSS)
                 # The number of tokens of the whole batch makes the two halves one mean.
                 base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
             optimizer.step()
@@ -75,26 +77,13 @@ def pretrain(
 
 
 def _batch(
-    language: Language, rng: random.Random, tokenizer: PreTrainedTokenizerFast, n: int
-) -> list[Example]:
-    """`n` prompts and responses as token ids, the shortest response first."""
-    problems = language.train_problems(n, rng.getrandbits(32))
+    language: Language, rng: random.Random, tokenizer: PreTrainedTokenizerFast
+) -> list[tuple[list[int], list[int]]]:
+    """Prompts and responses of a step as token ids, the shortest response first."""
+    problems = language.train_problems(model.SIZE["batch"], rng.getrandbits(32))
     prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
     responses = tokenizer([language.worked_solution(p, rng) for p in problems])["input_ids"]
     return sorted(zip(prompts, responses, strict=True), key=lambda example: len(example[1]))
-
-
-def _tensors(examples: list[Example], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(B, T) token ids and labels, which count in the response only: the prompt is given.
-
-    The padding is on the right, where no token looks at it: no attention mask is needed.
-    """
-    ids = [torch.tensor(prompt + response) for prompt, response in examples]
-    labels = [torch.tensor([NO_LOSS] * len(prompt) + response) for prompt, response in examples]
-    return (
-        pad_sequence(ids, batch_first=True, padding_value=pad),
-        pad_sequence(labels, batch_first=True, padding_value=NO_LOSS),
-    )
 
 
 def base_model(language: Language, seed: int = 0) -> Path:
@@ -110,15 +99,9 @@ def base_model(language: Language, seed: int = 0) -> Path:
     folder = base_model_folder(language, seed)
     if folder.is_dir():
         return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent)
-    except OSError as error:
-        raise InputError(
-            f"cannot write the demo's base model to {folder.parent}: {error.strerror}; "
-            "set XDG_CACHE_HOME to a folder that can be written to"
-        ) from None
-    with beside as name:
+    where = f"{folder.parent} for the demo's base model (set XDG_CACHE_HOME to another folder)"
+    make_folder(folder.parent, where)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
         complete = Path(name) / folder.name
         for part in pretrain(language, seed):
             part.save_pretrained(complete)
