@@ -12,6 +12,7 @@ ROWS = [{"group": "g", "response": text, "answer": "1", "reward": 1} for text in
     "arguments",
     [
         ["validate", "GIVEN", "-o", "in/r.json"],
+        ["show", "GIVEN", "-o", "in/r.json"],
         ["permutation-test", "GIVEN", "-o", "in/../in/r.json"],
         ["compare", "other.json", "GIVEN", "-o", "in/r.json"],
         ["compare", "GIVEN", "other.json", "--output", "link.json"],

@@ -163,19 +163,6 @@ def test_bad_input_is_one_line_and_status_2_and_no_file(content, arguments, mess
     assert {path.name for path in tmp_path.iterdir()} <= {"r.jsonl"}
 
 
-def test_an_input_is_not_overwritten(run, tmp_path):
-    write_lines(tmp_path / "r.jsonl", GROUP)
-    run("r.jsonl")
-    before = (tmp_path / "scores.parquet").read_bytes()
-    result = run("scores.parquet")
-    assert result.status == 2
-    assert "--output would overwrite scores.parquet, which is one of the inputs" in result.err
-    assert (tmp_path / "scores.parquet").read_bytes() == before
-    assert run("scores.parquet", "--output", "again.parquet").status == 0
-    again = record.read_record(tmp_path / "again.parquet")
-    assert again.equals(record.read_record(tmp_path / "scores.parquet"))
-
-
 HOSTILE = ["[red]x[/red]", "\x1b[31m", "[/]", ":smile:", "a b", "\n", "\r", "\u202e", "\\"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,8 +26,7 @@ class Reading:
     """The options of a command that reads rollouts, and what they come to.
 
     Raises:
-        InputError: there are both inputs and the example, or neither; there can be no such
-            tokenizer, or a field or threshold makes no sense.
+        InputError: there are both inputs and the example, or neither.
     """
 
     inputs: Annotated[
@@ -93,16 +91,15 @@ class Reading:
             raise InputError(
                 f"{both}; expected one: files and folders with rollouts, or the example"
             )
-        assert self.how  # an option that makes no sense is refused now
 
     @property
     def paths(self) -> list[Path]:
         """The files and folders."""
         return self.inputs or [EXAMPLE]
 
-    @functools.cached_property
+    @property
     def how(self) -> ReadOptions:
-        """How they are read."""
+        """How they are read; an InputError for an option that makes no sense."""
         return options.read_options(self)
 
     def asked(self) -> Estimator | None:
