@@ -373,17 +373,6 @@ def test_a_pipe_is_refused_and_never_waited_for(tmp_path):
         readers.read(tmp_path / "r.jsonl")
 
 
-def test_a_long_response_is_refused_or_left_out_and_an_option_takes_it(tmp_path):
-    path = tmp_path / "r.jsonl"
-    write_lines(path, *(ROLLOUT | {"response": "x" * n} for n in (5, 50)))
-    with pytest.raises(InputError, match=r"line 2: the response has 50 characters; .* at most 49"):
-        readers.read([path], ReadOptions(max_response=49))
-    notes = Notes()
-    assert len(readers.read([path], ReadOptions(max_response=49), notes=notes)) == 1
-    assert notes.counts["rejected"] == 1
-    assert len(readers.read([path], ReadOptions(max_response=50))) == 2
-
-
 def test_groups_of_a_record_that_ktae_has_written_stay(tmp_path):
     rows = [ROLLOUT | {"group": "g", "prompt": prompt} for prompt in "pq"]
     record.write(pa.Table.from_pylist(rows), tmp_path / "r.parquet")

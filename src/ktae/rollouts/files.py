@@ -34,8 +34,6 @@ ROWS_AT_ONCE = 256
 MAX_DEPTH = 100
 """Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
 has a limit of its own."""
-LONGEST_LINE = 256_000_000
-"""Bytes of one line of JSON Lines, which is one rollout or one problem's rollouts."""
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
@@ -75,12 +73,8 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
 
 def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One value a line; blank lines are skipped."""
-    for number in itertools.count(1):
-        line, where = stream.readline(LONGEST_LINE + 1), f"{name}, line {number}"
-        if not line:
-            return
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{where}: more than {LONGEST_LINE:,} bytes; expected one rollout")
+    for number, line in enumerate(stream, start=1):
+        where = f"{name}, line {number}"
         try:
             text = line.decode("utf-8", "surrogatepass").strip()
             text = text.removeprefix("\ufeff") if number == 1 else text

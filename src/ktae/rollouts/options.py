@@ -10,9 +10,6 @@ from typing import Any
 
 from ktae.errors import InputError
 
-MAX_RESPONSE = 2_000_000
-"""Characters. A text of so many takes a tokenizer a few hundred megabytes for a moment."""
-
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
@@ -34,8 +31,6 @@ class ReadOptions:
     pool_models: bool | None = None
     """Whether rollouts of several models are one group, if their problem is. None: only where most
     rollouts would otherwise be alone, since nothing is told apart in a group of one."""
-    max_response: int = MAX_RESPONSE
-    """The longest response, in characters."""
     needs_reward: bool = True
     """Whether a row without a reward is of no use; grading needs none."""
     join: bool = False

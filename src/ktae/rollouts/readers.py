@@ -79,9 +79,8 @@ def read(
     files_of = [(path, files_in(path, notes, options.evaluation)) for path in paths]
     # A file that is given twice, under whatever name, would count twice.
     real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
-    for name, n in real.items():
-        if n > 1:
-            raise InputError(f"the same file is given twice: {name}; it would count twice")
+    if twice := [name for name, n in real.items() if n > 1]:
+        raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
     number = itertools.count()
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
@@ -131,22 +130,21 @@ def read(
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     """The files and folders that are named, at least one."""
-    names = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    for name in names if isinstance(names, Iterable) else [names]:
-        if not isinstance(name, str | os.PathLike):
-            raise InputError(f"a {type(name).__name__} among the files to read; expected paths")
-    if not names:
+    try:
+        paths = [Path(x) for x in ([inputs] if isinstance(inputs, str | os.PathLike) else inputs)]
+    except TypeError as error:
+        raise InputError(f"files and folders to read: {one_line(error)}") from None
+    if not paths:
         raise InputError("no files to read")
-    return list(map(Path, names))
+    return paths
 
 
 def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
-    """The files to read (`choose_files`); the others are noted, but for a tokenizer's own."""
+    """The files to read (`choose_files`); the others are noted."""
     files, others = choose_files(path, evaluation)
     for file in others:
-        if file.name != "tokenizer.json":
-            key = "settings" if is_known_other(file) else "files"
-            notes.add(key, path_text(file.relative_to(path)))
+        key = "settings" if is_known_other(file) else "files"
+        notes.add(key, path_text(file.relative_to(path)))
     return files
 
 
@@ -272,7 +270,7 @@ class Reader:
         self, row: Row, where: str, source: Source, schema: Schema
     ) -> tuple[Schema, list[Row]]:
         """The plain rows in a row, and what it was taken as."""
-        fields, longest = self.options.fields, self.options.max_response
+        fields = self.options.fields
         if "response" in fields or "token_ids" in fields:
             schema, plain = BY_FIELDS, by_fields(row, fields, where)
         else:
@@ -297,14 +295,9 @@ class Reader:
         for rollout in plain:
             if len(plain) > 1:
                 rollout["of_row"] = True
-            response, reward = rollout.get("response"), rollout.get("reward")
+            reward = rollout.get("reward")
             if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
                 rollout |= {"reward": float(verdict), "correct": rollout.get("correct", verdict)}
-            if isinstance(response, str) and len(response) > longest:
-                raise InputError(
-                    f"{where}: the response has {len(response):,} characters; expected at most "
-                    f"{longest:,} (max_response in Python takes more)"
-                )
         return schema, plain
 
     def _require_fields(self, path: Path) -> None:
