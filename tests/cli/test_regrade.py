@@ -81,19 +81,6 @@ def test_graders_disagree(command: Run, tmp_path: Path) -> None:
     assert "1: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
 
 
-def test_an_undecided_output_stays_undecided_in_its_record(command: Run, tmp_path: Path) -> None:
-    """Not 0 "in the file" when the evaluation's own record is graded again."""
-    broken = {"benchmark": "own", "group": "own/9", "response": r"\boxed{1}", "answer": r"\frac{"}
-    file = write_lines(tmp_path / "a.jsonl", [*rows([1, 1]), broken])
-    assert command("eval", "--regrade", file, "--output", "out", "--workers", 1).status == 0
-    again = command("eval", "--regrade", "out", "--graders", "ktae,stored", "--workers", 1)
-    assert (again.status, again.err) == (0, "")
-    assert cells(again.out, "in the file") == ["100.0", "100.0"]
-    assert "0 outputs on which the file's reward and our verdict differ" in again.out
-    counts = again.out.split("outputs by grader")[1].split("accuracy")[0]
-    assert cells(counts, "stored") == ["2", "0", "0", "1"]
-
-
 def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) -> None:
     """Eight samples to each of two problems; one of `b` is undecided. `c` has one sample."""
     wrong, right = ({"response": rf"\boxed{{{x}}}", "answer": "1"} for x in (0, 1))

@@ -55,6 +55,9 @@ BENCHMARKS = {
 }
 """`amc` is the paper's 83 problems of AMC 2022 and 2023, `amc23` the 40 that others report."""
 
+NAMES = {x: name for name, b in BENCHMARKS.items() for x in (name, *b.files)}
+"""A benchmark's name by any of its names."""
+
 PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
 """The paper's five, in the order of its tables."""
 UNNAMED = "all"
@@ -86,11 +89,6 @@ def title(name: str) -> str:
     return BENCHMARKS[name].title if name in BENCHMARKS else printable(name or UNNAMED)
 
 
-def canonical(name: str) -> str:
-    """A benchmark's name by any of its names; other names stay as they are."""
-    return next((key for key, b in BENCHMARKS.items() if name == key or name in b.files), name)
-
-
 def label_of(benchmark: object, label: str) -> tuple[str, str]:
     """Benchmark and problem of one row, by its field ("": there is none) and its label.
 
@@ -100,12 +98,12 @@ def label_of(benchmark: object, label: str) -> tuple[str, str]:
     if not name:
         before, _, problem = label.partition("/")
         # `test/algebra/1.json` is one problem: only the name of a benchmark tells a benchmark.
-        if canonical(before) in BENCHMARKS and problem and "/" not in problem:
-            return canonical(before), problem
+        if before in NAMES and problem and "/" not in problem:
+            return NAMES[before], problem
         return "", label
     # `algebra/0` and `geometry/0` of one benchmark are two problems.
-    key = canonical(name)
-    names = (name, key, *(BENCHMARKS[key].files if key in BENCHMARKS else ()))
+    key = NAMES.get(name, name)
+    names = (name, *(x for x in NAMES if NAMES[x] == key))
     prefix = next((f"{x}/" for x in names if label.startswith(f"{x}/")), "")
     return key, label.removeprefix(prefix)
 

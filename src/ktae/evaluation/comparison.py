@@ -116,10 +116,9 @@ def graded_alike(
     Raises:
         InputError: they are by several: a difference of graders would be taken for one of models.
     """
-    is_graded = [all(output.verdict is not None for output in side) for side in sides]
     graders = [
-        {o.grader or "a grader that is not named" for o in side} if has_verdicts else {GRADER}
-        for side, has_verdicts in zip(sides, is_graded, strict=True)
+        {o.grader or "a grader that is not named" if o.verdict else GRADER for o in side}
+        for side in sides
     ]
     names = sorted(set.union(*graders))
     if len(names) > 1:
@@ -131,8 +130,10 @@ def graded_alike(
             f"the verdicts are by different graders ({', '.join(told)}); grade one again: "
             f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
         )
-    pairs = zip(sides, is_graded, strict=True)
-    return names[0], [side if has_verdicts else grade(side, GRADER) for side, has_verdicts in pairs]
+    graded = [
+        side if all(output.verdict for output in side) else grade(side, GRADER) for side in sides
+    ]
+    return names[0], graded
 
 
 def paired_tests(

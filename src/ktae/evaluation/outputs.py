@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ktae.errors import InputError, quoted
-from ktae.evaluation.benchmarks import BENCHMARKS, canonical, label_of, parse_answers
+from ktae.evaluation.benchmarks import BENCHMARKS, NAMES, label_of, parse_answers
 from ktae.files.text import path_text
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 from ktae.rollouts import record, rows
@@ -186,7 +186,7 @@ def _together(
             name = without_format(path_text(place.name))
             first = name.partition(".")[0]  # aime24.base.jsonl
             known = first if first in BENCHMARKS and place in files else ""
-            benchmark = known if is_one_place else canonical(name)
+            benchmark = known if is_one_place else NAMES.get(name, name)
         output = output._replace(
             benchmark=benchmark,
             step=None if is_one_step else output.step,
