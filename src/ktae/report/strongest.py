@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,30 +57,39 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             was read from a file of `write` gives the same, but p counts identical rollouts each.
         top: how many for, and how many against.
     """
-    # A part at a time, since a table can be most of the memory.
-    numbers = [name for name in (*"abcd", "credit", *DISTINCT) if name in tokens.column_names]
-    rows_of, parts, begin = [np.zeros(0, np.int64)], [], 0
-    for batch in tokens.select(numbers).to_batches():
-        rows, part = mixed_rows({name: batch[name].to_numpy() for name in numbers})
-        rows_of.append(begin + rows)
-        parts.append(part)
-        begin += len(batch)
-    rows, mixed = np.concatenate(rows_of), together(parts)
-    ids, which = np.unique(tokens["token_id"].to_numpy()[rows], return_inverse=True)
-    sums = totals(mixed, which, len(ids))
-    sides = []
+    names = {"token_id", *"abcd", "credit", *DISTINCT} & set(tokens.column_names)
+    ids = np.unique(tokens["token_id"].to_numpy())
+
+    # A part of the table at a time, twice, since it can be most of the memory.
+    def parts() -> Iterator[tuple[np.ndarray, np.ndarray, MixedRows]]:
+        begin = 0
+        for batch in tokens.select(names).to_batches():
+            columns = {name: batch[name].to_numpy() for name in names}
+            rows, mixed = mixed_rows(columns)
+            yield begin + rows, np.searchsorted(ids, columns["token_id"][rows]), mixed
+            begin += len(batch)
+
+    sums = totals(together([]), np.zeros(0, dtype=np.int64), len(ids))
+    for _, which, mixed in parts():
+        sums = TokenTotals(*map(np.add, sums, totals(mixed, which, len(ids))))
+    credit, sides = sums.credit, []
     for side in (sums.impact, -sums.impact):
         greatest = np.argsort(-side, kind="stable")[:top]
         sides.append(greatest[side[greatest] > 0].tolist())
-    chosen = np.isin(which, [*sides[0], *sides[1]])
-    p = p_values(mixed.distinct[:, chosen], which[chosen], len(ids))
+    chosen, of_chosen = [*sides[0], *sides[1]], []
+    for rows, which, mixed in parts():
+        places = np.flatnonzero(np.isin(which, chosen))
+        of_chosen.append((rows[places], which[places], mixed.distinct[:, places]))
+    none = (*np.zeros((2, 0), dtype=np.int64), np.zeros((4, 0), dtype=np.int32))
+    rows, which, distinct = map(np.hstack, zip(none, *of_chosen, strict=True))
+    p = p_values(distinct, which, len(ids))
     first = dict(zip(which[::-1].tolist(), rows[::-1].tolist(), strict=True))
     of_tokens = {
         i: KeyToken(
             token_id=int(ids[i]),
             token=tokens["token"][first[i]].as_py(),
             impact=float(sums.impact[i]),
-            credit=float(sums.credit[i]),
+            credit=float(credit[i]),
             a=int(sums.a[i]),
             n_true=int(sums.n_true[i]),
             b=int(sums.b[i]),
@@ -88,7 +97,7 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             groups=int(sums.groups[i]),
             p_value=float(p[i]),
         )
-        for i in (*sides[0], *sides[1])
+        for i in chosen
     }
     return Strongest(*([of_tokens[i] for i in side] for side in sides))
 
@@ -135,7 +144,14 @@ class TokenTotals(NamedTuple):
     n_false: np.ndarray
     groups: np.ndarray
     impact: np.ndarray
-    credit: np.ndarray
+    weight: np.ndarray
+    """Σ |a - E[a]|."""
+
+    @property
+    def credit(self) -> np.ndarray:
+        """The mean, weighted."""
+        credit: np.ndarray = self.impact / np.where(self.weight > 0, self.weight, 1.0)
+        return credit
 
 
 def totals(mixed: MixedRows, which: np.ndarray, n: int) -> TokenTotals:
@@ -143,8 +159,7 @@ def totals(mixed: MixedRows, which: np.ndarray, n: int) -> TokenTotals:
     a, b, c, d = (np.bincount(which, x, n) for x in mixed.cells)
     groups = np.bincount(which, mixed.weight > 0, n)
     impact, weight = (np.bincount(which, x, n) for x in (mixed.impact, mixed.weight))
-    credit = np.divide(impact, weight, out=np.zeros(n), where=weight > 0)
-    return TokenTotals(a, b, a + c, b + d, groups, impact, credit)
+    return TokenTotals(a, b, a + c, b + d, groups, impact, weight)
 
 
 def p_values(distinct: np.ndarray, which: np.ndarray, n: int) -> np.ndarray:
