@@ -17,21 +17,21 @@ Run = Callable[..., Any]
 def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> None:
     """Whether both sides' verdicts are stored, or those of one are still to be made."""
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
-    for grader in ("ktae", "strict-boxed", "stored"):
+    for grader in ("ktae", "ktae-boxed", "stored"):
         arguments = ("--graders", grader, "--workers", 1, "--output", grader)
         assert command("eval", "--regrade", file, *arguments).status == 0
         assert command("compare", grader, grader).status == 0
-    refused = command("compare", "strict-boxed", "ktae")
+    refused = command("compare", "ktae-boxed", "ktae")
     assert refused.status == 2
     assert refused.err == (
-        "ktae: the verdicts are by different graders (strict-boxed by strict-boxed, ktae by ktae); "
-        "grade one again: ktae eval --regrade strict-boxed --graders ktae --output FOLDER\n"
+        "ktae: the verdicts are by different graders (ktae-boxed by ktae-boxed, ktae by ktae); "
+        "grade one again: ktae eval --regrade ktae-boxed --graders ktae --output FOLDER\n"
     )
     refused = command("compare", "ktae", "stored")
     assert "grade one again: ktae eval --regrade stored --graders ktae" in refused.err
-    assert f"{file} by ktae); grade one" in command("compare", "strict-boxed", file).err
+    assert f"{file} by ktae); grade one" in command("compare", "ktae-boxed", file).err
     assert command("compare", "ktae", file, "--workers", 1).status == 0
-    again = ("--regrade", "strict-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")
+    again = ("--regrade", "ktae-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")
     assert command("eval", *again).status == 0
     assert command("compare", "again", "ktae").status == 0
 

@@ -69,14 +69,14 @@ def test_graders_disagree(command: Run, tmp_path: Path) -> None:
     ]
     file = write_lines(tmp_path / "a.jsonl", content)
     result = command(
-        "eval", "--regrade", file, "--workers", 1, "--graders", "ktae,ktae-last,strict-boxed,stored"
+        "eval", "--regrade", file, "--workers", 1, "--graders", "ktae,ktae-last,ktae-boxed,stored"
     )
     assert result.status == 0
     counts, _, pairs = result.out.split("outputs by grader")[1].partition("outputs on which two")
     assert cells(counts.split("accuracy")[0], "ktae ") == ["2", "0", "1", "1"]
     assert cells(counts.split("accuracy")[0], "ktae-last") == ["3", "0", "0", "1"]
-    assert cells(counts.split("accuracy")[0], "strict-boxed") == ["1", "1", "2", "0"]
-    assert cells(pairs, "ktae-last") == ["1", "-", "3", "2"]
+    assert cells(counts.split("accuracy")[0], "ktae-boxed") == ["2", "0", "1", "1"]
+    assert cells(pairs, "ktae-last") == ["1", "-", "1", "2"]
     assert "1 output on which the file's reward and our verdict differ" in result.out
     assert "1: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ktae.cli import eval_tables
 from ktae.cli.printing import Screen
 from ktae.evaluation import benchmarks, comparison, outputs
-from ktae.grading.graders import strict_boxed
+from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.files import MAX_DEPTH
 
@@ -61,9 +61,8 @@ files = row_files(OUTPUTS, NAMES)
 
 
 def graded(saved):
-    return [
-        o if o.verdict else o._replace(verdict=strict_boxed(o.response, o.answers)) for o in saved
-    ]
+    found = [Verdict(outcome, "5", "some") for outcome in Outcome]
+    return [o if o.verdict else o._replace(verdict=found[i % 4]) for i, o in enumerate(saved)]
 
 
 @fuzz(80)
@@ -78,7 +77,7 @@ def test_saved_outputs(file, scratch):
         record.write(outputs.to_record(saved, "model"), again)
         assert [o.response for o in outputs.read(again)] == [o.response for o in saved]
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            eval_tables.print_models(Screen(), saved, "strict-boxed")
+            eval_tables.print_models(Screen(), saved, "ktae-boxed")
         assert "\x1b" not in printed.getvalue()
         outputs.check_complete(saved, str(path))
 

@@ -15,7 +15,7 @@ pytest.importorskip("math_verify")
 from ktae.grading import GradingPool, Outcome, Task, values
 from ktae.grading.extraction import Extracted, extract
 from ktae.grading.forms import Form, key, read
-from ktae.grading.graders import strict_boxed, verify
+from ktae.grading.graders import verify
 
 LATEX = [
     *(r"\boxed{", r"\frac{1}{2}", r"\frac", r"\sqrt{2}", r"\sqrt[3]{x}", r"\pi", r"\infty", "x^2"),
@@ -38,7 +38,6 @@ def test_finding_an_answer(response, fallback):
     with no_hang():
         found = extract(response, fallback)
         assert found is None or (isinstance(found, Extracted) and isinstance(found.text, str))
-        strict_boxed(response, ["1"])
 
 
 @fuzz(100)

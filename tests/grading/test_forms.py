@@ -6,9 +6,9 @@ from ktae.grading.forms import key, read
 
 FORMS = [
     ("12,345", "number", "12345", "", ""),
-    (r"12\text{ cm}^2", "number", "12", r"\text{ cm}^2", ""),
+    (r"12\text{ cm}^2", "number", "12", r"\text{cm}^2", ""),
     ("5t", "expression", "5t", "", ""),
-    (r"5 \text{ or } 6", "list", r"5 \text{ or } 6", "", ""),
+    (r"5 \text{ or } 6", "list", r"5 \text{or} 6", "", ""),
     ("x = 5", "number", "5", "", "x"),
     ("xy = 5", "relation", "xy = 5", "", ""),
     ("f(2) = 2+1 = 3", "number", "3", "", "f(2)"),

@@ -71,7 +71,7 @@ def send(pool: GradingPool, number: signal.Signals) -> None:
     assert all(v.correct for v in pool.grade_all([Task(r"\boxed{1}", "1")] * 8))
     workers = [pool._idle.get() for _ in range(pool.size)]
     for worker in workers:
-        if worker.process is not None:
+        if worker is not None:
             os.kill(worker.process.pid, number)
         pool._idle.put(worker)
 

@@ -8,19 +8,6 @@ from ktae.grading.graders import verify
 from ktae.grading.verdict import Outcome
 
 
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        ("The answer is (A) 5.", "A"),
-        ("The answer is (A) 5.", "5"),
-        ("The answer is (A) $5$.", "A"),
-        ("The answer is option C.", "C"),
-    ],
-)
-def test_a_stated_choice(response: str, answer: str) -> None:
-    assert verify(response, [answer]).outcome is Outcome.CORRECT
-
-
 def test_one_of_several_answers_is_enough() -> None:
     assert verify(r"\boxed{x-1}", ["y", "x - 1"]).outcome is Outcome.CORRECT
     assert verify(r"\boxed{x-2}", ["y", "x - 1"]).outcome is Outcome.INCORRECT
@@ -49,20 +36,23 @@ def test_the_verdict_names_answer_rule_and_comparison() -> None:
     assert verify("Nothing to say.", ["0.5"]).correct == 0.0
 
 
+SLOW = r"\prod_{k=1}^{9000} (1+\frac{1}{k^3})"
+
+
 @pytest.mark.parametrize(
-    "given", ["9^{9^{9^9}}", r"\binom{10^6}{5000}", "x" * 9000, r"\frac{1}{0}"]
+    "given", ["9^{9^{9^9}}", r"\binom{10^6}{5000}", "x" * 9000, r"\frac{1}{0}", SLOW]
 )
 def test_a_response_cannot_make_itself_undecided(given: str) -> None:
     assert verify(rf"\boxed{{{given}}}", ["9"]).outcome is Outcome.INCORRECT
+
+
+def test_an_accepted_answer_that_takes_too_long_leaves_it_undecided() -> None:
+    verdict = verify(r"\boxed{5}", [SLOW])
+    assert verdict == (Outcome.UNDECIDED, "5", "not compared in time")
+    assert verify(rf"\boxed{{{SLOW}}}", [SLOW]).outcome is Outcome.CORRECT
 
 
 def test_what_does_not_parse_is_compared_as_text() -> None:
     assert verify(r"\boxed{p \Vdash q}", [r"p\Vdash q"]).outcome is Outcome.CORRECT
     verdict = verify(r"\boxed{p \Vdash r}", [r"p\Vdash q"])
     assert verdict == (Outcome.INCORRECT, r"p \Vdash r", "boxed, compared as text")
-
-
-def test_an_accepted_answer_may_be_a_whole_solution() -> None:
-    for answer in ("3+2=5\n#### 5", r"so \boxed{5}."):
-        assert verify(r"\boxed{5}", [answer]).outcome is Outcome.CORRECT
-        assert verify(r"\boxed{6}", [answer]).outcome is Outcome.INCORRECT

@@ -124,7 +124,7 @@ def eval_(
     graders: Annotated[
         str | None,
         typer.Option(
-            help="ktae, ktae-boxed, ktae-last, math-verify, strict-boxed, stored, with commas "
+            help="ktae, ktae-boxed, ktae-last, math-verify, stored, with commas "
             "between. The first one's verdicts count [default: ktae; with --recipe the task's]."
         ),
     ] = None,

@@ -24,7 +24,6 @@ REASONS = 10
 WIDER = {
     "ktae": "--graders ktae-last takes the last number of a response",
     "ktae-boxed": "--graders ktae takes answers outside of \\boxed{}, too",
-    "strict-boxed": "--graders ktae takes answers outside of \\boxed{}, too",
 }
 """By grader: the one that finds answers in more places, and in which."""
 ACCURACY = "accuracy in percent, 95 % interval below"

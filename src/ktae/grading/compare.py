@@ -21,10 +21,12 @@ _CONGRUENCE = re.compile(
     r"(?:.*?\\equiv)?\s*(.*?)(?:,\s*|\\quad)?\s*\(?\s*\\p?mod\s*\{?\s*(\d+)\s*\}?\s*\)?", re.DOTALL
 )
 _COMMAND = re.compile(
-    r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\s*\{[^{}]*\}"
+    r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\{[^{}]*\}"
 )
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
-_ORDER = ("<", ">", r"\le", r"\ge", r"\ne")
+_LAST_WORDS = re.compile(r"(?<=\d)\s*(?:\\text\{)?([^\W\d_][^{}\d]*)\}?$")
+_ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
+"""Signs that solutions may have, as sympy writes them."""
 _DECIMALS = 20
 """Of the end points of a set: 2^{1/2} is the same one as \\sqrt{2}."""
 
@@ -34,7 +36,7 @@ def same(a: Form, b: Form) -> str:
     if a.text and a.text == b.text:
         return "same text"
     if r"\ldots" in a.body + b.body and not (a.number and b.number):
-        return _same_text(a, b)  # it stands for what is left out
+        return _same_text(a, b)  # they stand for what is left out
     # "70,110" may be one number or two: the other side's form tells which is meant.
     if b.kind is Kind.LIST and a.kind is Kind.NUMBER:
         a = read(a.source or a.text, thousands=False)
@@ -43,17 +45,6 @@ def same(a: Form, b: Form) -> str:
     if Kind.LIST in (a.kind, b.kind):
         return _same_lists(_letters_apart(a), _letters_apart(b))
     return _same_element(a, b) or _same_choice(a, b)
-
-
-def _same_text(a: Form, b: Form) -> str:
-    """Without blanks and needless braces; words in lower case."""
-    texts = []
-    for form in (a, b):
-        text = re.sub(r"\s|\\quad|\{(?=.\})|(?<=\{.)\}", "", TEXT.sub(r"\1", form.text))
-        text = re.sub(r"\{(\w)\}", r"\1", text)
-        is_words = re.search(r"(?<![\\a-zA-Z])[^\W\d_A-Z]{3}", text)
-        texts.append(text.casefold() if is_words else text)
-    return "same text" if texts[0] == texts[1] else ""
 
 
 def _same_lists(a: Form, b: Form) -> str:
@@ -160,17 +151,19 @@ def _renamed(form: Form, old: str, new: str) -> Form:
 
 def _same_words(a: Form, b: Form) -> bool | None:
     """Whether two answers in words are the same; None if words do not decide."""
-    scales = [
-        re.search(r"(?<=\d)\s*(?:\\text\s*\{\s*)?([^\W\d_][^{}\d]*)\}?$", f.text) for f in (a, b)
-    ]
+    texts = [latex.plain(form.text).casefold() for form in (a, b)]
+    scales = [_LAST_WORDS.search(form.text) for form in (a, b)]
     if any(last and values.SCALE.search(last[1].strip()) for last in scales):
-        return latex.plain(a.text) == latex.plain(b.text)
+        return texts[0] == texts[1]
     if Kind.WORDS not in (a.kind, b.kind):
         return None
-    if a.kind is Kind.WORDS and latex.plain(a.text) == latex.plain(b.text):
+    if texts[0] == texts[1] or a.body == b.body:
         return True
-    other = b if a.kind is Kind.WORDS else a
-    return a.body == b.body if other.kind is Kind.WORDS or latex.words(other.text) else None
+    return None if None in map(latex.words, (a.text, b.text)) else False
+
+
+def _same_text(a: Form, b: Form) -> str:
+    return "same text" if latex.plain(a.text) == latex.plain(b.text) else ""
 
 
 def _same_structure(a: Form, b: Form) -> str:
@@ -192,6 +185,8 @@ def _same_expression(a: Form, b: Form) -> str:
 
     if len(a.body) == len(b.body) == 1 and a.body.casefold() == b.body.casefold():
         return "same text"
+    if all(re.fullmatch("[IVXLCDM]{2}", form.body) for form in (a, b)):
+        return ""  # IV is no product
     first, second = (
         Rational(form.number.value) if form.number else expressions.parsed(form.body)
         for form in (a, b)
@@ -345,7 +340,7 @@ def _point(form: Form) -> Any:
 
 def _solutions(form: Form) -> Any:
     """What solves inequalities in one unknown; None where that is not known."""
-    from sympy import And, Ge, Gt, Le, Lt, Ne, S, Symbol
+    from sympy import And, Rel, S, Symbol
 
     unknowns = _unknowns(form)
     if len(unknowns) != 1 or not _is_region(form) or not are_evaluable(*_sides(form)):
@@ -355,10 +350,9 @@ def _solutions(form: Form) -> Any:
         side.xreplace(dict.fromkeys(unknowns, x)) if side.free_symbols else _point(part)
         for side, part in zip(_sides(form), form.parts, strict=True)
     ]
-    make = dict(zip(_ORDER, (Lt, Gt, Le, Ge, Ne), strict=True))
+    signs = [_ORDER[sign] for sign in form.detail.split()]
     try:
-        relations = map(lambda sign, a, b: make[sign](a, b), form.detail.split(), sides, sides[1:])
-        solved = And(*relations).as_set()
+        solved = And(*map(Rel, sides, sides[1:], signs)).as_set()
     except MemoryError:
         raise
     except Exception:

@@ -57,14 +57,20 @@ _WRITTEN_OTHERWISE = rewritings(
         r"\{([^{}]*)\\choose(?![a-z])([^{}]*)\}|^([^{}]*)\\choose(?![a-z])([^{}]*)$",
         r"\\binom{\1\3}{\2\4}",
     ),
-    (r"_\s*\{?\s*\\(?:text|mathrm|textbf|mbox|operatorname)\s*\{([^{}]*)\}\s*\}?", r"_{\1}"),
-    (latex.TEXT.pattern.replace("([^{}]*)", r"\s*(.?)\s*"), r"\1"),
-    (latex.TEXT.pattern, r"X_{\1}"),
+    (r"_\s*\{?\s*\\text\{([^{}]*)\}\s*\}?", r"_{\1}"),
+    (r"\\text\{\s*(.?)\s*\}", r"\1"),
+    (r"\\text\{([^{}]*)\}", r"X_{\1}"),
 )
-_TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\d+|.", re.DOTALL)
-_ARGUMENTS = {r"\frac": 2, r"\binom": 2} | dict.fromkeys(
-    (r"\sqrt", r"\mathbb", r"\overline", r"\vec", r"\hat", r"\bar"), 1
+_BRACKETS = re.compile(r"\{[^{}()]*\}|\([^{}()]*\)")
+_ARGUMENT = r"\\[a-zA-Z]+|[^\s\\]"
+_LAST = re.compile(
+    rf"(.*)(?:\\(frac|binom)(?![a-zA-Z])\s*({_ARGUMENT})\s*({_ARGUMENT})"
+    rf"|(\\sqrt(?![a-zA-Z])\s*(?:\[[^]]*\])?|\^)\s*(-*(?:\d+|{_ARGUMENT}))"
+    rf"|(_|\\(?:mathbb|overline|vec|hat|bar)(?![a-zA-Z]))\s*({_ARGUMENT}))",
+    re.DOTALL,
 )
+"""The last command that takes one or two arguments."""
+_HIDDEN = re.compile("[\ue000-\uf8ff]")
 _NAME = re.compile(r"(\\[a-zA-Z]+|[A-Za-z])\s*('*)(?:_\{((?:[^{}]|\{[^{}]*\})*)\})?('*)")
 _PARSED = re.compile(
     rf"\\(?:pi|infty|{SIGNS['functions']}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"
@@ -72,12 +78,11 @@ _PARSED = re.compile(
 """What has no subscript that is a part of its name."""
 _NOT_READ = re.compile(
     # What the parser takes for products or numbers; sums of terms that nobody has written out.
-    r"\\ldots|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
+    r"\\ldots|[\ue000-\uf8ff]|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
     r"|\\(?:gcd|lcm)[\s({]*[^a-zA-Z(){}]*[a-zA-Z]|(?<![a-zA-Z])E\}?\s*\["
     r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
     r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"
 )
-_CODES = {"+": "plus", "-": "minus", "*": "star", ",": "comma", "/": "over", "^": "to"}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -111,60 +116,43 @@ def prepared(text: str) -> str:
     text = _DEGREES.sub(r"(\1\\pi/180)" if TRIGONOMETRIC.search(text) else r"\1", text)
     text = rewritten(text, _WRITTEN_OTHERWISE)
     text = _PLAIN_WORD.sub(lambda m: _PLAIN.get(m[0], m[0]), text)
-    text = _NAME.sub(_spelled, _braced(_TOKEN.findall(text)[::-1]))
-    return text if r"\sqrt[" in text else text.replace("[", "(").replace("]", ")")
+    if r"\sqrt[" not in text:
+        text = text.replace("[", "(").replace("]", ")")
+    return _NAME.sub(_spelled, _braced(text))
 
 
-def _braced(tokens: list[str], end: str = "") -> str:
-    r"""The tokens, last one first, up to `end`; arguments of `\frac`, `^` and such in braces."""
-    parts: list[str] = []
-    while tokens and tokens[-1] != end:
-        token = tokens.pop()
-        if token in "^_":
-            parts.append(f"{token}{{{_argument(tokens, brackets=token == '^')}}}")
-        elif token == "(" and end == ")":
-            parts.append(f"({_braced(tokens, ')')})")
-        else:
-            parts.append(_item(token, tokens))
-    if end and not tokens:
-        raise ValueError("a bracket that is not closed")
-    del tokens[-1:]
-    return "".join(parts)
+def _braced(text: str) -> str:
+    r"""All arguments of `\frac`, `^` and such in braces, from the inside to the outside."""
+    done: list[str] = []  # a private character stands for what is done, which then is one argument
 
+    def hidden(some: str) -> str:
+        done.append(some)
+        return chr(0xE000 + len(done) - 1)
 
-def _item(token: str, tokens: list[str]) -> str:
-    """A group in braces, a command with its arguments, or the token itself."""
-    if token == "{":
-        return f"{{{_braced(tokens, '}')}}}"
-    count = _ARGUMENTS.get(token, 0)
-    if not count:
-        return token
-    while tokens and tokens[-1] == " ":
-        tokens.pop()
-    if tokens and tokens[-1] == "[":
-        tokens.pop()
-        token += f"[{_braced(tokens, ']')}]"
-    arguments = [_argument(tokens, brackets=token == r"\sqrt") for _ in range(count)]
-    if token == r"\binom":  # the parser would evaluate it, whatever its size
-        return r"\frac{{({0})!}}{{({1})!(({0})-({1}))!}}".format(*arguments)
-    return token + "".join(f"{{{argument}}}" for argument in arguments)
+    def without_brackets(argument: str) -> str:
+        some = done[ord(argument) - 0xE000] if _HIDDEN.fullmatch(argument) else argument
+        return some[1:-1] if some[0] in "({" else some
 
+    def flat(text: str) -> str:
+        while match := _LAST.match(text):
+            before, two, *arguments = match.groups()
+            a, b, one, c, other, d = (
+                argument and without_brackets(argument) for argument in arguments
+            )
+            if two == "binom":  # the parser would evaluate it, whatever its size
+                some = rf"\frac{{({a})!}}{{({b})!(({a})-({b}))!}}"
+            else:
+                some = rf"\frac{{{a}}}{{{b}}}" if two else f"{one or other}{{{c or d}}}"
+            text = before + hidden(some) + text[match.end() :]
+        return text
 
-def _argument(tokens: list[str], *, brackets: bool) -> str:
-    """The next argument without its braces; with `brackets` also `(x+1)`, `-x` and `12`."""
-    while tokens and tokens[-1] == " ":
-        tokens.pop()
-    if not tokens:
-        raise ValueError("an argument is missing")
-    token = tokens.pop()
-    if token == "{" or (token == "(" and brackets):
-        return _braced(tokens, "}" if token == "{" else ")")
-    if token == "-" and brackets:
-        return f"-{_argument(tokens, brackets=True)}"
-    if len(token) > 1 and token.isdigit() and not brackets:  # \frac12
-        tokens.append(token[1:])
-        token = token[0]
-    return _item(token, tokens)
+    while match := _BRACKETS.search(text):
+        some = match[0][0] + flat(match[0][1:-1]) + match[0][-1]
+        text = text[: match.start()] + hidden(some) + text[match.end() :]
+    text = flat(text)
+    while _HIDDEN.search(text):
+        text = _HIDDEN.sub(lambda match: done[ord(match[0]) - 0xE000], text)
+    return text
 
 
 def _spelled(match: re.Match[str]) -> str:
@@ -175,7 +163,7 @@ def _spelled(match: re.Match[str]) -> str:
         return match[0]
     # A subscript as letters and digits, one to one.
     index = re.sub(r"[\s{}\\]|\\(?:rm|mathbf)(?![a-z])", "", subscript or "")
-    suffix = "".join(c if c.isalnum() else _CODES.get(c, f"u{ord(c):x}") for c in index)
+    suffix = "".join(c if c.isalnum() else f"u{ord(c):x}" for c in index)
     suffix += "prime" * len(before + after)
     if not suffix and name not in ("I", r"\gamma", r"\Gamma"):
         return match[0]

@@ -3,23 +3,20 @@ r"""What a response states: the place in it where its answer is.
 Looked at is what follows the last `</think>`, up to the first end token or new turn. A thought that
 is still open states nothing. There, first to last; within each rule the last place counts:
 
-1. `boxed`: the last complete, non-empty `\boxed{...}` or `\fbox{...}`. Boxes joined by nothing but
-   a comma, "and" or "or" are one list. A label `Answer:` that begins a line below comes first.
+1. `boxed`: the last box, or list of boxes. A label `Answer:` that begins a line below comes first.
 2. `tag`: `<answer>...</answer>`.
 3. `hashes`: `#### ...` as the last line, as in GSM8K.
 4. `json`: the value of `"answer": ...` in a JSON object.
-5. `stated`: what follows a label `Answer:` that begins a line, a heading "Final Answer", or
-   `answer is` within the last 300 characters (further up it is a step of the reasoning); on the
-   same line, or on the next one with text. Of display math or a code fence that begins there, all
-   lines. The same in the languages of `tables.toml`. `A:` is such a label only in the last line.
+5. `stated`: what follows a label `Answer:` or a heading, or `answer is` near the end (further up it
+   is a step of the reasoning), on the same line or the next one with text.
 6. `sum`: the last line computes with numbers, "Total: 80 + 67 = 147".
 7. `bare`: all of it, where it is one value and nothing else.
 8. `closing`: what the last line ends in: a value in bold (`**42**`), display math, or the end of a
    sentence with its full stop: without it the response may have been cut off.
 9. `last`, only where it is asked for: the last number, also of a response that was cut off.
 
-What is taken from a whole sentence, `ktae.grading.statements` says. Rules 2 to 9 do not look at a
-box that the response's end cuts off, nor beyond it. Every rule takes time linear in the length.
+Rules 2 to 9 do not look at a box that the response's end cuts off, nor beyond it. Every rule takes
+time linear in the length.
 """
 
 from __future__ import annotations
@@ -30,8 +27,8 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ktae.grading.latex import AND, LANGUAGES, OR, TEXT, UNITS
-from ktae.grading.statements import NUMBER, answer_in, is_doubted, is_sentence, last_number
+from ktae.grading.latex import AND, LANGUAGES, NAME, OR, TEXT
+from ktae.grading.statements import NUMBER, answer_in, closing_value, is_doubted, is_sentence
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond `boxed`: not at all, to rules 2 to 8, or to all."""
@@ -42,9 +39,11 @@ _END = re.compile(
 )
 """What ends a turn, or begins the next one."""
 _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>|[◁](/?)think[▷]", re.IGNORECASE)
-_BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_BRACES = re.compile(
+    r"\\(?:boxed|fbox)\s*\{|\\boxed\s+(?P<bare>[^\s{}$\\]*[^\s{}$\\.,;:])|\\.|[{}]", re.DOTALL
+)
+_NOT_BLANK = re.compile(r"\S")
 _INNER_BOX = re.compile(r"\\(?:boxed|fbox)(?=\s*\{)")
-_BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _MARKS = r"[\s$]|\\[()\[\],;!\s]|\\text\s*\{|\}"
 _JOIN = (
     r"[,;，；、&]|\\q?quad"
@@ -52,14 +51,13 @@ _JOIN = (
 )
 _BETWEEN = re.compile(
     rf"(?:{_MARKS})*(?:{_JOIN})(?:{_MARKS}|{_JOIN})*(?:[*]*\([a-z]{{1,3}}\)[*]*[\s:$]*)?"
-    r"(?P<name>\\?[A-Za-z]\w{0,9}(?:_\{?\w{1,5}\}?)?\s*=\s*[$]?)?"
+    rf"(?P<name>{NAME}\s*=\s*[$]?)?"
 )
 """Between two boxes of one list."""
-_NAME_BEFORE = re.compile(r"(?:^|[\s$(])(\\?[A-Za-z](?:_\{?\w{1,5}\}?)?\s*=\s*)\$?$")
+_NAME_BEFORE = re.compile(rf"(?:^|[\s$(])({NAME}\s*=\s*)\$?$")
 _LONGEST_BETWEEN = 60
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
-_HASHES = re.compile(r"####[ \t]*(\S.*)")
 _JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
 _NAMED = (
     rf"(?:(?:{LANGUAGES['final']})[ \t]*){{0,3}}(?:{LANGUAGES['labels']})"
@@ -97,27 +95,16 @@ _JUDGEMENT = re.compile(
     r"(?:[ \t]*[.,!;?].*|[ \t]+(?:because|since|as)\b.*)?",
     re.IGNORECASE,
 )
-_WORD = rf"(?:[ \t]+(?!{UNITS['no_unit']})[^\W\d_]+(?:/[a-z]+|['’]s?)?)"
-_UNITS = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD}{{0,9}}"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
-_PART = rf"(?:{NUMBER}|\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\)){_UNITS}"
-_CLOSING = re.compile(
-    rf"(?:\b(?:{LANGUAGES['verbs']})|=)[ \t]+"
-    rf"(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t]+){{0,2}}"
-    rf"({_PART}(?:(?:,|,?[ \t]+(?:and|or))[ \t]+{_PART})*)(?:,{_WORD}{{1,3}})?[.!]$",
-    re.IGNORECASE,
-)
-_VALUE = re.compile(
-    rf"(?:[^\W\d]+[ \t]*=[ \t]*)?{NUMBER}{_UNITS}|\$[^$]+\$|\\\(.+\\\)", re.IGNORECASE
-)
 _SUM = re.compile(
-    rf"(?:[A-Za-z][A-Za-z ]{{0,60}}[:,][ \t]*)([$\d.(][-−+*/×÷$\d., ()]*=[ \t]*{NUMBER})\.?"
+    rf"^[A-Za-z][A-Za-z ]{{0,60}}[:,][ \t]*([$\d.(][-−+*/×÷$\d., ()]*=[ \t]*{NUMBER})\.?$"
 )
 _BARE = re.compile(
-    r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2}\s*[=<>:,(^_+*/-])[^\n]{0,200}|\(?[A-Z]\)?\.?"
+    r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2} *[=<>:,(^_+*/-])[^\n]{0,200}|\(?[A-Z]\)?\.?"
     r"|[^\W\d_]{3,20}"
 )
 _LONGEST_BARE = 200
+_NUMBER = re.compile(NUMBER, re.IGNORECASE)
 
 
 class Extracted(NamedTuple):
@@ -137,7 +124,7 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
 def _extracted(response: str, fallback: Fallback) -> Extracted | None:
     boxed, end_of_box, cut = _boxed(response)
     if boxed is not None:
-        inside = TEXT.sub(r"\1", boxed)
+        inside = TEXT.sub(r" \1 ", boxed).strip()
         if _LABEL.match(inside) or _CONCLUSION.search(inside):  # "Answer: 18" within the box
             boxed = _stated(inside, 0) or boxed
         below = response[max(end_of_box, len(response) - _CONCLUSION_LENGTH) :]
@@ -154,13 +141,13 @@ def _extracted(response: str, fallback: Fallback) -> Extracted | None:
     last_line = complete.rstrip().rpartition("\n")[2].strip()
     rules: dict[str, Callable[[], str]] = {
         "tag": lambda: answer_in(_last(_TAG, complete)),
-        "hashes": lambda: answer_in(_content(_HASHES.match(last_line))),
-        "json": lambda: answer_in(_last_in_json(complete)),
+        "hashes": lambda: answer_in(last_line[4:]) if last_line.startswith("####") else "",
+        "json": lambda: answer_in(_unescaped(_last(_JSON, complete))),
         "stated": lambda: _stated(complete, end),
-        "sum": lambda: _content(_SUM.fullmatch(last_line)),
+        "sum": lambda: _last(_SUM, last_line),
         "bare": lambda: _bare(complete.strip()),
         "closing": lambda: _closing(complete[end:]) if complete == response else "",
-        "last": lambda: last_number(complete) if fallback == "last" else "",
+        "last": lambda: ["", *_NUMBER.findall(complete)][-1] if fallback == "last" else "",
     }
     return next((Extracted(text, rule) for rule, find in rules.items() if (text := find())), None)
 
@@ -182,45 +169,32 @@ def _final_part(response: str) -> tuple[str, str]:
     return (text[opened:] if opened > last.start() else ""), ""
 
 
-def _boxed(response: str, *, joined: bool = True) -> tuple[str | None, int, int | None]:
-    """The last box or list of boxes, where it ends, and where the first cut-off box begins."""
-    boxes, cut = _boxes(response)
-    bare = [*_BARE_BOX.finditer(response)][-1:]
-    if bare and (not boxes or bare[0].start() > boxes[-1].end):
-        return bare[0][1].rstrip(".,;:") or None, bare[0].end(), cut
-    if not boxes:
-        return None, 0, cut
-    texts, name = [], ""
-    for i in reversed(range(len(boxes))):
-        box, last_end = boxes[i], boxes[i - 1].outer_end if i and joined else -_LONGEST_BETWEEN
-        content = _INNER_BOX.sub("", response[box.begin : box.end]).strip()
-        between = None
-        if 0 <= box.start - last_end <= _LONGEST_BETWEEN:
-            between = _BETWEEN.fullmatch(response, last_end, box.start)
-        if between is None:  # the first of the list, which the others' names give one
-            before = _NAME_BEFORE.search(response, max(0, box.start - 20), box.start)
-            texts.append((before[1].strip(" $") if before and name else "") + content)
-            break
-        name = between["name"] or name
-        texts.append((between["name"] or "").strip(" $") + content)
-    text = texts[0] if len({*texts}) == 1 else ", ".join(reversed(texts))
-    return text, boxes[-1].outer_end, cut
-
-
-def last_boxed(response: str) -> str | None:
-    r"""The content of the `\boxed{}` that is complete, not empty, and closes last.
+def _boxed(response: str) -> tuple[str | None, int, int | None]:
+    r"""The last box or list of boxes, where it ends, and where the first cut-off box begins.
 
     A box around boxes is one box; its content comes without the inner ones' `\boxed`.
     """
-    return _boxed(response, joined=False)[0]
+    boxes, cut = _boxes(response)
+    texts, name = [], ""
+    for i in reversed(range(len(boxes))):
+        box, last_end = boxes[i], boxes[i - 1].end if i else -_LONGEST_BETWEEN
+        between = None
+        if 0 <= box.start - last_end <= _LONGEST_BETWEEN:
+            between = _BETWEEN.fullmatch(response, last_end, box.start)
+        # The first of the list has a name where the others have one.
+        before = between or (name and _NAME_BEFORE.search(response, box.start - 20, box.start))
+        name = (before and before[1]) or ""
+        texts.append(name.strip(" $") + _INNER_BOX.sub("", response[box.content]).strip())
+        if between is None:
+            break
+    text = texts[0] if len({*texts}) == 1 else ", ".join(reversed(texts))
+    return text or None, boxes[-1].end if boxes else 0, cut
 
 
 class _Box(NamedTuple):
     start: int
-    """Of `\\boxed`; `begin` and `end` are of the content."""
-    begin: int
     end: int
-    outer_end: int
+    content: slice
 
 
 def _boxes(response: str) -> tuple[list[_Box], int | None]:
@@ -228,33 +202,30 @@ def _boxes(response: str) -> tuple[list[_Box], int | None]:
     opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
     boxes: list[_Box] = []
     for match in _BRACES.finditer(response):
-        token = match[0]
-        # Of two characters is an escaped brace, which opens nothing.
-        if token.endswith("{") and len(token) != 2:
+        token, box, begin, end = match[0], None, 0, 0
+        if match["bare"]:
+            box, begin, end = match, match.start("bare"), match.end()
+        elif token.endswith("{") and len(token) != 2:  # of two characters is an escaped brace
             opened.append(match if len(token) > 1 else None)
-        elif token == "}" and opened:
-            box = opened.pop()
-            if box and re.compile(r"\S").search(response, box.end(), match.start()):
-                while boxes and boxes[-1].start > box.start():
-                    boxes.pop()  # it is within this one
-                boxes.append(_Box(box.start(), box.end(), match.start(), match.end()))
+        elif token == "}" and opened and (box := opened.pop()):
+            begin, end = box.end(), match.start()
+        if box and _NOT_BLANK.search(response, begin, end):
+            while boxes and boxes[-1].start > box.start():
+                boxes.pop()  # it is within this one
+            boxes.append(_Box(box.start(), match.end(), slice(begin, end)))
     return boxes, next((box.start() for box in opened if box), None)
 
 
-def _content(match: re.Match[str] | None) -> str:
-    return match[match.lastindex or 0].strip() if match else ""
-
-
-def _last(pattern: re.Pattern[str], response: str) -> str:
-    contents = map(_content, pattern.finditer(response))
+def _last(pattern: re.Pattern[str], text: str) -> str:
+    """What the last match that says anything has in its group."""
+    contents = (match[match.lastindex or 0].strip() for match in pattern.finditer(text))
     return ["", *(content for content in contents if content.strip(" \t*_."))][-1]
 
 
-def _last_in_json(response: str) -> str:
-    last = _last(_JSON, response)
+def _unescaped(text: str) -> str:
     with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
-        return str(json.loads(f'"{last}"'))
-    return last
+        return str(json.loads(f'"{text}"'))
+    return text
 
 
 def _bare(text: str) -> str:
@@ -309,10 +280,5 @@ def _closing(end: str) -> str:
         if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
             return _in_block(text, start) or ""
     line = re.sub(r"[^\w.!$)}*\]]+$", "", lines[-1].rstrip() if lines else "")
-    if bold := _BOLD.search(line):
-        value = bold[2].strip()
-        return answer_in(value) if _VALUE.fullmatch(value) else ""
-    sentence = _CLOSING.search(line)
-    if sentence is None or is_doubted(line[: sentence.start(1)]):
-        return ""
-    return answer_in(sentence[1])
+    bold = _BOLD.search(line)
+    return closing_value(f"is {bold[2]}." if bold else line)

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from ktae.grading import latex, values
 from ktae.grading.expressions import TRIGONOMETRIC
-from ktae.grading.latex import AND, BASES, OR, SYNONYMS, TEXT
+from ktae.grading.latex import AND, BASES, NAME, OR, SYNONYMS, TEXT
 
 
 class Kind(StrEnum):
@@ -54,24 +54,22 @@ class Form:
 
 
 _CLAUSE = re.compile(
-    r"\s*(?:,|\\quad|(?=\\text)|(?=\s(?:where|for|with)\b)|(?P<bracket>\())\s*(?:\\text\s*\{\s*)?,?\s*"
+    r"\s*(?:,|\\quad|(?=\\text)|(?=\s(?:where|for|with)\b)|(?P<bracket>\())\s*(?:\\text\{)?,?\s*"
     r"(?:(?:where|for (?:any|all|every|some|each)|with(?!.*,))\b(?:(?!\bor\b|;).)*"
-    r"|(?:(?:for|where|with)\s*\}\s*)?(?P<letter>[a-zA-Z])\s*(?:\}\s*)?(?:\\in|\bin\b|∈|\\text\s*\{\s*in\s*\})\s*"
+    r"|(?:(?:for|where|with)\}\s*)?(?P<letter>[a-zA-Z])\s*(?:\}\s*)?(?:\\in|\bin\b|∈|\\text\{in\})\s*"
     r"(?:\\mathbb\s*\{?\s*[ZN]\s*\}?(?:\s*[\^_]\s*\{?[+*\d]\}?)?|\\?[ZN]\b)\s*(?(bracket)\)))\s*\}?$",
     re.DOTALL,
 )
 _OF_INTEGERS = re.compile(
     r"\binteger\w*\s*\}?\s*\$?([a-z])\b|\b([a-z])\s*(?:is|\\in|in)\b[^,]*?(?:integer|\\mathbb\s*\{?[ZN])"
 )
-_MARK = r"(?:[Oo]ption|[Cc]hoice|选项)?\s*(?:\{?\(([A-Z])\)\}?|([A-Z])[).])"
+_OPTION = r"(?:[Oo]ption|[Cc]hoice|选项)\s*"
 _DENIED = r"or\b|(?:and|nor)\s+\(?[A-Z]\b|is\s+(?:not|wrong|false|incorrect)\b"
-_CHOICES = (
-    re.compile(rf"{_MARK}|(?:[Oo]ption|[Cc]hoice|选项)\s*([A-Z])"),
-    re.compile(
-        rf"{_MARK}(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{_DENIED})(?P<value>\S.*)", re.DOTALL
-    ),
-    re.compile(r"\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|[A-Z]\b)(?P<value>\S.*)", re.DOTALL),
-    re.compile(r"([A-J])\s*:\s*(?P<value>\d[\d./]*)"),
+_CHOICE = re.compile(
+    rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Z])\)\}}?|([A-Z])[).])"
+    rf"(?:(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{_DENIED})(\S.*))?|{_OPTION}([A-Z])"
+    r"|\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|[A-Z]\b)(\S.*)|([A-J])\s*:\s*(\d[\d./]*)",
+    re.DOTALL,
 )
 """Alone (`(C)`, `option C`) or with its value (`\textbf{(C) } 12`, `C: 12`)."""
 _ANOTHER = re.compile(r"(?<!\w)\(?[A-Z][).]\s")
@@ -82,7 +80,7 @@ _ROWS = re.compile(
     re.DOTALL,
 )
 _NEXT_ROW = re.compile(r"\s*(?:\\\\|\\newline(?![a-z]))\s*(?:\\hline)?")
-_IF = re.compile(r"\\text\s*\{\s*(?:if|for|when|,)?\s*\}|^\s*(?:if|for|when)\b")
+_IF = re.compile(r"\\text\{(?:if|for|when|,)?\}|^\s*(?:if|for|when)\b")
 _NEXT_CELL = re.compile(r"\s*&\s*")
 
 
@@ -91,9 +89,8 @@ def _joins(words: list[str]) -> str:
     long = "|".join(word for word in words if len(word) > 1 and word.isascii())
     other = "|".join(word for word in words if not word.isascii() and len(word) < 4)
     short = "|".join(word for word in words if len(word) == 1 and word.isascii())
-    text = rf"\\(?:text|mathrm|textbf|mbox)\s*\{{\s*,?\s*(?:{long}|{other}|{short})\s*\}}"
     return (
-        rf"{text}|(?<![A-Za-z\\])(?:{long})(?![a-z])|(?:{other})(?![^\W\d])"
+        rf"\\text\{{,?\s*(?:{long}|{other}|{short})\}}|(?<![A-Za-z\\])(?:{long})(?![a-z])|(?:{other})(?![^\W\d])"
         rf"|(?<=[\d)}}]\s)(?:{short})(?=\s[\d(\\-])"
     )
 
@@ -108,15 +105,14 @@ _SIGN = re.compile(
     r"|Leftrightarrow|implies|perp|parallel|mid|ll|gg)(?![a-zA-Z])|<=|>=|!=|:=|==|≈|[<>=])\s*"
 )
 _SPELLED = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", ":=": "=", "==": "=", "≈": r"\approx"}
+_ROUNDED = (r"\approx", r"\sim")
 _SUM = re.compile(r"(?=.*\d\s*(?:[-+*]|\\times|\\cdot))(?:[\d\s+*()-]|\\times|\\cdot)+")
 _CALL = r"\s*\((?:[^()]|\([^()]*\))*\)"
 _NAME = re.compile(
-    r"\\?[A-Za-z]\w*'*(?:\s*_\s*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\}|\w))?'*(?:\^\{?\\?[*'\w]+\}?(?=\s*\())?"
-    rf"(?:{_CALL})?"
-    r"|\|\s*\\?[A-Za-z]\w*\s*\||\\(?:angle|triangle|measuredangle|overline|text|mathrm|operatorname|vec|hat"
+    rf"{NAME}(?:\^\{{?\\?[*'\w]+\}}?(?=\s*\())?(?:{_CALL})?"
+    r"|\|\s*\\?[A-Za-z]\w*\s*\||\\(?:angle|triangle|measuredangle|overline|text|vec|hat"
     rf"|bar|widehat|overrightarrow|dot|ddot|mathcal|Delta)\s*(?:\{{[^{{}}]*\}}|\\?[A-Za-z]+)(?:\s*\\?[A-Z]+)?(?:{_CALL})?"
-    r"|\((?:\s*\\?[A-Za-z]\w*(?:_\{?\w+\}?)?\s*,)+\s*\\?[A-Za-z]\w*(?:_\{?\w+\}?)?\s*\)"
-    r"|[A-Za-z]\w?(?:_\{?\w+\}?)?(?:\s*:\s*[A-Za-z]\w?(?:_\{?\w+\}?)?)+"
+    rf"|\((?:\s*{NAME}\s*,)+\s*{NAME}\s*\)|{NAME}(?:\s*:\s*{NAME})+"
     r"|\\frac\{[A-Z]+\}\{[A-Z]+\}|[A-Za-z]+(?: [A-Za-z]+){0,4}"
 )
 _VALUE = re.compile(r"[a-z]{2,3}|e|i|\\pi")
@@ -124,19 +120,18 @@ _VALUE = re.compile(r"[a-z]{2,3}|e|i|\\pi")
 _NAME_OF_BRACKETS = re.compile(
     r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()|[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)"
 )
-_SET_SIGNS = (
-    (re.compile(r"\s*\\cup(?![a-z])\s*"), r"\cup"),
-    (re.compile(r"\s*\\cap(?![a-z])\s*"), r"\cap"),
-    (re.compile(r"\s*\\setminus(?![a-z])\s*|(?<=\})\s*-\s*(?=\\\{)"), r"\setminus"),
-)
-_SUCH_THAT = re.compile(r"\s*(?:\\mid(?![a-z])|\||:|\\text\s*\{\s*such that\s*\})\s*")
+_SET_SIGNS = {
+    r"\cup": re.compile(r"\s*\\cup(?![a-z])\s*"),
+    r"\cap": re.compile(r"\s*\\cap(?![a-z])\s*"),
+    r"\setminus": re.compile(r"\s*\\setminus(?![a-z])\s*|(?<=\})\s*-\s*(?=\\\{)"),
+}
+_SUCH_THAT = re.compile(r"\s*(?:\\mid(?![a-z])|\||:|\\text\{such that\})\s*")
 _BRACE = re.compile(r"\\[{}]")
 _INSIDE = re.compile(r"\s*[,;]\s*")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![a-z])\s*|±")
 _IN_BASE = re.compile(
     r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|[\dA-F]*\d[\dA-F]*|[\dA-F]+(?=\s*_\s*\{16)"
-    r"|\\(?:text|mathrm)\s*\{[\dA-Z.]+\}))\s*\)?\s*_\s*"
-    r"(?:\{\s*(?:\\(?:text|mathrm)\s*\{\s*)?(\d{1,4}|[a-z]{3,9})\s*\}?\s*\}|(\d))"
+    r"|\\text\{[\dA-Z.]+\}))\s*\)?\s*_\s*(?:\{\s*(?:\\text\{)?(\d{1,4}|[a-z]{3,9})\}?\s*\}|(\d))"
 )
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
@@ -180,7 +175,7 @@ def _read(text: str, *, is_text: bool = False) -> Form:
     parts, signs = latex.cut(text, _SIGN)
     if len(parts) > 1 and all(parts):
         return _relation(text, parts, [_SPELLED.get(s, s) for s in signs])
-    for pattern, sign in _SET_SIGNS:
+    for sign, pattern in _SET_SIGNS.items():
         parts = latex.split(text, pattern)
         if len(parts) > 1:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), sign)
@@ -190,13 +185,11 @@ def _read(text: str, *, is_text: bool = False) -> Form:
 
 def _choice(text: str) -> Form | None:
     plain = latex.clean(TEXT.sub(r" \1 ", text)) if TEXT.search(text) else text
-    for pattern in _CHOICES:
-        match = pattern.fullmatch(plain)
-        index = next((i for i in (1, 2, 3) if match and match[i]), 0)
-        if match and not _ANOTHER.search(plain, match.end(index) + 1):
-            value = match.groupdict().get("value")
-            return Form(Kind.CHOICE, text, match[index], (_read(value),) if value else ())
-    return None
+    match = _CHOICE.fullmatch(plain)
+    letter, value = [*filter(None, match.groups()), ""][:2] if match else ("", "")
+    if not letter or _ANOTHER.search(value):
+        return None
+    return Form(Kind.CHOICE, text, letter, (_read(value),) if value else ())
 
 
 def _in_one_line(text: str) -> str:
@@ -257,16 +250,18 @@ def _both_signs(text: str) -> list[str]:
 def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
     r"""A relation; what `x = 5`, `x \in S`, `x = a = b` and `a \approx b` say is named or bare."""
     has_name = bool(_NAME.fullmatch(parts[0])) and not _VALUE.fullmatch(parts[0])
-    rounded = next((i for i, sign in enumerate(signs) if sign in (r"\approx", r"\sim")), None)
-    if rounded is not None:
-        if rounded == 0 and has_name:
-            signs, parts = ["="], parts[:2]
-        else:
-            # A sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21.
-            start = int(rounded == 0 and _SUM.fullmatch(parts[0]) is not None)
-            parts, signs = parts[start : max(rounded, start) + 1], signs[start:rounded]
-            if len(parts) == 1:
-                return _read(parts[0])
+    numbers = [leaf.number for leaf in map(_leaf, parts) if leaf.number and not leaf.unit]
+    whole = {n.value for n in numbers if not n.error and n.value.denominator == 1}
+    if len(whole) > 1 and {*signs} <= {"=", *_ROUNDED}:
+        return Form(Kind.RELATION, text, text, detail="contradiction")  # "x = 41 = 42"
+    rounded = next((i for i, sign in enumerate(signs) if sign in _ROUNDED), len(signs))
+    if rounded == 0 and has_name:
+        parts, signs = parts[:2], ["="]
+    elif rounded == 0:
+        # A sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21.
+        return _read(parts[1 if _SUM.fullmatch(parts[0]) else 0])
+    else:
+        parts, signs = parts[: rounded + 1], signs[:rounded]
     if set(signs) <= {">", r"\ge"}:
         parts, signs = parts[::-1], [{">": "<", r"\ge": r"\le"}[sign] for sign in signs[::-1]]
     if signs == [r"\in"] and has_name:
@@ -302,7 +297,7 @@ def _bracketed(text: str) -> Form | None:
 def _leaf(text: str, is_text: bool = False) -> Form:
     """A number, a ratio, a number in a base, words, or an expression, and its unit."""
     if base := _IN_BASE.fullmatch(text):
-        digits = re.sub(r"\\(?:text|mathrm)|[\s{}()]", "", base[2])
+        digits = re.sub(r"\\text|[\s{}()]", "", base[2])
         number = base[3] or base[4]
         return Form(Kind.DIGITS, text, base[1] + digits, detail=BASES.get(number, number))
     bare, unit = text, ""
@@ -312,6 +307,7 @@ def _leaf(text: str, is_text: bool = False) -> Form:
     if isinstance(value, str):
         return Form(Kind.DIGITS, text, value, unit=unit)
     if value is not None:
+        unit = unit or "%" * value.is_percent
         return Form(Kind.NUMBER, text, bare, unit=unit, number=value)
     spelled = latex.words(text)
     if spelled and (is_text or TEXT.search(text) or re.search(r"[^\W\d_]{3}", spelled)):

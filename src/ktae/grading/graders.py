@@ -15,14 +15,12 @@ from collections.abc import Callable, Sequence
 from ktae.grading import latex
 from ktae.grading.compare import same
 from ktae.grading.expressions import parsed
-from ktae.grading.extraction import Extracted, Fallback, extract, last_boxed
+from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import Outcome, Verdict
 
 PATIENCE = 1.5
 """Processor seconds for one comparison. What takes longer is not the same; see `_compared`."""
-
-_HASHES = re.compile(r"(?:^|\n)####[ \t]*(\S[^\n]*)\s*\Z")
 
 
 class _OutOfTime(BaseException):
@@ -37,27 +35,24 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
 def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
     """The verdict on what was found in a response. Raises nothing but MemoryError."""
     text, rule = extracted or (None, "")
-    undecided: list[str] = []
-    incorrect: list[str] = []
+    reasons: dict[Outcome, str] = {}
     for answer in map(_accepted_in, answers):
         outcome, reason = _compared(answer, text)
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, f"{rule}, {reason}")
-        (undecided if outcome is Outcome.UNDECIDED else incorrect).append(reason)
-    if text is None and incorrect:
+        reasons.setdefault(outcome, reason)
+    if text is None and Outcome.INCORRECT in reasons:
         # That is sure only where there is something it could have been compared with.
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
-    if undecided or not answers:
-        return Verdict(Outcome.UNDECIDED, text, undecided[0] if undecided else "no answer")
-    return Verdict(Outcome.INCORRECT, text, ", ".join(filter(None, (rule, incorrect[0]))))
+    if Outcome.UNDECIDED in reasons or not answers:
+        return Verdict(Outcome.UNDECIDED, text, reasons.get(Outcome.UNDECIDED, "no answer"))
+    return Verdict(Outcome.INCORRECT, text, f"{rule}, {reasons[Outcome.INCORRECT]}")
 
 
 def _accepted_in(answer: str) -> str:
     r"""The accepted answer in a data set's entry: of a whole solution its `#### 5` or last box."""
-    if hashes := _HASHES.search(answer):
-        return hashes[1].strip()
-    boxed = last_boxed(answer) if r"\boxed" in answer else None
-    return answer if boxed is None else boxed
+    found = extract(answer) if r"\boxed" in answer or "####" in answer else None
+    return found.text if found and found.rule in ("boxed", "hashes") else answer
 
 
 def _compared(answer: str, stated: str | None) -> tuple[Outcome, str]:
@@ -80,9 +75,9 @@ def _compared(answer: str, stated: str | None) -> tuple[Outcome, str]:
             return Outcome.CORRECT, how
         if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
             return Outcome.INCORRECT, "compared as text"
-        is_other = accepted.kind is not given.kind
-        kinds = f"{given.kind} for {accepted.kind}" if is_other else f"another {accepted.kind}"
-        return Outcome.INCORRECT, kinds
+        if accepted.kind is given.kind:
+            return Outcome.INCORRECT, f"another {given.kind}"
+        return Outcome.INCORRECT, f"{given.kind} for {accepted.kind}"
     except MemoryError:
         raise
     except _OutOfTime:
@@ -115,22 +110,12 @@ def math_verify_alone(response: str, answers: Sequence[str]) -> Verdict:
     return Verdict(outcome, str(target[-1]), "math-verify")
 
 
-def strict_boxed(response: str, answers: Sequence[str]) -> Verdict:
-    r"""The last `\\boxed{}` is, character by character, an accepted answer; blanks aside."""
-    boxed = last_boxed(response)
-    if boxed is None:
-        return Verdict(Outcome.UNANSWERED, None, "no box")
-    same_text = "".join(boxed.split()) in {"".join(answer.split()) for answer in answers}
-    return Verdict(Outcome.CORRECT if same_text else Outcome.INCORRECT, boxed, "characters")
-
-
 DEFAULT = "ktae"
 GRADERS: dict[str, Callable[[str, Sequence[str]], Verdict]] = {
     DEFAULT: verify,
     "ktae-boxed": functools.partial(verify, fallback="none"),
     "ktae-last": functools.partial(verify, fallback="last"),
     "math-verify": math_verify_alone,
-    "strict-boxed": strict_boxed,
 }
 """`ktae` is the grader of training and evaluation; `ktae-boxed` takes boxes only, `ktae-last` also
-the last number of a response; `math-verify` is the library alone; `strict-boxed` compares text."""
+the last number of a response; `math-verify` is the library alone."""

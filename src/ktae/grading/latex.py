@@ -33,7 +33,11 @@ def rewritten(text: str, rows: Iterable[Rewriting]) -> str:
     return text
 
 
-TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|textit|operatorname|emph)\s*\{([^{}]*)\}")
+NAME = r"\\?[A-Za-z]\w*'*(?:\s*_\s*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\}|\w))?'*"
+"""A letter, word or command with its subscript and primes."""
+TEXT = re.compile(
+    r"\\(?:text|mathrm|textbf|textrm|mbox|textit|operatorname|emph|rm)\s*\{\s*([^{}]*?)\s*\}"
+)
 """Text within a formula."""
 _STYLE = rewritings(
     # Bold, colours, underlines and inner boxes; sizes and fonts.
@@ -48,6 +52,7 @@ _STYLE = rewritings(
         r"|\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\}",
         r"\1\2\3",
     ),
+    (TEXT.pattern, r"\\text{\1}"),
     (r"\.\.\.", r"\\ldots "),
 )
 _WRAPPED = [
@@ -171,9 +176,11 @@ def cut(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
 
 
 def plain(answer: str) -> str:
-    """`clean` as plain lower-case text without spaces or markup, for answers in words."""
-    text = TEXT.sub(r"\1", clean(answer)).replace(r"\mathbb", "").replace(r"\quad", "")
-    return re.sub(r"[\s\\$*_{}]|(?:^|\s)the\s", "", text).casefold()
+    """`clean` without blanks and needless braces, words in lower case: to compare as text."""
+    text = re.sub(r"(?:^|\s)the\s|\s|\\quad|\*\*", "", TEXT.sub(r"\1", clean(answer)))
+    is_words = re.search(r"(?<![\\a-zA-Z])[^\W\d_A-Z]{3}", text)
+    text = re.sub(r"\{(.)\}", r"\1", re.sub(r"\{(.)\}", r"\1", text))
+    return text.casefold() if is_words else text
 
 
 def words(answer: str) -> str | None:

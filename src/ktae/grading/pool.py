@@ -21,28 +21,29 @@ import os
 import queue
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from ktae.errors import InputError
 from ktae.grading.verdict import Outcome, Verdict
 
 MEMORY = 4 << 30
 """Bytes of a worker's address space."""
-WALL_CLOCK = 10
-"""Wall-clock seconds for each second of the time limit: a busy machine must change no verdict."""
-WALL_FLOOR = 30.0
-"""Wall-clock seconds that are added to the worker's own limit before the parent ends it."""
+WALL_CLOCK, WALL_FLOOR = 10, 30.0
+"""Wall-clock seconds for each second of the time limit, and those that are added: a busy machine
+must change no verdict."""
 STARTS, START_LIMIT = 3, 120.0
 """Times that a worker is started before its failure is an error; wall-clock seconds for each."""
 BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; import ktae.grading.pool as p; p.serve()"
 """The worker's program: its arguments are the path that it may import from."""
+WARM_UP = ["ktae", r"\boxed{\frac{1}{2} x}", [r"x / 2"], START_LIMIT]
+"""The first request: what the first task would otherwise pay for is imported and compiled in it."""
 
 
 class Task(NamedTuple):
@@ -97,17 +98,35 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
             response: whatever a model wrote.
             answer: the accepted answer, or several of which one is enough.
         """
-        task = _checked(response, answer)
+        request = [self.grader, *_checked(response, answer), self.time_limit]
         if self._process != os.getpid():  # we are a fork; the workers are our parent's
             self._reset()
-        worker = self._idle.get()
+        idle, worker = self._idle, self._idle.get()
         try:
-            return self._run(task, worker)
+            while True:
+                # One that has graded before may have used up its memory on others: then a new one.
+                is_fresh = worker is None
+                worker = worker or _started()
+                if reply := worker.ask(request, self.wall_limit):
+                    outcome, extracted, reason = reply
+                    return Verdict(Outcome(outcome), extracted, reason)
+                status, worker = worker.end(), None
+                if reply is None:
+                    reason = f"no answer within {self.wall_limit:g} s on the wall clock"
+                elif status == -signal.SIGPROF:
+                    reason = f"time limit of {self.time_limit:g} s"
+                elif is_fresh:
+                    reason = f"out of memory, or the worker died: exit status {status}"
+                else:
+                    continue
+                return Verdict(Outcome.UNDECIDED, None, reason)
         except BaseException:  # an interrupted conversation cannot be resumed
-            worker.kill()
+            if worker:
+                worker.end()
+            worker = None
             raise
         finally:
-            self._idle.put(worker)
+            idle.put(worker)
 
     def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
         """Grade many responses on all workers; verdicts come in the order of the tasks."""
@@ -123,7 +142,8 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
     def close(self) -> None:
         """End all workers. The pool can be used again: it starts new ones."""
         for worker in list(self._idle.queue) if self._process == os.getpid() else []:
-            worker.kill()
+            if worker is not None:
+                worker.end()
         self._reset()
 
     def __exit__(self, *_: object) -> None:
@@ -132,111 +152,66 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
 
     def _reset(self) -> None:
         self._process = os.getpid()
-        self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         for _ in range(self.size):
-            self._idle.put(_Worker())
-
-    def _run(self, task: Task, worker: _Worker) -> Verdict:
-        request = [self.grader, task.response, task.answers, self.time_limit]
-        while True:
-            # One that has graded before may have used up its memory on others: then a new one.
-            is_fresh = worker.process is None
-            reply = worker.ask(request, self.wall_limit)
-            if isinstance(reply, list):
-                outcome, extracted, reason = reply
-                return Verdict(Outcome(outcome), extracted, reason)
-            worker.kill()
-            if reply == -signal.SIGPROF:
-                reason = f"time limit of {self.time_limit:g} s"
-            elif reply in (None, -signal.SIGALRM):
-                seconds = self.wall_limit if reply is None else self.time_limit * WALL_CLOCK
-                reason = f"no answer within {seconds:g} s on the wall clock"
-            elif is_fresh:
-                reason = f"out of memory, or the worker died: exit status {reply}"
-            else:
-                continue
-            return Verdict(Outcome.UNDECIDED, None, reason)
+            self._idle.put(None)  # one that is not started
 
 
 class _Worker:
-    """One process and the pipes to it, started when first asked."""
+    """A process, and the socket over which it is asked: its standard input."""
 
-    process: subprocess.Popen[bytes] | None = None
-
-    def ask(self, request: list[Any], wall_limit: float) -> Any:
-        """The worker's reply; if it ended instead, its status; None if it was not in time."""
-        process = self.process = self.process or _started()
-        assert process.stdin is not None and process.stdout is not None
-        with _killed_after(wall_limit, process) as late, contextlib.suppress(BrokenPipeError):
-            unsent = json.dumps(request).encode() + b"\n"
-            while unsent:  # a signal may cut a long one short
-                unsent = unsent[os.write(process.stdin.fileno(), unsent) :]
-            # What ends without a newline is of a worker that died while it wrote.
-            if (line := process.stdout.readline()).endswith(b"\n"):
-                return json.loads(line)
-        status = process.wait()
-        return None if late.is_set() else status
-
-    def kill(self) -> None:
-        process, self.process = self.process, None
-        if process is not None:
-            process.kill()
-            with contextlib.suppress(OSError):
-                process.communicate()  # closes the pipes as well
-
-
-@contextlib.contextmanager
-def _killed_after(seconds: float, process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
-    """Kill the process where the block takes longer: whoever waits for its pipes then goes on."""
-    late = threading.Event()
-
-    def end() -> None:
-        late.set()
-        process.kill()
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield late
-    finally:
-        timer.cancel()
-
-
-def _started() -> subprocess.Popen[bytes]:
-    """A worker that has imported what it needs; where it ends at once, it is started again."""
-    environment = os.environ | {
-        "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
-    for _ in range(STARTS):
-        with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(
+    def __init__(self, errors: IO[bytes]) -> None:
+        environment = os.environ | {
+            "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
                 stderr=errors,
                 cwd="/",
                 env=environment,
                 process_group=0,
             )
-            assert process.stdout is not None
-            try:
-                with _killed_after(START_LIMIT, process):
-                    # What a site's own customisation prints at a start is passed over.
-                    if b'"ready"\n' in process.stdout:
-                        return process
-            except BaseException:  # Ctrl-C while it starts
-                process.kill()
-                raise
-            process.kill()
-            process.wait()
+        self.replies = self.socket.makefile("rb")
+
+    def ask(self, request: list[Any], seconds: float) -> Any:
+        """The reply; an empty list if the worker ended instead; None if there was none in time."""
+        self.socket.settimeout(seconds)
+        line = b""
+        try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.socket.sendall(json.dumps(request).encode() + b"\n")
+                line = self.replies.readline()
+        except TimeoutError:
+            return None
+        # What ends without a newline is of a worker that died while it wrote.
+        return json.loads(line) if line.endswith(b"\n") else []
+
+    def end(self) -> int:
+        """Kill it where it lives, and return its exit status."""
+        self.process.kill()
+        self.replies.close()
+        self.socket.close()
+        return self.process.wait()
+
+
+def _started() -> _Worker:
+    """A worker that has imported what it needs; where it ends at once, it is started again."""
+    for _ in range(STARTS):
+        with tempfile.TemporaryFile() as errors:
+            worker = _Worker(errors)
+            if worker.ask(WARM_UP, START_LIMIT):
+                return worker
+            status = worker.end()
             errors.seek(0)
             stderr = errors.read().decode(errors="replace").strip()[-2000:]
     raise RuntimeError(
-        f"a grading worker did not start, {STARTS} times (exit status {process.returncode}): "
-        f"{stderr}"
+        f"a grading worker did not start, {STARTS} times (exit status {status}): {stderr}"
     )
 
 
@@ -254,23 +229,18 @@ def _import_path() -> list[str]:
 
 
 def serve() -> None:
-    """A worker: one line of JSON in, one verdict out, until the parent closes the pipe.
+    """A worker: one line of JSON in, one verdict out, until the parent closes the socket.
 
-    It limits itself, so that no orphan lives on: either timer ends it by a signal. (One that is
-    stopped gets no signal: there the parent's clock ends it.) Memory is limited as an address
-    space; one that has used it up ends as well.
+    It limits itself. The timer of processor time ends it by a signal. Memory is limited as an
+    address space, and one that has used it up ends as well.
     """
-    # The pipes to the parent are out of reach for libraries that read stdin or print.
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    # The socket is out of reach for libraries that read stdin.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(0), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    # The parent may have ignored or blocked the timers' signals; Ctrl-C is left to the parent.
-    timers = (signal.SIGPROF, signal.SIGALRM)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, timers)
-    for timer in timers:
-        signal.signal(timer, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The parent may have ignored or blocked the timer's signal.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -278,14 +248,11 @@ def serve() -> None:
 
     from ktae.grading.graders import GRADERS
 
-    # What the first task would otherwise pay for is imported and compiled here.
     sys.setrecursionlimit(10_000)
-    GRADERS["ktae"](r"\boxed{\frac{1}{2} x}", [r"x / 2"])
     os.dup2(nothing, 2)  # the parent reads of a failing start alone
-    replies.write(b'"ready"\n')
     for line in requests:
         grader, response, answers, seconds = json.loads(line)
-        _start_clocks(seconds)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             verdict: tuple[Any, ...] = GRADERS[grader](response, answers)
         except MemoryError:
@@ -293,13 +260,8 @@ def serve() -> None:
         except Exception as error:
             reason = f"internal error: {type(error).__name__}: {error}"
             verdict = ("undecided", None, reason[:200])
-        _start_clocks(0)  # none while it waits for the next task
+        signal.setitimer(signal.ITIMER_PROF, 0)  # none while it waits for the next task
         replies.write(json.dumps(verdict).encode() + b"\n")
-
-
-def _start_clocks(seconds: float) -> None:
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, seconds * WALL_CLOCK)
 
 
 def _checked(response: str, answer: str | Sequence[str]) -> Task:

@@ -24,7 +24,8 @@ def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> lis
     Raises:
         InputError: the two differ in length, or an entry is neither text nor number.
     """
-    _require_one_each(completions, answer)
+    if len(completions) != len(answer):
+        raise InputError(f"{len(answer)} answers for {len(completions)} completions")
     rows = [row for row, each in enumerate(answer) if each is not None]
     graded = verdicts([completions[row] for row in rows], [accepted(answer[row]) for row in rows])
     rewards = dict(zip(rows, (verdict.correct for verdict in graded), strict=True))
@@ -33,13 +34,7 @@ def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> lis
 
 def verdicts(completions: Sequence[Any], answer: Sequence[str | Sequence[str]]) -> list[Verdict]:
     """The verdicts behind `accuracy`, with the extracted answers."""
-    _require_one_each(completions, answer)
     return list(default_pool().grade_all(map(Task, map(text_of, completions), answer)))
-
-
-def _require_one_each(completions: Sequence[Any], answer: Sequence[Any]) -> None:
-    if len(completions) != len(answer):
-        raise InputError(f"{len(answer)} answers for {len(completions)} completions")
 
 
 def accepted(answer: Any) -> Any:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ktae.grading.latex import LANGUAGES, UNITS
+from ktae.grading.latex import LANGUAGES, NAME, UNITS
 from ktae.grading.values import CJK
 
 _CJK = re.compile(CJK)
@@ -28,22 +29,27 @@ _SCALE = re.compile(rf"[ \t]*(?:{UNITS['scale']})".replace(r"^\s*", ""), re.IGNO
 _FORMULA = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\(((?:(?!\\\().)+?)\\\)"
     # In "$5 + $3 = $8" they are dollars.
-    r"|(?<!\\)\$(?!\d[^$]*(?:\s\$|\$\d))([^$]+?)(?<!\\)\$",
+    r"|(?<!\\)\$(?!\d[^$]*(?:\s\$|\$\d))([^$]+?)(?<!(?<!\\)\\)\$",
     re.DOTALL,
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _ADVERB = rf"(?:{LANGUAGES['adverbs']})[ \t*_]+"
 _BEGINS_WITH_ADVERB = re.compile(rf"^{_ADVERB}", re.IGNORECASE)
 _SAYS_SO = re.compile(
-    r"(?:^|[=≈:：是为為は]|\b(?:is|are|was|were|equals?|gives?|makes?|total of|es|est|ist|beträgt"
-    rf"|é|è|равно|равен|равна))[ \t*_$]*(?:{_ADVERB})?$",
+    rf"(?:^|[=≈:：是为為は]|\b(?:{LANGUAGES['verbs']}))[ \t*_$]*"
+    rf"(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t*_]+){{0,2}}$",
     re.IGNORECASE,
 )
+_WORD_OF_UNIT = rf"(?:[ \t]+(?!{UNITS['no_unit']})[^\W\d_]+(?:/[a-z]+|['’]s?)?)"
+_UNIT = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD_OF_UNIT}{{0,9}}"
+"""A unit may have many words: "red marbles in her bag"."""
+_NEXT_SENTENCE = re.compile(r"(?<=[.?])[ \t]+(?=[A-Z$\\])")
+_UNIT_AND_STOP = re.compile(rf"({_UNIT})(?:,{_WORD_OF_UNIT}{{1,3}})?[.!]", re.IGNORECASE)
 _GOES_ON = re.compile(
     r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)|\d"
-    r"|(?:minus|plus|times|divided|multiplied|of|out of|to|and|or|percent of|x)\b"
-    r"|(?:if and only if|iff)\b"
-    r"|(?:is|are|was|equals?|in|lies|must|can|has|becomes?|simplifies|satisf\w+)\b"
+    r"|(?:minus|plus|times|divided|multiplied|to|and|or|x)\b|(?:out |percent )?of\b(?=.*[\d$\\])"
+    r"|(?:if and only if|iff|is|are|was|equals?|in|lies|must|can|has|becomes?)\b"
+    r"|(?:simplifies|satisf\w+)\b"
     r"|(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
     re.IGNORECASE,
 )
@@ -56,15 +62,14 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """Of "5 (not 4)"; "p and (not q)" has none."""
-_WORD_AND_REASON = re.compile(r"([^\s,]+),?[ \t]+(?:because|since)\b.*", re.IGNORECASE | re.DOTALL)
-_CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
-_LONE_NAME = re.compile(
-    r"\\?[A-Za-z]{1,7}(?:_\{?\w+\}?)?(?:\([a-z]\))?|[A-Z]{1,4}|\\(?:angle|triangle) ?[A-Z]+"
+_WORD_AND_REASON = re.compile(
+    r"([^\s,]+)(?:,?[ \t]+(?:because|since)|,[ \t]+as)\b.*", re.IGNORECASE | re.DOTALL
 )
+_CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
+_LONE_NAME = re.compile(rf"{NAME}(?:\([a-z]\))?|\\(?:angle|triangle) ?[A-Z]+")
 _JOINED = re.compile(
     r"(?:[ \t*_]*(?:,|、)|(?:[ \t]+[^\W\d_]+){0,3}[ \t*_]*,?[ \t]*\b(?:and|or)\b)[ \t*_]*"
 )
-_OR = re.compile(r"[ \t*_]*,?[ \t]*\bor\b[ \t*_]*")
 _DOUBT = re.compile(
     rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
     rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|{LANGUAGES['verbs']})){{0,4}}[ \t*_$]*$"
@@ -72,7 +77,7 @@ _DOUBT = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[.!?;:][ \t]|\n|\b(?:so|thus|hence|therefore|but)\b", re.IGNORECASE)
-_OPERATION = re.compile(r"\b(?:of|times|plus|minus|by)[ \t*_$]*$", re.IGNORECASE)
+_NO_LONE_VALUE = re.compile(r"\b(?:of|times|plus|minus|by|or)[ \t*_$]*$", re.IGNORECASE)
 _NO_VALUE = re.compile(
     rf"\b(?:{LANGUAGES['doubts']}|{LANGUAGES['denials']}|{LANGUAGES['bounds']})\b"
     rf"|{LANGUAGES['bounds_between_letters']}",
@@ -80,11 +85,17 @@ _NO_VALUE = re.compile(
 )
 _LONGEST = 2000
 """Characters at the end of a statement that are taken apart."""
-_BEFORE = 30
-"""Characters before a number in which the verb is looked for."""
+_BEFORE, _LONGEST_CLAUSE = 30, 300
+"""Characters before a number in which a verb is looked for, and a word that denies or doubts it."""
 
-_Part = tuple[int, int, str]
-"""Where a number or formula begins and ends, and what it is."""
+
+class _Part(NamedTuple):
+    """A number or formula, or several that are joined, in a sentence."""
+
+    start: int
+    end: int
+    text: str
+    is_formula: bool
 
 
 def answer_in(statement: str) -> str:
@@ -98,34 +109,37 @@ def answer_in(statement: str) -> str:
         mark, statement = choice[0], statement[choice.end() :]
     said = _CONTRAST.sub("", statement)
     if is_sentence(said):
-        formulas, numbers = _parts(_FORMULA, said), _parts(_NUMBER, said)
-        numbers = [n for n in numbers if not any(f[0] <= n[0] < f[1] for f in formulas)]
-        if formulas or numbers:
-            text = _most_likely(said, sorted(numbers + formulas), formulas)
-            return mark + (statement if text is None else text)
+        return mark + (_most_likely(said) or statement)
     return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
 
 
-def _parts(pattern: re.Pattern[str], said: str) -> list[_Part]:
-    """All numbers or formulas with the words that make them others: "5 million"."""
-    parts = []
-    for match in pattern.finditer(said):
-        scale = _SCALE.match(said, match.end())
-        text = match[match.lastindex or 0].strip()
-        if text.strip(" \t*_."):
-            end, word = (scale.end(), scale[0].rstrip()) if scale else (match.end(), "")
-            parts.append((match.start(), end, text + word))
-    return parts
+def closing_value(line: str) -> str:
+    """The value with its unit in which a line's last sentence ends, where a verb points at it."""
+    sentence = _NEXT_SENTENCE.split(line)[-1]
+    for part in reversed(_said_to_be(sentence, _parts(sentence))):
+        before = sentence[: part.start].rstrip(" \t*_$")
+        if before and before[-1] != ":" and (rest := _UNIT_AND_STOP.fullmatch(sentence, part.end)):
+            return answer_in(sentence[part.start : rest.end(1)])
+    return ""
+
+
+def _parts(said: str) -> list[_Part]:
+    """All formulas, and numbers beside them, with the words that make them others: "5 million"."""
+    parts: list[_Part] = []
+    for pattern in (_FORMULA, _NUMBER):
+        for match in pattern.finditer(said):
+            scale = _SCALE.match(said, match.end())
+            text = match[match.lastindex or 0].strip()
+            is_within = any(f.is_formula and f.start <= match.start() < f.end for f in parts)
+            if text.strip(" \t*_.") and not is_within:
+                end, word = (scale.end(), scale[0].rstrip()) if scale else (match.end(), "")
+                parts.append(_Part(match.start(), end, text + word, pattern is _FORMULA))
+    return sorted(parts)
 
 
 def is_doubted(before: str) -> bool:
     """Whether a sentence denies or doubts the value that comes after this beginning of it."""
     return _DOUBT.search(_CLAUSE.split(before)[-1]) is not None
-
-
-def last_number(text: str) -> str:
-    """The last number, date or time in a text; empty if there is none."""
-    return "".join(_NUMBER.findall(text)[-1:])
 
 
 def is_sentence(statement: str) -> bool:
@@ -138,32 +152,36 @@ def is_sentence(statement: str) -> bool:
     return bool(words) and any(c.isspace() for c in statement[words[0].end() : words[-1].start()])
 
 
-def _most_likely(statement: str, parts: Sequence[_Part], formulas: Sequence[_Part]) -> str | None:
-    """What a sentence says the answer is, several if they are joined; None if it says of none."""
-    named = [part for part in parts if not _LONE_NAME.fullmatch(part[2])] or parts
+def _said_to_be(statement: str, parts: Sequence[_Part]) -> list[_Part]:
+    """Those at which a verb points, several in one if they are joined."""
     likely = []
-    for i, (start, end, text) in enumerate(named):
-        if not _SAYS_SO.search(statement, max(0, start - _BEFORE), start):
+    for i, (start, end, text, is_formula) in enumerate(parts):
+        points = _SAYS_SO.search(statement, max(0, start - _BEFORE), start)
+        if points is None or is_doubted(statement[max(0, start - _LONGEST_CLAUSE) : start]):
             continue
         texts = [text]
-        for next_start, next_end, text in named[i + 1 :]:
-            if not _JOINED.fullmatch(statement, end, next_start):
+        for part in parts[i + 1 :]:
+            if not _JOINED.fullmatch(statement, end, part.start):
                 break
-            texts.append(text)
-            end = next_end
+            texts.append(part.text)
+            end = part.end
         if not _GOES_ON.match(statement, end):
-            likely.append((start, end, ", ".join(texts)))
-    if likely:
+            likely.append(_Part(start, end, ", ".join(texts), is_formula))
+    return likely
+
+
+def _most_likely(statement: str) -> str | None:
+    """What a sentence says the answer is, several if they are joined; None if it says of none."""
+    parts = _parts(statement)
+    if likely := _said_to_be(statement, parts):
         # What comes after "because" explains the answer, and is not it.
-        reason = _REASON.search(statement, likely[0][1])
-        return [text for start, _, text in likely if reason is None or start < reason.start()][-1]
-    if _NO_VALUE.search(statement):
+        reason = _REASON.search(statement, likely[0].end)
+        return [p.text for p in likely if reason is None or p.start < reason.start()][-1]
+    if not parts or _NO_VALUE.search(statement):
         return None
     # No verb points at any of them: the last formula is the likeliest, or else the last number.
-    last = [part for part in named if part in formulas] or named
-    start, _, text = last[-1]
-    for before, end, other in reversed(last[:-1]):
-        if not _OR.fullmatch(statement, end, start):
-            break
-        start, text = before, f"{other}, {text}"
-    return None if _OPERATION.search(statement, 0, start) else text  # "a third of 12"
+    parts = [part for part in parts if not _LONE_NAME.fullmatch(part.text)] or parts
+    last = [part for part in parts if part.is_formula] or parts
+    start, _, text, _ = last[-1]
+    # "a third of 12", "6 or 7"
+    return None if _NO_LONE_VALUE.search(statement, 0, start) else text

@@ -23,7 +23,7 @@ _TOLERANCE = Fraction(15, 10_000_000)
 """Of a decimal, relative below 1 and absolute above: 0.333333 is 1/3, 5.11e-19 is not 2.88e-19."""
 
 _PERCENT = re.compile(
-    r"\s*(?:\\?%|\\text\s*\{\s*(?:\\?%|per ?cent)\s*\}|\b(?:per ?cent(?:age)?|pct)\b\.?)\s*"
+    r"\s*(?:\\?%|\\text\{(?:\\?%|per ?cent)\}|\b(?:per ?cent(?:age)?|pct)\b\.?)\s*"
 )
 _TWO_NUMBERS = re.compile(r"\d(?: |\\quad)+[\d.]")
 _MIXED = rewritings((r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$", r"\1\2\\frac{\3}{\4}"))
@@ -87,12 +87,11 @@ def written(text: str) -> Number | None:
 
 def same_number(a: Number, b: Number) -> bool:
     """Whether they agree; where one has a percent sign, in either reading of it."""
-    either = a.is_percent != b.is_percent
-    readings_a, readings_b = (
-        [n.value, n.value / 100] if n.is_percent and either else [n.value] for n in (a, b)
+    x, y = (a, b) if a.is_percent else (b, a)
+    readings = [x.value, x.value / 100] if x.is_percent and not y.is_percent else [x.value]
+    return any(
+        value == y.value or abs(value - y.value) < max(a.error, b.error) for value in readings
     )
-    error = max(a.error, b.error)
-    return any(x == y or abs(x - y) < error for x in readings_a for y in readings_b)
 
 
 def ratio(text: str) -> Number | str | None:
@@ -120,13 +119,13 @@ _UNIT_NAMES = {
     for name in (word, word + "s")
 }
 _POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
-_WORDED = r"\\(?:text|mathrm|textbf|textrm|mbox|rm|operatorname)\s*\{[^{}]*\}"
+_WORDED = r"\\text\{[^{}]*\}"
 _UNIT = re.compile(
     rf"[\s,]*(?:{_WORDED}{_POWER}|\\frac\s*\{{\s*{_WORDED}\s*\}}\s*\{{\s*{_WORDED}{_POWER}\}}"
     # Degrees, minutes and seconds of arc, ordinal numbers, currencies.
-    r"|(?:\^?\s*\{?\\circ\}?|°)\s*(?:[CFK]|\\(?:text|mathrm)\s*\{\s*[CFK]\s*\})?"
+    r"|(?:\^?\s*\{?\\circ\}?|°)\s*(?:[CFK]|\\text\{[CFK]\})?"
     r"|(?<=\d)(?:\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2})"
-    rf"|\^\s*\{{?\s*\\(?:text|mathrm|textrm)\s*\{{\s*(?:st|nd|rd|th)\s*\}}\s*\}}?|(?<=\d)(?:st|nd|rd|th)\b"
+    r"|\^\s*\{?\s*\\text\{(?:st|nd|rd|th)\}\s*\}?|(?<=\d)(?:st|nd|rd|th)\b"
     rf"|[¢€£¥]|\\?\$|(?<=[\d\s.}}])(?:{UNITS['sure']}|{CJK}+)"
     rf"|(?<=[\s.])(?<!\\){_LETTER}{{3,}}(?:[ -]{_LETTER}{{2,}})*|/\s*(?:{_WORDED}|{_LETTER}{{3,}}))"
     rf"(?:\s*/\s*(?:{_WORDED}|(?:{_LETTER}{{3,}}|h|s|hr|kg|min|L)\b){_POWER})?{_POWER}$"
@@ -135,7 +134,7 @@ _LETTER_UNIT = re.compile(
     rf"(?<=[\d.}}])\s+(?:{UNITS['letters']}){_POWER}$|(?<=\d)(?:min|sec|c?m/s)$"
 )
 _UNIT_SPELLINGS = rewritings(
-    (r"\\(?:text|mathrm|textbf|textrm|mbox|rm|operatorname)\b|[~{}\\,.]", " "),
+    (r"\\text\b|[~{}\\,.]", " "),
     (r"\^ *circ\b|\bcirc\b", "°"),
     (r"(\w+) squared\b", r"\1^2"),
     (r"\bper\b", "/"),
@@ -144,7 +143,7 @@ _UNIT_SPELLINGS = rewritings(
     (r"\b([ap]) m\b", r"\1m"),
 )
 _SUM = re.compile(r"\S\s*[-+=<>,]")
-_BEFORE = re.compile(rf"^(?:\\text\s*\{{\s*)?({UNITS['before']})(?:\s*\}})?\s*(?=[\d.\\-])")
+_BEFORE = re.compile(rf"^(?:\\text\{{)?({UNITS['before']})\}}?\s*(?=[\d.\\-])")
 SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
 """Words that make a number another one."""
 _NO_UNIT = re.compile(UNITS["no_unit"], re.IGNORECASE)
