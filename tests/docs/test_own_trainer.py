@@ -29,34 +29,27 @@ def trainer() -> dict[str, Any]:
     return namespace
 
 
-class Spied:
-    """One `step` of the example: what its functions were given and gave."""
+def first_calls(trainer: dict[str, Any], *names: str) -> list[tuple[Any, Any]]:
+    """What each of these functions of the example is given and gives first in a `step`."""
+    calls: dict[str, tuple[Any, Any]] = {}
+    for name in names:
 
-    def __init__(self, trainer: dict[str, Any]) -> None:
-        self.calls: dict[str, list[tuple[Any, Any]]] = {}
-        for name in ("sample", "grade", "policy_loss"):
-            self.calls[name] = []
-            trainer[name] = self._recorded(name, trainer[name])
-        policy = trainer["Policy"]()
-        trainer["step"](policy, torch.optim.Adam(policy.parameters(), lr=1e-2))
-
-    def _recorded(self, name: str, function: Any) -> Any:
-        def recorded(*arguments: Any) -> Any:
+        def recorded(*arguments: Any, name: str = name, function: Any = trainer[name]) -> Any:
             result = function(*arguments)
-            self.calls[name].append((arguments, result))
+            calls.setdefault(name, (arguments, result))
             return result
 
-        return recorded
+        trainer[name] = recorded
+    policy = trainer["Policy"]()
+    trainer["step"](policy, torch.optim.Adam(policy.parameters(), lr=1e-2))
+    return [calls[name] for name in names]
 
 
 def test_each_tokens_advantage_reaches_the_loss_at_that_token(trainer: dict[str, Any]) -> None:
     """The gradient of the loss by the log-probabilities is minus the advantages over the tokens'
     number; the advantages are the oracle's, of the rewards, verdicts and groups of the step."""
-    spied = Spied(trainer)
-    (_, (token_ids, mask)), ((prompts, *_), correct) = (
-        spied.calls["sample"][0],
-        spied.calls["grade"][0],
-    )
+    calls = first_calls(trainer, "sample", "grade", "policy_loss")
+    (_, (token_ids, mask)), ((prompts, *_), correct), ((_, old, advantages, loss_mask), _) = calls
     groups = torch.arange(8).repeat_interleave(16)
     assert all(len(prompts[groups == group].unique()) == 1 for group in range(8))
     rewards = correct.float() - 0.02 * mask.sum(1)
@@ -72,7 +65,6 @@ def test_each_tokens_advantage_reaches_the_loss_at_that_token(trainer: dict[str,
     assert 0.02 < correct.float().mean() < 0.98, "or there would be nothing to compare"
     first = expected[:, :1]
     assert ((expected != first) & mask).any(), "the tokens of a rollout do not differ"
-    (_, old, advantages, loss_mask), _ = spied.calls["policy_loss"][0]
     new = old.clone().requires_grad_()
     trainer["policy_loss"](new, old, advantages, loss_mask).backward()
     torch.testing.assert_close(new.grad, -expected * mask / mask.sum(), rtol=0, atol=1e-7)

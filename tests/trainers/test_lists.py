@@ -95,7 +95,6 @@ def test_scores_by_name(logged):
     ("options", "message"),
     [
         ({"correctnes": "x"}, "did you mean 'correctness'"),
-        ({"credit": 7}, "credit is 7"),
         ("calibrated", "has the options 'calibrated'; expected a mapping"),
         ({"threshold": math.nan}, "threshold is nan"),
         (
