@@ -205,6 +205,12 @@ def test_conflict_tokens_by_hand():
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
+def test_a_reward_that_is_its_groups_mean_is_on_neither_side():
+    """Rounding leaves .7 - mean(1, 1, .7, .1) a little below 0, which is no conflict."""
+    estimator = ConflictTokens(graded_rewards=True)
+    assert not credit(estimator, [1.0, 1.0, 0.7, 0.1], [[1], [1], [1], [2]]).any()
+
+
 @pytest.mark.parametrize(("base", "scaled"), [("grpo", True), ("dr_grpo", False)])
 @pytest.mark.parametrize("amplify", [0.0, 1.0, 3.5])
 def test_negative_updates_are_skipped_and_positive_ones_amplified(base, scaled, amplify):

@@ -64,7 +64,9 @@ def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float, runs: b
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     for group in _groups(batch, scale_by_std):
         advantage = {i: (reward - group.mean) / group.scale for i, reward in group.reward.items()}
-        credit = {i: (amplify - 1.0) * a if a > 0 else -a for i, a in advantage.items() if a != 0}
+        least = EQUAL * max(map(abs, advantage.values()))  # what is less is rounding
+        sided = {i: a for i, a in advantage.items() if abs(a) > least}
+        credit = {i: (amplify - 1.0) * a if a > 0 else -a for i, a in sided.items()}
         for way in (1, -1):
             holders = defaultdict(list)
             for i in credit:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ktae import backends
 from ktae.arrays import LARGEST, Array
-from ktae.batch import Batch, ScoreRange, differ
+from ktae.batch import EQUAL, Batch, ScoreRange, differ, group_extreme
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
 from ktae.statistics import Formula
@@ -128,7 +128,10 @@ class AdvantageEstimator(Estimator):
             is_evidence_b,
             batch.group_b,
         )
-        return np.where(differ(*batch.score_bounds()), advantage_b, 0.0)
+        # Of a reward that is its group's mean rounding leaves a little, which has no sign.
+        largest_b = group_extreme(np.abs(advantage_b), is_evidence_b, batch.group_b, "max")
+        is_some_b = np.abs(advantage_b) > EQUAL * largest_b
+        return np.where(differ(*batch.score_bounds()) & is_some_b, advantage_b, 0.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
