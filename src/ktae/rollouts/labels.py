@@ -178,14 +178,10 @@ def by_model(table: Any, pool: bool | None, notes: Notes) -> Any:
     notes.counts["pooled" if pool else "models"] = len(models)
     if pool:
         return table
-    groups = table["group"]
-    for name in models:
-        suffix = f" ({name})"
-        # A record that was read and written before has it already.
-        new = pc.and_(pc.equal(table["model"], name), pc.invert(pc.ends_with(groups, suffix)))
-        joined = pc.binary_join_element_wise(groups, suffix, "")
-        groups = pc.if_else(pc.fill_null(new, False), joined, groups)
-    return with_groups(table, groups)
+    pairs = zip(table["group"].to_pylist(), table["model"].to_pylist(), strict=True)
+    # A record that was read and written before has the model in its labels already.
+    labels = [x if m is None or x.endswith(f" ({m})") else f"{x} ({m})" for x, m in pairs]
+    return with_groups(table, pa.array(labels, pa.string()))
 
 
 def with_groups(table: Any, groups: Any) -> Any:
