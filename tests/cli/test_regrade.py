@@ -108,6 +108,21 @@ def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) 
     assert cells(more.out, "pass@8") == ["50.0", "0.0", "-", "-"]  # no mean over two of three
 
 
+def test_wide_numbers_leave_the_names_of_rows(command: Run, tmp_path: Path) -> None:
+    """More than 80 columns where they need it; lengths of five benchmarks fit."""
+    right = {"response": r"\boxed{1}", "answer": "1"}
+    content = [
+        right | {"benchmark": name, "group": i, "token_ids": [0] * (1500 + 900 * i)}
+        for name in ("aime24", "math500", "amc", "minerva", "olympiadbench")
+        for i in range(4)
+    ]
+    file = write_lines(tmp_path / "a.jsonl", content)
+    out = command("eval", "--regrade", file, "--partial", "--workers", 1).out
+    assert cells(out, "pass@1") == ["100.0"] * 6
+    assert cells(out, "mean tokens") == ["2850"] * 6
+    assert max(map(len, out.split("responses")[1].splitlines())) <= 80
+
+
 def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path) -> None:
     """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
     made_up = [

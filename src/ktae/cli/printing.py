@@ -69,7 +69,9 @@ class Screen:
         rows: Sequence[Sequence[str] | None],
         first: str = "",
     ) -> None:
-        """Print a table that fits 80 characters: one column of names, the others of numbers.
+        """Print a table: one column of names, the others of numbers.
+
+        It is as wide as the terminal at most, or else as its numbers are.
 
         Args:
             heading: above it.
@@ -94,15 +96,18 @@ class Screen:
         least = min(names, 16)
         room = (self.console.width - least - 3) // len(columns) - 2
         table.add_column(first, overflow="fold", min_width=least)
-        for column, width in zip(columns, longest, strict=True):
-            width = max(width, min(room, max(map(len, column.split()))))
+        headings = [min(room, max(map(len, column.split()))) for column in columns]
+        widths = list(map(max, longest, headings))
+        for column, width in zip(columns, widths, strict=True):
             table.add_column(column, justify="right", overflow="fold", width=width)
         for row in rows:
             if row is None:
                 table.add_section()
             else:
                 table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
-        self.console.print(table)
+        needed = 3 + least + sum(widths) + 2 * len(widths)
+        table.width = needed if needed > self.console.width else None
+        self.console.print(table, crop=False)
 
     def end(self, content: object, output: Path | None = None) -> None:
         """Print the command's numbers, with `--json`, and write them to `output`."""
