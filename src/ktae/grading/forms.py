@@ -158,6 +158,8 @@ def key(answer: str) -> str:
     form = read(answer)
     if form.detail == "=" and _SUM.fullmatch(form.parts[0].body):  # "96 + 60 = 156" is 156
         form = form.parts[1]
+    if form.kind is Kind.WORDS:  # in lower case
+        return form.body
     return str(form.number.value) if form.number else latex.plain(answer)
 
 
