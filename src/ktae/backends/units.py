@@ -8,7 +8,7 @@ POSITION_BUCKET = 8
 """Tokens in a bucket of the unit `position`."""
 
 AT_ONCE = 1 << 17
-"""Padded positions that are looked at in one go: a megabyte for each step, which stays in a cache."""
+"""Padded positions that are looked at in one go: a megabyte a step, which stays in a cache."""
 
 FIRST_IS_WORD = 1 << 0
 LAST_IS_WORD = 1 << 1
