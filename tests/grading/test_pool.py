@@ -52,15 +52,14 @@ def test_hostile_expressions_cost_their_own_limit_only(
     assert [verdict.outcome for verdict in rest] == [Outcome.CORRECT] * 8
     assert hostile.outcome in (Outcome.UNDECIDED, Outcome.INCORRECT)
     if hostile.outcome is Outcome.UNDECIDED:
-        assert hostile.reason.startswith(("time limit of 1.5 s", "out of memory", "internal error"))
+        ways = ("time limit of 1.5 s", "not compared in time", "out of memory", "internal error")
+        assert hostile.reason.startswith(ways)
 
 
 def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
     """A worker that has no time at all is ended, and replaced."""
     with GradingPool(1, time_limit=0.2) as pool:
-        stated = r"\frac{d^2 \theta}{dt^2} + \frac{g}{l} \sin(\theta) = 0"
-        answer = r"ml\ddot{\theta}(t) - mg\sin\theta(t) = f(t)\cos\theta(t)"
-        slow = pool.grade(rf"\boxed{{{stated}}}", answer)
+        slow = pool.grade(r"\boxed{ " * 300_000, "5")
         assert slow == (Outcome.UNDECIDED, None, "time limit of 0.2 s")
         assert slow.correct is None
         assert pool.grade(r"\boxed{1}", "1") == (Outcome.CORRECT, "1", "boxed, same text")

@@ -1,5 +1,7 @@
 """Verdicts on responses; what agrees with what is in `pairs.txt`."""
 
+import time
+
 import pytest
 
 pytest.importorskip("math_verify")
@@ -50,6 +52,29 @@ def test_an_accepted_answer_that_takes_too_long_leaves_it_undecided() -> None:
     verdict = verify(r"\boxed{5}", [SLOW])
     assert verdict == (Outcome.UNDECIDED, "5", "not compared in time")
     assert verify(rf"\boxed{{{SLOW}}}", [SLOW]).outcome is Outcome.CORRECT
+
+
+def test_all_accepted_answers_share_one_patience() -> None:
+    begin = time.process_time()
+    verdict = verify(r"\boxed{\prod_{k=1}^{10^8} k}", ["5", "6", "7", "8"])
+    assert verdict.outcome is Outcome.INCORRECT
+    assert verify(r"\boxed{\frac12}", [SLOW, "0.5"]).outcome is Outcome.CORRECT
+    assert time.process_time() - begin < 5
+
+
+REFERENCES = [
+    ("Step 1 gives \\boxed{2}\n#### 3", "3"),
+    ("The area is $\\boxed{12}$.\nAnswer: 12", "12"),
+    ("<answer>3</answer>\n#### 3", "3"),
+    ("#### 3/4 of a mile", "3/4 of a mile"),
+    ("#### 5 and 6 are the roots", "5 and 6 are the roots"),
+]
+
+
+@pytest.mark.parametrize(("answer", "given"), REFERENCES)
+def test_the_answer_in_a_solution(answer: str, given: str) -> None:
+    assert verify(rf"\boxed{{{given}}}", [answer]).outcome is Outcome.CORRECT
+    assert verify(r"\boxed{6}", [answer]).outcome is Outcome.INCORRECT
 
 
 def test_what_does_not_parse_is_compared_as_text() -> None:

@@ -52,8 +52,8 @@ def _same_lists(a: Form, b: Form) -> str:
     if (how := _same_set(a, b)) is not None:
         return how
     sides = [[re.split(r"[_(]", part.name)[0] for part in form.parts] for form in (a, b)]
-    names = {*sides[0], *sides[1]} - {""}
-    are_values = len(names) == 1 or (not names and re.search(r"\d", a.text))
+    known = {*sides[0], *sides[1]} - {""}
+    are_values = len(known) == 1 or (not known and re.search(r"\d", a.text))
     # "p and q" is not "p or q", but of the values of one unknown both mean a list.
     if a.kind is b.kind and (a.detail == "or") != (b.detail == "or") and not are_values:
         return ""
@@ -63,7 +63,11 @@ def _same_lists(a: Form, b: Form) -> str:
     is_point = single.kind is Kind.LIST and any(named) and any(not any(side) for side in sides)
     is_tuple = single.kind is Kind.TUPLE and (single.detail == "()" or len(single.parts) > 2)
     if is_point or is_tuple:
-        return _all_same(a.parts, b.parts)
+        # Nobody knows which of "y = 3, x = 4" comes first in a pair, or beside an accepted list.
+        names = [[part.name for part in form.parts] for form in (a, b)]
+        in_question = names if is_tuple else names[1:]
+        is_sorted = names[0] == names[1] or all(some == sorted(some) for some in in_question)
+        return _all_same(a.parts, b.parts) if is_sorted else ""
     return _same_in_some_order(a.parts, b.parts) if single.kind in (Kind.LIST, Kind.SET) else ""
 
 

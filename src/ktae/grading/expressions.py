@@ -77,8 +77,10 @@ _PARSED = re.compile(
 )
 """What has no subscript that is a part of its name."""
 _NOT_READ = re.compile(
+    # What may be read in two ways: n!! and 1/2x.
+    r"!\s*!|\d/\d+[a-zA-Z]"
     # What the parser takes for products or numbers; sums of terms that nobody has written out.
-    r"\\ldots|[\ue000-\uf8ff]|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
+    r"|\\ldots|[\ue000-\uf8ff]|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
     r"|\\(?:gcd|lcm)[\s({]*[^a-zA-Z(){}]*[a-zA-Z]|(?<![a-zA-Z])E\}?\s*\["
     r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
     r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"

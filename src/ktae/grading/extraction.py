@@ -278,7 +278,9 @@ def _closing(end: str) -> str:
     text = "\n".join(lines).rstrip(" .")
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
         if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
-            return _in_block(text, start) or ""
+            return (not is_doubted(text[:start]) and _in_block(text, start)) or ""
     line = re.sub(r"[^\w.!$)}*\]]+$", "", lines[-1].rstrip() if lines else "")
     bold = _BOLD.search(line)
+    if bold and is_doubted("\n".join([*lines[:-1], line[: bold.start()]])):
+        return ""
     return closing_value(f"is {bold[2]}." if bold else line)

@@ -298,7 +298,7 @@ def _bracketed(text: str) -> Form | None:
 
 def _leaf(text: str, is_text: bool = False) -> Form:
     """A number, a ratio, a number in a base, words, or an expression, and its unit."""
-    if base := _IN_BASE.fullmatch(text):
+    if "_" in text and (base := _IN_BASE.fullmatch(text)):
         digits = re.sub(r"\\text|[\s{}()]", "", base[2])
         number = base[3] or base[4]
         return Form(Kind.DIGITS, text, base[1] + digits, detail=BASES.get(number, number))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import signal
+import time
 from collections.abc import Callable, Sequence
 
 from ktae.grading import latex
@@ -19,8 +20,9 @@ from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import Outcome, Verdict
 
-PATIENCE = 1.5
-"""Processor seconds for one comparison. What takes longer is not the same; see `_compared`."""
+PATIENCE = 1.2
+"""Processor seconds to compare a response with all its accepted answers; see `_compared`."""
+_HASHES = re.compile(r"(?:^|\n)####[ \t]*(\S[^\n]*)\s*\Z")
 
 
 class _OutOfTime(BaseException):
@@ -36,8 +38,11 @@ def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
     """The verdict on what was found in a response. Raises nothing but MemoryError."""
     text, rule = extracted or (None, "")
     reasons: dict[Outcome, str] = {}
-    for answer in map(_accepted_in, answers):
-        outcome, reason = _compared(answer, text)
+    limit, begin = signal.getitimer(signal.ITIMER_PROF)[0] / 3, time.process_time()
+    patience = min(PATIENCE, limit or PATIENCE) / max(len(answers), 1)
+    for i, answer in enumerate(map(_accepted_in, answers), 1):
+        # What quick ones leave over is for those that come after them.
+        outcome, reason = _compared(answer, text, patience * i - time.process_time() + begin)
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, f"{rule}, {reason}")
         reasons.setdefault(outcome, reason)
@@ -51,24 +56,30 @@ def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
 
 def _accepted_in(answer: str) -> str:
     r"""The accepted answer in a data set's entry: of a whole solution its `#### 5` or last box."""
-    found = extract(answer) if r"\boxed" in answer or "####" in answer else None
-    return found.text if found and found.rule in ("boxed", "hashes") else answer
+    if hashes := _HASHES.search(answer):
+        return hashes[1].strip()
+    found = extract(answer, "none") if r"\boxed" in answer else None
+    return found.text if found else answer
 
 
-def _compared(answer: str, stated: str | None) -> tuple[Outcome, str]:
+def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome, str]:
     """Whether the two agree and by which comparison, or why not: which kinds of answers they are.
 
     A response that takes too long or raises is not the same: it must not be able to dodge its
-    verdict. Of an accepted answer that is cut off, or takes too long alone, nobody knows.
+    verdict. Of an accepted answer that is cut off, or takes too long beside 0, nobody knows.
     """
     text = latex.clean(answer)
     if not re.search(r"\w|\\[a-zA-Z{]", text) or not latex.braces_match(text):
         return Outcome.UNDECIDED, f"the accepted answer does not parse: {answer[:100]!r}"
     if stated is None:
         return Outcome.INCORRECT, ""
+    if answer == stated:
+        return Outcome.CORRECT, "same text"
+    if patience <= 0:
+        return Outcome.INCORRECT, "not compared in time"
     signal.signal(signal.SIGVTALRM, _stop)
     # Once more every tenth: a library may have swallowed the first.
-    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE, 0.1)
+    signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)
     try:
         accepted, given = read(answer), read(stated)
         if how := same(accepted, given):
@@ -81,7 +92,7 @@ def _compared(answer: str, stated: str | None) -> tuple[Outcome, str]:
     except MemoryError:
         raise
     except _OutOfTime:
-        is_slow = stated == "0" or _compared(answer, "0")[0] is Outcome.UNDECIDED
+        is_slow = stated == "0" or _compared(answer, "0", patience / 2)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
     except Exception as error:
         return Outcome.INCORRECT, f"not compared: {type(error).__name__}: {error}"[:120]

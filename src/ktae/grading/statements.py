@@ -47,6 +47,7 @@ _NEXT_SENTENCE = re.compile(r"(?<=[.?])[ \t]+(?=[A-Z$\\])")
 _UNIT_AND_STOP = re.compile(rf"({_UNIT})(?:,{_WORD_OF_UNIT}{{1,3}})?[.!]", re.IGNORECASE)
 _GOES_ON = re.compile(
     r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)|\d"
+    r"|,?[ \t]*(?:which|but)\b[^.]*\b(?:wrong|incorrect|false|impossible)\b"
     r"|(?:minus|plus|times|divided|multiplied|to|and|or|x)\b|(?:out |percent )?of\b(?=.*[\d$\\])"
     r"|(?:if and only if|iff|is|are|was|equals?|in|lies|must|can|has|becomes?)\b"
     r"|(?:simplifies|satisf\w+)\b"
@@ -73,6 +74,7 @@ _JOINED = re.compile(
 _DOUBT = re.compile(
     rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
     rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|{LANGUAGES['verbs']})){{0,4}}[ \t*_$]*$"
+    rf"|\b(?:{LANGUAGES['bounds']}|or|times|plus|minus|step)[ \t*_$]*$"
     rf"|\b(?:{LANGUAGES['suppositions']})\b(?:(?!,|\bthen\b).)*$",
     re.IGNORECASE,
 )
@@ -139,7 +141,7 @@ def _parts(said: str) -> list[_Part]:
 
 def is_doubted(before: str) -> bool:
     """Whether a sentence denies or doubts the value that comes after this beginning of it."""
-    return _DOUBT.search(_CLAUSE.split(before)[-1]) is not None
+    return _DOUBT.search(_CLAUSE.split(before.rstrip() + " ")[-1]) is not None
 
 
 def is_sentence(statement: str) -> bool:

@@ -135,6 +135,7 @@ _LETTER_UNIT = re.compile(
 )
 _UNIT_SPELLINGS = rewritings(
     (r"\\text\b|[~{}\\,.]", " "),
+    (r"\bmu *m\b|µm", "micrometer"),
     (r"\^ *circ\b|\bcirc\b", "°"),
     (r"(\w+) squared\b", r"\1^2"),
     (r"\bper\b", "/"),
@@ -168,6 +169,8 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
         if unit is None or not unit[0].strip() or not rest or rest.endswith("angle"):
             break
         words = re.sub(_POWER, "", TEXT.sub(r"\1", unit[0])).strip()
+        if re.fullmatch("[a-zA-Z]", words) and not {words, words.lower()} & {*_UNIT_NAMES}:
+            break
         if len(words.split()) > _MOST_WORDS or _NO_UNIT.search(words) or SCALE.search(words):
             break
         units, text = f"{unit[0]} {units}", rest
