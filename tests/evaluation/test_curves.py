@@ -139,3 +139,11 @@ def test_files_are_named_without_their_endings(tmp_path: Path):
     ]
     assert both == [str(tmp_path / "x/grpo"), str(tmp_path / "y/grpo")]
     assert [arm.name for arm in curves.arms([tmp_path / "x/grpo-seed0.log"])] == ["grpo"]
+
+
+def test_what_verl_prints_beside_numbers_is_left_out(tmp_path):
+    text = "step:2 - status:failed - x:- - critic/score/mean:np.float64(5e-1) - a:b\n"
+    (tmp_path / "log.txt").write_text(text)
+    (arm,) = curves.arms([tmp_path / "log.txt"])
+    assert curves.panels([arm]) == ["reward"]
+    assert arm.seeds[0]["reward"] == {2: 0.5}

@@ -96,6 +96,15 @@ def test_rewards_that_leave_open_what_is_correct_are_noted(rewards, threshold, n
     assert {k: n for k, n in notes.counts.items() if n} == noted
 
 
+def test_a_blank_label_is_none(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", *(ROLLOUT | {"group": x} for x in ("a", "", " ")))
+    with pytest.raises(InputError, match="line 2: group"):
+        readers.read([path])
+    notes = Notes()
+    assert len(readers.read([path], notes=notes)) == 3 - notes.counts["rejected"]
+    assert notes.counts["rejected"] + notes.counts["without_group"] + notes.counts["alone"] == 2
+
+
 def test_every_format_reads_the_same(tmp_path):
     rows = [ROLLOUT | {"step": i, "note": f"n{i}"} for i in range(readers.ROWS_PER_BATCH + 2)]
     plain = write_lines(tmp_path / "r.jsonl", *rows)

@@ -302,8 +302,9 @@ def fill_credit(n_used, margins, lengths, formula, space):
             a, m, _, _ = counts_of(index, counts, sums)
             strength, effect, _, _ = association(a, m, margins, formula, False)
             memo[entry, 0], memo[entry, 1] = strength, effect
-            direction = direction_of(effect, a, m - a, margins, lengths, formula)
-            memo[entry, 2] = credit_of(strength * direction, formula)
+            if remembered:
+                direction = direction_of(effect, a, m - a, margins, lengths, formula)
+                memo[entry, 2] = credit_of(strength * direction, formula)
         # Most keys are in no rollout twice. Then the pair says how often they occur, too, and so
         # the whole credit can be remembered by it.
         if remembered and again == 0:

@@ -15,13 +15,14 @@ from ktae.statistics import Margins
 # which the functions are replaced by their compiled forms.
 _names: dict[str, Any] = dict(vars(statistics))
 for _name, _function in vars(statistics).items():
-    if isinstance(_function, FunctionType):
+    if isinstance(_function, FunctionType) and _function.__module__ == statistics.__name__:
         _names[_name] = jit(FunctionType(_function.__code__, _names, _name))
 
 association = _names["association"]
 credit_of = _names["credit"]
 direction_of = _names["direction"]
 group_totals = _names["totals"]
+fisher_p_value = kept(statistics.fisher_p_value)  # for Python, too
 
 
 @kept

@@ -109,11 +109,14 @@ def _statistics(
     # Of verdicts there are few tables in a group, which many keys share.
     is_compared = (margins.variance > 0) & (m > 0)
     size = int(m.max(initial=0)) + 1
-    table = np.arange(len(m)) if batch.graded else ((group * size + m) * size + a).astype(np.int64)
-    _, first, place = np.unique(table, return_index=True, return_inverse=True)
+    first = place = np.arange(len(m))
+    if not batch.graded:
+        table = ((group * size + m) * size + a).astype(np.int64)
+        _, first, place = np.unique(table, return_index=True, return_inverse=True)
+    compute = statistics.association if batch.graded else association
     keys = zip(*(x[first].tolist() for x in (a, m, group, is_compared)), strict=True)
     found = [
-        association(a, m, totals[group][0], formula, tested) if compared else (0.0, 0.0, 1.0, 0.0)
+        compute(a, m, totals[group][0], formula, tested) if compared else (0.0, 0.0, 1.0, 0.0)
         for a, m, group, compared in keys
     ]
     strength, effect, p, gain = np.array(found).reshape(-1, 4)[place].T

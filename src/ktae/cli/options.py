@@ -59,6 +59,10 @@ PoolModels = Annotated[
         show_default=False,
     ),
 ]
+Evaluation = Annotated[
+    bool,
+    rare("--evaluation", help="Of a run that holds both, read evaluations and not training."),
+]
 Join = Annotated[
     bool, rare("--join", help="Take files together: a group may span them, such as files of seeds.")
 ]
@@ -149,7 +153,7 @@ def require_picture(option: str, path: Path, *others: str) -> None:
 def note_reading(notes: Notes) -> None:
     """Say on stderr what the files were read as, what was left out, joined and assumed."""
     for line in notes:
-        note(line.text + (f"; {line.more[:1].lower()}{line.more[1:]}" if line.more else ""))
+        note(line.text + (f". {line.more}" if line.more else ""))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +171,7 @@ class Saved:
     correctness: Correctness = None
     pool_models: PoolModels = None
     join: Join = False
+    evaluation: Evaluation = False
 
     def read(self, path: Path, benchmarks: Sequence[str] | None = None) -> list[Output]:
         """What `ktae.evaluation.outputs.read` gives; what it was read as is said on stderr."""

@@ -92,7 +92,9 @@ class Screen:
             min_width=len(heading),  # which rich would wrap
         )
         # Numbers keep their width. Headings are broken at blanks, or where they leave no room.
-        names, *longest = (max(map(len, x)) for x in zip(*filter(None, rows), strict=True))
+        empty = ("",) * (1 + len(columns))
+        longest = [max(map(len, x)) for x in zip(empty, *filter(None, rows), strict=True)]
+        names = longest.pop(0)
         least = min(names, 16)
         room = (self.console.width - least - 3) // len(columns) - 2
         table.add_column(first, overflow="fold", min_width=least)

@@ -78,12 +78,7 @@ class Reading:
     correctness: options.Correctness = None
     pool_models: options.PoolModels = None
     join: options.Join = False
-    evaluation: Annotated[
-        bool,
-        options.rare(
-            "--evaluation", help="Of a run that holds both, read evaluations and not training."
-        ),
-    ] = False
+    evaluation: options.Evaluation = False
 
     def __post_init__(self) -> None:
         if bool(self.inputs) == self.example:

@@ -136,8 +136,8 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
 def _history(file: Path) -> dict[int, dict[str, Any]]:
     """TRL's log: a step may have an entry of its training and one of an evaluation."""
     steps: dict[int, dict[str, Any]] = defaultdict(dict)
-    for entry in _json(file).get("log_history", []):
-        if type(entry.get("step")) is int:
+    for entry in _json(file).get("log_history") or []:
+        if isinstance(entry, dict) and type(entry.get("step")) is int:
             steps[entry["step"]].update(entry)
     return steps
 
@@ -154,7 +154,7 @@ def _printed(text: str) -> dict[str, float]:
     for part in text.split(" - "):
         name, _, value = part.rpartition(":")
         # NumPy's numbers print their type, and a terminal's colours end the line.
-        if number := re.match(r"(?:np\.\w+\()?([-+.\deinfa]+)", value):
+        if number := re.match(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\b", value):
             values[name] = float(number[1])
     return values
 
@@ -192,6 +192,8 @@ def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
     from matplotlib.figure import Figure
 
     names = panels(all_arms)
+    if not names:
+        raise InputError(f"none of the metrics is drawn; expected {', '.join(DRAWN)}")
     columns = min(len(names), 4)
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(3.2 * columns, 2.5 * rows + 0.5), layout="constrained")

@@ -118,7 +118,9 @@ def score(
     for table, distinct in chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts):
         counts += classes(table, len(first_rows))
         columns = table._asdict() | dict(zip(DISTINCT, distinct, strict=True))
-        parts.append(pa.table({x: _narrow(column) for x, column in columns.items()}))
+        # Counts and ids in 32 bits: there are hundreds of rows for each rollout.
+        narrow = {x: y.astype(np.int32) for x, y in columns.items() if y.dtype.kind == "i"}
+        parts.append(pa.table(columns | narrow))
     numbers = pa.concat_tables(parts)
     group_n, id_n = numbers["group"].to_numpy(), numbers["token_id"].to_numpy()
 
@@ -152,11 +154,6 @@ def score(
         pa.table(tokens, metadata=of_tokens),
         list(map(Group, names, steps, sizes, *counts.tolist(), rows)),
     )
-
-
-def _narrow(column: np.ndarray) -> np.ndarray:
-    """Counts and ids in 32 bits: a file's tables have hundreds of rows for each rollout."""
-    return column.astype(np.int32) if column.dtype.kind == "i" else column
 
 
 def _spelled(ids: np.ndarray, tokenizer: Any, words: Mapping[int, str | None] | None) -> Any:

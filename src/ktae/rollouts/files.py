@@ -176,6 +176,7 @@ def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     types = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string()))
     try:
         batches = pyarrow.csv.open_csv(stream, parse_options=parsing, convert_options=types)
+        record.require_single_columns(batches.schema.names, name)
         rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
         for number, row in enumerate(rows, start=1):
             yield row, f"{name}, row {number}"

@@ -190,7 +190,7 @@ def mask(value: Any) -> np.ndarray:
 def spans(value: Any) -> list[int] | None:
     """Begins and ends within a text, as the record has them; anything else by that name is none."""
     is_list = isinstance(value, list) and all(type(x) is int and x >= 0 for x in value)
-    return value if is_list and value == sorted(value) else None
+    return value if is_list and value == sorted(value) and len(value) % 2 == 0 else None
 
 
 VERDICTS = "true or false, 1 or 0, correct or incorrect, pass or fail, C or I, or null (unknown)"
@@ -257,6 +257,8 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
         is_mask = isinstance(value, list) and isinstance(ids, list) and len(value) == len(ids)
         if fields.get(name) is None and (is_mask if name == "mask" else is_number(value)):
             fields[name] = fields.pop(other)
+    if isinstance(fields.get("group"), str) and not fields["group"].strip():
+        fields["group"] = None  # as CSV has it
     if not ("response" in fields or "token_ids" in fields):
         return fields  # refused, with the fields that it has
     # The same prompt of a step is the same group, also where nobody wrote that down.

@@ -106,7 +106,7 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
             if not (is_number(acc) or isinstance(acc, bool)):
                 message = f"{where}: acc is {acc!r:.60}; expected a number, true, false or null"
                 raise InputError(message)
-            verdict = acc > 0
+            verdict = is_above(acc, source.options.threshold or 0.0)
         plain["correct"] = verdict
     yield plain
 
