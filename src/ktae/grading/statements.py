@@ -74,7 +74,7 @@ _JOINED = re.compile(
 _DOUBT = re.compile(
     rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
     rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|{LANGUAGES['verbs']})){{0,4}}[ \t*_$]*$"
-    rf"|\b(?:{LANGUAGES['bounds']}|or|times|plus|minus|step)[ \t*_$]*$"
+    rf"|\b(?:{LANGUAGES['bounds']}|or|times|plus|minus)[ \t*_$]*$"
     rf"|\b(?:{LANGUAGES['suppositions']})\b(?:(?!,|\bthen\b).)*$",
     re.IGNORECASE,
 )
