@@ -74,14 +74,17 @@ def score(frame: Frame, estimator: Estimator, texts: Vocabulary | None = None) -
             groups_of.append(table.group[rows].astype(np.int32))
     which, group = np.concatenate(which_of), np.concatenate(groups_of)
     mixed = strongest.together(parts)
+    parts.clear()  # most of the memory
     # The tokens that a mean of |credit| is over: those that count, in mixed groups.
     counted_n = frame.mask_n & ~np.isin(dump.token_ids, ignored_by(estimator))[frame.which_n]
     compared_b = mixed_g[frame.group_b] & ~np.isnan(frame.correct_b)
     compared_b = np.where(compared_b, frame.sum_tokens(counted_n), 0).astype(np.int64)
     of_tokens = strongest.totals(mixed, which, len(dump.token_ids))
     # Many rows are the same four counts, and so have the same p.
-    counts, place = np.unique(mixed.distinct.astype(np.int64), axis=1, return_inverse=True)
-    p_values = np.array([strongest.p_over_groups(*x[:, None]) for x in counts.T])[place.ravel()]
+    counts, place = np.unique(mixed.distinct, axis=1, return_inverse=True)
+    p_values = np.array([strongest.p_over_groups(*x[:, None]) for x in counts.T.astype(np.int64)])[
+        place.ravel()
+    ]
     bounds = np.searchsorted(group, np.arange(1, len(mixed_g)))
     ones = np.ones(len(p_values), dtype=np.int64)
     beyond = [n_discoveries(p, ones[: len(p)], LEVEL) for p in np.split(p_values, bounds)]
