@@ -191,7 +191,7 @@ def test_tokens_and_groups_lead_to_rollouts(plain_page, open_page):
     page.click("#to-overview")
     assert page.locator(".tile b").all_inner_texts() == ["6", "2", "33.3 %", "1"]
     page.locator(".findings a", has_text="overwritten").click()
-    assert "Did later text overwrite a right answer?" in page.locator(".why").inner_text()
+    page.locator(".why", has_text="Did later text overwrite a right answer?").wait_for()
     page.locator(".found a").first.click()
     assert "4" in page.locator("#card .token").inner_text()
 
