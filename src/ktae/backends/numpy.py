@@ -115,11 +115,11 @@ def _statistics(
         _, first, place = np.unique(table, return_index=True, return_inverse=True)
     compute = statistics.association if batch.graded else association
     keys = zip(*(x[first].tolist() for x in (a, m, group, is_compared)), strict=True)
-    found = [
+    rows_of_keys = [
         compute(a, m, totals[group][0], formula, tested) if compared else (0.0, 0.0, 1.0, 0.0)
         for a, m, group, compared in keys
     ]
-    strength, effect, p, gain = np.array(found).reshape(-1, 4)[place].T
+    strength, effect, p, gain = np.array(rows_of_keys).reshape(-1, 4)[place].T
     fisher = np.array([statistics.fisher_score(x) for x in p[first].tolist()])[place]
     with np.errstate(all="ignore"):  # where there is nothing to compare
         raw = statistics.direction(effect, occur_true, occur_false, margins, lengths, formula)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends._compiled import AT_ONCE, end_of, in_threads, jit, kept, plain
-from ktae.backends.units import FINISH, LEAD_SHIFT, MANY, MIX, TAIL_SHIFT
+from ktae.backends.units import LEAD_SHIFT, MANY, TAIL_SHIFT, finished, mixed
 from ktae.batch import Vocabulary
 
 BREAKS = {"word": 0, "line": 1, "step": 2}
@@ -30,18 +30,7 @@ def text_keys(
 
 # Compiled from here on.
 
-
-@jit
-def _mix(state, number):
-    """The state after one more number."""
-    state = (state ^ np.uint64(number + 1)) * np.uint64(MIX)
-    return state ^ state >> np.uint64(32)
-
-
-@jit
-def _finish(state):
-    """31 bits of a state, as a token id."""
-    return np.int32((state * np.uint64(FINISH)) >> np.uint64(33))
+mix, finish = jit(mixed), jit(finished)
 
 
 @kept
@@ -74,9 +63,9 @@ def fill_keys(ids, mask, rows, looks, hashes, breaks, out):
                 pending = look >> TAIL_SHIFT if is_text else pending
             state = (state if begins == 0 else np.uint64(0)) * hashes[known, 1] + hashes[known, 0]
             if known == unknown:
-                state = _mix(state, token)
+                state = mix(state, np.uint64(token))
             # The key of the unit so far; a negative number where a unit begins.
-            out[i, t] = _finish(state) | np.int32(-begins) << np.int32(31)
+            out[i, t] = np.int32(finish(state)) | np.int32(-begins) << np.int32(31)
         # Every position gets the key that its unit has at its last one.
         key, ends = np.int32(0), True
         for t in range(end - 1, -1, -1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 POSITION_BUCKET = 8
@@ -55,10 +57,18 @@ def _id_keys(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, out: np.ndarray
         state = mixed(np.uint64(0), token)
         for _ in range(("bigram", "trigram").index(unit) + 1):
             state = mixed(before(state), token)
-    out[is_token_bt] = (state * np.uint64(FINISH)) >> np.uint64(33)
+    out[is_token_bt] = finished(state)
 
 
-def mixed(state: np.ndarray | np.uint64, number: np.ndarray) -> np.ndarray:
-    """The uint64 states after one more number each."""
+# The compiled loop over text calls these two as well.
+
+
+def mixed(state: Any, number: Any) -> Any:
+    """The uint64 states after one more uint64 number each."""
     state = (state ^ (number + np.uint64(1))) * np.uint64(MIX)
     return state ^ state >> np.uint64(32)
+
+
+def finished(state: Any) -> Any:
+    """31 bits of uint64 states, as token ids."""
+    return (state * np.uint64(FINISH)) >> np.uint64(33)

@@ -43,7 +43,7 @@ def compare(
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
-    options.require_outputs(models, plot=plot, output=output)
+    options.require_outputs(models, output, plot=plot)
     screen = Screen(as_json)
     grader, sides = comparison.graded_alike(
         models,

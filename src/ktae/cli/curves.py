@@ -23,7 +23,7 @@ def curves(
     ],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .svg or .pdf."),
+        options.output_option(help="The picture: .png, .svg or .pdf."),
     ] = Path("curves.png"),
     smooth: Annotated[int, options.number(min=1, help="Steps of a trailing mean.")] = 1,
     as_json: AsJson = False,

@@ -113,9 +113,7 @@ def eval_(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
+        options.output_option(
             metavar="FOLDER",
             help="An unfinished evaluation in it is continued [default: evals/MODEL; none with "
             "--regrade].",

@@ -30,10 +30,9 @@ rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
 number = functools.partial(typer.Option, metavar="N")
 rare_number = functools.partial(rare, metavar="N")
 
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="A file for what --json would print."),
-]
+output_option = functools.partial(typer.Option, "--output", "-o", metavar="FILE")
+
+JsonFile = Annotated[Path | None, output_option(help="A file for what --json would print.")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A .png, .svg or .pdf file for a forest plot.")
 ]
@@ -112,20 +111,25 @@ def read_options(given: Any) -> ReadOptions:
     return ReadOptions(fields=parse_fields(given.field or []), **values)
 
 
-def require_outputs(inputs: Iterable[Path], **outputs: Path | None) -> None:
+def require_outputs(
+    inputs: Iterable[Path], *outputs: Path | None, plot: Path | None = None
+) -> None:
     """Raise an InputError, before any work, for a file that cannot be written or that is read.
 
     Args:
         inputs: files and folders with rollouts.
-        outputs: by the names of options the files that they name.
+        *outputs: files that --output names, or stands for.
+        plot: the file that --plot names.
     """
     from ktae.rollouts.folders import choose_files
 
-    named = {f"--{name}": path for name, path in outputs.items() if path is not None}
+    written = [("--output", path) for path in outputs if path is not None]
+    if plot is not None:
+        written.append(("--plot", plot))
     # A folder of many files takes time to look through.
-    choices = [choose_files(path)[0] for path in inputs] if named else []
+    choices = [choose_files(path)[0] for path in inputs] if written else []
     read = {os.path.realpath(file) for files in choices for file in files}
-    for option, path in named.items():
+    for option, path in written:
         if not path.parent.is_dir():
             raise InputError(f"{option} {path}: folder {path.parent} does not exist")
         if os.path.realpath(path) in read:

@@ -37,7 +37,7 @@ def permutation_test(
     from ktae.validity import permutation, repeats
 
     asked = reading.asked()
-    options.require_outputs(reading.paths, output=output)
+    options.require_outputs(reading.paths, output)
     screen = Screen(reading.as_json)
     dump = reading.load()
     estimator = used(asked, dump)

@@ -29,7 +29,7 @@ def report(
     reading: Reading,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="An .html file for the page."),
+        options.output_option(help="An .html file for the page."),
     ] = Path("report.html"),
     watch: Annotated[
         bool,
@@ -63,7 +63,7 @@ def report(
 
     asked = reading.asked()
     # What is watched may come later.
-    options.require_outputs([] if watch else reading.paths, output=output)
+    options.require_outputs([] if watch else reading.paths, output)
     if output.suffix not in (".html", ".htm"):
         raise InputError(f"--output is {output}; expected a name that ends in .html")
     if watch and reading.as_json:

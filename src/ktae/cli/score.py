@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
 from ktae.cli.reading import Reading, note_single_tokens, note_unmixed, used
@@ -37,10 +35,7 @@ def score(
     reading: Reading,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
+        options.output_option(
             help="A .parquet file for one row a rollout. The credit table goes beside it, to "
             "*.tokens.parquet. Without it nothing is written.",
         ),
@@ -58,8 +53,7 @@ def score(
     if output is not None and output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
     tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
-    for path in (output, tokens_out):
-        options.require_outputs(reading.paths, output=path)
+    options.require_outputs(reading.paths, output, tokens_out)
     screen = Screen(reading.as_json)
     started = time.perf_counter()
     # Loaded once, and before the rows: it cuts them, and spells tokens in the tables.

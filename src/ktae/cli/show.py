@@ -25,10 +25,7 @@ def show(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
+        options.output_option(
             help="Write the group as a .html, .svg, .png or .pdf file instead of printing it.",
         ),
     ] = None,
@@ -44,7 +41,7 @@ def show(
     if missing:
         raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     asked = reading.asked()
-    options.require_outputs(reading.paths, output=output)
+    options.require_outputs(reading.paths, output)
     if output is not None and output.suffix != ".html":
         options.require_picture("--output", output, ".html")
     screen = Screen(reading.as_json)

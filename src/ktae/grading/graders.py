@@ -66,7 +66,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
     """Whether the two agree and by which comparison, or why not: which kinds of answers they are.
 
     A response that takes too long or raises is not the same: it must not be able to dodge its
-    verdict. Of an accepted answer that is cut off, or takes too long beside 0, nobody knows.
+    verdict. An accepted answer that is cut off, or takes too long beside 0, is undecided.
     """
     text = latex.clean(answer)
     if not re.search(r"\w|\\[a-zA-Z{]", text) or not latex.braces_match(text):

@@ -115,12 +115,11 @@ def score(
     ends_b = np.cumsum([len(x) for x in ids])
     credit_n = np.zeros(ends_b[-1], dtype=np.float32)
     counts, parts = np.zeros((2, len(first_rows)), dtype=np.int64), []
-    for table, distinct in chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts):
-        counts += classes(table, len(first_rows))
-        columns = table._asdict() | dict(zip(DISTINCT, distinct, strict=True))
+    for part in chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts):
+        counts += classes(part, len(first_rows))
         # Counts and ids in 32 bits: there are hundreds of rows for each rollout.
-        narrow = {x: y.astype(np.int32) for x, y in columns.items() if y.dtype.kind == "i"}
-        parts.append(pa.table(columns | narrow))
+        narrow = {x: y.astype(np.int32) for x, y in part.items() if y.dtype.kind == "i"}
+        parts.append(pa.table(part | narrow))
     numbers = pa.concat_tables(parts)
     group_n, id_n = numbers["group"].to_numpy(), numbers["token_id"].to_numpy()
 
@@ -174,11 +173,11 @@ def chunks(
     credit_n: np.ndarray,
     max_positions: int = MAX_POSITIONS,
     texts: Vocabulary | None = None,
-) -> Iterator[tuple[CreditTable, np.ndarray]]:
+) -> Iterator[dict[str, np.ndarray]]:
     """The credit tables of single tokens of some groups at a time, in the order of their numbers.
 
-    Beside each table stand, (4, its rows), its counts with identical rollouts of a group taken
-    once. `credit_n` takes the credit of the rollouts' tokens, one rollout after the other.
+    Columns are those of `CreditTable`, and `DISTINCT`. `credit_n` takes the credit of the
+    rollouts' tokens, one rollout after the other.
     """
     of_tokens, ids = table_estimator(estimator), arrays_of(rollouts["token_ids"])
     lengths_b = np.array([len(x) for x in ids])
@@ -207,7 +206,7 @@ def chunks(
             ]
             distinct[:] = 0
             distinct[:, np.searchsorted(*keys)] = [alone.a, alone.b, alone.c, alone.d]
-        yield table, distinct
+        yield table._asdict() | dict(zip(DISTINCT, distinct, strict=True))
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
@@ -232,11 +231,12 @@ def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
     return pa.chunked_array(lists, type=kind)
 
 
-def classes(table: CreditTable, n_groups: int) -> np.ndarray:
+def classes(columns: Mapping[str, np.ndarray], n_groups: int) -> np.ndarray:
     """(2, n_groups) int64: each group's correct and incorrect rollouts with a token that counts."""
     counts = np.zeros((2, n_groups), dtype=np.int64)
-    codes, first = np.unique(table.group, return_index=True)
-    counts[:, codes] = table.a[first] + table.c[first], table.b[first] + table.d[first]
+    codes, first = np.unique(columns["group"], return_index=True)
+    a, b, c, d = (columns[name][first] for name in "abcd")
+    counts[:, codes] = a + c, b + d
     return counts
 
 

@@ -63,15 +63,14 @@ def score(frame: Frame, estimator: Estimator, texts: Vocabulary | None = None) -
     which_of, groups_of = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     parts: list[strongest.MixedRows] = []
     if np.diff(frame.starts_g).max() > 1:
-        for table, distinct in scoring.chunks(
+        for columns in scoring.chunks(
             frame.rollouts, frame.group_b, estimator, credit_n, texts=texts
         ):
-            columns = table._asdict() | dict(zip(strongest.DISTINCT, distinct, strict=True))
             rows, part = strongest.mixed_rows(columns)
             parts.append(part)
-            mixed_g[table.group[rows]] = True
-            which_of.append(dump.which(table.token_id[rows]))
-            groups_of.append(table.group[rows].astype(np.int32))
+            which_of.append(dump.which(columns["token_id"][rows]))
+            groups_of.append(columns["group"][rows].astype(np.int32))
+            mixed_g[groups_of[-1]] = True
     which, group = np.concatenate(which_of), np.concatenate(groups_of)
     mixed = strongest.together(parts)
     parts.clear()  # most of the memory
@@ -82,9 +81,8 @@ def score(frame: Frame, estimator: Estimator, texts: Vocabulary | None = None) -
     of_tokens = strongest.totals(mixed, which, len(dump.token_ids))
     # Many rows are the same four counts, and so have the same p.
     counts, place = np.unique(mixed.distinct, axis=1, return_inverse=True)
-    p_values = np.array([strongest.p_over_groups(*x[:, None]) for x in counts.T.astype(np.int64)])[
-        place.ravel()
-    ]
+    distinct_p = [strongest.p_over_groups(*x[:, None]) for x in counts.T.astype(np.int64)]
+    p_values = np.array(distinct_p)[place.ravel()]
     bounds = np.searchsorted(group, np.arange(1, len(mixed_g)))
     ones = np.ones(len(p_values), dtype=np.int64)
     beyond = [n_discoveries(p, ones[: len(p)], LEVEL) for p in np.split(p_values, bounds)]

@@ -159,7 +159,7 @@ def own_tables(path: Path) -> Iterator[Any]:
 
 
 def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
-    """The rows of a Parquet file, so many at a time."""
+    """The rows of a Parquet file, at most `rows` at a time."""
     content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
     try:
         file = pq.ParquetFile(content)

@@ -118,17 +118,18 @@ def note_copies(table: Any, notes: Notes) -> None:
 
 
 def one_prompt_each(
-    table: Any, place_b: np.ndarray, told_b: np.ndarray, is_named: bool, notes: Notes
+    table: Any, kind_b: np.ndarray, told_b: np.ndarray, is_named: bool, notes: Notes
 ) -> Any:
     """The record; rollouts with another prompt than the first of their group get a label of both.
 
-    `told_b` says which are told apart by their prompts.
+    `kind_b` numbers their places, evaluations apart, and `told_b` says which are told apart by
+    their prompts.
 
     Raises:
         PathError: a user has named the group (`is_named`), and it has several prompts.
     """
     label_b, _ = group_codes(table)
-    group_b = label_b * (place_b.max(initial=0) + 1) + place_b
+    group_b = label_b * (kind_b.max(initial=0) + 1) + kind_b
     prompt_b = numbered(pc.utf8_trim_whitespace(table["prompt"]))
     valid = np.flatnonzero(told_b)
     # Each group's first prompt, for the rollouts of the group.
