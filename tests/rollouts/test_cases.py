@@ -457,7 +457,7 @@ def test_a_folder_is_read_whole(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "packed.jsonl.zst").write_bytes(b"x")
     table, notes = read(tmp_path)
-    assert len(table) == 3 and set(notes.names["settings"]) == {"config.json", "tokenizer.json"}
+    assert len(table) == 3 and notes.names["settings"] == ["config.json"]
     assert sorted(notes.names["files"]) == [
         "a.parquet",
         "aggregated_results.jsonl",

@@ -91,15 +91,19 @@ class Screen:
             padding=(0, 1, 0, 0),
             min_width=len(heading),  # which rich would wrap
         )
-        # Numbers keep their width. Headings are broken at blanks, or where they leave no room.
+        # Numbers keep their width. Where the table is too wide, headings are broken at blanks, or
+        # wherever they leave no room.
         empty = ("",) * (1 + len(columns))
         longest = [max(map(len, x)) for x in zip(empty, *filter(None, rows), strict=True)]
         names = longest.pop(0)
         least = min(names, 16)
-        room = (self.console.width - least - 3) // len(columns) - 2
+        around = 3 + least + 2 * len(columns)
+        widths = [max(width, len(column)) for width, column in zip(longest, columns, strict=True)]
+        if around + sum(widths) > self.console.width:
+            room = (self.console.width - least - 3) // len(columns) - 2
+            headings = [min(room, max(map(len, column.split()))) for column in columns]
+            widths = list(map(max, longest, headings))
         table.add_column(first, overflow="fold", min_width=least)
-        headings = [min(room, max(map(len, column.split()))) for column in columns]
-        widths = list(map(max, longest, headings))
         for column, width in zip(columns, widths, strict=True):
             table.add_column(column, justify="right", overflow="fold", width=width)
         for row in rows:
@@ -107,7 +111,7 @@ class Screen:
                 table.add_section()
             else:
                 table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
-        needed = 3 + least + sum(widths) + 2 * len(widths)
+        needed = around + sum(widths)
         table.width = needed if needed > self.console.width else None
         self.console.print(table, crop=False)
 

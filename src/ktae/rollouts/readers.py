@@ -140,9 +140,9 @@ def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
 
 
 def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
-    """The files to read (`choose_files`); the others are noted."""
+    """The files to read (`choose_files`); the others are noted, but for a tokenizer's own."""
     files, others = choose_files(path, evaluation)
-    for file in others:
+    for file in (x for x in others if x.name != "tokenizer.json"):
         key = "settings" if is_known_other(file) else "files"
         notes.add(key, path_text(file.relative_to(path)))
     return files
