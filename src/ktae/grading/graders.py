@@ -20,7 +20,7 @@ from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import Outcome, Verdict
 
-PATIENCE = 1.2
+PATIENCE = 1.5
 """Processor seconds to compare a response with all its accepted answers; see `_compared`."""
 _HASHES = re.compile(r"(?:^|\n)####[ \t]*(\S[^\n]*)\s*\Z")
 
@@ -92,7 +92,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
     except MemoryError:
         raise
     except _OutOfTime:
-        is_slow = stated == "0" or _compared(answer, "0", patience / 2)[0] is Outcome.UNDECIDED
+        is_slow = stated == "0" or _compared(answer, "0", patience / 3)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
     except Exception as error:
         return Outcome.INCORRECT, f"not compared: {type(error).__name__}: {error}"[:120]
