@@ -73,7 +73,9 @@ def test_other_problems_are_an_error() -> None:
         paired_tests(side({"x": [[None]]}), side({"x": [[None]]}))
 
 
-@pytest.mark.parametrize(("a", "b", "name"), [("", "", "all"), ("", "x", "x"), ("x", "", "x")])
+@pytest.mark.parametrize(
+    ("a", "b", "name"), [("all", "all", "all"), ("all", "x", "x"), ("x", "all", "x")]
+)
 def test_a_file_that_names_no_benchmark(a: str, b: str, name: str) -> None:
     (row,) = paired_tests(side({a: [[0]] * 9}), side({b: [[1]] * 9}))
     assert (row.name, row.problems, row.up) == (name, 9, 9)
@@ -81,7 +83,7 @@ def test_a_file_that_names_no_benchmark(a: str, b: str, name: str) -> None:
 
 def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file() -> None:
     """Where a file has both, `x/0` and `0` stay two problems."""
-    sides = [side({"": [[result]] * 9, "x": [[1]] * 5}) for result in (0, 1)]
+    sides = [side({"all": [[result]] * 9, "x": [[1]] * 5}) for result in (0, 1)]
     rows = {row.name: row.problems for row in paired_tests(*sides)}
     assert rows == {"all": 9, "x": 5, "pooled": 14}
 

@@ -12,6 +12,7 @@ from ktae.evaluation.benchmarks import PAPER
 from ktae.evaluation.outputs import Output, by_reward, check_complete, read, stored, to_record
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
 CORRECT = Verdict(Outcome.CORRECT)
@@ -86,10 +87,11 @@ def labels(path: Path) -> list[tuple[str, str, str]]:
         ("own", "algebra/0", ("own", "algebra/0", "own/algebra/0")),
         ("own", "own/0", ("own", "0", "own/0")),
         ("a/b", "a/b/0", ("a/b", "0", "a/b/0")),
-        (None, "/0", ("", "/0", "/0")),
+        (None, "/0", ("all", "/0", "/0")),
+        (None, "all/0", ("all", "all/0", "all/0")),
         # Only the name of a benchmark splits a label.
-        (None, "test/algebra/1.json", ("", "test/algebra/1.json", "test/algebra/1.json")),
-        (None, "math500/a/1", ("", "math500/a/1", "math500/a/1")),
+        (None, "test/algebra/1.json", ("all", "test/algebra/1.json", "test/algebra/1.json")),
+        (None, "math500/a/1", ("all", "math500/a/1", "math500/a/1")),
         (None, "gsm8k/7", ("gsm8k", "7", "gsm8k/7")),
         *(
             (benchmark, label, ("aime24", "7", "aime24/7"))
@@ -192,10 +194,16 @@ ROW = {"response": "1", "answer": 1, "group": 1}
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"answer": "1"}, "line 1: no field 'response'; its fields"),
-        ({"response": "1", "group": 1}, "line 1: no answer or answers or gts"),
+        ({"answer": "1"}, "line 1: no field 'response'; its fields are 'answer'; name"),
+        (
+            {"response": "1", "group": 1},
+            "line 1: no field 'answer'; its fields are 'response', 'group'; name",
+        ),
         ({"response": 1, "answer": 1, "group": 1}, "line 1: response is 1; expected text"),
-        ({"response": "1", "answer": 1}, "line 1: no field 'group'"),
+        (
+            {"response": "1", "answer": 1},
+            "line 1: no field 'group'; its fields are 'response', 'answer'; name",
+        ),
         (ROW | {"reward": "good"}, "line 1: reward is 'good'; expected a finite number"),
         (ROW | {"answer": math.inf}, "line 1: answer is inf; expected text, a number"),
         (ROW | {"answer": "\ud800"}, "line 1: answer holds '"),
@@ -226,12 +234,29 @@ def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
 
     Alone it is one only if a benchmark is called so.
     """
-    assert read(write_answers(tmp_path / "aime24.base.jsonl", "1"))[0].group == "aime24/0"
+    assert read(write_answers(tmp_path / "aime.jsonl", "1"))[0].group == "aime24/0"
     assert read(write_answers(tmp_path / "base.jsonl", "1"))[0].group == "0"
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
     write_answers(tmp_path / "ev" / "qwen2.5_math.jsonl", "3", "4")
     expected = ["aime24/0", "aime24/1", "qwen2.5_math/0", "qwen2.5_math/1"]
     assert [x.group for x in read(tmp_path / "ev")] == expected
+
+
+def test_files_of_seeds_are_told_from_files_of_benchmarks(tmp_path: Path) -> None:
+    """The advice to join them is given where the same is asked under each label."""
+    notes = Notes(strict=True)
+    for seed in range(3):
+        write_answers(tmp_path / "seeds" / f"{seed}.jsonl", "5", "6")
+    read(tmp_path / "seeds", notes=notes)
+    assert notes.counts["apart"] == 2, "problems, and not outputs"
+    notes = Notes(strict=True)
+    write_answers(tmp_path / "ev" / "algebra.jsonl", "1", "2")
+    write_answers(tmp_path / "ev" / "geometry.jsonl", "1", "3")
+    read(tmp_path / "ev", notes=notes)
+    for name in ("easy", "hard"):  # the rows name their benchmark
+        write(tmp_path / "one" / f"{name}.jsonl", row("a", benchmark="m"))
+    read(tmp_path / "one", notes=notes)
+    assert not notes.counts["apart"]
 
 
 def test_files_that_are_joined_are_one_benchmark(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ktae.cli.printing import Screen
-from ktae.evaluation.benchmarks import UNNAMED, title
+from ktae.evaluation.benchmarks import title
 from ktae.evaluation.outputs import Output, by_benchmark, by_model, by_reward
 from ktae.evaluation.scores import Estimate, Scores, accuracies, score
 from ktae.files.text import counted, printable
@@ -208,7 +208,7 @@ def print_disagreement(
         counts = Counter(o.verdict.outcome for o in outputs if o.verdict is not None)
         outcomes.append((name, *(f"{counts[outcome]:,}" for outcome in Outcome)))
         means = accuracies(outputs)
-        values = [means.get(x or UNNAMED) for x in benchmarks]
+        values = [means.get(x) for x in benchmarks]
         shares.append((name, *("-" if x is None else _points(x) for x in values)))
         disagreements[name] = {
             other: sum(x.correct != y.correct for x, y in zip(outputs, of_other, strict=True))

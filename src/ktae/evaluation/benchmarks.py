@@ -86,21 +86,21 @@ class BenchmarkProblem(NamedTuple):
 
 def title(name: str) -> str:
     """A benchmark as the paper's tables print it; names that a file made up, escaped."""
-    return BENCHMARKS[name].title if name in BENCHMARKS else printable(name or UNNAMED)
+    return BENCHMARKS[name].title if name in BENCHMARKS else printable(name)
 
 
 def label_of(benchmark: object, label: str) -> tuple[str, str]:
-    """Benchmark and problem of one row, by its field ("": there is none) and its label.
+    """Benchmark and problem of one row, by its field, if there is one, and its label.
 
     Of a label such as `aime24/7` the first part is the benchmark, because that is the name of one.
     """
     name = any_text(benchmark or "")
-    if not name:
+    if name in ("", UNNAMED):
         before, _, problem = label.partition("/")
         # `test/algebra/1.json` is one problem: only the name of a benchmark tells a benchmark.
         if before in NAMES and problem and "/" not in problem:
             return NAMES[before], problem
-        return "", label
+        return UNNAMED, label
     # `algebra/0` and `geometry/0` of one benchmark are two problems.
     key = NAMES.get(name, name)
     names = (name, *(x for x in NAMES if NAMES[x] == key))

@@ -184,7 +184,7 @@ def _compare_two(
     _require_same_problems(in_a, in_b, partial)
     # By benchmark its problems in both.
     sets = {
-        name or UNNAMED: [group for group in by_problem(of_benchmark) if group in in_b]
+        name: [group for group in by_problem(of_benchmark) if group in in_b]
         for name, of_benchmark in by_benchmark(a).items()
     }
     sets = {name: groups for name, groups in sets.items() if groups}
@@ -231,7 +231,7 @@ def _named_as(outputs: Sequence[Output], other: Sequence[Output]) -> Sequence[Ou
     The answers show whether that is true.
     """
     names = {output.benchmark for output in other}
-    if len(names) > 1 or any(output.benchmark for output in outputs):
+    if len(names) > 1 or any(output.benchmark != UNNAMED for output in outputs):
         return outputs
     return [output._replace(benchmark=min(names)) for output in outputs]
 

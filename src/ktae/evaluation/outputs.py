@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ktae.errors import InputError, quoted
-from ktae.evaluation.benchmarks import BENCHMARKS, NAMES, label_of, parse_answers
+from ktae.evaluation.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of, parse_answers
 from ktae.files.text import path_text
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 from ktae.rollouts import record, rows
@@ -54,7 +54,7 @@ class Output(NamedTuple):
     """One response of a model to one problem."""
 
     benchmark: str
-    """Empty where no file names one."""
+    """`UNNAMED` where no file names one."""
     problem: str
     """Its label, such as its index in the benchmark; without one a digest of its prompt."""
     sample: int
@@ -80,7 +80,7 @@ class Output(NamedTuple):
     @property
     def label(self) -> str:
         """`aime24/7`, and without a benchmark `7`: the same in every file."""
-        return f"{self.benchmark}/{self.problem}" if self.benchmark else self.problem
+        return self.problem if self.benchmark == UNNAMED else f"{self.benchmark}/{self.problem}"
 
     @property
     def group(self) -> str:
@@ -144,7 +144,7 @@ def read(
     all_read = list(itertools.compress(all_read, kept_b))
     if not all_read:
         raise InputError(f"{path} is empty: it holds no outputs")
-    outputs = _together(all_read, files, options.pool_models, notes)
+    outputs = _together(all_read, set(files), options.pool_models, notes)
     models = len(by_model(outputs))
     notes.counts["models"] = models if models > 1 else 0
     if benchmarks is not None:
@@ -154,41 +154,37 @@ def read(
         outputs = [output for output in outputs if output.benchmark in benchmarks]
     if not partial:
         check_complete(outputs, str(path))
-    return outputs if options.tokenizer is None else _with_tokens(outputs, options.tokenizer)
-
-
-def _with_tokens(outputs: list[Output], tokenizer: Any) -> list[Output]:
-    """The same, with lengths counted where they are not known."""
-    loaded = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
-    lengths = map(len, tokenize(loaded, [o.response for o in outputs if o.tokens is None]))
-    return [o if o.tokens is not None else o._replace(tokens=next(lengths)) for o in outputs]
+    if options.tokenizer is None:
+        return outputs
+    named = options.tokenizer
+    tokenizer = load_tokenizer(named) if isinstance(named, str) else named
+    counts = map(len, tokenize(tokenizer, [o.response for o in outputs if o.tokens is None]))
+    return [o if o.tokens is not None else o._replace(tokens=next(counts)) for o in outputs]
 
 
 def _together(
     all_read: Sequence[tuple[Output, Path, str]],
-    files: Sequence[Path],
+    files: Collection[Path],
     pool_models: bool | None,
     notes: Notes,
 ) -> list[Output]:
-    """The outputs, with what only all of them together say: benchmark, step, number of a sample."""
+    """The outputs, with what only all of them together say: benchmark, step, number of a sample.
+
+    A file that is called as a benchmark is of that one. Of several others each is one by itself.
+    """
     is_one_place = len({place for _, place, _ in all_read}) == 1
     # Two files of a step each have their problems in common.
     is_one_step = len({output.step for output, *_ in all_read}) == 1
-    place_of: dict[tuple[str, int | None], Path] = {}
     samples: Counter[tuple[str | None, str]] = Counter()
     accepted: dict[str, tuple[str, ...]] = {}
+    alike: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
     outputs = []
     for output, place, where in all_read:
-        if place_of.setdefault((output.problem, output.step), place) != place:
-            notes.add("apart")
-        benchmark = output.benchmark
-        if not benchmark:
-            name = without_format(path_text(place.name))
-            first = name.partition(".")[0]  # aime24.base.jsonl
-            known = first if first in BENCHMARKS and place in files else ""
-            benchmark = known if is_one_place else NAMES.get(name, name)
+        name = without_format(path_text(place.name))
+        of_file = UNNAMED if is_one_place else name
+        of_file = NAMES.get(name, of_file) if place in files else of_file
         output = output._replace(
-            benchmark=benchmark,
+            benchmark=of_file if output.benchmark == UNNAMED else output.benchmark,
             step=None if is_one_step else output.step,
             model=None if pool_models else output.model,
         )
@@ -199,21 +195,27 @@ def _together(
                 f"{where}: problem {output.group} accepts {here:.80}, in an earlier row "
                 f"{before:.80}; expected the same answers in all rows of a problem"
             )
+        alike[output.problem, output.step][output.group] = output.prompt, output.answers
         # Each model's samples are numbered by themselves.
         outputs.append(output._replace(sample=samples[output.model, output.group]))
         samples[output.model, output.group] += 1
+    # Files of seeds ask the same under the same labels, and those of benchmarks something else.
+    apart = [set(groups.values()) for groups in alike.values() if len(groups) > 1]
+    notes.add("apart", n=len(apart) if all(len(asked) == 1 for asked in apart) else 0)
     return outputs
 
 
 def _output(row: rows.Row, where: str, notes: Notes) -> Output:
     """A row's output by itself, by way of the record."""
-    if rows.is_null(row.get("group")):
-        row.pop("group", None)
-    fields = rows.complete(row, where, notes)
+    is_labelled = not rows.is_null(row.get("group"))
+    fields = rows.complete(row if is_labelled else rows.without(row, ["group"]), where, notes)
     answer = _field(fields, "answer")
-    if answer is None:
-        message = f"no {' or '.join(FIELDS['answer'])}; its fields are {quoted(fields)}"
-        raise unknown_row(row, where, message, ("answer",))
+    has_response = not fields.keys().isdisjoint({"response", "token_ids"})
+    there = {"response": has_response, "group": "group" in fields, "answer": answer is not None}
+    if missing := [name for name, is_there in there.items() if not is_there]:
+        lacking = " and no field ".join(map(repr, missing))
+        message = f"no field {lacking}; its fields are {quoted(row)}"
+        raise unknown_row(row, where, message, missing)
     # A reward may be shaped (verl's overlong penalty), so a verdict comes first; it is null where a
     # record has an undecided output.
     reward = fields["correct"] if "correct" in fields else _field(fields, "reward")
@@ -234,11 +236,9 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
     }
     named = _field(fields, "benchmark") or kept.get("benchmark")
     benchmark, problem = label_of(named, plain["group"])
-    outcome, ids = kept.get("outcome"), plain["token_ids"]
-    verdict, grader = None, None
-    if outcome in list(Outcome):
-        verdict = Verdict(Outcome(outcome), kept.get("extracted"), kept.get("reason", ""))
-        grader = kept.get("grader")
+    ids, verdict = plain["token_ids"], None
+    if kept.get("outcome") in list(Outcome):
+        verdict = Verdict(Outcome(kept["outcome"]), kept.get("extracted"), kept.get("reason", ""))
     return Output(
         benchmark=benchmark,
         problem=problem,
@@ -250,7 +250,7 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
         finished=kept.get("finished"),
         reward=plain["reward"],
         verdict=verdict,
-        grader=grader,
+        grader=kept.get("grader") if verdict else None,
         model=plain["model"],
         step=plain["step"],
     )

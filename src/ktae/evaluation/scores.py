@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.evaluation.benchmarks import UNNAMED
 from ktae.evaluation.outputs import Output, by_benchmark, by_problem
 from ktae.grading import Outcome
 from ktae.grading.forms import key
@@ -118,7 +117,7 @@ def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
         finished = [o.finished for o in of_benchmark if o.finished is not None]
         scores.append(
             Score(
-                benchmark=name or UNNAMED,
+                benchmark=name,
                 problems=len(problems),
                 samples=samples,
                 accuracy=of_accuracy[-1][0],
@@ -184,4 +183,4 @@ def accuracies(outputs: Sequence[Output]) -> dict[str, float]:
         name: [c / n for c, n in rates(by_problem(of_benchmark)).values() if n]
         for name, of_benchmark in by_benchmark(outputs).items()
     }
-    return {name or UNNAMED: float(np.mean(x)) for name, x in shares.items() if x}
+    return {name: float(np.mean(x)) for name, x in shares.items() if x}
