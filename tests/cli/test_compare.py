@@ -48,6 +48,16 @@ def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) ->
     assert expected in command("compare", "old", "new").out
 
 
+def test_models_of_one_name_are_told_apart_by_their_paths(command: Run, tmp_path: Path) -> None:
+    for folder, right in (("a", 0), ("b", 1)):
+        (tmp_path / folder / "evals").mkdir(parents=True)
+        write_lines(tmp_path / folder / "evals" / "o.jsonl", rows([right] * 20))
+    expected = "own: b/evals is better than a/evals by 100.0 points"
+    assert expected in command("compare", "a/evals", "b/evals", "--workers", 1).out
+    result = command("compare", "a/evals/o.jsonl", "a/evals/o.jsonl", "--workers", 1)
+    assert "A: o (1)   B: o (2)" in result.out
+
+
 def test_compare(command: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))

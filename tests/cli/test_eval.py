@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from saved_outputs import cells, rows, write_lines
 
+import ktae
+
 pytest.importorskip("math_verify")
 
 
@@ -115,6 +117,13 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     sums = result["benchmarks"]["sums"]
     assert sums["accuracy"]["value"] == expected.greedy_accuracy
     assert sums["length"]["value"] == expected.greedy_length
+    for graders in ("ktae", "ktae,demo"):  # the first one's verdicts count
+        options = ("--recipe", "recipe.yaml", "--problems", 8, "--output", "out", "--json")
+        result = json.loads(command("eval", "./base", *options, "--graders", graders).out)
+        assert result["grading"] == {"grader": "ktae", "time_limit": 5.0, "ktae": ktae.__version__}
+        assert list(result.get("disagreements", {})) == (
+            [] if graders == "ktae" else ["ktae", "demo"]
+        )
 
 
 def test_a_model_that_is_the_current_folder(

@@ -60,7 +60,7 @@ def test_several_samples_and_undecided_ones() -> None:
 
 def test_other_problems_are_an_error() -> None:
     a, b = side({"x": [[1], [1]]}), side({"x": [[1]]})
-    with pytest.raises(InputError, match="1 problems are in one of the two only, such as x/1"):
+    with pytest.raises(InputError, match="1 problems are in one of A and B only, such as x/1"):
         paired_tests(a, b)
     (row,) = paired_tests(a, b, partial=True)
     assert row.problems == 1
@@ -142,5 +142,7 @@ def test_several_models_are_compared_with_the_first() -> None:
     with pytest.raises(InputError, match="A holds outputs of 2 models"):
         paired_tests(two_models, b)
     two_steps = [a[0]._replace(step=1), a[1]._replace(step=2)]
-    with pytest.raises(InputError, match="B holds outputs of 2 training steps"):
-        paired_tests(b, two_steps)
+    with pytest.raises(InputError, match="C holds outputs of 2 training steps"):
+        paired_tests(b, b, two_steps)
+    with pytest.raises(InputError, match="A and C have no problem in common"):
+        paired_tests(b, b, side({"y": [[1]]}))

@@ -137,7 +137,7 @@ def test_files_are_named_without_their_endings(tmp_path: Path):
         arm.name
         for arm in curves.arms([tmp_path / "x/grpo-seed0.log", tmp_path / "y/grpo-seed0.log"])
     ]
-    assert both == [str(tmp_path / "x/grpo"), str(tmp_path / "y/grpo")]
+    assert both == ["x/grpo", "y/grpo"]
     assert [arm.name for arm in curves.arms([tmp_path / "x/grpo-seed0.log"])] == ["grpo"]
 
 

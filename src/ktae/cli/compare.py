@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
 from ktae.files import plots
+from ktae.files.text import short_names
 
 if TYPE_CHECKING:
     from ktae.evaluation.comparison import Comparison
@@ -35,33 +35,45 @@ def compare(
     workers: options.Workers = None,
 ) -> None:
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
-    from ktae.cli.eval import grade_anew
-    from ktae.cli.eval_tables import ACCURACY, accuracy_rows, length_rows, print_unanswered
+    from ktae.cli.eval import graded_by
+    from ktae.cli.eval_tables import (
+        ACCURACY,
+        LENGTH,
+        accuracy_rows,
+        length_rows,
+        print_unanswered,
+    )
     from ktae.evaluation import comparison
     from ktae.evaluation.benchmarks import title
     from ktae.evaluation.scores import score
+    from ktae.rollouts.files import without_format
+    from ktae.rollouts.notes import Notes
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
     options.require_outputs(models, output, plot=plot)
-    screen = Screen(as_json)
+    screen, notes = Screen(as_json), Notes(strict=True)
+    outputs = [saved.read(path, notes) for path in models]
+    options.note_reading(notes)
     grader, sides = comparison.graded_alike(
-        models,
-        [saved.read(path) for path in models],
-        lambda side, grader: grade_anew(screen, side, grader, workers),
+        models, outputs, lambda side, grader: graded_by(screen, side, grader, workers)
     )
+    # Models have dots in their names, and files an ending; two may be the same one.
+    files = [path.resolve() for path in models]
+    names = short_names([x if x.is_dir() else x.with_name(without_format(x.name)) for x in files])
+    if len(set(names)) < len(names):
+        names = [f"{name} ({i})" for i, name in enumerate(names, start=1)]
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
-    rows = comparison.paired_tests(*sides, partial=saved.partial)
-    names = _names(models)
+    rows = comparison.paired_tests(*sides, partial=saved.partial, names=[*map(str, models)])
     scores = {name: score(side) for name, side in zip(names, sides, strict=True)}
     if len(models) > 2:
         # The paper's tables 1 and 2: a row for each model, which all have the same benchmarks.
         columns = [*(title(x.benchmark) for x in scores[names[0]].scores), "mean"]
-        for heading, rows_of in (
-            (ACCURACY, accuracy_rows),
-            ("mean tokens of a response, 95 % interval below", length_rows),
-        ):
-            screen.table(heading, columns, [row for x in scores for row in rows_of(x, scores[x])])
+        tables = {ACCURACY: [row for x in scores for row in accuracy_rows(x, scores[x])]}
+        if any(x.mean_length for x in scores.values()):
+            tables[LENGTH] = [row for x in scores for row in length_rows(x, scores[x])]
+        for heading, of_models in tables.items():
+            screen.table(heading, columns, of_models)
     for number, name in enumerate(names[1:]):
         _print(screen, names[0], name, [row for row in rows if row.model == number])
     for path, side in zip(models, sides, strict=True):
@@ -81,17 +93,8 @@ def compare(
         {"a": names[0], "b": names[1 + row.model]} | row._asdict() | {"shown": row.shown}
         for row in rows
     ]
-    screen.end({"files": models, "models": scores, "comparisons": shown}, output)
-
-
-def _names(models: Sequence[Path]) -> list[str]:
-    """What tables and sentences call the models: A, B, ... where two folders have one name."""
-    from ktae.rollouts.files import without_format
-
-    # Models have dots in their names, and files an ending.
-    paths = [Path(os.path.abspath(path)) for path in models]
-    names = [path.name if path.is_dir() else without_format(path.name) for path in paths]
-    return names if len(set(names)) == len(names) else [chr(65 + i) for i in range(len(names))]
+    content = {"files": models, "models": scores, "comparisons": shown, "notes": notes.listed()}
+    screen.end(content, output)
 
 
 def _print(screen: Screen, a: str, b: str, comparisons: Sequence[Comparison]) -> None:

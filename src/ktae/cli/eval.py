@@ -18,8 +18,9 @@ from ktae.errors import InputError, expected_one_of
 
 if TYPE_CHECKING:
     from ktae.evaluation.benchmarks import BenchmarkProblem
+    from ktae.evaluation.engines import Engine
     from ktae.evaluation.outputs import Output
-    from ktae.evaluation.run import EvaluationFolder, Job
+    from ktae.evaluation.run import EvaluationFolder
     from ktae.grading import Verdict
 
 MAX_NEW_TOKENS = 3000
@@ -78,16 +79,15 @@ class Asked:
 
 
 class Task(NamedTuple):
-    """What a model is asked, and who grades what it answers."""
+    """What a model is asked."""
 
     problems: list[BenchmarkProblem]
     longest: int
     """Tokens of a response."""
     template: str
     """Of problems without messages of their own."""
-    grader: str = "ktae"
-    grade: Callable[[Output], Verdict] | None = None
-    """Where the grader is the task's own."""
+    graders: dict[str, Callable[[Output], Verdict]]
+    """By name, the task's own grader where it has one."""
 
 
 @options.spread
@@ -122,19 +122,23 @@ def eval_(
     graders: Annotated[
         str | None,
         typer.Option(
-            help="ktae, ktae-boxed, ktae-last, math-verify, stored, with commas "
-            "between. The first one's verdicts count [default: ktae; with --recipe the task's]."
+            help="ktae, ktae-boxed, ktae-last, math-verify; of --recipe demo or reasoning-gym, of "
+            "--regrade stored; with commas between. The first one's verdicts count [default: "
+            "ktae; with --recipe the task's]."
         ),
     ] = None,
     as_json: AsJson = False,
     workers: options.Workers = None,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
-    from ktae.evaluation.engines import ENGINES, Sampling
-    from ktae.evaluation.outputs import STORED
-    from ktae.evaluation.run import EvaluationFolder, Job
+    from ktae.cli import eval_tables as tables
+    from ktae.evaluation.outputs import STORED, to_record
+    from ktae.evaluation.run import EvaluationFolder
     from ktae.files.hub import local_or_hub
-    from ktae.grading.graders import GRADERS
+    from ktae.grading.graders import DEFAULT, GRADERS
+    from ktae.rollouts import record
+    from ktae.rollouts.notes import Notes
+    from ktae.runs import write_json
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
@@ -143,18 +147,22 @@ def eval_(
         _refuse(asked, "without --recipe", "set", "problems")
     else:
         _refuse(asked, "with --recipe", "data", "template")
-    screen = Screen(as_json)
-    by, wanted = _names(graders), _names(benchmarks)
-    known = [*GRADERS, STORED] if regrade is not None else [*GRADERS]
-    if unknown := [grader for grader in by or () if grader not in known]:  # not after hours
+        if benchmarks is not None:
+            raise InputError("--benchmarks plays no part with --recipe")
+    screen, notes, wanted = Screen(as_json), Notes(strict=True), _names(benchmarks)
+    task = None if asked.recipe is None else _of_recipe(asked, asked.recipe)
+    by_task = {} if task is None else task.graders
+    by = _names(graders) or [*by_task] or [DEFAULT]
+    known = [*GRADERS, *by_task, *([STORED] if regrade is not None else [])]
+    if unknown := [grader for grader in by if grader not in known]:  # not after hours
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
-    folder, task = None, Task([], MAX_NEW_TOKENS, "")
     if regrade is not None:
-        outputs = saved.read(regrade, wanted)
+        outputs = saved.read(regrade, notes, wanted)
+        options.note_reading(notes)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.
-        if output is not None:
-            folder = EvaluationFolder(output)
+        folder = None if output is None else EvaluationFolder(output)
+        if folder is not None:
             folder.claim(settings)
     else:
         if asked.temperature == 0 and asked.samples > 1:
@@ -162,25 +170,27 @@ def eval_(
                 "--samples above 1 needs --temperature above 0: greedy ones are all alike"
             )
         name = local_or_hub("model", str(model))
-        task = _task(asked, wanted)
-        sampling = Sampling(
-            asked.samples,
-            asked.temperature,
-            asked.max_new_tokens or task.longest,
-            asked.batch_size or ENGINES[asked.engine].batch_size,
-            asked.seed,
-        )
         folder = EvaluationFolder(output or Path("evals") / _name_of(name))
-        job = Job(name, asked.engine, task.template, task.problems, sampling)
-        settings, outputs = _answered(screen, job, folder)
-    # By grader, in the order in which they were asked for: the first one's verdicts count.
-    graded = {}
-    if task.grade is not None:
-        verdicts = zip(outputs, map(task.grade, outputs), strict=True)
-        graded[task.grader] = [o._replace(verdict=v, grader=task.grader) for o, v in verdicts]
-    for grader in by or [task.grader]:
-        graded[grader] = graded.get(grader) or grade_anew(screen, outputs, grader, workers)
-    _finish(screen, graded, settings, folder)
+        task = task or _of_benchmarks(asked, wanted)
+        settings, outputs = _answered(screen, name, asked, task, folder)
+    graded = {x: graded_by(screen, outputs, x, workers, by_task.get(x)) for x in by}
+    content: dict[str, Any] = {
+        "settings": settings,
+        "grading": {
+            "grader": by[0],
+            "time_limit": TIME_LIMIT if by[0] in GRADERS else None,
+            "ktae": __version__,
+        },
+        **tables.print_models(screen, graded[by[0]], by[0]),
+    }
+    if len(graded) > 1:
+        content["disagreements"] = tables.print_disagreement(screen, graded)
+    content["notes"] = notes.listed()
+    if folder is not None:
+        record.write(to_record(graded[by[0]], settings.get("model")), folder.outputs)
+        write_json(folder.results, plain(content))
+        screen.print(f"wrote {folder.results} and {folder.outputs}")
+    screen.end(content | {"output": folder.path if folder is not None else None})
 
 
 def _refuse(given: Asked | options.Saved, where: str, *names: str) -> None:
@@ -194,30 +204,26 @@ def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def _task(asked: Asked, benchmarks: Sequence[str] | None) -> Task:
+def _of_benchmarks(asked: Asked, names: Sequence[str] | None) -> Task:
     from ktae.evaluation.benchmarks import PAPER, load
     from ktae.evaluation.templates import TEMPLATES
 
-    if asked.recipe is not None:
-        if benchmarks is not None:
-            raise InputError("--benchmarks plays no part with --recipe")
-        return _of_recipe(asked.recipe, asked.problems, asked.set or ())
     template = asked.template or "chat"
     if template not in TEMPLATES:
         raise InputError(f"no template {template!r}; {expected_one_of(TEMPLATES, template)}")
-    names = dict.fromkeys(benchmarks or PAPER)
-    problems = [problem for name in names for problem in load(name, asked.data)]
-    return Task(problems, MAX_NEW_TOKENS, template)
+    wanted = dict.fromkeys(names or PAPER)
+    problems = [problem for name in wanted for problem in load(name, asked.data)]
+    return Task(problems, MAX_NEW_TOKENS, template, {})
 
 
-def _of_recipe(file: Path, n: int | None, settings: Sequence[str]) -> Task:
-    """The first n held-out problems of a recipe's task, and who grades them."""
+def _of_recipe(asked: Asked, file: Path) -> Task:
+    """The first held-out problems of a recipe's task, and who grades them."""
     from ktae import recipe as recipes
     from ktae.data import tasks
     from ktae.demo import language_named
     from ktae.evaluation.benchmarks import BenchmarkProblem
 
-    recipe = recipes.load(file, settings)
+    recipe = recipes.load(file, asked.set or ())
     longest = recipe.rollout.max_response_length
     if recipe.task == "demo":
         language = language_named(recipe.demo.language)
@@ -226,31 +232,29 @@ def _of_recipe(file: Path, n: int | None, settings: Sequence[str]) -> Task:
                 f"an episode of the language {language.name} takes several turns, and a response "
                 "is one; ktae train scores episodes before and after (before.json, summary.json)"
             )
-        asked = enumerate(language.test_problems(n or recipe.logging.eval_problems))
+        held_out = enumerate(language.test_problems(asked.problems or recipe.logging.eval_problems))
         problems = [
-            BenchmarkProblem(language.name, i, x.prompt, (str(x.answer),)) for i, x in asked
+            BenchmarkProblem(language.name, i, x.prompt, (str(x.answer),)) for i, x in held_out
         ]
 
         def grade(output: Output) -> Verdict:
             finished = bool(output.finished)
             return language.verdict(output.response, output.answers[0], finished=finished)
 
-        return Task(problems, longest, "plain", "demo", grade)
-    rows, name = tasks.held_out_rows(recipe, n), tasks.name_of(recipe)
+        return Task(problems, longest, "plain", {"demo": grade})
+    rows, name = tasks.held_out_rows(recipe, asked.problems), tasks.name_of(recipe)
     problems = [
         BenchmarkProblem(name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
         for i, row in enumerate(rows)
     ]
     if not tasks.is_gym(recipe):
-        return Task(problems, longest, "recipe")
-    # Puzzles have a program each that scores them.
-    return Task(
-        problems,
-        longest,
-        "recipe",
-        tasks.GYM,
-        lambda output: tasks.gym_verdict(output.response, rows[int(output.problem)].reference),
-    )
+        return Task(problems, longest, "recipe", {})
+
+    def score(output: Output) -> Verdict:
+        """By the program that each kind of puzzle has."""
+        return tasks.gym_verdict(output.response, rows[int(output.problem)].reference)
+
+    return Task(problems, longest, "recipe", {tasks.GYM: score})
 
 
 def _name_of(model: str) -> str:
@@ -263,34 +267,48 @@ def _name_of(model: str) -> str:
 
 
 def _answered(
-    screen: Screen, job: Job, folder: EvaluationFolder
+    screen: Screen, model: str, asked: Asked, task: Task, folder: EvaluationFolder
 ) -> tuple[dict[str, Any], list[Output]]:
     """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
     from ktae.cli.progress import Bars
-    from ktae.evaluation.engines import ENGINES
-    from ktae.evaluation.run import generate_all
+    from ktae.evaluation.engines import ENGINES, Sampling
+    from ktae.evaluation.run import Job, generate_all
 
-    with screen.progress.status(f"looking at {job.model}"):  # all of its weights are read
-        settings = job.settings()
-    folder.claim(settings)
-
-    def load_engine() -> Any:
-        with screen.progress.status(f"loading {job.model}"):
-            return ENGINES[job.engine](job.model)
-
+    sampling = Sampling(
+        asked.samples,
+        asked.temperature,
+        asked.max_new_tokens or task.longest,
+        asked.batch_size or ENGINES[asked.engine].batch_size,
+        asked.seed,
+    )
+    job = Job(model, asked.engine, task.template, task.problems, sampling)
     with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
+        bars.show(f"looking at {model}", 0, None)  # all of its weights are read
+        settings = job.settings()
+        folder.claim(settings)
+
+        def load_engine() -> Engine:
+            bars.show(f"loading {model}", 0, None)
+            return ENGINES[asked.engine](model)
+
         tell = functools.partial(bars.show, "generating")
         return settings, generate_all(folder, job, load_engine, tell)
 
 
-def grade_anew(
-    screen: Screen, outputs: Sequence[Output], grader: str, workers: int | None
+def graded_by(
+    screen: Screen,
+    outputs: Sequence[Output],
+    grader: str,
+    workers: int | None,
+    by_task: Callable[[Output], Verdict] | None = None,
 ) -> list[Output]:
     """All outputs with new verdicts; how far it is stands on the screen."""
     from ktae.cli.progress import Bars
     from ktae.evaluation.outputs import STORED, grade, stored
     from ktae.grading import GradingPool
 
+    if by_task is not None:
+        return [o._replace(verdict=by_task(o), grader=grader) for o in outputs]
     if grader == STORED:
         return stored(outputs)
     with (
@@ -298,35 +316,3 @@ def grade_anew(
         Bars(screen.progress, lines=0) as bars,
     ):
         return grade(pool, outputs, functools.partial(bars.show, f"grading ({grader})"))
-
-
-def _finish(
-    screen: Screen,
-    graded: dict[str, list[Output]],
-    settings: dict[str, Any],
-    folder: EvaluationFolder | None,
-) -> None:
-    """Print the tables, and write the record and the results."""
-    from ktae.cli import eval_tables as tables
-    from ktae.evaluation.outputs import to_record
-    from ktae.grading.graders import GRADERS
-    from ktae.rollouts import record
-    from ktae.runs import write_json
-
-    first, outputs = next(iter(graded.items()))
-    content: dict[str, Any] = {
-        "settings": settings,
-        "grading": {
-            "grader": first,
-            "time_limit": TIME_LIMIT if first in GRADERS else None,
-            "ktae": __version__,
-        },
-        **tables.print_models(screen, outputs, first),
-    }
-    if len(graded) > 1:
-        content["disagreements"] = tables.print_disagreement(screen, graded)
-    if folder is not None:
-        record.write(to_record(outputs, settings.get("model")), folder.outputs)
-        write_json(folder.results, plain(content))
-        screen.print(f"wrote {folder.results} and {folder.outputs}")
-    screen.end(content | {"output": folder.path if folder is not None else None})

@@ -27,6 +27,7 @@ WIDER = {
 }
 """By grader: the one that finds answers in more places, and in which."""
 ACCURACY = "accuracy in percent, 95 % interval below"
+LENGTH = "mean tokens of a response, 95 % interval below"
 
 
 def print_models(screen: Screen, outputs: Sequence[Output], grader: str) -> dict[str, Any]:

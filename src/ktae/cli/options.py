@@ -177,13 +177,11 @@ class Saved:
     join: Join = False
     evaluation: Evaluation = False
 
-    def read(self, path: Path, benchmarks: Sequence[str] | None = None) -> list[Output]:
-        """What `ktae.evaluation.outputs.read` gives; what it was read as is said on stderr."""
+    def read(
+        self, path: Path, notes: Notes, benchmarks: Sequence[str] | None = None
+    ) -> list[Output]:
+        """What `ktae.evaluation.outputs.read` gives."""
         from ktae.evaluation.outputs import read
-        from ktae.rollouts.notes import Notes
 
-        notes = Notes(strict=True)
         how, partial = read_options(self), self.partial
-        outputs = read(path, how, notes=notes, partial=partial, benchmarks=benchmarks)
-        note_reading(notes)
-        return outputs
+        return read(path, how, notes=notes, partial=partial, benchmarks=benchmarks)

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 
-class Bars:
+class Bars(Progress):
     """A bar with the time left for each phase of a command; all go when it is done.
 
     Args:
@@ -25,42 +25,33 @@ class Bars:
     """
 
     def __init__(self, console: Console, *, lines: int) -> None:
-        self.console = console
-        self.lines = lines
-        self.bars = Progress(
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        super().__init__(
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            *columns,
             TextColumn("{task.fields[text]}"),
             console=console,
             disable=not console.is_terminal,
             transient=True,
             speed_estimate_period=3600,
         )
+        self.lines = lines
         self.phases: dict[str, TaskID] = {}
         self.printed: dict[str, int] = {}
 
-    def __enter__(self) -> Bars:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bars.stop()
-
     def show(self, phase: str, done: int, total: int | None, text: str = "") -> None:
         """`done` of `total` (None: not known) of the phase, and a text behind it."""
-        self.bars.start()  # not before: loading a model has displays of its own
         if phase not in self.phases:
-            self.phases[phase] = self.bars.add_task(phase, text="")
-        self.bars.update(self.phases[phase], completed=done, total=total, text=text)
+            self.phases[phase] = self.add_task(phase, text="")
+        self.update(self.phases[phase], completed=done, total=total, text=text)
         part = self.lines * done // max(1, total or 0)
-        if self.console.is_terminal or not self.lines or part <= self.printed.get(phase, -1):
+        if not self.disable or not self.lines or part <= self.printed.get(phase, -1):
             return
         self.printed[phase] = part
-        left = self.bars.tasks[self.phases[phase]].time_remaining or 0
+        left = self.tasks[self.phases[phase]].time_remaining or 0
         time_left = f", {left / 60:.0f} min left" if left >= 60 else ""
-        line = f"{phase} {done}/{total}{time_left}  {text}"
-        self.console.print(line.rstrip(), highlight=False, soft_wrap=True)
+        how_far = "" if total is None else f" {done}/{total}{time_left}  {text}"
+        self.console.print(f"{phase}{how_far}".rstrip(), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

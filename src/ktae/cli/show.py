@@ -56,4 +56,4 @@ def show(
         note_single_tokens(of_dump)
     if screen.console.is_terminal:  # a pipe gets the group alone
         screen.next("ktae", "report", *reading.paths)
-    screen.end(groups.as_dict(shown))
+    screen.end(groups.as_dict(shown) | {"notes": dump.notes.listed()})

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -103,7 +104,7 @@ def compare(
     sides = [read(path, options, partial=partial) for path in paths]
     with GradingPool(workers) as pool:
         _, graded = graded_alike(paths, sides, lambda side, grader: grade(pool, side))
-    return paired_tests(*graded, partial=partial)
+    return paired_tests(*graded, partial=partial, names=[str(path) for path in paths])
 
 
 def graded_alike(
@@ -137,7 +138,10 @@ def graded_alike(
 
 
 def paired_tests(
-    a: Sequence[Output], *others: Sequence[Output], partial: bool = False
+    a: Sequence[Output],
+    *others: Sequence[Output],
+    partial: bool = False,
+    names: Sequence[str] = ascii_uppercase,
 ) -> list[Comparison]:
     """Each other model against the first: for each benchmark, and for all problems together if
     there are several; first the accuracies, then the lengths where all outputs' are known.
@@ -146,11 +150,12 @@ def paired_tests(
         a: graded outputs, what the others are compared with.
         others: one or more.
         partial: compare on the problems that both have, instead of raising an error.
+        names: what errors call `a` and the others.
 
     Raises:
         InputError: two have different problems or different answers, or one has several models.
     """
-    for name, side in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (a, *others), strict=False):
+    for name, side in zip(names, (a, *others), strict=False):
         if len(models := by_model(side)) > 1:
             raise InputError(
                 f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}); "
@@ -165,7 +170,7 @@ def paired_tests(
     comparisons = [
         comparison._replace(model=model)
         for model, b in enumerate(others)
-        for comparison in _compare_two(a, b, partial, rng)
+        for comparison in _compare_two(a, b, (names[0], names[model + 1]), partial, rng)
     ]
     # Several benchmarks are several chances to be right by luck.
     corrected: dict[int, float] = {}
@@ -177,11 +182,15 @@ def paired_tests(
 
 
 def _compare_two(
-    a: Sequence[Output], b: Sequence[Output], partial: bool, rng: np.random.Generator
+    a: Sequence[Output],
+    b: Sequence[Output],
+    names: tuple[str, str],
+    partial: bool,
+    rng: np.random.Generator,
 ) -> list[Comparison]:
     a, b = _named_as(a, b), _named_as(b, a)
     in_a, in_b = by_problem(a), by_problem(b)
-    _require_same_problems(in_a, in_b, partial)
+    _require_same_problems(in_a, in_b, names, partial)
     # By benchmark its problems in both.
     sets = {
         name: [group for group in by_problem(of_benchmark) if group in in_b]
@@ -237,26 +246,31 @@ def _named_as(outputs: Sequence[Output], other: Sequence[Output]) -> Sequence[Ou
 
 
 def _require_same_problems(
-    a: Mapping[str, Sequence[Output]], b: Mapping[str, Sequence[Output]], partial: bool
+    a: Mapping[str, Sequence[Output]],
+    b: Mapping[str, Sequence[Output]],
+    names: tuple[str, str],
+    partial: bool,
 ) -> None:
+    name_a, name_b = names
     common = [group for group in a if group in b]
     if not common:
         raise InputError(
-            f"A and B have no problem in common: {min(a)!r:.60} is one of A, {min(b)!r:.60} one of "
-            "B; expected the same benchmarks and groups in both, or the same prompts and steps"
+            f"{name_a} and {name_b} have no problem in common: {min(a)!r:.60} is one of {name_a}, "
+            f"{min(b)!r:.60} one of {name_b}; expected the same benchmarks and groups in both, or "
+            "the same prompts and steps"
         )
     missing = a.keys() ^ b.keys()
     if missing and not partial:
         raise InputError(
-            f"{len(missing)} problems are in one of the two only, such as {min(missing):.60}; "
-            "--partial compares on the others"
+            f"{len(missing)} problems are in one of {name_a} and {name_b} only, such as "
+            f"{min(missing):.60}; --partial compares on the others"
         )
     for group in common:
         answers_a, answers_b = (sorted({*side[group][0].answers}) for side in (a, b))
         if answers_a != answers_b:
             in_a, in_b = (" or ".join(f"{x!r:.60}" for x in y) for y in (answers_a, answers_b))
             raise InputError(
-                f"problem {group:.60} has the answer {in_a} in A and {in_b} in B: "
+                f"problem {group:.60} has the answer {in_a} in {name_a} and {in_b} in {name_b}: "
                 "these are not the same problems"
             )
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.errors import InputError, reason
+from ktae.files.text import short_names
 from ktae.runs import RunFolder, metrics_by_step
 
 Series = dict[int, float]
@@ -78,8 +79,7 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
             run = run.with_suffix("")
         run = run.parent if CHECKPOINT.fullmatch(run.name) else run
         by_path[SEED.sub("", str(run)).rstrip("/")].append(read(path))
-    names = [Path(key).name for key in by_path]
-    names = names if len(set(names)) == len(names) else list(by_path)
+    names = short_names([Path(key) for key in by_path])
     return [Arm(name, seeds) for name, seeds in zip(names, by_path.values(), strict=True)]
 
 

@@ -26,6 +26,14 @@ def path_text(path: str | Path) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The ends of paths, with as few of their parts as tell different ones apart."""
+    n = 1
+    while len({path.parts[-n:] for path in paths}) < len(set(paths)):
+        n += 1
+    return [path_text(Path(*path.parts[-n:])) for path in paths]
+
+
 def printable(text: str) -> str:
     """`text` on one line, with whatever does not print escaped: ⟨1B⟩ is the character U+001B.
 
