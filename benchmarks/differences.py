@@ -9,12 +9,12 @@ classes, what single precision makes of Fisher's test.
 """
 
 import argparse
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from bias import G, sample
+from estimator import append_rows, write_rows
 
 from ktae import Estimator, preset, statistics, token_credit
 from ktae.demo import SUMS
@@ -80,11 +80,8 @@ def main() -> None:
         name, rollouts = "demo", from_demo()
     rows = [] if arguments.append else [single_precision_tables()]
     rows += compare(name, rollouts)
-    with arguments.csv.open("a" if arguments.append else "w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if not arguments.append:
-            writer.writeheader()
-        writer.writerows(rows)
+    write = append_rows if arguments.append else write_rows
+    write(arguments.csv, rows)
     for row in rows:
         print("  ".join(f"{key} {value}" for key, value in row.items()))
 

@@ -2,9 +2,9 @@
 
     python benchmarks/estimator.py [CONTENDER ...] [--groups 1024] [--csv results/estimator.csv]
 
-Contenders are `cpu` (the paper's estimator on arrays), `torch` (on tensors on a GPU), the name of
-any other estimator, `copy` (inputs and output, copied), and verl's `verl grpo` and
-`verl grpo_vectorized`. They take turns in every round, so that all see the same machine.
+Contenders are `cpu` (the paper's estimator), the name of any other estimator, `copy` (inputs and
+output, copied), and verl's `verl grpo` and `verl grpo_vectorized`. They take turns in every round,
+so that all see the same machine. `gpu/run.py` measures the estimator on a GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ktae import preset, token_credit
 from ktae._version import __version__
 from ktae.files.atomic import atomic_write
 
-DEFAULT = ("cpu", "torch", "copy", "verl grpo", "verl grpo_vectorized")
+DEFAULT = ("cpu", "copy", "verl grpo", "verl grpo_vectorized")
 VOCABULARY = 151_643
 
 
@@ -47,7 +47,6 @@ class Contender(NamedTuple):
     call: Callable[[], Any] | None
     """None: it cannot be measured here, and `note` says why."""
     note: str
-    device: str = "cpu"
     threads: int = 1
 
 
@@ -120,7 +119,7 @@ def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[dict[str
             "tokens": int(batch.mask.sum()),
             "vocabulary": VOCABULARY,
             "dtype": str(batch.token_ids.dtype),
-            "device": each.device,
+            "device": "cpu",
             "threads": each.threads,
             **quantiles(seconds[name]),
             "repeats": len(seconds[name]),
@@ -145,26 +144,13 @@ def contender(name: str, batch: Rollouts) -> Contender:
         )
     if name.startswith("verl "):
         return verl(name.removeprefix("verl "), batch)
-    if name != "torch":
-        estimator = preset("paper" if name == "cpu" else name)
-        policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
-        return Contender(
-            lambda: token_credit(*batch, estimator, policy=policy),
-            str(estimator),
-            threads=int(numba.config.NUMBA_NUM_THREADS),
-        )
-    if gpu() == "none":
-        return Contender(None, "there is no CUDA device", "cuda")
-    import torch
-
-    tensors = [torch.from_numpy(array).to("cuda") for array in batch]
-
-    def call() -> Any:
-        credit = token_credit(*tensors)
-        torch.cuda.synchronize()
-        return credit
-
-    return Contender(call, "the torch backend", "cuda")
+    estimator = preset("paper" if name == "cpu" else name)
+    policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
+    return Contender(
+        lambda: token_credit(*batch, estimator, policy=policy),
+        str(estimator),
+        threads=int(numba.config.NUMBA_NUM_THREADS),
+    )
 
 
 def copy(batch: Rollouts) -> Callable[[], None]:

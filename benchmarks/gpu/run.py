@@ -17,7 +17,6 @@ A part that fails is printed, and the others run.
 from __future__ import annotations
 
 import argparse
-import csv
 import platform
 import re
 import sys
@@ -35,7 +34,7 @@ from transformers import TrainerCallback
 from trl import GRPOConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from estimator import random_batch
+from estimator import append_rows, random_batch
 
 from ktae.backends import naive
 from ktae.backends import torch as of_tensors
@@ -82,16 +81,10 @@ def main() -> int:
 
 def write(path: Path, rows: Rows) -> None:
     """A CSV, each row as soon as it is there, and the row on the screen."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = None
-        for row in rows:
-            row |= ABOUT
-            writer = writer or csv.DictWriter(file, list(row), lineterminator="\n")
-            if file.tell() == 0:
-                writer.writeheader()
-            writer.writerow(row)
-            file.flush()
-            print(path.stem, *(f"{name}={value}" for name, value in row.items()), flush=True)
+    path.unlink(missing_ok=True)
+    for row in rows:
+        append_rows(path, [row | ABOUT])
+        print(path.stem, *(f"{name}={value}" for name, value in row.items()), flush=True)
 
 
 def gradients(small: bool) -> Rows:

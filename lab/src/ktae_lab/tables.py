@@ -142,8 +142,7 @@ def arms(study: str, *pairs: str) -> str:
             for column in COLUMNS:
                 text = difference(study, treatment, baseline, column, task)
                 if column == PRIMARY:
-                    asked = (treatment, baseline, "validated_accuracy", task)
-                    text = marked(study, text, *asked)
+                    text = marked(study, text, treatment, baseline, "validated_accuracy", task)
                 cells.append(text)
         rows.append([f"{names[treatment]} - {names[baseline]}", *cells])
     heads = [f"{task}, {name}" for task in TASKS for name in COLUMNS.values()]
@@ -178,8 +177,13 @@ def cold(study: str) -> str:
 
 
 def rates() -> str:
-    """Accuracy on validation problems at the best temperature, by learning rate; chosen in bold."""
-    by_rate = accuracy_by_rate()
+    """Accuracy on validation problems at the best temperature, by learning rate; chosen in bold.
+
+    Means over base models.
+    """
+    table = read_table(RESULTS / "rivals-rates" / "validated.csv")
+    table["best"] = table[VALIDATION].max(axis=1)
+    by_rate = table.pivot_table(index="method", columns="task", values="best")
     heads = [f"{task}, {rate}" for task in TASKS for rate in RATES]
     rows = []
     for arm, name in arms_of("rivals").items():
@@ -193,13 +197,6 @@ def rates() -> str:
                 cells += texts
             rows.append([name, *cells])
     return markdown(["", *heads], rows)
-
-
-def accuracy_by_rate() -> pd.DataFrame:
-    """Of rivals-rates: a row an arm, a column TASK-RATE, means over base models."""
-    table = read_table(RESULTS / "rivals-rates" / "validated.csv")
-    table["best"] = table[VALIDATION].max(axis=1)
-    return table.pivot_table(index="method", columns="task", values="best")
 
 
 def entropy_rank(column: str, task: str) -> str:
