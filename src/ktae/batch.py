@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.arrays import (
+    AT_ONCE,
     LARGEST,
     MAX_TOKEN_ID,
     Array,
@@ -19,9 +20,6 @@ from ktae.arrays import (
     kind,
 )
 from ktae.errors import InputError
-
-CHECKED_AT_ONCE = 1 << 20
-"""Positions that are looked at in one go: some ten megabytes of extra memory."""
 
 EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
@@ -153,7 +151,7 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
 
 def _first(is_bad: Callable[..., np.ndarray], *arrays: np.ndarray) -> tuple[int, int] | None:
     """The row and column of the first bad position of (B, T) arrays, looked at in parts."""
-    rows_at_once = max(1, CHECKED_AT_ONCE // max(1, arrays[0].shape[1]))
+    rows_at_once = max(1, AT_ONCE // max(1, arrays[0].shape[1]))
     for start in range(0, len(arrays[0]), rows_at_once):
         bad = np.argwhere(is_bad(*(x[start : start + rows_at_once] for x in arrays)))
         if len(bad):
@@ -264,6 +262,16 @@ def group_total(values_b: Array, group_b: Array) -> Array:
         values_b = values_b.double()
         return values_b.new_zeros(len(values_b)).index_add_(0, group_b, values_b)[group_b]
     return np.bincount(group_b, values_b)[group_b]
+
+
+def group_bounds(starts: np.ndarray, n_rows: int) -> list[int]:
+    """Where to cut groups, of which `starts` is as in `Batch.by_group`, so that those between two
+    bounds have at most `n_rows` rows together, or are one group."""
+    bounds = [0]
+    while bounds[-1] < len(starts) - 1:
+        fitting = np.searchsorted(starts, starts[bounds[-1]] + n_rows, side="right") - 1
+        bounds.append(max(int(fitting), bounds[-1] + 1))
+    return bounds
 
 
 def row_sums(values_bt: Array) -> Array:

@@ -1,8 +1,8 @@
 """The formulas of KTAE, one small pure function each.
 
-All are functions over plain numbers that call nothing but each other, `math` and NumPy's float32.
-So one text serves all: the naive and the NumPy backend call them as they stand, the CPU backend
-compiles them.
+All are functions over plain numbers that call nothing but each other, `math` and a little of NumPy.
+So one text serves all: the naive and the NumPy backend call them as they stand (`direction` and
+`credit` with arrays, too), the CPU backend compiles them.
 
 Letters: of the `n_true` correct and `n_false` incorrect rollouts of a group, `a` and `b` contain
 the token at least once; c = n_true - a and d = n_false - b do not. With graded scores r from 0 to 1
@@ -288,7 +288,8 @@ def frequency_contrast(tf_true: float, tf_false: float, eps: float) -> float:
 
 def squashed(value: float, credit_scale: float) -> float:
     """`credit_scale · (σ(value) - 0.5)` (paper, eq. "advantage"), as a tanh: it cannot overflow."""
-    return credit_scale * 0.5 * math.tanh(0.5 * value)
+    tanh: float = np.tanh(0.5 * value)
+    return credit_scale * 0.5 * tanh
 
 
 def presence_z(score_sum: float, m: float, n: float, mean: float, variance: float) -> float:

@@ -13,6 +13,7 @@ from by_backend import token_credit
 from test_agreement import BATCHES, ESTIMATORS, graded
 
 from ktae.backends import _compiled, cpu
+from ktae.backends import numpy as by_sorting
 
 
 def test_groups_share_nothing() -> None:
@@ -47,13 +48,15 @@ def test_a_table_that_becomes_full_in_the_middle_of_a_group(lengths: list[int]) 
 def test_chunks_and_parts_change_nothing(
     name: str, estimator_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for bound, most in (("AT_ONCE", 64), ("MOST_AT_ONCE", 100)):
-        monkeypatch.setattr(cpu, bound, most)
+    monkeypatch.setattr(cpu, "MOST_AT_ONCE", 100)
+    for backend in (cpu, by_sorting):
+        monkeypatch.setattr(backend, "AT_ONCE", 64)
     estimator = ESTIMATORS[estimator_name]
     batch = graded(BATCHES[name], estimator)
     expected = oracle.token_credit(*batch, estimator)
-    got = token_credit(*batch, estimator)
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
+    for backend in ("cpu", "numpy"):
+        got = token_credit(*batch, estimator, backend=backend)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
 
 
 MEMORY = """

@@ -19,9 +19,6 @@ from ktae.arrays import MAX_TOKEN_ID
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 1 << 20
-"""Padded positions that a thread takes at a time: milliseconds, and some megabytes if converted."""
-
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
 
@@ -127,8 +124,6 @@ def plain(
         adjacent = len(rows) and np.all(np.diff(rows) == 1)
         part = slice(rows[0], rows[-1] + 1) if adjacent else rows  # a slice copies nothing
         ids, mask, rows = ids[part], np.not_equal(mask[part], 0, order="C"), np.arange(len(rows))
-        if ids.dtype == np.uint64:  # would wrap to a negative number, which an error would name
-            ids = np.minimum(ids, np.uint64(MAX_TOKEN_ID + 1))
         dtype = ids.dtype if ids.dtype in (np.int32, np.int64) else np.int64
         ids = np.require(ids, dtype, ["C", "A"])
     ids, mask = ids.view(), mask.view(np.uint8)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends._compiled import AT_ONCE, NO_ERROR, in_threads, jit, kept, look_at_rows, plain
+from ktae.arrays import AT_ONCE, MAX_TOKEN_ID
+from ktae.backends._compiled import NO_ERROR, in_threads, jit, kept, look_at_rows, plain
 from ktae.backends.formulas import association, credit_of, direction_of, group_totals
-from ktae.batch import Batch, bad_token_id
+from ktae.batch import Batch, bad_token_id, group_bounds
 from ktae.statistics import Formula
 
 NO_CREDIT = 0
@@ -82,13 +82,12 @@ class Workspace(NamedTuple):
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
     """(B, T) float32 credit; an InputError for a token id that is out of range and unmasked.
 
-    `AT_ONCE` padded positions, or a whole group if that is larger, are taken at a time.
+    `AT_ONCE` padded positions, or a larger group, are taken at a time.
     """
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     width = max(1, out.shape[1])
     rows, starts = batch.by_group()
-    begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), max(1, AT_ONCE // width)))
-    bounds = sorted({*begins.tolist(), len(starts) - 1})
+    bounds = group_bounds(starts, AT_ONCE // width)
     mask_bt = batch.counted() if batch.ignored else batch.mask
     spaces: list[Workspace] = []  # a thread takes one, and lays it back
 

@@ -8,7 +8,7 @@ the output stays bounded. `batch_on_device` makes the batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from ktae.batch import (
     check_tokens,
     correctness,
     finite_per_rollout,
+    group_bounds,
     group_labels,
 )
 from ktae.statistics import Formula
@@ -133,7 +134,12 @@ def credit(batch: Batch, formula: Formula) -> torch.Tensor:
     """(B, T) float32 credit. Token ids out of range count as some token."""
     out = torch.zeros(batch.token_ids.shape, dtype=torch.float32, device=batch.token_ids.device)
     group_of, rows = batch.group_b.sort(stable=True)
-    for chunk in _chunks(group_of, max(1, batch.token_ids.shape[1])):
+    ends = torch.bincount(group_of).cumsum(0).cpu().numpy()
+    starts = np.concatenate([[0], ends])
+    bounds = group_bounds(starts, MEMORY_BYTES // (BYTES_PER_POSITION * max(1, out.shape[1])))
+    # Whole groups, as many as fit into the memory but at least one.
+    for begin, end in itertools.pairwise(starts[bounds].tolist()):
+        chunk = slice(begin, end)
         some = rows[chunk]
         part = batch._replace(
             token_ids=batch.token_ids[some],
@@ -143,19 +149,6 @@ def credit(batch: Batch, formula: Formula) -> torch.Tensor:
         )
         out[some] = _chunk_credit(part, formula)
     return out
-
-
-def _chunks(group_of: torch.Tensor, width: int) -> Iterator[slice]:
-    """Consecutive groups, as many as fit into the memory but at least one."""
-    rows_at_once = max(1, MEMORY_BYTES // (BYTES_PER_POSITION * width))
-    stops = torch.bincount(group_of).cumsum(0).cpu()
-    start, n_rows = 0, len(group_of)
-    while start < n_rows:
-        fitting = int(torch.searchsorted(stops, start + rows_at_once, right=True)) - 1
-        first = int(torch.searchsorted(stops, start, right=True))
-        stop = int(stops[max(fitting, first)])
-        yield slice(start, stop)
-        start = stop
 
 
 def _chunk_credit(batch: Batch, formula: Formula) -> torch.Tensor:

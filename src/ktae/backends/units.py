@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ktae.arrays import AT_ONCE
+
 POSITION_BUCKET = 8
 """Tokens in a bucket of the unit `position`."""
-
-AT_ONCE = 1 << 17
-"""Padded positions that are looked at in one go: a megabyte a step, which stays in a cache."""
 
 FIRST_IS_WORD = 1 << 0
 LAST_IS_WORD = 1 << 1
@@ -40,23 +39,18 @@ def _id_keys(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, out: np.ndarray
     """Write the keys of bigrams, of trigrams, or of (number of the bucket, token)."""
     is_token_bt = np.not_equal(mask_bt, 0)
     token = ids_bt[is_token_bt].astype(np.uint64)
-    # Each row's tokens one after the other, and 0 as the state before its first.
+    # Each row's tokens one after the other.
     lengths = is_token_bt.sum(axis=1)
     begins = np.cumsum(lengths) - lengths
-
-    def before(state: np.ndarray) -> np.ndarray:
-        state = np.roll(state, 1)
-        state[begins[lengths > 0]] = 0
-        return state
-
     if unit == "position":
         place = np.arange(len(token)) - np.repeat(begins, lengths)
-        state = mixed(np.uint64(0), (place // POSITION_BUCKET).astype(np.uint64))
-        state = mixed(state, token)
+        state = mixed(mixed(np.uint64(0), (place // POSITION_BUCKET).astype(np.uint64)), token)
     else:
         state = mixed(np.uint64(0), token)
         for _ in range(("bigram", "trigram").index(unit) + 1):
-            state = mixed(before(state), token)
+            before = np.roll(state, 1)
+            before[begins[lengths > 0]] = 0  # before a row's first token
+            state = mixed(before, token)
     out[is_token_bt] = finished(state)
 
 
