@@ -141,6 +141,12 @@ def test_files_are_named_without_their_endings(tmp_path: Path):
     assert [arm.name for arm in curves.arms([tmp_path / "x/grpo-seed0.log"])] == ["grpo"]
 
 
+def test_what_no_picture_could_hold_is_left_out(tmp_path):
+    rows = [{"step": 1, "reward": 10**400, "entropy": 0.5}, {"step": 10**30, "entropy": 0.5}]
+    rows += [{"step": 2, "reward": 1e308, "val-core/x/acc/mean@1": float("nan"), "entropy": 1}]
+    assert curves.read(lines(tmp_path / "m.jsonl", rows)) == {"entropy": {1: 0.5, 2: 1}}
+
+
 def test_what_verl_prints_beside_numbers_is_left_out(tmp_path):
     text = "step:2 - status:failed - x:- - critic/score/mean:np.float64(5e-1) - a:b\n"
     (tmp_path / "log.txt").write_text(text)

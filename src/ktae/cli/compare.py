@@ -51,7 +51,7 @@ def compare(
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
-    options.require_outputs(models, output, plot=plot)
+    options.require_outputs(models, ("--output", output, ()), ("--plot", plot, plots.KINDS))
     screen, notes = Screen(as_json), Notes(strict=True)
     outputs = [saved.read(path, notes) for path in models]
     options.note_reading(notes)

@@ -35,7 +35,7 @@ def curves(
     from ktae.evaluation import curves
     from ktae.files import plots
 
-    options.require_picture("--output", output)
+    options.require_outputs([], ("--output", output, plots.KINDS))
     screen = Screen(as_json)
     arms = curves.arms(runs)
     plots.save(curves.draw(arms, smooth), output)

@@ -17,7 +17,7 @@ import typer
 from ktae.cli.printing import note
 from ktae.errors import InputError
 from ktae.files.hub import check_local_or_hub
-from ktae.files.plots import KINDS as KINDS_OF_PICTURES
+from ktae.files.plots import KINDS as PICTURE
 from ktae.rollouts.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -112,46 +112,33 @@ def read_options(given: Any) -> ReadOptions:
 
 
 def require_outputs(
-    inputs: Iterable[Path], *outputs: Path | None, plot: Path | None = None
+    inputs: Iterable[Path], *outputs: tuple[str, Path | None, Sequence[str]]
 ) -> None:
     """Raise an InputError, before any work, for a file that cannot be written or that is read.
 
     Args:
         inputs: files and folders with rollouts.
-        *outputs: files that --output names, or stands for.
-        plot: the file that --plot names.
+        *outputs: an option, the file that it names, and how that may end, if not in any way.
     """
     from ktae.rollouts.folders import choose_files
 
-    written = [("--output", path) for path in outputs if path is not None]
-    if plot is not None:
-        written.append(("--plot", plot))
+    written = [(option, path, endings) for option, path, endings in outputs if path is not None]
     # A folder of many files takes time to look through.
     choices = [choose_files(path)[0] for path in inputs] if written else []
     read = {os.path.realpath(file) for files in choices for file in files}
-    for option, path in written:
+    for option, path, endings in written:
         if not path.parent.is_dir():
             raise InputError(f"{option} {path}: folder {path.parent} does not exist")
         if os.path.realpath(path) in read:
             raise InputError(f"{option} would overwrite {path}, which is one of the inputs")
-        if option == "--plot":
-            require_picture(option, path)
-
-
-def require_picture(option: str, path: Path, *others: str) -> None:
-    """Raise an InputError, before any work, for a file that no picture can be written to.
-
-    `others` are endings of names that the command knows beside those of pictures.
-    """
-    if path.suffix not in KINDS_OF_PICTURES:
-        *endings, last = *others, *KINDS_OF_PICTURES
-        expected = f"{', '.join(endings)} or {last}"
-        raise InputError(f"{option} {path}: expected a name that ends in {expected}")
-    if find_spec("matplotlib") is None:
-        raise InputError(
-            f"{option} {path}: a picture needs matplotlib, which is not installed; "
-            "pip install matplotlib"
-        )
+        if endings and path.suffix not in endings:
+            expected = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+            raise InputError(f"{option} {path}: expected a name that ends in {expected}")
+        if path.suffix in endings and path.suffix in PICTURE and find_spec("matplotlib") is None:
+            raise InputError(
+                f"{option} {path}: a picture needs matplotlib, which is not installed; "
+                "pip install matplotlib"
+            )
 
 
 def note_reading(notes: Notes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from ktae.cli import options
-from ktae.cli.printing import Screen
+from ktae.cli.printing import Screen, number
 from ktae.cli.reading import Reading, note_single_tokens, used
 from ktae.files.text import counted
 
@@ -37,7 +37,7 @@ def permutation_test(
     from ktae.validity import permutation, repeats
 
     asked = reading.asked()
-    options.require_outputs(reading.paths, output)
+    options.require_outputs(reading.paths, ("--output", output, ()))
     screen = Screen(reading.as_json)
     dump = reading.load()
     estimator = used(asked, dump)
@@ -80,10 +80,10 @@ def _print_beside(screen: Screen, result: PermutationTest) -> None:
         mean, low, high = result.quantiles(name)
         # Real discoveries are a count; those under permutation are means of counts.
         digits = 0 if name == "discoveries" else decimals
-        numbers = [f"{scale * x:,.{decimals}f}{unit}" for x in (mean, low, high)]
+        numbers = [number(scale * x, f",.{decimals}f") + unit for x in (mean, low, high)]
         # No ratio where permuted labels give nothing at all.
         ratio = f"{real / mean:.2f}" if mean > 0 else ""
-        rows.append((title, f"{scale * real:,.{digits}f}{unit}", *numbers, ratio))
+        rows.append((title, number(scale * real, f",.{digits}f") + unit, *numbers, ratio))
     columns = ("real", "permuted", "5 %", "95 %", "real / permuted")
     screen.table("Real beside permuted labels", columns, rows)
 
@@ -102,6 +102,6 @@ def _print_bias(screen: Screen, result: PermutationTest) -> None:
         rows = []
         for low, high in sorted({accuracy for accuracy, _ in bins}):
             in_row = [bins.get(((low, high), name)) for name in FREQUENCIES]
-            means = [f"{getattr(bin_, field):+z.3f}" if bin_ else "" for bin_ in in_row]
+            means = [number(getattr(bin_, field), "+z.3f") if bin_ else "" for bin_ in in_row]
             rows.append((f"{100 * low:.0f} to {100 * high:.0f} %", *means))
         screen.table(heading, columns, rows, first="correct in the group")

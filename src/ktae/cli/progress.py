@@ -44,14 +44,16 @@ class Bars(Progress):
         if phase not in self.phases:
             self.phases[phase] = self.add_task(phase, text="")
         self.update(self.phases[phase], completed=done, total=total, text=text)
-        part = self.lines * done // max(1, total or 0)
-        if not self.disable or not self.lines or part <= self.printed.get(phase, -1):
+        if not self.disable or not self.lines or total is None:
+            return
+        part = self.lines * done // max(1, total)
+        if part <= self.printed.get(phase, -1):
             return
         self.printed[phase] = part
         left = self.tasks[self.phases[phase]].time_remaining or 0
         time_left = f", {left / 60:.0f} min left" if left >= 60 else ""
-        how_far = "" if total is None else f" {done}/{total}{time_left}  {text}"
-        self.console.print(f"{phase}{how_far}".rstrip(), highlight=False, soft_wrap=True)
+        line = f"{phase} {done}/{total}{time_left}  {text}"
+        self.console.print(line.rstrip(), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

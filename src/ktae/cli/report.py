@@ -63,9 +63,8 @@ def report(
 
     asked = reading.asked()
     # What is watched may come later.
-    options.require_outputs([] if watch else reading.paths, output)
-    if output.suffix not in (".html", ".htm"):
-        raise InputError(f"--output is {output}; expected a name that ends in .html")
+    pages = (".html", ".htm")
+    options.require_outputs([] if watch else reading.paths, ("--output", output, pages))
     if watch and reading.as_json:
         raise InputError("--watch writes the page again and again; leave out --json")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ktae.cli import options
-from ktae.cli.printing import Screen, note
+from ktae.cli.printing import Screen, note, number
 from ktae.cli.reading import Reading, note_single_tokens, note_unmixed, used
 from ktae.errors import InputError
 from ktae.files.text import counted, visible
@@ -50,10 +50,9 @@ def score(
     from ktae.rollouts.tokens import load_tokenizer
 
     asked = reading.asked()
-    if output is not None and output.suffix != ".parquet":
-        raise InputError(f"--output {output}: expected a name that ends in .parquet")
     tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
-    options.require_outputs(reading.paths, output, tokens_out)
+    written = [("--output", path, (".parquet",)) for path in (output, tokens_out)]
+    options.require_outputs(reading.paths, *written)
     screen = Screen(reading.as_json)
     started = time.perf_counter()
     # Loaded once, and before the rows: it cuts them, and spells tokens in the tables.
@@ -181,8 +180,8 @@ def _print_strongest(screen: Screen, heading: str, strongest: Strongest, star: s
                 (
                     visible(token.token or ""),
                     str(token.token_id),
-                    f"{token.impact:+z.2f}",
-                    f"{token.credit:+z.3f}",
+                    number(token.impact, "+z.2f"),
+                    number(token.credit, "+z.3f"),
                     f"{token.a}/{token.n_true}",
                     f"{token.b}/{token.n_false}",
                     f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,

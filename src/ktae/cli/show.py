@@ -11,6 +11,7 @@ from ktae.cli import options
 from ktae.cli.printing import Screen
 from ktae.cli.reading import Reading, note_single_tokens
 from ktae.errors import InputError
+from ktae.files import plots
 
 
 @options.spread
@@ -41,9 +42,7 @@ def show(
     if missing:
         raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     asked = reading.asked()
-    options.require_outputs(reading.paths, output)
-    if output is not None and output.suffix != ".html":
-        options.require_picture("--output", output, ".html")
+    options.require_outputs(reading.paths, ("--output", output, (".html", *plots.KINDS)))
     screen = Screen(reading.as_json)
     dump = reading.load()
     shown = groups.scored_group(dump, group, step, asked)

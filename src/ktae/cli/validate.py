@@ -79,7 +79,8 @@ def validate(
     if not estimator:
         of_run = reading.asked()
         chosen = {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
-    options.require_outputs(reading.paths, output, plot=plot)
+    written = ("--output", output, ()), ("--plot", plot, plots.KINDS)
+    options.require_outputs(reading.paths, *written)
     screen = Screen(reading.as_json)
     dump = reading.load()
     words = dump.vocabulary if any(x.needs_vocabulary for x in chosen.values()) else None

@@ -35,6 +35,8 @@ BENCHMARK = re.compile(
     r"|eval_rewards/(?P<trl>.+)/mean"
 )
 """Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""
+LARGEST = 1e15
+"""Larger steps and metrics are left out, and infinite ones: they are no measurements."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 """A folder of TRL's within the one that has the run's name."""
 SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
@@ -97,7 +99,7 @@ def read(path: Path) -> dict[str, Series]:
     folder = RunFolder(path)
     try:
         for step, metrics in sorted(_steps(path).items()):
-            for name, value in _named(metrics).items():
+            for name, value in _named(metrics).items() if abs(step) < LARGEST else ():
                 measures[name][step] = value
         # `ktae train` evaluates twice: the policy before its first step and after its last.
         last = max((step for series in measures.values() for step in series), default=0)
@@ -161,12 +163,10 @@ def _printed(text: str) -> dict[str, float]:
 
 def _named(metrics: Mapping[str, Any]) -> dict[str, float]:
     """What of a step's metrics is known, under its common name."""
-    numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, int | float)}
+    values = [(k, v) for k, v in metrics.items() if isinstance(v, int | float)]
+    numbers = {k: float(v) for k, v in values if abs(v) < LARGEST}  # NaN is not, either
     named = {
-        name: numbers[key]
-        for name, keys in NAMES.items()
-        for key in keys[::-1]
-        if key in numbers and np.isfinite(numbers[key])
+        name: numbers[key] for name, keys in NAMES.items() for key in keys[::-1] if key in numbers
     }
     for key, value in numbers.items():
         if match := BENCHMARK.fullmatch(key):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError, quoted
 from ktae.evaluation.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of, parse_answers
 from ktae.files.text import path_text
@@ -40,11 +41,13 @@ FIELDS = {
 }
 """What a field may be called, in the order in which the names are tried."""
 
-KEPT = {
-    **{"benchmark": str, "grader": str, "sample": int, "tokens": int, "finished": bool},
-    **{"outcome": str, "extracted": str, "reason": str},
+KEPT: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("benchmark", "grader", "outcome", "extracted", "reason"), rows.of_type(str)),
+    "sample": rows.of_type(int),
+    "tokens": lambda value: type(value) is int and 0 <= value <= MAX_TOKEN_ID,
+    "finished": rows.of_type(bool),
 }
-"""What of an output stands in the column `extra` of a record, and its type."""
+"""What of an output stands in the column `extra` of a record, and whether a value can be that."""
 
 STORED = "stored"
 """In the place of a grader's name: what the file says."""
@@ -230,9 +233,9 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
         extra = None
     # Another tool's `extra` may have fields of our names, but not of our types.
     kept: dict[str, Any] = {
-        name: rows.text(extra[name]) if kind is str else extra[name]
-        for name, kind in KEPT.items()
-        if isinstance(extra, dict) and type(extra.get(name)) is kind
+        name: rows.text(extra[name]) if isinstance(extra[name], str) else extra[name]
+        for name, is_it in KEPT.items()
+        if isinstance(extra, dict) and is_it(extra.get(name))
     }
     named = _field(fields, "benchmark") or kept.get("benchmark")
     benchmark, problem = label_of(named, plain["group"])
