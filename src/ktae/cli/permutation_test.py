@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from ktae.validity.permutation import PermutationTest
 
 LEGEND = """\
-permuted      mean over permutations of the labels within each group, and quantiles
+permuted      mean over permutations of the labels within each group, and
+              quantiles
 saturated     |credit| above 90 % of the largest that there can be in the group
 pairs         (group, distinct token); p is two-sided and exact
 FDR           false discovery rate over all pairs, Benjamini and Hochberg
 """
 BIAS_LEGEND = """\
-Mean credit of a pair, by the share of the group's rollouts that hold the token. With permuted
-labels it should be 0: what is there instead follows from accuracy, frequency and length, not from
-evidence.
+Mean credit of a pair, by the share of the group's rollouts that hold the token.
+With permuted labels it should be 0: what is there instead follows from
+accuracy, frequency and length, not from evidence.
 """
 
 

@@ -42,7 +42,7 @@ class Bars(Progress):
     def show(self, phase: str, done: int, total: int | None, text: str = "") -> None:
         """`done` of `total` (None: not known) of the phase, and a text behind it."""
         if phase not in self.phases:
-            self.phases[phase] = self.add_task(phase, text="")
+            self.phases[phase] = self.add_task(phase, total=None, text="")
         self.update(self.phases[phase], completed=done, total=total, text=text)
         if not self.disable or not self.lines or total is None:
             return

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ktae.report.inputs import Dump
 
 LEGEND = """\
-held-out      share of pairs whose correct rollout gets more credit, mean over groups (chance: .50)
+held-out      share of pairs whose correct rollout gets more credit, mean over
+              groups (chance: .50)
 permuted      the same with labels permuted within groups: what chance gives
 shorter       a baseline: the shorter rollout is called correct
 majority      a baseline: the answer that more of the other rollouts give
