@@ -104,7 +104,7 @@ def test_units_of_words_are_of_the_run_s_own_tokenizer(run, dump, tmp_path):
     [
         (["--until", 0.5, "--before-answer"], "exclude each other"),
         (["--until", 0], "above 0, at most 1"),
-        (["--until", 2], "above 0, at most 1"),
+        (["--until", 2], "less than or equal to 1"),
     ],
 )
 def test_what_cannot_be_meant(run, dump, arguments, message):

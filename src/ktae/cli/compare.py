@@ -10,6 +10,7 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import Saved
 from ktae.errors import InputError
 from ktae.files import plots
 from ktae.files.text import short_names
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @options.spread
 def compare(
-    saved: options.Saved,
+    saved: Saved,
     models: Annotated[
         list[Path],
         typer.Argument(
@@ -53,10 +54,10 @@ def compare(
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
     options.require_outputs(models, ("--output", output, ()), ("--plot", plot, plots.KINDS))
     screen, notes = Screen(as_json), Notes(strict=True)
-    outputs = [saved.read(path, notes) for path in models]
-    options.note_reading(notes)
     grader, sides = comparison.graded_alike(
-        models, outputs, lambda side, grader: graded_by(screen, side, grader, workers)
+        models,
+        saved.read(models, notes),
+        lambda side, grader: graded_by(screen, side, grader, workers),
     )
     # Models have dots in their names, and files an ending; two may be the same one.
     files = [path.resolve() for path in models]

@@ -14,6 +14,7 @@ import typer
 from ktae._version import __version__
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, plain
+from ktae.cli.reading import Saved
 from ktae.errors import InputError, expected_one_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Task(NamedTuple):
 @options.spread
 def eval_(
     asked: Asked,
-    saved: options.Saved,
+    saved: Saved,
     model: Annotated[
         str | None,
         typer.Argument(metavar="MODEL", help="A folder or the name of a hub's model."),
@@ -157,8 +158,7 @@ def eval_(
     if unknown := [grader for grader in by if grader not in known]:  # not after hours
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
     if regrade is not None:
-        outputs = saved.read(regrade, notes, wanted)
-        options.note_reading(notes)
+        (outputs,) = saved.read([regrade], notes, wanted)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.
         folder = None if output is None else EvaluationFolder(output)
@@ -193,7 +193,7 @@ def eval_(
     screen.end(content | {"output": folder.path if folder is not None else None})
 
 
-def _refuse(given: Asked | options.Saved, where: str, *names: str) -> None:
+def _refuse(given: Asked | Saved, where: str, *names: str) -> None:
     """Raise where an option would play no part: it would be taken for one that does."""
     for field in dataclasses.fields(given):
         if field.name in (names or vars(given)) and getattr(given, field.name) != field.default:

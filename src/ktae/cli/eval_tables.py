@@ -62,8 +62,7 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
     of = scores.scores
     columns = [*(title(x.benchmark) for x in of), "mean"]
     k = max(x.samples for x in of)
-    stored = [in_file.get(x.benchmark) for x in of]
-    rows = rows_of("in the file", stored, _points) if in_file else []
+    rows = rows_of("in the file", [in_file.get(x.benchmark) for x in of], points) if in_file else []
     rows += accuracy_rows(f"avg@{k}" if k > 1 else "pass@1", scores)
     # pass@1 is avg@k, which is the first line already.
     sampled: dict[str, list[Estimate | None]] = {
@@ -72,10 +71,10 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
     }
     if any(x.majority for x in of):
         sampled["maj@k"] = [x.majority for x in of]
-    # pass@k and maj@k need several decided samples: problems with too few are left out, and named.
+    # Problems with too few decided samples are left out, and that is said.
     fewer = []
     for name, estimates in sampled.items():
-        rows += rows_of(name, estimates, _points)
+        rows += rows_of(name, estimates, points)
         needed = "a decided sample" if name == "maj@k" else f"{name[5:]} decided samples"
         fewer += [
             f"{title(x.benchmark)}: {name} is over {estimate.problems:,} of {x.problems:,} "
@@ -94,7 +93,7 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
 
 def accuracy_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
     """A row of accuracies, and one of their intervals."""
-    return rows_of(name, [x.accuracy for x in scores.scores], _points, scores.mean)
+    return rows_of(name, [x.accuracy for x in scores.scores], points, scores.mean)
 
 
 def length_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
@@ -117,18 +116,17 @@ def rows_of(
     A benchmark without a value leaves no mean: that of the others would look comparable.
     """
     numbers = [x if x is None or isinstance(x, float) else x.value for x in values]
-    known = [x for x in numbers if x is not None and not math.isnan(x)]
-    if mean is not None:
-        numbers.append(mean.value)
-    else:
-        numbers.append(float(np.mean(known)) if len(known) == len(values) else None)
-    row = (name, *("-" if x is None or math.isnan(x) else text(x) for x in numbers))
+    numbers = [None if x is None or math.isnan(x) else x for x in numbers]
+    known = [x for x in numbers if x is not None]
+    numbers.append(float(np.mean(known)) if len(known) == len(numbers) else None)
+    row = (name, *("-" if x is None else text(x) for x in numbers))
     intervals = [None if isinstance(x, float) else x for x in (*values, mean)]
     spans = [f"{text(x.low)}-{text(x.high)}" if x and x.low == x.low else "" for x in intervals]
     return [row, ("", *spans)] if any(intervals) else [row]
 
 
-def _points(share: float) -> str:
+def points(share: float) -> str:
+    """A share in percent."""
     return f"{100 * share:.1f}"
 
 
@@ -144,20 +142,18 @@ def print_unanswered(
     share = len(unanswered) / len(outputs)
     if share <= MANY:
         return
-    parts = [
+    text = (
         f"WARNING: {len(unanswered):,} of {len(outputs):,} responses{f' of {file}' if file else ''}"
         f" ({share:.0%}) are unanswered and count as incorrect: grader {grader} finds no answer in "
-        "them"
-    ]
+        "them; "
+    )
     cut = sum(output.finished is False for output in unanswered)
     if 2 * cut > len(unanswered):
-        parts.append(f"{cut:,} of them were cut off at the longest length: --max-new-tokens")
+        text += f"{cut:,} of them were cut off at the longest length: --max-new-tokens; "
     again = f"ktae eval --regrade {file} --output FOLDER " if file else ""
     wider = WIDER.get(grader)
-    parts.append(
-        f"{again}{wider}" if wider else "look at some of them before you trust the accuracy"
-    )
-    screen.print("; ".join(parts), style="bold red")
+    advice = f"{again}{wider}" if wider else "look at some of them before you trust the accuracy"
+    screen.print(text + advice, style="bold red")
 
 
 def differences(outputs: Sequence[Output]) -> list[dict[str, Any]]:
@@ -209,8 +205,7 @@ def print_disagreement(
         counts = Counter(o.verdict.outcome for o in outputs if o.verdict is not None)
         outcomes.append((name, *(f"{counts[outcome]:,}" for outcome in Outcome)))
         means = accuracies(outputs)
-        values = [means.get(x) for x in benchmarks]
-        shares.append((name, *("-" if x is None else _points(x) for x in values)))
+        shares.append((name, *(points(means[x]) if x in means else "-" for x in benchmarks)))
         disagreements[name] = {
             other: sum(x.correct != y.correct for x, y in zip(outputs, of_other, strict=True))
             for other, of_other in graded.items()

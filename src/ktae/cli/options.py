@@ -10,19 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ktae.cli.printing import note
 from ktae.errors import InputError
-from ktae.files.hub import check_local_or_hub
 from ktae.files.plots import KINDS as PICTURE
-from ktae.rollouts.options import ReadOptions
-
-if TYPE_CHECKING:
-    from ktae.evaluation.outputs import Output
-    from ktae.rollouts.notes import Notes
 
 rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
 """An option that few people ask for: the help has a panel of its own for these."""
@@ -35,35 +28,6 @@ output_option = functools.partial(typer.Option, "--output", "-o", metavar="FILE"
 JsonFile = Annotated[Path | None, output_option(help="A file for what --json would print.")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A .png, .svg or .pdf file for a forest plot.")
-]
-Correctness = Annotated[
-    str | None, rare(help="Of several rewards or metrics the one that says what is correct.")
-]
-Fields = Annotated[
-    list[str] | None,
-    rare(
-        "--field",
-        "-f",
-        metavar="NAME=PATH",
-        help="Where a field is in a row, such as response=output or "
-        "reward=samples[].score. Can be given several times.",
-    ),
-]
-PoolModels = Annotated[
-    bool | None,
-    rare(
-        "--pool-models/--by-model",
-        help="Whether several models are compared as one [default: by model; of rollouts, unless "
-        "most would be alone].",
-        show_default=False,
-    ),
-]
-Evaluation = Annotated[
-    bool,
-    rare("--evaluation", help="Of a run that holds both, read evaluations and not training."),
-]
-Join = Annotated[
-    bool, rare("--join", help="Take files together: a group may span them, such as files of seeds.")
 ]
 Workers = Annotated[
     int | None, rare_number(min=1, help="Processes that grade [default: one a processor].")
@@ -96,21 +60,6 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def read_options(given: Any) -> ReadOptions:
-    """What a dataclass of options, such as `Saved`, says about reading rollouts.
-
-    Raises:
-        InputError: there can be no such tokenizer, or a field or threshold makes no sense.
-    """
-    from ktae.rollouts.paths import parse_fields
-
-    if given.tokenizer is not None:
-        check_local_or_hub("tokenizer", given.tokenizer)
-    names = [x.name for x in dataclasses.fields(ReadOptions) if hasattr(given, x.name)]
-    values = {name: getattr(given, name) for name in names}
-    return ReadOptions(fields=parse_fields(given.field or []), **values)
-
-
 def require_outputs(
     inputs: Iterable[Path], *outputs: tuple[str, Path | None, Sequence[str]]
 ) -> None:
@@ -139,36 +88,3 @@ def require_outputs(
                 f"{option} {path}: a picture needs matplotlib, which is not installed; "
                 "pip install matplotlib"
             )
-
-
-def note_reading(notes: Notes) -> None:
-    """Say on stderr what the files were read as, what was left out, joined and assumed."""
-    for line in notes:
-        note(line.text + (f". {line.more}" if line.more else ""))
-
-
-@dataclasses.dataclass(frozen=True)
-class Saved:
-    """The options that say how saved outputs are read."""
-
-    tokenizer: Annotated[
-        str | None, rare(help="Counts the lengths that saved outputs do not hold.")
-    ] = None
-    partial: Annotated[
-        bool,
-        rare("--partial", help="Saved problems may be missing; those that all have are compared."),
-    ] = False
-    field: Fields = None
-    correctness: Correctness = None
-    pool_models: PoolModels = None
-    join: Join = False
-    evaluation: Evaluation = False
-
-    def read(
-        self, path: Path, notes: Notes, benchmarks: Sequence[str] | None = None
-    ) -> list[Output]:
-        """What `ktae.evaluation.outputs.read` gives."""
-        from ktae.evaluation.outputs import read
-
-        how, partial = read_options(self), self.partial
-        return read(path, how, notes=notes, partial=partial, benchmarks=benchmarks)

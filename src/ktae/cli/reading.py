@@ -9,20 +9,100 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae.cli import options
+from ktae.cli.options import rare
 from ktae.cli.printing import AsJson, note
 from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, preset, resolved, to_section
+from ktae.files.hub import check_local_or_hub
 from ktae.rollouts import EXAMPLE
+from ktae.rollouts.options import ReadOptions
 from ktae.tables import in_tables
 
 if TYPE_CHECKING:
+    from ktae.evaluation.outputs import Output
     from ktae.report.inputs import Dump
-    from ktae.rollouts.options import ReadOptions
+    from ktae.rollouts.notes import Notes
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class Rows:
+    """The options that say how rows are read."""
+
+    field: Annotated[
+        list[str] | None,
+        rare(
+            "--field",
+            "-f",
+            metavar="NAME=PATH",
+            help="Where a field is in a row, such as response=output or "
+            "reward=samples[].score. Can be given several times.",
+        ),
+    ] = None
+    correctness: Annotated[
+        str | None, rare(help="Of several rewards or metrics the one that says what is correct.")
+    ] = None
+    pool_models: Annotated[
+        bool | None,
+        rare(
+            "--pool-models/--by-model",
+            help="Whether several models are compared as one [default: by model; of rollouts, "
+            "unless most would be alone].",
+            show_default=False,
+        ),
+    ] = None
+    join: Annotated[
+        bool,
+        rare("--join", help="Take files together: a group may span them, such as files of seeds."),
+    ] = False
+    evaluation: Annotated[
+        bool,
+        rare("--evaluation", help="Of a run that holds both, read evaluations and not training."),
+    ] = False
+
+    @property
+    def how(self) -> ReadOptions:
+        """The same as the readers take it.
+
+        Raises:
+            InputError: there can be no such tokenizer, or a field or threshold makes no sense.
+        """
+        from ktae.rollouts.paths import parse_fields
+
+        names = {x.name for x in dataclasses.fields(ReadOptions)}
+        values = {name: value for name, value in vars(self).items() if name in names}
+        if values["tokenizer"] is not None:
+            check_local_or_hub("tokenizer", values["tokenizer"])
+        return ReadOptions(fields=parse_fields(self.field or []), **values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved(Rows):
+    """The options that say how saved outputs are read."""
+
+    tokenizer: Annotated[
+        str | None, rare(help="Counts the lengths that saved outputs do not hold.")
+    ] = None
+    partial: Annotated[
+        bool,
+        rare("--partial", help="Saved problems may be missing; those that all have are compared."),
+    ] = False
+
+    def read(
+        self, paths: Sequence[Path], notes: Notes, benchmarks: Sequence[str] | None = None
+    ) -> list[list[Output]]:
+        """What `ktae.evaluation.outputs.read` gives of each; what is noted is on stderr."""
+        from ktae.evaluation.outputs import read
+
+        how, partial = self.how, self.partial
+        outputs = [
+            read(path, how, notes=notes, partial=partial, benchmarks=benchmarks) for path in paths
+        ]
+        note_reading(notes)
+        return outputs
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading(Rows):
     """The options of a command that reads rollouts, and what they come to.
 
     Raises:
@@ -68,17 +148,12 @@ class Reading:
         typer.Option(help="A tokenizer's folder or hub name [default: the run's, or else words]."),
     ] = None
     as_json: AsJson = False
-    field: options.Fields = None
     threshold: Annotated[
         float | None,
-        options.rare(
+        rare(
             help="A rollout without a verdict is correct if its reward is above this [default: 0]."
         ),
     ] = None
-    correctness: options.Correctness = None
-    pool_models: options.PoolModels = None
-    join: options.Join = False
-    evaluation: options.Evaluation = False
 
     def __post_init__(self) -> None:
         if bool(self.inputs) == self.example:
@@ -91,11 +166,6 @@ class Reading:
     def paths(self) -> list[Path]:
         """The files and folders."""
         return self.inputs or [EXAMPLE]
-
-    @property
-    def how(self) -> ReadOptions:
-        """How they are read; an InputError for an option that makes no sense."""
-        return options.read_options(self)
 
     def asked(self) -> Estimator | None:
         """The estimator that was asked for; None where none was.
@@ -136,8 +206,14 @@ class Reading:
         how = dataclasses.replace(self.how, tokenizer=tokenizer) if tokenizer else self.how
         with working("reading"):
             dump = reader.load(self.paths, how, strict=strict)
-        options.note_reading(dump.notes)
+        note_reading(dump.notes)
         return dump
+
+
+def note_reading(notes: Notes) -> None:
+    """Say on stderr what the files were read as, what was left out, joined and assumed."""
+    for line in notes:
+        note(line.text + (f". {line.more}" if line.more else ""))
 
 
 def used(asked: Estimator | None, dump: Dump) -> Estimator:

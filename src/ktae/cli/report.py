@@ -13,7 +13,7 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, note_unmixed, used
+from ktae.cli.reading import Reading, note_reading, note_unmixed, used
 from ktae.errors import InputError
 from ktae.files.text import counted, printable
 
@@ -27,28 +27,17 @@ LOOK_SECONDS = 5.0
 @options.spread
 def report(
     reading: Reading,
-    output: Annotated[
-        Path,
-        options.output_option(help="An .html file for the page."),
-    ] = Path("report.html"),
+    output: Annotated[Path, options.output_option(help="An .html file for the page.")] = Path(
+        "report.html"
+    ),
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Write the page anew as a run goes on; it reloads itself."),
     ] = False,
-    title: Annotated[
-        str | None, typer.Option(help="The page's title [default: the inputs' names].")
-    ] = None,
     max_tokens: Annotated[
         int,
         options.rare_number(min=1, help="Above so many tokens, whole groups are left out."),
     ] = 6_000_000,
-    groups: Annotated[
-        int | None,
-        options.rare_number(
-            min=1,
-            help="Groups shown, at most; the page's numbers over groups are of all.",
-        ),
-    ] = None,
     regrade: Annotated[
         bool,
         options.rare(
@@ -74,9 +63,7 @@ def report(
         output,
         reading.how,
         max_tokens=max_tokens,
-        max_groups=groups,
         regrade=regrade,
-        title=title,
         reloads=watch,
     )
     if watch:  # what the run was trained with may not be known yet
@@ -85,7 +72,7 @@ def report(
     started, replaced = time.perf_counter(), output.exists()
     with working("reading") as tell:
         dump = write(estimator=asked, tell=tell)
-    options.note_reading(dump.notes)
+    note_reading(dump.notes)
     estimator = used(asked, dump)
     says_something = estimator.score_range is not None or has_mixed(dump.rollouts)
     if not says_something:
@@ -152,6 +139,6 @@ def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
                 continue
             if (listed := dump.notes.listed()) != told:
                 told = listed
-                options.note_reading(dump.notes)
+                note_reading(dump.notes)
             typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}. {dump.verdict}")
     typer.echo("\nstopped")

@@ -42,16 +42,14 @@ def validate(
         ),
     ] = None,
     until: Annotated[
-        float | None, typer.Option(help="The first share of each rollout to look at, such as 0.5.")
+        float | None,
+        typer.Option(min=0, max=1, help="The first share of each rollout to look at, such as 0.5."),
     ] = None,
     before_answer: Annotated[
         bool, typer.Option("--before-answer", help="Look at what stands before the answer alone.")
     ] = False,
     output: options.JsonFile = None,
     plot: options.Plot = None,
-    pairs: Annotated[
-        int, options.rare_number(min=1, help="Held-out pairs of a group, at most.")
-    ] = 16,
     seed: Annotated[int, options.rare_number(min=0, help="Of the pairs and permutations.")] = 0,
 ) -> None:
     """Which estimator tells correct rollouts from incorrect ones that it has not seen?
@@ -68,8 +66,6 @@ def validate(
 
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
-    if until is not None and not 0 < until <= 1:
-        raise InputError(f"--until is {until:g}; expected a number above 0, at most 1")
     # By the name under which each is shown; the settings are of every one that is named.
     chosen = {
         ", ".join([text, *(reading.settings or ())]): resolved(
@@ -92,7 +88,6 @@ def validate(
             chosen,
             keep=keep,
             answers=AskedAnswers(dump.rollouts),
-            pairs=pairs,
             seed=seed,
             vocabulary=words,
         )
