@@ -197,7 +197,7 @@ def test_transforms_wrap_the_run_s_estimator(run_folder, tmp_path, credit, own, 
     (tmp_path / "runs/recipe.yaml").write_text(recipe)
 
     def asked(transforms):
-        return Reading([tmp_path / "runs"], settings=[f"transforms={transforms}"]).asked()
+        return Reading(inputs=[tmp_path / "runs"], settings=[f"transforms={transforms}"]).asked()
 
     assert (asked(transforms), asked("null")) == (Centred(own), own)
     with pytest.raises(InputError, match="no transform 3; expected one of"):
