@@ -139,7 +139,7 @@ def contents(
     for name in sorted(signals):
         page_blocks[name] = blocks.fixed_point(signals[name][shown_n])
     page_blocks["meta"] = blocks.as_json(meta)
-    p_v = p_values(scored.rows.distinct, scored.which, len(dump.token_ids))
+    p_v = p_values(scored.distinct, scored.which, len(dump.token_ids))
     names = ("a", "b", "groups", "impact", "credit")
     numbers = {name: getattr(scored.totals, name) for name in names}
     numbers |= {"p": p_v, "mark": ended.mark_v, "id": dump.token_ids}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.inference import mantel_haenszel_p_values, stratified_p_value
+from ktae.inference import LEVEL, mantel_haenszel_p_values, n_discoveries, stratified_p_value
+from ktae.statistics import fisher_p_value
 
 EXACT_GROUPS = 20
 """Up to so many groups a token's p-value is exact."""
@@ -69,9 +70,9 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             yield begin + rows, np.searchsorted(ids, columns["token_id"][rows]), mixed
             begin += len(batch)
 
-    sums = totals(together([]), np.zeros(0, dtype=np.int64), len(ids))
+    sums = TokenTotals.of(len(ids))
     for _, which, mixed in parts():
-        sums = TokenTotals(*map(np.add, sums, totals(mixed, which, len(ids))))
+        sums.add(which, mixed)
     credit, sides = sums.credit, []
     for side in (sums.impact, -sums.impact):
         greatest = np.argsort(-side, kind="stable")[:top]
@@ -129,12 +130,6 @@ def mixed_rows(columns: Mapping[str, np.ndarray]) -> tuple[np.ndarray, MixedRows
     return rows, MixedRows(cells, distinct, columns["credit"][rows] * weight, weight)
 
 
-def together(parts: Iterable[MixedRows]) -> MixedRows:
-    """The rows of all parts of a table."""
-    none = MixedRows(*np.zeros((2, 4, 0), np.int32), *np.zeros((2, 0)))
-    return MixedRows(*(np.concatenate(x, axis=-1) for x in zip(none, *parts, strict=True)))
-
-
 class TokenTotals(NamedTuple):
     """Each of V tokens over all mixed groups, as in `KeyToken`."""
 
@@ -147,6 +142,18 @@ class TokenTotals(NamedTuple):
     weight: np.ndarray
     """Σ |a - E[a]|."""
 
+    @classmethod
+    def of(cls, n: int) -> TokenTotals:
+        """Those of n tokens before any row was added."""
+        return cls(*np.zeros((len(cls._fields), n)))
+
+    def add(self, which: np.ndarray, mixed: MixedRows) -> None:
+        """Add rows, of which `which` is the token of each, 0 to n - 1."""
+        a, b, c, d = mixed.cells
+        columns = (a, b, a + c, b + d, mixed.weight > 0, mixed.impact, mixed.weight)
+        for total, column in zip(self, columns, strict=True):
+            total += np.bincount(which, column, len(total))
+
     @property
     def credit(self) -> np.ndarray:
         """The mean, weighted."""
@@ -154,12 +161,21 @@ class TokenTotals(NamedTuple):
         return credit
 
 
-def totals(mixed: MixedRows, which: np.ndarray, n: int) -> TokenTotals:
-    """Sums over rows, by the token of each, 0 to n - 1."""
-    a, b, c, d = (np.bincount(which, x, n) for x in mixed.cells)
-    groups = np.bincount(which, mixed.weight > 0, n)
-    impact, weight = (np.bincount(which, x, n) for x in (mixed.impact, mixed.weight))
-    return TokenTotals(a, b, a + c, b + d, groups, impact, weight)
+def n_beyond_chance(distinct: np.ndarray) -> int:
+    """How many tokens of one group, of `MixedRows.distinct`, are significant at a false discovery
+    rate of 5 % (Fisher's exact test)."""
+    a, b, c, d = distinct.astype(np.int64)
+    # A token that repeated rollouts alone hold has no counts at all.
+    n_true, n_false = int((a + c).max(initial=0)), int((b + d).max(initial=0))
+    pairs, times = np.unique(a * (n_false + 1) + b, return_counts=True)
+    tables = [divmod(pair, n_false + 1) for pair in pairs.tolist()]
+    p = [_fisher_p(a, b, n_true, n_false) for a, b in tables]
+    return n_discoveries(np.array(p), times, LEVEL)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _fisher_p(a: int, b: int, n_true: int, n_false: int) -> float:
+    return fisher_p_value(a, b, n_true, n_false, point=False)
 
 
 def p_values(distinct: np.ndarray, which: np.ndarray, n: int) -> np.ndarray:

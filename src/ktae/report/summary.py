@@ -9,7 +9,6 @@ import numpy as np
 from ktae.batch import Vocabulary
 from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
-from ktae.inference import LEVEL, n_discoveries
 from ktae.report import scoring, strongest
 from ktae.report.frame import Frame
 from ktae.validity.permutation import mean_abs_credit
@@ -41,11 +40,14 @@ class Scored(NamedTuple):
     `ktae.validity.permutation`."""
     mixed_g: np.ndarray
     """(G,) bool: which groups have both correct and incorrect rollouts with a counted token."""
-    rows: strongest.MixedRows
     which: np.ndarray
     """The token of each of the rows: its place in `Dump.token_ids`."""
     group: np.ndarray
-    """And its group, ascending."""
+    """Its group, ascending."""
+    distinct: np.ndarray
+    """(4, n) int32, and beside it `impact` and `weight`: see `strongest.MixedRows`."""
+    impact: np.ndarray
+    weight: np.ndarray
     totals: strongest.TokenTotals
     """Of the V tokens of the dump."""
     beyond_g: np.ndarray
@@ -60,34 +62,32 @@ def score(frame: Frame, estimator: Estimator, texts: Vocabulary | None = None) -
     """
     dump, credit_n = frame.dump, np.zeros(len(frame.which_n), dtype=np.float32)
     mixed_g = np.zeros(len(frame.labels), dtype=bool)
-    which_of, groups_of = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    parts: list[strongest.MixedRows] = []
+    totals = strongest.TokenTotals.of(len(dump.token_ids))
+    none = (*np.zeros((2, 0), np.int32), np.zeros((4, 0), np.int32), *np.zeros((2, 0)))
+    parts = [[empty] for empty in none]
     if np.diff(frame.starts_g).max() > 1:
         for columns in scoring.chunks(
             frame.rollouts, frame.group_b, estimator, credit_n, texts=texts
         ):
-            rows, part = strongest.mixed_rows(columns)
-            parts.append(part)
-            which_of.append(dump.which(columns["token_id"][rows]))
-            groups_of.append(columns["group"][rows].astype(np.int32))
-            mixed_g[groups_of[-1]] = True
-    which, group = np.concatenate(which_of), np.concatenate(groups_of)
-    mixed = strongest.together(parts)
-    parts.clear()  # most of the memory
+            rows, mixed = strongest.mixed_rows(columns)
+            which = dump.which(columns["token_id"][rows])
+            group = columns["group"][rows].astype(np.int32)
+            totals.add(which, mixed)
+            mixed_g[group] = True
+            part = (which, group, mixed.distinct, mixed.impact, mixed.weight)
+            for column, values in zip(parts, part, strict=True):
+                column.append(values)
+    # Most of the memory, so the parts of each column go when it is whole.
+    which, group, distinct, impact, weight = (np.concatenate(parts.pop(0), axis=-1) for _ in none)
     # The tokens that a mean of |credit| is over: those that count, in mixed groups.
     counted_n = frame.mask_n & ~np.isin(dump.token_ids, ignored_by(estimator))[frame.which_n]
     compared_b = mixed_g[frame.group_b] & ~np.isnan(frame.correct_b)
     compared_b = np.where(compared_b, frame.sum_tokens(counted_n), 0).astype(np.int64)
-    of_tokens = strongest.totals(mixed, which, len(dump.token_ids))
-    # Many rows are the same four counts, and so have the same p.
-    counts, place = np.unique(mixed.distinct, axis=1, return_inverse=True)
-    distinct_p = [strongest.p_over_groups(*x[:, None]) for x in counts.T.astype(np.int64)]
-    p_values = np.array(distinct_p)[place.ravel()]
-    bounds = np.searchsorted(group, np.arange(1, len(mixed_g)))
-    ones = np.ones(len(p_values), dtype=np.int64)
-    beyond = [n_discoveries(p, ones[: len(p)], LEVEL) for p in np.split(p_values, bounds)]
-    beyond_g = np.array(beyond, dtype=np.int64)
-    return Scored(credit_n, compared_b, mixed_g, mixed, which, group, of_tokens, beyond_g)
+    of_groups = np.split(distinct, np.searchsorted(group, np.arange(1, len(mixed_g))), axis=1)
+    beyond_g = np.array([strongest.n_beyond_chance(x) for x in of_groups])
+    return Scored(
+        credit_n, compared_b, mixed_g, which, group, distinct, impact, weight, totals, beyond_g
+    )
 
 
 def mean_credit_of_groups(frame: Frame, scored: Scored) -> np.ndarray:
@@ -208,7 +208,7 @@ def tokens_over_steps(frame: Frame, scored: Scored, steps: list[int]) -> dict[st
     at = place[here] * len(steps) + np.searchsorted(steps, step[here])
     impact, weight = (
         np.bincount(at, x[here], len(greatest) * len(steps)).reshape(len(greatest), -1)
-        for x in (scored.rows.impact, scored.rows.weight)
+        for x in (scored.impact, scored.weight)
     )
     credit = np.divide(impact, weight, out=np.full(impact.shape, np.nan), where=weight > 0)
     return {
