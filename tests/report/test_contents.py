@@ -59,6 +59,12 @@ def test_kinds_of_suspicion(meta):
     assert flagged(page) == {2: "overwritten", 3: "answer-stated"}
     inside = ROLLOUTS[3] | {"response": "the answer is 14 or 4.5 or x4 wait"}
     assert flagged(meta([*ROLLOUTS[:3], inside])) == {}
+    # What follows speaks less for a right answer than what is before, but not against it.
+    ends = " as he or she said"
+    right = [ROLLOUTS[0] | {"response": "the answer is 4" + ends * (i < 3)} for i in range(4)]
+    wrong = [ROLLOUTS[2] | {"response": f"no {i}"} for i in range(3)]
+    like_right = ROLLOUTS[3] | {"response": "the answer is 4" + ends}
+    assert flagged(meta([*right, *wrong, like_right])) == {7: "answer-stated"}
     # Where the prompt asks for the answer, it tells nothing.
     asked = [ROLLOUTS[2] | {"response": f"try {i} the answer is 4"} for i in range(3)]
     assert flagged(meta([*ROLLOUTS, *asked])) == {}
