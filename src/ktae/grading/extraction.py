@@ -11,12 +11,13 @@ is still open states nothing. There, first to last; within each rule the last pl
    is a step of the reasoning), on the same line or the next one with text.
 6. `sum`: the last line computes with numbers, "Total: 80 + 67 = 147".
 7. `bare`: all of it, where it is one value and nothing else.
-8. `closing`: what the last line ends in: a value in bold (`**42**`), display math, or the end of a
-   sentence with its full stop: without it the response may have been cut off.
+8. `closing`: what the last line ends in: "C is correct", a value in bold (`**42**`), display math,
+   or the end of a sentence with its full stop: without it the response may have been cut off.
 9. `last`, only where it is asked for: the last number, also of a response that was cut off.
 
-Rules 2 to 9 do not look at a box that the response's end cuts off, nor beyond it. Every rule takes
-time linear in the length.
+A sentence that denies or doubts a value states none, in a box as well, and the next one may take it
+back. Rules 2 to 9 do not look at a box that the response's end cuts off, nor beyond it. Every rule
+takes time linear in the length.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from ktae.grading.latex import AND, LANGUAGES, NAME, OR, TEXT
-from ktae.grading.statements import NUMBER, answer_in, closing_value, is_doubted, is_sentence
+from ktae.grading.statements import NUMBER, answer_in, closing_value, is_denied, is_sentence
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond `boxed`: not at all, to rules 2 to 8, or to all."""
@@ -65,7 +66,8 @@ _NAMED = (
 )
 _LABEL = re.compile(
     # At the beginning of a line, with a colon; or as a heading of its own.
-    r"(?:^(?:\\(?:text(?:bf)?|mathbf)\{|[^\w\n])*+(?:final[ \t]+answer(?=[ \t]*[=→-])"
+    r"(?:^(?:\\(?:text(?:bf)?|mathbf)\{|[^\w\n])*+"
+    r"(?:(?:final[ \t]+answer|(?-i:A(?:nswer|NSWER)))(?=[ \t]*[=→–-])"
     rf"|{_NAMED}(?=[ \t*_]*[:：]|(?<=ans)\.[ \t]))"
     r"|^(?-i:A)(?=[:：]\s*+[^\n]*+\s*+\Z))[ \t]*[*_]{0,3}"
     r"(?:[:：]|(?<=ans)\.|(?<=answer)[ \t]*(?:=|→|[-–](?=[ \t])))[ \t*_}]*"
@@ -75,7 +77,8 @@ _LABEL = re.compile(
 )
 _CONCLUSION = re.compile(
     r"\b(?:answer|(?:correct|right)[ \t]+(?:option|choice|statement))[*_]{0,3}"
-    r"(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*"
+    r"(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}"
+    r"(?:is\b|(?:must|should|would)[ \t]+be(?=[ \t*_:]+[-$\\\d(A-J])(?!.*\bif\b)):?[ \t*_:]*"
     rf"|(?:{'|'.join(LANGUAGES['conclusions'])})[ \t*_:：]*",
     re.IGNORECASE,
 )
@@ -95,13 +98,19 @@ _JUDGEMENT = re.compile(
     r"(?:[ \t]*[.,!;?].*|[ \t]+(?:because|since|as)\b.*)?",
     re.IGNORECASE,
 )
+_CORRECT_CHOICE = re.compile(
+    r"(?:^|[.,;:]|\b(?:so|thus|hence|therefore|option|choice|answer),?)[ \t]*[*_(]*(?-i:([A-J]))"
+    r"[*_).]*[ \t]+is[ \t]+(?:correct|the[ \t]+(?:correct|right)[ \t]+(?:answer|option|choice|one))"
+    r"[*_.!]*$",
+    re.IGNORECASE,
+)
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
 _SUM = re.compile(
     rf"^[A-Za-z][A-Za-z ]{{0,60}}[:,][ \t]*([$\d.(][-−+*/×÷$\d., ()]*=[ \t]*{NUMBER})\.?$"
 )
 _BARE = re.compile(
-    r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2} *[=<>:,(^_+*/-])[^\n]{0,200}|\(?[A-Z]\)?\.?"
-    r"|[^\W\d_]{3,20}"
+    r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2} *[=<>:,(^_+*/-]|[A-Z]\w{2,20} *=)"
+    r"[^\n]{0,200}|\(?[A-Z]\)?\.?|[^\W\d_]{3,20}"
 )
 _LONGEST_BARE = 200
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
@@ -124,9 +133,7 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
 def _extracted(response: str, fallback: Fallback) -> Extracted | None:
     boxed, end_of_box, cut = _boxed(response)
     if boxed is not None:
-        inside = TEXT.sub(r" \1 ", boxed).strip()
-        if _LABEL.match(inside) or _CONCLUSION.search(inside):  # "Answer: 18" within the box
-            boxed = _stated(inside, 0) or boxed
+        boxed = _stated(TEXT.sub(r" \1 ", boxed).strip(), 0) or boxed  # "Answer: 18" within it
         below = response[max(end_of_box, len(response) - _CONCLUSION_LENGTH) :]
         below = _stated(below, None) if fallback != "none" else ""
         return Extracted(below, "stated") if below else Extracted(boxed, "boxed")
@@ -140,12 +147,12 @@ def _extracted(response: str, fallback: Fallback) -> Extracted | None:
     end = max(0, len(response) - _CONCLUSION_LENGTH)
     last_line = complete.rstrip().rpartition("\n")[2].strip()
     rules: dict[str, Callable[[], str]] = {
-        "tag": lambda: answer_in(_last(_TAG, complete)),
-        "hashes": lambda: answer_in(last_line[4:]) if last_line.startswith("####") else "",
-        "json": lambda: answer_in(_unescaped(_last(_JSON, complete))),
+        "tag": lambda: _within(_last(_TAG, complete)),
+        "hashes": lambda: _within(last_line[4:]) if last_line.startswith("####") else "",
+        "json": lambda: _within(_unescaped(_last(_JSON, complete))),
         "stated": lambda: _stated(complete, end),
         "sum": lambda: _last(_SUM, last_line),
-        "bare": lambda: _bare(complete.strip()),
+        "bare": lambda: _bare(complete.strip("*_` \t\r\n∴")),
         "closing": lambda: _closing(complete[end:]) if complete == response else "",
         "last": lambda: ["", *_NUMBER.findall(complete)][-1] if fallback == "last" else "",
     }
@@ -175,6 +182,7 @@ def _boxed(response: str) -> tuple[str | None, int, int | None]:
     A box around boxes is one box; its content comes without the inner ones' `\boxed`.
     """
     boxes, cut = _boxes(response)
+    boxes = [box for box in boxes if not is_denied(response, box.start, box.end, is_boxed=True)]
     texts, name = [], ""
     for i in reversed(range(len(boxes))):
         box, last_end = boxes[i], boxes[i - 1].end if i else -_LONGEST_BETWEEN
@@ -228,6 +236,11 @@ def _unescaped(text: str) -> str:
     return text
 
 
+def _within(text: str) -> str:
+    """The answer in what is marked as one, which may have a label of its own."""
+    return _stated(text, 0) or answer_in(text)
+
+
 def _bare(text: str) -> str:
     if len(text) > _LONGEST_BARE or not _BARE.fullmatch(text) or text[-1] in ":=?":
         return ""
@@ -248,12 +261,11 @@ def _stated(response: str, end: int | None) -> str:
         text = _in_block(response, line.start(2))
         if text is None:
             text = answer_in(_BULLET.sub("", line[2], count=1) if line["below"] else line[2])
-        before = response[max(0, head.start() - _CONCLUSION_LENGTH) : head.end()].rstrip(" :*_")
-        is_label = head.re is _LABEL
-        if text and (is_label or not (is_doubted(before) or _JUDGEMENT.fullmatch(line[2]))):
+        if is_denied(response, head.end(), line.end()):
+            continue
+        if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(line[2])):
             return text
-        if not is_doubted(before):
-            judgement = judgement or text
+        judgement = judgement or text
     return judgement
 
 
@@ -278,9 +290,13 @@ def _closing(end: str) -> str:
     text = "\n".join(lines).rstrip(" .")
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
         if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
-            return (not is_doubted(text[:start]) and _in_block(text, start)) or ""
+            return (not is_denied(text, start, len(text)) and _in_block(text, start)) or ""
     line = re.sub(r"[^\w.!$)}*\]]+$", "", lines[-1].rstrip() if lines else "")
-    bold = _BOLD.search(line)
-    if bold and is_doubted("\n".join([*lines[:-1], line[: bold.start()]])):
-        return ""
-    return closing_value(f"is {bold[2]}." if bold else line)
+    choice = _CORRECT_CHOICE.search(line)
+    if choice and not is_denied(line, *choice.span(1)):
+        return choice[1]
+    if bold := _BOLD.search(line):
+        # That stands alone, or behind a colon or comma, is said without a verb.
+        before = line[: bold.start()].rstrip()
+        line = f"{'is' if before[-1:] in ':,' else before} {bold[2]}."
+    return closing_value(line)

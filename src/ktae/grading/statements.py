@@ -1,10 +1,11 @@
 r"""The answer within a statement: all of it, or the formula or number that a sentence ends in.
 
-From a sentence the last formula is taken, or else the last number. Where it says of some of them
-"is ...", "equals ...", "= ..." or begins with one, the last of those is taken, and of those only
-what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in
-"12 - 4, which is 8 because ...". What ", not", "(not" or ", rather than" begins after it is left
-out, and so is "approximately" before it. A word with a reason is taken alone: "A because ...".
+A sentence states the formulas and numbers at which a verb points, "is ...", "equals ...", "= ...",
+or with which it begins. The last of those is taken, and of those only what comes before "because",
+"after", "if" and the like: 45 in "45 miles after 4 hours", 8 in "12 - 4, which is 8 because ...".
+It states none that it denies, doubts, bounds or only supposes, and none that is taken back. What
+", not", "(not" or ", rather than" begins after it is left out, and so is "approximately" before it.
+A word with a reason is taken alone: "A because ...".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ktae.grading.latex import LANGUAGES, NAME, UNITS
+from ktae.grading.latex import LANGUAGES, UNITS
 from ktae.grading.values import CJK
 
 _CJK = re.compile(CJK)
@@ -36,7 +37,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _ADVERB = rf"(?:{LANGUAGES['adverbs']})[ \t*_]+"
 _BEGINS_WITH_ADVERB = re.compile(rf"^{_ADVERB}", re.IGNORECASE)
 _SAYS_SO = re.compile(
-    rf"(?:^|[=≈:：是为為は]|\b(?:{LANGUAGES['verbs']}))[ \t*_$]*"
+    rf"(?:^|[=≈:：是为為は有得共]|\b(?:{LANGUAGES['verbs']}))[ \t*_$]*"
     rf"(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t*_]+){{0,2}}$",
     re.IGNORECASE,
 )
@@ -44,10 +45,12 @@ _WORD_OF_UNIT = rf"(?:[ \t]+(?!{UNITS['no_unit']})[^\W\d_]+(?:/[a-z]+|['’]s?)?
 _UNIT = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD_OF_UNIT}{{0,9}}"
 """A unit may have many words: "red marbles in her bag"."""
 _NEXT_SENTENCE = re.compile(r"(?<=[.?])[ \t]+(?=[A-Z$\\])")
-_UNIT_AND_STOP = re.compile(rf"({_UNIT})(?:,{_WORD_OF_UNIT}{{1,3}})?[.!]", re.IGNORECASE)
+_UNIT_AND_STOP = re.compile(
+    rf"({_UNIT})(?:,?[ \t]+(?:{LANGUAGES['closers']}))?[ \t]*[.!]", re.IGNORECASE
+)
 _GOES_ON = re.compile(
-    r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)|\d"
-    r"|,?[ \t]*(?:which|but)\b[^.]*\b(?:wrong|incorrect|false|impossible)\b"
+    r"['’]\w|(?:st|nd|rd|th)\b"
+    r"|(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)|\d"
     r"|(?:minus|plus|times|divided|multiplied|to|and|or|x)\b|(?:out |percent )?of\b(?=.*[\d$\\])"
     r"|(?:if and only if|iff|is|are|was|equals?|in|lies|must|can|has|becomes?)\b"
     r"|(?:simplifies|satisf\w+)\b"
@@ -56,6 +59,8 @@ _GOES_ON = re.compile(
 )
 """After a number that is not all of what is said."""
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
+_CASES = re.compile(r"\b(?:when|if|for)\b.*\b(?:otherwise|else|if|when)\b", re.IGNORECASE)
+"""After one of several answers: "5 if x is even and 6 otherwise"."""
 _CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
 _ASIDE = re.compile(
     r"(?<!\band)(?<!\bor)(?<=[\w.$})\]])[ \t]+\((?:(?:not|rather than|instead of)\b.*"
@@ -64,27 +69,37 @@ _ASIDE = re.compile(
 )
 """Of "5 (not 4)"; "p and (not q)" has none."""
 _WORD_AND_REASON = re.compile(
-    r"([^\s,]+)(?:,?[ \t]+(?:because|since)|,[ \t]+as)\b.*", re.IGNORECASE | re.DOTALL
+    r"([^\s,]+)(?:,?[ \t]+(?:because|since)|,[ \t]+(?:as|(?:it|they|there)[ \t]+\w+))\b.*",
+    re.IGNORECASE | re.DOTALL,
 )
 _CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
-_LONE_NAME = re.compile(rf"{NAME}(?:\([a-z]\))?|\\(?:angle|triangle) ?[A-Z]+")
 _JOINED = re.compile(
     r"(?:[ \t*_]*(?:,|、)|(?:[ \t]+[^\W\d_]+){0,3}[ \t*_]*,?[ \t]*\b(?:and|or)\b)[ \t*_]*"
 )
-_DOUBT = re.compile(
+_DENIED = re.compile(
     rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
-    rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|{LANGUAGES['verbs']})){{0,4}}[ \t*_$]*$"
-    rf"|\b(?:{LANGUAGES['bounds']}|or|times|plus|minus)[ \t*_$]*$"
+    rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|answer|{LANGUAGES['verbs']})){{0,4}}$"
+    rf"|(?:{LANGUAGES['denials_between_letters']})[是为為]?$",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    rf"\b(?:{LANGUAGES['asides']})\b"
     rf"|\b(?:{LANGUAGES['suppositions']})\b(?:(?!,|\bthen\b).)*$",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r"[.!?;:][ \t]|\n|\b(?:so|thus|hence|therefore|but)\b", re.IGNORECASE)
-_NO_LONE_VALUE = re.compile(r"\b(?:of|times|plus|minus|by|or)[ \t*_$]*$", re.IGNORECASE)
-_NO_VALUE = re.compile(
-    rf"\b(?:{LANGUAGES['doubts']}|{LANGUAGES['denials']}|{LANGUAGES['bounds']})\b"
-    rf"|{LANGUAGES['bounds_between_letters']}",
+_CLAUSE = re.compile(
+    r"[.!?;:][ \t]|\n|\\\[|\$\$|\b(?:so|thus|hence|therefore|(?<!anything )but)\b", re.IGNORECASE
+)
+_TAKEN_BACK = re.compile(
+    # "is wrong" behind the value; or of "this", "that" or "it" up to the end of the next sentence.
+    r"[\s$*_)\]\\]*"
+    r"(?:(?:[^.!?\n]|\.\d)*[.,;:!?\n(]\s*(?:[a-z]+,?[ \t]+){0,2}"
+    r"(?:(?:th(?:is|at)|it)(?: (?:answer|result|value))?|(?:which|but)\b[^.\n]{0,60}?)[ \t]+)?"
+    rf"(?:{LANGUAGES['taken_back']})\b(?! (?:to|that|for)\b)"
+    rf"|[\s$]*[가이]?[ \t]*(?:{LANGUAGES['denials_between_letters']})",
     re.IGNORECASE,
 )
+_OR_ANOTHER = re.compile(r"[\s$*_)\]\\]*,?\s*(?:or|oder|ou|или|或)\s*[$\\(]*\d")
 _LONGEST = 2000
 """Characters at the end of a statement that are taken apart."""
 _BEFORE, _LONGEST_CLAUSE = 30, 300
@@ -102,7 +117,7 @@ class _Part(NamedTuple):
 
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
-    statement = statement[-_LONGEST:].strip().strip('*_` \t"“”').rstrip('.,;。，； ✓✔*_`"”')
+    statement = statement[-_LONGEST:].strip().strip('*_` \t"“”').rstrip('.,;。，； ✓✔*_`"”项項')
     statement = _ASIDE.sub("", _BEGINS_WITH_ADVERB.sub("", statement)).rstrip()
     if reason := _WORD_AND_REASON.fullmatch(statement):
         statement = reason[1]
@@ -139,9 +154,18 @@ def _parts(said: str) -> list[_Part]:
     return sorted(parts)
 
 
-def is_doubted(before: str) -> bool:
-    """Whether a sentence denies or doubts the value that comes after this beginning of it."""
-    return _DOUBT.search(_CLAUSE.split(before.rstrip() + " ")[-1]) is not None
+def is_denied(text: str, start: int, end: int, *, is_boxed: bool = False) -> bool:
+    """Whether the sentence around the value there denies or doubts it, or the next takes it back.
+
+    A value in no box may also be supposed only, or an example.
+    """
+    before = text[max(0, start - _LONGEST_CLAUSE) : start].rstrip("\\([$*_: \t\r\n")
+    clause = _CLAUSE.split(before + " ")[-1].rstrip()
+    return bool(
+        _DENIED.search(clause)
+        or (_OR_ANOTHER.match(text, end) if is_boxed else _SUPPOSED.search(clause))
+        or _TAKEN_BACK.match(text[end : end + _LONGEST_CLAUSE])
+    )
 
 
 def is_sentence(statement: str) -> bool:
@@ -159,7 +183,7 @@ def _said_to_be(statement: str, parts: Sequence[_Part]) -> list[_Part]:
     likely = []
     for i, (start, end, text, is_formula) in enumerate(parts):
         points = _SAYS_SO.search(statement, max(0, start - _BEFORE), start)
-        if points is None or is_doubted(statement[max(0, start - _LONGEST_CLAUSE) : start]):
+        if points is None or is_denied(statement, start, end):
             continue
         texts = [text]
         for part in parts[i + 1 :]:
@@ -174,16 +198,9 @@ def _said_to_be(statement: str, parts: Sequence[_Part]) -> list[_Part]:
 
 def _most_likely(statement: str) -> str | None:
     """What a sentence says the answer is, several if they are joined; None if it says of none."""
-    parts = _parts(statement)
-    if likely := _said_to_be(statement, parts):
-        # What comes after "because" explains the answer, and is not it.
-        reason = _REASON.search(statement, likely[0].end)
-        return [p.text for p in likely if reason is None or p.start < reason.start()][-1]
-    if not parts or _NO_VALUE.search(statement):
+    likely = _said_to_be(statement, _parts(statement))
+    if not likely or _CASES.search(statement, likely[0].end):
         return None
-    # No verb points at any of them: the last formula is the likeliest, or else the last number.
-    parts = [part for part in parts if not _LONE_NAME.fullmatch(part.text)] or parts
-    last = [part for part in parts if part.is_formula] or parts
-    start, _, text, _ = last[-1]
-    # "a third of 12", "6 or 7"
-    return None if _NO_LONE_VALUE.search(statement, 0, start) else text
+    # What comes after "because" explains the answer, and is not it.
+    reason = _REASON.search(statement, likely[0].end)
+    return [p.text for p in likely if reason is None or p.start < reason.start()][-1]
