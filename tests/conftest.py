@@ -81,10 +81,11 @@ def fast_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
-    """What is logged during the test, from warnings on.
+    """What is logged during the test, from warnings on; what is said once in a process, again.
 
     pytest's own plug-in does this for each test and each of 900 loggers, so it is off.
     """
+    monkeypatch.setattr("ktae.trainers.lists._warned", set())
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     monkeypatch.setattr(handler, "emit", records.append)

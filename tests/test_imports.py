@@ -21,6 +21,8 @@ def run(code: str) -> str:
         ("ktae, ktae.backends.naive, ktae.estimators.units, ktae.estimators.controls", HEAVY),
         # Grading leaves its libraries to the workers.
         ("ktae.grading", [*HEAVY, "math_verify", "sympy"]),
+        ("ktae.demo", ["torch", "transformers"]),
+        ("ktae.trainers.verl", ["torch", "numba", "verl.trainer", "ktae.trainers.verl.advantages"]),
     ],
 )
 def test_import_loads_nothing_heavy(modules: str, heavy: list[str]) -> None:

@@ -2,11 +2,12 @@
 
 import math
 import statistics
-from typing import Any, NamedTuple
+from typing import Any
 
 import by_backend
 import numpy as np
 import pytest
+from awkward_batches import Rollouts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -22,29 +23,8 @@ def released_ignoring(token_ids: tuple[int, ...]) -> Estimator:
     return Scaled(Ignoring(KTAE(h2=1.0, normalize=True), token_ids), 2.0)
 
 
-ESTIMATORS = {
-    "paper": preset("paper"),
-    "released": released_ignoring((3,)),
-    "point": KTAE(fisher="point"),
-    "no_fisher": KTAE(h1=0.0),
-    "no_information_gain": KTAE(h2=0.0),
-    "no_term_frequency": KTAE(h3=0.0),
-}
-
-
-estimators = st.sampled_from(list(ESTIMATORS.values()))
-
-
-class Rollouts(NamedTuple):
-    """Arguments of `token_credit`."""
-
-    token_ids: np.ndarray
-    mask: np.ndarray
-    correct: np.ndarray
-    groups: np.ndarray
-
-    def take(self, rows: Any) -> "Rollouts":
-        return Rollouts(*(array[rows] for array in self))
+PRESETS = map(preset, ("paper", "no-fisher", "no-ig", "no-tf"))
+estimators = st.sampled_from([*PRESETS, KTAE(fisher="point"), released_ignoring((3,))])
 
 
 @st.composite

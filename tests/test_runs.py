@@ -1,10 +1,10 @@
-import json
 import os
 import shutil
 import subprocess
 import sys
 
 import pytest
+from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.runs import RunFolder, metrics_by_step
@@ -107,8 +107,7 @@ def test_metrics_by_step_of_either_engine(folder):
         ("metrics", [(4, 11)]),
     ):
         rows = [{"step": step, "data": {"actor/entropy": value}} for step, value in lines]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder.path / f"{name}.jsonl").write_text(text)
+        write_lines(folder.path / f"{name}.jsonl", rows)
     found = {
         step: line["actor/entropy"]
         for step, line in metrics_by_step(folder.metrics_files()).items()

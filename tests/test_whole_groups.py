@@ -1,10 +1,9 @@
 """`ktae.score` on tables: whole, in parts of whole groups, by pandas and by Ray."""
 
-import json
-
 import pyarrow as pa
 import pytest
 from extras import require
+from saved_outputs import write_lines
 
 import ktae
 from ktae import InputError
@@ -71,10 +70,10 @@ def test_on_ray_data(tmp_path):
     require("ray")
     import ray
 
-    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(x) + "\n" for x in ROWS))
+    path = write_lines(tmp_path / "rollouts.jsonl", ROWS)
     ray.init(address="local", num_cpus=1, include_dashboard=False)
     try:
-        rollouts = ray.data.read_json(str(tmp_path / "rollouts.jsonl"), lines=True)
+        rollouts = ray.data.read_json(str(path), lines=True)
         scored = rollouts.groupby("group").map_groups(ktae.score, batch_format="pyarrow")
         by_note = {(x["group"], x["note"]): list(x["credit"]) for x in scored.take_all()}
     finally:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from awkward_batches import BATCHES, ESTIMATORS, graded
 from by_backend import token_credit
-from test_agreement import BATCHES, ESTIMATORS, graded
 
 from ktae.backends import _compiled, cpu
 from ktae.backends import numpy as by_sorting

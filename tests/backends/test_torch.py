@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from awkward_batches import BATCHES, ESTIMATORS, Rollouts, graded, rollouts
 from by_backend import computed_by
-from test_agreement import BATCHES, ESTIMATORS, Rollouts, graded, rollouts
 
 from ktae import InputError, credit, token_advantages, token_credit
 from ktae.arrays import computes_there

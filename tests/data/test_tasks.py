@@ -1,10 +1,9 @@
 """The problems of a recipe's task: prompts, references, and who grades."""
 
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from saved_outputs import write_lines
 
 from ktae.data import gym, tasks
 from ktae.errors import InputError
@@ -23,10 +22,7 @@ def texts(rows):
 @pytest.fixture
 def files(tmp_path):
     rows = [{"question": f"What is {a} + {a}?", "answer": f"so #### {2 * a}"} for a in range(5)]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    for name in ("train", "test"):
-        (tmp_path / f"{name}.jsonl").write_text(lines)
-    return {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "test")}
+    return {name: str(write_lines(tmp_path / f"{name}.jsonl", rows)) for name in ("train", "test")}
 
 
 def test_problems_of_files(files):

@@ -1,8 +1,5 @@
 """The library's own language, and how others are found."""
 
-import subprocess
-import sys
-
 import pytest
 from every_language import EveryLanguage
 from second_language import MORE, offer
@@ -23,9 +20,3 @@ def test_languages_by_name(monkeypatch):
     message = r"no demo language 'latin'; expected one of sums, rooms, more-sums \(.*ktae-lab\)"
     with pytest.raises(InputError, match=message):
         language_named("latin")
-
-
-def test_importing_the_demo_costs_no_torch():
-    code = "import sys, ktae.demo; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]

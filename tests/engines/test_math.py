@@ -4,6 +4,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
+from saved_outputs import write_lines
 from training import ktae, run_here
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
@@ -40,9 +41,8 @@ def qwen(shared_data, tmp_path_factory):
 
 @pytest.fixture
 def problems(tmp_path):
-    file = tmp_path / "sums.jsonl"
     rows = [{"problem": f"What is {a} + {a}?", "answer": str(2 * a)} for a in range(6)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = write_lines(tmp_path / "sums.jsonl", rows)
     done = run_here(ktae("data", "prepare", file, "--test", file, "--output", tmp_path / "data"))
     assert done.returncode == 0, done.stderr
     return tmp_path / "data"

@@ -7,7 +7,6 @@ things at once.
 """
 
 import collections
-import json
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from extras import require
+from saved_outputs import write_lines
 from tiny_qwen import make_qwen
 from training import ktae, run_here
 from verl_one_step import recipe
@@ -180,8 +180,7 @@ def math_problems(model, tokenizer, folder):
     problems = sometimes_solved(model, tokenizer, 5)
     rows = [{"problem": problem.prompt, "answer": problem.answer} for problem in problems]
     rows += [{"problem": problem.prompt, "answer": UNREADABLE} for problem in problems[:3]]
-    file = folder / "sums.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = write_lines(folder / "sums.jsonl", rows)
     prepare = ("data", "prepare", file, "--test", file, "--template", "plain")
     done = run_here(ktae(*prepare, "--output", folder / "data"))
     assert done.returncode == 0, done.stderr

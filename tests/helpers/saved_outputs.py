@@ -1,11 +1,13 @@
 """Saved outputs, and what commands print of them."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write_lines(path: Path, rows: Iterable[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 

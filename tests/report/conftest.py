@@ -11,7 +11,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from dumps import ROLLOUTS, write_lines
+from dumps import ROLLOUTS
+from saved_outputs import write_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 

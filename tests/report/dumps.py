@@ -7,12 +7,6 @@ import zlib
 from ktae.report.contents import contents
 
 
-def write_lines(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 def unpack(block):
     return zlib.decompress(base64.b64decode(block), -15)
 

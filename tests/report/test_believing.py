@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import meta_of, unpack, write_lines
+from dumps import meta_of, unpack
+from saved_outputs import write_lines
 
 from ktae.estimators import KTAE, preset
 from ktae.inference import n_discoveries

@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import AGENTS, ROLLOUTS, move, write_lines
+from dumps import AGENTS, ROLLOUTS, move
+from saved_outputs import write_lines
 
 import ktae
 from ktae.estimators import preset

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from dumps import ROLLOUTS, meta_of, write_lines
+from dumps import ROLLOUTS, meta_of
+from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.estimators import preset

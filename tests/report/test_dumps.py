@@ -1,7 +1,8 @@
 """What TRL and verl write, folders of it, and rows with gaps."""
 
 import pytest
-from dumps import ROLLOUTS, write_lines
+from dumps import ROLLOUTS
+from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.evaluation import outputs

@@ -1,7 +1,8 @@
 """Rollouts are written by models, so a page may hold anything; none of it may run or hide."""
 
 import pytest
-from dumps import move, write_lines
+from dumps import move
+from saved_outputs import write_lines
 
 from ktae.report import ReadOptions, write_report
 

@@ -1,7 +1,7 @@
 """Tokens that mark an end or a format, and rollouts that are finished."""
 
 import numpy as np
-from dumps import write_lines
+from saved_outputs import write_lines
 
 from ktae.report import inputs, marks
 from ktae.report.frame import frame_of

@@ -1,7 +1,8 @@
 """Where the report's own grader disagrees with a dump's verdicts."""
 
 import pytest
-from dumps import ROLLOUTS, meta_of, write_lines
+from dumps import ROLLOUTS, meta_of
+from saved_outputs import write_lines
 
 from ktae.grading import Outcome, Verdict
 from ktae.report import inputs, regrading

@@ -3,7 +3,8 @@
 import itertools
 import re
 
-from dumps import ROLLOUTS, write_lines
+from dumps import ROLLOUTS
+from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.cli import report as command

@@ -8,7 +8,6 @@ from placement import by_id, reference
 
 import ktae
 from ktae.errors import InputError
-from ktae.trainers import lists
 from ktae.trainers.lists import Rollout, Settings, credit_of
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
@@ -76,7 +75,6 @@ def test_a_group_whose_contrast_has_no_token_is_skipped():
 
 def test_scores_by_name(logged):
     """prime-rl and Trinity ask one group at a time, which may lack every score."""
-    lists._warned.clear()
     settings = Settings(correctness="right")
     named = [{"right": 1, "length": 5}, {"right": None}]
     np.testing.assert_equal(settings.scores([9, 9], named), [1.0, math.nan])

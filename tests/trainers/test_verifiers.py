@@ -11,6 +11,7 @@ import pytest
 from engine_objects import needs, verifiers_node, verifiers_trace
 from extras import installed
 from placement import UNIT, assert_placed, by_id, reference
+from saved_outputs import write_lines
 
 from ktae.errors import InputError
 from ktae.trainers.lists import Settings
@@ -108,9 +109,7 @@ def test_the_file_that_verifiers_writes_and_reads(tmp_path):
 
 
 def written(tmp_path, *rows):
-    path = tmp_path / "traces.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write_lines(tmp_path / "traces.jsonl", rows)
 
 
 def advantages_in(path):

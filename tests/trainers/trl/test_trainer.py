@@ -27,7 +27,6 @@ from ktae.estimators import (
 from ktae.rollouts import readers, record
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
-from ktae.trainers import lists
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import even_start
 
@@ -294,7 +293,6 @@ def one_infinite(completion_ids, **_):
 )
 def test_an_infinite_reward_is_taken_as_trl_takes_it(trainer_arguments, logged, scale, credit):
     """The rollout's group gets advantages of 0; it is no verdict."""
-    lists._warned.clear()
     arguments = trainer_arguments(scale_rewards=scale, max_steps=1) | {"reward_funcs": one_infinite}
     if scale == "none" and credit:
         with pytest.raises(InputError, match="one_infinite gave -inf, and with scale_rewards 'no"):
@@ -338,7 +336,6 @@ def in_parts(completion_ids, **_):
     ],
 )
 def test_a_reward_that_is_no_verdict_is_said_once(trainer_arguments, logged, reward, more, message):
-    lists._warned.clear()
     train(trainer_arguments(max_steps=3) | {"reward_funcs": reward}, **more)
     messages = [record.getMessage() for record in logged]
     assert len(messages) == (message is not None)

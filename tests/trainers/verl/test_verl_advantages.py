@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 
 from ktae.errors import InputError
 from ktae.estimators import from_section
-from ktae.trainers import lists
 from ktae.trainers.verl.advantages import verl_advantages
 from ktae.trainers.verl.handover import handed_over, rollouts_of_infos
 
@@ -155,7 +154,6 @@ def test_undecided_rollouts_are_unknown():
 
 
 def test_without_acc_it_warns_and_takes_the_reward(logged):
-    lists._warned.clear()
     data = batch()
     wanted = expected(data)
     del data.non_tensor_batch["acc"]
@@ -248,7 +246,6 @@ def test_what_is_no_verdict_is_refused_with_its_row(name, value):
 def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credit(logged):
     """verl's `rate_limited` gives `acc` to those alone, where the function gives none."""
     failed = {"timeout": True, "acc": 0.0}
-    lists._warned.clear()
     data = batch(pads=0)
     ids, mask = data.batch["responses"], data.batch["response_mask"]
     rewards = data.batch["token_level_rewards"]
