@@ -12,22 +12,11 @@ MASK = np.arange(T) < np.array([7, 5, 7, 3, 6, 7])[:, None]
 GROUPS = np.zeros(N, dtype=int)
 
 
-def test_two_classes_are_token_credit() -> None:
-    y = np.array([1, 0, 0, 1, -1, 0])
-    expected = token_credit(IDS, MASK, np.where(y < 0, np.nan, y), GROUPS)
-    got = class_credit(IDS, MASK, y, [0.0, 1.0], GROUPS)
-    np.testing.assert_allclose(got, expected, atol=1e-7)
-
-
-def test_equal_rewards_tell_nothing() -> None:
-    got = class_credit(IDS, MASK, [0, 1, 2, 2, 1, 0], [0.3] * 3, GROUPS)
-    np.testing.assert_allclose(got, 0, atol=1e-7)
-
-
-def test_three_classes_are_each_against_the_rest() -> None:
-    classes, rewards = np.array([0, 1, 2, 2, 1, 0]), np.array([0.0, 0.5, 1.0])
+def test_classes_are_each_against_the_rest() -> None:
+    """By how far their rewards are from the group's mean reward, which is 6.5 / 6."""
+    classes, rewards = np.array([0, 1, 2, 2, 2, 0]), np.array([0.0, 0.5, 2.0])
     expected = sum(
-        (rewards[k] - 0.5) * token_credit(IDS, MASK, classes == k, GROUPS) for k in range(3)
+        (rewards[k] - 6.5 / 6) * token_credit(IDS, MASK, classes == k, GROUPS) for k in range(3)
     )
     got = class_credit(IDS, MASK, classes, rewards, GROUPS)
     np.testing.assert_allclose(got, expected, atol=1e-7)

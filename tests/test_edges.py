@@ -61,15 +61,6 @@ def test_group_with_nothing_to_compare(
     assert table.a[degenerate].tolist() == [in_true[t] for t in table.token_id[degenerate]]
 
 
-# --- a rollout with no unmasked token is not counted
-
-
-def test_a_group_that_only_an_empty_rollout_makes_mixed(backend: str) -> None:
-    mask = MASK.copy()
-    mask[2] = False
-    assert not token_credit(IDS[:3], mask[:3], [1, 1, 0], [0, 0, 0], backend=backend).any()
-
-
 # --- a token in every rollout of the group: exactly 0
 
 

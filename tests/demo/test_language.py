@@ -13,6 +13,23 @@ class TestSums(EveryLanguage):
     frozen = ("1", "6c2d3e3b5612054a")
 
 
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("so box 7 } but wait , total box 12 } <eos>", 12),
+        ("so box 7 } but wait , total box 12", 7),
+        ("so box 7 } but wait , total box } <eos>", 7),
+        ("box 20 }", None),
+        ("box 7 8 }", None),
+        ("box", None),
+        ("lunchbox 7 }", None),
+        ("", None),
+    ],
+)
+def test_the_answer_is_the_last_whole_box(response: str, answer: int | None) -> None:
+    assert SUMS.extract_answer(response) == answer
+
+
 def test_languages_by_name(monkeypatch):
     offer(monkeypatch, sums="second_language:MORE", **{MORE.name: "second_language:MORE"})
     assert language_named("sums") is SUMS, "nobody replaces the library's own"

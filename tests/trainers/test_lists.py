@@ -20,12 +20,6 @@ def credit(scores=SCORES, settings=Settings(), ids=IDS):  # noqa: B008
     return credit_of(list(map(Rollout, parts, GROUPS, scores, [0.5, 0.1] * 3)), settings)
 
 
-def test_credit_is_the_cores():
-    expected = reference(IDS, SCORES, [0, 1, 0, 0, 1, 1])
-    for (row,), other in zip(credit().parts, expected, strict=True):
-        assert row == pytest.approx(other, abs=1e-6)
-
-
 def test_rollouts_without_tokens_and_no_rollouts():
     nothing = [Rollout([([], [])], "a", 1.0), Rollout([], "a", 0.0)]
     assert credit_of(nothing, Settings()).parts == [[[]], []]

@@ -72,12 +72,6 @@ def test_own_answers():
     assert list(prefixes.AskedAnswers(rollouts)) == ["42", None, "70", "7"]
 
 
-@pytest.mark.parametrize("end", ["<|im_end|>", "</s>", "<｜end▁of▁sentence｜>\n"])
-def test_special_tokens_at_the_end_are_no_part_of_an_answer(end):
-    rollouts = make_rollouts([f"The answer is 45.{end}", "The answer is 45."])
-    assert prefixes.stated_answers(rollouts) == ["45", "45"]
-
-
 def test_last_numbers_where_few_responses_state_an_answer():
     rollouts = make_rollouts(
         ["12 and 33 make 45<|im_end|>", "Add 12 to get 45", "no", "The answer is 4 5."]

@@ -17,6 +17,7 @@ from ktae import InputError
 from ktae.estimators import (
     KTAE,
     Decayed,
+    Function,
     OverUnits,
     PermutedLabels,
     PresenceZ,
@@ -145,6 +146,12 @@ def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_argu
     )
 
 
+def alternating(token_ids, mask, correct, groups):
+    """Large numbers whose place in the rollout can be told."""
+    sign = np.where(correct, 2.0, -2.0)[:, None] + groups[:, None]
+    return sign * (1 + np.arange(token_ids.shape[1]) % 3)
+
+
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -152,6 +159,7 @@ def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_argu
         OverUnits(KTAE(), ("word",)),
         Tempo(),
         Scaled(KTAE(), 20),
+        Function(alternating),
     ],
     ids=repr,
 )
