@@ -74,25 +74,6 @@ def test_answers_of_the_test_problems() -> None:
     assert sum(len(p.answer.split()) for p in test_problems) == 3371
 
 
-@pytest.mark.parametrize(
-    ("operation", "result"),
-    [
-        (Operation("reverse"), "d a b c"),
-        (Operation("sort"), "a b c d"),
-        (Operation("behead"), "b a d"),
-        (Operation("curtail"), "c b a"),
-        (Operation("left"), "b a d c"),
-        (Operation("right"), "d c b a"),
-        (Operation("append", "e"), "c b a d e"),
-        (Operation("prepend", "e"), "e c b a d"),
-        (Operation("swap"), "d b a c"),
-        (Operation("echo"), "c b a d d"),
-    ],
-)
-def test_what_each_verb_means(operation: Operation, result: str) -> None:
-    assert " ".join(operation.result(("c", "b", "a", "d"))) == result
-
-
 @given(problems)
 def test_random_problems_are_of_the_language(problem: Problem) -> None:
     items, operations = problem.story
