@@ -6,6 +6,7 @@ or exact zeros, so that no number here depends on the formulas.
 
 import numpy as np
 import pytest
+import torch
 from by_backend import credit_table, token_advantages, token_credit
 
 from ktae.estimators import KTAE, Estimator, preset
@@ -97,7 +98,6 @@ def test_token_of_every_rollout(
 @pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3, np.float32(0.5)])
 def test_correct_where_the_reward_is_above_the_threshold(dtype: str, threshold: float) -> None:
     """As numbers of the rewards' own dtype: a reward of the threshold is not above it."""
-    torch = pytest.importorskip("torch")
     rewards = [threshold + 0.2, threshold, threshold, threshold - 0.2]
     kinds = [rewards] if dtype == "list" else [torch.tensor(rewards, dtype=getattr(torch, dtype))]
     if dtype.startswith("float"):

@@ -6,6 +6,7 @@ from typing import Any
 import by_backend
 import numpy as np
 import pytest
+import torch
 
 from ktae import InputError, class_credit, credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE, PresenceZ
@@ -291,7 +292,6 @@ def test_number_too_large_for_float32(name: str, base: str) -> None:
 
 # --- tensors
 
-torch = pytest.importorskip("torch")
 
 TENSORS = {name: torch.from_numpy(array.copy()) for name, array in ARRAYS.items()}
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])

@@ -98,7 +98,6 @@ def test_released_is_what_the_authors_code_computes(backend: str) -> None:
 
 
 def test_frozen_numbers_are_what_the_script_writes(frozen: dict[str, Any]) -> None:
-    pytest.importorskip("mpmath", reason="the generating script computes with mpmath")
     script = load_script()
     assert script.E == E
     assert [len(rollout) for rollout in script.ROLLOUTS] == LENGTHS.tolist()

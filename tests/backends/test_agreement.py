@@ -114,7 +114,6 @@ sys.stdout.buffer.write(credit.tobytes())
 def test_in_a_process_of_its_own(large: Rollouts) -> None:
     """The number of threads changes nothing, and torch keeps its own number: numba's thread pool,
     once started, would set OpenMP's threads for the process, which then cannot fork any more."""
-    pytest.importorskip("torch")
     helpers = Path(__file__).parents[1] / "helpers"
     paths = [str(helpers), os.environ.get("PYTHONPATH", "")]
     environment = {"NUMBA_NUM_THREADS": "2", "OMP_NUM_THREADS": "1"}

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+import torch
 from awkward_batches import BATCHES, ESTIMATORS, Rollouts, graded, rollouts
 from by_backend import computed_by
 
 from ktae import InputError, credit, token_advantages, token_credit
 from ktae.arrays import computes_there
+from ktae.backends import torch as backend
 from ktae.estimators import (
     KTAE,
     Centred,
@@ -29,10 +31,6 @@ from ktae.estimators import (
     ShuffledValues,
     preset,
 )
-
-torch = pytest.importorskip("torch")
-
-from ktae.backends import torch as backend  # noqa: E402
 
 BATCH = rollouts([5, 3, 9], 31, shuffled=False)
 IDS = np.where(BATCH.mask, BATCH.token_ids, 0)

@@ -5,8 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("transformers", reason="needs the extra 'trl'")
-
 from ktae.demo import evaluate
 from ktae.demo.language import Problem
 from ktae.demo.model import make_model, make_tokenizer

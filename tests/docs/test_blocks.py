@@ -29,7 +29,6 @@ def test_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_trainer_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tiny model in place of the reader's, and one step."""
-    pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
     from ktae.trainers import trl
     from ktae.trainers.trl.gradient_check import tiny_trainer
 

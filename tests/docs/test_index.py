@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pages
 import pytest
+import tokenizers
 from typer.testing import CliRunner
 
 from ktae.cli import app
-
-tokenizers = pytest.importorskip("tokenizers", reason="the page installs the extra 'report'")
-pytest.importorskip("jinja2", reason="the page installs the extra 'report'")
 
 HUB_NAME = "Qwen/Qwen2.5-Math-1.5B"
 

@@ -10,10 +10,9 @@ from typing import Any
 import oracle
 import pages
 import pytest
+import torch
 
 from ktae import token_advantages
-
-torch = pytest.importorskip("torch", reason="the example's trainer is written in torch")
 
 SCRIPT, GATHER = (
     (pages.ROOT / "examples" / f"{name}.py").read_text("utf-8")

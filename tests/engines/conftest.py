@@ -7,7 +7,6 @@ from training import ktae
 
 @pytest.fixture(scope="session")
 def base(request):
-    pytest.importorskip("transformers", reason="needs the extra 'trl' or 'verl'")
     return short_base(request.config)
 
 

@@ -4,10 +4,7 @@ import signal
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 from training import curve, metrics, run, run_here, stopped
-
-pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 RECIPE = "dapo-ktae.yaml"
 SMALL = [

@@ -7,7 +7,6 @@ import pytest
 from saved_outputs import write_lines
 from training import ktae, run_here
 
-pytest.importorskip("trl", reason="needs the extra 'trl'")
 pytest.importorskip("math_verify", reason="needs the extra 'eval'")
 
 

@@ -7,14 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import oracle
-import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.rollouts import record
-
-pytest.importorskip("trl", reason="needs the extra 'trl'")
-
 from ktae.trainers.trl.gradient_check import WEIGHTS, expected_gradient, relative_error
 
 PROCESSES = 3

@@ -9,8 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from training import curve, metrics, run, run_here, stopped
 
-pytest.importorskip("trl", reason="needs the extra 'trl'")
-
 RECIPE = "grpo-ktae.yaml"
 SMALL = [
     "steps=6",

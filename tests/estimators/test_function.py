@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from in_process import ktae as command
 
 import ktae
@@ -60,7 +61,6 @@ def test_its_credit_is_the_ones_that_count():
     expected = np.zeros((6, 3))
     expected[[0, 5], 2] = 1
     np.testing.assert_array_equal(token_credit(*BATCH, presence), expected)
-    torch = pytest.importorskip("torch", reason="torch is not installed")
     tensors = (torch.tensor(IDS), torch.tensor(MASK), torch.tensor(CORRECT), GROUPS)
     credit = token_credit(*tensors, lambda *x: torch.from_numpy(presence(*x)).half())
     assert credit.dtype == torch.float32

@@ -35,7 +35,6 @@ def test_another_scale_is_refused(base, estimator, fits):
 
 def check_advantages(estimator, weights=(1.0,), **settings):
     """TRL's trainer with these weights of its rewards, of which the last is the verdict."""
-    pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
     import torch
 
     from ktae.trainers.trl import checks

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from by_backend import token_advantages, token_credit
 
 import ktae
@@ -289,7 +290,6 @@ def test_draws_of_equal_rollouts_empty_batches_and_tensors(batch: Arrays) -> Non
     assert permuted_labels(ids, mask, [1, 1, 1, 0], [0] * 4, seed=5).sum() == 3
     for draw in DRAWS:
         assert len(draw(ids[:0], mask[:0], np.zeros(0), np.zeros(0, dtype=int), seed=0)) == 0
-    torch = pytest.importorskip("torch")
     for control in (PermutedLabels, ShuffledValues, RandomPlaces):
         got = ktae.token_credit(*map(torch.from_numpy, batch), control(KTAE(), 3))
         np.testing.assert_array_equal(got.numpy(), ktae.token_credit(*batch, control(KTAE(), 3)))

@@ -6,6 +6,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -123,7 +124,6 @@ def random_rows(shape, seed=0):
 
 @pytest.mark.parametrize("unit", LARGER)
 def test_against_plain_loops_and_of_tensors(unit):
-    torch = pytest.importorskip("torch")
     for shape in ((1, 1), (5, 31), (3, 123), (7, 64), (0, 5), (3, 0)):
         ids, mask = random_rows(shape)
         keys = unit_keys(unit, ids, mask, vocabulary=VOCABULARY)
@@ -220,7 +220,6 @@ def test_keys_spread_over_their_range():
 
 
 def test_a_real_tokenizer(shared_data):
-    pytest.importorskip("tokenizers", reason="needs the extra 'report'")
     from ktae.rollouts import tokens
 
     qwen2 = tokens.load_tokenizer(str(shared_data / "tokenizer_qwen2"))

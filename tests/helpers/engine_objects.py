@@ -49,7 +49,6 @@ def slime_arguments(**changes):
 
 
 def slime_credit(rollouts, **options):
-    pytest.importorskip("torch", reason="slime's hooks work on torch tensors")
     from ktae.trainers.slime import post_process_rewards
 
     samples = [

@@ -104,7 +104,6 @@ class EveryLanguage:
             assert not language.is_correct(both, problem.answer, finished=False)
 
     def test_every_word_is_one_token(self) -> None:
-        pytest.importorskip("transformers", reason="needs the extra 'trl'")
         from ktae.demo.model import make_tokenizer
 
         tokenizer, n = make_tokenizer(self.language), len(self.language.vocabulary)

@@ -4,14 +4,8 @@ outputs is of one run and tells nothing of the machine."""
 import re
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("nbclient", reason="needs the extra 'dev'")
-pytest.importorskip("ipykernel", reason="needs the extra 'dev'")
-pytest.importorskip("jinja2", reason="needs the extra 'report'")
-pytest.importorskip("matplotlib", reason="needs matplotlib")
-
 import nbformat
+import pytest
 from execute import execute, tidy
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))

@@ -37,7 +37,6 @@ def dump_file(tmp_path):
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory):
     """A run folder as `ktae train` leaves it; its rollouts are the demo's worked solutions."""
-    pytest.importorskip("torch", reason="the demo's tokenizer needs the extra 'trl'")
     from ktae.demo import SUMS
     from ktae.demo.model import make_tokenizer
     from ktae.runs import RunFolder

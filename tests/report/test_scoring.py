@@ -6,9 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
-
-pytest.importorskip("tokenizers", reason="needs the extra 'report'")
-
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ktae import CreditTable, InputError

@@ -49,7 +49,6 @@ def test_a_graded_estimator_takes_the_score():
 
 
 def test_metrics_have_the_names_of_every_engine():
-    pytest.importorskip("torch", reason="metrics are computed with torch")
     metrics = credit().metrics()
     values = np.concatenate([row for (row,) in credit().parts])
     assert metrics["credit/mean_abs"] == pytest.approx(np.abs(values).mean(), abs=1e-6)
@@ -61,7 +60,6 @@ def test_metrics_have_the_names_of_every_engine():
 
 
 def test_a_group_whose_contrast_has_no_token_is_skipped():
-    pytest.importorskip("torch", reason="the metrics need it")
     credited = credit_of([Rollout([([1, 2], [1, 1])], "a", 1.0), Rollout([], "a", 0.0)], Settings())
     assert credited.parts == [[[0.0, 0.0]], []]
     assert credited.metrics()["credit/skipped/all_correct"] == 1.0

@@ -6,13 +6,12 @@ import types
 
 import numpy as np
 import pytest
+import torch
 from engine_objects import Sample, slime_arguments
 from placement import assert_placed, by_id
 
 from ktae.errors import InputError
 from ktae.trainers.slime import post_process_rewards, token_advantages
-
-torch = pytest.importorskip("torch", reason="slime's hooks work on torch tensors")
 
 
 def eight():

@@ -180,7 +180,6 @@ def test_a_group_without_any_verdict_gets_no_credit():
             agent=SimpleNamespace(name="agent"), record_metrics=metrics.update,
         )  # fmt: skip
 
-    pytest.importorskip("torch", reason="metrics are computed with torch")
     traces = [unknown([5, 6]), unknown([5, 7])]
     add_credit(traces, Settings(correctness="right"))
     assert [trace.nodes[0].advantages for trace in traces] == [[0.5, 0.5]] * 2

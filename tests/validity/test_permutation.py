@@ -198,7 +198,6 @@ def test_the_real_dump_of_the_findings(shared_data):
     by other code: .055, 9 %, 70 %, 2.4 %; with one permutation of labels .049, 7 %, p < .05 0.8 %.
     The study counted all 80 rollouts. Two are copies here: hence the tolerances.
     """
-    pytest.importorskip("tokenizers", reason="needs the extra 'report'")
     from ktae.report import ReadOptions, inputs
 
     dump = inputs.load(

@@ -2,9 +2,6 @@
 
 import pytest
 
-# Not "trl": without it, that would find the folder tests/trl
-pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
-
 from ktae.trainers.trl.gradient_check import tiny_trainer
 
 

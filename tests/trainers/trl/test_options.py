@@ -1,7 +1,7 @@
 """What TRL offers keeps working, with each token's credit at its token."""
 
 import numpy as np
-import pytest
+import peft
 import torch
 
 from ktae.trainers.trl import KTAETrainer
@@ -22,7 +22,6 @@ def test_losses_of_entropy_in_bf16(trainer_arguments):
 
 
 def test_lora(trainer_arguments):
-    peft = pytest.importorskip("peft", reason="peft is not installed")
     arguments = trainer_arguments(max_steps=2, logging_steps=1)
     lora = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     frozen = [p.clone() for p in arguments["model"].parameters()]
@@ -37,7 +36,6 @@ def test_lora(trainer_arguments):
 
 def test_evaluation_and_trackers(trainer_arguments, tmp_path):
     """Metrics reach tensorboard as all of TRL's do."""
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     arguments = trainer_arguments(
