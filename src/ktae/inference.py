@@ -88,7 +88,11 @@ def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
     if least <= 0:
         return 1.0
     if len(values) > EXACT_PAIRS:
-        return _random_patterns(values, least)
+        rng, as_far = np.random.default_rng(0), 1
+        for size in _chunks(_DRAWS, len(values)):
+            signs = rng.choice([-1.0, 1.0], size=(size, len(values)))
+            as_far += int(np.sum(np.abs(signs @ values) >= least))
+        return as_far / (_DRAWS + 1)
     # All sums of one half of the pairs meet all sums of the other; as many totals are as far below
     # 0 as above.
     half = len(values) // 2
@@ -236,12 +240,3 @@ def _all_sums(values: np.ndarray) -> np.ndarray:
         sums = np.concatenate([sums - size, sums + size])
         sums.sort(kind="stable")  # merges the two, which are ascending
     return sums
-
-
-def _random_patterns(values: np.ndarray, least: float) -> float:
-    rng = np.random.default_rng(0)
-    as_far = 1
-    for size in _chunks(_DRAWS, len(values)):
-        signs = rng.choice([-1.0, 1.0], size=(size, len(values)))
-        as_far += int(np.sum(np.abs(signs @ values) >= least))
-    return as_far / (_DRAWS + 1)

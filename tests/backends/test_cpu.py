@@ -12,7 +12,7 @@ import pytest
 from awkward_batches import BATCHES, ESTIMATORS, graded
 from by_backend import token_credit
 
-from ktae.backends import _compiled, cpu
+from ktae.backends import compiled, cpu
 from ktae.backends import numpy as by_sorting
 
 
@@ -110,7 +110,7 @@ def test_extra_memory_is_bounded(
 
 
 KERNEL = """
-from ktae.backends._compiled import kept
+from ktae.backends.compiled import kept
 
 @kept
 def plus_one(x):
@@ -150,11 +150,11 @@ def test_where_no_cache_can_be_written_code_is_compiled_in_memory(
     def refuse(*_: object) -> None:
         raise {"_impl_class": RuntimeError("no locator available")}.get(where, OSError(28, "full"))
 
-    owner = _compiled._Cache if where == "_impl_class" else _compiled.caching.FunctionCache
+    owner = compiled._Cache if where == "_impl_class" else compiled.caching.FunctionCache
     monkeypatch.setattr(owner, where, refuse)
-    monkeypatch.setattr(_compiled, "_warned", False)
+    monkeypatch.setattr(compiled, "_warned", False)
     for number in (1, 2):
-        assert _compiled.kept(lambda x: x + 1)(number) == number + 1
+        assert compiled.kept(lambda x: x + 1)(number) == number + 1
     (record,) = logged
     assert "compiled in memory" in record.getMessage()
 
@@ -163,9 +163,9 @@ def test_code_that_was_compiled_with_other_formulas_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """numba itself looks at the file of the outermost function alone."""
-    cache = _compiled._Cache(graded)  # of any function that has a file
+    cache = compiled._Cache(graded)  # of any function that has a file
     codegen = cpu.credit_groups.targetctx.codegen()
     key = cache._index_key((), codegen)
     assert cache._index_key((), codegen) == key
-    monkeypatch.setattr(_compiled, "_DIGEST", "of another text")
+    monkeypatch.setattr(compiled, "_DIGEST", "of another text")
     assert cache._index_key((), codegen) != key

@@ -13,8 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.arrays import AT_ONCE, MAX_TOKEN_ID
-from ktae.backends._compiled import NO_ERROR, in_threads, jit, kept, look_at_rows, plain
-from ktae.backends.formulas import association, credit_of, direction_of, group_totals
+from ktae.backends.compiled import (
+    NO_ERROR,
+    association,
+    credit_of,
+    direction_of,
+    group_totals,
+    in_threads,
+    jit,
+    kept,
+    look_at_rows,
+    plain,
+)
 from ktae.batch import Batch, bad_token_id, group_bounds
 from ktae.statistics import Formula
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ktae.arrays import AT_ONCE, MAX_TOKEN_ID
-from ktae.backends._compiled import end_of, in_threads, jit, kept, plain
+from ktae.backends.compiled import end_of, in_threads, jit, kept, plain
 from ktae.backends.units import LEAD_SHIFT, MANY, TAIL_SHIFT, finished, mixed
 from ktae.batch import Vocabulary
 

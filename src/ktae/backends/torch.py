@@ -16,8 +16,7 @@ import torch
 
 from ktae import statistics
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, ArrayLike, as_array, on_host
-from ktae.backends._compiled import in_threads
-from ktae.backends.formulas import associations
+from ktae.backends.compiled import associations, in_threads
 from ktae.batch import (
     Batch,
     ScoreRange,

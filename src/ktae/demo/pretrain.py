@@ -58,7 +58,10 @@ def pretrain(
     base.train()
     with model.one_thread():
         for _ in track(range(steps), what, console=console):
-            batch = _batch(language, rng, tokenizer)
+            problems = language.train_problems(model.SIZE["batch"], rng.getrandbits(32))
+            prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
+            answers = tokenizer([language.worked_solution(p, rng) for p in problems])["input_ids"]
+            batch = sorted(zip(prompts, answers, strict=True), key=lambda pair: len(pair[1]))
             n_tokens = sum(len(response) for _, response in batch)
             # Short responses, then long ones: padded to one width, half of it would be padding
             for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
@@ -74,16 +77,6 @@ def pretrain(
             optimizer.zero_grad()
             schedule.step()
     return base.eval(), tokenizer
-
-
-def _batch(
-    language: Language, rng: random.Random, tokenizer: PreTrainedTokenizerFast
-) -> list[tuple[list[int], list[int]]]:
-    """Prompts and responses of a step as token ids, the shortest response first."""
-    problems = language.train_problems(model.SIZE["batch"], rng.getrandbits(32))
-    prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
-    responses = tokenizer([language.worked_solution(p, rng) for p in problems])["input_ids"]
-    return sorted(zip(prompts, responses, strict=True), key=lambda example: len(example[1]))
 
 
 def base_model(language: Language, seed: int = 0) -> Path:

@@ -32,6 +32,9 @@ AboveZero = Annotated[float, Between(1 / LARGEST)]
 Share = Annotated[float, Between(0, 1)]
 
 
+type_hints = functools.cache(typing.get_type_hints)
+
+
 class Estimator(abc.ABC):
     """How much credit each token gets. A subclass is a frozen dataclass of its own settings.
 
@@ -52,7 +55,7 @@ class Estimator(abc.ABC):
     """Whether it takes arrays in the host's memory alone; tensors are brought there."""
 
     def __post_init__(self) -> None:
-        hints = _hints_of(type(self))
+        hints = type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = _checked(field.name, getattr(self, field.name), hints[field.name])
             object.__setattr__(self, field.name, value)
@@ -156,11 +159,6 @@ def of_equals(credit_n: np.ndarray, known_n: np.ndarray, key_n: np.ndarray) -> n
     number = np.unique(key_n, return_inverse=True)[1]
     total, n_known = np.bincount(number, credit_n * known_n), np.bincount(number, known_n)
     return np.where(known_n, credit_n, (total / n_known.clip(1))[number])
-
-
-@functools.cache
-def _hints_of(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:

@@ -32,7 +32,12 @@ def vocabulary_of_texts(texts: Iterable[bytes | None]) -> Vocabulary:
             text = "".join(chr(byte) if byte < 128 else "x" for byte in content)
             without_blanks = b"".join(content.split())
         looks.append(_looks_of(text))
-        hashes.append(_hash(without_blanks))
+        state, power = 0, 1
+        for byte in without_blanks:
+            # From 1, so that no text is a prefix's hash.
+            state = (state * BASE + byte + 1) % 2**64
+            power = power * BASE % 2**64
+        hashes.append((state, power))
     return Vocabulary(
         np.array([*looks, 0], dtype=np.uint8), np.array([*hashes, (0, 1)], dtype=np.uint64), spelt
     )
@@ -55,13 +60,3 @@ def _looks_of(text: str) -> int:
 def _is_of_word(character: str) -> bool:
     """Letters, their marks, numbers and the underscore."""
     return character == "_" or unicodedata.category(character)[0] in "LMN"
-
-
-def _hash(text: bytes) -> tuple[int, int]:
-    """The polynomial, and what another text's is multiplied by when this one is appended."""
-    state, power = 0, 1
-    for byte in text:
-        # From 1, so that no text is a prefix's hash.
-        state = (state * BASE + byte + 1) % 2**64
-        power = power * BASE % 2**64
-    return state, power

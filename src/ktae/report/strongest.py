@@ -18,6 +18,9 @@ DISTINCT = ["distinct_a", "distinct_b", "distinct_c", "distinct_d"]
 """The counts a, b, c and d with identical rollouts of a group taken once."""
 
 
+fisher_p = functools.lru_cache(1 << 16)(fisher_p_value)
+
+
 class KeyToken(NamedTuple):
     """What one token does, over the mixed groups that contain it."""
 
@@ -169,13 +172,8 @@ def n_beyond_chance(distinct: np.ndarray) -> int:
     n_true, n_false = int((a + c).max(initial=0)), int((b + d).max(initial=0))
     pairs, times = np.unique(a * (n_false + 1) + b, return_counts=True)
     tables = [divmod(pair, n_false + 1) for pair in pairs.tolist()]
-    p = [_fisher_p(a, b, n_true, n_false) for a, b in tables]
+    p = [fisher_p(a, b, n_true, n_false, False) for a, b in tables]
     return n_discoveries(np.array(p), times, LEVEL)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _fisher_p(a: int, b: int, n_true: int, n_false: int) -> float:
-    return fisher_p_value(a, b, n_true, n_false, point=False)
 
 
 def p_values(distinct: np.ndarray, which: np.ndarray, n: int) -> np.ndarray:

@@ -241,7 +241,7 @@ def _all_cells(margins: np.ndarray) -> _Cells:
     fisher: Any = fisher_p_value
     sides = margins.astype(np.int64) + 1
     if (sides.prod(axis=1) * sides.sum(axis=1)).sum() > WORTH_COMPILING:
-        from ktae.backends.formulas import fisher_p_value as fisher  # imports numba
+        from ktae.backends.compiled import fisher_p_value as fisher  # imports numba
     for n_true, n_false in margins.tolist():
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
