@@ -159,7 +159,7 @@ def test_models_have_tables_of_their_own(command: Run, tmp_path: Path) -> None:
     assert content == json.loads(Path("pooled/results.json").read_text())
     refused = command("compare", file, file, "--workers", 1)
     assert (refused.status, refused.out) == (2, "")
-    assert f"{file} holds outputs of 2 models (a, b); expected one" in refused.err
+    assert "r (1) holds outputs of 2 models (a, b); expected one" in refused.err
 
 
 def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_path: Path) -> None:

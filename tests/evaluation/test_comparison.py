@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ktae.errors import InputError
-from ktae.evaluation.comparison import in_words, paired_tests
+from ktae.evaluation import comparison
+from ktae.evaluation.comparison import in_words
 from ktae.evaluation.outputs import Output
 from ktae.grading import Outcome, Verdict
 from ktae.inference import pooled_p_value
@@ -16,6 +17,11 @@ VERDICTS = {
     0: Verdict(Outcome.INCORRECT),
     None: Verdict(Outcome.UNDECIDED),
 }
+
+
+def paired_tests(*sides: list[Output], partial: bool = False) -> list[comparison.Comparison]:
+    """Of models that are called A, B and so on."""
+    return comparison.paired_tests(dict(zip("ABCD", sides, strict=False)), partial=partial)
 
 
 def side(benchmarks: dict[str, list[list[int | None]]]) -> list[Output]:
@@ -38,7 +44,7 @@ def test_a_difference_is_shown() -> None:
     assert row.difference.low == pytest.approx(0.21, abs=0.02)
     assert in_words(row).startswith("B is better than A by 30.0 points (95 % interval +2")
     (back,) = paired_tests(b, a)
-    assert in_words(back, "new", "old").startswith("new is better than old by 30.0 points")
+    assert in_words(back).startswith("A is better than B by 30.0 points")
 
 
 def test_benchmarks_pooled_and_corrected() -> None:
@@ -131,9 +137,9 @@ def test_several_models_are_compared_with_the_first() -> None:
     """p-values of all comparisons of a measure are corrected together."""
     a, b = (with_lengths(side({"x": [[kind]] * 8}), [10] * 8) for kind in (0, 1))
     rows = paired_tests(a, b, a, b)
-    assert [(row.model, row.measure, row.up) for row in rows] == [
-        (model, measure, up)
-        for model, better in ((0, 8), (1, 0), (2, 8))
+    assert [(row.a, row.b, row.measure, row.up) for row in rows] == [
+        ("A", model, measure, up)
+        for model, better in (("B", 8), ("C", 0), ("D", 8))
         for measure, up in (("accuracy", better), ("length", 0))
     ]
     corrected = [row.corrected for row in rows if row.measure == "accuracy"]

@@ -91,7 +91,8 @@ def test_two_files_to_compare(file, other, scratch):
         (scratch / folder / name).write_bytes(data)
         sides.append(scratch / folder / name)
     with only_input_errors():
-        for row in comparison.paired_tests(*(graded(outputs.read(x)) for x in sides), partial=True):
+        saved = {x.parent.name: graded(outputs.read(x)) for x in sides}
+        for row in comparison.paired_tests(saved, partial=True):
             assert comparison.in_words(row)
             assert 0 <= row.p_value <= row.corrected <= 1
 

@@ -27,7 +27,6 @@ WIDER = {
 }
 """By grader: the one that finds answers in more places, and in which."""
 ACCURACY = "accuracy in percent, 95 % interval below"
-LENGTH = "mean tokens of a response, 95 % interval below"
 
 
 def print_models(screen: Screen, outputs: Sequence[Output], grader: str) -> dict[str, Any]:
@@ -89,6 +88,15 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
     for name in ("unanswered", "undecided", "truncated"):
         rows += rows_of(name, [getattr(x, name) for x in of], "{:.1%}".format)
     screen.table("responses", columns, rows)
+
+
+def print_side_by_side(screen: Screen, scores: Mapping[str, Scores]) -> None:
+    """The same of several models, a row for each; all have the same benchmarks."""
+    columns = [*(title(x.benchmark) for x in next(iter(scores.values())).scores), "mean"]
+    screen.table(ACCURACY, columns, [row for x in scores for row in accuracy_rows(x, scores[x])])
+    if any(x.mean_length for x in scores.values()):
+        rows = [row for x in scores for row in length_rows(x, scores[x])]
+        screen.table("mean tokens of a response, 95 % interval below", columns, rows)
 
 
 def accuracy_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:

@@ -12,10 +12,10 @@ Outputs of several training steps are of several models: a file of one step is w
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from ktae.evaluation.outputs import (
     read,
 )
 from ktae.evaluation.scores import lengths, rates
+from ktae.files.text import short_names
 from ktae.grading import GradingPool
 from ktae.grading.graders import DEFAULT as GRADER
 from ktae.grading.graders import GRADERS
@@ -43,6 +44,7 @@ from ktae.inference import (
     pooled_p_value,
     sign_flip_p_value,
 )
+from ktae.rollouts.files import without_format
 from ktae.rollouts.options import DEFAULT, ReadOptions
 
 POOLED = "pooled"
@@ -51,7 +53,11 @@ POOLED = "pooled"
 class Comparison(NamedTuple):
     """B against A on one set of problems."""
 
+    a: str
+    b: str
+    """The models' names."""
     name: str
+    """The benchmark's."""
     measure: Literal["accuracy", "length"]
     problems: int
     """With a decided sample in both; for lengths those that both have."""
@@ -66,8 +72,6 @@ class Comparison(NamedTuple):
     p_value: float
     corrected: float = math.nan
     """`p_value` after Holm's correction for all comparisons of the measure made together."""
-    model: int = 0
-    """Which of several models B is."""
 
     @property
     def shown(self) -> bool:
@@ -104,7 +108,16 @@ def compare(
     sides = [read(path, options, partial=partial) for path in paths]
     with GradingPool(workers) as pool:
         _, graded = graded_alike(paths, sides, lambda side, grader: grade(pool, side))
-    return paired_tests(*graded, partial=partial, names=[str(path) for path in paths])
+    return paired_tests(dict(zip(names_of(paths), graded, strict=True)), partial=partial)
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """What models are called: their folders or files, with as many parts as tell them apart."""
+    # Models have dots in their names, and files an ending.
+    files = [path.resolve() for path in paths]
+    names = short_names([x if x.is_dir() else x.with_name(without_format(x.name)) for x in files])
+    is_clear = len(set(names)) == len(names)
+    return names if is_clear else [f"{name} ({i})" for i, name in enumerate(names, start=1)]
 
 
 def graded_alike(
@@ -138,24 +151,20 @@ def graded_alike(
 
 
 def paired_tests(
-    a: Sequence[Output],
-    *others: Sequence[Output],
-    partial: bool = False,
-    names: Sequence[str] = ascii_uppercase,
+    sides: Mapping[str, Sequence[Output]], *, partial: bool = False
 ) -> list[Comparison]:
     """Each other model against the first: for each benchmark, and for all problems together if
     there are several; first the accuracies, then the lengths where all outputs' are known.
 
     Args:
-        a: graded outputs, what the others are compared with.
-        others: one or more.
+        sides: graded outputs by the models' names, two or more; the first is what the others are
+            compared with.
         partial: compare on the problems that both have, instead of raising an error.
-        names: what errors call `a` and the others.
 
     Raises:
         InputError: two have different problems or different answers, or one has several models.
     """
-    for name, side in zip(names, (a, *others), strict=False):
+    for name, side in sides.items():
         if len(models := by_model(side)) > 1:
             raise InputError(
                 f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}); "
@@ -167,10 +176,11 @@ def paired_tests(
                 "expected a file of one step"
             )
     rng = np.random.default_rng(0)  # the same intervals each time
+    first, *others = sides
     comparisons = [
-        comparison._replace(model=model)
-        for model, b in enumerate(others)
-        for comparison in _compare_two(a, b, (names[0], names[model + 1]), partial, rng)
+        comparison
+        for other in others
+        for comparison in _compare_two(first, other, sides, partial, rng)
     ]
     # Several benchmarks are several chances to be right by luck.
     corrected: dict[int, float] = {}
@@ -182,56 +192,77 @@ def paired_tests(
 
 
 def _compare_two(
-    a: Sequence[Output],
-    b: Sequence[Output],
-    names: tuple[str, str],
+    a: str,
+    b: str,
+    sides: Mapping[str, Sequence[Output]],
     partial: bool,
     rng: np.random.Generator,
 ) -> list[Comparison]:
-    a, b = _named_as(a, b), _named_as(b, a)
-    in_a, in_b = by_problem(a), by_problem(b)
-    _require_same_problems(in_a, in_b, names, partial)
+    outputs_a, outputs_b = _named_as(sides[a], sides[b]), _named_as(sides[b], sides[a])
+    in_a, in_b = by_problem(outputs_a), by_problem(outputs_b)
+    _require_same_problems({a: in_a, b: in_b}, partial)
     # By benchmark its problems in both.
     sets = {
         name: [group for group in by_problem(of_benchmark) if group in in_b]
-        for name, of_benchmark in by_benchmark(a).items()
+        for name, of_benchmark in by_benchmark(outputs_a).items()
     }
     sets = {name: groups for name, groups in sets.items() if groups}
     if len(sets) > 1:
         sets[POOLED] = [group for groups in sets.values() for group in groups]
+
     rates_a, rates_b = rates(in_a), rates(in_b)
-    comparisons = []
-    for name, groups in sets.items():
-        counts = [(*rates_a[x], *rates_b[x]) for x in groups if rates_a[x][1] and rates_b[x][1]]
-        if counts:
-            shares = [(c_a / n_a, c_b / n_b) for c_a, n_a, c_b, n_b in counts]
-            comparisons.append(_comparison(name, "accuracy", shares, _p_value(counts), rng))
-    if not comparisons:
+    in_both = [x for groups in sets.values() for x in groups]
+    counts = {x: (*rates_a[x], *rates_b[x]) for x in in_both if rates_a[x][1] and rates_b[x][1]}
+    if not counts:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
+    values: dict[Literal["accuracy", "length"], dict[str, tuple[float, float]]] = {
+        "accuracy": {x: (c_a / n_a, c_b / n_b) for x, (c_a, n_a, c_b, n_b) in counts.items()}
+    }
     lengths_a, lengths_b = lengths(in_a), lengths(in_b)
-    for name, groups in sets.items() if lengths_a and lengths_b else ():
-        pairs = [(lengths_a[x], lengths_b[x]) for x in groups]
-        comparisons.append(_comparison(name, "length", pairs, None, rng))
+    if lengths_a and lengths_b:
+        values["length"] = {x: (lengths_a[x], lengths_b[x]) for x in in_both}
+    comparisons = []
+    for (measure, of_problem), (name, groups) in itertools.product(values.items(), sets.items()):
+        known = [x for x in groups if x in of_problem]
+        if not known:
+            continue
+        a_p, b_p = np.array([of_problem[x] for x in known]).T
+        difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
+        comparisons.append(
+            Comparison(
+                a=a,
+                b=b,
+                name=name,
+                measure=measure,
+                problems=len(known),
+                mean_a=float(a_p.mean()),
+                mean_b=float(b_p.mean()),
+                difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
+                up=int(np.sum(difference_p > 0)),
+                down=int(np.sum(difference_p < 0)),
+                p_value=_p_value([counts[x] for x in known])
+                if measure == "accuracy"
+                else sign_flip_p_value(difference_p),
+            )
+        )
     return comparisons
 
 
-def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+def in_words(comparison: Comparison) -> str:
     """What may be said, in one sentence."""
     is_accuracy = comparison.measure == "accuracy"
     scale, unit = (100, "points") if is_accuracy else (1, "tokens")
     difference, low, high = (scale * x for x in comparison.difference)
+    p = f"corrected p = {comparison.corrected:.2g}"
     between = f"95 % interval {low:+z.1f} to {high:+z.1f} {unit}"
-    if comparison.shown:
-        more, less = (name_b, name_a) if difference > 0 else (name_a, name_b)
-        claim = f"{more} is better than {less}" if is_accuracy else f"{less} is shorter than {more}"
+    if not comparison.shown:
         return (
-            f"{claim} by {abs(difference):.1f} {unit} "
-            f"({between}, corrected p = {comparison.corrected:.2g})"
+            f"no difference can be shown with {comparison.problems} problems "
+            f"({difference:+z.1f} {unit} seen, {between}, {p})"
         )
-    return (
-        f"no difference can be shown with {comparison.problems} problems "
-        f"({difference:+z.1f} {unit} seen, {between}, corrected p = {comparison.corrected:.2g})"
-    )
+    less, more = (comparison.a, comparison.b) if difference > 0 else (comparison.b, comparison.a)
+    claim = f"{more} is better than {less}" if is_accuracy else f"{less} is shorter than {more}"
+    return f"{claim} by {abs(difference):.1f} {unit} ({between}, {p})"
 
 
 def _named_as(outputs: Sequence[Output], other: Sequence[Output]) -> Sequence[Output]:
@@ -246,12 +277,9 @@ def _named_as(outputs: Sequence[Output], other: Sequence[Output]) -> Sequence[Ou
 
 
 def _require_same_problems(
-    a: Mapping[str, Sequence[Output]],
-    b: Mapping[str, Sequence[Output]],
-    names: tuple[str, str],
-    partial: bool,
+    sides: Mapping[str, Mapping[str, Sequence[Output]]], partial: bool
 ) -> None:
-    name_a, name_b = names
+    (name_a, a), (name_b, b) = sides.items()
     common = [group for group in a if group in b]
     if not common:
         raise InputError(
@@ -273,29 +301,6 @@ def _require_same_problems(
                 f"problem {group:.60} has the answer {in_a} in {name_a} and {in_b} in {name_b}: "
                 "these are not the same problems"
             )
-
-
-def _comparison(
-    name: str,
-    measure: Literal["accuracy", "length"],
-    pairs: Sequence[tuple[float, float]],
-    p_value: float | None,
-    rng: np.random.Generator,
-) -> Comparison:
-    """`pairs`: of each problem the values of A and of B; without a p-value, that of their signs."""
-    a_p, b_p = np.array(pairs).T
-    difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
-    return Comparison(
-        name=name,
-        measure=measure,
-        problems=len(pairs),
-        mean_a=float(a_p.mean()),
-        mean_b=float(b_p.mean()),
-        difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
-        up=int(np.sum(difference_p > 0)),
-        down=int(np.sum(difference_p < 0)),
-        p_value=sign_flip_p_value(difference_p) if p_value is None else p_value,
-    )
 
 
 def _p_value(counts: Sequence[tuple[int, int, int, int]]) -> float:

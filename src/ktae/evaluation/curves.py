@@ -35,6 +35,8 @@ BENCHMARK = re.compile(
     r"|eval_rewards/(?P<trl>.+)/mean"
 )
 """Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""
+PRINTED = re.compile(r"(.+):(?:np\.\w+\()?([-+]?\d+\.?\d*(?:e[-+]?\d+)?)\b")
+"""A metric as verl prints it: NumPy's numbers have their type, and colours end a line."""
 LARGEST = 1e15
 """Larger steps and metrics are left out, and infinite ones: they are no measurements."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -132,7 +134,10 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
         return _history(path)
     # A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`.
     text = path.read_text(encoding="utf-8", errors="replace")
-    return {int(x[1]): _printed(x[2]) for x in re.finditer(r"\bstep:(\d+) - (.+)", text)}
+    return {
+        int(line[1]): {x[1]: float(x[2]) for x in map(PRINTED.match, line[2].split(" - ")) if x}
+        for line in re.finditer(r"\bstep:(\d+) - (.+)", text)
+    }
 
 
 def _history(file: Path) -> dict[int, dict[str, Any]]:
@@ -149,16 +154,6 @@ def _json(file: Path) -> dict[str, Any]:
         return dict(json.loads(file.read_bytes()))
     except (ValueError, TypeError) as error:
         raise InputError(f"{file} holds no JSON object: {reason(error)}") from None
-
-
-def _printed(text: str) -> dict[str, float]:
-    values = {}
-    for part in text.split(" - "):
-        name, _, value = part.rpartition(":")
-        # NumPy's numbers print their type, and a terminal's colours end the line.
-        if number := re.match(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\b", value):
-            values[name] = float(number[1])
-    return values
 
 
 def _named(metrics: Mapping[str, Any]) -> dict[str, float]:
