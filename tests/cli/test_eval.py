@@ -62,11 +62,11 @@ def test_a_model_end_to_end_and_resumed(command: Run, tiny_model: Path, data: Pa
         assert cells(first.out, label)
     batches = sorted(Path("out/batches").iterdir())
     assert [path.name for path in batches] == [f"0000{i}.jsonl" for i in range(4)]
-    results = Path("out/results.json").read_bytes()
+    results = Path("out/summary.json").read_bytes()
     batches[1].unlink()
-    Path("out/results.json").unlink()
+    Path("out/summary.json").unlink()
     assert command(*options).status == 0
-    assert Path("out/results.json").read_bytes() == results
+    assert Path("out/summary.json").read_bytes() == results
     refused = command(*options, "--seed", 1)
     assert refused.status == 2
     assert "out holds an evaluation with seed = 0, not 1; give another --output" in refused.err
@@ -93,7 +93,7 @@ def test_the_task_of_a_recipe(command: Run, tiny_model: Path) -> None:
     result = command(*options)
     assert (result.status, result.err) == (0, "")
     assert "chain_sum" in result.out
-    content = json.loads(Path("out/results.json").read_text())
+    content = json.loads(Path("out/summary.json").read_text())
     assert content["grading"]["grader"] == "reasoning-gym"
     assert content["settings"]["max_new_tokens"] == 3
     assert command("compare", "out", "out").status == 0

@@ -54,7 +54,7 @@ def test_the_differences_are_the_documented_ones(command: Run, authors_file: Pat
     near = sorted({row + step for row in expected for step in (0, 1)})
     Path("near.jsonl").write_text("".join(lines[row - 1] for row in near), encoding="utf-8")
     assert command("eval", "--regrade", "near.jsonl", "--partial", "--output", "out").status == 0
-    found = json.loads(Path("out/results.json").read_text())["differences"]
+    found = json.loads(Path("out/summary.json").read_text())["differences"]
     groups = [json.loads(lines[row - 1])["group"].split("/")[1] for row in expected]
     assert [d["problem"].split("/")[1] for d in found] == groups
     assert [d["outcome"] for d in found] == list(expected.values())
@@ -101,7 +101,7 @@ def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) 
     assert cells(result.out, "pass@8") == ["50.0", "0.0", "25.0"]
     assert "\nb: pass@8 is over 1 of 2 problems, those with 8 decided samples\n" in result.out
     assert "pass@7" not in result.out and "a: pass" not in result.out
-    found = json.loads(Path("out/results.json").read_text())["benchmarks"]["b"]
+    found = json.loads(Path("out/summary.json").read_text())["benchmarks"]["b"]
     assert (found["samples"], found["pass_at"]["8"]["problems"]) == (8, 1)
     file = write_lines(tmp_path / "a.jsonl", [*content, {"benchmark": "c", "group": 0} | right])
     more = command("eval", "--regrade", file, "--workers", 1)
@@ -149,14 +149,14 @@ def test_models_have_tables_of_their_own(command: Run, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "r.jsonl", content)
     result = command("eval", "--regrade", file, "--workers", 1, "--output", "out")
     assert "models told apart: 2" in result.err
-    found = json.loads(Path("out/results.json").read_text())["models"]
+    found = json.loads(Path("out/summary.json").read_text())["models"]
     assert {name: one["mean"]["value"] for name, one in found.items()} == {"a": 1.0, "b": 0.5}
     pooling = ("--pool-models", "--output", "pooled", "--json")
     pooled = command("eval", "--regrade", file, "--workers", 1, *pooling)
     assert pooled.err == ""
     content = json.loads(pooled.out)
     assert content["mean"]["value"] == 0.75 and content.pop("output") == "pooled"
-    assert content == json.loads(Path("pooled/results.json").read_text())
+    assert content == json.loads(Path("pooled/summary.json").read_text())
     refused = command("compare", file, file, "--workers", 1)
     assert (refused.status, refused.out) == (2, "")
     assert "r (1) holds outputs of 2 models (a, b); expected one" in refused.err

@@ -188,8 +188,8 @@ def eval_(
     content["notes"] = notes.listed()
     if folder is not None:
         record.write(to_record(graded[by[0]], settings.get("model")), folder.outputs)
-        write_json(folder.results, plain(content))
-        screen.print(f"wrote {folder.results} and {folder.outputs}")
+        write_json(folder.summary, plain(content))
+        screen.print(f"wrote {folder.summary} and {folder.outputs}")
     screen.end(content | {"output": folder.path if folder is not None else None})
 
 

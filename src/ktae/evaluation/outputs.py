@@ -149,7 +149,7 @@ def read(
         raise InputError(f"{path} is empty: it holds no outputs")
     outputs = _together(all_read, set(files), options.pool_models, notes)
     models = len(by_model(outputs))
-    notes.add("models", n=models if models > 1 else 0)
+    notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
         there = by_benchmark(outputs)
         if unknown := sorted(set(benchmarks) - set(there)):

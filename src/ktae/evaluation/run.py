@@ -5,7 +5,7 @@ The folder of an evaluation:
     settings.json          what was asked for; another run in this folder must ask for the same
     batches/00000.jsonl    one finished batch, written beside and then renamed
     outputs.parquet        all outputs with their verdicts, as a rollout record
-    results.json           the figures
+    summary.json           the figures
 
 Every batch has its own seed, so that a resumed evaluation equals one that was not interrupted.
 """
@@ -93,7 +93,7 @@ class EvaluationFolder:
         self.settings = path / "settings.json"
         self.batches = path / "batches"
         self.outputs = path / "outputs.parquet"
-        self.results = path / "results.json"
+        self.summary = path / "summary.json"
 
     def claim(self, settings: dict[str, Any]) -> None:
         """Make the folder, or take up the evaluation that is in it, without what a killed one was
@@ -121,7 +121,7 @@ class EvaluationFolder:
         else:  # nothing is lost where a first try failed before anything was generated
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)
-        written = (self.settings, self.outputs, self.results)
+        written = (self.settings, self.outputs, self.summary)
         half_written = [rest for path in written for rest in unfinished(path)]
         remove_unfinished([*half_written, *self.batches.glob(".*.jsonl.*")])
 
