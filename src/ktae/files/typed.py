@@ -37,18 +37,8 @@ class Section(pydantic.BaseModel):
         return content
 
 
-SCALARS = {
-    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    "int": (r"[-+]?[0-9]+", "-+0123456789"),
-    "float": (
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        "-+.0123456789",
-    ),
-    "merge": (r"<<", "<"),
-}
-"""What a word without quotes is, and how it may begin: YAML 1.2's core schema, in decimals alone.
-PyYAML reads 1.1, to which `yes` is true, `1:30` is 90, `010` is 8 and `1e-6` is text."""
+EXPONENT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
+"""Numbers such as `1e-6`, which PyYAML takes for text: YAML 1.1 wants `1.0e-6`."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -56,10 +46,6 @@ class _Dumper(yaml.SafeDumper):
 
 
 class _Loader(yaml.SafeLoader):
-    def construct_yaml_int(self, node: Any) -> int:
-        """Decimals: a 0 at the beginning means nothing."""
-        return int(self.construct_scalar(node))
-
     def compose_mapping_node(self, anchor: Any) -> Any:
         """Refuse a key that is given twice, of which YAML's own reader keeps the last."""
         node = super().compose_mapping_node(anchor)
@@ -71,12 +57,8 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-for resolver in (_Loader, _Dumper):
-    resolver.yaml_implicit_resolvers = {}
-    for name, (pattern, first) in SCALARS.items():
-        word = re.compile(f"^(?:{pattern})$")
-        resolver.add_implicit_resolver(f"tag:yaml.org,2002:{name}", word, list(first))
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+for kind in (_Loader, _Dumper):
+    kind.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+.0123456789"))
 
 
 def dump_yaml(content: Any, **settings: Any) -> str:
