@@ -1,8 +1,8 @@
 """Messages as one model of a response: what the policy wrote, and what others wrote in between.
 
 Read are the messages of OpenAI's chat, the items of its Responses, those of Anthropic, Gemini and
-LangChain, text of any of them, choices that hold a message, and the turns of agents (`action`,
-`observation`). What the role `assistant` wrote counts: its reasoning, its content, its calls of
+LangChain, text of any of them, answers and choices that hold messages, steps of ATIF, events of
+OpenHands, and turns of other agents (`action`, `observation`). What the role `assistant` wrote counts: its reasoning, its content, its calls of
 tools. What another role wrote after its first message, and each result of a tool, is context, which
 is shown and never given credit; what comes before is the prompt.
 """
@@ -13,15 +13,17 @@ import ast
 import contextlib
 import functools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
 
 POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent", "chatbot", "reasoning")
 """Names of the policy's role; so are all that end in `_call`."""
+ASKING = ("user", "human", "system", "developer", "prompter")
+"""Names of roles that write prompts."""
 OTHERS = (
-    *("user", "human", "system", "developer", "prompter", "tool", "function", "observation"),
+    *(*ASKING, "tool", "function", "observation"),
     *("environment", "env", "ipython", "executor", "context"),
 )
 """Names of other roles; so are all that end as a tool's result (`RESULTS`)."""
@@ -41,7 +43,7 @@ TURNS = (
 """Names of lists whose entries are turns of one rollout."""
 
 REASONING = ("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details")
-CONTENTS = ("content", "value", "parts", "text", "refusal", "output", "logs")
+CONTENTS = ("content", "value", "parts", "text", "refusal", "output", "logs", "results")
 """Where a message, or a part of one, has its text."""
 OF_PARTS = {
     **dict.fromkeys(("functionCall", "executableCode"), "function_call"),
@@ -50,6 +52,10 @@ OF_PARTS = {
 """Gemini's parts, and the types that they are of."""
 SEEN = ("observation", "result", "outputs", "results", "output")
 """What a tool, or the environment, answered to a call or a turn."""
+ANSWERS = ("body", "choices", "output")
+"""Where an answer of OpenAI's, or a line of its batches, has its messages."""
+SAID_BY = {"message": "content", "system": "content", "think": "thought", "finish": "final_thought"}
+"""OpenHands' actions that are no calls, and the argument that is their text."""
 KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, "tool_calls", "function_call", "type"))
 """Fields that say what a message is about."""
 
@@ -69,16 +75,20 @@ class Dialogue(NamedTuple):
     response: str
     context: list[int]
     """Begin and end of each part of the response that another role wrote, in characters."""
+    is_of_users: bool = False
+    """Whether users alone, and no tools, speak between its turns: the first may be examples."""
 
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a conversation, which may be text of JSON or Python; None for none."""
     is_text = isinstance(value, str)
-    if is_text:
-        value = _parsed(value)
-    entries = (
-        [value] if isinstance(value, dict) and {"message", "content"} & value.keys() else value
-    )
+    value = _parsed(value) if is_text else value
+    while isinstance(value, dict) and "role" not in value:
+        if not isinstance(inside := next(filter(None, map(value.get, ANSWERS)), None), dict | list):
+            break
+        value = inside
+    is_alone = isinstance(value, dict) and bool({"message", "content"} & value.keys())
+    entries = [value] if is_alone else value
     if not (isinstance(entries, list) and entries):
         return None
     messages = []
@@ -86,12 +96,13 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
         if (message := message_of(entry)) is None:
             return None
         messages.append(message)
-    is_alone = isinstance(value, dict) and author(messages[0]) is None
-    several = len(entries) > 1 and all("message" in x and "role" not in x for x in entries)
+    # Several choices are rollouts, and no turns of one.
+    are_choices = len(entries) > 1 and all(isinstance(x.get("message"), dict) for x in entries)
     # A policy may have to write a call as JSON; a conversation says more than that.
     said = {"role", "from", "content", "call_id", "message"}
     is_call = is_text and not any(said & entry.keys() for entry in entries)
-    return None if is_alone or several or is_call else messages
+    is_unknown = is_alone and author(messages[0]) is None
+    return None if is_unknown or are_choices or is_call else messages
 
 
 def _parsed(text: str) -> Any:
@@ -110,33 +121,58 @@ def _parsed(text: str) -> Any:
 def message_of(value: Any) -> dict[str, Any] | None:
     """A message in any of the forms, with its `role`; None for what is none.
 
-    Items of OpenAI's Responses have a type for a role. An agent's turn is one of the policy's, with
-    what it saw then as the result of a tool.
+    Items of OpenAI's Responses have a type for a role.
     """
     if not isinstance(value, dict) or isinstance(value.get("role"), str):
         return value if isinstance(value, dict) else None
-    inner, kind = value.get("message"), str(value.get("type"))
-    if isinstance(inner, dict) and isinstance(inner.get("role"), str):  # one of several choices
-        return inner
+    for inner in map(value.get, ("message", "llm_message")):  # of a choice, of OpenHands
+        if isinstance(inner, dict) and isinstance(inner.get("role"), str):
+            return inner
     if isinstance(value.get("from"), str) and "value" in value:
         return value | {"role": value["from"]}
+    kind = str(value.get("type"))
     is_item = kind == "reasoning" or kind.endswith(("_call", "_output"))
     if is_item or (is_policy_role(kind) is not None and {"content", "data"} & value.keys()):
         data = value.get("data")
         return (data if isinstance(data, dict) else value) | {"type": kind, "role": kind}
+    source = value.get("source")
+    if isinstance(source, str) and is_policy_role(source) is not None:
+        return turn_of_source(value, source)
     did = next((x for x in map(value.get, ("action", "response")) if isinstance(x, str)), None)
-    if did is None:
-        return None
+    return None if did is None else turn("assistant", value, did)
+
+
+def turn_of_source(value: dict[str, Any], source: str) -> dict[str, Any]:
+    """A step of ATIF, or an event of OpenHands, which has arguments where it is an action."""
+    args, calls = value.get("args"), value.get("tool_calls") or [value.get("tool_call")]
+    if "content" in value and isinstance(value.get("observation"), str):
+        return {"role": "observation", "content": value["content"]}
+    if not isinstance(args, dict):
+        role = "system" if "system_prompt" in value else source
+        return turn(role, value, value.get("message", value.get("system_prompt")), calls)
+    action = str(value.get("action"))
+    texts = ("thought", SAID_BY.get(action, ""))
+    told = {name: x for name, x in args.items() if x and name != "thought"}
+    calls = [] if action in SAID_BY else [{"name": action, "arguments": told}]
+    role = "system" if action == "system" else source
+    return turn(role, {}, [args.get(x) for x in texts], calls)
+
+
+def turn(role: str, value: dict[str, Any], said: Any, calls: Sequence[Any] = ()) -> dict[str, Any]:
+    """A turn as a message: its reasoning, what it said and called, and what it saw then."""
     saw = [{"type": "tool_result", "content": x} for x in map(value.get, SEEN) if x]
-    return {x: value.get(x) for x in REASONING} | {"role": "assistant", "content": [did, *saw]}
+    content = [said, *({**x, "type": "tool_call"} for x in calls if isinstance(x, dict)), *saw]
+    return {x: value.get(x) for x in REASONING} | {"role": role, "content": content}
 
 
 def author(message: dict[str, Any]) -> bool | None:
     """Whether the policy wrote a message; None where its role is not known.
 
-    What ART does not train on, or OpenAI gives no weight, another wrote in its place.
+    What ART does not train on, OpenAI gives no weight, or SWE-agent shows as an example, another
+    wrote in its place.
     """
-    if message.get("trainable") is False or message.get("weight") == 0:
+    is_example = message.get("is_demo") is True
+    if is_example or message.get("trainable") is False or message.get("weight") == 0:
         return False
     return is_policy_role(message["role"])
 
@@ -212,9 +248,15 @@ def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
             yield Segment(text, own)
 
 
-def dialogue(parts: list[Segment]) -> Dialogue | None:
-    """Prompt, response and context; None where no part is the policy's."""
-    first = next((i for i, part in enumerate(parts) if part.is_policy), None)
+def dialogue(parts: list[Segment], asked: str = "") -> Dialogue | None:
+    """Prompt, response and context; None where no part is the policy's.
+
+    The prompt ends where the policy begins, or, if it holds examples, with what is `asked`.
+    """
+    is_whole = bool(asked) and not parts[0].is_policy
+    asks = (i for i, part in enumerate(parts) if not part.is_policy and asked in part.text)
+    begin = next(asks, 0) if is_whole else 0
+    first = next((i for i in range(begin, len(parts)) if parts[i].is_policy), None)
     if first is None:
         return None
     text, context = "", []
@@ -226,12 +268,17 @@ def dialogue(parts: list[Segment]) -> Dialogue | None:
     return Dialogue(joined(part.text for part in parts[:first]) or None, text, context)
 
 
-def response_of(value: Any, where: str) -> Dialogue | None:
-    """The rollout in a response that is a conversation; None for any other response."""
+def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
+    """The rollout in a response that is a conversation; None for any other response.
+
+    `prompt` is what stands beside it in its row, text or messages.
+    """
     messages = messages_of(value)
     if messages is None:
         return None
-    talk = dialogue(segments(messages))
+    before = messages_of(prompt)
+    asked = segments(before)[-1].text if before else prompt if isinstance(prompt, str) else ""
+    talk = dialogue(segments(messages), asked)
     if talk is None or None in map(author, messages):
         raise InputError(
             f"{where}: response is messages of {quoted(dict.fromkeys(m['role'] for m in messages))}"
@@ -241,6 +288,12 @@ def response_of(value: Any, where: str) -> Dialogue | None:
         raise InputError(
             f"{where}: the messages of response have no content; they have {quoted(messages[-1])}"
         )
+    # What a user says after a policy's turn is an answer to it, or the next example.
+    has_turns = before is None and bool(talk.context) and talk.context[-1] < len(talk.response)
+    if has_turns and talk.prompt is not None and not (asked and asked in talk.prompt):
+        others = {x["role"].lower() for x in messages if not author(x)}
+        results = (x for message in messages for x in pieces(message) if not x.is_policy)
+        return talk._replace(is_of_users=others <= {*ASKING} and not any(results))
     return talk
 
 

@@ -61,6 +61,9 @@ pooled, joined: models pooled: {n:,}
     A group holds rollouts of all of them; --by-model tells them apart.
 context, masked: responses with text of tools or users in them: {n:,}
     That text is shown, neither counted nor given credit.
+turns, assumed: responses in which users speak between the assistant's turns: {n:,}
+    All of these turns count. If the first are examples, --field response=PATH[-1].content
+    takes the last alone.
 ids, left out: responses with text of tools or users whose token ids have no mask: {n:,}
     Their text counts, and not the ids.
 words, missing!: no tokenizer, so texts are cut at words

@@ -189,8 +189,9 @@ def mask(value: Any) -> np.ndarray:
 
 def spans(value: Any) -> list[int] | None:
     """Begins and ends within a text, as the record has them; anything else by that name is none."""
-    is_list = isinstance(value, list) and all(type(x) is int and x >= 0 for x in value)
-    return value if is_list and value == sorted(value) and len(value) % 2 == 0 else None
+    is_list = isinstance(value, list) and all(type(x) is int for x in value)
+    is_rising = is_list and [0, *value, MAX_TOKEN_ID] == sorted([0, *value, MAX_TOKEN_ID])
+    return value if is_rising and len(value) % 2 == 0 else None
 
 
 VERDICTS = "true or false, 1 or 0, correct or incorrect, pass or fail, C or I, or null (unknown)"
@@ -292,11 +293,12 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
         texts = {name: said for name, said in texts.items() if isinstance(said, str)}
         prompt = joined(dict.fromkeys(texts.values())) if texts else None
         fields = without(fields, texts)
-    talk = response_of(fields.get("response"), where)
+    talk = response_of(fields.get("response"), row.get("prompt", prompt), where)
     if talk is not None:
         fields |= {"response": talk.response, "context_spans": talk.context or None}
         if talk.prompt is not None and not (isinstance(prompt, str) and talk.prompt in prompt):
             prompt = f"{prompt}\n{talk.prompt}" if prompt else talk.prompt
+        notes.add("turns", n=int(talk.is_of_users))
     if prompt is not None:
         fields["prompt"] = prompt
     if fields.get("context_spans"):
