@@ -371,7 +371,7 @@ def test_what_a_run_was_trained_with_says_what_is_correct(stored, tmp_path):
     notes = Notes()
     table = readers.read(tmp_path, notes=notes)
     assert (table["reward"].to_pylist(), table["correct"].to_pylist()) == ([0.25, 0.75], [0, 1])
-    assert notes.counts["trained"] == 2
+    assert len(notes.names["trained"]) == 2
     assert readers.read(tmp_path, ReadOptions(correctness="accuracy"))["reward"][0].as_py() == 1
 
 

@@ -7,9 +7,9 @@ entry (JSON) or the row (Parquet), counted from 1.
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import io
-import itertools
 import json
 import os
 import re
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
@@ -38,6 +37,9 @@ TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
+NUMBER = re.compile(r"[-+]?(\d{1,18}|(\d+\.\d*|\.?\d+)([eE][-+]?\d+)?)")
+WORDS = {"true": True, "false": False, **dict.fromkeys(("", "null", "none", "nan", "n/a"))}
+"""Cells of a CSV file that are no text, in small letters."""
 
 Stream = IO[bytes] | gzip.GzipFile
 Rows = Iterator[tuple[Any, str]]
@@ -139,7 +141,7 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
             names = [x for x in table.column_names if not (is_own and x == "credit")]
             try:
                 yield from table.select(names).to_pylist()
-            except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
+            except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
                 raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
 
     for number, row in enumerate(plain_rows(), start=1):
@@ -163,25 +165,41 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
     content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
     try:
         file = pq.ParquetFile(content)
-        record.require_single_columns(file.schema_arrow.names, name)
-        for batch in file.iter_batches(rows):
-            yield pa.table(batch).replace_schema_metadata(file.schema_arrow.metadata)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
+        names, metadata = file.schema_arrow.names, file.schema_arrow.metadata
+        batches = file.iter_batches(rows)
+        record.require_single_columns(names, name)
+        while (batch := next(batches, None)) is not None:
+            yield pa.table(batch).replace_schema_metadata(metadata)
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
 
 
 def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """One dict a row; the first line names the columns, an empty value is null or no text."""
-    parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    types = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string()))
+    """One dict a row; the first line names the columns."""
+    # A response may be longer than the 128 KiB that the module has for a limit.
+    csv.field_size_limit(1 << 30)
+    lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     try:
-        batches = pyarrow.csv.open_csv(stream, parse_options=parsing, convert_options=types)
-        record.require_single_columns(batches.schema.names, name)
-        rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+        reader = csv.reader(lines, strict=True)
+        columns = next(reader, [])
+        record.require_single_columns(columns, name)
+        rows = (dict(zip(columns, cells, strict=True)) for cells in reader if cells)
         for number, row in enumerate(rows, start=1):
-            yield row, f"{name}, row {number}"
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+            plain = {k: x if k in TEXTS else as_written(x) for k, x in row.items()}
+            yield plain, f"{name}, row {number}"
+    except InputError:
+        raise
+    except (ValueError, csv.Error) as error:
         raise InputError(f"{name}: broken CSV: {one_line(error)}") from None
+
+
+def as_written(cell: str) -> Any:
+    """What a cell of CSV says: null where it is empty, true or false, a number, or its text."""
+    if NUMBER.fullmatch(cell):
+        return float(cell) if set(cell) & set(".eE") else int(cell)
+    return WORDS.get(cell.lower(), cell)
 
 
 def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:

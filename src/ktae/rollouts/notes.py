@@ -87,6 +87,7 @@ empty, left out!: rows with an empty list of rollouts: {n:,} ({names})
 files, left out!: other files left alone: {n:,} ({names})
     They hold no rollouts or the same ones, are of evaluations (--evaluation reads these), or are
     packed otherwise than as .gz. Give a file by its own name to read it.
+broken, left out!: files that could not be read: {n:,} ({names})
 settings, left out: files of models, settings, notes and measurements: {n:,} ({names})
 rejected, left out!: rows that could not be used: {n:,} ({names})
 """
@@ -116,7 +117,9 @@ class Notes:
     """How many files were read as what, such as "verl's rollout dump"; none for plain rows."""
 
     def add(self, key: str, name: str | None = None, n: int = 1) -> None:
-        """Count something."""
+        """Count something, `n` times."""
+        if n == 0:
+            return
         self.counts[key] += n
         known = self.names[key]
         if name is not None and len(known) <= SHOWN and name not in known:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
@@ -53,14 +52,6 @@ class ReadOptions:
     def needed(self) -> tuple[str, ...]:
         """What a row in no known form has to be asked for."""
         return ("response", "group", "reward" if self.needs_reward else "answer")
-
-    def require_no_choice(self, path: Path) -> None:
-        """Raise an InputError where `correctness` chooses, and a file's rows have one reward."""
-        if self.correctness is not None:
-            raise InputError(
-                f"{path}: correctness is {self.correctness!r}, and its rows have one reward alone; "
-                "leave out --correctness, or name another field by --field reward=NAME"
-            )
 
 
 DEFAULT = ReadOptions()

@@ -36,9 +36,9 @@ from ktae.rollouts.rows import (
     is_null,
     to_record_row,
 )
-from ktae.rollouts.schemas import AS_THEY_ARE, BY_FIELDS, NESTED, OTHERWISE, PLAIN, detect
+from ktae.rollouts.schemas import BY_FIELDS, NESTED, PLAIN, detect
 from ktae.rollouts.schemas.base import Schema, Source
-from ktae.rollouts.spread import by_fields, override
+from ktae.rollouts.spread import override
 from ktae.rollouts.trained_with import TrainedWith
 
 MOST_UNKNOWN = 100
@@ -87,8 +87,8 @@ def read(
         """Rows of the record, or of a record that ktae has written its tables."""
         of_all: Row = dict.fromkeys((field.name for field in READ), False)
         of_all |= {"file": next(number), "place": ""}
-        if not options.fields and record.VERSION_KEY in record.metadata_of(file):
-            options.require_no_choice(file)
+        is_as_it_is = not (options.fields or options.correctness)
+        if is_as_it_is and record.VERSION_KEY in record.metadata_of(file):
             of_all["is_own"] = True
             if not options.join:
                 of_all["place"] = place_of(path, file, None, len(paths) == 1)
@@ -151,7 +151,8 @@ def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
 def read_all(
     path: Path, files: Sequence[Path], read: Callable[[Path], Iterable[T]], notes: Notes
 ) -> Iterator[T]:
-    """What `read` gives of each file of an input; a folder's files without rollouts are noted."""
+    """What `read` gives of each file of an input; a folder's files without rollouts are noted, and
+    where the notes are not strict those that are broken, too."""
     errors: dict[Path, InputError] = {}
     for file in files:
         has_rows = False
@@ -159,15 +160,20 @@ def read_all(
             for item in read(file):
                 has_rows = True
                 yield item
-        except (UnknownRowsError, EmptyFileError) as error:
-            is_strict = isinstance(error, EmptyFileError) and notes.strict
-            if has_rows or is_strict or not path.is_dir():
+        except PathError:
+            raise
+        except InputError as error:
+            is_other = isinstance(error, UnknownRowsError) and not has_rows
+            if not path.is_dir() or (notes.strict and not is_other):
                 raise
             errors[file] = error
     if errors and len(errors) == len(files):
         raise errors[files[0]]
-    for file in errors:
-        notes.add("files", path_text(file.relative_to(path)))
+    for file, error in errors.items():
+        if isinstance(error, UnknownRowsError | EmptyFileError):
+            notes.add("files", path_text(file.relative_to(path)))
+        else:
+            notes.add("broken", str(error).partition("\n")[0])
 
 
 class Reader:
@@ -185,11 +191,8 @@ class Reader:
 
         A tolerant reader leaves rows out that cannot be used, and notes them.
         """
-        options, notes = self.options, self.notes
-        source = Source(path, options, notes, run=self.run)
+        notes, source = self.notes, Source(path, self.options, self.notes, run=self.run)
         self.rejected = []
-        if options.fields:
-            self._require_fields(path)
         titles: set[str] = set()
         unknown: list[InputError] = []
         by_schema = itertools.groupby(self._detected(path), key=operator.itemgetter(0))
@@ -211,19 +214,13 @@ class Reader:
                     notes.add("empty", where)
                 if taken_as.title not in titles:
                     titles.add(taken_as.title)
-                    notes.titles[taken_as.title] += taken_as not in (PLAIN, OTHERWISE)
+                    notes.titles[taken_as.title] += taken_as is not PLAIN
                 for plain in rollouts:
                     yield plain, where, taken_as
         if unknown and not titles:
             raise unknown[0]
         for rejected in unknown:
             self._reject(rejected)
-        if titles and not source.chose:
-            options.require_no_choice(path)
-        if source.took is not None and "reward" not in options.fields:
-            notes.add("taken", repr(source.took))
-        if source.chose and options.hinted and not options.correctness_names:
-            notes.add("trained", f"correctness {' or '.join(options.hinted)}")
 
     def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema]]:
         """Rows of the record, with what of `READ` a row says, each with its schema."""
@@ -235,7 +232,7 @@ class Reader:
                 row = to_record_row(fields, where, self.options.threshold or 0.0)
             except MissingFieldError as error:
                 message = str(error).removeprefix(f"{where}: ")
-                is_known = schema is not OTHERWISE
+                is_known = schema is not PLAIN
                 self._reject(
                     error if is_known else unknown_row(plain, where, message, self.options.needed)
                 )
@@ -258,7 +255,7 @@ class Reader:
     def _detected(self, path: Path) -> Iterator[tuple[Schema, Row, str]]:
         """The objects among a file's rows, each with its schema and its place."""
         schema = None
-        for row, where in iterate_rows(path, self._reject):
+        for row, where in self._with_fields(iterate_rows(path, self._reject)):
             if isinstance(row, dict):
                 schema = detect(row, schema)
                 yield schema, row, where
@@ -266,32 +263,45 @@ class Reader:
                 message = f"{row!r:.60}; expected an object with group, response, reward"
                 self._reject(InputError(f"{where}: {message}"))
 
+    def _with_fields(self, rows: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
+        """The rows, once each path that a user has named leads to something in one of them."""
+        missing, before = dict(self.options.fields), list[tuple[Any, str]]()
+        for item in rows if missing else ():
+            before.append(item)
+            missing = {name: x for name, x in missing.items() if at(item[0], x) is MISSING}
+            if not missing:
+                break
+        row, where = next((item for item in before if isinstance(item[0], dict)), (None, ""))
+        if missing and row is not None:
+            name = next(iter(missing))
+            raise unknown_row(row, where, f"nothing at {missing[name]!r} for {name}", (name,))
+        return itertools.chain(before, rows)
+
     def _rollouts_of(
         self, row: Row, where: str, source: Source, schema: Schema
     ) -> tuple[Schema, list[Row]]:
         """The plain rows in a row, and what it was taken as."""
         fields = self.options.fields
-        if "response" in fields or "token_ids" in fields:
-            schema, plain = BY_FIELDS, by_fields(row, fields, where)
-        else:
-            try:
-                plain = schema.rollouts(row, where, source)
-            except InputError:
-                raise
-            except (TypeError, ValueError, LookupError, AttributeError) as error:
-                raise InputError(
-                    f"{where}: looks like {schema.title}, but a field is not as it should be: "
-                    f"{type(error).__name__} ({one_line(error)})"
-                ) from None
-            for rollout in plain if schema not in AS_THEY_ARE else ():
-                # What a tool's row has null for a reward is an unknown verdict.
-                if is_null(rollout.get("reward", 0)):
-                    rollout.setdefault("correct", None)
-            if fields:
-                plain = override(plain, row, fields, where)
-            elif schema is OTHERWISE and not {"response", "token_ids"} & row.keys():
-                message = f"no field 'response'; its fields are {quoted(row)}"
-                raise unknown_row(row, where, message, self.options.needed)
+        if {"response", "token_ids"} & fields.keys():
+            schema = BY_FIELDS
+        elif schema is PLAIN and not (fields or {"response", "token_ids"} & row.keys()):
+            message = f"no field 'response'; its fields are {quoted(row)}"
+            raise unknown_row(row, where, message, self.options.needed)
+        try:
+            plain = schema.rollouts(row, where, source)
+        except InputError:
+            raise
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise InputError(
+                f"{where}: looks like {schema.title}, but a field is not as it should be: "
+                f"{type(error).__name__} ({one_line(error)})"
+            ) from None
+        for rollout in plain:
+            # What a tool's row has null for a reward is an unknown verdict.
+            if schema not in (PLAIN, BY_FIELDS, NESTED) and is_null(rollout.get("reward", 0)):
+                rollout.setdefault("correct", None)
+        if fields and schema is not BY_FIELDS:
+            plain = override(plain, row, fields, where)
         for rollout in plain:
             if len(plain) > 1:
                 rollout["of_row"] = True
@@ -299,19 +309,3 @@ class Reader:
             if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
                 rollout |= {"reward": float(verdict), "correct": rollout.get("correct", verdict)}
         return schema, plain
-
-    def _require_fields(self, path: Path) -> None:
-        """Raise the error of a path that leads to nothing in every row; no more rows are read than
-        it takes."""
-        missing, first = dict(self.options.fields), None
-        # What is wrong with a line is said when it is read again.
-        for row, where in iterate_rows(path, lambda error: None):
-            if isinstance(row, dict):
-                first = first or (where, row)
-                missing = {name: x for name, x in missing.items() if at(row, x) is MISSING}
-                if not missing:
-                    return
-        if first is not None:
-            name = next(iter(missing))
-            message = f"nothing at {missing[name]!r} for {name}"
-            raise unknown_row(first[1], first[0], message, (name,))

@@ -296,8 +296,10 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     talk = response_of(fields.get("response"), row.get("prompt", prompt), where)
     if talk is not None:
         fields |= {"response": talk.response, "context_spans": talk.context or None}
-        if talk.prompt is not None and not (isinstance(prompt, str) and talk.prompt in prompt):
-            prompt = f"{prompt}\n{talk.prompt}" if prompt else talk.prompt
+        if talk.prompt is not None:
+            told = prompt if isinstance(prompt, str) else ""
+            longer, shorter = sorted((told, talk.prompt), key=len, reverse=True)
+            prompt = longer if shorter in longer else f"{told}\n{talk.prompt}"
         notes.add("turns", n=int(talk.is_of_users))
     if prompt is not None:
         fields["prompt"] = prompt

@@ -9,18 +9,20 @@ from __future__ import annotations
 from ktae.rollouts.rows import KINDS, Row
 from ktae.rollouts.schemas import evaluation, trainers, verifiers
 from ktae.rollouts.schemas.base import Schema
-from ktae.rollouts.spread import is_nested, spread, unfolded
+from ktae.rollouts.spread import by_fields, is_nested, spread, unfolded
 
 PLAIN = Schema(
     "plain rollouts",
     "group:any",
-    convert=lambda plain, row, where, source: [row],
     also=lambda row: "token_ids" in row or KINDS["said"](row.get("response")),
 )
-"""A row with a group and a response is what it says, whatever fields stand beside them."""
-OTHERWISE = Schema("plain rollouts", "", convert=lambda plain, row, where, source: [row])
-"""A row without a group, which its prompt tells."""
-BY_FIELDS = Schema("rows whose fields were named", "")
+"""A row with a group and a response is what it says, whatever fields stand beside them. So is what
+no other schema fits, which is told by its prompt."""
+BY_FIELDS = Schema(
+    "rows whose fields were named",
+    "",
+    convert=lambda plain, row, where, source: by_fields(row, source.options.fields, where),
+)
 NESTED = Schema(
     "rollouts nested in rows",
     "",
@@ -29,8 +31,6 @@ NESTED = Schema(
     ),
     also=is_nested,
 )
-AS_THEY_ARE = (PLAIN, OTHERWISE, BY_FIELDS, NESTED)
-"""What no tool has written."""
 SCHEMAS = (
     Schema(
         "Prime Intellect's export",
@@ -42,6 +42,7 @@ SCHEMAS = (
         "step:label prompt:said completion:said advantage:number?",
         "group=#prompt response=completion",
         trainers.trl_rows,
+        chooses=True,
         by_prompt=True,
         once=trainers.new_steps,
         run=r"(completions|c)_\d+\..*",
@@ -51,6 +52,7 @@ SCHEMAS = (
         "step:number? input:text output:text score:score",
         "group=#input prompt=input response=output answer=gts reward=score",
         trainers.verl_rows,
+        chooses=True,
         drops="gts",
         by_prompt=True,
         once=trainers.last_outputs,
@@ -61,6 +63,7 @@ SCHEMAS = (
         "tokens:any response_length:number prompt:said response:any",
         "group=group_index|#prompt step=rollout_id|@name answer=label",
         trainers.slime_rows,
+        chooses=True,
         drops="tokens response_length loss_mask label group_index rollout_id",
         run=r"(.*_)?\d+\.pt(\.gz)?",
     ),
@@ -87,22 +90,26 @@ SCHEMAS = (
         "doc_id:label resps:list doc:any",
         "answer=target",
         evaluation.lm_eval_rows,
+        chooses=True,
         drops="doc_id doc target arguments resps filtered_resps",
     ),
     Schema(
         "lighteval's details",
         "doc:dict model_response:dict metric:dict",
         convert=evaluation.lighteval_rows,
+        chooses=True,
     ),
     Schema(
         "inspect's log",
         "eval:dict samples[].messages:lists samples[].scores:list",
         convert=evaluation.inspect_rows,
+        chooses=True,
     ),
     Schema(
         "inspect's samples",
         "messages:messages scores:dict epoch:number input:said",
         convert=evaluation.inspect_rows,
+        chooses=True,
     ),
     Schema(
         "the outputs of the KTAE authors",
@@ -194,14 +201,29 @@ SCHEMAS = (
         "chat_completions:messages reward:score",
         "response=chat_completions",
     ),
+    Schema(
+        "rLLM's trajectories of steps",
+        "steps[].chat_completions:lists reward:score",
+        "response=steps[-1].chat_completions group=task",  # a step repeats the ones before it
+        drops="steps",
+    ),
+    Schema(
+        "rLLM's episodes",
+        "trajectories[].steps[].chat_completions:lists trajectories[].reward:scores",
+        "response=trajectories[].steps[-1].chat_completions reward=trajectories[].reward "
+        "group=task",
+    ),
+    Schema(
+        "OpenHands' outputs",
+        "instance_id:label history:messages",
+        "response=history group=instance_id prompt=instruction "
+        "reward=report.resolved|test_result.report.resolved|test_result.resolved",
+    ),
 )
 """In the order in which they are tried."""
 
 
 def detect(row: Row, likely: Schema | None = None) -> Schema:
     """The schema of a row; `likely` is that of the row before."""
-    if PLAIN.detects(row):
-        return PLAIN
-    if likely is not None and likely is not OTHERWISE and likely.detects(row):
-        return likely
-    return next((schema for schema in (*SCHEMAS, NESTED) if schema.detects(row)), OTHERWISE)
+    first = (PLAIN,) if likely is None else (PLAIN, likely)
+    return next((schema for schema in (*first, *SCHEMAS, NESTED) if schema.detects(row)), PLAIN)

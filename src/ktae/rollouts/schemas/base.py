@@ -16,7 +16,6 @@ from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import MISSING, at, root_of
 from ktae.rollouts.rows import (
     KINDS,
-    Each,
     Row,
     as_label,
     is_label,
@@ -54,10 +53,6 @@ class Source:
     """What a schema remembers from one row of the file to the next."""
     run: Row = dataclasses.field(default_factory=dict)
     """What it remembers from one file to the next."""
-    took: str | None = None
-    """Which of several rewards was taken by its name, since nobody said which."""
-    chose: bool = False
-    """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -81,6 +76,9 @@ class Schema:
     """What a row becomes before its fields are looked for."""
     drops: str = ""
     """Fields that are in no rollout as they are."""
+    chooses: bool = False
+    """Whether `convert` looks for the `correctness` that was asked for; or else a score of the row
+    by that name is taken."""
     by_prompt: bool = False
     """Whether the label of a group is made of its prompt, because the tool writes none."""
     once: Callable[[Items, Source], Items] = lambda items, source: items
@@ -119,18 +117,19 @@ class Schema:
                 if not is_null(value):
                     break
         rest = without(row, [*used, *plain]) | plain
-        if self.convert is not None:
-            return list(self.convert(rest, row, where, source))
-        if source.options.correctness and not isinstance(rest.get("reward"), Each):
-            reward = choose(scores_in(row), (), where, source)
-            rest = without(rest, ["correct"]) | {"reward": reward}
-        return list(spread(rest, where))
+        convert = self.convert or (lambda plain, row, where, source: spread(plain, where))
+        rollouts = list(convert(rest, row, where, source))
+        if source.options.correctness and not self.chooses:
+            for i, rollout in enumerate(rollouts):
+                reward = choose(scores_in(row | rollout), (), where, source)
+                rollouts[i] = without(rollout, ["correct"]) | {"reward": reward}
+        return rollouts
 
 
 def scores_in(row: Row) -> Row:
-    """The scores of a row by name: its own, and those of `metrics`, `scores` and `rewards`."""
+    """The scores of a row by name: its own, and those in fields that hold several."""
     inner: Row = {}
-    for value in map(row.get, ("metrics", "scores", "rewards", "metric")):
+    for value in map(row.get, ("metrics", "scores", "rewards", "metric", "extra")):
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(value) if isinstance(value, str) else value
         inner |= value if isinstance(value, dict) else {}
@@ -149,15 +148,17 @@ def choose(
     That is the one that was asked for, else the only one, else the only one of `likely`. Where
     none is needed and none can be told, it is None.
     """
-    options, source.chose = source.options, True
+    options, notes = source.options, source.notes
     wanted = options.correctness_names if asked is None else asked
     there = [rewards[name] for name in wanted or options.hinted if name in rewards]
     if there:
+        if not wanted:
+            notes.add("trained", f"correctness {' or '.join(options.hinted)}")
         return next((value for value in there if value is not None), None)
     if not wanted:
         names = list(rewards) if len(rewards) == 1 else [x for x in likely if x in rewards]
         if len(names) == 1:
-            source.took = names[0] if len(rewards) > 1 else source.took
+            notes.add("taken", repr(names[0]), n=int(len(rewards) > 1))
             return rewards[names[0]]
         # Grading needs no reward, and one that the user has named need not be found.
         if not options.needs_reward or "reward" in options.fields:

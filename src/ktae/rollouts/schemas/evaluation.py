@@ -9,7 +9,7 @@ from typing import Any
 
 from ktae.errors import InputError
 from ktae.rollouts.files import without_format
-from ktae.rollouts.rows import Row, as_verdict, is_number, is_score, prompt_label
+from ktae.rollouts.rows import Row, as_verdict, is_number, is_score, prompt_label, without
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose
 
 SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
@@ -36,7 +36,8 @@ def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         raise InputError(f"{where}: log-likelihoods of choices; expected one generated response")
     names = row.get("metrics")
     metrics = {name: row[name] for name in names if name in row} if isinstance(names, list) else {}
-    metrics = metrics or {name: x for name, x in row.items() if is_number(x) and name != "doc_id"}
+    others = without(plain, ["answer"]).items()
+    metrics = metrics or {k: x for k, x in others if is_number(x) or isinstance(x, bool)}
     plain["prompt"] = row.get("arguments")
     # The first argument of the first request: of a list of lists, or of objects in objects.
     for _ in range(2):

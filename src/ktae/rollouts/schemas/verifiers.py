@@ -155,6 +155,7 @@ TRACES = Schema(
     "verifiers' traces",
     "task:dict",
     convert=episode_rows,
+    chooses=True,
     also=lambda row: (
         isinstance(row.get("traces"), list)
         or (isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict))
