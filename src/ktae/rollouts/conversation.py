@@ -2,9 +2,10 @@
 
 Read are the messages of OpenAI's chat, the items of its Responses, those of Anthropic, Gemini and
 LangChain, text of any of them, answers and choices that hold messages, steps of ATIF, events of
-OpenHands, and turns of other agents (`action`, `observation`). What the role `assistant` wrote counts: its reasoning, its content, its calls of
-tools. What another role wrote after its first message, and each result of a tool, is context, which
-is shown and never given credit; what comes before is the prompt.
+OpenHands, and turns of other agents (`action`, `observation`). What the role `assistant` wrote
+counts: its reasoning, its content, its calls of tools. What another role wrote after its first
+message, and each result of a tool, is context, which is shown and never given credit; what comes
+before is the prompt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ast
 import contextlib
 import functools
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -110,11 +112,13 @@ def _parsed(text: str) -> Any:
     # Most responses are other text, so a look at both ends comes first.
     text = text.strip() if text[:1] in "[{ \n\t" else ""
     if text[:1] + text[-1:] in ("[]", "{}") and any(x in text for x in ("role", "from", "type")):
-        for parse in (json.loads, ast.literal_eval):  # Python's is what pandas writes into CSV
+        # Python's text is what pandas writes into CSV, without commas where it had arrays.
+        python = re.sub(r"\}\s*\n\s*\{", "}, {", text)
+        for parse, spelling in ((json.loads, text), (ast.literal_eval, python)):
             with contextlib.suppress(
                 ValueError, SyntaxError, TypeError, MemoryError, RecursionError
             ):
-                return parse(text)
+                return parse(spelling)
     return None
 
 
@@ -311,6 +315,8 @@ def call_text(call: Any) -> str:
     inner: dict[str, Any] = function if isinstance(function, dict) else call
     names = ("arguments", "args", "input", "action", "code", "queries")
     arguments = next((inner[x] for x in names if inner.get(x) is not None), "")
+    if isinstance(arguments, dict):  # Parquet gives each call the others' arguments as null
+        arguments = {name: x for name, x in arguments.items() if x is not None}
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, default=str)
     named = (inner.get("name"), inner.get("function_name"), function, call.get("type"))

@@ -26,9 +26,9 @@ their weights."""
 COPIES = {"live", "wandb", "tensorboard"}
 """Folders of a run whose files say again what others say."""
 EVALUATION = re.compile(
-    r"(^|[^a-z])eval_\d+\.pt(\.gz)?$|eval_rollouts\.jsonl|val_data_step\d+|(^|/)eval/(.*/)?traces\.jsonl"
+    r"(^|[^a-z])eval_\d+\.pt(\.gz)?$|eval_rollouts\.jsonl|val_(data_)?step_?\d+|(^|/)eval/(.*/)?traces\.jsonl"
 )
-"""Evaluations that slime, NeMo-RL and prime-rl write beside their training."""
+"""Evaluations that slime, NeMo-RL, rLLM and prime-rl write beside their training."""
 
 
 def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list[Path]]:

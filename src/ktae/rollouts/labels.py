@@ -30,7 +30,7 @@ READ = (
 shown in front of labels; the file's number; whether the rollout is of an evaluation; whether its
 reward alone says that it is correct; and whether ktae has written it, with the labels of groups."""
 WITHIN_RUN = re.compile(
-    rf"{STEP_FOLDER.pattern}|rollouts|completions|train|eval|all|traces|stream|file|monitors"
+    rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
 """Folders that trainers make inside a run's."""
 OWN_STEP = r"step-\d+\.parquet"

@@ -169,11 +169,10 @@ def read_all(
             errors[file] = error
     if errors and len(errors) == len(files):
         raise errors[files[0]]
-    for file, error in errors.items():
-        if isinstance(error, UnknownRowsError | EmptyFileError):
-            notes.add("files", path_text(file.relative_to(path)))
-        else:
-            notes.add("broken", str(error).partition("\n")[0])
+    for file, reason in errors.items():
+        is_other = isinstance(reason, UnknownRowsError | EmptyFileError)
+        name = path_text(file.relative_to(path)) if is_other else str(reason).partition("\n")[0]
+        notes.add("files" if is_other else "broken", name)
 
 
 class Reader:

@@ -36,11 +36,8 @@ WORDS = {
 """Texts that are verdicts, in small letters; C and I are inspect's."""
 IGNORED = -100
 """The label of a token that no loss is computed of."""
-ALSO = {
-    **dict.fromkeys(("global_step", "training_step", "train_step"), "step"),
-    **dict.fromkeys(("loss_mask", "response_mask", "action_mask", "labels"), "mask"),
-    "assistant_masks": "mask",
-}
+STEPS = ("global_step", "training_step", "train_step")
+MASKS = ("loss_mask", "response_mask", "action_mask", "assistant_masks", "labels")
 """What trainers call a step, and a mask that is as long as the token ids."""
 LONGEST_LABEL = 80
 """Characters. A longer text in the place of a group becomes a short label."""
@@ -253,11 +250,12 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     """
     fields, strict = with_texts(row, where, notes), notes.strict
     of_row, ids = fields.pop("of_row", False), fields.get("token_ids")
-    for other in [x for x in ALSO if x in fields]:
-        name, value = ALSO[other], fields[other]
-        is_mask = isinstance(value, list) and isinstance(ids, list) and len(value) == len(ids)
-        if fields.get(name) is None and (is_mask if name == "mask" else is_number(value)):
-            fields[name] = fields.pop(other)
+    steps = [x for x in STEPS if is_number(fields.get(x))]
+    masks = [x for x in MASKS if isinstance(fields.get(x), list) and isinstance(ids, list)]
+    masks = [x for x in masks if len(fields[x]) == len(ids)] or [x for x in masks if x != "labels"]
+    for name, others in (("step", steps), ("mask", masks)):
+        if others and fields.get(name) is None:
+            fields[name] = fields.pop(others[0])
     if isinstance(fields.get("group"), str) and not fields["group"].strip():
         fields["group"] = None  # as CSV has it
     if not ("response" in fields or "token_ids" in fields):
@@ -293,6 +291,9 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
         texts = {name: said for name, said in texts.items() if isinstance(said, str)}
         prompt = joined(dict.fromkeys(texts.values())) if texts else None
         fields = without(fields, texts)
+    said, thought = fields.get("response"), fields.get("reasoning_content")
+    if isinstance(said, str) and isinstance(thought, str) and thought not in said:
+        fields["response"] = joined((thought, said))
     talk = response_of(fields.get("response"), row.get("prompt", prompt), where)
     if talk is not None:
         fields |= {"response": talk.response, "context_spans": talk.context or None}

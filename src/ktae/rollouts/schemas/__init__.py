@@ -40,7 +40,7 @@ SCHEMAS = (
     Schema(
         "TRL's logged completions",
         "step:label prompt:said completion:said advantage:number?",
-        "group=#prompt response=completion",
+        "group=#prompt response=completion answer=answer|solution|ground_truth",
         trainers.trl_rows,
         chooses=True,
         by_prompt=True,
@@ -69,9 +69,10 @@ SCHEMAS = (
     ),
     Schema(
         "NeMo-RL's training data",
-        "content:any rewards:any idx:number",
+        "rewards:any idx:number",
         "step=@name",
         trainers.nemo_rl_rows,
+        also=lambda row: not {"content", "token_loss_mask"}.isdisjoint(row),
         drops="content rewards filtered_rewards idx token_ids token_loss_mask input_lengths "
         "advantages generation_logprobs prev_logprobs",
         run=r"train_data_step\d+\.jsonl.*",
@@ -186,15 +187,19 @@ SCHEMAS = (
         )
         for own_label in (" group:label", "")
     ),
-    Schema(
-        "ART's trajectories",
-        "trajectories[].messages:lists trajectories[].reward:scores",
-        "response=trajectories[].messages reward=trajectories[].reward",
+    *(
+        Schema(
+            "ART's trajectories",
+            f"trajectories[].{messages}:lists trajectories[].reward:scores",
+            f"response=trajectories[].{messages} reward=trajectories[].reward",
+        )
+        for messages in ("messages", "messages_and_choices")
     ),
     Schema(
         "ART's trajectories as rows",
-        "messages:messages reward:number group_index:label",
+        "messages:messages reward:number",
         "response=messages group=group_index",
+        also=lambda row: "group_index" in row or {"metrics", "metadata", "logs"} <= row.keys(),
     ),
     Schema(
         "rLLM's trajectories",
@@ -212,6 +217,7 @@ SCHEMAS = (
         "trajectories[].steps[].chat_completions:lists trajectories[].reward:scores",
         "response=trajectories[].steps[-1].chat_completions reward=trajectories[].reward "
         "group=task",
+        run=r".*\.json",
     ),
     Schema(
         "OpenHands' outputs",

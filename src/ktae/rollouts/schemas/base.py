@@ -34,8 +34,8 @@ CORRECTNESS_NAMES = (
 """Rewards and metrics that say whether a rollout is correct, if one alone is there."""
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 """A training step in the name of a file."""
-STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
-"""The name of a training step's folder, such as step_7 or global_step_7."""
+STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)(?:_epoch_\d+)?")
+"""The name of a training step's folder, such as step_7, global_step_7 or train_step_7_epoch_0."""
 
 
 Items = Iterator[tuple[Row, str]]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ktae.errors import InputError
+from ktae.rollouts.conversation import joined
 from ktae.rollouts.files import without_format
 from ktae.rollouts.rows import Row, as_verdict, is_number, is_score, prompt_label, without
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose
@@ -48,8 +49,10 @@ def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     if task := SAMPLES_FILE.fullmatch(without_format(source.path.name)):
         plain["benchmark"] = task[1]
     plain["group"] = str(row["doc_id"])
-    value = choose(metrics, CORRECTNESS_NAMES, where, source, asked)
-    yield from _responses(plain, _as_list(responses[0]), value, where)
+    value, texts = choose(metrics, CORRECTNESS_NAMES, where, source, asked), _as_list(responses[0])
+    if not isinstance(value, list) and row.get("filtered_resps") == texts[:1]:  # the others are not
+        value = [value, *[None] * (len(texts) - 1)]  # graded
+    yield from _responses(plain, texts, value, where)
 
 
 def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -58,6 +61,9 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
     texts, ids = response.get("text"), response.get("output_tokens")
     if not isinstance(texts, list) or not texts:
         raise InputError(f"{where}: model_response has no text; expected generated responses")
+    thoughts = response.get("reasonings")
+    if isinstance(thoughts, list) and len(thoughts) == len(texts):
+        texts = [joined(pair) for pair in zip(thoughts, texts, strict=True)]
     choices, gold = doc.get("choices") or [], _as_list(doc.get("gold_index"))
     answers = [choices[i] for i in gold if isinstance(i, int) and 0 <= i < len(choices)]
     metrics = {name: x for name, x in row["metric"].items() if is_number(x)}
@@ -93,6 +99,7 @@ def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         yield {
             "group": str(sample.get("id")),
             "response": sample["messages"],  # the input is the first of them
+            "prompt": sample["input"] if isinstance(sample.get("input"), list) else None,
             "answer": sample.get("target"),
             "model": model,
             "epoch": sample.get("epoch"),

@@ -63,12 +63,13 @@ def last_outputs(items: Items, source: Source) -> Items:
         return (item[0]["step"], key[1], int(key[3]) - n) if key else item[1]
 
     for _, outputs in itertools.groupby(items, key=session):
-        *before, (row, where) = outputs
-        source.notes.add("intermediate", n=len(before))
+        first, *others = outputs
+        row, where = (first, *others)[-1]
+        source.notes.add("intermediate", n=len(others))
         if VERL_PADDING.fullmatch(str(row.get("uid"))) and not row["input"] and not row["output"]:
             source.notes.add("padding")
         else:
-            yield row, where
+            yield row | {"input": first[0]["input"]}, where  # the session's prompt
 
 
 def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
