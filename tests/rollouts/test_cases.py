@@ -317,7 +317,7 @@ SAMPLES = {
         "responses": ["it is 4", "it is 5"], "ground_truth": ["4", "4"], "tag": ["a", "b"]}"""
     )[:1],
     "inspect's samples": both(
-        """{"id": 1, "epoch": #, "input": "2+2?", "target": "4", "messages":
+        """{"id": 1, "epoch": #, "input": "ASKED", "target": "4", "messages":
         [{"role": "user", "content": "ASKED"}, {"role": "assistant", "content": "@"}],
         "scores": {"match": {"value": "#"}}}"""
     ),

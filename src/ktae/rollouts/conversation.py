@@ -44,21 +44,28 @@ TURNS = (
 )
 """Names of lists whose entries are turns of one rollout."""
 
-REASONING = ("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details")
+REASONING = (
+    *("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details"),
+    "reasoningText",
+)
 CONTENTS = ("content", "value", "parts", "text", "refusal", "output", "logs", "results")
 """Where a message, or a part of one, has its text."""
 OF_PARTS = {
-    **dict.fromkeys(("functionCall", "executableCode"), "function_call"),
-    **dict.fromkeys(("functionResponse", "codeExecutionResult"), "function_result"),
+    **dict.fromkeys(("functionCall", "executableCode", "executable_code", "toolUse"), "tool_call"),
+    **dict.fromkeys(("functionResponse", "function_response", "toolResult"), "tool_result"),
+    **dict.fromkeys(("codeExecutionResult", "code_execution_result"), "tool_result"),
+    "reasoningContent": "reasoning",
 }
-"""Gemini's parts, and the types that they are of."""
+"""Parts of Gemini's and of Bedrock's messages, and the types that they are of."""
+CALLS_IN = ("tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs")
+"""Where a message has its calls."""
 SEEN = ("observation", "result", "outputs", "results", "output")
 """What a tool, or the environment, answered to a call or a turn."""
 ANSWERS = ("body", "choices", "output")
 """Where an answer of OpenAI's, or a line of its batches, has its messages."""
 SAID_BY = {"message": "content", "system": "content", "think": "thought", "finish": "final_thought"}
 """OpenHands' actions that are no calls, and the argument that is their text."""
-KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, "tool_calls", "function_call", "type"))
+KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, *CALLS_IN, "type"))
 """Fields that say what a message is about."""
 
 
@@ -219,11 +226,10 @@ def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
 
 
 def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
-    for name in OF_PARTS.keys() & value.keys():
-        inner = value[name]
-        inner = inner if isinstance(inner, dict) else {"content": inner}
+    for name in (x for x in OF_PARTS if value.get(x) is not None):
+        inner = value[name] if isinstance(value[name], dict) else {"content": value[name]}
         value = {"type": OF_PARTS[name]} | inner
-    kind = str(value.get("type"))
+    kind = str(value.get("type")).replace("-", "_")
     if kind.endswith(CALLS):
         yield Segment(call_text(value), own)
         for name in SEEN:
@@ -241,15 +247,25 @@ def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
         content = {name: x for name, x in value.items() if name != "type" and x is not None}
         texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
     yield from texts
-    calls = value.get("tool_calls")
-    if isinstance(calls, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            calls = json.loads(calls)
-    calls = calls if isinstance(calls, list) else [calls]
     known = {"", *(text.text for text in texts)}  # a call may also be a part of the content
-    for call in (*calls, value.get("function_call")):
-        if call and (text := call_text(call)) not in known:
+    for text in map(call_text, calls_of(value)):
+        if text not in known:
+            known.add(text)
             yield Segment(text, own)
+
+
+def calls_of(message: dict[str, Any]) -> Iterator[Any]:
+    """The calls that a message has beside its content."""
+    for value in map(message.get, CALLS_IN):
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        if isinstance(value, dict) and any(
+            x in value for x in CALLS_IN
+        ):  # LangChain's further fields
+            yield from calls_of(value)
+        else:
+            yield from filter(None, value if isinstance(value, list) else [value])
 
 
 def dialogue(parts: list[Segment], asked: str = "") -> Dialogue | None:
@@ -319,7 +335,7 @@ def call_text(call: Any) -> str:
         arguments = {name: x for name, x in arguments.items() if x is not None}
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-    named = (inner.get("name"), inner.get("function_name"), function, call.get("type"))
+    named = (*map(inner.get, ("name", "function_name", "toolName")), function, call.get("type"))
     name = next((x for x in named if x and isinstance(x, str)), "call")
     return f"{name}({arguments})"
 

@@ -10,6 +10,7 @@ import contextlib
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
@@ -148,6 +150,16 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
         yield row, f"{name}, row {number}"
 
 
+def arrow_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
+    """One dict a row of what Hugging Face's `save_to_disk` writes."""
+    try:
+        rows = itertools.chain.from_iterable(x.to_pylist() for x in pa.ipc.open_stream(stream))
+        for number, row in enumerate(rows, start=1):
+            yield row, f"{name}, row {number}"
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise InputError(f"{name}: broken Arrow stream: {one_line(error)}") from None
+
+
 def own_tables(path: Path) -> Iterator[Any]:
     """The tables of a record that ktae has written, in order."""
     done, name = 0, path_text(path)
@@ -226,12 +238,14 @@ def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 
 FORMATS: dict[str, Callable[[Stream, str, Reject | None], Rows]] = {
     ".jsonl": jsonl_rows,
+    ".parquet": parquet_rows,
     ".json": json_rows,
     ".csv": csv_rows,
-    ".parquet": parquet_rows,
+    ".arrow": arrow_rows,
     ".pt": torch_rows,
 }
-"""By the end of a file's name; each with `.gz` after that, too."""
+"""By the end of a file's name, each with `.gz` after that, too. Of files of one name the first is
+read: beside Parquet, JSON is often a summary."""
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 """Ends of the names of all files that can be read."""
 

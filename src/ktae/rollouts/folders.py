@@ -17,8 +17,8 @@ PACKED = (
 )
 """Files that are packed in a way that is not read, and inspect's: a folder's are named."""
 SETTINGS = re.compile(
-    r"(config|.*_config|tokenizer|.*_tokens|.*_tokens_map|vocab|.*\.index|trainer_state|ktae|"
-    r"summary|before|wandb-.*|manifest|run_manifest|.*settings)\.json|index\.jsonl|"
+    r"(config|.*_config|tokenizer|.*_tokens|.*_tokens_map|vocab|.*\.index|trainer_state|ktae|state|"
+    r"summary|before|dataset_info|dataset_dict|wandb-.*|manifest|run_manifest|.*settings)\.json|index\.jsonl|"
     r"metrics(-\d+)?\.jsonl|.*\.tokens\.parquet|(.*\D)?\.pt(\.gz)?"
 )
 """Files of models, settings and measurements. slime calls its dumps as 3.pt, and other tools seldom
@@ -57,7 +57,6 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
                 is_other = is_beside or is_known_other(file) or name.endswith(PACKED)
                 (others if is_other else readable).append(file)
     readable.sort(key=_by_numbers)
-    # The format that is written first, and read best, comes first.
     best: dict[tuple[Path, str], Path] = {}
     for end in SUFFIXES:
         for file in readable:
@@ -67,6 +66,9 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
 
     def is_copy(file: Path) -> bool:
         """Whether it says again what another file of the run's folder says."""
+        target = Path(os.path.realpath(file))
+        if file.is_symlink() and Path(os.path.realpath(path)) in target.parents:
+            return True
         effective = [x for x in file.parents if x.name == "effective"]
         is_beside_all = any((x.parent / "all").is_dir() for x in effective)
         return is_beside_all or bool(COPIES & set(file.relative_to(path).parts))

@@ -251,8 +251,9 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     fields, strict = with_texts(row, where, notes), notes.strict
     of_row, ids = fields.pop("of_row", False), fields.get("token_ids")
     steps = [x for x in STEPS if is_number(fields.get(x))]
-    masks = [x for x in MASKS if isinstance(fields.get(x), list) and isinstance(ids, list)]
-    masks = [x for x in masks if len(fields[x]) == len(ids)] or [x for x in masks if x != "labels"]
+    masks = [x for x in MASKS if isinstance(fields.get(x), list)] if isinstance(ids, list) else []
+    fitting = [x for x in masks if len(fields[x]) == len(ids or ())]
+    masks = fitting or [x for x in masks if x != "labels"]
     for name, others in (("step", steps), ("mask", masks)):
         if others and fields.get(name) is None:
             fields[name] = fields.pop(others[0])
@@ -282,14 +283,15 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
 def with_texts(row: Row, where: str, notes: Notes) -> Row:
     """The row with what the policy said in a conversation as its response, and its prompt.
 
-    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input.
+    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input;
+    where no label tells the problem, they are part of it.
     """
     fields = dict(row)
     prompt = plain_text(fields.get("prompt"))
-    if prompt is None:
+    if prompt is None or (isinstance(prompt, str) and is_null(fields.get("group"))):
         texts = {name: plain_text(fields[name]) for name in PROMPTS if name in fields}
-        texts = {name: said for name, said in texts.items() if isinstance(said, str)}
-        prompt = joined(dict.fromkeys(texts.values())) if texts else None
+        texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
+        prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     said, thought = fields.get("response"), fields.get("reasoning_content")
     if isinstance(said, str) and isinstance(thought, str) and thought not in said:

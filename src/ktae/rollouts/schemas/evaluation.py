@@ -99,7 +99,7 @@ def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         yield {
             "group": str(sample.get("id")),
             "response": sample["messages"],  # the input is the first of them
-            "prompt": sample["input"] if isinstance(sample.get("input"), list) else None,
+            "prompt": sample.get("input"),
             "answer": sample.get("target"),
             "model": model,
             "epoch": sample.get("epoch"),

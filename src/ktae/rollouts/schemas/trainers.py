@@ -12,6 +12,7 @@ from ktae.arrays import is_above
 from ktae.errors import InputError
 from ktae.rollouts.conversation import Segment, dialogue
 from ktae.rollouts.rows import (
+    IGNORED,
     KINDS,
     Row,
     as_label,
@@ -54,13 +55,16 @@ def new_steps(items: Items, source: Source) -> Items:
 def last_outputs(items: Items, source: Source) -> Items:
     """The rows of verl without padding, and of the outputs of a session the last alone.
 
-    Outputs of a session follow each other, and are numbered on.
+    Outputs of a session follow each other, are numbered on, and repeat its prompt.
     """
-    place = itertools.count()
+    number, prompt = itertools.count(), ""
 
     def session(item: tuple[Row, str]) -> object:
-        n, key = next(place), VERL_KEY.fullmatch(str(item[0].get("uid")))
-        return (item[0]["step"], key[1], int(key[3]) - n) if key else item[1]
+        nonlocal prompt
+        n, key = next(number), VERL_KEY.fullmatch(str(item[0].get("uid")))
+        if not (prompt and item[0]["input"].startswith(prompt)):
+            prompt = item[0]["input"]
+        return (prompt, item[0]["step"], key[1], int(key[3]) - n) if key else item[1]
 
     for _, outputs in itertools.groupby(items, key=session):
         first, *others = outputs
@@ -95,22 +99,23 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
         plain["group"] = sample[2]
     rest = without(row, ("step", "input", "output", "score", "gts"))
     names = source.options.correctness_names or [x for x in source.options.hinted if x in rest]
+    value: Any = None
     if names:
-        scores = {name: x for name, x in rest.items() if name in names or is_score(x)}
-        value: Any = choose(scores, (), where, source)
-        verdict = as_verdict(value) if isinstance(value, bool | str) else None
-        if verdict is None and is_score(value) and not is_null(value):
-            verdict = is_above(value, source.options.threshold or 0.0)
-        plain["correct"] = verdict
-    elif "acc" in row or row.get("undecided") == 1:
-        # The verifier's verdict, free of length penalties; it is 0 where it could not tell.
-        acc: Any = None if row.get("undecided") == 1 or is_null(row["acc"]) else row["acc"]
-        verdict = as_verdict(acc) if isinstance(acc, str) else None
-        if verdict is None and acc is not None:
-            if not (is_number(acc) or isinstance(acc, bool)):
-                message = f"{where}: acc is {acc!r:.60}; expected a number, true, false or null"
-                raise InputError(message)
-            verdict = is_above(acc, source.options.threshold or 0.0)
+        value = choose(
+            {k: x for k, x in rest.items() if k in names or is_score(x)}, (), where, source
+        )
+    elif "acc" in row and row.get("undecided") != 1:
+        # The verifier's verdict, free of length penalties.
+        names, value = ("acc",), row["acc"]
+    verdict = as_verdict(value) if isinstance(value, bool | str) else None
+    if is_number(value) and not is_null(value):
+        verdict = is_above(value, source.options.threshold or 0.0)
+        is_share = source.options.threshold is None and 0 < value < 1
+        source.notes.add("values", f"{value:g}", n=int(is_share))
+    elif verdict is None and not is_null(value):
+        expected = "expected a number, true, false or null"
+        raise InputError(f"{where}: {' or '.join(names)} is {value!r:.60}; {expected}")
+    if names or row.get("undecided") == 1:
         plain["correct"] = verdict
     yield plain
 
@@ -173,7 +178,8 @@ def atropos_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     if isinstance(talks, list) and len(talks) == len(row["tokens"]) and KINDS["saids"](talks):
         plain["response"] = talks
     for rollout in spread(plain, where):
-        mask = [label != -100 for label in rollout["mask"]]
+        labels = rollout["mask"]
+        mask = [x != IGNORED if IGNORED in labels else bool(x) for x in labels]
         yield rollout | trained_part(rollout["token_ids"], mask)
 
 

@@ -106,7 +106,9 @@ def _last_branch(nodes: list[Row]) -> Row:
     """The conversation that ends with the last message: its prompt, response, tokens and mask."""
     path: list[Row] = []
     # From the last message up to the first, by each one's parent. A broken file may have a circle.
-    at = len(nodes) - 1 if nodes else None
+    # What was tried to make the conversation shorter leads nowhere.
+    tried = (str(node.get("semantic_parents")) for node in nodes)
+    at = max((i for i, x in enumerate(tried) if "compaction_attempt" not in x), default=None)
     while at is not None and len(path) <= len(nodes):
         path.insert(0, nodes[at])
         at = nodes[at].get("parent")
