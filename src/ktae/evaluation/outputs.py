@@ -129,7 +129,7 @@ def read(
     of_evaluation: list[bool] = []
 
     def read_file(file: Path) -> Iterator[tuple[Output, Path, str]]:
-        for row, where, schema in reader.rows(file):
+        for row, where, schema, _ in reader.rows(file):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem
             is_evaluation = row.pop("is_evaluation", False) is True

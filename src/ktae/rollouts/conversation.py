@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +47,7 @@ TURNS = (
 
 REASONING = (
     *("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details"),
-    "reasoningText",
+    *("reasoningText", "tool_plan"),
 )
 CONTENTS = ("content", "value", "parts", "text", "refusal", "output", "logs", "results")
 """Where a message, or a part of one, has its text."""
@@ -67,6 +68,9 @@ SAID_BY = {"message": "content", "system": "content", "think": "thought", "finis
 """OpenHands' actions that are no calls, and the argument that is their text."""
 KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, *CALLS_IN, "type"))
 """Fields that say what a message is about."""
+OF_MESSAGES = {*KNOWN, "role", "from", "name", "id", "call_id", "tool_call_id"}
+MEDIA = re.compile("image|audio|video|file")
+"""Types of parts that are no text."""
 
 
 class Segment(NamedTuple):
@@ -102,16 +106,17 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
         return None
     messages = []
     for entry in entries:
-        if (message := message_of(entry)) is None:
+        message = message_of(entry) or (None if is_text else turn_of(entry))
+        if message is None or ((is_text or is_alone) and author(message) is None):
             return None
         messages.append(message)
     # Several choices are rollouts, and no turns of one.
     are_choices = len(entries) > 1 and all(isinstance(x.get("message"), dict) for x in entries)
-    # A policy may have to write a call as JSON; a conversation says more than that.
+    # A policy may have to write JSON, such as a call; a conversation says more than that.
     said = {"role", "from", "content", "call_id", "message"}
-    is_call = is_text and not any(said & entry.keys() for entry in entries)
-    is_unknown = is_alone and author(messages[0]) is None
-    return None if is_unknown or are_choices or is_call else messages
+    is_answer = is_text and not any(said & entry.keys() for entry in entries)
+    is_answer |= is_text and is_alone and not value.keys() <= OF_MESSAGES
+    return None if are_choices or is_answer else messages
 
 
 def _parsed(text: str) -> Any:
@@ -146,16 +151,21 @@ def message_of(value: Any) -> dict[str, Any] | None:
     if is_item or (is_policy_role(kind) is not None and {"content", "data"} & value.keys()):
         data = value.get("data")
         return (data if isinstance(data, dict) else value) | {"type": kind, "role": kind}
-    source = value.get("source")
-    if isinstance(source, str) and is_policy_role(source) is not None:
-        return turn_of_source(value, source)
-    did = next((x for x in map(value.get, ("action", "response")) if isinstance(x, str)), None)
-    return None if did is None else turn("assistant", value, did)
+    return None
 
 
-def turn_of_source(value: dict[str, Any], source: str) -> dict[str, Any]:
-    """A step of ATIF, or an event of OpenHands, which has arguments where it is an action."""
-    args, calls = value.get("args"), value.get("tool_calls") or [value.get("tool_call")]
+def turn_of(value: Any) -> dict[str, Any] | None:
+    """An agent's turn as a message; None for what is none.
+
+    Steps of ATIF and events of OpenHands name their source; the latter's actions have arguments.
+    """
+    if not isinstance(value, dict):
+        return None
+    source, args = value.get("source"), value.get("args")
+    if not isinstance(source, str) or is_policy_role(source) is None:
+        did = next((x for x in map(value.get, ("action", "response")) if isinstance(x, str)), None)
+        return None if did is None else turn("assistant", value, did)
+    calls = value.get("tool_calls") or [value.get("tool_call")]
     if "content" in value and isinstance(value.get("observation"), str):
         return {"role": "observation", "content": value["content"]}
     if not isinstance(args, dict):
@@ -237,11 +247,20 @@ def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
         return
     is_result = kind.endswith(RESULTS)
     own = own and not is_result
-    texts: list[Segment] = []
-    for names in ((*REASONING, "summary") if kind == "reasoning" else REASONING, CONTENTS):
+    names = REASONING if value.get("redacted") is not True else ()
+    thoughts, texts = (
         # Gemini has `thought: true` beside the text.
-        inside = (value[x] for x in names if value.get(x) and value[x] is not True)
-        texts += pieces(next(inside, None), own)
+        [
+            *pieces(
+                next((value[x] for x in some if value.get(x) and value[x] is not True), None), own
+            )
+        ]
+        for some in ((*names, "summary") if kind.startswith("reasoning") else names, CONTENTS)
+    )
+    texts = [x for x in thoughts if not any(x.text in text.text for text in texts)] + texts
+    if MEDIA.search(kind) and not texts:
+        digest = hashlib.blake2s(json.dumps(value, default=str).encode(), digest_size=4)
+        texts = [Segment(f"[{kind} {digest.hexdigest()}]", own)]
     is_other = KNOWN.isdisjoint(value) and not {"role", "from"} & value.keys()
     if is_other or (is_result and not texts):
         content = {name: x for name, x in value.items() if name != "type" and x is not None}
@@ -299,6 +318,8 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
     before = messages_of(prompt)
     asked = segments(before)[-1].text if before else prompt if isinstance(prompt, str) else ""
     talk = dialogue(segments(messages), asked)
+    if talk is None and isinstance(value, str):
+        return None  # what the policy was asked to write
     if talk is None or None in map(author, messages):
         raise InputError(
             f"{where}: response is messages of {quoted(dict.fromkeys(m['role'] for m in messages))}"

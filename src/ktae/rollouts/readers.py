@@ -185,8 +185,8 @@ class Reader:
         self.rejected: list[InputError] = []
         """Of the file that is read."""
 
-    def rows(self, path: Path) -> Iterator[tuple[Row, str, Schema]]:
-        """The rollouts of a file as plain rows, each with its place and its row's schema.
+    def rows(self, path: Path) -> Iterator[tuple[Row, str, Schema, Row]]:
+        """The rollouts of a file as plain rows, each with its place, its row's schema and that row.
 
         A tolerant reader leaves rows out that cannot be used, and notes them.
         """
@@ -215,7 +215,7 @@ class Reader:
                     titles.add(taken_as.title)
                     notes.titles[taken_as.title] += taken_as is not PLAIN
                 for plain in rollouts:
-                    yield plain, where, taken_as
+                    yield plain, where, taken_as, row
         if unknown and not titles:
             raise unknown[0]
         for rejected in unknown:
@@ -224,23 +224,23 @@ class Reader:
     def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema]]:
         """Rows of the record, with what of `READ` a row says, each with its schema."""
         n, repeated = 0, self.notes.counts["steps"]
-        for plain, where, schema in self.rows(path):
+        for plain, where, schema, row in self.rows(path):
             try:
                 is_evaluation = bool(plain.pop("is_evaluation", False))
                 fields = complete(plain, where, self.notes)
-                row = to_record_row(fields, where, self.options.threshold or 0.0)
+                made = to_record_row(fields, where, self.options.threshold or 0.0)
             except MissingFieldError as error:
                 message = str(error).removeprefix(f"{where}: ")
-                is_known = schema is not PLAIN
+                is_known = schema not in (PLAIN, NESTED)
                 self._reject(
-                    error if is_known else unknown_row(plain, where, message, self.options.needed)
+                    error if is_known else unknown_row(row, where, message, self.options.needed)
                 )
             except InputError as error:
                 self._reject(error)
             else:
                 n += 1
-                row |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
-                yield row, schema
+                made |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
+                yield made, schema
         if not n and self.rejected:
             raise self.rejected[0]
         if not n and self.notes.counts["steps"] == repeated:

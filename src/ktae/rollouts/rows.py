@@ -265,7 +265,10 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     if is_null(fields.get("group")) and ("group" not in fields or not strict):
         if fields.get("prompt") is not None:
             notes.add("without_group")
-            fields["group"] = prompt_label(fields["prompt"])
+            images = [fields[x] for x in ("image", "images") if fields.get(x)]
+            fields["group"] = prompt_label(
+                [fields["prompt"], images] if images else fields["prompt"]
+            )
         elif of_row or not strict:
             notes.add("by_row" if of_row else "alone")
             fields["group"] = where.rpartition(", ")[2] if of_row else where

@@ -49,6 +49,7 @@ def unfolded(row: Row, where: str, is_grouped: bool) -> Row:
                 if 1 < n < len(entries):
                     message = f"its rollouts are of {n} values of {label!r}"
                     raise unknown_row({**row, name: entries}, where, message, ("group",))
+        keys = keys or {"response": None}  # of no rollouts
         row = row | {key: Each(entry.get(key, MISSING) for entry in entries) for key in keys}
     for singular, plurals in COLUMNS.items():
         there = next((x for x in plurals if isinstance(row.get(x), list)), None)
@@ -60,11 +61,12 @@ def unfolded(row: Row, where: str, is_grouped: bool) -> Row:
 def list_of_rollouts(row: Row) -> str | None:
     """The field that holds a row's rollouts as objects; None where there is none."""
     is_rollouts = list_of(lambda x: isinstance(x, dict) and ("response" in x or "token_ids" in x))
-    return next((x for x in ENTRIES if row.get(x) and is_rollouts(row[x])), None)
+    is_one = not {"response", "token_ids"}.isdisjoint(row)
+    return next((x for x in ENTRIES if is_rollouts(row.get(x)) and (row[x] or not is_one)), None)
 
 
 def is_nested(row: Row) -> bool:
-    """Whether a row holds several rollouts."""
+    """Whether a row holds several rollouts, or has an empty list of them."""
     if list_of_rollouts(row):
         return True
     responses = next((row[x] for x in COLUMNS["response"] if x in row), None)
