@@ -273,11 +273,11 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
             notes.add("by_row" if of_row else "alone")
             fields["group"] = where.rpartition(", ")[2] if of_row else where
     # A verdict is a reward of 1 or 0.
-    if is_null(fields.get("reward")) and (not strict or "reward" not in fields):
+    if is_null(fields.get("reward")):
         known = as_verdict(fields.get("correct"))
-        if known is not None:
+        if known is not None and not (strict and "reward" in fields):
             fields["reward"] = float(known)
-        elif not strict:
+        elif known is None and ("correct" in fields or not strict):
             notes.add("without_reward")
             fields |= {"reward": None, "correct": fields.get("correct")}
     return fields

@@ -102,7 +102,7 @@ SCHEMAS = (
     ),
     Schema(
         "inspect's log",
-        "eval:dict samples[].messages:lists samples[].scores:list",
+        "eval:dict samples[].messages:lists",
         convert=evaluation.inspect_rows,
         chooses=True,
     ),

@@ -112,6 +112,8 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
         verdict = is_above(value, source.options.threshold or 0.0)
         is_share = source.options.threshold is None and 0 < value < 1
         source.notes.add("values", f"{value:g}", n=int(is_share))
+    elif names and is_null(value):
+        source.notes.add("verdicts", f"{names[0]} null")
     elif verdict is None and not is_null(value):
         expected = "expected a number, true, false or null"
         raise InputError(f"{where}: {' or '.join(names)} is {value!r:.60}; {expected}")
