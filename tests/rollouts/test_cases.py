@@ -1,13 +1,11 @@
 """Dumps in the structure of other tools' writers, and the one right reading of each."""
 
-import itertools
 import json
 
 import pytest
 
 from ktae import InputError
 from ktae.evaluation import outputs
-from ktae.report import inputs
 from ktae.rollouts import readers
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
@@ -149,118 +147,6 @@ def write(path, *rows):
     return path
 
 
-USER, TOOL = {"role": "user", "content": "ASKED"}, {"role": "tool", "content": "TOLD"}
-CALL = {"id": "x1", "type": "function", "function": {"name": "run", "arguments": '{"a": 1}'}}
-CHAT = [
-    {"role": "system", "content": "SYSTEM"},
-    USER,
-    {"role": "assistant", "reasoning_content": "THINK", "content": None, "tool_calls": [CALL]},
-    TOOL,
-    {"role": "assistant", "content": [{"type": "text", "text": "SAID"}]},
-    {"role": "user", "content": "MORE"},
-]
-ITEMS = [
-    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "ASKED"}]},
-    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "THINK"}]},
-    {"type": "function_call", "name": "run", "arguments": '{"a": 1}', "call_id": "x1"},
-    {"type": "function_call_output", "call_id": "x1", "output": "TOLD"},
-    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "SAID"}]},
-]
-GEMINI = [
-    {"role": "user", "parts": [{"text": "ASKED"}]},
-    {"role": "model", "parts": [{"text": "THINK", "thought": True}]},
-    {"role": "model", "parts": [{"functionCall": {"name": "run", "args": {"a": 1}}}]},
-    {"role": "function", "parts": [{"functionResponse": "TOLD"}]},
-    {"role": "model", "parts": [{"text": "SAID"}]},
-]
-SHARED_GPT = [
-    {"from": "human", "value": "ASKED"},
-    {"from": "function_call", "value": "run"},
-    {"from": "observation", "value": "TOLD"},
-    {"from": "gpt", "value": "SAID"},
-]
-TURNS = [{"reasoning": "THINK", "action": "run", "observation": "TOLD"}, {"action": "SAID"}]
-LANGCHAIN = [
-    {"type": "human", "content": "ASKED"},
-    {"type": "ai", "content": "", "tool_calls": [{"name": "run", "args": {"a": 1}, "id": "x1"}]},
-    {"type": "tool", "content": "TOLD"},
-    {"type": "ai", "data": {"content": "SAID"}},
-]
-ANTHROPIC = [
-    {"type": "thinking", "thinking": "THINK"},
-    {"type": "server_tool_use", "id": "x1", "name": "run", "input": {"a": 1}},
-    {"type": "web_search_tool_result", "content": [{"type": "x", "text": "TOLD"}]},
-    {"type": "tool_result", "content": "MORE"},
-    {"type": "text", "text": "SAID"},
-]
-OF_TRL = {
-    "role": "assistant",
-    **{"content": "SAID", "reasoning_details": [{"type": "reasoning.text", "text": "THINK"}]},
-    "tool_calls": json.dumps([CALL]),
-}
-LOGS = {"type": "logs", "logs": "TOLD"}
-BUILT_IN = [{"type": "code_interpreter_call", "code": "run", "outputs": [LOGS]}]
-OF_INSPECT = {"id": "x1", "function": "run", "arguments": {"a": 1}, "type": "function"}
-INSPECT = [{"role": "assistant", "content": "", "tool_calls": [OF_INSPECT]}, TOOL, CHAT[4]]
-
-
-@pytest.mark.parametrize(
-    ("messages", "prompt", "said", "context"),
-    [
-        (CHAT, "SYSTEM\nASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD\nMORE"),
-        (CHAT[2:5], None, 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
-        (ITEMS, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
-        (SHARED_GPT, "ASKED", "run\nSAID", "TOLD"),
-        (GEMINI, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
-        ([USER, CHAT[4] | {"trainable": False}, CHAT[4]], "ASKED\nSAID", "SAID", ""),
-        (INSPECT, None, 'run({"a": 1})\nSAID', "TOLD"),
-        (TURNS, None, "THINK\nrun\nSAID", "TOLD"),
-        (LANGCHAIN, "ASKED", 'run({"a": 1})\nSAID', "TOLD"),
-        (
-            [{"role": "assistant", "content": ANTHROPIC}],
-            *(None, 'THINK\nrun({"a": 1})\nSAID', "TOLD\nMORE"),
-        ),
-        (OF_TRL, None, 'THINK\nSAID\nrun({"a": 1})', ""),
-        (BUILT_IN + ITEMS[-1:], None, "code_interpreter_call(run)\nSAID", "TOLD"),
-    ],
-)
-@pytest.mark.parametrize("as_text", [None, json.dumps, " {}".format])
-def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_text, tmp_path):
-    if as_text and messages == TURNS:
-        pytest.skip("such lists may be the response itself")
-    value = as_text(messages) if as_text else messages
-    table, _ = read(write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": value}))
-    row = table.to_pylist()[0]
-    bounds = [0, *(row["context_spans"] or []), len(row["response"])]
-    parts = [row["response"][a:b].strip("\n") for a, b in itertools.pairwise(bounds)]
-    assert row["prompt"] == prompt
-    assert "\n".join(filter(None, parts[::2])) == said
-    assert "\n".join(filter(None, parts[1::2])) == context
-    dump = inputs.from_record(table)
-    ids, mask = (dump.rollouts[x][0].as_py() for x in ("token_ids", "mask"))
-    words = {
-        dump.texts[i].decode()
-        for i, kept in zip(ids, mask or [True] * len(ids), strict=True)
-        if kept
-    }
-    assert "SAID" in words and not words & {"TOLD", "MORE", "ASKED", "x1"}
-
-
-@pytest.mark.parametrize(
-    ("message", "error"),
-    [
-        (USER, "response is messages of 'user'; expected of 'assistant'"),
-        ({"content": "x"}, "response is .*; expected text"),
-        ({"role": "narrator", "content": "x"}, "line 1: response is messages of 'narr"),
-        ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
-    ],
-)
-def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message, error, tmp_path):
-    path = write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [message]})
-    with pytest.raises(InputError, match=error):
-        read(path)
-
-
 def both(text):
     """Two rows, right and wrong, of the text of one: @ is the answer and # is 1 or 0."""
     return [
@@ -270,10 +156,24 @@ def both(text):
 
 
 ASKED = '[{"role": "user", "content": "ASKED"}]'
+TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]
 SAMPLES = {
     "ART's trajectories": both(
         f"""{{"trajectories": [{{"reward": #.0, "metrics": {{}}, "messages": {ASKED[:-1]},
         {{"index": 0, "message": {{"role": "assistant", "content": "@"}}}}]}}]}}"""
+    ),
+    "rLLM's trajectories of steps": both(
+        f"""{{"task": {{"q": 1}}, "reward": #.0, "steps": [{{"chat_completions": [], "reward": 0}},
+        {{"chat_completions": {ASKED[:-1]}, {{"role": "assistant", "content": "@"}}]}}]}}"""
+    ),
+    "rLLM's episodes": both(
+        f"""{{"task": {{"q": 1}}, "trajectories": [{{"name": "solver", "reward": #.0, "steps": [
+        {{"chat_completions": {ASKED[:-1]}, {{"role": "assistant", "content": "@"}}]}}]}}]}}"""
+    ),
+    "OpenHands' outputs": both(
+        """{"instance_id": "i", "instruction": "ASKED", "report": {"resolved": #}, "history": [
+        {"source": "user", "action": "message", "args": {"content": "ASKED"}},
+        {"source": "agent", "action": "finish", "args": {"final_thought": "@"}}]}"""
     ),
     "ART's trajectories as rows": both(
         f"""{{"group_index": 3, "reward": #.0, "metrics": "{{}}", "messages": {ASKED[:-1]},
@@ -366,7 +266,7 @@ def test_a_rollout_without_output_is_told(tmp_path):
         ({"r": [["a", "b"]], "g": "x", "w": [1]}, "r=r[][] g=g w=w[]", "one for 2 of"),
         ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w[]", "2 values for one"),
         ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w", "group is .*; expected text"),
-        ({"r": CHAT[1:3], "g": "x", "w": [0, 1]}, "r=r[].content g=g w=w", "the turns in 'r'"),
+        ({"r": TURNS, "g": "x", "w": [0, 1]}, "r=r[].content g=g w=w", "the turns in 'r'"),
     ],
 )
 def test_lists_that_do_not_fit_are_errors(row, fields, message, tmp_path):
@@ -398,7 +298,7 @@ def test_paths(path, expected, tmp_path):
 
 def trace(name, kind, text, reward):
     nodes = [
-        {"parent": None, "message": USER, "sampled": False, "token_ids": [1], "mask": [False]},
+        {"parent": None, "message": TURNS[0], "sampled": False, "token_ids": [1], "mask": [False]},
         {
             "parent": 0,
             "message": {"role": "assistant", "content": text},

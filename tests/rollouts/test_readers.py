@@ -1,7 +1,4 @@
-import gzip
 import json
-import os
-from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,42 +102,6 @@ def test_a_blank_label_is_none(tmp_path):
     assert notes.counts["rejected"] + notes.counts["without_group"] + notes.counts["alone"] == 2
 
 
-def test_every_format_reads_the_same(tmp_path):
-    rows = [ROLLOUT | {"step": i, "note": f"n{i}"} for i in range(readers.ROWS_PER_BATCH + 2)]
-    plain = write_lines(tmp_path / "r.jsonl", *rows)
-    zipped = tmp_path / "r.jsonl.gz"
-    zipped.write_bytes(gzip.compress(plain.read_bytes()))
-    parquet = tmp_path / "r.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), parquet)
-    zipped_parquet = tmp_path / "r.parquet.gz"
-    zipped_parquet.write_bytes(gzip.compress(parquet.read_bytes()))
-    record_path = tmp_path / "own.parquet"
-    record.write(readers.read([plain]), record_path)
-    expected = read_rows(plain)
-    assert len(expected) == len(rows)
-    assert expected[-1]["extra"] == f'{{"note": "n{len(rows) - 1}"}}'
-    for path in (zipped, parquet, zipped_parquet, record_path):
-        assert read_rows(path) == expected, path
-
-
-def test_parquet_of_pandas_has_nan_for_null(tmp_path):
-    columns = {
-        "group": [1, 1],
-        "response": ["a", "b"],
-        "reward": [1.0, 0.0],
-        "correct": [1.0, float("nan")],
-        "step": [2.0, float("nan")],
-    }
-    columns["level"] = [Decimal("0.25"), Decimal("7")]
-    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
-    by_level = read_rows(tmp_path / "r.parquet", fields={"reward": "level"})
-    assert [row["reward"] for row in by_level] == [0.25, 7]
-    first, second = read_rows(tmp_path / "r.parquet")
-    assert (first["group"], first["correct"], first["step"]) == ("1", 1.0, 2)
-    assert "correct" not in second
-    assert "step" not in second
-
-
 @pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3])
 @pytest.mark.parametrize("dtype", [pa.float32(), pa.float64()])
 def test_a_reward_of_the_threshold_is_not_above_it_in_any_dtype(dtype, threshold, tmp_path):
@@ -200,45 +161,6 @@ def test_a_bad_line_is_named(line, message, tmp_path):
     with pytest.raises(InputError, match=message) as caught:
         readers.read([path])
     assert str(caught.value).startswith(f"{path}, line 3: ")
-
-
-def test_columns_of_one_name(tmp_path):
-    """Which of them is meant? A record is no exception."""
-    path = tmp_path / "r.parquet"
-    arrays = [pa.array(["a"]), pa.array(["b"]), pa.array([1.0])]
-    table = pa.Table.from_arrays(arrays, names=["response", "response", "reward"])
-    for metadata in (None, {record.VERSION_KEY: record.VERSION}):
-        pq.write_table(table.replace_schema_metadata(metadata), path)
-        with pytest.raises(InputError, match="2 columns 'response'; expected one"):
-            readers.read([path])
-
-
-PARQUET = pa.BufferOutputStream()
-pq.write_table(pa.Table.from_pylist([ROLLOUT] * 100), PARQUET)
-PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("absent.jsonl", None, "absent.jsonl does not exist"),
-        ("r.jsonl", b"\n \n", "r.jsonl is empty: it holds no rollouts"),
-        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .parquet, .json, .csv"),
-        ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: broken JSON: .*utf-8"),
-        (
-            "r.jsonl.gz",
-            gzip.compress(b'{"group": 1}' * 99, mtime=0)[:-9],
-            "r.jsonl.gz: broken gzip",
-        ),
-        ("r.parquet", PARQUET_BYTES[:4] + b"\0" * 99 + PARQUET_BYTES[103:], "broken Parquet"),
-    ],
-)
-def test_a_bad_file_is_named(name, content, message, tmp_path):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=message) as caught:
-        readers.read([tmp_path / name])
-    assert "\n" not in str(caught.value)
 
 
 def test_a_record_of_words_has_none_of_its_numbers_where_a_field_is_named(tmp_path):
@@ -308,16 +230,6 @@ def test_a_group_is_of_one_file_or_run(row, names, labels, join, tmp_path):
     )
 
 
-def test_labels_and_steps_of_csv_are_as_they_are_written(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("task_id,predict,reward,global_step\n007,01,1,3\n07,2,0,3\n07,3,0,4\n")
-    names = {"response": "predict", "group": "task_id", "reward": "reward"}
-    table = readers.read(path, ReadOptions(fields=names))
-    assert table["group"].to_pylist() == ["007", "07", "07"]
-    assert table["response"].to_pylist() == ["01", "2", "3"]
-    assert table["step"].to_pylist() == [3, 3, 4]
-
-
 @pytest.mark.parametrize("mask", [{"loss_mask": [0, 1]}, {"labels": [-100, 7]}])
 def test_a_mask_is_taken_by_the_names_that_trainers_give_it(mask, tmp_path):
     row = {"group": 1, "token_ids": [5, 7], "reward": 1, "action_mask": [1]} | mask
@@ -375,14 +287,64 @@ def test_what_a_run_was_trained_with_says_what_is_correct(stored, tmp_path):
     assert readers.read(tmp_path, ReadOptions(correctness="accuracy"))["reward"][0].as_py() == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
-def test_a_pipe_is_refused_and_never_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "r.jsonl")
-    with pytest.raises(InputError, match="is a pipe or a device"):
-        readers.read(tmp_path / "r.jsonl")
-
-
 def test_groups_of_a_record_that_ktae_has_written_stay(tmp_path):
     rows = [ROLLOUT | {"group": "g", "prompt": prompt} for prompt in "pq"]
     record.write(pa.Table.from_pylist(rows), tmp_path / "r.parquet")
     assert readers.read(tmp_path / "r.parquet")["group"].to_pylist() == ["g", "g"]
+
+
+def test_a_broken_file_of_a_folder_is_left_out_and_named(tmp_path):
+    write_lines(tmp_path / "a.jsonl", ROLLOUT)
+    (tmp_path / "b.parquet").write_bytes(b"PAR1")
+    (tmp_path / "c.jsonl").symlink_to(tmp_path / "a.jsonl")
+    notes = Notes()
+    assert len(readers.read(tmp_path, notes=notes)) == 1
+    assert notes.counts["broken"] == 1 and "b.parquet: broken" in notes.names["broken"][0]
+    with pytest.raises(InputError, match=r"b\.parquet: broken Parquet"):
+        readers.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "reward"),
+    [
+        ({"correct": True, "level": 3}, 1),
+        ({"right": False}, 0),
+        ({"accuracy_reward": True, "format_reward": 0.5}, 1),
+    ],
+)
+def test_a_verdict_of_trl_may_be_true_or_false(row, reward, tmp_path):
+    row = {"step": 1, "prompt": "p", "completion": "c", "advantage": 0.5, "solution": "4"} | row
+    table = readers.read(write_lines(tmp_path / "r.jsonl", row))
+    assert table["reward"].to_pylist() == [reward] and table["answer"].to_pylist() == ["4"]
+
+
+def test_any_row_s_score_may_be_asked_for(tmp_path):
+    rows = [ROLLOUT | {"metrics": {"acc": 0.0}}, {"group": 1, "rollouts": [ROLLOUT | {"acc": 0}]}]
+    for row in rows:
+        path = write_lines(tmp_path / "r.jsonl", row)
+        assert readers.read(path, ReadOptions(correctness="acc"))["correct"].to_pylist() == [0]
+        with pytest.raises(InputError, match=r"correctness is 'nope'; expected .* one of"):
+            readers.read(path, ReadOptions(correctness="nope"))
+
+
+@pytest.mark.parametrize("spans", [[1, 1 << 40], [3, 1], [1], "x", [True, False]])
+def test_spans_that_are_none_are_left_out(spans, tmp_path):
+    row = ROLLOUT | {"context_spans": spans}
+    assert "context_spans" not in read_rows(write_lines(tmp_path / "r.jsonl", row))[0]
+
+
+def test_a_mask_of_another_length_is_an_error(tmp_path):
+    row = {"group": 1, "token_ids": [5, 7], "reward": 1, "loss_mask": [1]}
+    with pytest.raises(InputError, match="mask and token_ids differ in length"):
+        readers.read(write_lines(tmp_path / "r.jsonl", row))
+    row |= {"labels": ["a"], "loss_mask": None}
+    assert len(readers.read(write_lines(tmp_path / "r.jsonl", row))) == 1
+
+
+def test_advice_names_the_paths_of_the_row(tmp_path):
+    samples = [{"response": x, "passed": x == "a"} for x in "ab"]
+    path = write_lines(tmp_path / "r.jsonl", {"prompt": "p", "samples": samples})
+    with pytest.raises(InputError, match=r"samples\[\].passed +true or false true +<- reward"):
+        readers.read(path)
+    fields = {"reward": "samples[].passed"}
+    assert readers.read(path, ReadOptions(fields=fields))["correct"].to_pylist() == [1, 0]

@@ -115,7 +115,7 @@ class Reading(Rows):
             metavar="INPUT",
             help="Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, "
             "OpenRLHF, slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, "
-            ".json, .csv or .parquet file (also .gz).",
+            ".json, .csv, .arrow or .parquet file (also .gz).",
         ),
     ] = None
     example: Annotated[

@@ -1,0 +1,142 @@
+"""Files of all formats, whole and broken."""
+
+import gzip
+import json
+import os
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from dumps import write_lines
+
+from ktae import InputError
+from ktae.rollouts import readers, record
+from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import ReadOptions
+
+ROLLOUT = {"group": "g", "response": "it is 2", "reward": 1}
+
+
+def read_rows(path, **options):
+    """What was read, without the fields that are null."""
+    rows = readers.read([path], ReadOptions(**options)).to_pylist()
+    return [{k: v for k, v in row.items() if v is not None} for row in rows]
+
+
+def test_every_format_reads_the_same(tmp_path):
+    rows = [ROLLOUT | {"step": i, "note": f"n{i}"} for i in range(readers.ROWS_PER_BATCH + 2)]
+    plain = write_lines(tmp_path / "r.jsonl", rows)
+    zipped = tmp_path / "r.jsonl.gz"
+    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    parquet = tmp_path / "r.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), parquet)
+    zipped_parquet = tmp_path / "r.parquet.gz"
+    zipped_parquet.write_bytes(gzip.compress(parquet.read_bytes()))
+    record_path = tmp_path / "own.parquet"
+    record.write(readers.read([plain]), record_path)
+    expected = read_rows(plain)
+    assert len(expected) == len(rows)
+    assert expected[-1]["extra"] == f'{{"note": "n{len(rows) - 1}"}}'
+    for path in (zipped, parquet, zipped_parquet, record_path):
+        assert read_rows(path) == expected, path
+
+
+def test_parquet_of_pandas_has_nan_for_null(tmp_path):
+    columns = {
+        "group": [1, 1],
+        "response": ["a", "b"],
+        "reward": [1.0, 0.0],
+        "correct": [1.0, float("nan")],
+        "step": [2.0, float("nan")],
+    }
+    columns["level"] = [Decimal("0.25"), Decimal("7")]
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    by_level = read_rows(tmp_path / "r.parquet", fields={"reward": "level"})
+    assert [row["reward"] for row in by_level] == [0.25, 7]
+    first, second = read_rows(tmp_path / "r.parquet")
+    assert (first["group"], first["correct"], first["step"]) == ("1", 1.0, 2)
+    assert "correct" not in second
+    assert "step" not in second
+
+
+def test_columns_of_one_name(tmp_path):
+    """Which of them is meant? A record is no exception."""
+    path = tmp_path / "r.parquet"
+    arrays = [pa.array(["a"]), pa.array(["b"]), pa.array([1.0])]
+    table = pa.Table.from_arrays(arrays, names=["response", "response", "reward"])
+    for metadata in (None, {record.VERSION_KEY: record.VERSION}):
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+        with pytest.raises(InputError, match="2 columns 'response'; expected one"):
+            readers.read([path])
+
+
+COLUMNS = pa.Table.from_pylist([ROLLOUT])
+PARQUET = pa.BufferOutputStream()
+pq.write_table(pa.Table.from_pylist([ROLLOUT] * 100), PARQUET)
+PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.jsonl", None, "absent.jsonl does not exist"),
+        ("r.jsonl", b"\n \n", "r.jsonl is empty: it holds no rollouts"),
+        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .parquet, .json, .csv"),
+        ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: broken JSON: .*utf-8"),
+        (
+            "r.jsonl.gz",
+            gzip.compress(b'{"group": 1}' * 99, mtime=0)[:-9],
+            "r.jsonl.gz: broken gzip",
+        ),
+        ("r.parquet", PARQUET_BYTES[:4] + b"\0" * 99 + PARQUET_BYTES[103:], "broken Parquet"),
+    ],
+)
+def test_a_bad_file_is_named(name, content, message, tmp_path):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        readers.read([tmp_path / name])
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_and_steps_of_csv_are_as_they_are_written(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("task_id,predict,reward,global_step\n007,01,1,3\n07,2,0,3\n07,3,0,4\n")
+    names = {"response": "predict", "group": "task_id", "reward": "reward"}
+    table = readers.read(path, ReadOptions(fields=names))
+    assert table["group"].to_pylist() == ["007", "07", "07"]
+    assert table["response"].to_pylist() == ["01", "2", "3"]
+    assert table["step"].to_pylist() == [3, 3, 4]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "r.jsonl")
+    with pytest.raises(InputError, match="is a pipe or a device"):
+        readers.read(tmp_path / "r.jsonl")
+
+
+def test_cells_of_csv_are_read_one_by_one(tmp_path):
+    path = tmp_path / "r.csv"
+    long = "x" * 200_000
+    rows = [*(f"1,{long},{i},{i}" for i in range(9)), '1,"a\nb",0.5,later', "1,c,,NaN"]
+    path.write_text("\ufeffgroup,response,correct,level\n" + "\n".join(rows[:2] + rows))
+    notes = Notes()
+    table = readers.read(path, ReadOptions(fields={"reward": "correct"}), notes=notes)
+    assert table["reward"].to_pylist() == [0, 1, *range(9), 0.5, None]
+    assert json.loads(table["extra"][11].as_py()) == {"level": "later"}
+    path.write_text("group,response,reward\n1,a\n")
+    with pytest.raises(InputError, match="broken CSV"):
+        readers.read(path)
+
+
+def test_files_of_hugging_face(tmp_path):
+    path = tmp_path / "data.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, COLUMNS.schema) as writer:
+        writer.write_table(COLUMNS)
+    (tmp_path / "state.json").write_text("{}")
+    assert read_rows(tmp_path) == [ROLLOUT | {"reward": 1.0, "correct": 1.0}]
+    path.write_bytes(b"x" * 20)
+    with pytest.raises(InputError, match="broken Arrow stream"):
+        readers.read(path)
