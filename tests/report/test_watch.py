@@ -31,8 +31,8 @@ def test_the_page_is_written_when_files_have_changed(tmp_path, monkeypatch):
         except InputError as error:
             seen.append(str(error))
     assert happens == []
-    assert [seen[i] for i in (1, 2, 3, 5)] == [4, 8, 8, 8]
-    assert "does not exist" in seen[0] and "broken JSON" in seen[4]
+    assert "does not exist" in seen[0]
+    assert seen[1:] == [4, 8, 8, 4, 8]  # the broken file is left out
 
 
 def test_the_page_loads_itself_again_and_keeps_the_readers_place(tmp_path, browser):

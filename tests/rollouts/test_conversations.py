@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from dumps import write_lines
+from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.report import inputs

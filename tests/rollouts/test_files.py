@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dumps import write_lines
+from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.rollouts import readers, record
