@@ -112,7 +112,6 @@ _BARE = re.compile(
     r"(?:[-−+±√∞π]?[\d.\\$(\[{|√π]|\\?[A-Za-z]\w{0,2} *[=<>:,(^_+*/-]|[A-Z]\w{2,20} *=)"
     r"[^\n]{0,200}|\(?[A-Z]\)?\.?|[^\W\d_]{3,20}"
 )
-_LONGEST_BARE = 200
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
 
 
@@ -182,7 +181,8 @@ def _boxed(response: str) -> tuple[str | None, int, int | None]:
     A box around boxes is one box; its content comes without the inner ones' `\boxed`.
     """
     boxes, cut = _boxes(response)
-    boxes = [box for box in boxes if not is_denied(response, box.start, box.end, is_boxed=True)]
+    while boxes and is_denied(response, boxes[-1].start, boxes[-1].end, is_boxed=True):
+        boxes.pop()
     texts, name = [], ""
     for i in reversed(range(len(boxes))):
         box, last_end = boxes[i], boxes[i - 1].end if i else -_LONGEST_BETWEEN
@@ -242,7 +242,7 @@ def _within(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    if len(text) > _LONGEST_BARE or not _BARE.fullmatch(text) or text[-1] in ":=?":
+    if not _BARE.fullmatch(text) or text[-1] in ":=?":
         return ""
     is_formula = text[0] == "$" == text[-1] and text.count("$") == 2
     return answer_in(text) if is_formula or not is_sentence(text) else ""

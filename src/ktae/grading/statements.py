@@ -37,7 +37,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _ADVERB = rf"(?:{LANGUAGES['adverbs']})[ \t*_]+"
 _BEGINS_WITH_ADVERB = re.compile(rf"^{_ADVERB}", re.IGNORECASE)
 _SAYS_SO = re.compile(
-    rf"(?:^|[=≈:：是为為は有得共]|\b(?:{LANGUAGES['verbs']}))[ \t*_$]*"
+    rf"(?:^|{LANGUAGES['verbs_between_letters']}|\b(?:{LANGUAGES['verbs']}))[ \t*_$]*"
     rf"(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t*_]+){{0,2}}$",
     re.IGNORECASE,
 )
@@ -50,20 +50,19 @@ _UNIT_AND_STOP = re.compile(
 )
 _GOES_ON = re.compile(
     r"['’]\w|(?:st|nd|rd|th)\b"
-    r"|(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)|\d"
-    r"|(?:minus|plus|times|divided|multiplied|to|and|or|x)\b|(?:out |percent )?of\b(?=.*[\d$\\])"
-    r"|(?:if and only if|iff|is|are|was|equals?|in|lies|must|can|has|becomes?)\b"
-    r"|(?:simplifies|satisf\w+)\b"
-    r"|(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
+    r"|(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)"
+    r"|(?:minus|plus|times|divided|multiplied|to|and|or|x|iff|is|are|was|lies|must|can|has)\b"
+    r"|(?:out |percent )?of\b(?=.*[\d$\\])"
+    r"|(?:[^\W\d_]+[ \t]+){0,3}(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
     re.IGNORECASE,
 )
 """After a number that is not all of what is said."""
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
 _CASES = re.compile(r"\b(?:when|if|for)\b.*\b(?:otherwise|else|if|when)\b", re.IGNORECASE)
 """After one of several answers: "5 if x is even and 6 otherwise"."""
-_CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
+_CONTRAST = re.compile(rf"[,，][ \t]*(?:and[ \t]+)?(?:{LANGUAGES['contrasts']}).*", re.IGNORECASE)
 _ASIDE = re.compile(
-    r"(?<!\band)(?<!\bor)(?<=[\w.$})\]])[ \t]+\((?:(?:not|rather than|instead of)\b.*"
+    rf"(?<!\band)(?<!\bor)(?<=[\w.$}})\]])[ \t]+\((?:(?:{LANGUAGES['contrasts']}).*"
     r"|(?:since|because|rounded|approximately|approx)\b[^()]*\)?\s*$)",
     re.IGNORECASE,
 )
