@@ -56,6 +56,8 @@ def test_models_of_one_name_are_told_apart_by_their_paths(command: Run, tmp_path
     assert expected in command("compare", "a/evals", "b/evals", "--workers", 1).out
     result = command("compare", "a/evals/o.jsonl", "a/evals/o.jsonl", "--workers", 1)
     assert "A: o (1)   B: o (2)" in result.out
+    assert "files that several of the compared hold: 1 (o.jsonl)" in result.err
+    assert "hold" not in command("compare", "a/evals", "b/evals", "--workers", 1).err
 
 
 def test_compare(command: Run, tmp_path: Path) -> None:

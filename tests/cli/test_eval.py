@@ -61,7 +61,7 @@ def test_a_model_end_to_end_and_resumed(command: Run, tiny_model: Path, data: Pa
     for label in ("avg@2", "pass@2", "maj@k", "mean tokens", "unanswered", "truncated"):
         assert cells(first.out, label)
     batches = sorted(Path("out/batches").iterdir())
-    assert [path.name for path in batches] == [f"0000{i}.jsonl" for i in range(4)]
+    assert [path.name for path in batches] == [f"0000{i}.part" for i in range(4)]
     results = Path("out/summary.json").read_bytes()
     batches[1].unlink()
     Path("out/summary.json").unlink()
@@ -117,6 +117,8 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     sums = result["benchmarks"]["sums"]
     assert sums["accuracy"]["value"] == expected.greedy_accuracy
     assert sums["length"]["value"] == expected.greedy_length
+    notes = json.loads(command("show", "out", "--json").out)["notes"]
+    assert [note["kind"] for note in notes if note["severe"]] == ["missing"], "a tokenizer"
     for graders in ("ktae", "ktae,demo"):  # the first one's verdicts count
         options = ("--recipe", "recipe.yaml", "--problems", 8, "--output", "out", "--json")
         result = json.loads(command("eval", "./base", *options, "--graders", graders).out)

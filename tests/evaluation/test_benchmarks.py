@@ -71,7 +71,11 @@ def test_unknown_names_and_folders(tmp_path: Path) -> None:
         load("aime", tmp_path)
     with pytest.raises(InputError, match=r"nowhere is not a folder"):
         load("amc", tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"no math500 or math with .jsonl, .jsonl.gz, .json"):
+    with pytest.raises(InputError, match=r" has 0 files of math500; expected one, such as math"):
+        load("math500", tmp_path)
+    for file in ("math.jsonl", "math500.parquet", "math500.txt"):
+        (tmp_path / file).write_text("")
+    with pytest.raises(InputError, match=r"2 files of math500 \(math.jsonl, math500.parquet\); "):
         load("math500", tmp_path)
 
 

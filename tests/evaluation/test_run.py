@@ -71,7 +71,7 @@ def test_an_interrupted_run_equals_one_that_was_not(tmp_path: Path) -> None:
     folder = claimed(tmp_path / "cut")
     with pytest.raises(KeyboardInterrupt):
         run(folder, FakeEngine(dies_at=3))
-    (folder.batches / ".00002.jsonl.abc").write_text('{"group": "x/1", "sam')  # a kill -9
+    (folder.batches / ".00002.part.abc").write_text('{"group": "x/1", "sam')  # a kill -9
     second = FakeEngine()
     assert run(claimed(tmp_path / "cut"), second) == expected
     assert second.calls == 1
@@ -80,12 +80,12 @@ def test_an_interrupted_run_equals_one_that_was_not(tmp_path: Path) -> None:
 
 def test_what_a_killed_evaluation_was_writing_is_removed(tmp_path: Path) -> None:
     folder = claimed(tmp_path / "a", begun=True)
-    for name in ("batches/.00002.jsonl.abc", ".settings.json.a", ".outputs.parquet.c"):
+    for name in ("batches/.00002.part.abc", ".settings.json.a", ".outputs.parquet.c"):
         (folder.path / name).write_text("half")
     (folder.path / ".mine").write_text("")
     folder.claim(settings())
     left = {str(path.relative_to(folder.path)) for path in folder.path.rglob("*")}
-    assert left == {"batches", "batches/00000.jsonl", "settings.json", ".mine"}
+    assert left == {"batches", "batches/00000.part", "settings.json", ".mine"}
 
 
 def test_a_folder_without_settings(tmp_path: Path) -> None:

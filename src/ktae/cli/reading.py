@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +16,7 @@ from ktae.cli.printing import AsJson, note
 from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, preset, resolved, to_section
 from ktae.files.hub import check_local_or_hub
+from ktae.files.text import path_text
 from ktae.rollouts import EXAMPLE
 from ktae.rollouts.options import ReadOptions
 from ktae.tables import in_tables
@@ -91,9 +94,14 @@ class Saved(Rows):
         self, paths: Sequence[Path], notes: Notes, benchmarks: Sequence[str] | None = None
     ) -> list[list[Output]]:
         """What `ktae.evaluation.outputs.read` gives of each; what is noted is on stderr."""
-        from ktae.evaluation.outputs import read
+        from ktae.evaluation.outputs import evaluations_in, read
+        from ktae.rollouts.folders import choose_files
 
         how, partial = self.how, self.partial
+        files = [x for y in paths for x in evaluations_in(y) or choose_files(y, self.evaluation)[0]]
+        for file, n in Counter(map(os.path.realpath, files)).items():
+            if n > 1:
+                notes.add("overlap", path_text(Path(file).name))
         outputs = [
             read(path, how, notes=notes, partial=partial, benchmarks=benchmarks) for path in paths
         ]

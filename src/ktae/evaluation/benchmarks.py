@@ -1,8 +1,8 @@
 """Benchmarks by name: from the Hugging Face hub, or from a folder.
 
-In a folder each benchmark is one file, `NAME.jsonl`, `.json` or `.parquet` (or that and `.gz`).
-NAME is the benchmark's name or one of its `files`; a row has `problem` or `question`, and `answer`
-or `final_answer`: a text, a number, or a list of accepted answers.
+In a folder each benchmark is one file, such as `NAME.jsonl`, `.json` or `.parquet` (or that and
+`.gz`). NAME is the benchmark's name or one of its `files`. A row has `problem` or `question`, and
+`answer` or `final_answer`: a text, a number, or a list of accepted answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ktae.errors import InputError, quoted
 from ktae.evaluation.templates import Messages
 from ktae.files.hub import rows_of_hub
 from ktae.files.text import printable, require_text
-from ktae.rollouts.files import iterate_rows
+from ktae.rollouts.files import SUFFIXES, iterate_rows, without_format
 from ktae.rollouts.rows import any_text, as_label
 
 
@@ -126,11 +126,14 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     elif not data.is_dir():
         raise InputError(f"--data {data} is not a folder")
     else:
-        names = [name, *BENCHMARKS[name].files]
-        ends = [f"{x}{gz}" for x in (".jsonl", ".json", ".parquet") for gz in ("", ".gz")]
-        files = [file for x in names for end in ends if (file := data / f"{x}{end}").is_file()]
-        if not files:
-            raise InputError(f"no {' or '.join(names)} with {', '.join(ends)} in {data}")
+        there = [x for x in sorted(data.iterdir()) if x.name.endswith(SUFFIXES)]
+        files = [x for x in there if NAMES.get(without_format(x.name)) == name]
+        if len(files) != 1:
+            names = f" ({', '.join(x.name for x in files)})" if files else ""
+            raise InputError(
+                f"{data} has {len(files)} files of {name}{names}; expected one, such as "
+                f"{name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
+            )
         rows = iterate_rows(files[0])
     problems: list[BenchmarkProblem] = []
     for row, where in rows:

@@ -121,8 +121,7 @@ def read(
             is missing that may not be.
     """
     notes = Notes(strict=True) if notes is None else notes
-    # Of one evaluation, or of several in one folder: the seeds of a recipe.
-    graded = [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
+    graded = evaluations_in(path)
     options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
     files = graded or files_in(path, notes, options.evaluation)
     reader = Reader(options, notes)
@@ -163,6 +162,11 @@ def read(
     tokenizer = load_tokenizer(named) if isinstance(named, str) else named
     counts = map(len, tokenize(tokenizer, [o.response for o in outputs if o.tokens is None]))
     return [o if o.tokens is not None else o._replace(tokens=next(counts)) for o in outputs]
+
+
+def evaluations_in(path: Path) -> list[Path]:
+    """The outputs of one evaluation, or of several in one folder: the seeds of a recipe."""
+    return [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
 
 
 def _together(

@@ -3,7 +3,7 @@
 The folder of an evaluation:
 
     settings.json          what was asked for; another run in this folder must ask for the same
-    batches/00000.jsonl    one finished batch, written beside and then renamed
+    batches/00000.part     one finished batch, as lines of JSON, written beside and then renamed
     outputs.parquet        all outputs with their verdicts, as a rollout record
     summary.json           the figures
 
@@ -123,11 +123,11 @@ class EvaluationFolder:
             write_json(self.settings, settings)
         written = (self.settings, self.outputs, self.summary)
         half_written = [rest for path in written for rest in unfinished(path)]
-        remove_unfinished([*half_written, *self.batches.glob(".*.jsonl.*")])
+        remove_unfinished([*half_written, *self.batches.glob(".*.part.*")])
 
     def batch(self, number: int) -> Path:
         """Where a batch is, or will be."""
-        return self.batches / f"{number:05d}.jsonl"
+        return self.batches / f"{number:05d}.part"
 
 
 def generate_all(

@@ -51,6 +51,8 @@ split, assumed!: rollouts with another prompt than the first of their group, tol
     A group is one label and one prompt.
 apart, assumed!: groups that stand in several files, in each file a group of its own: {n:,}
     --join takes the files together.
+overlap, assumed!: files that several of the compared hold: {n:,} ({names})
+    Their outputs are compared with themselves.
 copies, assumed!: rollouts whose text is there before in their group: {n:,}
     All texts are, as where a file has a row for each grader of a response. Each row counts.
 run, joined: groups in several files of one run, each one group: {n:,}
