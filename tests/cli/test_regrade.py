@@ -129,7 +129,8 @@ def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path
         row | {"benchmark": "\x1b[2J$x^$", "group": i} for i, row in enumerate(rows([1] * 3))
     ]
     a = write_lines(tmp_path / "a.jsonl", made_up)
-    result = command("compare", a, a, "--plot", "forest.png", "--workers", 1)
+    b = write_lines(tmp_path / "b.jsonl", made_up)
+    result = command("compare", a, b, "--plot", "forest.png", "--workers", 1)
     assert (result.status, result.err) == (0, "")
     assert "⟨1B⟩[2J$x^$: no difference" in result.out
     assert Path("forest.png").read_bytes().startswith(b"\x89PNG")

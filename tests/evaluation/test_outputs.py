@@ -215,14 +215,14 @@ def test_rows_that_cannot_be_graded(row: dict[str, Any], message: str, tmp_path:
         read(write(tmp_path / "a.jsonl", row))
 
 
-@pytest.mark.parametrize("tokens", [[1, 2], -1, 10**400, True])
+@pytest.mark.parametrize("tokens", [[1, 2], -1, 1 << 99, True])
 def test_what_another_tool_put_where_ours_would_be(tokens: object, tmp_path: Path) -> None:
     """`extra` of another tool may have the same names; NaN is how pandas writes null."""
     extra = {"tokens": tokens, "finished": "yes", "outcome": "correct", "extracted": 5}
     line = row("p", reward=float("nan"), extra=json.dumps(extra))
     (output,) = read(write(tmp_path / "a.jsonl", line))
     assert (output.tokens, output.finished, output.reward) == (None, None, None)
-    assert output.verdict == Verdict(Outcome.CORRECT, None, "")
+    assert output.verdict is None, "nobody is named whose it is"
 
 
 def write_answers(path: Path, *answers: str) -> Path:

@@ -19,11 +19,6 @@ saturated     |credit| above 90 % of the largest that there can be in the group
 pairs         (group, distinct token); p is two-sided and exact
 FDR           false discovery rate over all pairs, Benjamini and Hochberg
 """
-BIAS_LEGEND = """\
-Mean credit of a pair, by the share of the group's rollouts that hold the token.
-With permuted labels it should be 0: what is there instead follows from
-accuracy, frequency and length, not from evidence.
-"""
 
 
 @options.spread
@@ -60,10 +55,8 @@ def permutation_test(
     share = f"{100 * result.testable:.1f} % of pairs" if result.testable else "no pair"
     screen.print(
         f"At these group sizes, accuracies and frequencies {share} could have p below .05; the "
-        f"smallest that there can be is {result.smallest_p:.2g}.\n"
+        f"smallest that there can be is {result.smallest_p:.2g}."
     )
-    _print_bias(screen, result)
-    screen.print(BIAS_LEGEND, style="dim")
     screen.end(result.as_dict() | {"unit": dump.unit, "notes": dump.notes.listed()}, output)
 
 
@@ -87,22 +80,3 @@ def _print_beside(screen: Screen, result: PermutationTest) -> None:
         rows.append((title, number(scale * real, f",.{digits}f") + unit, *numbers, ratio))
     columns = ("real", "permuted", "5 %", "95 %", "real / permuted")
     screen.table("Real beside permuted labels", columns, rows)
-
-
-def _print_bias(screen: Screen, result: PermutationTest) -> None:
-    """Two tables: rows are accuracies of the group, columns are frequencies of the token."""
-    from ktae.validity.permutation import FREQUENCIES
-
-    titles = {"1": "in 1 rollout", "to 1/4": "to 1/4", "to 3/4": "to 3/4", "above": "more"}
-    columns = [titles.get(name, f"in {name}") for name in FREQUENCIES]
-    bins = {(bin_.accuracy, bin_.frequency): bin_ for bin_ in result.bins}
-    for heading, field in (
-        ("Credit, real", "credit"),
-        ("Credit, permuted labels", "credit_permuted"),
-    ):
-        rows = []
-        for low, high in sorted({accuracy for accuracy, _ in bins}):
-            in_row = [bins.get(((low, high), name)) for name in FREQUENCIES]
-            means = [number(getattr(bin_, field), "+z.3f") if bin_ else "" for bin_ in in_row]
-            rows.append((f"{100 * low:.0f} to {100 * high:.0f} %", *means))
-        screen.table(heading, columns, rows, first="correct in the group")

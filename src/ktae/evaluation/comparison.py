@@ -130,10 +130,7 @@ def graded_alike(
     Raises:
         InputError: they are by several: a difference of graders would be taken for one of models.
     """
-    graders = [
-        {o.grader or "a grader that is not named" if o.verdict else GRADER for o in side}
-        for side in sides
-    ]
+    graders = [{o.grader or GRADER for o in side} for side in sides]
     names = sorted(set.union(*graders))
     if len(names) > 1:
         by_path = dict(zip(paths, graders, strict=True))

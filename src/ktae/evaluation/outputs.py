@@ -74,7 +74,7 @@ class Output(NamedTuple):
     verdict: Verdict | None = None
     """None: not graded yet."""
     grader: str | None = None
-    """Whose verdict that is; None: there is none, or the file does not say."""
+    """Whose verdict that is; None: there is none."""
     model: str | None = None
     """Which model the file says it was."""
     step: int | None = None
@@ -231,21 +231,16 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
     plain = rows.to_record_row(rows.without(fields, FIELDS["answer"]), where, 0.0)
     if plain["response"] is None:
         raise InputError(f"{where}: response is null; expected text")
-    try:
-        extra = json.loads(row.get("extra") or "{}")
-    except (TypeError, ValueError, RecursionError):
-        extra = None
-    # Another tool's `extra` may have fields of our names, but not of our types.
+    extra = json.loads(plain["extra"] or "{}")
+    # Fields of other tools may have our names, but not our types.
     kept: dict[str, Any] = {
-        name: rows.text(extra[name]) if isinstance(extra[name], str) else extra[name]
-        for name, is_it in KEPT.items()
-        if isinstance(extra, dict) and is_it(extra.get(name))
+        name: extra[name] for name, fits in KEPT.items() if fits(extra.get(name))
     }
-    named = _field(fields, "benchmark") or kept.get("benchmark")
-    benchmark, problem = label_of(named, plain["group"])
+    benchmark, problem = label_of(_field(extra, "benchmark"), plain["group"])
     ids, verdict = plain["token_ids"], None
-    if kept.get("outcome") in list(Outcome):
-        verdict = Verdict(Outcome(kept["outcome"]), kept.get("extracted"), kept.get("reason", ""))
+    if kept.get("outcome") in list(Outcome) and "grader" in kept:
+        outcome = Outcome(kept["outcome"])
+        verdict = Verdict(outcome, kept.get("extracted"), kept.get("reason", ""))
     return Output(
         benchmark=benchmark,
         problem=problem,
@@ -257,7 +252,7 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
         finished=kept.get("finished"),
         reward=plain["reward"],
         verdict=verdict,
-        grader=kept.get("grader") if verdict else None,
+        grader=kept["grader"] if verdict else None,
         model=plain["model"],
         step=plain["step"],
     )
@@ -361,7 +356,7 @@ def stored(outputs: Sequence[Output]) -> list[Output]:
     graded = [of_file if of_file.verdict is not None else other for of_file, other in pairs]
     if missing := next((o for o in graded if o.verdict is None), None):
         raise InputError(f"grader stored: {missing.group} has no reward in the file")
-    return [o._replace(grader=o.grader or STORED) for o in graded]
+    return [o if o.grader else o._replace(grader=STORED) for o in graded]
 
 
 def to_record(outputs: Sequence[Output], model: str | None = None) -> Any:
