@@ -37,10 +37,6 @@ def train(
             help="Keys of the recipe, such as seed=1 credit.h3=0 credit=null.",
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="The same; any number of times."),
-    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -69,7 +65,7 @@ def train(
     from ktae.estimators import resolved
     from ktae.runs import RunFolder
 
-    checked = recipes.load(recipe, [*(keys or ()), *(settings or ())])
+    checked = recipes.load(recipe, keys or ())
     if checked.credit is not None:  # whoever names a recipe to train names its estimator's code
         checked = checked.model_copy(update={"credit": resolved(checked.credit)})
     folder = RunFolder(output or Path("runs") / f"{checked.name}-seed{checked.seed}")

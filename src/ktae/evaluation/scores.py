@@ -71,6 +71,10 @@ class Scores(NamedTuple):
     """Of their lengths likewise; None where that of one is not known."""
 
 
+Resampled = tuple[Interval, np.ndarray]
+"""A mean with its interval, and the means of resamples of the problems."""
+
+
 def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
     """The figures of every benchmark that occurs.
 
@@ -79,60 +83,64 @@ def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
         seed: of the bootstrap.
     """
     rng = np.random.default_rng(seed)
+    benchmarks = [_benchmark(name, x, rng) for name, x in by_benchmark(outputs).items()]
+    scores, accuracies, lengths = zip(*benchmarks, strict=True)
+    known = [x for x in lengths if x is not None]
+    mean_length = _mean(known) if len(known) == len(scores) else None
+    return Scores(list(scores), _mean(accuracies), mean_length)
 
-    def over_problems(values: Sequence[float]) -> tuple[Interval, np.ndarray]:
-        """The mean with its interval, and the same of resamples of the problems."""
+
+def _mean(benchmarks: Sequence[Resampled]) -> Interval:
+    """Of benchmarks with the same weight, each resampled by itself."""
+    values = np.array([interval.value for interval, _ in benchmarks])
+    return bootstrap_interval(values, np.mean([means for _, means in benchmarks], axis=0))
+
+
+def _benchmark(
+    name: str, outputs: Sequence[Output], rng: np.random.Generator
+) -> tuple[Score, Resampled, Resampled | None]:
+    """One benchmark's figures, and its accuracy and length with those of resamples."""
+
+    def resampled(values: Sequence[float]) -> Resampled:
         array = np.array(values or [math.nan])
         means = bootstrap_means(array, rng)
         return bootstrap_interval(array, means), means
 
     def estimate(values: Sequence[float]) -> Estimate:
-        return Estimate(*over_problems(values)[0], problems=len(values))
+        return Estimate(*resampled(values)[0], problems=len(values))
 
-    def over_benchmarks(draws: list[tuple[Interval, np.ndarray]]) -> Interval:
-        """With the same weight, each resampled by itself."""
-        values = np.array([interval.value for interval, _ in draws])
-        return bootstrap_interval(values, np.mean([means for _, means in draws], axis=0))
-
-    scores, of_accuracy, of_length = [], [], []
-    for name, of_benchmark in by_benchmark(outputs).items():
-        problems = by_problem(of_benchmark)
-        counts = rates(problems).values()
-        verdicts = [output.verdict for output in of_benchmark if output.verdict is not None]
-        outcomes = Counter(verdict.outcome for verdict in verdicts)
-        # Undecided samples are in neither number: they would count as wrong, or as right.
-        of_accuracy.append(over_problems([c / n for c, n in counts if n]))
-        drawn = Counter(map(len, problems.values()))
-        samples = max(drawn, key=lambda n: (drawn[n], n))  # of several usual ones the largest
-        pass_at, voted = {}, None
-        if samples > 1:
-            for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
-                pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
-            # Of a file's own rewards no answer is known.
-            is_known = any(verdict.extracted is not None for verdict in verdicts)
-            if is_known or not any(verdict.correct for verdict in verdicts):
-                voted = estimate([majority(x) for x in map(_votes, problems.values()) if x])
-        if tokens := lengths(problems):
-            of_length.append(over_problems(list(tokens.values())))
-        finished = [o.finished for o in of_benchmark if o.finished is not None]
-        scores.append(
-            Score(
-                benchmark=name,
-                problems=len(problems),
-                samples=samples,
-                accuracy=of_accuracy[-1][0],
-                pass_at=pass_at,
-                majority=voted,
-                length=of_length[-1][0] if tokens else None,
-                unanswered=outcomes[Outcome.UNANSWERED] / len(of_benchmark),
-                undecided=outcomes[Outcome.UNDECIDED] / len(of_benchmark),
-                truncated=1 - float(np.mean(finished)) if finished else None,
-            )
-        )
-    has_lengths = len(of_length) == len(scores)
-    return Scores(
-        scores, over_benchmarks(of_accuracy), over_benchmarks(of_length) if has_lengths else None
+    problems = by_problem(outputs)
+    counts = rates(problems).values()
+    verdicts = [output.verdict for output in outputs if output.verdict is not None]
+    outcomes = Counter(verdict.outcome for verdict in verdicts)
+    # Undecided samples are in neither number: they would count as wrong, or as right.
+    accuracy = resampled([c / n for c, n in counts if n])
+    drawn = Counter(map(len, problems.values()))
+    samples = max(drawn, key=lambda n: (drawn[n], n))  # of several usual ones the largest
+    pass_at, voted = {}, None
+    if samples > 1:
+        for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
+            pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
+        # Of a file's own rewards no answer is known.
+        is_known = any(verdict.extracted is not None for verdict in verdicts)
+        if is_known or not any(verdict.correct for verdict in verdicts):
+            voted = estimate([majority(x) for x in map(_votes, problems.values()) if x])
+    tokens = lengths(problems)
+    length = resampled([*tokens.values()]) if tokens else None
+    finished = [output.finished for output in outputs if output.finished is not None]
+    of_all = Score(
+        benchmark=name,
+        problems=len(problems),
+        samples=samples,
+        accuracy=accuracy[0],
+        pass_at=pass_at,
+        majority=voted,
+        length=length and length[0],
+        unanswered=outcomes[Outcome.UNANSWERED] / len(outputs),
+        undecided=outcomes[Outcome.UNDECIDED] / len(outputs),
+        truncated=1 - float(np.mean(finished)) if finished else None,
     )
+    return of_all, accuracy, length
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
