@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
+from small_group import IDS, MASK, N
 
 from ktae import InputError, class_credit, token_credit
 from ktae.estimators import KTAE
 
-N, T = 6, 7
-IDS = np.random.default_rng(3).integers(0, 9, (N, T))
-MASK = np.arange(T) < np.array([7, 5, 7, 3, 6, 7])[:, None]
 GROUPS = np.zeros(N, dtype=int)
 
 

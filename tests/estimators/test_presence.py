@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from by_backend import credit_table, token_advantages, token_credit
 from scipy.special import gammaln
+from small_group import IDS, MASK, N
 
 from ktae import InputError, statistics
 from ktae.estimators import KTAE, PresenceZ
@@ -15,9 +16,6 @@ Z = PresenceZ()
 GRADED_Z = PresenceZ(graded_rewards=True)
 GRADED = KTAE(graded_rewards=True)
 
-N, T = 6, 7
-IDS = np.random.default_rng(3).integers(0, 9, (N, T))
-MASK = np.arange(T) < np.array([7, 5, 7, 3, 6, 7])[:, None]
 GROUPS = np.zeros(N, dtype=int)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_group import IDS, MASK, N
 
 import ktae
 from ktae import InputError
@@ -272,10 +273,7 @@ def test_policy_weights_by_hand():
 ONCE = [*ROOMS[:3], ROOMS[3][:5]]
 """No rollout comes back to a state."""
 SCORES = [3.0, -1.0, 0.5, 0.5, 7.0]
-N = 6
-LONG = np.random.default_rng(3).integers(0, 9, (N, 7))
-LONG_MASK = np.arange(7) < np.array([7, 5, 7, 3, 6, 7])[:, None]
-LONG_ROLLOUTS = [ids[inside].tolist() for ids, inside in zip(LONG, LONG_MASK, strict=True)]
+LONG_ROLLOUTS = [ids[inside].tolist() for ids, inside in zip(IDS, MASK, strict=True)]
 
 
 @pytest.mark.parametrize(

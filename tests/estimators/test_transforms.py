@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from by_backend import token_advantages, token_credit
+from small_group import IDS, MASK
 
 import ktae
 from ktae import InputError
@@ -37,9 +38,6 @@ from ktae.estimators import (
 )
 from ktae.estimators.controls import label_permutations
 
-N, T = 6, 7
-IDS = np.random.default_rng(3).integers(0, 9, (N, T))
-MASK = np.arange(T) < np.array([7, 5, 7, 3, 6, 7])[:, None]
 GROUPS = np.array([0, 1, 0, 0, 1, 0])
 Y = np.array([1, 0, np.nan, 1, 1, 0])
 KNOWN = MASK & ~np.isnan(Y)[:, None]

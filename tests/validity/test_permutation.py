@@ -193,28 +193,6 @@ def test_bad_input(correct, options, says):
         permutation_test(make_record([[1], [2], [3], [4]], correct, "aabb"), **options)
 
 
-def test_the_real_dump_of_the_findings(shared_data):
-    """Qwen2.5-Math on MATH, ten mixed groups of eight. Expected numbers: the feasibility study,
-    by other code: .055, 9 %, 70 %, 2.4 %; with one permutation of labels .049, 7 %, p < .05 0.8 %.
-    The study counted all 80 rollouts. Two are copies here: hence the tolerances.
-    """
-    from ktae.report import ReadOptions, inputs
-
-    dump = inputs.load(
-        [shared_data / "rollouts/qwen25math_math_cot_100_k8.jsonl.gz"],
-        ReadOptions(str(shared_data / "tokenizer_qwen2")),
-    )
-    found = permutation_test(dump.rollouts)
-    assert found.groups == 10 and found.rollouts == 78
-    assert found.real.credit_abs == pytest.approx(0.055, abs=1e-3)
-    assert found.real.saturated == pytest.approx(0.09, abs=5e-3)
-    assert found.real.no_evidence == pytest.approx(0.70, abs=0.015)
-    assert found.real.significant == pytest.approx(0.024, abs=5e-4)
-    assert found.quantiles("credit_abs")[0] == pytest.approx(0.049, abs=6e-3)
-    assert found.quantiles("saturated")[0] == pytest.approx(0.07, abs=0.015)
-    assert found.quantiles("significant")[0] < 0.01
-
-
 def test_repeated_rollouts_count_once():
     """Identical rollouts share a verdict: copies are no evidence."""
     ids, correct, groups = random_rollouts()
