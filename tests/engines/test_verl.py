@@ -209,10 +209,8 @@ def sometimes_solved(model, tokenizer, n):
     return sorted(solved, key=lambda problem: abs(solved[problem] - 4))[:n]
 
 
-@pytest.mark.parametrize("use_v1", [True, False], ids=["v1", "old"])
-def test_verl_s_two_trainers(base, tmp_path, use_v1):
-    content = recipe(base, "grpo", overrides={"trainer.use_v1": use_v1})
-    run = Run(content, tmp_path).succeed()
+def test_verl_s_trainer(base, tmp_path):
+    run = Run(recipe(base, "grpo"), tmp_path).succeed()
     assert "groups of 8" in run.log.read_text(encoding="utf-8"), "what it does is said at once"
     stored = TrainedWith.read(run.output / "rollouts")
     assert stored == TrainedWith(estimator="paper", correctness=None, threshold=0.0)

@@ -25,12 +25,6 @@ def make_engine(engine):
 def _record(data, folder):
     """One file an update and rank, of the rows that the loss is about to see."""
     rows = {name: [row.tolist() for row in data[name].unbind()] for name in LISTS}
-    rows |= {"uid": list(data["uid"]), "infos": _reward_infos(data)}
+    infos = [fields["reward_extra_info"] for fields in data["extra_fields"]]
+    rows |= {"uid": list(data["uid"]), "infos": infos}
     torch.save(rows, folder / f"{time.time_ns()}-rank{torch.distributed.get_rank()}.pt")
-
-
-def _reward_infos(data):
-    """What the reward function returned for each row; the old trainer keeps it elsewhere."""
-    if "extra_fields" in data:
-        return [fields["reward_extra_info"] for fields in data["extra_fields"]]
-    return list(data["reward_extra_info"])

@@ -50,12 +50,17 @@ def batch(seed=0, pads=3):
     )
 
 
-def compute(data, **settings):
-    """The old trainer's call, by the name that it is called by."""
+def compute(data, policy=None, **settings):
+    """verl's call, by the name that it is called by, with what a trainer mode hands over."""
     from verl.trainer.ppo import ray_trainer
 
     config = OmegaConf.create({"norm_adv_by_std_in_grpo": True} | settings)
-    done = ray_trainer.compute_advantage(data, adv_estimator="ktae", config=config)
+    said = data.non_tensor_batch
+    names = [name for name in ("acc", "undecided") if name in said]
+    infos = [{name: said[name][row] for name in names} for row in range(len(data))]
+    with handed_over(rollouts_of_infos(data.batch["responses"], infos)) as rollouts:
+        rollouts.policy |= policy or {}
+        done = ray_trainer.compute_advantage(data, adv_estimator="ktae", config=config)
     return done.batch["advantages"].numpy()
 
 
@@ -167,7 +172,6 @@ def test_without_acc_it_warns_and_takes_the_reward(logged):
     ("spoil", "message"),
     [
         (lambda data: data.non_tensor_batch.pop("uid"), "no uid"),
-        (lambda data: data.batch.pop("responses"), "trainer_mode to one of ktae_sync"),
         (
             lambda data: data.batch.set("responses", data.batch["responses"][:, :-1]),
             r"responses are \(33, 11\).*\(33, 12\)",
@@ -270,13 +274,19 @@ def test_log_probabilities_are_verl_s_own():
 
     data, estimator = batch(), from_section("advantage-reweighting")
     log_probs = torch.rand(data.batch["responses"].shape).log()
-    data.batch["old_log_probs"] = log_probs
-    used = compute(data, credit={"estimator": "advantage-reweighting"})
+    used = compute(data, {"log_probs": log_probs}, credit={"estimator": "advantage-reweighting"})
     wanted = expected(data, estimator=estimator, policy={"log_probs": log_probs.numpy()})
     np.testing.assert_allclose(used, wanted, atol=1e-5)
     assert not np.allclose(used, expected(data, estimator="tempo"), atol=0.01)
 
 
-def test_the_old_trainer_keeps_no_entropies():
+def test_what_is_not_handed_over_is_missed():
+    data = batch()
+    with pytest.raises(InputError, match="trainer_mode to one of ktae_sync"):
+        verl_advantages(
+            token_level_rewards=data.batch["token_level_rewards"],
+            response_mask=data.batch["response_mask"],
+            index=data.non_tensor_batch["uid"],
+        )
     with pytest.raises(InputError, match="needs entropies, and verl hands none over"):
         compute(batch(), credit={"estimator": "entropy-weights"})

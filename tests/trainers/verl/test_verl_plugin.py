@@ -110,12 +110,12 @@ def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch):
 
 
 def test_what_it_trains_with_is_beside_the_rollouts(verl, tmp_path):
-    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+    from verl.trainer.ppo.v1 import get_trainer_cls
 
-    config = configuration("ktae", "sync", h3=0, threshold=0.5)
+    config = configuration("ktae", "ktae_sync", h3=0, threshold=0.5)
     config.trainer.rollout_data_dir = str(tmp_path / "rollouts")
-    with pytest.raises(TypeError, match="tokenizer"):  # verl's own: the checks are passed
-        RayPPOTrainer(config)
+    with pytest.raises(AttributeError):  # verl's own: the checks are passed
+        get_trainer_cls("ktae_sync")(config)
     stored = TrainedWith.read(tmp_path / "rollouts")
     assert stored == TrainedWith(estimator="no-tf", correctness=None, threshold=0.5)
 
@@ -141,25 +141,11 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl):
 
     lines = [{"over-units": "line"}]
     config = configuration("ktae", "ktae_sync", tokenizer="/no/where", transforms=lines)
-    for trainer in (RayPPOTrainer, get_trainer_cls("ktae_sync")):
-        with pytest.raises(InputError, match="tokenizer path '/no/where' does not exist"):
-            trainer(config)
+    with pytest.raises(InputError, match="tokenizer path '/no/where' does not exist"):
+        get_trainer_cls("ktae_sync")(config)
+    with pytest.raises(InputError, match=r"gets no token ids; .* \(with trainer\.use_v1=True\)"):
+        RayPPOTrainer(configuration("ktae", "ktae_sync"))
     options.from_algorithm(config.algorithm)  # whoever starts the run may be another machine
-
-
-def test_the_asynchronous_trainers_check_and_say_that_they_were_not_tried(verl, logged):
-    """Their constructors call none of verl's other trainers."""
-    from verl.experimental.separation import ray_trainer
-    from verl.trainer.ppo import ray_trainer as old
-
-    assert ray_trainer.compute_advantage is old.compute_advantage
-    assert ray_trainer.compute_data_metrics.__module__ == "verl.trainer.ppo.metric_utils"
-    assert ray_trainer.compute_data_metrics.__wrapped__
-    trainer = object.__new__(ray_trainer.SeparateRayPPOTrainer)
-    trainer.config = configuration("ktae", "sync", h4=1)
-    with pytest.raises(InputError, match="no setting 'h4'"):
-        trainer._init_resource_pools()
-    assert "was not tried with verl.experimental" in logged[-1].getMessage()
 
 
 @pytest.mark.parametrize("loss", ["vanilla", "gspo", "geo_mean"])
@@ -175,10 +161,10 @@ def test_a_loss_that_averages_advantages_is_refused(verl, loss):
     OmegaConf.update(config, options.LOSS_MODE, loss, force_add=True)
     assert loses_credit == (loss == "geo_mean")
     if not loses_credit:
-        options.checked(config, has_token_ids=True, is_old=False)
+        options.checked(config, has_token_ids=True)
         return
     with pytest.raises(InputError, match="geo_mean averages"):
-        options.checked(config, has_token_ids=True, is_old=False)
+        options.checked(config, has_token_ids=True)
 
 
 def gradient(loss, advantages):
@@ -199,7 +185,7 @@ def gradient(loss, advantages):
 
 @pytest.mark.parametrize("estimator", ["ktae", "grpo"])
 def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
-    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+    from verl.trainer.ppo.v1 import get_trainer_cls
 
     from ktae.grading import pool
 
@@ -207,14 +193,15 @@ def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, es
         raise InputError("needs math_verify")
 
     monkeypatch.setattr(pool, "default_pool", missing)
-    config = configuration(estimator, "sync")
+    mode = "ktae_sync" if estimator == "ktae" else "sync"
+    config, trainer = configuration(estimator, mode), get_trainer_cls(mode)
     function = {"path": "pkg://ktae.trainers.verl.reward"}
     config.reward = {"custom_reward_function": function}
     with pytest.raises(InputError, match="math_verify"):
-        RayPPOTrainer(config)
+        trainer(config.copy())
     config.reward.custom_reward_function.reward_kwargs = {"max_response_length": 8}
-    with pytest.raises(TypeError, match="tokenizer"):  # verl's own: the checks are passed
-        RayPPOTrainer(config)
+    with pytest.raises(AttributeError):  # verl's own: the checks are passed
+        trainer(config)
 
 
 def test_verl_uses_trl_only_where_it_has_the_model_it_wants(verl):

@@ -134,20 +134,6 @@ def rollouts_for(mask: torch.Tensor) -> Rollouts:
     return rollouts
 
 
-def rollouts_of_batch(data: Any) -> Rollouts:
-    """From a batch of verl's old trainer, which holds everything already."""
-    extra, tensors = data.non_tensor_batch, data.batch
-    zeros = [0] * len(tensors["responses"])
-    acc = _numbers("acc", extra.get("acc", [None] * len(zeros)))
-    undecided = _numbers("undecided", extra.get("undecided", zeros)) != 0
-    if "acc" in extra:
-        undecided |= np.isnan(acc)
-    # Of the entropies it has kept nothing but their mean. The log-probabilities are there where
-    # verl ran the policy again over what was sampled.
-    policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
-    return Rollouts(tensors["responses"], acc, undecided, policy=policy)
-
-
 def rollouts_of_infos(
     token_ids: torch.Tensor, infos: list[dict[str, Any]], step: int | None = None
 ) -> Rollouts:

@@ -7,7 +7,7 @@ from typing import Any
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
 from ktae.trainers.lists import Settings, one_of
-from ktae.trainers.verl.names import MODES, without_mode
+from ktae.trainers.verl.names import without_mode
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the credit can be added to: all are equal over a rollout."""
@@ -53,14 +53,12 @@ def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
     return settings, base
 
 
-def checked(config: Any, *, has_token_ids: bool, is_old: bool) -> Settings:
+def checked(config: Any, *, has_token_ids: bool) -> Settings:
     """The settings of verl's whole configuration, refused where its loss or trainer rules them out.
 
     Raises:
-        InputError: as `from_algorithm`; the trainer mode hands over no token ids; the policy loss
-            is verl's one that averages the advantages of a rollout; or it is the old trainer
-            (`trainer.use_v1=False`), which keeps the mean of the entropies alone and hands over no
-            step, and the estimator needs them.
+        InputError: as `from_algorithm`; the trainer hands over no token ids; or the policy loss
+            is verl's one that averages the advantages of a rollout.
     """
     from omegaconf import OmegaConf
 
@@ -71,12 +69,5 @@ def checked(config: Any, *, has_token_ids: bool, is_old: bool) -> Settings:
         raise InputError(
             f"{LOSS_MODE}=geo_mean averages the advantages of a rollout's tokens, so token credit "
             "would have no effect; expected another loss, such as vanilla or gspo"
-        )
-    estimator = settings.estimator
-    if is_old and ("entropies" in estimator.needs_policy or estimator.needs_step):
-        raise InputError(
-            f"algorithm.credit: {estimator} needs entropies or the step, which verl's old trainer "
-            "(trainer.use_v1=False) does not hand over; expected trainer.v1.trainer_mode="
-            f"{MODES[0]} with trainer.use_v1=True, or another estimator"
         )
     return settings

@@ -289,7 +289,6 @@ def compose(settings: Overrides) -> Any:
     except HydraException as error:
         raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
     if config.algorithm.adv_estimator == ESTIMATOR:
-        is_old = not config.trainer.use_v1
-        has_token_ids = is_old or config.trainer.v1.trainer_mode in MODES
-        options.checked(config, has_token_ids=has_token_ids, is_old=is_old)
+        has_token_ids = config.trainer.use_v1 and config.trainer.v1.trainer_mode in MODES
+        options.checked(config, has_token_ids=has_token_ids)
     return config

@@ -39,8 +39,7 @@ def install() -> None:
     when_imported("verl.utils.import_utils")(_hide_trl_without_value_head)
     when_imported("verl.trainer.ppo.core_algos")(_add_estimator)
     when_imported("verl.trainer.ppo.v1")(_add_trainers)
-    when_imported("verl.trainer.ppo.ray_trainer")(_wrap_old_trainer)
-    when_imported("verl.experimental.separation.ray_trainer")(_wrap_asynchronous)
+    when_imported("verl.trainer.ppo.ray_trainer")(lambda old: _check_first(old.RayPPOTrainer))
 
 
 def _hide_trl_without_value_head(import_utils: Any) -> None:
@@ -65,45 +64,39 @@ def _add_estimator(core_algos: ModuleType) -> None:
 
 
 def _add_trainers(v1: ModuleType) -> None:
-    from ktae.trainers.verl.trainers import TRAINERS, KTAETrainer
+    from ktae.trainers.verl.trainers import TRAINERS
 
     for mode, trainer in TRAINERS.items():
         v1.register_trainer(mode)(trainer)
-    _check_first(v1.PPOTrainer, needed=KTAETrainer)
+    _check_first(v1.PPOTrainer)
 
 
-def _check_first(trainer: Any, needed: type | None = None, at: str = "__init__") -> None:
+def _check_first(trainer: Any) -> None:
     """Let verl's trainers refuse at once what they cannot do, under their own names too.
 
     Left alone they would fail as well, but at the first rewards and advantages: after the models
     are loaded and a batch is sampled.
-
-    Args:
-        trainer: verl's class.
-        needed: what it has to be to have token ids; None: it is the old trainer, which has them.
-        at: the method that is checked before, to which the configuration is given or known.
     """
-    start = getattr(trainer, at)
+    start = trainer.__init__
 
     @functools.wraps(start)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        config = (*args, kwargs.get("config"))[0] if at == "__init__" else self.config
+        config = (*args, kwargs.get("config"))[0]
         if config.algorithm.adv_estimator == ESTIMATOR:
-            has_token_ids = needed is None or isinstance(self, needed)
-            _check_credit(config, has_token_ids=has_token_ids, is_old=needed is None)
+            _check_credit(config, has_token_ids=getattr(self, "hands_over_token_ids", False))
         _check_reward(config)
         return start(self, *args, **kwargs)
 
-    setattr(trainer, at, checked)
+    trainer.__init__ = checked
 
 
-def _check_credit(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
+def _check_credit(config: Any, *, has_token_ids: bool) -> None:
     """Raise an InputError for a configuration that would fail later; else say what will be done."""
     from ktae.rollouts.trained_with import TrainedWith
     from ktae.trainers.lists import announce
     from ktae.trainers.verl import options
 
-    settings = options.checked(config, has_token_ids=has_token_ids, is_old=is_old)
+    settings = options.checked(config, has_token_ids=has_token_ids)
     settings.vocabulary()  # only here, since whoever starts the run may do so on another machine
     size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
     announce(settings.estimator, "acc (or else the reward)", settings.threshold, size)
@@ -119,61 +112,3 @@ def _check_reward(config: Any) -> None:
         from ktae.grading.pool import default_pool
 
         default_pool()
-
-
-def _wrap_old_trainer(ray_trainer: Any) -> None:
-    """The trainer of `trainer.use_v1=False` calls `compute_advantage`, and `compute_data_metrics`
-    later in the same step, by this module's names."""
-    _check_first(ray_trainer.RayPPOTrainer)
-    advantages = ray_trainer.compute_advantage
-
-    @functools.wraps(advantages)
-    def compute_advantage(data: Any, adv_estimator: Any, *args: Any, **kwargs: Any) -> Any:
-        if adv_estimator != ESTIMATOR or "responses" not in data.batch:
-            return advantages(data, adv_estimator, *args, **kwargs)
-        from ktae.trainers.verl.handover import handed_over, rollouts_of_batch
-
-        with handed_over(rollouts_of_batch(data)) as rollouts:
-            computed = advantages(data, adv_estimator, *args, **kwargs)
-        _of_this_step.update(rollouts.metrics)
-        return computed
-
-    ray_trainer.compute_advantage = compute_advantage
-    _add_metrics(ray_trainer)
-
-
-_of_this_step: dict[str, float] = {}
-"""Metrics of the old trainer's step that is under way."""
-
-
-def _add_metrics(module: Any) -> None:
-    measure = module.compute_data_metrics
-
-    @functools.wraps(measure)
-    def compute_data_metrics(*args: Any, **kwargs: Any) -> Any:
-        metrics = measure(*args, **kwargs) | _of_this_step
-        _of_this_step.clear()
-        return metrics
-
-    module.compute_data_metrics = compute_data_metrics
-
-
-def _wrap_asynchronous(separation: Any) -> None:
-    """`verl.experimental`'s fully asynchronous and one-step-off trainers: the old one's advantages,
-    metrics by a name of their own, and no call of its constructor."""
-    _add_metrics(separation)
-    trainer = separation.SeparateRayPPOTrainer
-    _check_first(trainer, at="_init_resource_pools")
-    start = trainer._init_resource_pools
-
-    @functools.wraps(start)
-    def _init_resource_pools(self: Any) -> None:
-        if self.config.algorithm.adv_estimator == ESTIMATOR:
-            logging.getLogger(__name__).warning(
-                "%s: token credit was not tried with verl.experimental's trainers; see whether "
-                "credit/mean_abs is among the metrics",
-                type(self).__name__,
-            )
-        start(self)
-
-    trainer._init_resource_pools = _init_resource_pools

@@ -45,6 +45,7 @@ def advantage_error() -> float:
     from verl import DataProto
 
     import ktae.trainers.verl  # noqa: F401  # the plug-in
+    from ktae.trainers.verl.handover import handed_over, rollouts_of_infos
 
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 9, (8, 12))
@@ -60,15 +61,17 @@ def advantage_error() -> float:
             "response_mask": torch.from_numpy(mask).long(),
             "token_level_rewards": scores,
         },
-        non_tensors={"uid": groups.astype(str).astype(object), "acc": correct},
+        non_tensors={"uid": groups.astype(str).astype(object)},
     )
-    plain, with_credit = (
-        ray_trainer.compute_advantage(data, adv_estimator=name, config=config.algorithm)
-        .batch["advantages"]
-        .numpy()
-        .copy()
-        for name in ("grpo", "ktae")
-    )
+    infos = [{"acc": verdict} for verdict in correct.tolist()]
+    with handed_over(rollouts_of_infos(data.batch["responses"], infos)):
+        plain, with_credit = (
+            ray_trainer.compute_advantage(data, adv_estimator=name, config=config.algorithm)
+            .batch["advantages"]
+            .numpy()
+            .copy()
+            for name in ("grpo", "ktae")
+        )
     expected = naive.credit(make_batch(ids, mask, correct, groups), KTAE().formula())
     assert np.abs(expected).max() > 0.1
     return float(np.abs(with_credit - plain - expected).max())

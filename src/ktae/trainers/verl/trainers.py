@@ -27,6 +27,9 @@ class KTAETrainer:
             before anything is loaded.
     """
 
+    hands_over_token_ids = True
+    """No other trainer of verl's does."""
+
     def __init__(self, config: Any) -> None:
         mode = config.trainer.v1.trainer_mode
         stock_mode = mode.removeprefix("ktae_")
