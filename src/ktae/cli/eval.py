@@ -143,13 +143,7 @@ def eval_(
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
-    _refuse(saved, "with a MODEL") if regrade is None else _refuse(asked, "with --regrade")
-    if asked.recipe is None:
-        _refuse(asked, "without --recipe", "set", "problems")
-    else:
-        _refuse(asked, "with --recipe", "data", "template")
-        if benchmarks is not None:
-            raise InputError("--benchmarks plays no part with --recipe")
+    _require_a_part(asked, saved, regrade is not None, benchmarks)
     screen, notes, wanted = Screen(as_json), Notes(strict=True), _names(benchmarks)
     task = None if asked.recipe is None else _of_recipe(asked, asked.recipe)
     by_task = {} if task is None else task.graders
@@ -165,10 +159,6 @@ def eval_(
         if folder is not None:
             folder.claim(settings)
     else:
-        if asked.temperature == 0 and asked.samples > 1:
-            raise InputError(
-                "--samples above 1 needs --temperature above 0: greedy ones are all alike"
-            )
         name = local_or_hub("model", str(model))
         folder = EvaluationFolder(output or Path("evals") / _name_of(name))
         task = task or _of_benchmarks(asked, wanted)
@@ -193,11 +183,22 @@ def eval_(
     screen.end(content | {"output": folder.path if folder is not None else None})
 
 
-def _refuse(given: Asked | Saved, where: str, *names: str) -> None:
+def _require_a_part(asked: Asked, saved: Saved, is_saved: bool, benchmarks: str | None) -> None:
     """Raise where an option would play no part: it would be taken for one that does."""
-    for field in dataclasses.fields(given):
-        if field.name in (names or vars(given)) and getattr(given, field.name) != field.default:
-            raise InputError(f"--{field.name.replace('_', '-')} plays no part {where}")
+    of_task = ("data", "template") if asked.recipe else ("set", "problems")
+    for given, names, where in (
+        (asked, vars(asked), "with --regrade")
+        if is_saved
+        else (saved, vars(saved), "with a MODEL"),
+        (asked, of_task, "with --recipe" if asked.recipe else "without --recipe"),
+    ):
+        for field in dataclasses.fields(given):
+            if field.name in names and getattr(given, field.name) != field.default:
+                raise InputError(f"--{field.name.replace('_', '-')} plays no part {where}")
+    if asked.recipe and benchmarks is not None:
+        raise InputError("--benchmarks plays no part with --recipe")
+    if asked.samples > 1 and asked.temperature == 0:
+        raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
 
 
 def _names(text: str | None) -> list[str] | None:

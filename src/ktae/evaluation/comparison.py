@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -113,8 +114,8 @@ def compare(
 
 def names_of(paths: Sequence[Path]) -> list[str]:
     """What models are called: their folders or files, with as many parts as tell them apart."""
-    # Models have dots in their names, and files an ending.
-    files = [path.resolve() for path in paths]
+    # Models have dots in their names, and files an ending; a link is called as it is.
+    files = [Path(os.path.abspath(path)) for path in paths]
     names = short_names([x if x.is_dir() else x.with_name(without_format(x.name)) for x in files])
     is_clear = len(set(names)) == len(names)
     return names if is_clear else [f"{name} ({i})" for i, name in enumerate(names, start=1)]

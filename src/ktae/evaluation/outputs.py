@@ -125,16 +125,14 @@ def read(
     options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
     files = graded or files_in(path, notes, options.evaluation)
     reader = Reader(options, notes)
-    of_evaluation: list[bool] = []
 
-    def read_file(file: Path) -> Iterator[tuple[Output, Path, str]]:
+    def read_file(file: Path) -> Iterator[tuple[Output, Path, str, bool]]:
         for row, where, schema, _ in reader.rows(file):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem
             is_evaluation = row.pop("is_evaluation", False) is True
-            output = _output(row, where, notes)
-            of_evaluation.append(is_evaluation)
-            yield output, Path() if options.join else run_of(file, schema), where
+            place = Path() if options.join else run_of(file, schema)
+            yield _output(row, where, notes), place, where, is_evaluation
 
     all_read = list(read_all(path, files, read_file, notes))
     if notes.counts["empty"] and not partial:
@@ -142,7 +140,8 @@ def read(
             f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
             "problem; --partial accepts that"
         )
-    kept_b = of_one_kind(np.array(of_evaluation, dtype=bool), options.evaluation, notes)
+    of_evaluation_b = np.array([is_evaluation for *_, is_evaluation in all_read], dtype=bool)
+    kept_b = of_one_kind(of_evaluation_b, options.evaluation, notes)
     all_read = list(itertools.compress(all_read, kept_b))
     if not all_read:
         raise InputError(f"{path} is empty: it holds no outputs")
@@ -170,7 +169,7 @@ def evaluations_in(path: Path) -> list[Path]:
 
 
 def _together(
-    all_read: Sequence[tuple[Output, Path, str]],
+    all_read: Sequence[tuple[Output, Path, str, bool]],
     files: Collection[Path],
     pool_models: bool | None,
     notes: Notes,
@@ -179,14 +178,14 @@ def _together(
 
     A file that is called as a benchmark is of that one. Of several others each is one by itself.
     """
-    is_one_place = len({place for _, place, _ in all_read}) == 1
+    is_one_place = len({place for _, place, *_ in all_read}) == 1
     # Two files of a step each have their problems in common.
     is_one_step = len({output.step for output, *_ in all_read}) == 1
     samples: Counter[tuple[str | None, str]] = Counter()
     accepted: dict[str, tuple[str, ...]] = {}
     alike: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
     outputs = []
-    for output, place, where in all_read:
+    for output, place, where, _ in all_read:
         name = without_format(path_text(place.name))
         of_file = UNNAMED if is_one_place else name
         of_file = NAMES.get(name, of_file) if place in files else of_file
