@@ -54,6 +54,10 @@ def test_a_run_folder(tmp_path):
     (tmp_path / "summary.json").write_text('{"after": {"greedy_accuracy": 0.75}}')
     expected = EXPECTED | {"seconds": {1: 2, 2: 2}, "held-out accuracy": {0: 0.25, 2: 0.75}}
     assert curves.read(tmp_path) == expected
+    (tmp_path / "summary.json").write_text('{"after": {"greedy_accuracy": "high"}}')
+    assert curves.read(tmp_path)["held-out accuracy"] == {0: 0.25}
+    with pytest.raises(InputError, match=r"metrics.jsonl is of a run that is given twice"):
+        curves.arms([tmp_path, tmp_path / "metrics.jsonl"])
 
 
 def test_trl_with_an_evaluation_of_its_own(tmp_path):

@@ -72,8 +72,9 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
     """The runs, those together whose paths differ in a seed's number alone: `grpo-seed0`.
 
     Raises:
-        InputError: one of them has no metrics that can be read.
+        InputError: one of them has no metrics that can be read, or is given twice.
     """
+    runs = set[Path]()
     by_path: dict[str, list[dict[str, Series]]] = defaultdict(list)
     for path in paths:
         run = path.resolve()
@@ -82,6 +83,9 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
         elif not run.is_dir():
             run = run.with_suffix("")
         run = run.parent if CHECKPOINT.fullmatch(run.name) else run
+        if run in runs:
+            raise InputError(f"{path} is of a run that is given twice; it would count as two seeds")
+        runs.add(run)
         by_path[SEED.sub("", str(run)).rstrip("/")].append(read(path))
     names = short_names([Path(key) for key in by_path])
     return [Arm(name, seeds) for name, seeds in zip(names, by_path.values(), strict=True)]
@@ -106,14 +110,13 @@ def read(path: Path) -> dict[str, Series]:
         # `ktae train` evaluates twice: the policy before its first step and after its last.
         last = max((step for series in measures.values() for step in series), default=0)
         before = folder.read_before() if folder.before.is_file() else {}
-        after = (
-            _json(folder.summary).get("after", {}) if before and folder.summary.is_file() else {}
-        )
+        after = _json(folder.summary).get("after") if before and folder.summary.is_file() else {}
     except OSError as error:
         raise InputError(f"cannot read {error.filename}: {reason(error)}") from None
     for step, scores in ((0, before), (last, after)):
-        if "greedy_accuracy" in scores:
-            measures[HELD_OUT][step] = float(scores["greedy_accuracy"])
+        accuracy = scores.get("greedy_accuracy") if isinstance(scores, dict) else None
+        if isinstance(accuracy, int | float):
+            measures[HELD_OUT][step] = float(accuracy)
     if not measures:
         raise InputError(
             f"{path}: no metrics of training steps; expected a run folder, trainer_state.json of "
