@@ -263,7 +263,9 @@ def test_files_of_seeds_are_told_from_files_of_benchmarks(tmp_path: Path) -> Non
 def test_files_that_are_joined_are_one_benchmark(tmp_path: Path) -> None:
     for rank in range(2):
         write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", "1", "2")
-    joined = read(tmp_path / "ev", ReadOptions(join=True))
+    notes = Notes(strict=True)
+    joined = read(tmp_path / "ev", ReadOptions(join=True), notes=notes)
+    assert [note.text for note in notes] == ["files taken together: 2"]
     assert [(x.group, x.sample) for x in joined] == [("0", 0), ("1", 0), ("0", 1), ("1", 1)]
     write_answers(tmp_path / "ev" / "rank_1.jsonl", "1", "7")
     message = r"rank_1.jsonl, line 2: problem 1 accepts '7', in an earlier row '2'; expected the"

@@ -31,8 +31,8 @@ AsJson = Annotated[
 
 
 def note(text: str) -> None:
-    """Say something on stderr; it may quote a file."""
-    typer.echo(f"ktae: {printable(text)}", err=True)
+    """Say something on stderr, above a bar that is there; it may quote a file."""
+    print(f"ktae: {printable(text)}", file=sys.stderr)
 
 
 class Screen:

@@ -124,6 +124,7 @@ def read(
     graded = evaluations_in(path)
     options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
     files = graded or files_in(path, notes, options.evaluation)
+    notes.add("join", n=len(files) if options.join and len(files) > 1 else 0)
     reader = Reader(options, notes)
 
     def read_file(file: Path) -> Iterator[tuple[Output, Path, str, bool]]:
