@@ -59,6 +59,8 @@ def test_all_accepted_answers_share_one_patience() -> None:
     verdict = verify(r"\boxed{\prod_{k=1}^{10^8} k}", ["5", "6", "7", "8"])
     assert verdict.outcome is Outcome.INCORRECT
     assert verify(r"\boxed{\frac12}", [SLOW, "0.5"]).outcome is Outcome.CORRECT
+    many = [f"x_{{{i}}}" for i in range(60)]
+    assert verify(r"\boxed{\sqrt{8}}", [*many, r"2\sqrt{2}"]).outcome is Outcome.CORRECT
     assert time.process_time() - begin < 5
 
 

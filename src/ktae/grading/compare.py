@@ -14,7 +14,7 @@ from typing import Any
 
 from ktae.grading import expressions, latex, values
 from ktae.grading.expressions import are_evaluable
-from ktae.grading.forms import Form, Kind, read
+from ktae.grading.forms import DENIED, Form, Kind, read
 from ktae.grading.latex import TEXT
 
 _CONGRUENCE = re.compile(
@@ -107,7 +107,7 @@ def _letters_apart(form: Form) -> Form:
 def _same_choice(a: Form, b: Form) -> str:
     """The response may give a choice, its value or both; what is accepted decides which counts."""
     if b.kind is not Kind.CHOICE:
-        alone = re.fullmatch(r"([A-Z])\s*(?:-\s+|\()(?!(?:or|and|not|[A-Z])\b)\S.*", b.text)
+        alone = re.fullmatch(rf"([A-Z])(?:\s*-\s+|\s+\()(?!{DENIED})\S.*", b.text)
         return "same choice" if alone and a.text == alone[1] and a.kind is not Kind.CHOICE else ""
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
     return same(accepted, b.parts[0]) if b.parts and accepted.kind is not Kind.CHOICE else ""
@@ -198,9 +198,9 @@ def _same_expression(a: Form, b: Form) -> str:
     if first is None or second is None:
         return _same_text(a, b)
     for number, other in ((a.number, second), (b.number, first)):
-        value = expressions.real_value(other) if number and number.error else None
+        value = expressions.real_value(other) if number and number.step else None
         if number and value is not None:  # a decimal's own digits say how exact it is
-            return "same number" if abs(number.value - value) < number.error else ""
+            return "same number" if number.stands_for(value) else ""
     small, large = (Symbol(letter) for letter in "cC")
     symbols: list[set[Any]]
     symbols = [getattr(x, "free_symbols", set()) & {small, large} for x in (first, second)]

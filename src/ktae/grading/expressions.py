@@ -21,13 +21,14 @@ from typing import Any
 
 from ktae.grading import latex
 from ktae.grading.latex import SIGNS, rewritings, rewritten
+from ktae.grading.values import ROUNDED_DIGITS
 
 _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 """Digits to which expressions are compared; constants have more, by their size."""
-_LARGEST = 20_000
+_LARGEST = 500_000
 """Digits of a number that is evaluated; an exponent may have 9."""
-_LONGEST, _DEEPEST = 2000, 25
-"""Characters of a formula that is parsed, and braces that may close at one place of it."""
+_LONGEST = 2000
+"""Characters of a formula that is parsed."""
 _POINTS = 6
 """Points at which two expressions are compared; half of them have to tell something."""
 _INTEGERS = ("n", "m", "k", "N")
@@ -49,6 +50,15 @@ _DEGREES = re.compile(
 TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
 _WRITTEN_OTHERWISE = rewritings(
     (r"\*\*", "^"),
+    # 1/2x is x/2, and \log 2 \cdot 3 is no \log 6.
+    (r"(?<![\w.^_])(\d+)/(\d+)(?=\s*[a-zA-Z(\\])", r"\\frac{\1}{\2}"),
+    # 2(\frac34) is a product, and 2\frac34 is none.
+    (r"(?<![\w{^])(\d+)\s*(?=\(|\[|\\left)|(?<=\))\s*(?=\(|\\frac)", r"\1*"),
+    (
+        r"(\\(?:log|ln|sin|cos|tan)(?![a-z])(?:\s*_\s*(?:\{[^{}]*\}|\w))?)\s*(\d*[a-z]?)\s*"
+        r"(?=\\cdot|\\times|\*)",
+        r"\1(\2)",
+    ),
     (r"\\lg(?![a-z])", r"\\log_{10}"),
     (r"\\cdotp", r"\\cdot"),
     (r"(?<!matrix\})\^\s*(?:T(?![a-z])|\\top|\{\s*(?:T|\\top)\s*\})", "^{X_{T}}"),
@@ -77,8 +87,8 @@ _PARSED = re.compile(
 )
 """What has no subscript that is a part of its name."""
 _NOT_READ = re.compile(
-    # What may be read in two ways: n!! and 1/2x.
-    r"!\s*!|\d/\d+[a-zA-Z]"
+    # What may be read in two ways.
+    r"!\s*!"
     # What the parser takes for products or numbers; sums of terms that nobody has written out.
     r"|\\ldots|[\ue000-\uf8ff]|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
     r"|\\(?:gcd|lcm)[\s({]*[^a-zA-Z(){}]*[a-zA-Z]|(?<![a-zA-Z])E\}?\s*\["
@@ -95,10 +105,9 @@ def parsed(text: str) -> Any:
         latex2sympy,
     )
 
-    is_deep = "}" * _DEEPEST in text.replace(" ", "")
-    if not text or len(text) > _LONGEST or is_deep or _NOT_READ.search(text):
+    if not text or len(text) > _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
         return None
-    if not latex.braces_match(text):
+    if _NOT_READ.search(text):
         return None
     try:
         case_kept = ConversionConfig(lowercase_symbols=False)
@@ -176,7 +185,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 def _with_constants(expression: Any) -> Any:
     """With the imaginary unit for `i`, unless there is a `j`; f(x) and df/dx are symbols."""
-    from sympy import Derivative, I, Symbol
+    from sympy import Derivative, Float, I, Rational, Symbol
     from sympy.core.function import AppliedUndef
 
     if not hasattr(expression, "atoms"):
@@ -185,6 +194,10 @@ def _with_constants(expression: Any) -> Any:
     for some in (expression.atoms(AppliedUndef), unknown):
         names = {x: Symbol(str(x).replace(" ", "")) for x in some}
         expression = expression.xreplace(names) if names else expression
+    # A short decimal is exact; one of six digits may be rounded.
+    digits = {x: re.sub(r"e.*|\D", "", str(x)).strip("0") for x in expression.atoms(Float)}
+    short = [x for x, text in digits.items() if len(text) < ROUNDED_DIGITS]
+    expression = expression.xreplace({x: Rational(str(x)) for x in short})
     i, j = Symbol("i"), Symbol("j")
     free = expression.free_symbols
     return expression.xreplace({i: I}) if i in free and j not in free else expression
@@ -230,9 +243,14 @@ def _value(
     expression: Any, digits: int = _DIGITS, point: dict[Any, Any] | None = None
 ) -> Complex | None:
     """The real and imaginary part of a finite value at a point, or None."""
+    from sympy import Rational
+
     try:
-        parts = expression.evalf(digits, subs=point).as_real_imag()
-        real, imaginary = (Fraction(str(part)) for part in parts)
+        # Digits that cancel out are worked out as well, up to 100 of them.
+        parts = expression.evalf(digits, subs=point, maxn=digits + 100).as_real_imag()
+        if not are_evaluable(*parts):
+            return None
+        real, imaginary = (Fraction(int(x.p), int(x.q)) for x in map(Rational, parts))
     except MemoryError:
         raise
     except Exception:  # infinite, with symbols, or whatever else a library may raise
@@ -244,28 +262,36 @@ def _value(
 
 def same(first: Any, second: Any) -> bool:
     """Whether two sympy expressions are the same: constants, expressions in symbols, matrices."""
-    from sympy import Float, MatrixBase, MatrixExpr, nan, zoo
+    from sympy import MatrixBase, MatrixExpr, nan, zoo
 
     if isinstance(first, MatrixBase | MatrixExpr) and isinstance(second, MatrixBase | MatrixExpr):
         first, second = first.doit(), second.doit()
         return first.shape == second.shape and all(map(same, first, second))
     if first == second or second in (nan, zoo) or not are_evaluable(first, second):
         return bool(first == second) and second not in (nan, zoo)
+    first, second = first.doit(), second.doit()
     if first.free_symbols or second.free_symbols:
         return _same_at_points(first, second)
-    first, second = first.doit(), second.doit()
     if first.is_Rational and second.is_Rational:
         return bool(first == second)
-    a, b = _value(first), _value(second)
+    have_one_value = _have_one_value(first, second)
+    return bool(first == second) if have_one_value is None else have_one_value
+
+
+def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None) -> bool | None:
+    """Whether two have the same value at a point; None if one is infinite there or not known."""
+    from sympy import Float
+
+    a, b = _value(first, point=point), _value(second, point=point)
     if a is None or b is None:
-        return bool(first == second)
+        return None
     if first.has(Float) or second.has(Float) or not _are_close(a, b, _ROUNDED):
-        return _are_close(a, b, _ROUNDED / max(Fraction(1), *map(abs, (*a, *b))))
+        return _are_close(a, b, _ROUNDED)
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
-    # after it: enough to tell the root of 10^2n + 1 from 10^n. More take minutes.
+    # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
-    digits = min(_MIN_DIGITS + 3 * size, _MAX_DIGITS)
-    a, b = _value(first, digits), _value(second, digits)
+    digits = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
+    a, b = _value(first, digits, point), _value(second, digits, point)
     return a is not None and b is not None and _are_close(a, b, Fraction(1, 10 ** (digits - 10)))
 
 
@@ -285,28 +311,30 @@ def _same_at_points(first: Any, second: Any) -> bool:
 
 def _agree(first: Any, second: Any, kind: str) -> bool | None:
     """Whether they agree at `positive`, `negative`, `integer` points; None if too few tell."""
-    from sympy import Float, Rational
+    from sympy import Rational
 
-    tolerance = Fraction(1, 10 ** (5 if first.has(Float) or second.has(Float) else 18))
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
-    first, second = first.doit(), second.doit()
+    numbers = [abs(number) for side in (first, second) for number in side.atoms(Rational)]
+    # Below 1, around it and beyond all numbers in them: |x - 2024| is no 2024 - x.
+    scales = Rational(1, 900), Rational(1, 300), Rational(1, 31) * max([1, *numbers])
     generator = random.Random(0)  # the same points each time: a verdict must not depend on luck
     told = 0
-    for count in range(_POINTS):
+    for count in range(max(_POINTS, len(symbols))):
         point = {}
         for symbol in symbols:
-            # Below 1, around it and far above: there `x^{2024} + 1` differs from `x^{2024}`.
-            place = Rational(generator.randint(101, 899), (300, 900, 31)[count % 3])
-            if kind == "integer" and str(symbol) in _INTEGERS:
-                place = Rational(count + 2 + generator.randint(0, 9))
-            point[symbol] = -place if kind == "negative" and generator.random() < 0.7 else place
-        a, b = _value(first, point=point), _value(second, point=point)
-        # At negative ones roots and logarithms have branches.
-        if a is None or b is None or (kind == "negative" and (a[1] or b[1])):
-            continue
-        if not _are_close(a, b, tolerance):
+            place = generator.randint(101, 899) * scales[count % 3]
+            is_integer = kind == "integer" and str(symbol) in _INTEGERS
+            point[symbol] = place.round() + count + 2 if is_integer else place
+        if kind == "negative":  # one at a time: the root of ab is that of a times that of b
+            symbol = symbols[count % len(symbols)]
+            point[symbol] = -point[symbol]
+            values = _value(first, point=point), _value(second, point=point)
+            if any(value is None or value[1] for value in values):
+                continue  # roots and logarithms have branches there
+        have_one_value = _have_one_value(first, second, point)
+        if have_one_value is False:
             return False
-        told += 1
+        told += have_one_value is not None
     return told >= _POINTS // 2 or None
 
 
@@ -314,10 +342,10 @@ def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
     """Whether one expression is the other times a constant, or a positive one for inequalities."""
     from sympy import Rational
 
+    first, second = first.doit(), second.doit()
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
     point = {symbol: Rational(7 * i + 11, 10) for i, symbol in enumerate(symbols)}
-    a, b = (_value(e.doit(), point=point) for e in (first, second))
-    if a is None or b is None or not a[0] or not b[0]:
+    a, b = _value(first, point=point), _value(second, point=point)
+    if a is None or b is None or not a[0] or not b[0] or (positive and a[0] * b[0] < 0):
         return False
-    factor = a[0] / b[0]
-    return (factor > 0 or not positive) and _same_at_points(first, second * Rational(factor))
+    return _same_at_points(first * second.xreplace(point), second * first.xreplace(point))

@@ -64,11 +64,12 @@ _OF_INTEGERS = re.compile(
     r"\binteger\w*\s*\}?\s*\$?([a-z])\b|\b([a-z])\s*(?:is|\\in|in)\b[^,]*?(?:integer|\\mathbb\s*\{?[ZN])"
 )
 _OPTION = r"(?:[Oo]ption|[Cc]hoice|选项)\s*"
-_DENIED = r"or\b|(?:and|nor)\s+\(?[A-Z]\b|is\s+(?:not|wrong|false|incorrect)\b"
+DENIED = r"(?:is\s+)?(?:not(?! enough)|wrong|false|incorrect)\b|or\b|(?:(?:and|nor)\s+)?\(?[A-Z]\b"
+"""Behind a choice: it is not the only one, or none."""
 _CHOICE = re.compile(
     rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Z])\)\}}?|([A-Z])[).])"
-    rf"(?:(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{_DENIED})(\S.*))?|{_OPTION}([A-Z])"
-    r"|\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|[A-Z]\b)(\S.*)|([A-J])\s*:\s*(\d[\d./]*)",
+    rf"(?:(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])"
+    rf"|\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|{DENIED})(\S.*)|([A-J])\s*:\s*(\d[\d./]*)",
     re.DOTALL,
 )
 """Alone (`(C)`, `option C`) or with its value (`\textbf{(C) } 12`, `C: 12`)."""
@@ -115,8 +116,8 @@ _NAME = re.compile(
     rf"|\((?:\s*{NAME}\s*,)+\s*{NAME}\s*\)|{NAME}(?:\s*:\s*{NAME})+"
     r"|\\frac\{[A-Z]+\}\{[A-Z]+\}|[A-Za-z]+(?: [A-Za-z]+){0,4}"
 )
-_VALUE = re.compile(r"[a-z]{2,3}|e|i|\\pi")
-"""No name: a product, or a constant."""
+_NO_NAME = re.compile(r"(?:[a-z]{2,3}|e|i|\\pi)=|[a-z]?[A-Z]{2,}=[A-Za-z]+$|[a-z][A-Z]=[A-Za-z]+$")
+"""A product, or a constant; AB is the name of a length, but not in AB = AC."""
 _NAME_OF_BRACKETS = re.compile(
     r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()|[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)"
 )
@@ -126,13 +127,16 @@ _SET_SIGNS = {
     r"\setminus": re.compile(r"\s*\\setminus(?![a-z])\s*|(?<=\})\s*-\s*(?=\\\{)"),
 }
 _SUCH_THAT = re.compile(r"\s*(?:\\mid(?![a-z])|\||:|\\text\{such that\})\s*")
+_UNKNOWN = re.compile(r"[a-zA-Z](?:\s*\\in(.*))?")
 _BRACE = re.compile(r"\\[{}]")
 _INSIDE = re.compile(r"\s*[,;]\s*")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![a-z])\s*|±")
 _IN_BASE = re.compile(
-    r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|[\dA-F]*\d[\dA-F]*|[\dA-F]+(?=\s*_\s*\{16)"
+    r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|(?=[A-F]*\d)[\dA-F]+|[\da-fA-F]+(?=\s*_\s*\{16)"
     r"|\\text\{[\dA-Z.]+\}))\s*\)?\s*_\s*(?:\{\s*(?:\\text\{)?(\d{1,4}|[a-z]{3,9})\}?\s*\}|(\d))"
 )
+_PRODUCT = re.compile(r"(?=\w*[a-z])[b-df-hj-np-tv-zB-DF-HJ-NP-TV-Z]+")
+"""Letters without a vowel, not all of them capitals: `mgh` is no word."""
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
 _PLAIN_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?", re.ASCII)
@@ -146,6 +150,8 @@ def read(answer: str, *, thousands: bool = True) -> Form:
     if len(answer) > _LONGEST:
         return Form(Kind.EXPRESSION, answer, answer, source=answer)
     text = latex.clean(answer, thousands=thousands)
+    if latex.is_deep(text):
+        return Form(Kind.EXPRESSION, text, text, source=answer)
     form = _read(text, is_text=bool(TEXT.search(answer)))
     return replace(form, text=text, source=answer)
 
@@ -225,7 +231,7 @@ def _list(text: str) -> Form | None:
             if len(parts) > 1 and len(elements) > 1:
                 break
     else:
-        elements = [text] if _bracketed(text) else _both_signs(text)
+        elements = [text] if text.startswith(r"\{") else _both_signs(text)
         if len(elements) == 1:
             return None
     forms = [_read(element) for element in elements]
@@ -251,9 +257,9 @@ def _both_signs(text: str) -> list[str]:
 
 def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
     r"""A relation; what `x = 5`, `x \in S`, `x = a = b` and `a \approx b` say is named or bare."""
-    has_name = bool(_NAME.fullmatch(parts[0])) and not _VALUE.fullmatch(parts[0])
+    has_name = bool(_NAME.fullmatch(parts[0])) and not _NO_NAME.match(f"{parts[0]}={parts[-1]}")
     numbers = [leaf.number for leaf in map(_leaf, parts) if leaf.number and not leaf.unit]
-    whole = {n.value for n in numbers if not n.error and n.value.denominator == 1}
+    whole = {n.value for n in numbers if not n.step and n.value.denominator == 1}
     if len(whole) > 1 and {*signs} <= {"=", *_ROUNDED}:
         return Form(Kind.RELATION, text, text, detail="contradiction")  # "x = 41 = 42"
     rounded = next((i for i, sign in enumerate(signs) if sign in _ROUNDED), len(signs))
@@ -287,8 +293,11 @@ def _bracketed(text: str) -> Form | None:
     parts = latex.split(inner, _INSIDE)
     if is_set:
         condition = latex.split(inner, _SUCH_THAT)
-        if len(condition) == 2 and re.fullmatch(r"[a-zA-Z](?:\s*\\in.*)?", condition[0]):
-            return replace(_read(condition[1]), text=text, body=text)
+        if len(condition) == 2 and (unknown := _UNKNOWN.fullmatch(condition[0])):
+            form = replace(_read(condition[1]), text=text, body=text)
+            if (domain := unknown[1]) and r"\mathbb" in domain and "R" not in domain:
+                return Form(Kind.UNION, text, text, (_read(domain), form), r"\cap")
+            return form
         elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
         return Form(Kind.SET, text, text, tuple(map(_read, elements)), "{}")
     if len(parts) < 2 or not all(parts):
@@ -301,7 +310,7 @@ def _leaf(text: str, is_text: bool = False) -> Form:
     if "_" in text and (base := _IN_BASE.fullmatch(text)):
         digits = re.sub(r"\\text|[\s{}()]", "", base[2])
         number = base[3] or base[4]
-        return Form(Kind.DIGITS, text, base[1] + digits, detail=BASES.get(number, number))
+        return Form(Kind.DIGITS, text, base[1] + digits.upper(), detail=BASES.get(number, number))
     bare, unit = text, ""
     if not (r"\circ" in text and TRIGONOMETRIC.search(text)):
         bare, unit = values.without_units(text)
@@ -312,6 +321,7 @@ def _leaf(text: str, is_text: bool = False) -> Form:
         unit = unit or "%" * value.is_percent
         return Form(Kind.NUMBER, text, bare, unit=unit, number=value)
     spelled = latex.words(text)
-    if spelled and (is_text or TEXT.search(text) or re.search(r"[^\W\d_]{3}", spelled)):
+    is_word = re.search(r"[^\W\d_]{3}|^[Nn]o$", text) and not _PRODUCT.fullmatch(text)
+    if spelled and (is_text or TEXT.search(text) or is_word):
         return Form(Kind.WORDS, text, spelled)
     return Form(Kind.EXPRESSION, text, bare, unit=unit)

@@ -38,11 +38,12 @@ def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
     """The verdict on what was found in a response. Raises nothing but MemoryError."""
     text, rule = extracted or (None, "")
     reasons: dict[Outcome, str] = {}
-    limit, begin = signal.getitimer(signal.ITIMER_PROF)[0] / 3, time.process_time()
-    patience = min(PATIENCE, limit or PATIENCE) / max(len(answers), 1)
+    limit = signal.getitimer(signal.ITIMER_PROF)[0] / 3
+    end = time.process_time() + min(PATIENCE, limit or PATIENCE)
     for i, answer in enumerate(map(_accepted_in, answers), 1):
-        # What quick ones leave over is for those that come after them.
-        outcome, reason = _compared(answer, text, patience * i - time.process_time() + begin)
+        # A slow one takes half of what is left, the last one all of it.
+        patience = (end - time.process_time()) / (1 if i == len(answers) else 2)
+        outcome, reason = _compared(answer, text, patience)
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, f"{rule}, {reason}")
         reasons.setdefault(outcome, reason)

@@ -92,6 +92,7 @@ _TRANSLATED = str.maketrans(
 )
 _COMPATIBLE = re.compile("(?P<vulgar>[¼-¾⅐-⅞])|(?P<raised>[⁰¹²³⁴-⁹⁻ⁿ]+)|[₀-₉]+")
 _ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")
+_DEEPEST = 25
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
@@ -148,6 +149,11 @@ def braces_match(text: str) -> bool:
         if depth < 0:
             return False
     return depth == 0
+
+
+def is_deep(text: str) -> bool:
+    """Whether so many braces close at one place that taking them apart would take seconds."""
+    return "}" * _DEEPEST in re.sub(r"[\s\\]", "", text)
 
 
 def split(text: str, separator: re.Pattern[str]) -> list[str]:

@@ -17,10 +17,9 @@ from typing import NamedTuple
 from ktae.grading.latex import TEXT, UNITS, rewritings, rewritten
 
 MAX_DIGITS = 1000
-_ROUNDED_DIGITS = 6
-"""Significant digits from which a decimal may be the rounding of another number."""
-_TOLERANCE = Fraction(15, 10_000_000)
-"""Of a decimal, relative below 1 and absolute above: 0.333333 is 1/3, 5.11e-19 is not 2.88e-19."""
+ROUNDED_DIGITS, _NOISE = 6, Fraction(1, 10**14)
+"""Significant digits from which a decimal may be the rounding of another number; what floating
+point adds to a number, relative to it: 0.30000000000000004 is 0.3."""
 
 _PERCENT = re.compile(
     r"\s*(?:\\?%|\\text\{(?:\\?%|per ?cent)\}|\b(?:per ?cent(?:age)?|pct)\b\.?)\s*"
@@ -53,9 +52,14 @@ class Number(NamedTuple):
     """A number as it was written."""
 
     value: Fraction
-    error: Fraction
-    """How far it may be from what it stands for; 0 of integers and fractions."""
+    step: Fraction
+    """One in the last digit of a decimal that may be rounded; otherwise 0."""
     is_percent: bool
+
+    def stands_for(self, exact: Fraction) -> bool:
+        """Whether that is its value, or becomes it where rounded or cut off at its last digit."""
+        rest = exact - self.value if exact > 0 else self.value - exact
+        return not rest or -self.step / 2 <= rest < self.step
 
 
 def written(text: str) -> Number | None:
@@ -77,21 +81,19 @@ def written(text: str) -> Number | None:
     if period := parts["period"]:
         value += step * Fraction(int(period), 10 ** len(period) - 1)
     value = int(parts["whole"] or 0) + value / under * (-1 if parts["top_sign"] == "-" else 1)
-    error = Fraction(0)
-    is_long = len((integer + decimals).lstrip("0")) >= _ROUNDED_DIGITS
-    if not period and (point or exponent) and (is_long or value.denominator > 1):
-        # So long, it may be rounded, by at most one in the last digit.
-        error = max(_TOLERANCE * min(Fraction(1), abs(value)), step if point and is_long else error)
-    return Number(-value if parts["sign"] == "-" else value, error, percents > 0)
+    is_long = len((integer + decimals).lstrip("0")) >= ROUNDED_DIGITS
+    is_rounded = point and is_long and not period
+    step = max(step, abs(value) * _NOISE) if is_rounded else Fraction(0)
+    return Number(-value if parts["sign"] == "-" else value, step, percents > 0)
 
 
 def same_number(a: Number, b: Number) -> bool:
     """Whether they agree; where one has a percent sign, in either reading of it."""
     x, y = (a, b) if a.is_percent else (b, a)
-    readings = [x.value, x.value / 100] if x.is_percent and not y.is_percent else [x.value]
-    return any(
-        value == y.value or abs(value - y.value) < max(a.error, b.error) for value in readings
-    )
+    readings = [x]
+    if x.is_percent and not y.is_percent:
+        readings.append(Number(x.value / 100, x.step / 100, is_percent=True))
+    return any(r.stands_for(y.value) or y.stands_for(r.value) for r in readings)
 
 
 def ratio(text: str) -> Number | str | None:
@@ -158,7 +160,7 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
     `letters`: whether a letter may be a unit, as in `8 L` and `3 m^2`. It may where the answer that
     it is compared with has none.
     """
-    units = ""
+    units, answer = "", text
     if before := _BEFORE.match(text):
         units, text = before[1].lstrip("\\"), text[before.end() :]
     for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
@@ -171,7 +173,9 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
         words = re.sub(_POWER, "", TEXT.sub(r"\1", unit[0])).strip()
         if re.fullmatch("[a-zA-Z]", words) and not {words, words.lower()} & {*_UNIT_NAMES}:
             break
-        if len(words.split()) > _MOST_WORDS or _NO_UNIT.search(words) or SCALE.search(words):
+        if SCALE.search(units + words):  # `$5 M`
+            return answer, ""
+        if len(words.split()) > _MOST_WORDS or _NO_UNIT.search(words):
             break
         units, text = f"{unit[0]} {units}", rest
     return text, units.strip()
