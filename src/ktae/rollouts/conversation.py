@@ -248,15 +248,8 @@ def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
     is_result = kind.endswith(RESULTS)
     own = own and not is_result
     names = REASONING if value.get("redacted") is not True else ()
-    thoughts, texts = (
-        # Gemini has `thought: true` beside the text.
-        [
-            *pieces(
-                next((value[x] for x in some if value.get(x) and value[x] is not True), None), own
-            )
-        ]
-        for some in ((*names, "summary") if kind.startswith("reasoning") else names, CONTENTS)
-    )
+    names = (*names, "summary") if kind.startswith("reasoning") else names
+    thoughts, texts = ([*pieces(first_text(value, some), own)] for some in (names, CONTENTS))
     texts = [x for x in thoughts if not any(x.text in text.text for text in texts)] + texts
     if MEDIA.search(kind) and not texts:
         digest = hashlib.blake2s(json.dumps(value, default=str).encode(), digest_size=4)
@@ -273,15 +266,19 @@ def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
             yield Segment(text, own)
 
 
+def first_text(value: dict[str, Any], names: Iterable[str]) -> Any:
+    """What the first of these fields holds that holds anything."""
+    # Gemini has `thought: true` beside the text.
+    return next((value[x] for x in names if value.get(x) and value[x] is not True), None)
+
+
 def calls_of(message: dict[str, Any]) -> Iterator[Any]:
     """The calls that a message has beside its content."""
     for value in map(message.get, CALLS_IN):
         if isinstance(value, str):
             with contextlib.suppress(ValueError, RecursionError):
                 value = json.loads(value)
-        if isinstance(value, dict) and any(
-            x in value for x in CALLS_IN
-        ):  # LangChain's further fields
+        if isinstance(value, dict) and any(x in value for x in CALLS_IN):  # LangChain's
             yield from calls_of(value)
         else:
             yield from filter(None, value if isinstance(value, list) else [value])
@@ -292,10 +289,10 @@ def dialogue(parts: list[Segment], asked: str = "") -> Dialogue | None:
 
     The prompt ends where the policy begins, or, if it holds examples, with what is `asked`.
     """
-    is_whole = bool(asked) and not parts[0].is_policy
+    by_policy = [i for i, part in enumerate(parts) if part.is_policy]
     asks = (i for i, part in enumerate(parts) if not part.is_policy and asked in part.text)
-    begin = next(asks, 0) if is_whole else 0
-    first = next((i for i in range(begin, len(parts)) if parts[i].is_policy), None)
+    begin = next(asks, 0) if asked else 0
+    first = next((i for i in by_policy if i >= begin), None)
     if first is None:
         return None
     text, context = "", []
@@ -315,9 +312,11 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
     messages = messages_of(value)
     if messages is None:
         return None
-    before = messages_of(prompt)
-    asked = segments(before)[-1].text if before else prompt if isinstance(prompt, str) else ""
-    talk = dialogue(segments(messages), asked)
+    parts, asked, before = segments(messages), "", None
+    if not parts[0].is_policy:
+        before = messages_of(prompt)
+        asked = segments(before)[-1].text if before else prompt if isinstance(prompt, str) else ""
+    talk = dialogue(parts, asked)
     if talk is None and isinstance(value, str):
         return None  # what the policy was asked to write
     if talk is None or None in map(author, messages):

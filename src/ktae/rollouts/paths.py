@@ -71,8 +71,10 @@ def parse_fields(options: Sequence[str]) -> dict[str, str]:
 
 def at(value: Any, path: str) -> Any:
     """What a path leads to, `MISSING` for nothing; values of each entry of a list are an `Each`."""
-    if not path or (isinstance(value, dict) and path in value):
-        return value[path] if path else value  # a name may hold a dot or a bracket
+    if not path:
+        return value
+    if isinstance(value, dict) and (path in value or path.isidentifier()):
+        return value.get(path, MISSING)  # a name may hold a dot or a bracket
     path = path.removeprefix(".")
     if isinstance(value, dict):
         starts = [x for x in value if isinstance(x, str) and path.startswith((f"{x}.", f"{x}["))]

@@ -38,6 +38,7 @@ IGNORED = -100
 """The label of a token that no loss is computed of."""
 STEPS = ("global_step", "training_step", "train_step")
 MASKS = ("loss_mask", "response_mask", "action_mask", "assistant_masks", "labels")
+OTHER_NAMES = frozenset((*STEPS, *MASKS))
 """What trainers call a step, and a mask that is as long as the token ids."""
 LONGEST_LABEL = 80
 """Characters. A longer text in the place of a group becomes a short label."""
@@ -249,14 +250,9 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     Where the notes are strict, nothing is made up.
     """
     fields, strict = with_texts(row, where, notes), notes.strict
-    of_row, ids = fields.pop("of_row", False), fields.get("token_ids")
-    steps = [x for x in STEPS if is_number(fields.get(x))]
-    masks = [x for x in MASKS if isinstance(fields.get(x), list)] if isinstance(ids, list) else []
-    fitting = [x for x in masks if len(fields[x]) == len(ids or ())]
-    masks = fitting or [x for x in masks if x != "labels"]
-    for name, others in (("step", steps), ("mask", masks)):
-        if others and fields.get(name) is None:
-            fields[name] = fields.pop(others[0])
+    of_row = fields.pop("of_row", False)
+    if not OTHER_NAMES.isdisjoint(fields):
+        take_other_names(fields)
     if isinstance(fields.get("group"), str) and not fields["group"].strip():
         fields["group"] = None  # as CSV has it
     if not ("response" in fields or "token_ids" in fields):
@@ -281,6 +277,18 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
             notes.add("without_reward")
             fields |= {"reward": None, "correct": fields.get("correct")}
     return fields
+
+
+def take_other_names(fields: Row) -> None:
+    """Give a step, and a mask of token ids, their names. A mask of another length is an error."""
+    names = {"step": [x for x in STEPS if is_number(fields.get(x))]}
+    if isinstance(ids := fields.get("token_ids"), list):
+        masks = [x for x in MASKS if isinstance(fields.get(x), list)]
+        fitting = [x for x in masks if len(fields[x]) == len(ids)]
+        names["mask"] = fitting or [x for x in masks if x != "labels"]
+    for name, others in names.items():
+        if others and fields.get(name) is None:
+            fields[name] = fields.pop(others[0])
 
 
 def with_texts(row: Row, where: str, notes: Notes) -> Row:

@@ -81,8 +81,8 @@ def spread(row: Row, where: str) -> Iterator[Row]:
     """
     of = "response" if "response" in row else "token_ids"
     dealt: dict[str, list[Any]] = {k: x for k, x in row.items() if isinstance(x, Each)}
-    is_many = KINDS["saids" if of == "response" else "lists"](row.get(of))
-    if not (of in dealt or is_many):
+    is_many = isinstance(row.get(of), list) and of not in dealt
+    if not (of in dealt or (is_many and KINDS["saids" if of == "response" else "lists"](row[of]))):
         for name, values in dealt.items():
             if len(values) != 1:
                 raise InputError(

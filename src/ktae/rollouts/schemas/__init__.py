@@ -14,6 +14,7 @@ from ktae.rollouts.spread import by_fields, is_nested, spread, unfolded
 PLAIN = Schema(
     "plain rollouts",
     "group:any",
+    convert=lambda plain, row, where, source: [row],
     also=lambda row: "token_ids" in row or KINDS["said"](row.get("response")),
 )
 """A row with a group and a response is what it says, whatever fields stand beside them. So is what

@@ -89,6 +89,7 @@ class Schema:
     def __post_init__(self) -> None:
         self.fits = [field.rsplit(":", 1) for field in self.signature.split()]
         self.fields = [field.split("=", 1) for field in self.reads.split()]
+        self.dropped = self.drops.split()
 
     def detects(self, row: Row) -> bool:
         """Whether a row is one of this schema."""
@@ -101,7 +102,7 @@ class Schema:
     def rollouts(self, row: Row, where: str, source: Source) -> list[Row]:
         """The plain rows in a row."""
         row, plain = self.prepare(row), dict[str, Any]()
-        used = self.drops.split()
+        used = [*self.dropped]
         for name, paths in self.fields:
             for path in paths.split("|"):
                 value: Any = step_of(source.path) if path == "@name" else at(row, path.strip("#"))
@@ -116,9 +117,9 @@ class Schema:
                 used.append(root_of(row, path))
                 if not is_null(value):
                     break
-        rest = without(row, [*used, *plain]) | plain
-        convert = self.convert or (lambda plain, row, where, source: spread(plain, where))
-        rollouts = list(convert(rest, row, where, source))
+        rest = without(row, [*used, *plain]) | plain if used else row
+        convert = self.convert
+        rollouts = list(convert(rest, row, where, source) if convert else spread(rest, where))
         if source.options.correctness and not self.chooses:
             for i, rollout in enumerate(rollouts):
                 reward = choose(scores_in(row | rollout), (), where, source)

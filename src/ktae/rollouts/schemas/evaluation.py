@@ -10,8 +10,10 @@ from typing import Any
 from ktae.errors import InputError
 from ktae.rollouts.conversation import joined
 from ktae.rollouts.files import without_format
-from ktae.rollouts.rows import Row, as_verdict, is_number, is_score, prompt_label, without
+from ktae.rollouts.paths import MISSING
+from ktae.rollouts.rows import Each, Row, as_verdict, is_number, is_score, prompt_label, without
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose
+from ktae.rollouts.spread import spread
 
 SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
 
@@ -52,7 +54,7 @@ def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     value, texts = choose(metrics, CORRECTNESS_NAMES, where, source, asked), _as_list(responses[0])
     if not isinstance(value, list) and row.get("filtered_resps") == texts[:1]:  # the others are not
         value = [value, *[None] * (len(texts) - 1)]  # graded
-    yield from _responses(plain, texts, value, where)
+    yield from spread(plain | of_each(texts, value), where)
 
 
 def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -80,8 +82,8 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
     value = choose(metrics, CORRECTNESS_NAMES, where, source)
     # The engine may have given ids for some samples only; then the text is what counts.
     ids = ids if isinstance(ids, list) and len(ids) == len(texts) else [None] * len(texts)
-    for tokens, answered in zip(ids, _responses(rollout, texts, value, where), strict=True):
-        yield answered | ({"token_ids": tokens} if tokens else {})
+    rollout |= of_each(texts, value) | {"token_ids": Each(x or MISSING for x in ids)}
+    yield from spread(rollout, where)
 
 
 def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -122,29 +124,21 @@ def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     """
     responses, golds = _as_list(row["model_output"]), row.get("gt", row.get("answer"))
     rewards = _as_list(row.get("reward", [None] * len(responses)))
-    if not isinstance(golds, list) or len(golds) != len(responses):
-        golds = [golds] * len(responses)
-    if len(rewards) != len(responses):
-        raise InputError(f"{where}: {len(rewards)} rewards for {len(responses)} outputs")
+    is_each = isinstance(golds, list) and len(golds) == len(responses)
     name = row.get("task_name")
     numbers: Counter[str] = source.state.setdefault("numbers", Counter())
     label = str(numbers[str(name)]) if name is None else f"{name}/{numbers[str(name)]}"
     numbers[str(name)] += 1
-    rollout = {"group": label, "prompt": row.get("prompt")}
-    rollout |= {} if name is None else {"benchmark": name}
-    for response, reward, gold in zip(responses, rewards, golds, strict=True):
-        yield rollout | {"response": response, "reward": reward, "answer": gold}
+    rollout = {"group": label, "prompt": row.get("prompt"), "benchmark": name or MISSING}
+    rollout |= {"response": Each(responses), "reward": Each(rewards)}
+    yield from spread(rollout | {"answer": Each(golds or ()) if is_each else golds}, where)
 
 
-def _responses(plain: Row, responses: list[Any], value: object, where: str) -> Iterator[Row]:
-    """One row a response. One value for several responses says nothing about each of them."""
+def of_each(responses: list[Any], value: object) -> Row:
+    """The responses and their rewards. One value for several says nothing about each of them."""
     n = len(responses)
-    values = value if isinstance(value, list) and len(value) == n else [value if n == 1 else None]
-    values = values if len(values) == n else [None] * n
-    for response, reward in zip(responses, values, strict=True):
-        if not isinstance(response, str):
-            raise InputError(f"{where}: {response!r:.60}; expected a generated text")
-        yield plain | {"response": response, "reward": reward}
+    values = value if isinstance(value, list) else [value]
+    return {"response": Each(responses), "reward": Each(values if len(values) == n else [None] * n)}
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -81,9 +81,8 @@ def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     rest = without(row, ("step", "prompt", "completion", "advantage"))
     # A reward function gives floats. Other columns that were logged are seldom scores.
     flags = {name: x for name, x in rest.items() if isinstance(x, bool)}
-    numbers = {name: x for name, x in rest.items() if x is None or is_number(x)}
-    known = {name: x for name, x in flags.items() if name in CORRECTNESS_NAMES}
-    rewards = numbers | known or flags
+    rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
+    rewards |= {name: x for name, x in flags.items() if not rewards or name in CORRECTNESS_NAMES}
     if any(isinstance(x, float) for x in rewards.values()):
         rewards = {k: x for k, x in rewards.items() if type(x) is not int or not COUNTS.search(k)}
     asked = (*source.options.correctness_names, *source.options.hinted)
