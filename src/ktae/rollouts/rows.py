@@ -314,7 +314,8 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
             told = prompt if isinstance(prompt, str) else ""
             longer, shorter = sorted((told, talk.prompt), key=len, reverse=True)
             prompt = longer if shorter in longer else f"{told}\n{talk.prompt}"
-        notes.add("turns", n=int(talk.is_of_users))
+        if talk.is_of_users:
+            notes.add("turns")
     if prompt is not None:
         fields["prompt"] = prompt
     if fields.get("context_spans"):

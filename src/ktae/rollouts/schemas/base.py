@@ -159,7 +159,8 @@ def choose(
     if not wanted:
         names = list(rewards) if len(rewards) == 1 else [x for x in likely if x in rewards]
         if len(names) == 1:
-            notes.add("taken", repr(names[0]), n=int(len(rewards) > 1))
+            if len(rewards) > 1:
+                notes.add("taken", repr(names[0]))
             return rewards[names[0]]
         # Grading needs no reward, and one that the user has named need not be found.
         if not options.needs_reward or "reward" in options.fields:

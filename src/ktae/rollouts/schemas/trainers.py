@@ -109,8 +109,8 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
     verdict = as_verdict(value) if isinstance(value, bool | str) else None
     if is_number(value) and not is_null(value):
         verdict = is_above(value, source.options.threshold or 0.0)
-        is_share = source.options.threshold is None and 0 < value < 1
-        source.notes.add("values", f"{value:g}", n=int(is_share))
+        if 0 < value < 1 and source.options.threshold is None:
+            source.notes.add("values", f"{value:g}")
     elif names and is_null(value):
         source.notes.add("verdicts", f"{names[0]} null")
     elif verdict is None and not is_null(value):
