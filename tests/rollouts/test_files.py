@@ -89,7 +89,7 @@ PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
             gzip.compress(b'{"group": 1}' * 99, mtime=0)[:-9],
             "r.jsonl.gz: broken gzip",
         ),
-        ("r.parquet", PARQUET_BYTES[:4] + b"\0" * 99 + PARQUET_BYTES[103:], "broken Parquet"),
+        ("r.parquet", PARQUET_BYTES[:4] + b"\0" * 99 + PARQUET_BYTES[103:], "broken table"),
     ],
 )
 def test_a_bad_file_is_named(name, content, message, tmp_path):
@@ -138,5 +138,5 @@ def test_files_of_hugging_face(tmp_path):
     (tmp_path / "state.json").write_text("{}")
     assert read_rows(tmp_path) == [ROLLOUT | {"reward": 1.0, "correct": 1.0}]
     path.write_bytes(b"x" * 20)
-    with pytest.raises(InputError, match="broken Arrow stream"):
+    with pytest.raises(InputError, match="broken table"):
         readers.read(path)

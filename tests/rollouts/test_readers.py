@@ -300,7 +300,7 @@ def test_a_broken_file_of_a_folder_is_left_out_and_named(tmp_path):
     notes = Notes()
     assert len(readers.read(tmp_path, notes=notes)) == 1
     assert notes.counts["broken"] == 1 and "b.parquet: broken" in notes.names["broken"][0]
-    with pytest.raises(InputError, match=r"b\.parquet: broken Parquet"):
+    with pytest.raises(InputError, match=r"b\.parquet: broken table"):
         readers.read(tmp_path)
 
 

@@ -10,7 +10,6 @@ import contextlib
 import csv
 import gzip
 import io
-import itertools
 import json
 import os
 import re
@@ -135,7 +134,7 @@ def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
 
 
 def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """One dict a row; of ktae's own records without credit, which is computed again."""
+    """One dict a row of a table; of ktae's own records without credit, which is computed again."""
 
     def plain_rows() -> Iterator[Any]:
         for table in map(record.without_words, parquet_tables(stream, name, ROWS_AT_ONCE)):
@@ -144,20 +143,10 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
             try:
                 yield from table.select(names).to_pylist()
             except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
-                raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
+                raise InputError(f"{name}: broken table: {one_line(error)}") from None
 
     for number, row in enumerate(plain_rows(), start=1):
         yield row, f"{name}, row {number}"
-
-
-def arrow_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """One dict a row of what Hugging Face's `save_to_disk` writes."""
-    try:
-        rows = itertools.chain.from_iterable(x.to_pylist() for x in pa.ipc.open_stream(stream))
-        for number, row in enumerate(rows, start=1):
-            yield row, f"{name}, row {number}"
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise InputError(f"{name}: broken Arrow stream: {one_line(error)}") from None
 
 
 def own_tables(path: Path) -> Iterator[Any]:
@@ -173,19 +162,23 @@ def own_tables(path: Path) -> Iterator[Any]:
 
 
 def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
-    """The rows of a Parquet file, at most `rows` at a time."""
+    """The rows of a Parquet file, or of an Arrow stream as Hugging Face saves data sets, at most
+    `rows` of Parquet at a time."""
     content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
     try:
-        file = pq.ParquetFile(content)
-        names, metadata = file.schema_arrow.names, file.schema_arrow.metadata
-        batches = file.iter_batches(rows)
-        record.require_single_columns(names, name)
-        while (batch := next(batches, None)) is not None:
-            yield pa.table(batch).replace_schema_metadata(metadata)
+        if ".arrow" in Path(name).suffixes:
+            batches = pa.ipc.open_stream(content)
+            schema = batches.schema
+        else:
+            file = pq.ParquetFile(content)
+            schema, batches = file.schema_arrow, file.iter_batches(rows)
+        record.require_single_columns(schema.names, name)
+        for batch in batches:
+            yield pa.table(batch).replace_schema_metadata(schema.metadata)
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
+        raise InputError(f"{name}: broken table: {one_line(error)}") from None
 
 
 def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
@@ -241,7 +234,7 @@ FORMATS: dict[str, Callable[[Stream, str, Reject | None], Rows]] = {
     ".parquet": parquet_rows,
     ".json": json_rows,
     ".csv": csv_rows,
-    ".arrow": arrow_rows,
+    ".arrow": parquet_rows,
     ".pt": torch_rows,
 }
 """By the end of a file's name, each with `.gz` after that, too. Of files of one name the first is

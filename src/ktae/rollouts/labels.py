@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,13 @@ from ktae.rollouts.rows import prompt_label
 from ktae.rollouts.schemas.base import STEP_FOLDER, Schema
 
 READ = (
-    pa.field("place", pa.string()),
     pa.field("file", pa.int32()),
     pa.field("is_evaluation", pa.bool_()),
     pa.field("by_reward", pa.bool_()),
-    pa.field("is_own", pa.bool_()),
 )
-"""Columns beside the record's while files are read: the run or file that a group is of, as it is
-shown in front of labels; the file's number; whether the rollout is of an evaluation; whether its
-reward alone says that it is correct; and whether ktae has written it, with the labels of groups."""
+"""Columns beside the record's while files are read: the file's number; whether the rollout is of an
+evaluation; whether its reward alone says that it is correct, null where ktae has written it, with
+the labels of groups."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
@@ -52,7 +51,7 @@ def run_of(file: Path, schema: Schema | None) -> Path:
     return folder / "eval" if "eval" in inside else folder
 
 
-def place_of(path: Path, file: Path, schema: Schema | None, is_alone: bool) -> str:
+def front_of(path: Path, file: Path, schema: Schema | None, is_alone: bool) -> str:
     """What stands in front of the labels of a file's groups, if other files or runs have another.
 
     `path` is the input whose file it is; `is_alone`: there is no other input.
@@ -78,18 +77,20 @@ def note_rewards(table: Any, notes: Notes) -> None:
         notes.add("none_above", shown, n=int(not above.any()))
 
 
-def labelled(table: Any, options: ReadOptions, notes: Notes) -> Any:
+def labelled(table: Any, fronts: Sequence[str], options: ReadOptions, notes: Notes) -> Any:
     """The record of what was read, with the labels of its groups, and without evaluations beside
     training.
 
     Args:
         table: the record's columns and those of `READ`.
+        fronts: of the labels of each file; those of a run have the same.
         options: `join` takes all together; with a group that was named a second prompt is an error.
         notes: takes what was told apart and left out.
     """
-    place_b, is_evaluation_b = numbered(table["place"]), table["is_evaluation"].to_numpy()
-    file_b, front = table["file"].to_numpy(), table["place"]
-    told_b = pc.and_(pc.is_valid(table["prompt"]), pc.invert(table["is_own"])).to_numpy()
+    file_b, is_evaluation_b = (table[x].to_numpy() for x in ("file", "is_evaluation"))
+    fronts_f = pa.array([""] * len(fronts) if options.join else fronts)
+    place_b = numbered(pa.chunked_array([fronts_f]))[file_b]
+    told_b = pc.and_(pc.is_valid(table["prompt"]), pc.is_valid(table["by_reward"])).to_numpy()
     kind_b = 2 * place_b + is_evaluation_b
     table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
     table = one_prompt_each(table, kind_b, told_b, "group" in options.fields, notes)
@@ -100,8 +101,9 @@ def labelled(table: Any, options: ReadOptions, notes: Notes) -> Any:
     elif file_b.any():  # several files
         notes.add("run", n=n_several(label_b * (kind_b.max() + 1) + kind_b, file_b))
         notes.add("apart", n=n_several(label_b, place_b))
-    if place_b.any():  # several places
-        table = with_groups(table, pc.binary_join_element_wise(front, table["group"], ""))
+    if (place_b != place_b[0]).any():
+        front_b = fronts_f.take(pa.array(file_b))
+        table = with_groups(table, pc.binary_join_element_wise(front_b, table["group"], ""))
     note_copies(table, notes)
     kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
     return table if kept_b.all() else table.filter(pa.array(kept_b))

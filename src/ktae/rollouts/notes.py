@@ -120,8 +120,6 @@ class Notes:
 
     def add(self, key: str, name: str | None = None, n: int = 1) -> None:
         """Count something, `n` times."""
-        if n == 0:
-            return
         self.counts[key] += n
         known = self.names[key]
         if name is not None and len(known) <= SHOWN and name not in known:

@@ -24,7 +24,7 @@ from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation
-from ktae.rollouts.labels import READ, by_model, labelled, note_rewards, place_of
+from ktae.rollouts.labels import READ, by_model, front_of, labelled, note_rewards
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import MISSING, PathError, UnknownRowsError, at, unknown_row
@@ -81,28 +81,24 @@ def read(
     real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
     if twice := [name for name, n in real.items() if n > 1]:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
-    number = itertools.count()
+    fronts: list[str] = []  # of the labels of each file
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
-        of_all: Row = dict.fromkeys((field.name for field in READ), False)
-        of_all |= {"file": next(number), "place": ""}
-        is_as_it_is = not (options.fields or options.correctness)
-        if is_as_it_is and record.VERSION_KEY in record.metadata_of(file):
-            of_all["is_own"] = True
-            if not options.join:
-                of_all["place"] = place_of(path, file, None, len(paths) == 1)
+        number = len(fronts)
+        fronts.append("")
+        if not (options.fields or options.correctness) and record.is_own(file):
+            fronts[number] = front_of(path, file, None, len(paths) == 1)
             for table in own_tables(file):
-                for field in READ:
-                    column = pa.repeat(pa.scalar(of_all[field.name], field.type), len(table))
+                for field, value in zip(READ, (number, False, None), strict=True):
+                    column = pa.repeat(pa.scalar(value, field.type), len(table))
                     table = table.append_column(field, column)
                 yield table
             return
-        before = None
-        for row, schema in reader.record_rows(file):
-            if schema is not before and not options.join:
-                of_all["place"], before = place_of(path, file, schema, len(paths) == 1), schema
-            yield of_all | row
+        for n, (row, schema) in enumerate(reader.record_rows(file)):
+            if n == 0:
+                fronts[number] = front_of(path, file, schema, len(paths) == 1)
+            yield row | {"file": number}
 
     items = (
         item
@@ -125,7 +121,7 @@ def read(
         raise InputError(f"{where}: nothing in it is of an evaluation")
     if not len(table):
         raise EmptyFileError(f"{where}: no rollouts")
-    return by_model(labelled(table, options, notes), options.pool_models, notes)
+    return by_model(labelled(table, fronts, options, notes), options.pool_models, notes)
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:

@@ -115,6 +115,11 @@ def metadata_of(path: Path) -> dict[bytes, bytes]:
         return {}  # what is wrong with it is said where it is read
 
 
+def is_own(path: Path) -> bool:
+    """Whether ktae has written this file as a record."""
+    return VERSION_KEY in metadata_of(path)
+
+
 def parse_record(table: Any, where: str, before: int = 0) -> Any:
     """`table`, whose metadata must carry this version, checked; `where` begins the errors.
 
