@@ -129,8 +129,6 @@ def read(
 
     def read_file(file: Path) -> Iterator[tuple[Output, Path, str, bool]]:
         for row, where, schema, _ in reader.rows(file):
-            if schema.by_prompt and "group" not in options.fields:
-                row.pop("group", None)  # equal prompts are one problem
             is_evaluation = row.pop("is_evaluation", False) is True
             place = Path() if options.join else run_of(file, schema)
             yield _output(row, where, notes), place, where, is_evaluation

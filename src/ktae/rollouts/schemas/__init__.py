@@ -44,7 +44,6 @@ SCHEMAS = (
         "group=#prompt response=completion answer=answer|solution|ground_truth",
         trainers.trl_rows,
         chooses=True,
-        by_prompt=True,
         once=trainers.new_steps,
         run=r"(completions|c)_\d+\..*",
     ),
@@ -55,7 +54,6 @@ SCHEMAS = (
         trainers.verl_rows,
         chooses=True,
         drops="gts",
-        by_prompt=True,
         once=trainers.last_outputs,
         run=r"\d+\.jsonl.*",
     ),
@@ -144,21 +142,19 @@ SCHEMAS = (
     Schema(
         "SkyRL's outputs",
         "input_prompt:text output_response:text score:any",
-        "group=input_prompt prompt=input_prompt response=output_response reward=score "
+        "group=#input_prompt prompt=input_prompt response=output_response reward=score "
         "answer=env_extras.reward_spec.ground_truth benchmark=data_source",
         prepare=evaluation.summed,
-        by_prompt=True,
     ),
     Schema(
         "NeMo-Skills' outputs",
         "generation:said problem:text",
-        "response=generation prompt=problem group=problem answer=expected_answer "
+        "response=generation prompt=problem group=#problem answer=expected_answer "
         "reward=symbolic_correct|is_correct|reward",
         also=lambda row: any(
             name in row
             for name in ("expected_answer", "symbolic_correct", "is_correct", "predicted_answer")
         ),
-        by_prompt=True,
         run=r"output-rs\d+\.jsonl",  # its seeds
     ),
     Schema(
@@ -179,14 +175,10 @@ SCHEMAS = (
         "task_id:label traj:messages reward:number",
         "response=traj group=task_id",
     ),
-    *(
-        Schema(
-            "OpenRLHF's outputs",
-            f"input:said output:text reward:score{own_label}",
-            "group=group|input prompt=input response=output answer=label",
-            by_prompt=not own_label,
-        )
-        for own_label in (" group:label", "")
+    Schema(
+        "OpenRLHF's outputs",
+        "input:said output:text reward:score",
+        "group=group|#input prompt=input response=output answer=label",
     ),
     *(
         Schema(

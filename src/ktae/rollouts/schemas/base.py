@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
+from ktae.rollouts.conversation import plain_text
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import MISSING, at, root_of
@@ -65,8 +66,9 @@ class Schema:
     """The paths that a row of it has, each with what is there: `step:number gts:any` (`KINDS`)."""
     reads: str = ""
     """Where a rollout's fields are, but for those that a row has by their names: `NAME=PATH`, or
-    `a|b` for the first that is there and not null. `#prompt` is a label made of it, `a/b` two
-    labels that are joined, and `@name` the step that the name of the file, or its folder, says."""
+    `a|b` for the first that is there and not null. `#prompt` is the label that its prompt gives a
+    row without one, `a/b` two labels that are joined, and `@name` the step that the name of the
+    file, or its folder, says."""
     convert: Callable[[Row, Row, str, Source], Iterable[Row]] | None = None
     """What paths cannot say: from a row's other fields with those of `reads`, the row itself, its
     place (which begins errors) and its source to the plain rows in it."""
@@ -79,8 +81,6 @@ class Schema:
     chooses: bool = False
     """Whether `convert` looks for the `correctness` that was asked for; or else a score of the row
     by that name is taken."""
-    by_prompt: bool = False
-    """Whether the label of a group is made of its prompt, because the tool writes none."""
     once: Callable[[Items, Source], Items] = lambda items, source: items
     """The rows that count, of those that follow each other in a file."""
     run: str = ""
@@ -112,7 +112,8 @@ class Schema:
                 if value is MISSING or (is_null(value) and name != "reward"):
                     continue
                 if name == "group":
-                    value = prompt_label(value) if path.startswith("#") else label_of(value)
+                    is_prompt = path.startswith("#")
+                    value = prompt_label(plain_text(value)) if is_prompt else label_of(value)
                 plain[name] = value
                 used.append(root_of(row, path))
                 if not is_null(value):
