@@ -7,9 +7,9 @@ entry (JSON) or the row (Parquet), counted from 1.
 from __future__ import annotations
 
 import contextlib
-import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
@@ -38,9 +39,8 @@ TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
-NUMBER = re.compile(r"[-+]?(\d{1,18}|(\d+\.\d*|\.?\d+)([eE][-+]?\d+)?)")
-WORDS = {"true": True, "false": False, **dict.fromkeys(("", "null", "none", "nan", "n/a"))}
-"""Cells of a CSV file that are no text, in small letters."""
+CSV_BLOCK = 1 << 24
+"""Bytes; no row of CSV may be longer."""
 
 Stream = IO[bytes] | gzip.GzipFile
 Rows = Iterator[tuple[Any, str]]
@@ -182,29 +182,19 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
 
 
 def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """One dict a row; the first line names the columns."""
-    # A response may be longer than the 128 KiB that the module has for a limit.
-    csv.field_size_limit(1 << 30)
-    lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    """One dict a row; the first line names the columns, an empty value is null or no text."""
+    reading = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK)
+    parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    types = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string()))
     try:
-        reader = csv.reader(lines, strict=True)
-        columns = next(reader, [])
-        record.require_single_columns(columns, name)
-        rows = (dict(zip(columns, cells, strict=True)) for cells in reader if cells)
-        for number, row in enumerate(rows, start=1):
-            plain = {k: x if k in TEXTS else as_written(x) for k, x in row.items()}
-            yield plain, f"{name}, row {number}"
-    except InputError:
-        raise
-    except (ValueError, csv.Error) as error:
+        # The whole file says what a column is: a stream's beginning would have to do.
+        table = pyarrow.csv.read_csv(stream, reading, parsing, types)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{name}: broken CSV: {one_line(error)}") from None
-
-
-def as_written(cell: str) -> Any:
-    """What a cell of CSV says: null where it is empty, true or false, a number, or its text."""
-    if NUMBER.fullmatch(cell):
-        return float(cell) if set(cell) & set(".eE") else int(cell)
-    return WORDS.get(cell.lower(), cell)
+    record.require_single_columns(table.column_names, name)
+    batches = table.to_batches(ROWS_PER_BATCH)
+    rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+    yield from ((row, f"{name}, row {number}") for number, row in enumerate(rows, start=1))
 
 
 def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:

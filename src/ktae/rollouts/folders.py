@@ -64,14 +64,15 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
                 best.setdefault((file.parent, without_format(file.name)), file)
     chosen = set(best.values()) or set(readable)
 
+    links = {file for file in readable if file.is_symlink()}
+    real = {os.path.realpath(file) for file in readable if links and file not in links}
+
     def is_copy(file: Path) -> bool:
         """Whether it says again what another file of the run's folder says."""
-        target = Path(os.path.realpath(file))
-        if file.is_symlink() and Path(os.path.realpath(path)) in target.parents:
-            return True
         effective = [x for x in file.parents if x.name == "effective"]
         is_beside_all = any((x.parent / "all").is_dir() for x in effective)
-        return is_beside_all or bool(COPIES & set(file.relative_to(path).parts))
+        is_link = file in links and os.path.realpath(file) in real
+        return is_link or is_beside_all or bool(COPIES & set(file.relative_to(path).parts))
 
     # Each rule leaves something: where it would leave nothing, it says nothing.
     rules: tuple[Callable[[Path], bool], ...] = (
