@@ -36,7 +36,7 @@ def test_the_authors_json(tmp_path: Path) -> None:
     ]
     (tmp_path / "a.json").write_text(json.dumps(entries))
     aime, minerva, *others = read(tmp_path / "a.json")
-    assert aime == Output("aime24", "0", 0, "7", ("7",), "p", None, None, 1.0)
+    assert aime == Output("aime24", "0", 0, "7", ("7",), "p", reward=1.0, stored=1.0)
     assert minerva.answers == ("9.6", "9.7")
     assert [(o.group, o.sample, o.response, o.reward) for o in others] == [
         ("x/0", 0, "a", 0.0),
@@ -127,6 +127,18 @@ def test_a_verdict_comes_before_a_shaped_reward(tmp_path: Path) -> None:
     assert [o.reward for o in read(path)] == [1.0, None, 0.25]
 
 
+def test_a_shaped_reward_is_a_verdict_by_the_threshold(tmp_path: Path) -> None:
+    """Without one, any reward above 0 counts as correct, and that is noted."""
+    rewards = ({"reward": 0.25}, {"reward": 0.75}, {"reward": 0})
+    path = write(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
+    notes = Notes(strict=True)
+    assert [o.stored for o in read(path, notes=notes)] == [1, 1, 0]
+    assert notes.counts["values"] == 2
+    notes = Notes(strict=True)
+    outputs = read(path, ReadOptions(threshold=0.5), notes=notes)
+    assert [o.stored for o in outputs] == [0, 1, 0] and not notes.counts["values"]
+
+
 def test_our_own_record(tmp_path: Path) -> None:
     outputs = [
         Output("aime24", "3", 0, "a", ("1", "2"), "p", 5, True, grader="ktae", model="m"),
@@ -136,19 +148,19 @@ def test_our_own_record(tmp_path: Path) -> None:
     outputs = [o._replace(verdict=v) for o, v in zip(outputs, verdicts, strict=True)]
     record.write(to_record(outputs), tmp_path / "outputs.parquet")
     # Undecided is no 0 in the file's mean.
-    assert read(tmp_path) == [outputs[0]._replace(reward=1.0), outputs[1]]
+    assert read(tmp_path) == [outputs[0]._replace(reward=1.0, stored=1.0), outputs[1]]
     table = record.read_record(tmp_path / "outputs.parquet")
     assert table["correct"].to_pylist() == [1.0, None]
 
 
 def test_what_the_file_says_as_a_verdict() -> None:
     """A verdict that is stored keeps its grader, and comes before the reward."""
-    output = Output("x", "1", 0, "", ("1",), reward=1.0)
+    output = Output("x", "1", 0, "", ("1",), reward=1.0, stored=1.0)
     graded = output._replace(verdict=Verdict(Outcome.INCORRECT), grader="ktae")
     assert [(o.correct, o.grader) for o in stored([output, graded])] == [(1, "stored"), (0, "ktae")]
-    assert [o.correct for o in by_reward([graded, output._replace(reward=None)])] == [1, None]
+    assert [o.correct for o in by_reward([graded, output._replace(stored=None)])] == [1, None]
     with pytest.raises(InputError, match="x/1 has no reward"):
-        stored([output._replace(reward=None)])
+        stored([output._replace(stored=None)])
 
 
 def test_lengths_by_a_tokenizer(tmp_path: Path) -> None:

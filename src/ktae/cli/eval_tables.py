@@ -165,15 +165,15 @@ def print_unanswered(
 
 
 def differences(outputs: Sequence[Output]) -> list[dict[str, Any]]:
-    """Where the file's reward, taken as correct above 0, is not ours; undecided ones included."""
+    """Where the file's verdict or reward says something else than ours; undecided ones included."""
     return [
         {"problem": output.group, "sample": output.sample, "stored": output.reward}
         | output.verdict._asdict()
         | {"answers": output.answers}
         for output in outputs
-        if output.reward is not None
+        if output.stored is not None
         and output.verdict is not None
-        and float(output.reward > 0) != output.correct
+        and output.stored != output.correct
     ]
 
 

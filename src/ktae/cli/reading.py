@@ -41,6 +41,12 @@ class Rows:
             "reward=samples[].score. Can be given several times.",
         ),
     ] = None
+    threshold: Annotated[
+        float | None,
+        rare(
+            help="A rollout without a verdict is correct if its reward is above this [default: 0]."
+        ),
+    ] = None
     correctness: Annotated[
         str | None, rare(help="Of several rewards or metrics the one that says what is correct.")
     ] = None
@@ -156,12 +162,6 @@ class Reading(Rows):
         typer.Option(help="A tokenizer's folder or hub name [default: the run's, or else words]."),
     ] = None
     as_json: AsJson = False
-    threshold: Annotated[
-        float | None,
-        rare(
-            help="A rollout without a verdict is correct if its reward is above this [default: 0]."
-        ),
-    ] = None
 
     def __post_init__(self) -> None:
         if bool(self.inputs) == self.example:

@@ -24,7 +24,7 @@ from ktae.files.text import path_text
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 from ktae.rollouts import record, rows
 from ktae.rollouts.files import without_format
-from ktae.rollouts.labels import of_one_kind, run_of
+from ktae.rollouts.labels import note_rewards, of_one_kind, run_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import unknown_row
@@ -71,6 +71,8 @@ class Output(NamedTuple):
     """Whether it ended by itself; None: not known."""
     reward: float | None = None
     """What the file says; None: nothing, or that nobody knows."""
+    stored: float | None = None
+    """What that means: 1.0 or 0.0, a verdict or a reward above the threshold."""
     verdict: Verdict | None = None
     """None: not graded yet."""
     grader: str | None = None
@@ -131,7 +133,8 @@ def read(
         for row, where, schema, _ in reader.rows(file):
             is_evaluation = row.pop("is_evaluation", False) is True
             place = Path() if options.join else run_of(file, schema)
-            yield _output(row, where, notes), place, where, is_evaluation
+            output = _output(row, where, options.threshold or 0.0, notes)
+            yield output, place, where, is_evaluation
 
     all_read = list(read_all(path, files, read_file, notes))
     if notes.counts["empty"] and not partial:
@@ -145,6 +148,9 @@ def read(
     if not all_read:
         raise InputError(f"{path} is empty: it holds no outputs")
     outputs = _together(all_read, set(files), options.pool_models, notes)
+    rewards = [output.reward for output in outputs if output.reward is not None]
+    if rewards and options.threshold is None:
+        note_rewards(pa.table({"reward": rewards, "by_reward": [True] * len(rewards)}), notes)
     models = len(by_model(outputs))
     notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
@@ -210,7 +216,7 @@ def _together(
     return outputs
 
 
-def _output(row: rows.Row, where: str, notes: Notes) -> Output:
+def _output(row: rows.Row, where: str, threshold: float, notes: Notes) -> Output:
     """A row's output by itself, by way of the record."""
     is_labelled = not rows.is_null(row.get("group"))
     fields = rows.complete(row if is_labelled else rows.without(row, ["group"]), where, notes)
@@ -225,8 +231,11 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
     # record has an undecided output.
     reward = fields["correct"] if "correct" in fields else _field(fields, "reward")
     known = rows.as_verdict(reward)
-    fields |= {"reward": reward if known is None else float(known), "correct": None}
-    plain = rows.to_record_row(rows.without(fields, FIELDS["answer"]), where, 0.0)
+    fields = rows.without(fields, [*FIELDS["answer"], "correct"])
+    fields["reward"] = reward if known is None else float(known)
+    if known is not None or rows.is_null(reward):
+        fields["correct"] = known
+    plain = rows.to_record_row(fields, where, threshold)
     if plain["response"] is None:
         raise InputError(f"{where}: response is null; expected text")
     extra = json.loads(plain["extra"] or "{}")
@@ -249,6 +258,7 @@ def _output(row: rows.Row, where: str, notes: Notes) -> Output:
         tokens=kept.get("tokens") if ids is None else len(ids),
         finished=kept.get("finished"),
         reward=plain["reward"],
+        stored=plain["correct"],
         verdict=verdict,
         grader=kept["grader"] if verdict else None,
         model=plain["model"],
@@ -337,11 +347,9 @@ def grade(
 
 
 def by_reward(outputs: Sequence[Output]) -> list[Output]:
-    """The outputs with the file's rewards as verdicts: above 0 is correct. None: it has none."""
-    verdicts = {True: Verdict(Outcome.CORRECT), False: Verdict(Outcome.INCORRECT), None: None}
-    return [
-        o._replace(verdict=verdicts[None if o.reward is None else o.reward > 0]) for o in outputs
-    ]
+    """The outputs with the file's rewards as verdicts. None: it has none."""
+    verdicts = {1.0: Verdict(Outcome.CORRECT), 0.0: Verdict(Outcome.INCORRECT), None: None}
+    return [o._replace(verdict=verdicts[o.stored]) for o in outputs]
 
 
 def stored(outputs: Sequence[Output]) -> list[Output]:
