@@ -12,6 +12,10 @@ def write_lines(path: Path, rows: Iterable[Any]) -> Path:
     return path
 
 
+def write_rows(path: Path, *rows: Any) -> Path:
+    return write_lines(path, rows)
+
+
 def cells(text: str, label: str) -> list[str]:
     (line,) = [line for line in text.splitlines() if line.strip().startswith(label)]
     return line.strip().removeprefix(label).split()

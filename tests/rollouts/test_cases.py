@@ -1,8 +1,8 @@
 """Dumps in the structure of other tools' writers, and the one right reading of each."""
 
-import json
-
 import pytest
+import tools
+from saved_outputs import write_rows
 
 from ktae import InputError
 from ktae.evaluation import outputs
@@ -134,126 +134,31 @@ def test_what_is_shown_of_lists_can_be_named(tmp_path):
     turns = [{"text": "4", "accuracy_reward": 0}, {"text": "5", "accuracy_reward": 1}]
     row = {"tries": [{"response": "4", "ok": 1}, {"response": "5", "ok": 0}], "steps": turns}
     with pytest.raises(UnknownRowsError) as caught:
-        read(write(tmp_path / "r.jsonl", row))
+        read(write_rows(tmp_path / "r.jsonl", row))
     marked = [line.split()[0] for line in str(caught.value).split("\n") if line.endswith("?")]
     assert marked == ["tries[].response", "tries[].ok"]
     assert "steps[-1].accuracy_reward" in str(caught.value)
     with pytest.raises(UnknownRowsError, match=r"steps\[-1\].accuracy_reward +number 1 +<- reward"):
-        read(write(tmp_path / "r.jsonl", {"steps": turns}))
+        read(write_rows(tmp_path / "r.jsonl", {"steps": turns}))
 
 
-def write(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def both(text):
-    """Two rows, right and wrong, of the text of one: @ is the answer and # is 1 or 0."""
-    return [
-        json.loads(text.replace("@", answer).replace("#", ok))
-        for answer, ok in (("it is 4", "1"), ("it is 5", "0"))
-    ]
-
-
-ASKED = '[{"role": "user", "content": "ASKED"}]'
 TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]
-SAMPLES = {
-    "ART's trajectories": both(
-        f"""{{"trajectories": [{{"reward": #.0, "metrics": {{}}, "messages": {ASKED[:-1]},
-        {{"index": 0, "message": {{"role": "assistant", "content": "@"}}}}]}}]}}"""
-    ),
-    "rLLM's trajectories of steps": both(
-        f"""{{"task": {{"q": 1}}, "reward": #.0, "steps": [{{"chat_completions": [], "reward": 0}},
-        {{"chat_completions": {ASKED[:-1]}, {{"role": "assistant", "content": "@"}}]}}]}}"""
-    ),
-    "rLLM's episodes": both(
-        f"""{{"task": {{"q": 1}}, "trajectories": [{{"name": "solver", "reward": #.0, "steps": [
-        {{"chat_completions": {ASKED[:-1]}, {{"role": "assistant", "content": "@"}}]}}]}}]}}"""
-    ),
-    "OpenHands' outputs": both(
-        """{"instance_id": "i", "instruction": "ASKED", "report": {"resolved": #}, "history": [
-        {"source": "user", "action": "message", "args": {"content": "ASKED"}},
-        {"source": "agent", "action": "finish", "args": {"final_thought": "@"}}]}"""
-    ),
-    "ART's trajectories as rows": both(
-        f"""{{"group_index": 3, "reward": #.0, "metrics": "{{}}", "messages": {ASKED[:-1]},
-        {{"role": "assistant", "content": "@", "tool_calls": null, "trainable": true}}]}}"""
-    ),
-    "rLLM's trajectories": both(
-        f"""{{"chat_completions": {ASKED[:-1]}, {{"role": "assistant", "content": "@"}}],
-        "reward": #.0}}"""
-    ),
-    "SkyRL's outputs": both(
-        """{"input_prompt": "2+2?", "output_response": "@", "stop_reason": "stop",
-        "score": [0.0, 0.0, #.0], "env_class": "m", "env_extras": {}, "data_source": "sums"}"""
-    ),
-    "NeMo Gym's rollouts": both(
-        f"""{{"responses_create_params": {{"input": {ASKED}}}, "reward": #.0, "response":
-        {{"model": "m", "output": [{{"type": "message", "role": "assistant",
-        "content": [{{"text": "@"}}]}}]}}}}"""
-    ),
-    "NeMo-Skills' outputs": both(
-        """{"problem": "2+2?", "generation": "@", "expected_answer": "4",
-        "predicted_answer": "4", "symbolic_correct": #}"""
-    ),
-    "Qwen2.5-Math's outputs": both(
-        """{"idx": 0, "question": "2+2?", "gt": "4", "gt_cot": "", "pred": ["4", "5"],
-        "code": ["it is 4", "it is 5"], "report": [null, null], "score": [true, false]}"""
-    )[:1],
-    "Prime Intellect's export": both(
-        """{"problem_id": 3, "sample_id": #, "env_name": "e", "reward": #.0, "step": 4,
-        "prompt": "2+2?", "completion": "[{\\"role\\": \\"assistant\\", \\"content\\":
-        \\"@\\"}]", "advantage": 0.5, "answer": "4", "num_output_tokens": 7}""".replace("\n", " ")
-    ),
-    "tau-bench's results": both(
-        """{"task_id": 1, "traj": [{"role": "user", "content": "ASKED"}, {"role": "assistant",
-        "content": "@"}, {"role": "tool", "content": "TOLD"}], "reward": #.0, "trial": 0}"""
-    ),
-    "Atropos's groups": [
-        {"tokens": [[1, 7], [1, 8]], "masks": [[-100, 7], [-100, 8]], "scores": [1.0, -1.0]}
-    ],
-    "ROLL's rollout dump": both(
-        """{"global_step": [3, 3], "prompt": ["2+2?", "2+2?"], "scores": [1.0, 0.0],
-        "responses": ["it is 4", "it is 5"], "ground_truth": ["4", "4"], "tag": ["a", "b"]}"""
-    )[:1],
-    "inspect's samples": both(
-        """{"id": 1, "epoch": #, "input": "ASKED", "target": "4", "messages":
-        [{"role": "user", "content": "ASKED"}, {"role": "assistant", "content": "@"}],
-        "scores": {"match": {"value": "#"}}}"""
-    ),
-    "reasoning-gym's results": both(
-        """{"results": [{"question": "2+2?", "expected_answer": "4", "completions": [
-        {"full_model_response": "it is 4", "score": 1.0},
-        {"full_model_response": "it is 5", "score": 0.01}]}]}"""
-    )[:1],
-}
-
-
-@pytest.mark.parametrize("title", SAMPLES)
-def test_each_tool_is_told_by_its_fields(title, tmp_path):
-    threshold = 0.5 if "reasoning" in title else None
-    table, notes = read(write(tmp_path / "r.jsonl", *SAMPLES[title]), threshold=threshold)
-    assert dict(notes.titles) == {title: 1}
-    assert counts(table) == (2, 1, 1) and table["correct"].to_pylist() == [1, 0]
-    if "Atropos" not in title:
-        assert [x.split("\n")[0] for x in table["response"].to_pylist()] == ["it is 4", "it is 5"]
-        assert table["prompt"][0].as_py() in ("2+2?", "ASKED")
 
 
 def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
-    sample = SAMPLES["inspect's samples"][0]
+    sample = tools.rows("inspect's samples r.jsonl")[0]
     rows = [sample | {"scores": {"m": {"value": letter}}} for letter in "CIPN"]
-    table, notes = read(write(tmp_path / "r.jsonl", *rows))
+    table, notes = read(write_rows(tmp_path / "r.jsonl", *rows))
     assert table["correct"].to_pylist() == [1, 0, None, None]
     assert notes.counts["verdicts"] == 2 and notes.names["verdicts"] == ["'P'", "'N'"]
     several = sample | {"scores": {"m": {"value": {"form": 1, "acc": 0}}}}
-    assert read(write(tmp_path / "r.jsonl", several))[0]["correct"].to_pylist() == [0]
+    assert read(write_rows(tmp_path / "r.jsonl", several))[0]["correct"].to_pylist() == [0]
 
 
 def test_a_rollout_without_output_is_told(tmp_path):
-    row, other = SAMPLES["NeMo Gym's rollouts"]
+    row, other = tools.rows("NeMo Gym's rollouts r.jsonl")
     empty = other | {"response": {"model": "m", "output": []}}
-    table, notes = read(write(tmp_path / "r.jsonl", row, empty))
+    table, notes = read(write_rows(tmp_path / "r.jsonl", row, empty))
     assert len(table) == 1 and notes.counts["empty"] == 1
 
 
@@ -272,7 +177,7 @@ def test_a_rollout_without_output_is_told(tmp_path):
 def test_lists_that_do_not_fit_are_errors(row, fields, message, tmp_path):
     names = {"r": "response", "g": "group", "w": "reward"}
     named = [names[x[0]] + x[1:] for x in fields.split()]
-    path = write(tmp_path / "r.jsonl", row)
+    path = write_rows(tmp_path / "r.jsonl", row)
     with pytest.raises(InputError, match=message):
         read(path, *named)
 
@@ -292,7 +197,9 @@ def test_paths(path, expected, tmp_path):
     row = {"runs": [{"msgs": x} for x in msgs], "by": {"dotted.name": ["4", "5"]}, "g": 1}
     row["ok"] = [True, False] if len(expected) == 2 else True
     row["choices"] = [{"message": {"role": "assistant", "content": x}} for x in "45"]
-    table, _ = read(write(tmp_path / "r.jsonl", row), f"response={path}", "group=g", "correct=ok")
+    table, _ = read(
+        write_rows(tmp_path / "r.jsonl", row), f"response={path}", "group=g", "correct=ok"
+    )
     assert table["response"].to_pylist() == expected
 
 
@@ -321,14 +228,14 @@ def test_the_stream_of_prime_rl_with_its_annotations(name, tmp_path):
     folder = tmp_path / "monitors" / "file" / "traces"
     (folder / "annotations").mkdir(parents=True)
     (folder / name).parent.mkdir(exist_ok=True)
-    write(
+    write_rows(
         folder / name,
         trace("a", "train", "4", 1.0),
         trace("b", "train", "5", 0.0),
         trace("c", "eval", "4", 1.0),
     )
-    write(folder / "index.jsonl", {"line": 1, "reward": 1.0})
-    write(
+    write_rows(folder / "index.jsonl", {"line": 1, "reward": 1.0})
+    write_rows(
         folder / "annotations" / "orchestrator.jsonl",
         *(
             {
@@ -340,7 +247,7 @@ def test_the_stream_of_prime_rl_with_its_annotations(name, tmp_path):
             for x in "ab"
         ),
     )
-    write(tmp_path / "metrics.jsonl", {"step": 1, "loss": 0.5})
+    write_rows(tmp_path / "metrics.jsonl", {"step": 1, "loss": 0.5})
     table, notes = read(tmp_path)
     assert counts(table) == (2, 1, 1) and table["advantage"].to_pylist() == [0.5, 0.5]
     assert notes.counts["evaluation"] == 1 and "metrics.jsonl" in notes.names["settings"]
@@ -351,8 +258,8 @@ def test_a_folder_is_read_whole(tmp_path):
     row = {"group": 1, "response": "4", "reward": 1}
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for name in ("a.jsonl", "deep/b.jsonl", "deep/er/c.jsonl", "a.parquet", ".hidden.jsonl"):
-        write(tmp_path / name, row)
-    write(tmp_path / "aggregated_results.jsonl", {"eval/score": 0.5})
+        write_rows(tmp_path / name, row)
+    write_rows(tmp_path / "aggregated_results.jsonl", {"eval/score": 0.5})
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "packed.jsonl.zst").write_bytes(b"x")

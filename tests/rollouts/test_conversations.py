@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from saved_outputs import write_lines
+from saved_outputs import write_rows
 
 from ktae import InputError
 from ktae.report import inputs
@@ -15,10 +15,6 @@ from ktae.rollouts.notes import Notes
 def read(path):
     notes = Notes(strict=True)
     return readers.read(path, notes=notes), notes
-
-
-def write(path, *rows):
-    return write_lines(path, rows)
 
 
 USER, TOOL = {"role": "user", "content": "ASKED"}, {"role": "tool", "content": "TOLD"}
@@ -149,7 +145,7 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
     if as_text and messages in (TURNS, STEPS, EVENTS, ANSWER):
         pytest.skip("such lists may be the response itself")
     value = as_text(messages) if as_text else messages
-    table, _ = read(write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": value}))
+    table, _ = read(write_rows(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": value}))
     row = table.to_pylist()[0]
     bounds = [0, *(row["context_spans"] or []), len(row["response"])]
     parts = [row["response"][a:b].strip("\n") for a, b in itertools.pairwise(bounds)]
@@ -176,7 +172,7 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
     ],
 )
 def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message, error, tmp_path):
-    path = write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [message]})
+    path = write_rows(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [message]})
     with pytest.raises(InputError, match=error):
         read(path)
 
@@ -198,7 +194,7 @@ ASKED_LAST = [*EXAMPLE, USER | {"content": "So: 2+3?"}, {"role": "assistant", "c
 )
 def test_examples_belong_to_the_prompt_where_the_row_says_so(row, response, noted, tmp_path):
     row = {"group": 1, "reward": 1, "response": ASKED_LAST} | row
-    table, notes = read(write(tmp_path / "r.jsonl", row))
+    table, notes = read(write_rows(tmp_path / "r.jsonl", row))
     assert table["response"].to_pylist() == [response]
     assert notes.counts["turns"] == noted
 
@@ -214,7 +210,7 @@ def test_examples_belong_to_the_prompt_where_the_row_says_so(row, response, note
     ],
 )
 def test_json_that_the_policy_was_asked_to_write_is_its_text(answer, tmp_path):
-    path = write(tmp_path / "r.jsonl", {"prompt": answer, "reward": 1, "response": answer})
+    path = write_rows(tmp_path / "r.jsonl", {"prompt": answer, "reward": 1, "response": answer})
     row = read(path)[0].to_pylist()[0]
     assert row["response"] == answer and "5" in row["prompt"]
 
@@ -229,7 +225,7 @@ def test_prompts_that_differ_in_a_picture_or_a_field_are_two(tmp_path):
         [{"prompt": "Solve.", "question": "2+3?"}, {"prompt": "Solve.", "question": "4*4?"}],
     ):
         rows = [row | {"response": "x", "reward": 1} for row in pairs]
-        table = read(write(tmp_path / "r.jsonl", *rows, *rows))[0]
+        table = read(write_rows(tmp_path / "r.jsonl", *rows, *rows))[0]
         assert len(table) == 4 and len(set(table["group"].to_pylist())) == 2
 
 
@@ -241,4 +237,4 @@ def test_a_text_of_numpy_s_is_a_conversation(tmp_path):
 
 def test_reasoning_beside_a_text_belongs_to_it(tmp_path):
     row = {"group": 1, "response": "5", "reasoning_content": "THINK", "reward": 1}
-    assert read(write(tmp_path / "r.jsonl", row))[0]["response"].to_pylist() == ["THINK\n5"]
+    assert read(write_rows(tmp_path / "r.jsonl", row))[0]["response"].to_pylist() == ["THINK\n5"]

@@ -1,11 +1,13 @@
 """Each schema in the shape that its tool's source or documentation gives it, and what is taken."""
 
-import json
 from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tools
+from saved_outputs import write_rows
+from tools import LM_EVAL, SLIME
 
 from ktae import InputError
 from ktae.evaluation import outputs
@@ -14,12 +16,6 @@ from ktae.rollouts.folders import choose_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import UnknownRowsError, parse_fields
-
-
-def write(path, *rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def read(*paths, **options):
@@ -32,107 +28,46 @@ def read(*paths, **options):
 
 # --- tools
 
-USER = '{"role": "user", "content": "2 + 2?"}'
-SLIME = {
-    **{"group_index": 3, "index": 25, "prompt": [json.loads(USER)], "tokens": [9, 8, 7, 4, 5]},
-    **{"response": "4.", "response_length": 2, "label": "4", "reward": 1, "loss_mask": None},
-    **{"status": "completed", "metadata": {}},
-}
-LM_EVAL = {
-    **{"doc_id": 3, "doc": {"question": "2 + 2?", "answer": "#### 4"}, "target": "#### 4"},
-    "arguments": {"gen_args_0": {"arg_0": "Question: 2 + 2?", "arg_1": {"until": []}}},
-    **{"resps": [["so 4"]], "filtered_resps": ["4"], "filter": "strict-match"},
-    **{"metrics": ["exact_match"], "exact_match": 1.0, "doc_hash": "x"},
-}
-NODES = f"""[
-    {{"parent": null, "message": {USER}, "sampled": false, "token_ids": [1], "mask": [false]}},
-    {{"parent": 0, "message": {{"role": "assistant", "content": "@"}}, "sampled": true,
-    "token_ids": [3, #], "mask": [false, true], "advantages": [0.5]}},
-    {{"parent": 1, "message": {{"role": "tool", "content": "4"}}, "token_ids": [5],
-    "mask": [false]}},
-    {{"parent": 2, "message": {{"role": "assistant", "content": "so @"}}, "sampled": true,
-    "token_ids": [6], "mask": [true], "advantages": [0.5]}}]"""
-TASK = '{"type": "Sum", "data": {"idx": 7, "prompt": "2 + 2?", "answer": 0}, "key": "k7"}'
-TOOLS = {
-    "OpenRLHF's outputs o.jsonl": (
-        """{"input": "2 + 2?", "output": "@", "reward": #.0, "label": "4", "datasource": "sums"}""",
-        {"answer": "4", "extra": '{"datasource": "sums"}'},
-    ),
-    "slime's samples rollout_12.jsonl": (
-        json.dumps(SLIME | {"loss_mask": [1, 0], "reward": {"acc": 0, "score": "#"}}).replace(
-            '"#"', "#"
-        ),
-        {"token_ids": [4, 5], "mask": [True, False], "step": 12, "answer": "4", "group": "3"},
-    ),
-    "NeMo-RL's training data train_data_step2.jsonl": (
-        """{"rewards": [#], "input_lengths": [5], "token_ids": [[11, 12, 13, 4, 5, 0]],
-        "token_loss_mask": [[0, 0, 0, 1, 1, 0]], "sample_loss_mask": [1.0], "idx": #,
-        "advantages": [[0.5, 0.5, 0.5, 0.5, 0.5, 0.5]], "content": ["2 + 2?", "@"],
-        "generation_logprobs": [[-0.5, -0.5, -0.5, -0.5, -0.5, -0.5]]}""",
-        {
-            **{"step": 2, "token_ids": [4, 5], "mask": [True] * 2, "advantage": 0.5},
-            "extra": '{"sample_loss_mask": 1.0, "log_probs": [-0.5, -0.5]}',
-        },
-    ),
-    "verifiers' traces traces.jsonl": (
-        f"""{{"id": "e", "env": {{"id": "sums"}}, "task": {TASK},
-        "run": {{"type": "train", "work": {{"type": "train", "step": 5}}}},
-        "traces": [{{"id": "t", "task": {TASK}, "nodes": {NODES}, "agent": {{"name": "agent"}},
-        "rewards": {{"right": {{"score": #, "weight": 0.5}}, "x": {{"score": #, "weight": 0.5}},
-        "form": null}}}},
-        {{"agent": {{"name": "judge", "trainable": false}}, "nodes": [], "rewards": {{}}}}]}}""",
-        {
-            **{"group": "sums/k7 agent", "step": 5, "answer": "0", "prompt": "2 + 2?"},
-            **{"mask": [True, False, True], "advantage": 0.5},
-        },
-    ),
-    "verifiers' traces step_6/train_rollouts.jsonl": (  # as prime-rl wrote them before episodes
-        f"""{{"id": "t", "task": {{"idx": 7, "prompt": "2 + 2?", "answer": "4"}},
-        "agent": {{"name": "agent"}}, "info": {{"prime_rl": {{"env_name": "sums"}}}},
-        "nodes": {NODES}, "calls": [{{"model": "qwen"}}], "rewards": {{"right": #.0}}}}""",
-        {
-            **{"group": "sums/7 agent", "step": 6, "answer": "4", "source": "sums"},
-            "model": "qwen",
-        },
-    ),
-    "the results of verifiers or prime-rl step_4/train_rollouts.jsonl": (
-        f"""{{"example_id": 3, "task": "sums", "prompt": [{USER}], "answer": "4", "reward": #.0,
-        "completion": [{{"role": "assistant", "content": "@"}}],
-        "trajectory": [{{"tokens": {{"completion_ids": [4, 5], "completion_mask": [1, 0]}}}}]}}""",
-        {"group": "sums/3", "step": 4, "token_ids": [4, 5], "mask": [True, False]},
-    ),
-    "lighteval's details details_gsm8k.jsonl": (
-        """{"doc": {"query": "2 + 2?", "choices": ["4"], "gold_index": 0, "id": "3", "task_name":
-        "lighteval|gsm8k|0"}, "model_response": {"text": ["@"], "output_tokens": [[4, 5]]},
-        "metric": {"extractive_match": #.0}}""",
-        {"group": "3", "answer": "4", "token_ids": [4, 5]},
-    ),
-    "the outputs of the KTAE authors a.jsonl": (
-        """{"task_name": "aime", "gt": ["7", "7"], "model_output": ["4", "5"], "reward": [1, 0]}""",
-        {"answer": "7"},
-    ),
-    "samples of lm-evaluation-harness samples_gsm8k_2025-01-02T03-04-05.6.jsonl": (
-        json.dumps(LM_EVAL | {"resps": [["@"]], "exact_match": "#", "doc_id": "#"})
-        .replace("#### 4", "so 4")
-        .replace('"#"', "#"),
-        {"prompt": "Question: 2 + 2?", "answer": "so 4"},
-    ),
+TAKEN = {
+    "OpenRLHF's outputs o.jsonl": {"answer": "4", "extra": '{"datasource": "sums"}'},
+    "slime's samples rollout_12.jsonl": {
+        **{"token_ids": [4, 5], "mask": [True, False], "step": 12, "answer": "4", "group": "3"},
+    },
+    "NeMo-RL's training data train_data_step2.jsonl": {
+        **{"step": 2, "token_ids": [4, 5], "mask": [True] * 2, "advantage": 0.5},
+        "extra": '{"sample_loss_mask": 1.0, "log_probs": [-0.5, -0.5]}',
+    },
+    "verifiers' traces traces.jsonl": {
+        **{"group": "sums/k7 agent", "step": 5, "answer": "0"},
+        **{"mask": [True, False, True], "advantage": 0.5},
+    },
+    "verifiers' traces step_6/train_rollouts.jsonl": {
+        **{"group": "sums/7 agent", "step": 6, "answer": "4", "source": "sums", "model": "qwen"},
+    },
+    "the results of verifiers or prime-rl step_4/train_rollouts.jsonl": {
+        **{"group": "sums/3", "step": 4, "token_ids": [4, 5], "mask": [True, False]},
+    },
+    "lighteval's details details_gsm8k.jsonl": {"group": "3", "answer": "4", "token_ids": [4, 5]},
+    "the outputs of the KTAE authors a.jsonl": {"answer": "7", "prompt": None},
+    "Atropos's groups r.jsonl": {"prompt": None},
+    "samples of lm-evaluation-harness samples_gsm8k_2025-01-02T03-04-05.6.jsonl": {
+        **{"prompt": "Question: 2 + 2?", "answer": "so 4"},
+    },
 }
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", tools.TOOLS)
 def test_each_tool_in_the_shape_of_its_source(tool, tmp_path):
-    """In the texts, @ is the response and # whether it is right."""
-    text, expected = TOOLS[tool]
     title, _, name = tool.rpartition(" ")
-    rows = [json.loads(text.replace("@", x).replace("#", ok)) for x, ok in (("4", "1"), ("5", "0"))]
-    path = write(tmp_path / name, *(rows[:1] if "AUTHORS" in tool.upper() else rows))
-    rows, schemas = read(path)
+    path = write_rows(tmp_path / name, *tools.rows(tool))
+    rows, schemas = read(path, threshold=0.5 if "reasoning-gym" in tool else None)
     assert schemas == {title: 1}
-    assert [(x["reward"], x["correct"]) for x in rows] == [(1, 1), (0, 0)]
+    assert [x["correct"] for x in rows] == [1, 0]
+    assert [x["reward"] for x in rows] in ([1, 0], [1, 0.01], [1, -1])
+    expected = {"prompt": "2 + 2?"} | TAKEN.get(tool, {})
     for row in rows:
-        assert {name: row[name] for name in expected} == expected
-    if "slime" not in tool:
+        assert {name: row.get(name) for name in expected} == expected
+    if "Atropos" not in tool:
         assert [x["response"].split("\n")[0] for x in rows] == ["4", "5"]
     assert len({x["group"] for x in rows}) == (2 if "lm-eval" in tool else 1)
     benchmark = {"lighteval's": "gsm8k", "samples": "gsm8k", "the": "aime24"}.get(tool.split()[0])
@@ -162,27 +97,27 @@ def test_a_pickle_of_more_than_plain_data_is_not_run(tmp_path):
 def test_turns_of_nemo_rl_are_told_apart_by_its_mask(tmp_path):
     row = {"content": [["2 + 2?", "run", "TOLD", "it is 4"]], "rewards": [1.0], "idx": 0}
     ids = {"token_ids": [[1, 2, 3, 4]], "token_loss_mask": [[0, 1, 0, 1]]}
-    rollout = read(write(tmp_path / "train_data_step2.jsonl", row | ids))[0][0]
+    rollout = read(write_rows(tmp_path / "train_data_step2.jsonl", row | ids))[0][0]
     assert (rollout["prompt"], rollout["response"]) == ("2 + 2?", "run\nTOLD\nit is 4")
     assert (rollout["token_ids"], rollout["context_spans"]) == ([2, 3, 4], [3, 8])
     with pytest.raises(InputError, match="line 1: content has 4 texts, and no token_ids"):
-        read(write(tmp_path / "train_data_step2.jsonl", row))
+        read(write_rows(tmp_path / "train_data_step2.jsonl", row))
 
 
 def test_lm_eval_of_several_responses_and_metrics(tmp_path):
     path = tmp_path / "samples_x.jsonl"
     several = LM_EVAL | {"resps": [["a", "b"]]}
-    rows, _ = read(write(path, several | {"exact_match": [1.0, 0.0]}))
+    rows, _ = read(write_rows(path, several | {"exact_match": [1.0, 0.0]}))
     assert [x["correct"] for x in rows] == [1, 0]
     notes = Notes()
-    readers.read([write(path, several)], notes=notes)  # one value says nothing about each
+    readers.read([write_rows(path, several)], notes=notes)  # one value says nothing about each
     assert notes.counts["without_reward"] == 2
     two = LM_EVAL | {"metrics": ["acc", "exact_match"], "acc": 0.0}
     with pytest.raises(InputError, match="correctness is None; expected"):
-        read(write(path, two))
+        read(write_rows(path, two))
     assert read(path, correctness="acc")[0][0]["correct"] == 0
     with pytest.raises(InputError, match="log-likelihoods of choices"):
-        read(write(path, LM_EVAL | {"resps": [[[-1.0, False]], [[-2.0, True]]]}))
+        read(write_rows(path, LM_EVAL | {"resps": [[[-1.0, False]], [[-2.0, True]]]}))
 
 
 # --- any other file
@@ -198,7 +133,9 @@ def test_lm_eval_of_several_responses_and_metrics(tmp_path):
     ],
 )
 def test_lists_of_rollouts_in_a_row(row, tmp_path):
-    rows, schemas = read(write(tmp_path / "r.jsonl", {"group": 1, "answer": "4", "x": [1]} | row))
+    rows, schemas = read(
+        write_rows(tmp_path / "r.jsonl", {"group": 1, "answer": "4", "x": [1]} | row)
+    )
     assert schemas == {"rollouts nested in rows": 1}
     assert [(x["group"], x["answer"], x["response"], x["correct"]) for x in rows] == [
         ("1", "4", "4", 1),
@@ -211,7 +148,7 @@ FIELDS = ["response=output", "group=prompt_id", "reward=scores.acc"]
 
 def test_named_fields(tmp_path):
     row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0, "style": 0.2}, "note": "n"}
-    rows, schemas = read(write(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
+    rows, schemas = read(write_rows(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
     assert schemas == {readers.BY_FIELDS.title: 1}
     both = Counter({"a dump": 2, "another": 1, readers.BY_FIELDS.title: 1})
     (note,) = Notes(titles=both)
@@ -223,7 +160,7 @@ def test_named_fields(tmp_path):
 
 def test_a_named_field_replaces_a_schemas(tmp_path):
     row = {"input": "2 + 2?", "output": "4", "score": 1.0, "step": 1, "acc": True, "mine": 0.0}
-    rows, schemas = read(write(tmp_path / "1.jsonl", row), fields={"reward": "mine"})
+    rows, schemas = read(write_rows(tmp_path / "1.jsonl", row), fields={"reward": "mine"})
     assert schemas == {"verl's rollout dump": 1}
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
 
@@ -231,7 +168,7 @@ def test_a_named_field_replaces_a_schemas(tmp_path):
 def test_a_named_field_replaces_that_of_a_record(tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0, "advantage": -2.0}
     path = tmp_path / "r.parquet"
-    pq.write_table(readers.read([write(tmp_path / "r.jsonl", row)]), path)
+    pq.write_table(readers.read([write_rows(tmp_path / "r.jsonl", row)]), path)
     rows, _ = read(path, fields={"reward": "advantage"})
     assert (rows[0]["reward"], rows[0]["correct"]) == (-2, 0)
     with pytest.raises(InputError, match="row 1: nothing at 'nope' for reward"):
@@ -243,7 +180,7 @@ def test_a_named_field_replaces_that_of_a_record(tmp_path):
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0}
-    path = write(tmp_path / "r.jsonl", row, row)
+    path = write_rows(tmp_path / "r.jsonl", row, row)
     with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name};.*\n  group "):
         readers.read([path], ReadOptions(fields=more | {name: "no.pe"}), notes=Notes(strict=strict))
     with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}"):
@@ -253,11 +190,11 @@ def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_p
 def test_rows_that_look_like_a_schema_and_are_none(tmp_path):
     row = {"example_id": 1, "completion": "x", "reward": {"a": 1}, "trajectory": [{"tokens": 5}]}
     with pytest.raises(UnknownRowsError, match="line 1: no field 'response'"):
-        read(write(tmp_path / "r.jsonl", row))
+        read(write_rows(tmp_path / "r.jsonl", row))
     row = {"doc": {}, "model_response": {"text": ["x"]}, "metric": {"acc": 1.0}, "x": 1}
     row["doc"] = {"gold_index": 0, "choices": 7}
     with pytest.raises(InputError, match="looks like lighteval's details, but a field"):
-        read(write(tmp_path / "r.jsonl", row))
+        read(write_rows(tmp_path / "r.jsonl", row))
 
 
 # --- models and folders
@@ -269,7 +206,7 @@ def test_models_are_told_apart(tmp_path):
         for name in ("small", "large")
         for i in (0, 1)
     ]
-    path = write(tmp_path / "r.jsonl", *rows)
+    path = write_rows(tmp_path / "r.jsonl", *rows)
     notes = Notes()
     table = readers.read([path], notes=notes)
     assert table["group"].to_pylist() == ["a (small)"] * 2 + ["a (large)"] * 2
@@ -313,7 +250,7 @@ SCORED = ["scores.parquet", "scores.tokens.parquet"]
 def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     """`score` writes beside its input by default, and gzip -k beside the file itself."""
     for name in there:
-        write(tmp_path / name, {})
+        write_rows(tmp_path / name, {})
     credit = pa.table({"group": ["g"]}).replace_schema_metadata({record.CREDIT_KEY: "{}"})
     if "scores.parquet" in there:  # with the metadata that `score` writes
         pq.write_table(credit, tmp_path / "scores.parquet")
@@ -341,10 +278,10 @@ def counted_once(*paths):
 
 def test_a_step_of_trl_s_that_repeats_the_one_before_counts_once(tmp_path):
     run = tmp_path / "completions"
-    write(run / "completions_00001.jsonl", *trl_step(1, "45"))
-    write(run / "completions_00002.jsonl", *reversed(trl_step(2, "45")))
-    write(run / "completions_00003.jsonl", *trl_step("3", "45"))
-    write(run / "completions_00004.jsonl", *trl_step(4, "46"))
+    write_rows(run / "completions_00001.jsonl", *trl_step(1, "45"))
+    write_rows(run / "completions_00002.jsonl", *reversed(trl_step(2, "45")))
+    write_rows(run / "completions_00003.jsonl", *trl_step("3", "45"))
+    write_rows(run / "completions_00004.jsonl", *trl_step(4, "46"))
     steps, said = counted_once(tmp_path)
     assert steps == [1, 1, 4, 4] and said == ["step 2 repeats step 1", "step 3 repeats step 2"]
 
@@ -356,5 +293,5 @@ def test_a_step_that_is_not_the_whole_of_the_one_before_counts(tmp_path):
         "another number of each": trl_step(2, "445", (1.0, 1.0, -1.0)),
         "other texts": trl_step(2, "54"),
     }.items():
-        path = write(tmp_path / f"{name}.jsonl", *trl_step(1, "45"), *rows)
+        path = write_rows(tmp_path / f"{name}.jsonl", *trl_step(1, "45"), *rows)
         assert counted_once(path) == ([1, 1] + [2] * len(rows), []), name
