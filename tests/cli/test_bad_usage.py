@@ -1,18 +1,18 @@
 """Options that are wrong, are given twice, or would play no part: one line that names them."""
 
-import json
+from pathlib import Path
 
 import pytest
+from saved_outputs import write_lines
 
 
 @pytest.fixture
 def rows(command):
     """Four rollouts in `r.jsonl`, below the folder where commands run."""
-    with open("r.jsonl", "w") as file:
-        for i in range(4):
-            row = {"group": "g", "response": f"so {i % 3}", "reward": i % 2, "answer": "1"}
-            print(json.dumps(row), file=file)
-    return "r.jsonl"
+    rows = [
+        {"group": "g", "response": f"so {i % 3}", "reward": i % 2, "answer": "1"} for i in range(4)
+    ]
+    return write_lines(Path("r.jsonl"), rows)
 
 
 @pytest.mark.parametrize("more", [[], ["-s", "h2=0.5"]])

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from saved_outputs import write_lines
 
 pytest.importorskip("matplotlib")
 
@@ -12,9 +13,8 @@ pytest.importorskip("matplotlib")
 )
 def test_a_picture_and_its_numbers(command, tmp_path, name, start):
     run = tmp_path / "grpo-seed0"
-    run.mkdir()
     rows = [{"step": s, "reward": s / 10, "seconds": 2.5} for s in range(1, 11)]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(run / "metrics.jsonl", rows)
     result = command("curves", run, "-o", name)
     assert (result.status, result.err) == (0, "")
     (cells,) = [x.split() for x in result.out.splitlines() if x.split()[:1] == ["grpo"]]

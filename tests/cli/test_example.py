@@ -40,16 +40,7 @@ def test_the_example_or_an_input(inputs: list[str], said: str) -> None:
     assert said in str(result.exception) + result.output
 
 
-def test_names_for_a_notebook(tmp_path: Path) -> None:
-    rollouts = ktae.read_rollouts(EXAMPLE / "rollouts.parquet")
-    scored = ktae.score(rollouts, "trigrams")
-    assert [len(row) for row in scored["credit"].to_pylist()] == [
-        len(row) for row in rollouts["token_ids"].to_pylist()
-    ]
-    found = ktae.held_out_pairs(rollouts, {"sharp-trigrams": "sharp-trigrams"})
-    assert "sharp-trigrams" in str(found)
-    ktae.write_report(rollouts, tmp_path / "report.html", regrade=False)
-    assert (tmp_path / "report.html").stat().st_size > 100_000
+def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'reed'"):
         ktae.reed  # noqa: B018
 

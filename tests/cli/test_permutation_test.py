@@ -4,6 +4,7 @@ import functools
 import json
 
 import pytest
+from saved_outputs import write_lines
 from small_group import GROUP
 
 
@@ -14,9 +15,7 @@ def run(command):
 
 @pytest.fixture
 def dump(tmp_path):
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in GROUP), encoding="utf-8")
-    return path
+    return write_lines(tmp_path / "r.jsonl", GROUP)
 
 
 def line_of(text, start):

@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from saved_outputs import write_lines
 
 pytest.importorskip("jinja2")
 
@@ -26,7 +27,7 @@ ROWS = [
 
 @pytest.fixture
 def run(command, tmp_path):
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_lines(tmp_path / "r.jsonl", ROWS)
     return command
 
 
@@ -60,7 +61,7 @@ def test_a_group_as_a_picture(run, tmp_path, kind, begins):
 
 def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
     rows = [row | {"response": f"<b>{i}</b> $x$"} for i, row in enumerate(ROWS[:2])]
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "b.jsonl", rows)
     assert run("show", "b.jsonl", "-o", "g.html")[0] == 0
     page = (tmp_path / "g.html").read_text(encoding="utf-8")
     assert "<b>" not in page and "$x$" in re.sub("<[^>]*>", "", page)
@@ -79,7 +80,7 @@ def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
 )
 def test_bad_input_is_one_message_and_status_2(run, tmp_path, arguments, message):
     steps = [row | {"step": step} for row in ROWS for step in (1, 2)]
-    (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    write_lines(tmp_path / "s.jsonl", steps)
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     *before, last = err.strip().splitlines()
@@ -120,7 +121,7 @@ def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, c
 
 def test_token_ids_without_text_are_numbers(run, tmp_path):
     rows = [{"group": "g", "token_ids": [7, i], "reward": i} for i in (0, 1)]
-    (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "ids.jsonl", rows)
     assert run("show", "ids.jsonl").out.splitlines()[-2:] == ["+0.0000  ⟨7⟩", "-0.5000  ⟨0⟩"]
 
 
@@ -128,7 +129,7 @@ def test_a_group_may_be_named_by_its_prompt(run, tmp_path):
     """Without a label of its own it has a hash for one."""
     rows = [{"prompt": p, "response": f"it is {r}", "reward": r}
             for p in ("what is 0+1?", "what is 1+1?", "1?") for r in (0, 1)]  # fmt: skip
-    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "p.jsonl", rows)
     for wanted, prompt in (("what is 1+1?", "what is 1+1?"), ("what is 0", "what is 0+1?")):
         assert prompt in run("show", "p.jsonl", "--group", wanted).out.splitlines()
     several = run("show", "p.jsonl", "--group", "what")
@@ -143,7 +144,7 @@ def test_a_prompt_finds_its_own_group_where_labels_come_again_at_each_step(run, 
         for s, p in ((1, "first?"), (2, "second?"))
         for r in (0, 1)
     ]
-    (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "s.jsonl", rows)
     shown = json.loads(run("show", "s.jsonl", "--group", "second?", "--json").out)
     assert (shown["prompt"], shown["step"]) == ("second?", 2)
     assert run("show", "s.jsonl", "--group", "first?", "--step", 2).status == 2
@@ -153,8 +154,7 @@ def test_a_prompt_finds_its_own_group_where_labels_come_again_at_each_step(run, 
 def run_folder(tmp_path):
     """A run that was trained with `calibrated`, of which a page shows the z of single tokens."""
     folder = tmp_path / "runs"
-    (folder / "rollouts").mkdir(parents=True)
-    (folder / "rollouts/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_lines(folder / "rollouts/1.jsonl", ROWS)
     (folder / "recipe.yaml").write_text(
         "{name: x, task: demo, steps: 1, credit: calibrated, model: {path: nowhere}}"
     )
@@ -219,7 +219,7 @@ def test_show_shows_the_credit_that_training_gets(run, tmp_path, name):
     """In a group with a repeated token, where units and single tokens differ."""
     texts = ["a b c d", "a b d c b", "a d c b", "d b a c a"]
     rows = [{"group": "k", "response": x, "reward": i % 2} for i, x in enumerate(texts)]
-    (tmp_path / "k.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "k.jsonl", rows)
     result = run("show", "k.jsonl", "--estimator", name, "--json")
     found = json.loads(result.out)
     assert found["estimator"] == name and not result.err.count("single tokens")

@@ -1,9 +1,11 @@
 """`ktae validate` as a user runs it: arguments in; exit status, output and files out."""
 
 import functools
+import itertools
 import json
 
 import pytest
+from saved_outputs import write_lines
 
 from ktae.estimators import PRESETS
 
@@ -16,15 +18,12 @@ def run(command):
 @pytest.fixture
 def dump(tmp_path):
     """Ten groups of six; a word tells correct from incorrect, and the answer comes last."""
-    path = tmp_path / "r.jsonl"
-    with path.open("w", encoding="utf-8") as file:
-        for group in range(10):
-            for i in range(6):
-                word = "therefore" if i % 2 else "perhaps"
-                text = f"{word} w{group * 6 + i} \\boxed{{{i % 2 or 5 + i}}}"
-                row = {"group": str(group), "response": text, "reward": i % 2}
-                file.write(json.dumps(row) + "\n")
-    return path
+    rows = []
+    for group, i in itertools.product(range(10), range(6)):
+        word = "therefore" if i % 2 else "perhaps"
+        text = f"{word} w{group * 6 + i} \\boxed{{{i % 2 or 5 + i}}}"
+        rows.append({"group": str(group), "response": text, "reward": i % 2})
+    return write_lines(tmp_path / "r.jsonl", rows)
 
 
 def lines_of(text, start):

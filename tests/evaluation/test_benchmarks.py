@@ -1,10 +1,10 @@
 """Benchmarks from a folder, and answers in all their forms."""
 
-import json
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from saved_outputs import write_lines
 
 from ktae.errors import InputError
 from ktae.evaluation import benchmarks
@@ -49,19 +49,15 @@ def test_what_is_no_answer(answer: object) -> None:
         parse_answers(answer, "row 1")
 
 
-def write(path: Path, rows: list[object]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
 def test_another_number_of_problems_is_an_error(tmp_path: Path) -> None:
-    write(tmp_path / "aime24.jsonl", [{"problem": "p", "answer": "1"}] * 29)
+    write_lines(tmp_path / "aime24.jsonl", [{"problem": "p", "answer": "1"}] * 29)
     with pytest.raises(InputError, match="aime24: 29 problems; expected 30"):
         load("aime24", tmp_path)
 
 
 @pytest.mark.parametrize("row", [{"problem": "p"}, {"answer": "p"}, 5])
 def test_broken_rows(row: object, tmp_path: Path) -> None:
-    write(tmp_path / "aime.jsonl", [row])
+    write_lines(tmp_path / "aime.jsonl", [row])
     with pytest.raises(InputError, match=r"aime.jsonl, line 1: no problem or no answer; its"):
         load("aime24", tmp_path)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from saved_outputs import write_rows
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import PAPER
@@ -16,12 +17,6 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
 CORRECT = Verdict(Outcome.CORRECT)
-
-
-def write(path: Path, *rows: dict[str, Any]) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def row(prompt: str, answer: str = "1", **more: Any) -> dict[str, Any]:
@@ -46,8 +41,8 @@ def test_the_authors_json(tmp_path: Path) -> None:
 
 def test_files_of_one_benchmark_have_its_problems_in_common(tmp_path: Path) -> None:
     """Whatever they are called; equal prompts are one problem."""
-    write(tmp_path / "easy.jsonl", row("a", benchmark="m"), row("b", benchmark="m"))
-    write(tmp_path / "hard.jsonl", row("c", benchmark="m"), row("a", benchmark="m"))
+    write_rows(tmp_path / "easy.jsonl", row("a", benchmark="m"), row("b", benchmark="m"))
+    write_rows(tmp_path / "hard.jsonl", row("c", benchmark="m"), row("a", benchmark="m"))
     outputs = read(tmp_path)
     assert [o.sample for o in outputs] == [0, 0, 0, 1]
     assert outputs[0].group == outputs[3].group and len({o.group for o in outputs}) == 3
@@ -60,7 +55,7 @@ def test_equal_prompts_are_one_problem_where_a_tool_writes_no_label(tmp_path: Pa
         common | {"prompt": p, "completion": f"\\boxed{{{i}}}", "accuracy": float(i == 1)}
         for i, p in enumerate("ppqq")
     ]
-    outputs = read(write(tmp_path / "completions_00001.jsonl", *rows))
+    outputs = read(write_rows(tmp_path / "completions_00001.jsonl", *rows))
     found = [(o.prompt, o.sample, o.reward, o.step) for o in outputs]
     assert found == [("p", 0, 0, None), ("p", 1, 1, None), ("q", 0, 0, None), ("q", 1, 0, None)]
     assert outputs[1].response == "\\boxed{1}" and len({o.group for o in outputs}) == 2
@@ -103,7 +98,7 @@ def labels(path: Path) -> list[tuple[str, str, str]]:
 def test_problems_and_their_labels(
     benchmark: str | None, label: str, expected: tuple[str, str, str], tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "a.jsonl", row("p", benchmark=benchmark, group=label))
+    path = write_rows(tmp_path / "a.jsonl", row("p", benchmark=benchmark, group=label))
     assert labels(path) == [expected]
 
 
@@ -113,24 +108,24 @@ def test_the_problems_of_two_steps_are_different_ones(
 ) -> None:
     """And of files of one step each the same, whichever these are."""
     rows = [row("p", **problem, step=step) for step in (1, 2)]
-    both = labels(write(tmp_path / "a.jsonl", *rows))
+    both = labels(write_rows(tmp_path / "a.jsonl", *rows))
     assert [group.rpartition(" of ")[2] for *_, group in both] == ["step 1", "step 2"]
     assert both[0][1] == both[1][1]
-    alone = [labels(write(tmp_path / f"{i}.jsonl", x)) for i, x in enumerate(rows)]
+    alone = [labels(write_rows(tmp_path / f"{i}.jsonl", x)) for i, x in enumerate(rows)]
     assert alone[0] == alone[1] and "step" not in alone[0][0][2]
 
 
 def test_a_verdict_comes_before_a_shaped_reward(tmp_path: Path) -> None:
     """verl's score under an overlong penalty, and a reward that only stands in for "unknown"."""
     rewards = ({"score": -0.5, "acc": True}, {"reward": 0.0, "correct": None}, {"reward": 0.25})
-    path = write(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
+    path = write_rows(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
     assert [o.reward for o in read(path)] == [1.0, None, 0.25]
 
 
 def test_a_shaped_reward_is_a_verdict_by_the_threshold(tmp_path: Path) -> None:
     """Without one, any reward above 0 counts as correct, and that is noted."""
     rewards = ({"reward": 0.25}, {"reward": 0.75}, {"reward": 0})
-    path = write(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
+    path = write_rows(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
     notes = Notes(strict=True)
     assert [o.stored for o in read(path, notes=notes)] == [1, 1, 0]
     assert notes.counts["values"] == 2
@@ -168,7 +163,7 @@ def test_lengths_by_a_tokenizer(tmp_path: Path) -> None:
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
     words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     rows = [row("p", response="a b a"), row("p", response="a", token_ids=[1] * 9)]
-    path = write(tmp_path / "r.jsonl", *rows)
+    path = write_rows(tmp_path / "r.jsonl", *rows)
     assert [o.tokens for o in read(path, ReadOptions(tokenizer=words))] == [3, 9]
 
 
@@ -224,7 +219,7 @@ ROW = {"response": "1", "answer": 1, "group": 1}
 def test_rows_that_cannot_be_graded(row: dict[str, Any], message: str, tmp_path: Path) -> None:
     """What is wrong with a file as such, the reader's tests have."""
     with pytest.raises(InputError, match=message):
-        read(write(tmp_path / "a.jsonl", row))
+        read(write_rows(tmp_path / "a.jsonl", row))
 
 
 @pytest.mark.parametrize("tokens", [[1, 2], -1, 1 << 99, True])
@@ -232,14 +227,14 @@ def test_what_another_tool_put_where_ours_would_be(tokens: object, tmp_path: Pat
     """`extra` of another tool may have the same names; NaN is how pandas writes null."""
     extra = {"tokens": tokens, "finished": "yes", "outcome": "correct", "extracted": 5}
     line = row("p", reward=float("nan"), extra=json.dumps(extra))
-    (output,) = read(write(tmp_path / "a.jsonl", line))
+    (output,) = read(write_rows(tmp_path / "a.jsonl", line))
     assert (output.tokens, output.finished, output.reward) == (None, None, None)
     assert output.verdict is None, "nobody is named whose it is"
 
 
 def write_answers(path: Path, *answers: str) -> Path:
     """A problem for each answer, labelled 0, 1, ..., with one output."""
-    return write(path, *(row(f"q{x}", x, group=i) for i, x in enumerate(answers)))
+    return write_rows(path, *(row(f"q{x}", x, group=i) for i, x in enumerate(answers)))
 
 
 def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
@@ -267,7 +262,7 @@ def test_files_of_seeds_are_told_from_files_of_benchmarks(tmp_path: Path) -> Non
     write_answers(tmp_path / "ev" / "geometry.jsonl", "1", "3")
     read(tmp_path / "ev", notes=notes)
     for name in ("easy", "hard"):  # the rows name their benchmark
-        write(tmp_path / "one" / f"{name}.jsonl", row("a", benchmark="m"))
+        write_rows(tmp_path / "one" / f"{name}.jsonl", row("a", benchmark="m"))
     read(tmp_path / "one", notes=notes)
     assert not notes.counts["apart"]
 
