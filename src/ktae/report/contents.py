@@ -62,6 +62,7 @@ def contents(
 ) -> Contents:
     """What the page of a dump holds; the arguments are those of `ktae.report.write_report`."""
     frame = frame_of(dump)
+    dump.rollouts = frame.rollouts  # the same in another order: they lie in memory once
     chosen = as_estimator(estimator or dump.estimator or "paper")
     lacks_policy = bool(chosen.needs_policy)
     if lacks_policy:  # log-probabilities and entropies, which a dump does not hold for all tokens

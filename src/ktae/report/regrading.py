@@ -181,11 +181,8 @@ def _by_demo(frame: Frame, answers: dict[int, str]) -> dict[int, Verdict]:
     language, verdicts = language_named(frame.dump.recipe.demo.language), {}
     for row, answer in answers.items():
         text = frame.spell(row).text.decode(errors="replace")
-        stated = language.extract_answer(text)
-        right = language.is_correct(text, answer, text.rstrip().endswith("<eos>"))
-        outcome = Outcome.CORRECT if right else Outcome.INCORRECT
-        extracted = None if stated is None else str(stated)
-        verdicts[row] = Verdict(outcome, extracted, f"by the scorer of {language.name}")
+        verdict = language.verdict(text, answer, text.rstrip().endswith("<eos>"))
+        verdicts[row] = verdict._replace(reason=f"by the scorer of {language.name}")
     return verdicts
 
 
