@@ -123,6 +123,19 @@ def test_wide_numbers_leave_the_names_of_rows(command: Run, tmp_path: Path) -> N
     assert max(map(len, out.split("responses")[1].splitlines())) <= 80
 
 
+def test_shaped_rewards_are_verdicts_by_a_threshold(command: Run, tmp_path: Path) -> None:
+    """What they leave open is noted where they count, and not where models are compared."""
+    for name in ("a", "b"):
+        content = [row | {"reward": i / 4} for i, row in enumerate(rows([1] * 4))]
+        write_lines(tmp_path / f"{name}.jsonl", content)
+    result = command("eval", "--regrade", "a.jsonl", "--graders", "stored")
+    assert "rewards above 0 of several values (0.25, 0.5, 0.75): 3" in result.err
+    assert cells(result.out, "in the file") == ["75.0", "75.0"]
+    result = command("eval", "--regrade", "a.jsonl", "--graders", "stored", "--threshold", 0.5)
+    assert (cells(result.out, "in the file"), result.err) == (["25.0", "25.0"], "")
+    assert command("compare", "a.jsonl", "b.jsonl", "--workers", 1).err == ""
+
+
 def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path) -> None:
     """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
     made_up = [

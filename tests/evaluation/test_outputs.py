@@ -10,7 +10,15 @@ from saved_outputs import write_rows
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import PAPER
-from ktae.evaluation.outputs import Output, by_reward, check_complete, read, stored, to_record
+from ktae.evaluation.outputs import (
+    Output,
+    by_reward,
+    check_complete,
+    note_stored,
+    read,
+    stored,
+    to_record,
+)
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.notes import Notes
@@ -127,11 +135,10 @@ def test_a_shaped_reward_is_a_verdict_by_the_threshold(tmp_path: Path) -> None:
     rewards = ({"reward": 0.25}, {"reward": 0.75}, {"reward": 0})
     path = write_rows(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
     notes = Notes(strict=True)
-    assert [o.stored for o in read(path, notes=notes)] == [1, 1, 0]
-    assert notes.counts["values"] == 2
-    notes = Notes(strict=True)
-    outputs = read(path, ReadOptions(threshold=0.5), notes=notes)
-    assert [o.stored for o in outputs] == [0, 1, 0] and not notes.counts["values"]
+    outputs = read(path)
+    note_stored(outputs, notes)
+    assert [o.stored for o in outputs] == [1, 1, 0] and notes.counts["values"] == 2
+    assert [o.stored for o in read(path, ReadOptions(threshold=0.5))] == [0, 1, 0]
 
 
 def test_our_own_record(tmp_path: Path) -> None:
@@ -243,7 +250,11 @@ def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
     Alone it is one only if a benchmark is called so.
     """
     assert read(write_answers(tmp_path / "aime.jsonl", "1"))[0].group == "aime24/0"
-    assert read(write_answers(tmp_path / "base.jsonl", "1"))[0].group == "0"
+    unnamed = write_answers(tmp_path / "base.jsonl", "1")
+    assert read(unnamed)[0].group == "0"
+    assert len(read(unnamed, benchmarks=["all"])) == 1
+    with pytest.raises(InputError, match=r"no amc in .*base.jsonl; it holds all"):
+        read(unnamed, benchmarks=["amc"])
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
     write_answers(tmp_path / "ev" / "qwen2.5_math.jsonl", "3", "4")
     expected = ["aime24/0", "aime24/1", "qwen2.5_math/0", "qwen2.5_math/1"]

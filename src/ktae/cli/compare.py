@@ -10,7 +10,7 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import Saved
+from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError
 from ktae.files import plots
 
@@ -45,10 +45,10 @@ def compare(
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
     options.require_outputs(models, ("--output", output, ()), ("--plot", plot, plots.KINDS))
     screen, notes, names = Screen(as_json), Notes(strict=True), comparison.names_of(models)
+    outputs = saved.read(models, notes)
+    note_reading(notes)
     grader, graded = comparison.graded_alike(
-        models,
-        saved.read(models, notes),
-        lambda side, grader: graded_by(screen, side, grader, workers),
+        models, outputs, lambda side, grader: graded_by(screen, side, grader, workers)
     )
     sides = dict(zip(names, graded, strict=True))
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.

@@ -14,7 +14,7 @@ import typer
 from ktae._version import __version__
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, plain
-from ktae.cli.reading import Saved
+from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError, expected_one_of
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def eval_(
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     from ktae.cli import eval_tables as tables
-    from ktae.evaluation.outputs import STORED, to_record
+    from ktae.evaluation.outputs import STORED, note_stored, to_record
     from ktae.evaluation.run import EvaluationFolder
     from ktae.files.hub import local_or_hub
     from ktae.grading.graders import DEFAULT, GRADERS
@@ -153,6 +153,9 @@ def eval_(
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
     if regrade is not None:
         (outputs,) = saved.read([regrade], notes, wanted)
+        if saved.threshold is None:
+            note_stored(outputs, notes)
+        note_reading(notes)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.
         folder = None if output is None else EvaluationFolder(output)

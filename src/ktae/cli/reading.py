@@ -99,7 +99,7 @@ class Saved(Rows):
     def read(
         self, paths: Sequence[Path], notes: Notes, benchmarks: Sequence[str] | None = None
     ) -> list[list[Output]]:
-        """What `ktae.evaluation.outputs.read` gives of each; what is noted is on stderr."""
+        """What `ktae.evaluation.outputs.read` gives of each."""
         from ktae.evaluation.outputs import evaluations_in, read
         from ktae.rollouts.folders import choose_files
 
@@ -108,11 +108,9 @@ class Saved(Rows):
         for file, n in Counter(map(os.path.realpath, files)).items():
             if n > 1:
                 notes.add("overlap", path_text(Path(file).name))
-        outputs = [
+        return [
             read(path, how, notes=notes, partial=partial, benchmarks=benchmarks) for path in paths
         ]
-        note_reading(notes)
-        return outputs
 
 
 @dataclasses.dataclass(frozen=True)

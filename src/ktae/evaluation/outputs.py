@@ -148,9 +148,6 @@ def read(
     if not all_read:
         raise InputError(f"{path} is empty: it holds no outputs")
     outputs = _together(all_read, set(files), options.pool_models, notes)
-    rewards = [output.reward for output in outputs if output.reward is not None]
-    if rewards and options.threshold is None:
-        note_rewards(pa.table({"reward": rewards, "by_reward": [True] * len(rewards)}), notes)
     models = len(by_model(outputs))
     notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
@@ -363,6 +360,12 @@ def stored(outputs: Sequence[Output]) -> list[Output]:
     if missing := next((o for o in graded if o.verdict is None), None):
         raise InputError(f"grader stored: {missing.group} has no reward in the file")
     return [o if o.grader else o._replace(grader=STORED) for o in graded]
+
+
+def note_stored(outputs: Sequence[Output], notes: Notes) -> None:
+    """Note where the file's rewards leave open which of them mean correct."""
+    if rewards := [output.reward for output in outputs if output.reward is not None]:
+        note_rewards(pa.table({"reward": rewards, "by_reward": [True] * len(rewards)}), notes)
 
 
 def to_record(outputs: Sequence[Output], model: str | None = None) -> Any:
