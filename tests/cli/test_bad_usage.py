@@ -42,6 +42,13 @@ def test_what_plays_no_part_is_refused(command, rows, words):
     assert result.err.startswith(f"ktae: {option} plays no part with")
 
 
+@pytest.mark.parametrize("option", ["--threshold", "--correctness"])
+def test_rewards_play_no_part_where_outputs_are_compared(command, rows, option):
+    result = command("compare", rows, rows, option, "1")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"ktae: {option} plays no part")
+
+
 def test_a_plot_is_a_picture(command, rows):
     for words in (["compare", rows, rows], ["validate", rows]):
         result = command(*words, "--plot", "forest.gif")
