@@ -78,7 +78,8 @@ _LABEL = re.compile(
 _CONCLUSION = re.compile(
     r"\b(?:answer|(?:correct|right)[ \t]+(?:option|choice|statement))[*_]{0,3}"
     r"(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}"
-    r"(?:is\b|(?:must|should|would)[ \t]+be(?=[ \t*_:]+[-$\\\d(A-J])(?!.*\bif\b)):?[ \t*_:]*"
+    r"(?:is\b|(?:must|should|would)[ \t]+be(?=[ \t*_:]+(?:[-$\\\d(]|(?-i:[A-J])))"
+    r"(?!.*\bif\b)):?[ \t*_:]*"
     rf"|(?:{'|'.join(LANGUAGES['conclusions'])})[ \t*_:：]*",
     re.IGNORECASE,
 )
@@ -292,6 +293,7 @@ def _closing(end: str) -> str:
         if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
             return (not is_denied(text, start, len(text)) and _in_block(text, start)) or ""
     line = re.sub(r"[^\w.!$)}*\]]+$", "", lines[-1].rstrip() if lines else "")
+    line = re.sub(r"([.!])(\$|\\\))$", r"\2\1", line)  # a stop within the formula
     choice = _CORRECT_CHOICE.search(line)
     if choice and not is_denied(line, *choice.span(1)):
         return choice[1]

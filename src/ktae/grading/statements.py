@@ -37,22 +37,26 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _ADVERB = rf"(?:{LANGUAGES['adverbs']})[ \t*_]+"
 _BEGINS_WITH_ADVERB = re.compile(rf"^{_ADVERB}", re.IGNORECASE)
 _SAYS_SO = re.compile(
-    rf"(?:^|{LANGUAGES['verbs_between_letters']}|\b(?:{LANGUAGES['verbs']}))[ \t*_$]*"
-    rf"(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t*_]+){{0,2}}$",
+    rf"(?:^|{LANGUAGES['verbs_between_letters']}|\bto (?:get|obtain)"
+    # "has to pay 5", but not "two hours to earn 5"
+    rf"|(?:\b(?:ha[sd]|have|needs?|needed|able|going) to |(?<!\bto )\b)(?:{LANGUAGES['verbs']}))"
+    rf"[ \t*_$]*(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t*_]+){{0,2}}$",
     re.IGNORECASE,
 )
 _WORD_OF_UNIT = rf"(?:[ \t]+(?!{UNITS['no_unit']})[^\W\d_]+(?:/[a-z]+|['’]s?)?)"
 _UNIT = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD_OF_UNIT}{{0,9}}"
 """A unit may have many words: "red marbles in her bag"."""
-_NEXT_SENTENCE = re.compile(r"(?<=[.?])[ \t]+(?=[A-Z$\\])")
-_UNIT_AND_STOP = re.compile(
-    rf"({_UNIT})(?:,?[ \t]+(?:{LANGUAGES['closers']}))?[ \t]*[.!]", re.IGNORECASE
+_NEXT_SENTENCE = re.compile(r"(?:(?<=[.?])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
+_END = re.compile(
+    rf"({_UNIT})(?:,{_WORD_OF_UNIT}{{1,3}})?(?:,?[ \t]+(?:because|since)\b[^,]*)?[ \t]*[.!]",
+    re.IGNORECASE,
 )
+"""Of a sentence, behind its value and unit."""
 _GOES_ON = re.compile(
     r"['’]\w|(?:st|nd|rd|th)\b"
     r"|(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)"
-    r"|(?:minus|plus|times|divided|multiplied|to|and|or|x|iff|is|are|was|lies|must|can|has)\b"
-    r"|(?:out |percent )?of\b(?=.*[\d$\\])"
+    r"|(?:minus|plus|times|divided|multiplied|to(?! the nearest)|and|or|x|iff)\b"
+    r"|(?:is|are|was|lies|must|can|has)\b|(?:out |percent )?of\b(?=.*[\d$\\])"
     r"|(?:[^\W\d_]+[ \t]+){0,3}(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
     re.IGNORECASE,
 )
@@ -125,17 +129,18 @@ def answer_in(statement: str) -> str:
         mark, statement = choice[0], statement[choice.end() :]
     said = _CONTRAST.sub("", statement)
     if is_sentence(said):
-        return mark + (_most_likely(said) or statement)
+        part = _said_last(said)
+        return mark + (part.text if part else statement)
     return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
 
 
 def closing_value(line: str) -> str:
     """The value with its unit in which a line's last sentence ends, where a verb points at it."""
     sentence = _NEXT_SENTENCE.split(line)[-1]
-    for part in reversed(_said_to_be(sentence, _parts(sentence))):
-        before = sentence[: part.start].rstrip(" \t*_$")
-        if before and before[-1] != ":" and (rest := _UNIT_AND_STOP.fullmatch(sentence, part.end)):
-            return answer_in(sentence[part.start : rest.end(1)])
+    for part in _said_to_be(sentence, _parts(sentence)):
+        end = _END.fullmatch(sentence, part.end)
+        if end and sentence[: part.start].rstrip(" \t*_$")[-1:] not in ("", ":"):
+            return answer_in(sentence[part.start : end.end(1)])
     return ""
 
 
@@ -195,11 +200,11 @@ def _said_to_be(statement: str, parts: Sequence[_Part]) -> list[_Part]:
     return likely
 
 
-def _most_likely(statement: str) -> str | None:
+def _said_last(statement: str) -> _Part | None:
     """What a sentence says the answer is, several if they are joined; None if it says of none."""
     likely = _said_to_be(statement, _parts(statement))
     if not likely or _CASES.search(statement, likely[0].end):
         return None
     # What comes after "because" explains the answer, and is not it.
     reason = _REASON.search(statement, likely[0].end)
-    return [p.text for p in likely if reason is None or p.start < reason.start()][-1]
+    return [part for part in likely if reason is None or part.start < reason.start()][-1]
