@@ -355,11 +355,11 @@ def stored(outputs: Sequence[Output]) -> list[Output]:
     Raises:
         InputError: an output has no reward.
     """
-    pairs = zip(outputs, by_reward(outputs), strict=True)
-    graded = [of_file if of_file.verdict is not None else other for of_file, other in pairs]
+    said = [o._replace(grader=STORED) for o in by_reward(outputs)]
+    graded = [o if o.verdict else other for o, other in zip(outputs, said, strict=True)]
     if missing := next((o for o in graded if o.verdict is None), None):
         raise InputError(f"grader stored: {missing.group} has no reward in the file")
-    return [o if o.grader else o._replace(grader=STORED) for o in graded]
+    return graded
 
 
 def note_stored(outputs: Sequence[Output], notes: Notes) -> None:
