@@ -24,7 +24,7 @@ SIGNALS = {
 """Names that a dump may give to a list of one number a token (natural logarithm, nats)."""
 
 ROWS_AT_ONCE = 8192
-"""Rollouts whose texts are ordered at a time: Arrow has at most 2 GB of them in one piece."""
+"""Rollouts that are looked at in one go: Arrow has at most 2 GB of texts in one piece."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +70,13 @@ class Frame:
     def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
         """(B,) float64 each rollout's sum of a value per token."""
         totals_b = np.zeros(len(self.lengths_b))
-        # `reduceat` takes the next value where a rollout has no tokens, so those are left out.
+        # `reduceat` takes the next value where a rollout has no tokens, so those are left out. It
+        # makes float64 of all that it is given.
         some = np.flatnonzero(self.lengths_b)
-        if len(some):
-            totals_b[some] = np.add.reduceat(values_n, self.offsets_b[some], dtype=np.float64)
+        for rows in np.array_split(some, len(some) // ROWS_AT_ONCE + 1) if len(some) else ():
+            begin, end = self.offsets_b[rows[0]], self.offsets_b[rows[-1] + 1]
+            places = self.offsets_b[rows] - begin
+            totals_b[rows] = np.add.reduceat(values_n[begin:end], places, dtype=np.float64)
         return totals_b
 
     def span(self, row: int) -> slice:

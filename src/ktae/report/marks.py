@@ -38,6 +38,9 @@ IN_FORMAT = 0.8
 MAX_ROLLOUTS = 2000
 """Those in which `FORMATS` are looked for, evenly spaced."""
 
+PLACES_AT_ONCE = 1 << 20
+"""Tokens that are counted in one go, for which NumPy makes integers of 64 bits of them."""
+
 LONG, AT_LIMIT, PEAK = 32, 3, 5
 """Rollouts were cut off at a length of so many tokens at least that so many share, and so many
 times as many as share a length a little below."""
@@ -58,7 +61,9 @@ def find(frame: Frame) -> Marks:
     """The marks of a dump."""
     texts = frame.dump.texts
     # How often each token occurs, and which one each rollout ends with; an empty one with none, -1.
-    occurs_v = np.bincount(frame.which_n, minlength=len(texts))
+    occurs_v = np.zeros(len(texts), dtype=np.int64)
+    for which_n in np.array_split(frame.which_n, len(frame.which_n) // PLACES_AT_ONCE + 1):
+        occurs_v += np.bincount(which_n, minlength=len(texts))
     some = np.flatnonzero(frame.lengths_b)
     last_b = np.full(len(frame.lengths_b), -1, dtype=np.int64)
     last_b[some] = frame.which_n[frame.offsets_b[some + 1] - 1]
