@@ -2,6 +2,7 @@
 
 import copy
 
+import tools
 from fuzzing import deep_values, fuzz, only_input_errors, row_files
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,57 +14,29 @@ from ktae.rollouts.notes import Notes
 USER, SAID = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 TALK = [USER, SAID | {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]
 TALK += [{"role": "tool", "content": "TOLD"}, {"type": "reasoning", "summary": [{"text": "x"}]}]
-NODE = {"parent": 0, "message": SAID, "sampled": True, "token_ids": [1, 2], "mask": [True, False]}
-IDS = {"token_ids": [[1, 2]], "token_loss_mask": [[0, 1]], "advantages": [[0.5, 0.5]]}
+OWN = {"group": 1, "response": "x", "reward": 1, "prompt": "p", "step": 1, "answer": "4"}
 UID = {"step": 1, "input": "p", "score": 1}
 ROWS_OF_TOOLS = [
-    {
-        "group": 1,
-        "response": "x",
-        "reward": 1,
-        "prompt": "p",
-        "step": 1,
-        "answer": "4",
-        "model": "m",
-    },
+    *(row for tool in tools.TOOLS for row in tools.rows(tool)[:1]),
+    OWN | {"model": "m"},
     {"group": "a", "token_ids": [1, 2], "mask": [1, 0], "reward": 0.5, "correct": None},
     {"group": "a", "response": TALK, "reward": "C", "token_ids": [1]},
     {"response": [{"action": "x", "observation": {"a": 1}}], "reward": 1, "question": "q"},
     {"step": 1, "prompt": [USER], "completion": TALK, "accuracy": 1.0, "advantage": 0.5, "ids": 3},
     UID | {"output": "o", "gts": "4", "acc": True, "uid": "p_0_0"},
     UID | {"output": "", "input": "", "uid": f"pad{'0' * 32}_0_0"},
-    {
-        "prompt": "p",
-        "tokens": [1, 2, 3],
-        "response_length": 2,
-        "response": "x",
-        "reward": {"acc": 1},
-    },
-    {"content": [["p", "r"]], "rewards": [1], "idx": 1, "input_lengths": [2]} | IDS,
-    {"task": {"key": "k"}, "traces": [{"nodes": [NODE, NODE], "rewards": {"r": {"score": 1}}}]},
-    {"example_id": 1, "completion": [SAID], "reward": 1.0, "trajectory": [{"tokens": {}}]},
-    {
-        "doc_id": 1,
-        "doc": {},
-        "resps": [["a"]],
-        "metrics": ["acc"],
-        "acc": 1.0,
-        "arguments": [["q"]],
-    },
-    {"doc": {"query": "q", "choices": ["4"], "gold_index": 0}, "metric": {"em": 1}}
-    | {"model_response": {"text": ["4"], "output_tokens": [[1]]}},
     {"messages": TALK, "scores": {"m": {"value": "C"}}, "epoch": 1, "input": "q", "id": 1},
-    {"model_output": ["4", "5"], "gt": ["4", "4"], "reward": [1, 0], "task_name": "aime"},
+    {"responses_create_params": {"input": [USER]}, "response": {"output": TALK}, "reward": 1.0},
     {"group": 1, "responses": ["a", "b"], "rewards": [1, 0]},
     {"query": ["p", "q"], "samples": [{"response": "a"}, {"response": "b"}], "scores": [1, 0]},
-    {"global_step": [1, 1], "prompt": ["p", "q"], "responses": ["a", "b"], "scores": [1, 0]},
-    {"tokens": [[1, 2], [1, 3]], "masks": [[-100, 2], [-100, 3]], "scores": [1, 0]},
-    {"responses_create_params": {"input": [USER]}, "response": {"output": TALK}, "reward": 1.0},
-    {"input_prompt": "p", "output_response": "r", "score": [0, 1], "data_source": "x"},
-    {"results": [{"question": "q", "completions": [{"full_model_response": "a", "score": 1}]}]},
-    {"trajectories": [{"messages": [USER, {"message": SAID}], "reward": 1}]},
     {"x": [{"y": {"z": "text"}}]},
 ]
+
+
+OTHERS = (
+    deep_values | st.sampled_from([0, 1, None, "", "C"]) | st.builds(copy.deepcopy, st.just(TALK))
+)
+"""A row is changed in place, and may be changed inside of what was put in."""
 
 
 @st.composite
@@ -79,7 +52,7 @@ def changed(draw):
             )
             inner = inside[key]
         if inside and draw(st.booleans()):
-            inside[key] = draw(deep_values | st.sampled_from([0, 1, None, "", "C", TALK]))
+            inside[key] = draw(OTHERS)
         elif inside:
             del inside[key]
     return row

@@ -139,9 +139,10 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
     def plain_rows() -> Iterator[Any]:
         for table in map(record.without_words, parquet_tables(stream, name, ROWS_AT_ONCE)):
             is_own = record.VERSION_KEY in (table.schema.metadata or {})
-            names = [x for x in table.column_names if not (is_own and x == "credit")]
+            if is_own and "credit" in table.column_names:
+                table = table.drop_columns("credit")
             try:
-                yield from table.select(names).to_pylist()
+                yield from table.to_pylist()
             except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
                 raise InputError(f"{name}: broken table: {one_line(error)}") from None
 
