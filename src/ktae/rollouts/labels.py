@@ -88,8 +88,7 @@ def labelled(table: Any, fronts: Sequence[str], options: ReadOptions, notes: Not
         notes: takes what was told apart and left out.
     """
     file_b, is_evaluation_b = (table[x].to_numpy() for x in ("file", "is_evaluation"))
-    fronts_f = pa.array([""] * len(fronts) if options.join else fronts)
-    place_b = numbered(pa.chunked_array([fronts_f]))[file_b]
+    place_b = numbered(pa.chunked_array([fronts]))[file_b]
     told_b = pc.and_(pc.is_valid(table["prompt"]), pc.is_valid(table["by_reward"])).to_numpy()
     kind_b = 2 * place_b + is_evaluation_b
     table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
@@ -102,7 +101,7 @@ def labelled(table: Any, fronts: Sequence[str], options: ReadOptions, notes: Not
         notes.add("run", n=n_several(label_b * (kind_b.max() + 1) + kind_b, file_b))
         notes.add("apart", n=n_several(label_b, place_b))
     if (place_b != place_b[0]).any():
-        front_b = fronts_f.take(pa.array(file_b))
+        front_b = pa.array(fronts).take(pa.array(file_b))
         table = with_groups(table, pc.binary_join_element_wise(front_b, table["group"], ""))
     note_copies(table, notes)
     kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)

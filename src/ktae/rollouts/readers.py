@@ -85,10 +85,10 @@ def read(
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
-        number = len(fronts)
+        number, is_alone = len(fronts), len(paths) == 1
         fronts.append("")
         if not (options.fields or options.correctness) and record.is_own(file):
-            fronts[number] = front_of(path, file, None, len(paths) == 1)
+            fronts[number] = "" if options.join else front_of(path, file, None, is_alone)
             for table in own_tables(file):
                 for field, value in zip(READ, (number, False, None), strict=True):
                     column = pa.repeat(pa.scalar(value, field.type), len(table))
@@ -96,8 +96,8 @@ def read(
                 yield table
             return
         for n, (row, schema) in enumerate(reader.record_rows(file)):
-            if n == 0:
-                fronts[number] = front_of(path, file, schema, len(paths) == 1)
+            if n == 0 and not options.join:
+                fronts[number] = front_of(path, file, schema, is_alone)
             yield row | {"file": number}
 
     items = (
