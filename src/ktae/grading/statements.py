@@ -115,7 +115,6 @@ class _Part(NamedTuple):
     start: int
     end: int
     text: str
-    is_formula: bool
 
 
 def answer_in(statement: str) -> str:
@@ -129,8 +128,7 @@ def answer_in(statement: str) -> str:
         mark, statement = choice[0], statement[choice.end() :]
     said = _CONTRAST.sub("", statement)
     if is_sentence(said):
-        part = _said_last(said)
-        return mark + (part.text if part else statement)
+        return mark + (_said_last(said) or statement)
     return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
 
 
@@ -151,10 +149,10 @@ def _parts(said: str) -> list[_Part]:
         for match in pattern.finditer(said):
             scale = _SCALE.match(said, match.end())
             text = match[match.lastindex or 0].strip()
-            is_within = any(f.is_formula and f.start <= match.start() < f.end for f in parts)
+            is_within = any(part.start <= match.start() < part.end for part in parts)
             if text.strip(" \t*_.") and not is_within:
                 end, word = (scale.end(), scale[0].rstrip()) if scale else (match.end(), "")
-                parts.append(_Part(match.start(), end, text + word, pattern is _FORMULA))
+                parts.append(_Part(match.start(), end, text + word))
     return sorted(parts)
 
 
@@ -185,7 +183,7 @@ def is_sentence(statement: str) -> bool:
 def _said_to_be(statement: str, parts: Sequence[_Part]) -> list[_Part]:
     """Those at which a verb points, several in one if they are joined."""
     likely = []
-    for i, (start, end, text, is_formula) in enumerate(parts):
+    for i, (start, end, text) in enumerate(parts):
         points = _SAYS_SO.search(statement, max(0, start - _BEFORE), start)
         if points is None or is_denied(statement, start, end):
             continue
@@ -196,15 +194,15 @@ def _said_to_be(statement: str, parts: Sequence[_Part]) -> list[_Part]:
             texts.append(part.text)
             end = part.end
         if not _GOES_ON.match(statement, end):
-            likely.append(_Part(start, end, ", ".join(texts), is_formula))
+            likely.append(_Part(start, end, ", ".join(texts)))
     return likely
 
 
-def _said_last(statement: str) -> _Part | None:
+def _said_last(statement: str) -> str | None:
     """What a sentence says the answer is, several if they are joined; None if it says of none."""
     likely = _said_to_be(statement, _parts(statement))
     if not likely or _CASES.search(statement, likely[0].end):
         return None
     # What comes after "because" explains the answer, and is not it.
     reason = _REASON.search(statement, likely[0].end)
-    return [part for part in likely if reason is None or part.start < reason.start()][-1]
+    return [part.text for part in likely if reason is None or part.start < reason.start()][-1]
