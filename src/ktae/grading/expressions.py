@@ -71,16 +71,23 @@ _WRITTEN_OTHERWISE = rewritings(
     (r"\\text\{\s*(.?)\s*\}", r"\1"),
     (r"\\text\{([^{}]*)\}", r"X_{\1}"),
 )
-_BRACKETS = re.compile(r"\{[^{}()]*\}|\([^{}()]*\)")
-_ARGUMENT = r"\\[a-zA-Z]+|[^\s\\]"
-_LAST = re.compile(
-    rf"(.*)(?:\\(frac|binom)(?![a-zA-Z])\s*({_ARGUMENT})\s*({_ARGUMENT})"
-    rf"|(\\sqrt(?![a-zA-Z])\s*(?:\[[^]]*\])?|\^)\s*(-*(?:\d+|{_ARGUMENT}))"
-    rf"|(_|\\(?:mathbb|overline|vec|hat|bar)(?![a-zA-Z]))\s*({_ARGUMENT}))",
-    re.DOTALL,
+_ARGUMENT = r"(\d|[a-zA-Z]|\\[a-zA-Z]+)"
+_WITHIN = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
+_BRACED = rewritings(
+    # All arguments in braces. In brackets they end there: sqrt(2)/3.
+    (r"(\\sqrt|\^)\s*\(((?:[^()]|\([^()]*\))*)\)", r"\1{\2}"),
+    (rf"\\(frac|binom)\s*{_ARGUMENT}\s*{_ARGUMENT}", r"\\\1{\2}{\3}"),
+    (rf"\\(frac|binom)\s*{_ARGUMENT}\s*\{{", r"\\\1{\2}{"),
+    (r"(_|\\(?:mathbb|overline|vec|hat|bar)(?![a-zA-Z]))\s*(\w|\\[a-zA-Z]+)", r"\1{\2}"),
+    (
+        r"(\\sqrt(?![a-zA-Z])\s*(?:\[[^]]*\])?|\^)\s*"
+        r"(-*(?:\d+|\\frac\{[^{}]*\}\{[^{}]*\}|[a-zA-Z]|\\[a-zA-Z]+))",
+        r"\1{\2}",
+    ),
+    (rf"(\\(?:frac|binom)\s*\{{{_WITHIN}\}})\s*{_ARGUMENT}", r"\1{\3}"),
+    # The parser would evaluate it, whatever its size.
+    (rf"\\binom\s*\{{{_WITHIN}\}}\s*\{{{_WITHIN}\}}", r"\\frac{(\1)!}{(\2)!((\1)-(\2))!}"),
 )
-"""The last command that takes one or two arguments."""
-_HIDDEN = re.compile("[\ue000-\uf8ff]")
 _NAME = re.compile(r"(\\[a-zA-Z]+|[A-Za-z])\s*('*)(?:_\{((?:[^{}]|\{[^{}]*\})*)\})?('*)")
 _PARSED = re.compile(
     rf"\\(?:pi|infty|{SIGNS['functions']}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"
@@ -90,7 +97,7 @@ _NOT_READ = re.compile(
     # What may be read in two ways.
     r"!\s*!"
     # What the parser takes for products or numbers; sums of terms that nobody has written out.
-    r"|\\ldots|[\ue000-\uf8ff]|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
+    r"|\\ldots|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
     r"|\\(?:gcd|lcm)[\s({]*[^a-zA-Z(){}]*[a-zA-Z]|(?<![a-zA-Z])E\}?\s*\["
     r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
     r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"
@@ -129,41 +136,7 @@ def prepared(text: str) -> str:
     text = _PLAIN_WORD.sub(lambda m: _PLAIN.get(m[0], m[0]), text)
     if r"\sqrt[" not in text:
         text = text.replace("[", "(").replace("]", ")")
-    return _NAME.sub(_spelled, _braced(text))
-
-
-def _braced(text: str) -> str:
-    r"""All arguments of `\frac`, `^` and such in braces, from the inside to the outside."""
-    done: list[str] = []  # a private character stands for what is done, which then is one argument
-
-    def hidden(some: str) -> str:
-        done.append(some)
-        return chr(0xE000 + len(done) - 1)
-
-    def without_brackets(argument: str) -> str:
-        some = done[ord(argument) - 0xE000] if _HIDDEN.fullmatch(argument) else argument
-        return some[1:-1] if some[0] in "({" else some
-
-    def flat(text: str) -> str:
-        while match := _LAST.match(text):
-            before, two, *arguments = match.groups()
-            a, b, one, c, other, d = (
-                argument and without_brackets(argument) for argument in arguments
-            )
-            if two == "binom":  # the parser would evaluate it, whatever its size
-                some = rf"\frac{{({a})!}}{{({b})!(({a})-({b}))!}}"
-            else:
-                some = rf"\frac{{{a}}}{{{b}}}" if two else f"{one or other}{{{c or d}}}"
-            text = before + hidden(some) + text[match.end() :]
-        return text
-
-    while match := _BRACKETS.search(text):
-        some = match[0][0] + flat(match[0][1:-1]) + match[0][-1]
-        text = text[: match.start()] + hidden(some) + text[match.end() :]
-    text = flat(text)
-    while _HIDDEN.search(text):
-        text = _HIDDEN.sub(lambda match: done[ord(match[0]) - 0xE000], text)
-    return text
+    return _NAME.sub(_spelled, rewritten(text, _BRACED))
 
 
 def _spelled(match: re.Match[str]) -> str:
