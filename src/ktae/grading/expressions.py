@@ -94,8 +94,8 @@ _PARSED = re.compile(
 )
 """What has no subscript that is a part of its name."""
 _NOT_READ = re.compile(
-    # What may be read in two ways.
-    r"!\s*!"
+    # What may be read in two ways; 3 h 20 min is no product.
+    r"!\s*!|\\text\{[^{}]*\}\s*\d"
     # What the parser takes for products or numbers; sums of terms that nobody has written out.
     r"|\\ldots|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
     r"|\\(?:gcd|lcm)[\s({]*[^a-zA-Z(){}]*[a-zA-Z]|(?<![a-zA-Z])E\}?\s*\["

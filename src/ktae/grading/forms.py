@@ -110,11 +110,11 @@ _ROUNDED = (r"\approx", r"\sim")
 _SUM = re.compile(r"(?=.*\d\s*(?:[-+*]|\\times|\\cdot))(?:[\d\s+*()-]|\\times|\\cdot)+")
 _CALL = r"\s*\((?:[^()]|\([^()]*\))*\)"
 _NAME = re.compile(
-    rf"{NAME}(?:\^\{{?\\?[*'\w]+\}}?(?=\s*\())?(?:{_CALL})?"
-    r"|\|\s*\\?[A-Za-z]\w*\s*\||\\(?:angle|triangle|measuredangle|overline|text|vec|hat"
+    rf"{NAME}(?:\^\{{?\\?[*'\w-]+\}}?(?=\s*\())?(?:{_CALL})?"
+    r"|\|\s*\\?[A-Za-z]\w*\s*\||\[[A-Z]+\]|m?\\(?:angle|triangle|measuredangle|overline|text|vec|hat"
     rf"|bar|widehat|overrightarrow|dot|ddot|mathcal|Delta)\s*(?:\{{[^{{}}]*\}}|\\?[A-Za-z]+)(?:\s*\\?[A-Z]+)?(?:{_CALL})?"
     rf"|\((?:\s*{NAME}\s*,)+\s*{NAME}\s*\)|{NAME}(?:\s*:\s*{NAME})+"
-    r"|\\frac\{[A-Z]+\}\{[A-Z]+\}|[A-Za-z]+(?: [A-Za-z]+){0,4}"
+    r"|\\frac\{(?:[A-Z]+|d[a-z])\}\{(?:[A-Z]+|d[a-z])\}|[A-Za-z]+(?: [A-Za-z]+){0,4}"
 )
 _NO_NAME = re.compile(r"(?:[a-z]{2,3}|e|i|\\pi)=|[a-z]?[A-Z]{2,}=[A-Za-z]+$|[a-z][A-Z]=[A-Za-z]+$")
 """A product, or a constant; AB is the name of a length, but not in AB = AC."""

@@ -36,7 +36,7 @@ def rewritten(text: str, rows: Iterable[Rewriting]) -> str:
 NAME = r"\\?[A-Za-z]\w*'*(?:\s*_\s*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\}|\w))?'*"
 """A letter, word or command with its subscript and primes."""
 TEXT = re.compile(
-    r"\\(?:text|mathrm|textbf|textrm|mbox|textit|operatorname|emph|rm)\s*\{\s*([^{}]*?)\s*\}"
+    r"\\(?:text|mathrm|textbf|textrm|mbox|textit|textup|operatorname|emph|rm)\s*\{\s*([^{}]*?)\s*\}"
 )
 """Text within a formula."""
 _STYLE = rewritings(
@@ -129,7 +129,8 @@ def in_latex(answer: str) -> str:
     r"""The answer with Unicode's mathematical signs in LaTeX: `2√3 x²` as `2\sqrt{3} x^{2}`."""
     if answer.isascii():
         return answer
-    text = "".join(c for c in answer if unicodedata.category(c) != "Cf").translate(_TRANSLATED)
+    spaced = (" " if unicodedata.category(c) == "Zs" else c for c in answer)
+    text = "".join(c for c in spaced if unicodedata.category(c) != "Cf").translate(_TRANSLATED)
     text = _COMPATIBLE.sub(_in_ascii, text)
     return _ROOT.sub(r"\\sqrt{\1\2\3}", text)
 
