@@ -19,13 +19,11 @@ IMAGES = Path(__file__).parent / "images"
 
 
 def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
-    binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder, "report.html")
         write_report(rollouts, path, ReadOptions(tokenizer), title=title)
-        browser = driver.chromium.launch(
-            executable_path=binary, args=["--headless", "--no-sandbox"]
-        )
+        binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
+        browser = driver.chromium.launch(executable_path=binary, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1360, "height": 1100})
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from ktae.cli import options
-from ktae.cli.printing import Screen, number
+from ktae.cli.printing import Screen
 from ktae.cli.reading import Reading, note_single_tokens, used
-from ktae.files.text import counted
+from ktae.files.text import counted, number
 
 if TYPE_CHECKING:
     from ktae.validity.permutation import PermutationTest

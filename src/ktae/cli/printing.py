@@ -22,8 +22,6 @@ from ktae.rollouts import EXAMPLE
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
-HUGE = 1e9
-
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else there."),
@@ -133,11 +131,6 @@ class Screen:
         """With `--json`, what libraries print on stdout goes to stderr."""
         with contextlib.redirect_stdout(sys.stderr if self.as_json else sys.stdout):
             yield
-
-
-def number(value: float, form: str) -> str:
-    """A number in a table; of a huge one the first digits."""
-    return format(value, form) if abs(value) < HUGE else format(value, form[:-2] + "3g")
 
 
 def _colour(cell: str) -> str:

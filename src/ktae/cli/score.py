@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ktae.cli import options
-from ktae.cli.printing import Screen, note, number
+from ktae.cli.printing import Screen, note
 from ktae.cli.reading import Reading, note_single_tokens, note_unmixed, used
 from ktae.errors import InputError
-from ktae.files.text import counted, visible
+from ktae.files.text import counted, number, visible
 from ktae.tables import in_tables
 
 if TYPE_CHECKING:

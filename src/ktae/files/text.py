@@ -9,6 +9,7 @@ from pathlib import Path
 from ktae.errors import InputError
 
 BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
+HUGE = 1e9
 
 
 def require_text(text: str, where: str) -> str:
@@ -58,6 +59,11 @@ def visible(text: str) -> str:
 def counted(n: int, what: str) -> str:
     """As in "1 group" and "2,000 groups"."""
     return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def number(value: float, form: str) -> str:
+    """A number in a form that ends in its digits, such as "+z.4f"; of a huge one three digits."""
+    return format(value, form) if abs(value) < HUGE else format(value, form[:-2] + "3g")
 
 
 def columns_of_text(rows: Sequence[Sequence[str]]) -> list[str]:

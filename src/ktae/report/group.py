@@ -16,7 +16,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, to_text
 from ktae.files import plots
 from ktae.files.atomic import atomic_write
-from ktae.files.text import counted, printable, visible
+from ktae.files.text import counted, number, printable, visible
 from ktae.report import scoring, summary
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump
@@ -155,7 +155,7 @@ def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
             yield shaded(shown, row, palette)
             continue
         lines = (  # blanks and line ends are signs
-            f"{credit:+z.4f}  "
+            f"{number(credit, '+z.4f')}  "
             + (f"⟨{i}⟩" if piece is None else visible(piece.decode(errors="replace")))
             for i, piece, credit in shown.tokens(row)
         )
