@@ -34,8 +34,7 @@ _FORMULA = re.compile(
     re.DOTALL,
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_ADVERB = rf"(?:{LANGUAGES['adverbs']})[ \t*_]+"
-_BEGINS_WITH_ADVERB = re.compile(rf"^{_ADVERB}", re.IGNORECASE)
+_ADVERB_FIRST = re.compile(rf"^(?:{LANGUAGES['adverbs']})[ \t*_]+", re.IGNORECASE)
 _SAYS_SO = re.compile(
     rf"(?:^|{LANGUAGES['verbs_between_letters']}|\bto (?:get|obtain)"
     # "has to pay 5", but not "two hours to earn 5"
@@ -48,7 +47,8 @@ _UNIT = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD_OF_UNIT}{{0,9}}"
 """A unit may have many words: "red marbles in her bag"."""
 _NEXT_SENTENCE = re.compile(r"(?:(?<=[.?])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
 _END = re.compile(
-    rf"({_UNIT})(?:,{_WORD_OF_UNIT}{{1,3}})?(?:,?[ \t]+(?:because|since)\b[^,]*)?[ \t]*[.!]",
+    rf"({_UNIT})(?:,{_WORD_OF_UNIT}{{1,3}})?"
+    r"(?:(?:,?[ \t]+(?:because|since)|,[ \t]+as)\b[^,]*)?[ \t]*[.!]",
     re.IGNORECASE,
 )
 """Of a sentence, behind its value and unit."""
@@ -56,13 +56,15 @@ _GOES_ON = re.compile(
     r"['’]\w|(?:st|nd|rd|th)\b"
     r"|(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)"
     r"|(?:minus|plus|times|divided|multiplied|to(?! the nearest)|and|or|x|iff)\b"
-    r"|(?:is|are|was|lies|must|can|has)\b|(?:out |percent )?of\b(?=.*[\d$\\])"
+    r"|(?:is|are|was|lies|must|can|has)\b|(?:out |per ?cent )?of\b(?=.*[\d$\\])"
     r"|(?:[^\W\d_]+[ \t]+){0,3}(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
     re.IGNORECASE,
 )
 """After a number that is not all of what is said."""
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
-_CASES = re.compile(r"\b(?:when|if|for)\b.*\b(?:otherwise|else|if|when)\b", re.IGNORECASE)
+_CASES = re.compile(
+    r"\bunless\b|\b(?:when|if|for)\b.*\b(?:otherwise|else|if|when)\b", re.IGNORECASE
+)
 """After one of several answers: "5 if x is even and 6 otherwise"."""
 _CONTRAST = re.compile(rf"[,，][ \t]*(?:and[ \t]+)?(?:{LANGUAGES['contrasts']}).*", re.IGNORECASE)
 _ASIDE = re.compile(
@@ -120,7 +122,7 @@ class _Part(NamedTuple):
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
     statement = statement[-_LONGEST:].strip().strip('*_` \t"“”').rstrip('.,;。，； ✓✔*_`"”项項')
-    statement = _ASIDE.sub("", _BEGINS_WITH_ADVERB.sub("", statement)).rstrip()
+    statement = _ASIDE.sub("", _ADVERB_FIRST.sub("", statement)).rstrip()
     if reason := _WORD_AND_REASON.fullmatch(statement):
         statement = reason[1]
     mark = ""
