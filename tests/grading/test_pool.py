@@ -65,6 +65,12 @@ def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
         assert pool.grade(r"\boxed{1}", "1") == (Outcome.CORRECT, "1", "boxed, same text")
 
 
+def test_all_accepted_answers_share_one_patience(pool: GradingPool) -> None:
+    """A third of the limit: each for itself, they would be over it together."""
+    slow = pool.grade(r"\boxed{\prod_{k=1}^{10^8} k}", ["5", "6", "7", "8"])
+    assert slow.outcome is Outcome.INCORRECT
+
+
 def send(pool: GradingPool, number: signal.Signals) -> None:
     """Give all workers of the pool something to do, then a signal."""
     assert all(v.correct for v in pool.grade_all([Task(r"\boxed{1}", "1")] * 8))

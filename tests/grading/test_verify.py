@@ -1,7 +1,5 @@
 """Verdicts on responses; what agrees with what is in `pairs.txt`."""
 
-import time
-
 import pytest
 
 pytest.importorskip("math_verify")
@@ -54,14 +52,10 @@ def test_an_accepted_answer_that_takes_too_long_leaves_it_undecided() -> None:
     assert verify(rf"\boxed{{{SLOW}}}", [SLOW]).outcome is Outcome.CORRECT
 
 
-def test_all_accepted_answers_share_one_patience() -> None:
-    begin = time.process_time()
-    verdict = verify(r"\boxed{\prod_{k=1}^{10^8} k}", ["5", "6", "7", "8"])
-    assert verdict.outcome is Outcome.INCORRECT
+def test_other_accepted_answers_take_no_time_from_the_right_one() -> None:
     assert verify(r"\boxed{\frac12}", [SLOW, "0.5"]).outcome is Outcome.CORRECT
     many = [f"x_{{{i}}}" for i in range(60)]
     assert verify(r"\boxed{\sqrt{8}}", [*many, r"2\sqrt{2}"]).outcome is Outcome.CORRECT
-    assert time.process_time() - begin < 5
 
 
 REFERENCES = [

@@ -84,6 +84,7 @@ _JOINED = re.compile(
 _DENIED = re.compile(
     rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
     rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|answer|{LANGUAGES['verbs']})){{0,4}}$"
+    rf"|\b(?:no|{LANGUAGES['denials']})\b[^,]*\bto (?:get|obtain)$"
     rf"|(?:{LANGUAGES['denials_between_letters']})[是为為]?$",
     re.IGNORECASE,
 )
