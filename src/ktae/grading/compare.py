@@ -238,7 +238,10 @@ def _residue(form: Form) -> tuple[Any, ...] | None:
 
 def _says_so(form: Form) -> bool:
     """Whether an equation says what its left side is: `x + y = 5`, and not `2x = 6` or `3 = 5`."""
-    left, value = (expressions.parsed(part.body) for part in (form.parts[0], form.parts[-1]))
+    first, last = form.parts[0], form.parts[-1]
+    if first.number and last.number:
+        return values.same_number(first.number, last.number)
+    left, value = expressions.parsed(first.body), expressions.parsed(last.body)
     if not are_evaluable(left, value):
         return False
     symbols = left.free_symbols

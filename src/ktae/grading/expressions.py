@@ -16,6 +16,7 @@ import functools
 import math
 import random
 import re
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -33,8 +34,8 @@ _POINTS = 6
 """Points at which two expressions are compared; half of them have to tell something."""
 _INTEGERS = ("n", "m", "k", "N")
 """Names of what may be an integer, as in `(-1)^{2n}`."""
-_ROUNDED = Fraction(15, 10_000_000)
-"""How far apart, relative below 1, constants with decimals may be."""
+_ROUNDED, _LARGEST_ROUNDING = Fraction(15, 10_000_000), Fraction(1, 10_000)
+"""How far apart, relative to them, values with decimals may be at least, and at most."""
 Complex = tuple[Fraction, Fraction]
 
 _PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
@@ -258,14 +259,30 @@ def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None
     a, b = _value(first, point=point), _value(second, point=point)
     if a is None or b is None:
         return None
-    if first.has(Float) or second.has(Float) or not _are_close(a, b, _ROUNDED):
-        return _are_close(a, b, _ROUNDED)
+    if not _are_close(a, b, _ROUNDED):
+        tolerance = _rounding(first, a, point) + _rounding(second, b, point)
+        return _are_close(a, b, min(tolerance, _LARGEST_ROUNDING))
+    if first.has(Float) or second.has(Float):
+        return True
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
     digits = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
     a, b = _value(first, digits, point), _value(second, digits, point)
     return a is not None and b is not None and _are_close(a, b, Fraction(1, 10 ** (digits - 10)))
+
+
+def _rounding(expression: Any, value: Complex, point: dict[Any, Any] | None) -> Fraction:
+    """How far, relative to it, half a unit in the last digit of each decimal moves a value."""
+    from sympy import Float, Rational
+
+    moved, largest = Fraction(0), max(map(abs, value)) or Fraction(1)
+    for decimal in expression.atoms(Float):
+        last_digit = min(int(Decimal(str(decimal)).normalize().as_tuple().exponent), -1)
+        larger = Rational(str(decimal)) + Rational(10) ** last_digit / 2
+        if other := _value(expression.xreplace({decimal: larger}), point=point):
+            moved += max(abs(x - y) for x, y in zip(value, other, strict=True))
+    return moved / largest
 
 
 def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:

@@ -64,7 +64,10 @@ _OF_INTEGERS = re.compile(
     r"\binteger\w*\s*\}?\s*\$?([a-z])\b|\b([a-z])\s*(?:is|\\in|in)\b[^,]*?(?:integer|\\mathbb\s*\{?[ZN])"
 )
 _OPTION = r"(?:[Oo]ption|[Cc]hoice|选项)\s*"
-DENIED = r"(?:is\s+)?(?:not(?! enough)|wrong|false|incorrect)\b|or\b|(?:(?:and|nor)\s+)?\(?[A-Z]\b"
+DENIED = (
+    r"(?:is\s+(?:not|wrong|false|incorrect)|or|and|nor)\b"
+    r"|(?:wrong|incorrect|(?:[Nn]ot?\b.*)?\(?\b[A-H])\W*$"
+)
 """Behind a choice: it is not the only one, or none."""
 _CHOICE = re.compile(
     rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Z])\)\}}?|([A-Z])[).])"
@@ -135,8 +138,8 @@ _IN_BASE = re.compile(
     r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|(?=[A-F]*\d)[\dA-F]+|[\da-fA-F]+(?=\s*_\s*\{16)"
     r"|\\text\{[\dA-Z.]+\}))\s*\)?\s*_\s*(?:\{\s*(?:\\text\{)?(\d{1,4}|[a-z]{3,9})\}?\s*\}|(\d))"
 )
-_PRODUCT = re.compile(r"(?=\w*[a-z])[b-df-hj-np-tv-zB-DF-HJ-NP-TV-Z]+")
-"""Letters without a vowel, not all of them capitals: `mgh` is no word."""
+_PRODUCT = re.compile(r"(?=\w*[a-z])(?:[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]|[xz]y|y[xz])+")
+"""Letters without a vowel, not all of them capitals: `mgh` is no word, and `gym` is one."""
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
 _PLAIN_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?", re.ASCII)
