@@ -15,9 +15,9 @@ is still open states nothing. There, first to last; within each rule the last pl
    or the end of a sentence with its full stop: without it the response may have been cut off.
 9. `last`, only where it is asked for: the last number, also of a response that was cut off.
 
-A sentence that denies or doubts a value states none, in a box as well, and the next one may take it
-back. Rules 2 to 9 do not look at a box that the response's end cuts off, nor beyond it. Every rule
-takes time linear in the length.
+A sentence that denies or doubts a value states none. Words beside a box deny it, and then no box
+counts. The next sentence may take a value back. Rules 2 to 9 do not look at a box that the
+response's end cuts off, nor beyond it. Every rule takes time linear in the length.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from ktae.grading.latex import AND, LANGUAGES, NAME, OR, TEXT
-from ktae.grading.statements import NUMBER, answer_in, closing_value, is_denied, is_sentence
+from ktae.grading.statements import (
+    NUMBER,
+    answer_in,
+    closing_value,
+    is_denied,
+    is_sentence,
+    is_stated,
+    lone_value,
+)
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond `boxed`: not at all, to rules 2 to 8, or to all."""
@@ -56,6 +64,10 @@ _BETWEEN = re.compile(
 )
 """Between two boxes of one list."""
 _NAME_BEFORE = re.compile(rf"(?:^|[\s$(])({NAME}\s*=\s*)\$?$")
+_OR_ANOTHER = re.compile(
+    r"\\boxed *\{(\d+)\}[$*]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*(?!\1\b)\d+[$*]*[.!]?\s*$",
+    re.MULTILINE,
+)
 _LONGEST_BETWEEN = 60
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
@@ -182,8 +194,10 @@ def _boxed(response: str) -> tuple[str | None, int, int | None]:
     A box around boxes is one box; its content comes without the inner ones' `\boxed`.
     """
     boxes, cut = _boxes(response)
-    while boxes and is_denied(response, boxes[-1].start, boxes[-1].end, is_boxed=True):
-        boxes.pop()
+    if boxes:
+        last = boxes[-1]
+        if is_denied(response, last.start, last.end) or _OR_ANOTHER.match(response, last.start):
+            return None, 0, cut
     texts, name = [], ""
     for i in reversed(range(len(boxes))):
         box, last_end = boxes[i], boxes[i - 1].end if i else -_LONGEST_BETWEEN
@@ -259,11 +273,11 @@ def _stated(response: str, end: int | None) -> str:
         line = _STATEMENT.match(response, head.end())
         if not line or not line[2].strip(" \t*_."):
             continue
+        if not is_stated(response, head.end(), line.end()):
+            continue
         text = _in_block(response, line.start(2))
         if text is None:
             text = answer_in(_BULLET.sub("", line[2], count=1) if line["below"] else line[2])
-        if is_denied(response, head.end(), line.end()):
-            continue
         if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(line[2])):
             return text
         judgement = judgement or text
@@ -291,14 +305,14 @@ def _closing(end: str) -> str:
     text = "\n".join(lines).rstrip(" .")
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
         if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
-            return (not is_denied(text, start, len(text)) and _in_block(text, start)) or ""
+            return (is_stated(text, start, len(text)) and _in_block(text, start)) or ""
     line = re.sub(r"[^\w.!$)}*\]]+$", "", lines[-1].rstrip() if lines else "")
     line = re.sub(r"([.!])(\$|\\\))$", r"\2\1", line)  # a stop within the formula
     choice = _CORRECT_CHOICE.search(line)
-    if choice and not is_denied(line, *choice.span(1)):
+    if choice and is_stated(line, *choice.span(1)):
         return choice[1]
     if bold := _BOLD.search(line):
-        # That stands alone, or behind a colon or comma, is said without a verb.
         before = line[: bold.start()].rstrip()
-        line = f"{'is' if before[-1:] in ':,' else before} {bold[2]}."
+        is_said = before[-1:] in ":," or lone_value(f"{before} {bold[2]}")
+        line = f"{'is' if is_said else before} {bold[2]}."
     return closing_value(line)

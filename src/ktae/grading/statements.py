@@ -3,7 +3,8 @@ r"""The answer within a statement: all of it, or the formula or number that a se
 A sentence states the formulas and numbers at which a verb points, "is ...", "equals ...", "= ...",
 or with which it begins. The last of those is taken, and of those only what comes before "because",
 "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in "12 - 4, which is 8 because ...".
-It states none that it denies, doubts, bounds or only supposes, and none that is taken back. What
+It states none that it denies, doubts, bounds or only supposes, and none that is taken back. Where
+no verb points at any, behind a label, a lone number counts: "Answer: Tom scored 24 points". What
 ", not", "(not" or ", rather than" begins after it is left out, and so is "approximately" before it.
 A word with a reason is taken alone: "A because ...".
 """
@@ -33,15 +34,20 @@ _FORMULA = re.compile(
     r"|(?<!\\)\$(?!\d[^$]*(?:\s\$|\$\d))([^$]+?)(?<!(?<!\\)\\)\$",
     re.DOTALL,
 )
+_LONE = re.compile(rf"{NUMBER}|\(?[A-J]\)?", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _ADVERB_FIRST = re.compile(rf"^(?:{LANGUAGES['adverbs']})[ \t*_]+", re.IGNORECASE)
-_SAYS_SO = re.compile(
-    rf"(?:^|{LANGUAGES['verbs_between_letters']}|\bto (?:get|obtain)"
-    # "has to pay 5", but not "two hours to earn 5"
-    rf"|(?:\b(?:ha[sd]|have|needs?|needed|able|going) to |(?<!\bto )\b)(?:{LANGUAGES['verbs']}))"
-    rf"[ \t*_$]*(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t*_]+){{0,2}}$",
-    re.IGNORECASE,
+_SAYS_SO, _SAYS_SO_OF_FORMULA = (
+    re.compile(
+        rf"(?:^|{LANGUAGES['verbs_between_letters']}|\bto (?:get|obtain)"
+        # "has to pay 5", but not "two hours to earn 5"
+        rf"|(?:\b(?:ha[sd]|have|needs?|needed|able|going) to |(?<!\bto )\b)(?:{verbs}))"
+        rf"[ \t*_$]*(?:(?:{LANGUAGES['objects']}|{LANGUAGES['adverbs']})[ \t*_]+){{0,2}}$",
+        re.IGNORECASE,
+    )
+    for verbs in (LANGUAGES["verbs"], f"{LANGUAGES['verbs']}|{LANGUAGES['connectives']}")
 )
+"""What points at a number, and at a formula."""
 _WORD_OF_UNIT = rf"(?:[ \t]+(?!{UNITS['no_unit']})[^\W\d_]+(?:/[a-z]+|['’]s?)?)"
 _UNIT = rf"(?:[ \t]?(?:°|\\?%|[€£¥]))?{_WORD_OF_UNIT}{{0,9}}"
 """A unit may have many words: "red marbles in her bag"."""
@@ -53,7 +59,7 @@ _END = re.compile(
 )
 """Of a sentence, behind its value and unit."""
 _GOES_ON = re.compile(
-    r"['’]\w|(?:st|nd|rd|th)\b"
+    r"['’]\w|[的の의]|(?:st|nd|rd|th)\b"
     r"|(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)"
     r"|(?:minus|plus|times|divided|multiplied|to(?! the nearest)|and|or|x|iff)\b"
     r"|(?:is|are|was|lies|must|can|has)\b|(?:out |per ?cent )?of\b(?=.*[\d$\\])"
@@ -82,30 +88,39 @@ _JOINED = re.compile(
     r"(?:[ \t*_]*(?:,|、)|(?:[ \t]+[^\W\d_]+){0,3}[ \t*_]*,?[ \t]*\b(?:and|or)\b)[ \t*_]*"
 )
 _DENIED = re.compile(
-    rf"\b(?:{LANGUAGES['doubts']})\b|\b(?:{LANGUAGES['denials']})"
-    rf"(?:[ \t*_]+(?:be|to|exactly|necessarily|always|answer|{LANGUAGES['verbs']})){{0,4}}$"
-    rf"|\b(?:no|{LANGUAGES['denials']})\b[^,]*\bto (?:get|obtain)$"
+    rf"\b(?:{LANGUAGES['doubts']})\b(?:(?!,|\band\b).)*$|\b(?:{LANGUAGES['denials']})"
+    r"(?:[ \t*_]+(?!(?:is|are|was|were)\b)"
+    rf"(?:be|to|exactly|necessarily|always|answer|{LANGUAGES['verbs']})){{0,4}}$"
     rf"|(?:{LANGUAGES['denials_between_letters']})[是为為]?$",
     re.IGNORECASE,
 )
-_SUPPOSED = re.compile(
-    rf"\b(?:{LANGUAGES['asides']})\b"
-    rf"|\b(?:{LANGUAGES['suppositions']})\b(?:(?!,|\bthen\b).)*$",
+"""Of what stands before a value in its clause."""
+_DENIED_BEHIND = re.compile(
+    rf"[\s$*_)\]\\]*(?:{LANGUAGES['taken_back']}|{LANGUAGES['denied_behind']})\b"
+    r"(?! (?:to|that|for)\b)"
+    rf"|[\s$*_)\]\\]*{_WORD_OF_UNIT}{{0,9}}[.,;:!?\n(]\s*(?:[a-z]+,?[ \t]+){{0,2}}"
+    rf"(?:(?:(?:th(?:is|at)|it)(?: (?:answer|result|value))?|which)[ \t]+"
+    rf"(?:{LANGUAGES['taken_back']})|I(?: a|['’])m not (?:sure|certain))\b(?! (?:to|that|for)\b)"
+    rf"|[ \t$*]*[가이]?[ \t]*(?:{LANGUAGES['denied_behind_between_letters']})",
+    re.IGNORECASE,
+)
+_NOT_STATED = re.compile(
+    rf"\b(?:{LANGUAGES['asides']})(?:(?!,).)*$"
+    rf"|\b(?:{LANGUAGES['suppositions']})\b(?:(?!,|\bthen\b).)*$"
+    rf"|\b(?:{LANGUAGES['refusals']}|{LANGUAGES['denials']})\b(?:(?!,|\band\b).)*\b"
+    rf"(?:to (?:get|obtain|make|reach)|(?!(?:is|are|was|were|so)\b)(?:{LANGUAGES['verbs']}))$",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(
-    r"[.!?;:][ \t]|\n|\\\[|\$\$|\b(?:so|thus|hence|therefore|(?<!anything )but)\b", re.IGNORECASE
-)
-_TAKEN_BACK = re.compile(
-    # "is wrong" behind the value; or of "this", "that" or "it" up to the end of the next sentence.
-    r"[\s$*_)\]\\]*"
-    r"(?:(?:[^.!?\n]|\.\d)*[.,;:!?\n(]\s*(?:[a-z]+,?[ \t]+){0,2}"
-    r"(?:(?:th(?:is|at)|it)(?: (?:answer|result|value))?|(?:which|but)\b[^.\n]{0,60}?)[ \t]+)?"
-    rf"(?:{LANGUAGES['taken_back']})\b(?! (?:to|that|for)\b)"
-    rf"|[\s$]*[가이]?[ \t]*(?:{LANGUAGES['denials_between_letters']})",
+    r"[.!?;:][ \t]|\n|\\\[|\$\$|\b(?:(?:so|thus)(?! far)|hence|therefore|(?<!anything )but)\b",
     re.IGNORECASE,
 )
-_OR_ANOTHER = re.compile(r"[\s$*_)\]\\]*,?\s*(?:or|oder|ou|или|或)\s*[$\\(]*\d")
+_NOT_LONE = re.compile(
+    rf"\b(?:{LANGUAGES['refusals']}|{LANGUAGES['doubts']}|{LANGUAGES['denials']}"
+    rf"|{LANGUAGES['asides']}|{LANGUAGES['suppositions']})\b|\b(?:{LANGUAGES['bounds']})[ \t*_$(]*$"
+    rf"|{LANGUAGES['denials_between_letters']}",
+    re.IGNORECASE,
+)
 _LONGEST = 2000
 """Characters at the end of a statement that are taken apart."""
 _BEFORE, _LONGEST_CLAUSE = 30, 300
@@ -131,8 +146,8 @@ def answer_in(statement: str) -> str:
         mark, statement = choice[0], statement[choice.end() :]
     said = _CONTRAST.sub("", statement)
     if is_sentence(said):
-        return mark + (_said_last(said) or statement)
-    return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
+        return mark + (_said_last(said) or lone_value(said) or statement)
+    return mark + (said if _LONE.fullmatch(said) else statement).strip("*_` \t")
 
 
 def closing_value(line: str) -> str:
@@ -143,6 +158,15 @@ def closing_value(line: str) -> str:
         if end and sentence[: part.start].rstrip(" \t*_$")[-1:] not in ("", ":"):
             return answer_in(sentence[part.start : end.end(1)])
     return ""
+
+
+def lone_value(statement: str) -> str:
+    """The only number or formula of a sentence, where no word before it denies or bounds it."""
+    parts = _parts(statement)
+    if len(parts) != 1 or _NOT_LONE.search(statement[: parts[0].start]):
+        return ""
+    start, end, text = parts[0]
+    return "" if is_denied(statement, start, end) or _GOES_ON.match(statement, end) else text
 
 
 def _parts(said: str) -> list[_Part]:
@@ -159,18 +183,20 @@ def _parts(said: str) -> list[_Part]:
     return sorted(parts)
 
 
-def is_denied(text: str, start: int, end: int, *, is_boxed: bool = False) -> bool:
-    """Whether the sentence around the value there denies or doubts it, or the next takes it back.
+def is_denied(text: str, start: int, end: int) -> bool:
+    """Whether the words beside the value there deny or doubt it, or the next ones take it back."""
+    behind = text[end : end + _LONGEST_CLAUSE]
+    return bool(_DENIED.search(_clause(text, start)) or _DENIED_BEHIND.match(behind))
 
-    A value in no box may also be supposed only, or an example.
-    """
+
+def is_stated(text: str, start: int, end: int) -> bool:
+    """Whether the sentence around the value there neither denies nor only supposes it."""
+    return not (is_denied(text, start, end) or _NOT_STATED.search(_clause(text, start)))
+
+
+def _clause(text: str, start: int) -> str:
     before = text[max(0, start - _LONGEST_CLAUSE) : start].rstrip("\\([$*_: \t\r\n")
-    clause = _CLAUSE.split(before + " ")[-1].rstrip()
-    return bool(
-        _DENIED.search(clause)
-        or (_OR_ANOTHER.match(text, end) if is_boxed else _SUPPOSED.search(clause))
-        or _TAKEN_BACK.match(text[end : end + _LONGEST_CLAUSE])
-    )
+    return _CLAUSE.split(before + " ")[-1].rstrip()
 
 
 def is_sentence(statement: str) -> bool:
@@ -187,8 +213,9 @@ def _said_to_be(statement: str, parts: Sequence[_Part]) -> list[_Part]:
     """Those at which a verb points, several in one if they are joined."""
     likely = []
     for i, (start, end, text) in enumerate(parts):
-        points = _SAYS_SO.search(statement, max(0, start - _BEFORE), start)
-        if points is None or is_denied(statement, start, end):
+        pattern = _SAYS_SO_OF_FORMULA if statement[start] in "$\\" else _SAYS_SO
+        points = pattern.search(statement, max(0, start - _BEFORE), start)
+        if points is None or not is_stated(statement, start, end):
             continue
         texts = [text]
         for part in parts[i + 1 :]:
