@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from ktae.grading import expressions, latex, values
@@ -44,7 +45,7 @@ def same(a: Form, b: Form) -> str:
         b = read(b.source or b.text, thousands=False)
     if Kind.LIST in (a.kind, b.kind):
         return _same_lists(_letters_apart(a), _letters_apart(b))
-    return _same_element(a, b) or _same_choice(a, b)
+    return _same_element(a, b) or _same_choice(a, b) or _same_rounding(a, b)
 
 
 def _same_lists(a: Form, b: Form) -> str:
@@ -141,6 +142,18 @@ def _same_element(a: Form, b: Form) -> str:
     if same_words is not None:
         return "same words" if same_words else ""
     return _same_structure(a, b)
+
+
+def _same_rounding(a: Form, b: Form) -> str:
+    r"""Whether the accepted 6.67 is what `20/3 \approx 6.67` rightly rounds to."""
+    decimals = re.search(r"\.(\d+)", b.rounded)
+    rounded = read(b.rounded).number if decimals else None
+    if not (decimals and rounded and a.number and rounded.value == a.number.value):
+        return ""
+    exact = b.number.value if b.number else expressions.real_value(expressions.parsed(b.body))
+    step = Fraction(1, 10 ** len(decimals[1]))
+    is_right = exact is not None and rounded._replace(step=step).stands_for(exact)
+    return "same number" if is_right else ""
 
 
 def _renamed(form: Form, old: str, new: str) -> Form:

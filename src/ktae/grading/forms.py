@@ -49,6 +49,8 @@ class Form:
     parameter: str = ""
     """The letter of a clause such as `, k \\in \\mathbb{Z}`."""
     number: values.Number | None = None
+    rounded: str = ""
+    """What `20/3 \\approx 6.67` says that it is about."""
     source: str = ""
     """As it was given."""
 
@@ -185,7 +187,9 @@ def _read(text: str, *, is_text: bool = False) -> Form:
         return several
     parts, signs = latex.cut(text, _SIGN)
     if len(parts) > 1 and all(parts):
-        return _relation(text, parts, [_SPELLED.get(s, s) for s in signs])
+        signs = [_SPELLED.get(sign, sign) for sign in signs]
+        about = (p for sign, p in zip(signs, parts[1:], strict=True) if sign in _ROUNDED)
+        return replace(_relation(text, parts, signs), rounded=next(about, ""))
     for sign, pattern in _SET_SIGNS.items():
         parts = latex.split(text, pattern)
         if len(parts) > 1:
