@@ -86,7 +86,7 @@ EVENTS = [
 ANSWER = {"body": {"object": "response", "output": ITEMS[1:3] + ITEMS[4:]}}
 BEDROCK = [
     {"reasoningContent": {"reasoningText": {"text": "THINK", "signature": "x1"}}},
-    {"toolUse": {"toolUseId": "x1", "name": "run", "input": {"a": 1, "b": None}}},
+    {"toolUse": {"toolUseId": "x1", "name": "run", "input": {"a": 1}}},
     {"toolResult": {"toolUseId": "x1", "content": [{"text": "TOLD"}]}},
     {"text": "SAID"},
 ]
@@ -188,6 +188,12 @@ ASKED_LAST = [*EXAMPLE, USER | {"content": "So: 2+3?"}, {"role": "assistant", "c
         ({"prompt": "2+3?"}, "5", 0),
         ({"prompt": ASKED_LAST[:3]}, "5", 0),
         ({"question": "1+1?"}, "2\nSo: 2+3?\n5", 0),
+        ({"prompt": "2+3?", "response": [*EXAMPLE, TOOL | {"content": "2+3?"}]}, "2\n2+3?", 0),
+        (
+            {"prompt": ASKED_LAST[:3], "response": [*ASKED_LAST[:2], *ASKED_LAST]}
+            | {"prompt": [*ASKED_LAST[:2], *ASKED_LAST[:3]]},
+            *("5", 0),
+        ),
         ({"response": [*ASKED_LAST[:2], TOOL, *ASKED_LAST[2:]]}, "2\nTOLD\nSo: 2+3?\n5", 0),
         ({"response": [EXAMPLE[0], EXAMPLE[1] | {"is_demo": True}, *ASKED_LAST[2:]]}, "5", 0),
     ],
@@ -207,6 +213,9 @@ def test_examples_belong_to_the_prompt_where_the_row_says_so(row, response, note
         '{"role": "assistant", "content": "fine", "answer": "5"}',
         '{"role": "user", "content": "5"}',
         '[{"from": "A", "to": "B", "value": "5"}]',
+        '[{"from": "user", "to": "agent", "value": "5"}]',
+        '{"output": {"role": "assistant", "content": "fine"}, "answer": "5"}',
+        '{"type": "agent", "content": "fine", "name": "5"}',
     ],
 )
 def test_json_that_the_policy_was_asked_to_write_is_its_text(answer, tmp_path):
@@ -217,16 +226,36 @@ def test_json_that_the_policy_was_asked_to_write_is_its_text(answer, tmp_path):
 
 def test_prompts_that_differ_in_a_picture_or_a_field_are_two(tmp_path):
     def parts(url):
-        return [{"role": "user", "content": [{"type": "image_url", "image_url": url}, "Which?"]}]
+        part = {"type": "image_url", "image_url": {"url": url}}
+        return [{"role": "user", "content": [part, "Which?"]}]
 
     for pairs in (
-        [{"prompt": parts("a")}, {"prompt": parts("b")}],
+        [{"prompt": parts("data:a")}, {"prompt": parts("data:b")}],
         [{"prompt": "Which?", "images": ["a"]}, {"prompt": "Which?", "images": ["b"]}],
         [{"prompt": "Solve.", "question": "2+3?"}, {"prompt": "Solve.", "question": "4*4?"}],
     ):
         rows = [row | {"response": "x", "reward": 1} for row in pairs]
         table = read(write_rows(tmp_path / "r.jsonl", *rows, *rows))[0]
         assert len(table) == 4 and len(set(table["group"].to_pylist())) == 2
+
+
+def test_what_differs_by_rollout_makes_no_other_problem(tmp_path):
+    """Such as where a picture lies, or what the policy asked a search engine."""
+    rows = [
+        {"prompt": [{"role": "user", "content": [part, "Q"]}], "query": text, "response": text}
+        for text in ("a", "b")
+        for part in [{"type": "image_url", "image_url": {"url": f"https://x/1?key={text}"}}]
+    ]
+    path = write_rows(tmp_path / "r.jsonl", *(row | {"reward": 1} for row in rows))
+    assert len(set(read(path)[0]["group"].to_pylist())) == 1
+
+
+def test_nothing_that_the_policy_wrote_is_lost(tmp_path):
+    calls = [CALL, CALL, CALL | {"function": {"name": "set", "arguments": {"x": None, "y": 0}}}]
+    said = {"role": "assistant", "reasoning": "5", "content": "it is 5", "tool_calls": calls}
+    row = {"group": 1, "reward": 1, "response": [said]}
+    text = '5\nit is 5\nrun({"a": 1})\nrun({"a": 1})\nset({"x": null, "y": 0})'
+    assert read(write_rows(tmp_path / "r.jsonl", row))[0]["response"].to_pylist() == [text]
 
 
 def test_a_text_of_numpy_s_is_a_conversation(tmp_path):

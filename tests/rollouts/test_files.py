@@ -12,6 +12,7 @@ from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.rollouts import readers, record
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
 ROLLOUT = {"group": "g", "response": "it is 2", "reward": 1}
@@ -131,12 +132,33 @@ def test_a_column_of_csv_is_what_its_whole_says(tmp_path):
         readers.read(path)
 
 
+def test_calls_of_parquet_have_no_arguments_of_others(tmp_path):
+    called = [{"name": "run", "arguments": {"a": 1}}, {"name": "look", "arguments": {"b": 2}}]
+    messages = [{"role": "assistant", "content": "", "tool_calls": called}]
+    table = pa.Table.from_pylist([{"group": "g", "response": messages, "reward": 1.0}])
+    pq.write_table(table, tmp_path / "r.parquet")
+    said = readers.read(tmp_path / "r.parquet")["response"].to_pylist()
+    assert said == ['run({"a": 1})\nlook({"b": 2})']
+
+
+def test_of_files_of_one_name_the_first_with_rollouts_is_read(tmp_path):
+    pq.write_table(pa.table({"metric": ["accuracy"]}), tmp_path / "results.parquet")
+    for name in ("results.json", "results.jsonl", "results.jsonl.gz"):
+        notes = Notes(strict=True)
+        write_lines(tmp_path / name, [ROLLOUT])
+        assert len(readers.read(tmp_path, notes=notes)) == 1
+    assert notes.counts["files"] == 3
+
+
 def test_files_of_hugging_face(tmp_path):
     path = tmp_path / "data.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, COLUMNS.schema) as writer:
         writer.write_table(COLUMNS)
     (tmp_path / "state.json").write_text("{}")
     assert read_rows(tmp_path) == [ROLLOUT | {"reward": 1.0, "correct": 1.0}]
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, COLUMNS.schema) as writer:
+        writer.write_table(COLUMNS)
+    assert len(readers.read(path)) == 1
     path.write_bytes(b"x" * 20)
     with pytest.raises(InputError, match="broken table"):
         readers.read(path)

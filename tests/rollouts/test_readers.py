@@ -307,7 +307,9 @@ def test_a_broken_file_of_a_folder_is_left_out_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reward"),
     [
-        ({"correct": True, "level": 3}, 1),
+        ({"correct": True}, 1),
+        ({"reward_fn": 0.5, "exact_match": False}, 0.5),
+        ({"accuracy_reward": 1.0, "correct": False}, 1),
         ({"right": False}, 0),
         ({"accuracy_reward": True, "format_reward": 0.5}, 1),
     ],
@@ -335,7 +337,7 @@ def test_spans_that_are_none_are_left_out(spans, tmp_path):
 
 def test_a_mask_of_another_length_is_an_error(tmp_path):
     row = {"group": 1, "token_ids": [5, 7], "reward": 1, "loss_mask": [1]}
-    with pytest.raises(InputError, match="mask and token_ids differ in length"):
+    with pytest.raises(InputError, match="loss_mask and token_ids differ in length"):
         readers.read(write_lines(tmp_path / "r.jsonl", row))
     row |= {"labels": ["a"], "loss_mask": None}
     assert len(readers.read(write_lines(tmp_path / "r.jsonl", row))) == 1

@@ -239,7 +239,8 @@ SCORED = ["scores.parquet", "scores.tokens.parquet"]
         (["1.jsonl", "completions/2.jsonl", "model/3.jsonl", "results_1.json"], []),
         (["1.jsonl", "live/1.jsonl", "ktae.json"], ["live/1.jsonl", "ktae.json"]),
         (["all/1.jsonl", "effective/1.jsonl"], ["effective/1.jsonl"]),
-        (["1.jsonl", "1.jsonl.gz", "2.jsonl.gz"], ["1.jsonl.gz"]),
+        (["1.jsonl", "validation/1.jsonl"], ["validation/1.jsonl"]),
+        (["cache-1.arrow", "data-1.arrow"], ["cache-1.arrow"]),
         (["1.jsonl", "7.pt"], ["7.pt"]),
         (["7.json", "8.json"], []),
         (["7.pt", "8.pt", "eval_7.pt"], ["eval_7.pt"]),
@@ -258,6 +259,17 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     assert [str(file.relative_to(tmp_path)) for file in others] == alone
     rollouts = [name for name in there if name not in alone]
     assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
+
+
+def test_of_a_session_of_verl_s_the_last_output_counts(tmp_path):
+    """Its context may have been written anew. A data set's own numbers look like a session's."""
+    for answers, inputs in (("55", ["ASKED"]), ("57", ["ASKED", "OTHER"])):
+        rows = [
+            {"step": 1, "input": asked, "output": "x", "gts": x, "score": 1, "uid": f"u_0_{n}"}
+            for n, (asked, x) in enumerate(zip(("ASKED", "OTHER"), answers, strict=True))
+        ]
+        table = readers.read(write_rows(tmp_path / "1.jsonl", *rows))
+        assert table["prompt"].to_pylist() == inputs
 
 
 # --- TRL's last batch, logged again

@@ -69,8 +69,10 @@ SAID_BY = {"message": "content", "system": "content", "think": "thought", "finis
 KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, *CALLS_IN, "type"))
 """Fields that say what a message is about."""
 OF_MESSAGES = {*KNOWN, "role", "from", "name", "id", "call_id", "tool_call_id"}
+DATA = re.compile(r'"data:[^"]+"|"(?:data|bytes)": "[^"\\]*(?:\\.[^"\\]*)*"')
+"""A picture, sound or file within a part of a message, in its JSON."""
 MEDIA = re.compile("image|audio|video|file")
-"""Types of parts that are no text."""
+"""Types of parts that hold such."""
 
 
 class Segment(NamedTuple):
@@ -96,7 +98,7 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a conversation, which may be text of JSON or Python; None for none."""
     is_text = isinstance(value, str)
     value = _parsed(value) if is_text else value
-    while isinstance(value, dict) and "role" not in value:
+    while isinstance(value, dict) and "role" not in value and not is_text:
         if not isinstance(inside := next(filter(None, map(value.get, ANSWERS)), None), dict | list):
             break
         value = inside
@@ -112,11 +114,20 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
         messages.append(message)
     # Several choices are rollouts, and no turns of one.
     are_choices = len(entries) > 1 and all(isinstance(x.get("message"), dict) for x in entries)
-    # A policy may have to write JSON, such as a call; a conversation says more than that.
+    return None if are_choices or (is_text and is_answer(entries, is_alone)) else messages
+
+
+def is_answer(entries: Sequence[dict[str, Any]], is_alone: bool) -> bool:
+    """Whether JSON with messages in it is what a policy had to write, such as a call or an edge.
+
+    A conversation says more than a call, and its messages have no fields of other things.
+    """
     said = {"role", "from", "content", "call_id", "message"}
-    is_answer = is_text and not any(said & entry.keys() for entry in entries)
-    is_answer |= is_text and is_alone and not value.keys() <= OF_MESSAGES
-    return None if are_choices or is_answer else messages
+    if is_alone and "role" not in entries[0]:
+        return True
+    unsure = entries if is_alone else [entry for entry in entries if "from" in entry]
+    others = any(entry.keys() - OF_MESSAGES for entry in unsure)
+    return others or not any(said & entry.keys() for entry in entries)
 
 
 def _parsed(text: str) -> Any:
@@ -173,7 +184,7 @@ def turn_of(value: Any) -> dict[str, Any] | None:
         return turn(role, value, value.get("message", value.get("system_prompt")), calls)
     action = str(value.get("action"))
     texts = ("thought", SAID_BY.get(action, ""))
-    told = {name: x for name, x in args.items() if x and name != "thought"}
+    told = {name: x for name, x in args.items() if x is not None and name != "thought"}
     calls = [] if action in SAID_BY else [{"name": action, "arguments": told}]
     role = "system" if action == "system" else source
     return turn(role, {}, [args.get(x) for x in texts], calls)
@@ -250,9 +261,11 @@ def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
     names = REASONING if value.get("redacted") is not True else ()
     names = (*names, "summary") if kind.startswith("reasoning") else names
     thoughts, texts = ([*pieces(first_text(value, some), own)] for some in (names, CONTENTS))
-    texts = [x for x in thoughts if not any(x.text in text.text for text in texts)] + texts
-    if MEDIA.search(kind) and not texts:
-        digest = hashlib.blake2s(json.dumps(value, default=str).encode(), digest_size=4)
+    begins = [x.text.removeprefix("<think>").lstrip() for x in texts]  # may be the thoughts
+    texts = [x for x in thoughts if not any(y.startswith(x.text.strip()) for y in begins)] + texts
+    is_media = MEDIA.search(kind) is not None and not texts
+    if is_media and (data := DATA.findall(json.dumps(value, default=str))):
+        digest = hashlib.blake2s("".join(data).encode(), digest_size=4)
         texts = [Segment(f"[{kind} {digest.hexdigest()}]", own)]
     is_other = KNOWN.isdisjoint(value) and not {"role", "from"} & value.keys()
     if is_other or (is_result and not texts):
@@ -260,10 +273,10 @@ def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
         texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
     yield from texts
     known = {"", *(text.text for text in texts)}  # a call may also be a part of the content
-    for text in map(call_text, calls_of(value)):
-        if text not in known:
-            known.add(text)
-            yield Segment(text, own)
+    for name in CALLS_IN:
+        calls = [x for x in map(call_text, calls_in(value.get(name))) if x not in known]
+        known.update(calls)
+        yield from (Segment(call, own) for call in calls)
 
 
 def first_text(value: dict[str, Any], names: Iterable[str]) -> Any:
@@ -272,29 +285,27 @@ def first_text(value: dict[str, Any], names: Iterable[str]) -> Any:
     return next((value[x] for x in names if value.get(x) and value[x] is not True), None)
 
 
-def calls_of(message: dict[str, Any]) -> Iterator[Any]:
-    """The calls that a message has beside its content."""
-    for value in map(message.get, CALLS_IN):
-        if isinstance(value, str):
-            with contextlib.suppress(ValueError, RecursionError):
-                value = json.loads(value)
-        if isinstance(value, dict) and any(x in value for x in CALLS_IN):  # LangChain's
-            yield from calls_of(value)
-        else:
-            yield from filter(None, value if isinstance(value, list) else [value])
+def calls_in(value: Any) -> Iterator[Any]:
+    """The calls in a field that a message has beside its content."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    if isinstance(value, dict) and any(x in value for x in CALLS_IN):  # LangChain's
+        for inner in map(value.get, CALLS_IN):
+            yield from calls_in(inner)
+    else:
+        yield from filter(None, value if isinstance(value, list) else [value])
 
 
-def dialogue(parts: list[Segment], asked: str = "") -> Dialogue | None:
+def dialogue(parts: list[Segment], begin: int = 0) -> Dialogue | None:
     """Prompt, response and context; None where no part is the policy's.
 
-    The prompt ends where the policy begins, or, if it holds examples, with what is `asked`.
+    The prompt ends where the policy first writes after `begin` parts, or else at all.
     """
     by_policy = [i for i, part in enumerate(parts) if part.is_policy]
-    asks = (i for i, part in enumerate(parts) if not part.is_policy and asked in part.text)
-    begin = next(asks, 0) if asked else 0
-    first = next((i for i in by_policy if i >= begin), None)
-    if first is None:
+    if not by_policy:
         return None
+    first = next((i for i in by_policy if i >= begin), by_policy[0])
     text, context = "", []
     for part in parts[first:]:
         begin = len(text)
@@ -312,11 +323,8 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
     messages = messages_of(value)
     if messages is None:
         return None
-    parts, asked, before = segments(messages), "", None
-    if not parts[0].is_policy:
-        before = messages_of(prompt)
-        asked = segments(before)[-1].text if before else prompt if isinstance(prompt, str) else ""
-    talk = dialogue(parts, asked)
+    begin = None if author(messages[0]) else n_asking(messages, prompt)
+    talk = dialogue(segments(messages), len(segments(messages[:begin])) if begin else 0)
     if talk is None and isinstance(value, str):
         return None  # what the policy was asked to write
     if talk is None or None in map(author, messages):
@@ -329,18 +337,37 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
             f"{where}: the messages of response have no content; they have {quoted(messages[-1])}"
         )
     # What a user says after a policy's turn is an answer to it, or the next example.
-    has_turns = before is None and bool(talk.context) and talk.context[-1] < len(talk.response)
-    if has_turns and talk.prompt is not None and not (asked and asked in talk.prompt):
+    has_turns = bool(talk.context) and talk.context[-1] < len(talk.response)
+    if has_turns and talk.prompt is not None and begin is None:
         others = {x["role"].lower() for x in messages if not author(x)}
         results = (x for message in messages for x in pieces(message) if not x.is_policy)
         return talk._replace(is_of_users=others <= {*ASKING} and not any(results))
     return talk
 
 
+def n_asking(messages: list[dict[str, Any]], prompt: Any) -> int | None:
+    """How many messages it takes to ask for what `prompt`, beside them, asks; None if unknown.
+
+    The first message of a user that holds it is the last of these.
+    """
+    before = messages_of(prompt) or []
+    parts = segments(before)
+    if parts and parts == segments(messages[: len(before)]):
+        return len(before)
+    asked = parts[-1].text if parts else prompt
+    for n, message in enumerate(messages, start=1):
+        said = pieces(message) if message["role"].lower() in ASKING else ()
+        told = joined(part.text for part in said if part.is_policy)  # and is no tool's result
+        if asked and isinstance(asked, str) and asked in told:
+            return n
+    return None
+
+
 def plain_text(value: Any) -> Any:
-    """The texts of a conversation's messages; any other value as it is."""
+    """The texts of a conversation's messages; any other value, or text with none, as it is."""
     messages = messages_of(value)
-    return value if messages is None else joined(part.text for part in segments(messages))
+    said = None if messages is None else joined(part.text for part in segments(messages))
+    return value if said is None or (isinstance(value, str) and not said) else said
 
 
 def call_text(call: Any) -> str:
@@ -351,8 +378,6 @@ def call_text(call: Any) -> str:
     inner: dict[str, Any] = function if isinstance(function, dict) else call
     names = ("arguments", "args", "input", "action", "code", "queries")
     arguments = next((inner[x] for x in names if inner.get(x) is not None), "")
-    if isinstance(arguments, dict):  # Parquet gives each call the others' arguments as null
-        arguments = {name: x for name, x in arguments.items() if x is not None}
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, default=str)
     named = (*map(inner.get, ("name", "function_name", "toolName")), function, call.get("type"))

@@ -39,6 +39,9 @@ TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
+CALLED_WITH = ("arguments", "args", "input")
+"""Where a call has its arguments."""
+ARGUMENTS = re.compile(rf"\b({'|'.join(CALLED_WITH)}): struct")
 CSV_BLOCK = 1 << 24
 """Bytes; no row of CSV may be longer."""
 
@@ -141,13 +144,25 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
             is_own = record.VERSION_KEY in (table.schema.metadata or {})
             if is_own and "credit" in table.column_names:
                 table = table.drop_columns("credit")
+            has_calls = ARGUMENTS.search(str(table.schema)) is not None
             try:
-                yield from table.to_pylist()
+                for row in table.to_pylist():
+                    yield {k: without_others(x) for k, x in row.items()} if has_calls else row
             except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
                 raise InputError(f"{name}: broken table: {one_line(error)}") from None
 
     for number, row in enumerate(plain_rows(), start=1):
         yield row, f"{name}, row {number}"
+
+
+def without_others(value: Any, is_arguments: bool = False) -> Any:
+    """A value of Parquet, without the arguments of other calls that each call has as null."""
+    if isinstance(value, list):
+        return [without_others(x) for x in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: x for name, x in value.items() if not (is_arguments and x is None)}
+    return {name: without_others(x, name in CALLED_WITH) for name, x in kept.items()}
 
 
 def own_tables(path: Path) -> Iterator[Any]:
@@ -163,13 +178,16 @@ def own_tables(path: Path) -> Iterator[Any]:
 
 
 def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
-    """The rows of a Parquet file, or of an Arrow stream as Hugging Face saves data sets, at most
-    `rows` of Parquet at a time."""
+    """The rows of a Parquet file, or of an Arrow stream, as Hugging Face saves data sets, or Arrow
+    file; at most `rows` of Parquet at a time."""
     content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
     try:
         if ".arrow" in Path(name).suffixes:
-            batches = pa.ipc.open_stream(content)
-            schema = batches.schema
+            is_stream = content.read(6) != b"ARROW1"
+            content.seek(0)
+            opened = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(content)
+            schema, n = opened.schema, 0 if is_stream else opened.num_record_batches
+            batches = opened if is_stream else map(opened.get_batch, range(n))
         else:
             file = pq.ParquetFile(content)
             schema, batches = file.schema_arrow, file.iter_batches(rows)
@@ -229,8 +247,8 @@ FORMATS: dict[str, Callable[[Stream, str, Reject | None], Rows]] = {
     ".arrow": parquet_rows,
     ".pt": torch_rows,
 }
-"""By the end of a file's name, each with `.gz` after that, too. Of files of one name the first is
-read: beside Parquet, JSON is often a summary."""
+"""By the end of a file's name, each with `.gz` after that, too. Of files of one name the first that
+holds rollouts is read: others are often summaries."""
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 """Ends of the names of all files that can be read."""
 

@@ -27,8 +27,9 @@ COPIES = {"live", "wandb", "tensorboard"}
 """Folders of a run whose files say again what others say."""
 EVALUATION = re.compile(
     r"(^|[^a-z])eval_\d+\.pt(\.gz)?$|eval_rollouts\.jsonl|val_(data_)?step_?\d+|(^|/)eval/(.*/)?traces\.jsonl"
+    r"|(^|/)(validation|val_data|val_dump)/\d+\.jsonl"
 )
-"""Evaluations that slime, NeMo-RL, rLLM and prime-rl write beside their training."""
+"""Evaluations that slime, NeMo-RL, rLLM, prime-rl and verl write beside their training."""
 
 
 def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list[Path]]:
@@ -36,10 +37,9 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
 
     Looked at are all files at all depths that are not hidden and end as rollouts do. Left alone
     are: `SETTINGS`; what lies beside `rollouts/` in ktae's run folder; what `ktae score` has
-    written, unless there is nothing else; of the same name in several formats all but one; .pt
-    files beside others; evaluations beside training, or the other way round for `evaluation`;
-    `COPIES`, such as prime-rl's `effective` beside its `all`; and files packed in a way that is
-    not read.
+    written, unless there is nothing else; .pt files beside others; evaluations beside training, or
+    the other way round for `evaluation`; `COPIES`, such as prime-rl's `effective` beside its `all`;
+    and files packed in a way that is not read.
     """
     if not path.exists():
         raise InputError(f"{path} does not exist; expected a file or folder with rollouts")
@@ -56,13 +56,10 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
             if name.endswith((*SUFFIXES, *PACKED)) and not name.startswith("."):
                 is_other = is_beside or is_known_other(file) or name.endswith(PACKED)
                 (others if is_other else readable).append(file)
-    readable.sort(key=_by_numbers)
-    best: dict[tuple[Path, str], Path] = {}
-    for end in SUFFIXES:
-        for file in readable:
-            if file.name.endswith(end) and record.CREDIT_KEY not in record.metadata_of(file):
-                best.setdefault((file.parent, without_format(file.name)), file)
-    chosen = set(best.values()) or set(readable)
+    ends = {file: file.name.removeprefix(stem_of(file).name) for file in readable}
+    readable.sort(key=lambda file: (_by_numbers(stem_of(file)), SUFFIXES.index(ends[file])))
+    scored = {x for x in readable if record.CREDIT_KEY in record.metadata_of(x)}
+    chosen = {*readable} - scored or {*readable}
 
     links = {file for file in readable if file.is_symlink()}
     real = {os.path.realpath(file) for file in readable if links and file not in links}
@@ -72,7 +69,9 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
         effective = [x for x in file.parents if x.name == "effective"]
         is_beside_all = any((x.parent / "all").is_dir() for x in effective)
         is_link = file in links and os.path.realpath(file) in real
-        return is_link or is_beside_all or bool(COPIES & set(file.relative_to(path).parts))
+        is_cache = file.name.startswith("cache-") and file.suffix == ".arrow"  # of data sets
+        is_below = not COPIES.isdisjoint(file.relative_to(path).parts)
+        return is_link or is_beside_all or is_cache or is_below
 
     # Each rule leaves something: where it would leave nothing, it says nothing.
     rules: tuple[Callable[[Path], bool], ...] = (
@@ -89,6 +88,11 @@ def choose_files(path: Path, evaluation: bool = False) -> tuple[list[Path], list
             "followed by .gz"
         )
     return files, [file for file in readable if file not in chosen] + sorted(others)
+
+
+def stem_of(file: Path) -> Path:
+    """A file without its format: files of the same are the same rollouts, or a summary of them."""
+    return file.with_name(without_format(file.name))
 
 
 def _by_numbers(file: Path) -> list[tuple[int, str]]:

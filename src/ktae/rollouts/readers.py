@@ -23,7 +23,7 @@ from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_tables
-from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation
+from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation, stem_of
 from ktae.rollouts.labels import READ, by_model, front_of, labelled, note_rewards
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
@@ -147,14 +147,22 @@ def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
 def read_all(
     path: Path, files: Sequence[Path], read: Callable[[Path], Iterable[T]], notes: Notes
 ) -> Iterator[T]:
-    """What `read` gives of each file of an input; a folder's files without rollouts are noted, and
-    where the notes are not strict those that are broken, too."""
+    """What `read` gives of each file of an input, of those of one name the first with rollouts.
+
+    A folder's files without rollouts are noted, and those that are broken, where notes are not
+    strict.
+    """
     errors: dict[Path, InputError] = {}
+    done = set[Path]()
     for file in files:
         has_rows = False
+        if (stem := stem_of(file)) in done:
+            notes.add("files", path_text(file.relative_to(path)))
+            continue
         try:
             for item in read(file):
                 has_rows = True
+                done.add(stem)
                 yield item
         except PathError:
             raise
@@ -249,10 +257,12 @@ class Reader:
 
     def _detected(self, path: Path) -> Iterator[tuple[Schema, Row, str]]:
         """The objects among a file's rows, each with its schema and its place."""
-        schema = None
+        schema, names = None, dict[str, Any]().keys()
         for row, where in self._with_fields(iterate_rows(path, self._reject)):
             if isinstance(row, dict):
-                schema = detect(row, schema)
+                # Rows of no tool's, without a group, would be compared with each tool's.
+                if not (schema is PLAIN and row.keys() == names and PLAIN.also(row)):
+                    schema, names = detect(row, schema), row.keys()
                 yield schema, row, where
             else:
                 message = f"{row!r:.60}; expected an object with group, response, reward"

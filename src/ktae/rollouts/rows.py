@@ -40,6 +40,8 @@ STEPS = ("global_step", "training_step", "train_step")
 MASKS = ("loss_mask", "response_mask", "action_mask", "assistant_masks", "labels")
 OTHER_NAMES = frozenset((*STEPS, *MASKS))
 """What trainers call a step, and a mask that is as long as the token ids."""
+QUESTIONS = ("problem", "question", "problems", "questions")
+"""Fields that hold a problem where `prompt` is a template or a system's message."""
 LONGEST_LABEL = 80
 """Characters. A longer text in the place of a group becomes a short label."""
 
@@ -252,7 +254,7 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     fields, strict = with_texts(row, where, notes), notes.strict
     of_row = fields.pop("of_row", False)
     if not OTHER_NAMES.isdisjoint(fields):
-        take_other_names(fields)
+        take_other_names(fields, where)
     if isinstance(fields.get("group"), str) and not fields["group"].strip():
         fields["group"] = None  # as CSV has it
     if not ("response" in fields or "token_ids" in fields):
@@ -279,13 +281,15 @@ def complete(row: Row, where: str, notes: Notes) -> Row:
     return fields
 
 
-def take_other_names(fields: Row) -> None:
+def take_other_names(fields: Row, where: str) -> None:
     """Give a step, and a mask of token ids, their names. A mask of another length is an error."""
     names = {"step": [x for x in STEPS if is_number(fields.get(x))]}
     if isinstance(ids := fields.get("token_ids"), list):
         masks = [x for x in MASKS if isinstance(fields.get(x), list)]
-        fitting = [x for x in masks if len(fields[x]) == len(ids)]
-        names["mask"] = fitting or [x for x in masks if x != "labels"]
+        names["mask"] = [x for x in masks if len(fields[x]) == len(ids)]
+        misfits = [x for x in masks if x != "labels"]
+        if misfits and not names["mask"] and fields.get("mask") is None:
+            raise InputError(f"{where}: {misfits[0]} and token_ids differ in length")
     for name, others in names.items():
         if others and fields.get(name) is None:
             fields[name] = fields.pop(others[0])
@@ -294,20 +298,21 @@ def take_other_names(fields: Row) -> None:
 def with_texts(row: Row, where: str, notes: Notes) -> Row:
     """The row with what the policy said in a conversation as its response, and its prompt.
 
-    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input;
-    where no label tells the problem, they are part of it.
+    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input.
+    Where no label tells the problem, a question beside it is part of it.
     """
     fields = dict(row)
     prompt = plain_text(fields.get("prompt"))
     if prompt is None or (isinstance(prompt, str) and is_null(fields.get("group"))):
-        texts = {name: plain_text(fields[name]) for name in PROMPTS if name in fields}
+        names = PROMPTS if prompt is None else QUESTIONS
+        texts = {name: plain_text(fields[name]) for name in names if name in fields}
         texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     said, thought = fields.get("response"), fields.get("reasoning_content")
-    if isinstance(said, str) and isinstance(thought, str) and thought not in said:
-        fields["response"] = joined((thought, said))
-    talk = response_of(fields.get("response"), row.get("prompt", prompt), where)
+    if isinstance(said, str) and isinstance(thought, str):
+        said = [{"role": "assistant", "reasoning_content": thought, "content": said}]
+    talk = response_of(said, row.get("prompt", prompt), where)
     if talk is not None:
         fields |= {"response": talk.response, "context_spans": talk.context or None}
         if talk.prompt is not None:

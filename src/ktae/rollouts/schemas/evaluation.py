@@ -10,7 +10,7 @@ from typing import Any
 from ktae.errors import InputError
 from ktae.rollouts.conversation import joined
 from ktae.rollouts.files import without_format
-from ktae.rollouts.paths import MISSING
+from ktae.rollouts.paths import MISSING, at
 from ktae.rollouts.rows import Each, Row, as_verdict, is_number, is_score, prompt_label, without
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose
 from ktae.rollouts.spread import spread
@@ -40,7 +40,8 @@ def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     names = row.get("metrics")
     metrics = {name: row[name] for name in names if name in row} if isinstance(names, list) else {}
     others = without(plain, ["answer"]).items()
-    metrics = metrics or {k: x for k, x in others if is_number(x) or isinstance(x, bool)}
+    metrics = metrics or {name: x for name, x in others if is_number(x)}
+    metrics = metrics or {name: x for name, x in others if isinstance(x, bool)}
     plain["prompt"] = row.get("arguments")
     # The first argument of the first request: of a list of lists, or of objects in objects.
     for _ in range(2):
@@ -90,6 +91,12 @@ def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     """inspect's log, or one of its samples: `messages`, and a score for each scorer."""
     model = row["eval"].get("model") if isinstance(row.get("eval"), dict) else None
     for sample in row.get("samples", [row]):
+        roles = {message.get("role") for message in sample["messages"]}
+        error = at(sample, "error.message")
+        if error is not MISSING and "assistant" not in roles:
+            name = f"sample {sample.get('id')!r} has no answer"
+            source.notes.reject(InputError(f"{where}: {name}; its error is {error!r:.200}"))
+            continue
         scores: Row = {}
         for name, score in (sample.get("scores") or {}).items():
             value = score.get("value") if isinstance(score, dict) else score

@@ -55,16 +55,14 @@ def new_steps(items: Items, source: Source) -> Items:
 def last_outputs(items: Items, source: Source) -> Items:
     """The rows of verl without padding, and of the outputs of a session the last alone.
 
-    Outputs of a session follow each other, are numbered on, and repeat its prompt.
+    Outputs of a session follow each other, are numbered on, and have one reference answer.
     """
-    number, prompt = itertools.count(), ""
+    number = itertools.count()
 
     def session(item: tuple[Row, str]) -> object:
-        nonlocal prompt
-        n, key = next(number), VERL_KEY.fullmatch(str(item[0].get("uid")))
-        if not (prompt and item[0]["input"].startswith(prompt)):
-            prompt = item[0]["input"]
-        return (prompt, item[0]["step"], key[1], int(key[3]) - n) if key else item[1]
+        row, where = item
+        n, key = next(number), VERL_KEY.fullmatch(str(row.get("uid")))
+        return (row["step"], row.get("gts"), key[1], int(key[3]) - n) if key else where
 
     for _, outputs in itertools.groupby(items, key=session):
         first, *others = outputs
@@ -82,7 +80,7 @@ def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     # A reward function gives floats. Other columns that were logged are seldom scores.
     flags = {name: x for name, x in rest.items() if isinstance(x, bool)}
     rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
-    rewards |= {name: x for name, x in flags.items() if not rewards or name in CORRECTNESS_NAMES}
+    rewards |= {name: x for name, x in flags.items() if not rewards or name.endswith("_reward")}
     if any(isinstance(x, float) for x in rewards.values()):
         rewards = {k: x for k, x in rewards.items() if type(x) is not int or not COUNTS.search(k)}
     asked = (*source.options.correctness_names, *source.options.hinted)
