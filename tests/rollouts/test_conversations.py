@@ -188,10 +188,16 @@ ASKED_LAST = [*EXAMPLE, USER | {"content": "So: 2+3?"}, {"role": "assistant", "c
         ({"prompt": "2+3?"}, "5", 0),
         ({"prompt": ASKED_LAST[:3]}, "5", 0),
         ({"question": "1+1?"}, "2\nSo: 2+3?\n5", 0),
+        (
+            {
+                "prompt": "Solve.",
+                "response": [{"role": "system", "content": "Solve."}, *ASKED_LAST],
+            },
+            *("2\nSo: 2+3?\n5", 1),
+        ),
         ({"prompt": "2+3?", "response": [*EXAMPLE, TOOL | {"content": "2+3?"}]}, "2\n2+3?", 0),
         (
-            {"prompt": ASKED_LAST[:3], "response": [*ASKED_LAST[:2], *ASKED_LAST]}
-            | {"prompt": [*ASKED_LAST[:2], *ASKED_LAST[:3]]},
+            {"prompt": [*EXAMPLE, *ASKED_LAST[:3]], "response": [*EXAMPLE, *ASKED_LAST]},
             *("5", 0),
         ),
         ({"response": [*ASKED_LAST[:2], TOOL, *ASKED_LAST[2:]]}, "2\nTOLD\nSo: 2+3?\n5", 0),

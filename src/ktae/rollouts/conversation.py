@@ -23,7 +23,8 @@ from ktae.errors import InputError, quoted
 
 POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent", "chatbot", "reasoning")
 """Names of the policy's role; so are all that end in `_call`."""
-ASKING = ("user", "human", "system", "developer", "prompter")
+USERS = ("user", "human", "prompter")
+ASKING = (*USERS, "system", "developer")
 """Names of roles that write prompts."""
 OTHERS = (
     *(*ASKING, "tool", "function", "observation"),
@@ -68,7 +69,7 @@ SAID_BY = {"message": "content", "system": "content", "think": "thought", "finis
 """OpenHands' actions that are no calls, and the argument that is their text."""
 KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, *CALLS_IN, "type"))
 """Fields that say what a message is about."""
-OF_MESSAGES = {*KNOWN, "role", "from", "name", "id", "call_id", "tool_call_id"}
+OF_MESSAGES = {*KNOWN, "role", "from", "name", "id", "call_id", "tool_call_id", "weight"}
 DATA = re.compile(r'"data:[^"]+"|"(?:data|bytes)": "[^"\\]*(?:\\.[^"\\]*)*"')
 """A picture, sound or file within a part of a message, in its JSON."""
 MEDIA = re.compile("image|audio|video|file")
@@ -126,8 +127,8 @@ def is_answer(entries: Sequence[dict[str, Any]], is_alone: bool) -> bool:
     if is_alone and "role" not in entries[0]:
         return True
     unsure = entries if is_alone else [entry for entry in entries if "from" in entry]
-    others = any(entry.keys() - OF_MESSAGES for entry in unsure)
-    return others or not any(said & entry.keys() for entry in entries)
+    others = {name for entry in unsure for name, x in entry.items() if x not in (None, [])}
+    return not others <= OF_MESSAGES or not any(said & entry.keys() for entry in entries)
 
 
 def _parsed(text: str) -> Any:
@@ -356,7 +357,7 @@ def n_asking(messages: list[dict[str, Any]], prompt: Any) -> int | None:
         return len(before)
     asked = parts[-1].text if parts else prompt
     for n, message in enumerate(messages, start=1):
-        said = pieces(message) if message["role"].lower() in ASKING else ()
+        said = pieces(message) if message["role"].lower() in USERS else ()
         told = joined(part.text for part in said if part.is_policy)  # and is no tool's result
         if asked and isinstance(asked, str) and asked in told:
             return n

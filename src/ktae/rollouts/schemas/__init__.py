@@ -216,7 +216,7 @@ SCHEMAS = (
         "OpenHands' outputs",
         "instance_id:label history:messages",
         "response=history group=instance_id prompt=instruction "
-        "reward=report.resolved|test_result.report.resolved|test_result.resolved",
+        "reward=report.resolved|test_result.report.resolved|test_result.resolved|resolved",
     ),
 )
 """In the order in which they are tried."""
