@@ -61,7 +61,7 @@ _END = re.compile(
 _GOES_ON = re.compile(
     r"['’]\w|[的の의]|(?:st|nd|rd|th)\b"
     r"|(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*(?:[$\d]|or\b)"
-    r"|(?:minus|plus|times|divided|multiplied|to(?! the nearest)|and|or|x|iff)\b"
+    r"|(?:minus|plus|times|divided|multiplied|to(?! the nearest)|and|or(?! so\b)|x|iff)\b"
     r"|(?:is|are|was|lies|must|can|has)\b|(?:out |per ?cent )?of\b(?=.*[\d$\\])"
     r"|(?:[^\W\d_]+[ \t]+){0,3}(?:more|less|fewer|greater)\b[^.]*\bthan\b)",
     re.IGNORECASE,
@@ -96,10 +96,10 @@ _DENIED = re.compile(
 )
 """Of what stands before a value in its clause."""
 _DENIED_BEHIND = re.compile(
-    rf"[\s$*_)\]\\]*(?:{LANGUAGES['taken_back']}|{LANGUAGES['denied_behind']})\b"
+    rf"[\s$*_)}}\]\\]*(?:{LANGUAGES['taken_back']}|{LANGUAGES['denied_behind']})\b"
     r"(?! (?:to|that|for)\b)"
-    rf"|[\s$*_)\]\\]*{_WORD_OF_UNIT}{{0,9}}[.,;:!?\n(]\s*(?:[a-z]+,?[ \t]+){{0,2}}"
-    rf"(?:(?:(?:th(?:is|at)|it)(?: (?:answer|result|value))?|which)[ \t]+"
+    rf"|[\s$*_)}}\]\\]*{_WORD_OF_UNIT}{{0,9}}[.,;:!?\n(]\s*(?:(?!if\b)[a-z]+,?[ \t]+){{0,2}}"
+    rf"(?:(?:(?:th(?:is|at)|it)(?: (?:answer|result|value))?|which)[ \t]*"
     rf"(?:{LANGUAGES['taken_back']})|I(?: a|['’])m not (?:sure|certain))\b(?! (?:to|that|for)\b)"
     rf"|[ \t$*]*[가이]?[ \t]*(?:{LANGUAGES['denied_behind_between_letters']})",
     re.IGNORECASE,
@@ -107,7 +107,7 @@ _DENIED_BEHIND = re.compile(
 _NOT_STATED = re.compile(
     rf"\b(?:{LANGUAGES['asides']})(?:(?!,).)*$"
     rf"|\b(?:{LANGUAGES['suppositions']})\b(?:(?!,|\bthen\b).)*$"
-    rf"|\b(?:{LANGUAGES['refusals']}|{LANGUAGES['denials']})\b(?:(?!,|\band\b).)*\b"
+    rf"|\b(?:{LANGUAGES['refusals']}|{LANGUAGES['denials']})\b(?:(?!,|\b(?:and|we)\b).)*\b"
     rf"(?:to (?:get|obtain|make|reach)|(?!(?:is|are|was|were|so)\b)(?:{LANGUAGES['verbs']}))$",
     re.IGNORECASE,
 )
@@ -116,9 +116,8 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _NOT_LONE = re.compile(
-    rf"\b(?:{LANGUAGES['refusals']}|{LANGUAGES['doubts']}|{LANGUAGES['denials']}"
-    rf"|{LANGUAGES['asides']}|{LANGUAGES['suppositions']})\b|\b(?:{LANGUAGES['bounds']})[ \t*_$(]*$"
-    rf"|{LANGUAGES['denials_between_letters']}",
+    rf"\b(?:{LANGUAGES['refusals']}|{LANGUAGES['denials']})\b[^,]*$"
+    rf"|\b(?:{LANGUAGES['bounds']})[ \t*_$(]*$|{LANGUAGES['denials_between_letters']}",
     re.IGNORECASE,
 )
 _LONGEST = 2000
@@ -163,10 +162,10 @@ def closing_value(line: str) -> str:
 def lone_value(statement: str) -> str:
     """The only number or formula of a sentence, where no word before it denies or bounds it."""
     parts = _parts(statement)
-    if len(parts) != 1 or _NOT_LONE.search(statement[: parts[0].start]):
+    if len(parts) != 1 or _NOT_LONE.search(statement, 0, parts[0].start):
         return ""
     start, end, text = parts[0]
-    return "" if is_denied(statement, start, end) or _GOES_ON.match(statement, end) else text
+    return text if is_stated(statement, start, end) and not _GOES_ON.match(statement, end) else ""
 
 
 def _parts(said: str) -> list[_Part]:
