@@ -35,7 +35,9 @@ _POINTS = 6
 _INTEGERS = ("n", "m", "k", "N")
 """Names of what may be an integer, as in `(-1)^{2n}`."""
 _ROUNDED, _LARGEST_ROUNDING = Fraction(15, 10_000_000), Fraction(1, 10_000)
-"""How far apart, relative to them, values with decimals may be at least, and at most."""
+"""How far off, relative to it, a number calculated from decimals may be, and a whole value."""
+_CALCULATED = 12
+"""Digits from which a decimal may be a calculated one: `1/0.333333` has them all."""
 Complex = tuple[Fraction, Fraction]
 
 _PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
@@ -259,11 +261,13 @@ def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None
     a, b = _value(first, point=point), _value(second, point=point)
     if a is None or b is None:
         return None
-    if not _are_close(a, b, _ROUNDED):
-        tolerance = _rounding(first, a, point) + _rounding(second, b, point)
-        return _are_close(a, b, min(tolerance, _LARGEST_ROUNDING))
+    if not _are_close(a, b, _LARGEST_ROUNDING):
+        return False
     if first.has(Float) or second.has(Float):
-        return True
+        noise, sides = Fraction(1, 10**12), ((first, a), (second, b))
+        return _are_close(a, b, noise) or any(
+            _are_close(a, b, _rounding(side, value, point)) for side, value in sides
+        )
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
@@ -273,14 +277,18 @@ def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None
 
 
 def _rounding(expression: Any, value: Complex, point: dict[Any, Any] | None) -> Fraction:
-    """How far, relative to it, half a unit in the last digit of each decimal moves a value."""
+    """How far, relative to it, almost a unit in the last digit of each decimal moves a value."""
     from sympy import Float, Rational
 
     moved, largest = Fraction(0), max(map(abs, value)) or Fraction(1)
     for decimal in expression.atoms(Float):
-        last_digit = min(int(Decimal(str(decimal)).normalize().as_tuple().exponent), -1)
-        larger = Rational(str(decimal)) + Rational(10) ** last_digit / 2
-        if other := _value(expression.xreplace({decimal: larger}), point=point):
+        written, exact = Decimal(str(decimal)).normalize().as_tuple(), Rational(str(decimal))
+        unit = Rational(10) ** min(int(written.exponent), -1)
+        if len(written.digits) >= _CALCULATED:
+            unit = abs(exact) * Rational(_ROUNDED)
+        larger = exact + unit * Rational(999, 1000)
+        other = _value(expression.xreplace({decimal: larger}), point=point)
+        if other:
             moved += max(abs(x - y) for x, y in zip(value, other, strict=True))
     return moved / largest
 
@@ -330,7 +338,7 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
 
 def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
     """Whether one expression is the other times a constant, or a positive one for inequalities."""
-    from sympy import Rational
+    from sympy import Rational, Symbol
 
     first, second = first.doit(), second.doit()
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
@@ -338,4 +346,5 @@ def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
     a, b = _value(first, point=point), _value(second, point=point)
     if a is None or b is None or not a[0] or not b[0] or (positive and a[0] * b[0] < 0):
         return False
-    return _same_at_points(first * second.xreplace(point), second * first.xreplace(point))
+    elsewhere = {symbol: Symbol(f"{symbol}elsewhere") for symbol in symbols}
+    return _same_at_points(first * second.xreplace(elsewhere), second * first.xreplace(elsewhere))
