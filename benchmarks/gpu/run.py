@@ -97,7 +97,7 @@ def gradients(small: bool) -> Rows:
 
 
 def error_of(loss: str, bf16: bool, seed: int) -> float | None:
-    """None where the rollouts that this seed draws on this device can tell nothing."""
+    """None where no group of the rollouts that this seed draws on this device can be compared."""
     try:
         return gradient_error(loss, use_cpu=not ON_GPU, bf16=bf16, seed=seed)
     except RuntimeError as error:

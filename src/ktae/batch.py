@@ -52,8 +52,8 @@ class Vocabulary(NamedTuple):
 class Batch(NamedTuple):
     """Rollouts of many groups, checked: what an estimator gets.
 
-    All arrays are NumPy's, or all are torch's on one device. Only the token ids' range is left to
-    whoever looks at every token anyway; on a device nobody looks.
+    All arrays are NumPy's, or all are torch's on one device. The range of token ids is not checked
+    here: a backend that looks at every token checks it, and on a device it is not checked.
     """
 
     token_ids: Array

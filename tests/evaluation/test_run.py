@@ -89,7 +89,7 @@ def test_what_a_killed_evaluation_was_writing_is_removed(tmp_path: Path) -> None
 
 
 def test_a_folder_without_settings(tmp_path: Path) -> None:
-    """Of an evaluation that was killed before it had them it is taken up; others are left alone."""
+    """It is taken up if an evaluation was killed before it had them. Others are left alone."""
     (tmp_path / "a/batches").mkdir(parents=True)
     (tmp_path / "a/.settings.json.abc").write_text('{"mod')
     assert claimed(tmp_path / "a").settings.exists()

@@ -1,7 +1,7 @@
 """How the fuzz tests run, and what files of rows may look like.
 
 By default each test takes the same hundred or so inputs in every run. With FUZZ_EXAMPLES set
-(`make fuzz EXAMPLES=100000`, `make test-all`) each takes so many, other ones every time.
+(`make fuzz EXAMPLES=100000`, `make test-all`) each takes that number, new ones every time.
 """
 
 import contextlib
@@ -23,8 +23,10 @@ HANG_SECONDS = 30
 
 
 def fuzz(examples, cost=1):
-    """The settings of a test that takes so many inputs where FUZZ_EXAMPLES does not say; and where
-    it does, a share of those if one costs that many times what others do."""
+    """The settings of a test that takes `examples` inputs, or FUZZ_EXAMPLES where that is set.
+
+    Where an input costs `cost` times what others do, it takes that many times fewer of the latter.
+    """
     return settings(
         max_examples=max(1, EXAMPLES // cost) if EXAMPLES else examples,
         derandomize=not EXAMPLES,

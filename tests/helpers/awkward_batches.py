@@ -78,7 +78,7 @@ def graded(batch: Rollouts, estimator: Estimator) -> Rollouts:
 
 
 def distinct(n_tokens: int, n_rows: int = 4, seed: int = 0) -> Rollouts:
-    """A group of so many distinct tokens, each of them twice, between two small groups."""
+    """A group of `n_tokens` distinct tokens, each of them twice, between two small groups."""
     rng = np.random.default_rng(seed)
     ids = np.concatenate([rng.permutation(n_tokens), rng.permutation(n_tokens)])
     n_columns = -(-len(ids) // n_rows)

@@ -1,5 +1,7 @@
-"""Both notebooks run from top to bottom, their own assertions hold, and what is committed of their
-outputs is of one run and tells nothing of the machine."""
+"""Both notebooks run from top to bottom, and their own assertions hold.
+
+The committed outputs are of one run and do not name the machine.
+"""
 
 import re
 from pathlib import Path
@@ -19,7 +21,7 @@ def code(notebook):
 
 
 def kinds(notebook):
-    """Of the outputs, cell by cell."""
+    """What each cell puts out."""
     return [[sorted(output.get("data", ())) for output in cell.outputs] for cell in code(notebook)]
 
 

@@ -124,8 +124,8 @@ def bare(ids, reward, right, group="g"):
 
 
 def test_a_file_is_written_without_verifiers(tmp_path):
-    """The credit goes by the verdict, the rollout advantage by the reward. A reward that nobody
-    gave is unknown."""
+    """The credit goes by the verdict, the rollout advantage by the reward. A reward that is
+    missing is unknown."""
     rows = [bare([5, 6], 0.0, 1.0), bare([5, 7], 0.5, 0.0), bare([6, 7], 1.0, 1.0, "h")]
     for row in rows:
         row["rewards"]["judge"] = None

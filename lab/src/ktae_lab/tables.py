@@ -155,8 +155,8 @@ def difference(study: str, treatment: str, baseline: str, column: str, task: str
 
 
 def p_value(study: str, treatment: str, baseline: str, task: str, family: str = "study") -> str:
-    """Of an announced test of the primary outcome, after Holm's correction over its study or, with
-    `over-all`, over the tests of all studies."""
+    """The p of an announced test of the primary outcome, after Holm's correction over its study or,
+    with `over-all`, over the tests of all studies."""
     comparison = (treatment, baseline, "validated_accuracy", task)
     if family == "study":
         return f"{compared_of(study)[comparison].corrected:.2g}"

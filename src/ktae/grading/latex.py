@@ -153,7 +153,7 @@ def braces_match(text: str) -> bool:
 
 
 def is_deep(text: str) -> bool:
-    """Whether so many braces close at one place that taking them apart would take seconds."""
+    """Whether `_DEEPEST` braces close at one place: to take them apart would take seconds."""
     return "}" * _DEEPEST in re.sub(r"[\s\\]", "", text)
 
 
