@@ -26,8 +26,8 @@ help: ## List the targets
 
 # uv is several times as fast as pip, but finds no CPU build of torch and reads no setting of pip's: so
 # pip takes torch, and whatever uv cannot fetch.
-PACKAGES = -c constraints.txt -e ".[$(INSTALL)]" -e lab
-.venv/installed: pyproject.toml lab/pyproject.toml constraints.txt
+PACKAGES = -c constraints.txt -e ".[$(INSTALL)]"
+.venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^(torch|uv)==' constraints.txt)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python $(PACKAGES) || \
@@ -56,7 +56,7 @@ TESTS := $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reord
 test: .venv/installed ## Run the tests on all cores, in five minutes on two
 	$(TESTS) -m "not nightly" tests $(ARGS)
 
-test-all: .venv/installed ## Run all tests, those of engines, fuzzing and the laboratory as well
+test-all: .venv/installed ## Run all tests, those of engines and fuzzing as well
 	FUZZ_EXAMPLES=500 $(TESTS) $(ARGS)
 
 test-trainers: .venv-trainers/installed ## Test the adapters with the packages of tinker, verifiers and Trinity-RFT

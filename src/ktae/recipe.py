@@ -42,8 +42,7 @@ class Demo(Section):
 
     language: str = "sums"
     """What its problems are about, and what its base models speak: `sums` (numbers, one after the
-    other), or a language that another distribution offers. With ktae-lab comes `lists` (sequences
-    of letters, rearranged)."""
+    other), or a language that another distribution offers."""
 
     @pydantic.field_validator("language")
     @classmethod

@@ -8,10 +8,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CODE = re.compile(r"^```sh\n(.*?)^```$|`(ktae(?:-lab)? [^`]*)`", re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(
-    r"(?:^|-m )(ktae(?:-lab)?) ([a-z-]+(?: [a-z]+(?![\w.:/-]))?)[^#\n]*", re.MULTILINE
-)
+CODE = re.compile(r"^```sh\n(.*?)^```$|`(ktae [^`]*)`", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"(?:^|-m )(ktae) ([a-z-]+(?: [a-z]+(?![\w.:/-]))?)[^#\n]*", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 

@@ -1,4 +1,4 @@
-"""How the command lines `ktae` and `ktae-lab` are made, and how they end."""
+"""How the command line `ktae` is made, and how it ends."""
 
 from __future__ import annotations
 

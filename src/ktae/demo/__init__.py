@@ -33,8 +33,7 @@ def language_named(name: str) -> Language:
         return OWN[name]
     if name not in _offered():
         raise InputError(
-            f"no demo language {name!r}; expected one of {', '.join({**OWN, **_offered()})} "
-            "(lists comes with the distribution ktae-lab)"
+            f"no demo language {name!r}; expected one of {', '.join({**OWN, **_offered()})}"
         )
     language: Language = _offered()[name].load()
     return language

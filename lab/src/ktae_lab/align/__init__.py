@@ -1,1 +1,0 @@
-"""How well an estimator's gradient points to where the expected reward grows."""

@@ -1,1 +1,0 @@
-"""Further demo languages, which ktae finds by their entry points (group `ktae.languages`)."""

@@ -1,1 +1,0 @@
-"""Experiment matrices: what to run, the runs as processes, and what they show."""
