@@ -145,9 +145,7 @@ def arithmetic(steps: int = 6) -> World:
         steps: of a response.
     """
     digits, words, p_right = 10, 4, 0.85
-    world = filler(
-        steps * (words + 2), [1.0] * digits + [0.0] * digits, tokens=12, first=digits
-    )
+    world = filler(steps * (words + 2), [1.0] * digits + [0.0] * digits, tokens=12, first=digits)
     addends = np.random.default_rng(1).integers(1, digits, steps)
     for step in range(steps):
         t = step * (words + 2) + words
@@ -206,7 +204,7 @@ def symptoms(after: int = 6) -> World:
     world = filler(32, [1.0, 0.0], tokens=12, first=6)
     world.choose(8, CORRECT, {0: (0.5, CORRECT), 1: (0.5, WRONG)})
     for t in range(10, 10 + after):
-        world.choose(t, WRONG, {token: (0.25, WRONG) for token in (2, 3, 4, 5)})
+        world.choose(t, WRONG, dict.fromkeys((2, 3, 4, 5), (0.25, WRONG)))
     return world
 
 
@@ -237,7 +235,7 @@ def many_choices(choices: int = 8) -> World:
         choices: what there is to choose from.
     """
     world = filler(32, [1.0, 0.0], tokens=16, first=choices)
-    wrong = {token: (0.5 / (choices - 1), WRONG) for token in range(1, choices)}
+    wrong = dict.fromkeys(range(1, choices), (0.5 / (choices - 1), WRONG))
     world.choose(12, CORRECT, {0: (0.5, CORRECT), **wrong})
     return world
 

@@ -6,6 +6,7 @@ too: `Function(function)`, or the function itself wherever an estimator is asked
 """
 
 from ktae.estimators.anchor_states import AnchorStates
+from ktae.estimators.backoff import Backoff
 from ktae.estimators.base import (
     AdvantageEstimator,
     Estimator,
@@ -53,6 +54,7 @@ __all__ = [
     "AdvantageEstimator",
     "AdvantageReweighting",
     "AnchorStates",
+    "Backoff",
     "Centred",
     "ConflictTokens",
     "CreditFunction",

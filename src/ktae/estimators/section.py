@@ -19,6 +19,7 @@ from typing import Any
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import controls, transforms
 from ktae.estimators.anchor_states import AnchorStates
+from ktae.estimators.backoff import Backoff
 from ktae.estimators.base import Estimator
 from ktae.estimators.function import SIGNATURE, Function, Named, name_of
 from ktae.estimators.ktae import KTAE, released
@@ -30,6 +31,7 @@ from ktae.estimators.transforms import Transform, innermost, layers
 KINDS: dict[str, type[Estimator]] = {
     "ktae": KTAE,
     "presence-z": PresenceZ,
+    "backoff": Backoff,
     "tempo": Tempo,
     "conflict-tokens": ConflictTokens,
     "anchor-states": AnchorStates,
@@ -51,6 +53,7 @@ PRESETS: dict[str, Callable[..., Estimator]] = {
     "sharp-trigrams": functools.partial(trigrams, sharp=True),
     "tempo": Tempo,
     "conflict-tokens": ConflictTokens,
+    "backoff": Backoff,
 }
 """Ready settings; their arguments replace settings of the innermost estimator."""
 

@@ -1,0 +1,364 @@
+"""What credit gains in training, where the success rate and every advantage are known exactly.
+
+Many prompts, a policy with a shared trunk, Adam. Each arm trains at its own best learning rate,
+chosen on seeds of its own; then every arm runs on fresh seeds. The ceiling is what exact token
+advantages gain over GRPO: where it is not above zero, no credit could have gained anything.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ktae.credit import token_credit
+from ktae.estimators import RandomPlaces, as_estimator
+from ktae.inference import holm, sign_flip_p_value, t_interval
+from ktae.rollout_advantages import rollout_advantages
+
+STEPS = 100
+RATES = tuple(0.0025 * 2**k for k in range(9))
+START_RATES = RATES[2:7]
+"""The search begins with these and goes on to either side until the best rate has neighbours."""
+RATE_SEEDS, SEEDS = range(4), range(100, 120)
+CLIP = 0.2
+ENTROPY_PENALTY = 0.03
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One place of the map. Defaults: 2 decisions among 100 tokens, 4 prompts × 8 responses."""
+
+    length: int = 100
+    decisions: int = 2
+    choices: int = 4
+    prompts: int = 4
+    responses: int = 8
+    minibatches: int = 1
+    """Optimizer steps that a batch is split over; with more than one a group is not whole."""
+    uses: int = 1
+    """How often each response is trained on, with PPO's clipping."""
+    own_names: bool = True
+    """Whether the tokens that decide stand nowhere else."""
+
+
+SETTINGS: dict[str, Setting] = {
+    "base": Setting(),
+    "short": Setting(length=20),
+    "long": Setting(length=400),
+    "ten decisions": Setting(decisions=10, choices=2),
+    "16 x 16": Setting(prompts=16, responses=16),
+    "split groups": Setting(minibatches=4),
+    "four uses": Setting(uses=4),
+    "split, four uses": Setting(minibatches=4, uses=4),
+    "shared names": Setting(own_names=False),
+}
+"""The map: one factor changed at a time, and two together."""
+
+CEILING = "exact"
+CREDITS: dict[str, tuple[str, float]] = {
+    "paper": ("paper", 1.0),
+    "paper x2": ("paper", 2.0),
+    "paper x4": ("paper", 4.0),
+    "backoff": ("backoff", 1.0),
+    "trigrams": ("trigrams", 1.0),
+    "conflict-tokens": ("conflict-tokens", 1.0),
+}
+ARMS = ("grpo", CEILING, "exact added", *CREDITS, "random places", "entropy penalty")
+ANNOUNCED = [(setting, arm) for setting in SETTINGS for arm in ARMS if arm != "grpo"]
+"""The comparisons with GRPO that were fixed before the first run; Holm corrects over all."""
+
+
+class Task:
+    """32 prompts. At each decision the choice that is correct depends on the prompt's features."""
+
+    n_prompts, n_features, n_filler, width = 32, 16, 24, 16
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        k, m, length = setting.decisions, setting.choices, setting.length
+        self.setting = setting
+        self.at = np.linspace(1, length - 2, k).round().astype(int)
+        shape = (self.n_prompts, length, self.n_features)
+        self.features = rng.normal(size=shape) / self.n_features**0.5
+        teacher = rng.normal(size=(k, self.n_features, m))
+        scores = np.einsum("xkd,kdm->xkm", self.features[:, self.at], teacher)
+        names = np.arange(k)[:, None] * (m if setting.own_names else 0) + np.arange(m)
+        self.correct = np.take_along_axis(names[None], scores.argmax(-1)[..., None], -1)[..., 0]
+        first = names.max() + 1 if setting.own_names else 0
+        self.n_tokens = int(names.max() + 1 + self.n_filler) if first else self.n_filler
+        self.base = np.full((length, self.n_tokens), -30.0)
+        self.base[:, first:] = rng.normal(size=(length, self.n_tokens - first))
+        for t, names_t in zip(self.at, names, strict=True):
+            self.base[t] = -30.0
+            self.base[t, names_t] = 0.0
+        self.trunk = rng.normal(size=(self.n_features, self.width)) * 2 / self.n_features**0.5
+        self.head = np.zeros((self.width, self.n_tokens))
+
+    def policy(self, prompts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(P, T, H) activations of the trunk and (P, T, V) probabilities, for P prompts."""
+        hidden = np.tanh(self.features[prompts] @ self.trunk)
+        logits = self.base + hidden @ self.head
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return hidden, weights / weights.sum(axis=-1, keepdims=True)
+
+    def p_correct(self, probabilities: np.ndarray, prompts: np.ndarray) -> np.ndarray:
+        """(P, K) the probability of each correct decision."""
+        chosen = self.correct[prompts][..., None]
+        return np.take_along_axis(probabilities[:, self.at], chosen, -1)[..., 0]
+
+    def success(self) -> float:
+        """The exact success rate over all prompts."""
+        prompts = np.arange(self.n_prompts)
+        hidden = np.tanh(self.features[:, self.at] @ self.trunk)
+        logits = self.base[self.at] + hidden @ self.head
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        p = np.take_along_axis(weights, self.correct[prompts][..., None], -1)[..., 0]
+        return float(p.prod(axis=1).mean())
+
+
+class Adam:
+    """Adam of a list of arrays, gradients pointing uphill."""
+
+    def __init__(self, arrays: list[np.ndarray], rate: float) -> None:
+        self.arrays, self.rate, self.step = arrays, rate, 0
+        self.mean, self.square = ([np.zeros_like(x) for x in arrays] for _ in range(2))
+
+    def update(self, gradients: list[np.ndarray]) -> None:
+        """One step."""
+        self.step += 1
+        for x, g, m, v in zip(self.arrays, gradients, self.mean, self.square, strict=True):
+            m += 0.1 * (g - m)
+            v += 0.01 * (g * g - v)
+            m_hat, v_hat = m / (1 - 0.9**self.step), v / (1 - 0.99**self.step)
+            x += self.rate * m_hat / (np.sqrt(v_hat) + 1e-8)
+
+
+def train(setting: Setting, arm: str, rate: float, seed: int) -> np.ndarray:
+    """(STEPS + 1,) the exact success rate before each step and at the end."""
+    task, rng = Task(setting, seed), np.random.default_rng([seed, 1])
+    optimizer = Adam([task.trunk, task.head], rate)
+    curve = [task.success()]
+    for _ in range(STEPS):
+        prompts = rng.choice(task.n_prompts, setting.prompts, replace=False)
+        _, old = task.policy(prompts)
+        group = np.repeat(np.arange(setting.prompts), setting.responses)
+        tokens = _sample(old, group, rng)
+        hit = tokens[:, task.at] == task.correct[prompts][group]
+        advantages = _advantages(arm, task, old, prompts, tokens, hit)
+        for _ in range(setting.uses):
+            order = rng.permutation(len(group))
+            for rows in np.array_split(order, setting.minibatches):
+                batch = (prompts, group[rows], tokens[rows], advantages[rows])
+                optimizer.update(_gradients(task, old, *batch, penalty=arm == "entropy penalty"))
+        curve.append(task.success())
+    return np.array(curve)
+
+
+def _sample(policy: np.ndarray, group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(B, T) tokens of (P, T, V) policies; (B,) says whose each response is."""
+    n_prompts, length, n_tokens = policy.shape
+    # One sorted array of all cumulative probabilities, each distribution one higher than the last.
+    number = np.arange(n_prompts * length)
+    steps = (policy.cumsum(axis=-1).reshape(len(number), -1) + number[:, None]).ravel()
+    row = number.reshape(n_prompts, length)[group]
+    tokens: np.ndarray = np.searchsorted(steps, row + rng.random(row.shape)) - row * n_tokens
+    return tokens.clip(0, n_tokens - 1)
+
+
+def _advantages(
+    arm: str,
+    task: Task,
+    policy: np.ndarray,
+    prompts: np.ndarray,
+    tokens: np.ndarray,
+    hit: np.ndarray,
+) -> np.ndarray:
+    """(B, T) the arm's token advantages."""
+    group = np.repeat(np.arange(len(prompts)), task.setting.responses)
+    correct, everywhere = hit.all(axis=1), np.ones(tokens.shape, dtype=bool)
+    base = rollout_advantages("grpo", correct.astype(float), everywhere[:, 0], group)[:, None]
+    if arm in (CEILING, "exact added"):
+        std = np.repeat(
+            correct.reshape(len(prompts), -1).std(axis=1, ddof=1), task.setting.responses
+        )
+        p = task.p_correct(policy, prompts)[group]
+        rest = np.cumprod(p[:, ::-1], axis=1)[:, ::-1] / p
+        still_correct = np.cumprod(np.hstack([np.ones((len(hit), 1)), hit[:, :-1]]), axis=1)
+        exact = np.zeros(tokens.shape)
+        # In GRPO's units, and only where GRPO has a signal: mixed groups.
+        exact[:, task.at] = still_correct * (hit - p) * rest / (std + 1e-6)[:, None]
+        exact[std == 0] = 0.0
+        return exact if arm == CEILING else base + exact
+    if arm in CREDITS:
+        name, weight = CREDITS[arm]
+        return base + weight * np.asarray(token_credit(tokens, everywhere, correct, group, name))
+    if arm == "random places":
+        shuffled = RandomPlaces(as_estimator("backoff"))
+        return base + np.asarray(token_credit(tokens, everywhere, correct, group, shuffled))
+    return np.broadcast_to(base, tokens.shape)
+
+
+def _gradients(
+    task: Task,
+    old: np.ndarray,
+    prompts: np.ndarray,
+    group: np.ndarray,
+    tokens: np.ndarray,
+    advantages: np.ndarray,
+    penalty: bool,
+) -> list[np.ndarray]:
+    """Gradients of the clipped objective by trunk and head, a mean over responses."""
+    hidden, policy = task.policy(prompts)
+    places = np.arange(tokens.shape[1])
+    at = (group[:, None], places, tokens)
+    ratio = policy[at] / old[at]
+    is_clipped = np.where(advantages > 0, ratio > 1 + CLIP, ratio < 1 - CLIP)
+    weights = np.where(is_clipped, 0.0, advantages * ratio)
+    flat = np.ravel_multi_index(np.broadcast_arrays(*at), policy.shape)
+    by_logit = np.bincount(flat.ravel(), weights.ravel(), policy.size).reshape(policy.shape)
+    by_logit -= by_logit.sum(axis=-1, keepdims=True) * policy
+    if penalty:  # the derivative of -entropy, for as many responses as each prompt has
+        log_policy = np.log(policy + 1e-30)
+        entropy = -(policy * log_policy).sum(axis=-1, keepdims=True)
+        n = np.bincount(group, minlength=len(prompts))[:, None, None]
+        by_logit += ENTROPY_PENALTY * n * policy * (log_policy + entropy)
+    by_logit /= len(tokens)
+    by_hidden = (by_logit @ task.head.T) * (1 - hidden**2)
+    by_trunk = np.tensordot(task.features[prompts], by_hidden, axes=([0, 1], [0, 1]))
+    return [by_trunk, np.tensordot(hidden, by_logit, axes=([0, 1], [0, 1]))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One training: its arm, and what came out."""
+
+    setting: str
+    arm: str
+    rate: float
+    seed: int
+    area: float
+    """Mean exact success rate over the run."""
+    final: float
+
+
+class Runs:
+    """The runs of a CSV file: each is appended when it is done, and not run again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._done: dict[tuple[str, str, float, int], Run] = {}
+        if path.exists():
+            with path.open(newline="") as file:
+                for row in csv.DictReader(file):
+                    area, final = float(row["area"]), float(row["final"])
+                    self._keep(
+                        Run(
+                            row["setting"],
+                            row["arm"],
+                            float(row["rate"]),
+                            int(row["seed"]),
+                            area,
+                            final,
+                        )
+                    )
+
+    def _keep(self, run: Run) -> Run:
+        self._done[run.setting, run.arm, run.rate, run.seed] = run
+        return run
+
+    def get(self, setting: str, arm: str, rate: float, seed: int) -> Run:
+        """The run, trained now if it is not in the file."""
+        if run := self._done.get((setting, arm, rate, seed)):
+            return run
+        curve = train(SETTINGS[setting], arm, rate, seed)
+        run = Run(
+            setting, arm, rate, seed, round(float(curve.mean()), 6), round(float(curve[-1]), 6)
+        )
+        is_new = not self.path.exists()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(
+                file, [f.name for f in dataclasses.fields(Run)], lineterminator="\n"
+            )
+            if is_new:
+                writer.writeheader()
+            writer.writerow(dataclasses.asdict(run))
+            file.flush()
+            os.fsync(file.fileno())
+        return self._keep(run)
+
+    def best_rate(self, setting: str, arm: str) -> float:
+        """The rate with the largest mean area on the rate's seeds, inside of the rates tried."""
+        tried = {rate: self._mean(setting, arm, rate) for rate in START_RATES}
+        while True:
+            best = max(tried, key=lambda rate: tried[rate])
+            i = RATES.index(best)
+            missing = [r for r in RATES[max(i - 1, 0) : i + 2] if r not in tried]
+            if not missing:
+                return best
+            tried |= {rate: self._mean(setting, arm, rate) for rate in missing}
+
+    def _mean(self, setting: str, arm: str, rate: float) -> float:
+        return float(np.mean([self.get(setting, arm, rate, seed).area for seed in RATE_SEEDS]))
+
+    def areas(self, setting: str, arm: str, rate: float) -> np.ndarray:
+        """(20,) areas on the fresh seeds."""
+        return np.array([self.get(setting, arm, rate, seed).area for seed in SEEDS])
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """An arm beside GRPO in one setting, paired by seed."""
+
+    setting: str
+    arm: str
+    rate: float
+    """The arm's own best learning rate."""
+    area: float
+    gain: float
+    low: float
+    high: float
+    p: float
+    """Holm's, over all announced comparisons that have been run."""
+    share_of_ceiling: float | None
+    """The gain as a share of the ceiling's; None where the ceiling is not above zero."""
+
+
+def learn(
+    path: Path,
+    settings: list[str] | None = None,
+    progress: Callable[[str, str], None] = lambda setting, arm: None,
+) -> list[Gain]:
+    """Train every arm in every setting, go on where the file ends, and compare with GRPO.
+
+    Args:
+        path: CSV of runs, made or continued.
+        settings: names in `SETTINGS`; None: all.
+        progress: called before each arm.
+    """
+    runs, gains, p_values = Runs(path), [], []
+    for setting in settings or SETTINGS:
+        areas: dict[str, np.ndarray] = {}
+        rates: dict[str, float] = {}
+        for arm in ARMS:
+            progress(setting, arm)
+            rates[arm] = runs.best_rate(setting, arm)
+            areas[arm] = runs.areas(setting, arm, rates[arm])
+        ceiling = t_interval(areas[CEILING] - areas["grpo"])
+        for arm in ARMS[1:]:
+            difference = areas[arm] - areas["grpo"]
+            share = difference.mean() / ceiling.value if ceiling.low > 0 else None
+            p_values.append(sign_flip_p_value(difference))
+            gains.append(
+                Gain(
+                    setting, arm, rates[arm], areas[arm].mean(), *t_interval(difference), 1.0, share
+                )
+            )
+    corrected = holm(p_values)
+    return [dataclasses.replace(gain, p=p) for gain, p in zip(gains, corrected, strict=True)]

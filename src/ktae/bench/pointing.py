@@ -1,0 +1,250 @@
+"""Does credit point along the true policy gradient, and to the tokens that decide?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ktae.bench.exact import Responses, Truth, sample, solve
+from ktae.bench.worlds import World
+from ktae.credit import token_credit
+from ktae.errors import InputError
+from ktae.estimators import AnchorStates, Estimator, PermutedLabels, RandomPlaces
+from ktae.estimators.transforms import innermost, layers
+from ktae.estimators.units import OF_TURNS
+from ktae.inference import Interval, percentile_bounds
+from ktae.rollout_advantages import rollout_advantages
+
+GROUP_SIZE, GROUPS, BATCHES = 16, 8, 50
+"""A gradient is estimated from 8 groups of 16 responses, 50 times."""
+KEY = 0.02
+"""Key tokens: their exact advantage is at least this far from 0."""
+WEIGHTS = 2.0 ** np.arange(-3, 6)
+"""Of the credit beside the rollout advantage, for the best weight."""
+RESAMPLES = 2000
+GRPO, EXACT, RANDOM, PERMUTED = "GRPO", "exact advantages", "random places", "permuted labels"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What one estimator does in one world; intervals are 95 %, over batches."""
+
+    world: str
+    estimator: str
+    cosine: Interval
+    """Between the gradient of one batch and the exact one, with rollout advantage plus credit."""
+    share_of_ceiling: Interval | None
+    """How much of the cosine that exact advantages add to GRPO's is reached; None where they add
+    nothing. A larger weight than 1 can pass 1."""
+    best_weight: float
+    """The credit's weight with the largest mean cosine."""
+    best_share: float | None
+    """The share of the ceiling at that weight."""
+    average_precision: float
+    """Of |credit| as a detector of key tokens."""
+    base_rate: float
+    """The share of tokens that are key tokens: the average precision of chance."""
+    sign: float
+    """The share of key tokens with credit of the right sign; no credit counts as wrong."""
+    bias: float
+    """1 - the cosine of the mean gradient over all batches."""
+    variance: float
+    """The gradients' mean squared distance from their mean, over the mean's squared length."""
+    permuted_share: float | None
+    """The share of the ceiling that the estimator reaches with permuted labels."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Left:
+    """An estimator that was not measured in a world."""
+
+    world: str
+    estimator: str
+    reason: str
+    is_error: bool
+    """Whether it failed; otherwise the world lacks what the estimator needs."""
+
+
+class Course:
+    """One world, its truth, and the batches of responses that all estimators get."""
+
+    def __init__(self, name: str, world: World, seed: int = 0) -> None:
+        self.name, self.world, self.truth = name, world, solve(world)
+        n = GROUP_SIZE * GROUPS * BATCHES
+        self.responses = sample(world, n, np.random.default_rng([seed, 1]))
+        self.groups = np.arange(n) // GROUP_SIZE
+        everyone = np.ones(n, dtype=bool)
+        self.base = rollout_advantages("grpo", self.responses.correct, everyone, self.groups)
+        self.exact = self.responses.at(self.truth.advantage)
+        self._base_gradients = self.gradients(np.repeat(self.base[:, None], world.shape[0], axis=1))
+        self.grpo = self.cosines(np.zeros(self.exact.shape))
+        self.ceiling = self.cosines(self.exact)
+
+    def gradients(self, advantages: np.ndarray) -> np.ndarray:
+        """(BATCHES, T * S * V), the gradient of each batch."""
+        size = GROUP_SIZE * GROUPS
+        parts = (slice(i * size, (i + 1) * size) for i in range(BATCHES))
+        r = self.responses
+        return np.stack(
+            [
+                Responses(r.tokens[s], r.mask[s], r.states[s], r.correct[s])
+                .gradient(self.world, advantages[s])
+                .ravel()
+                for s in parts
+            ]
+        )
+
+    def cosines(self, credit: np.ndarray, weight: float = 1.0) -> np.ndarray:
+        """(BATCHES,) cosines of the gradients of GRPO's advantages plus credit with the truth."""
+        return self.cosines_of(self._base_gradients + weight * self.gradients(credit))
+
+    def cosines_of(self, gradients: np.ndarray) -> np.ndarray:
+        """(BATCHES,) cosines with the exact gradient."""
+        exact = self.truth.gradient.ravel()
+        norms = np.linalg.norm(gradients, axis=1) * np.linalg.norm(exact)
+        cosines: np.ndarray = gradients @ exact / np.maximum(norms, 1e-30)
+        return cosines
+
+    def share(self, cosines: np.ndarray) -> Interval | None:
+        """The share of the ceiling, with a bootstrap interval over batches."""
+        draws = np.random.default_rng(0).integers(0, BATCHES, (RESAMPLES, BATCHES))
+        ceiling = self.ceiling - self.grpo
+        bounds = percentile_bounds(ceiling[draws].mean(axis=1))
+        if bounds[0] <= 0:
+            return None
+        gain = cosines - self.grpo
+        shares = gain[draws].mean(axis=1) / ceiling[draws].mean(axis=1)
+        return Interval(float(gain.mean() / ceiling.mean()), *percentile_bounds(shares))
+
+    def credit(self, estimator: Estimator) -> np.ndarray:
+        """(B, T) float64 credit of the estimator."""
+        r, world = self.responses, self.world
+        log_policy = np.log(np.maximum(world.policy, 1e-30))
+        entropy = -(world.policy * log_policy).sum(axis=-1, keepdims=True)
+        policy = {
+            "log_probs": r.at(log_policy),
+            "entropies": r.at(np.broadcast_to(entropy, world.shape)),
+        }
+        credit = token_credit(
+            r.tokens, r.mask, r.correct, self.groups, estimator, step=0, policy=policy
+        )
+        credit = np.asarray(credit, dtype=np.float64)
+        if credit.shape != r.mask.shape or not np.isfinite(credit).all():
+            raise InputError(
+                f"{estimator} gave credit of shape {credit.shape} in world {self.name}; expected "
+                f"finite numbers of shape {r.mask.shape}"
+            )
+        return credit
+
+    def result(self, name: str, credit: np.ndarray, permuted: np.ndarray | None) -> Result:
+        """What credit of that name does here."""
+        gradients = self.gradients(credit)
+        by_weight = [self.cosines_of(self._base_gradients + w * gradients) for w in WEIGHTS]
+        best = int(np.argmax([cosines.mean() for cosines in by_weight]))
+        total = self._base_gradients + gradients
+        cosines, mean = self.cosines_of(total), total.mean(axis=0)
+        half = 1.96 * cosines.std(ddof=1) / BATCHES**0.5
+        share, best_share = self.share(cosines), self.share(by_weight[best])
+        permuted_share = None if permuted is None else self.share(self.cosines(permuted))
+        return Result(
+            world=self.name,
+            estimator=name,
+            cosine=Interval(cosines.mean(), cosines.mean() - half, cosines.mean() + half),
+            share_of_ceiling=share,
+            best_weight=float(WEIGHTS[best]) if credit.any() else 0.0,
+            best_share=best_share and best_share.value,
+            bias=float(1 - self.cosines_of(mean[None])[0]),
+            variance=float(((total - mean) ** 2).sum(axis=1).mean() / (mean @ mean)),
+            permuted_share=permuted_share and permuted_share.value,
+            **self._pointing(credit),
+        )
+
+    def _pointing(self, credit: np.ndarray) -> dict[str, float]:
+        """Average precision and sign at the key tokens of mixed groups."""
+        correct = self.responses.correct.reshape(-1, GROUP_SIZE).mean(axis=1)
+        is_mixed = np.repeat((correct > 0) & (correct < 1), GROUP_SIZE)
+        inside = self.responses.mask & is_mixed[:, None]
+        credit_n, exact_n = credit[inside], self.exact[inside]
+        is_key = np.abs(exact_n) >= KEY
+        # Ties are ranked at random: what has no credit is not detected.
+        noise = np.random.default_rng(0).random(len(credit_n))
+        hits = is_key[np.lexsort([noise, -np.abs(credit_n)])]
+        precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+        return {
+            "average_precision": float(precision[hits].mean()),
+            "base_rate": float(is_key.mean()),
+            "sign": float((np.sign(credit_n) == np.sign(exact_n))[is_key].mean()),
+        }
+
+
+def lacks(estimator: Estimator, world: World) -> str | None:
+    """What the estimator needs and the world has not; None: nothing."""
+    if estimator.needs_vocabulary:
+        return "needs the tokens' texts"
+    units = {unit for layer in layers(estimator) for unit in getattr(layer, "units", ())}
+    needs_turns = isinstance(innermost(estimator), AnchorStates) or not units.isdisjoint(OF_TURNS)
+    if needs_turns and not world.environment.any():
+        return "needs several turns"
+    return None
+
+
+def measure(
+    worlds: Mapping[str, World],
+    estimators: Mapping[str, Estimator],
+    progress: Callable[[str], None] = lambda name: None,
+    seed: int = 0,
+) -> tuple[list[Result], list[Left]]:
+    """Every estimator in every world, and the four rows that are always there.
+
+    Those are GRPO, exact advantages as credit, and the first estimator's credit at random places
+    and with permuted labels.
+
+    Args:
+        worlds: by the names that the results get.
+        estimators: at least one, by name.
+        progress: called before each estimator in each world, with its name.
+        seed: of the responses that are sampled.
+
+    Returns:
+        Results, and what was left out: estimators that need what a world has not, and those that
+        failed. A failure of one leaves the others.
+    """
+    results: list[Result] = []
+    left: list[Left] = []
+    first = next(iter(estimators.values()))
+    controls = {RANDOM: RandomPlaces(first), PERMUTED: PermutedLabels(first)}
+    for world_name, world in worlds.items():
+        course = Course(world_name, world, seed)
+        results.append(course.result(GRPO, np.zeros(course.exact.shape), None))
+        results.append(course.result(EXACT, course.exact, None))
+        for name, estimator in {**controls, **estimators}.items():
+            progress(f"{name}, {world_name}")
+            if reason := lacks(estimator, world):
+                left.append(Left(world_name, name, reason, is_error=False))
+                continue
+            try:
+                credit = course.credit(estimator)
+                permuted = None
+                if name not in controls:
+                    permuted = course.credit(PermutedLabels(estimator, seed=1))
+            except Exception as error:  # someone's own code may raise anything
+                reason = f"{type(error).__name__}: {error}"
+                left.append(Left(world_name, name, reason, is_error=True))
+                continue
+            results.append(course.result(name, credit, permuted))
+    return results, left
+
+
+def mean_share(results: list[Result], estimator: str) -> tuple[float, float]:
+    """Mean and lowest share of the ceiling over the worlds that have one."""
+    shares = [
+        r.share_of_ceiling.value
+        for r in results
+        if r.estimator == estimator and r.share_of_ceiling is not None
+    ]
+    return (float(np.mean(shares)), min(shares)) if shares else (float("nan"), float("nan"))
+
+
+__all__ = ["Course", "Left", "Result", "Truth", "lacks", "mean_share", "measure"]
