@@ -332,18 +332,16 @@ class Gain:
 
 def learn(
     path: Path,
-    settings: list[str] | None = None,
     progress: Callable[[str, str], None] = lambda setting, arm: None,
 ) -> list[Gain]:
     """Train every arm in every setting, go on where the file ends, and compare with GRPO.
 
     Args:
         path: CSV of runs, made or continued.
-        settings: names in `SETTINGS`; None: all.
         progress: called before each arm.
     """
     runs, gains, p_values = Runs(path), [], []
-    for setting in settings or SETTINGS:
+    for setting in SETTINGS:
         areas: dict[str, np.ndarray] = {}
         rates: dict[str, float] = {}
         for arm in ARMS:

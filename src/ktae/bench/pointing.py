@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ktae.bench.exact import Responses, Truth, sample, solve
+from ktae.bench.exact import Responses, sample, solve
 from ktae.bench.worlds import World
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimators import AnchorStates, Estimator, PermutedLabels, RandomPlaces
+from ktae.estimators import AnchorStates, Estimator, RandomPlaces
 from ktae.estimators.transforms import innermost, layers
 from ktae.estimators.units import OF_TURNS
 from ktae.inference import Interval, percentile_bounds
 from ktae.rollout_advantages import rollout_advantages
 
 GROUP_SIZE, GROUPS, BATCHES = 16, 8, 50
+BATCH = {"group_size": GROUP_SIZE, "groups": GROUPS, "batches": BATCHES}
 """A gradient is estimated from 8 groups of 16 responses, 50 times."""
 KEY = 0.02
 """Key tokens: their exact advantage is at least this far from 0."""
 WEIGHTS = 2.0 ** np.arange(-3, 6)
 """Of the credit beside the rollout advantage, for the best weight."""
 RESAMPLES = 2000
-GRPO, EXACT, RANDOM, PERMUTED = "GRPO", "exact advantages", "random places", "permuted labels"
+GRPO, EXACT, RANDOM, PERMUTED = CONTROLS = ("GRPO", "exact", "random", "permuted")
+"""The rows that are always there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Course:
         n = GROUP_SIZE * GROUPS * BATCHES
         self.responses = sample(world, n, np.random.default_rng([seed, 1]))
         self.groups = np.arange(n) // GROUP_SIZE
+        correct = self.responses.correct.reshape(-1, GROUP_SIZE)
+        self.permuted = np.random.default_rng([seed, 2]).permuted(correct, axis=1).ravel()
         everyone = np.ones(n, dtype=bool)
         self.base = rollout_advantages("grpo", self.responses.correct, everyone, self.groups)
         self.exact = self.responses.at(self.truth.advantage)
@@ -118,8 +123,8 @@ class Course:
         shares = gain[draws].mean(axis=1) / ceiling[draws].mean(axis=1)
         return Interval(float(gain.mean() / ceiling.mean()), *percentile_bounds(shares))
 
-    def credit(self, estimator: Estimator) -> np.ndarray:
-        """(B, T) float64 credit of the estimator."""
+    def credit(self, estimator: Estimator, *, permuted: bool = False) -> np.ndarray:
+        """(B, T) float64 credit of the estimator, perhaps with labels permuted in each group."""
         r, world = self.responses, self.world
         log_policy = np.log(np.maximum(world.policy, 1e-30))
         entropy = -(world.policy * log_policy).sum(axis=-1, keepdims=True)
@@ -128,7 +133,13 @@ class Course:
             "entropies": r.at(np.broadcast_to(entropy, world.shape)),
         }
         credit = token_credit(
-            r.tokens, r.mask, r.correct, self.groups, estimator, step=0, policy=policy
+            r.tokens,
+            r.mask,
+            self.permuted if permuted else r.correct,
+            self.groups,
+            estimator,
+            step=0,
+            policy=policy,
         )
         credit = np.asarray(credit, dtype=np.float64)
         if credit.shape != r.mask.shape or not np.isfinite(credit).all():
@@ -213,27 +224,28 @@ def measure(
     """
     results: list[Result] = []
     left: list[Left] = []
-    first = next(iter(estimators.values()))
-    controls = {RANDOM: RandomPlaces(first), PERMUTED: PermutedLabels(first)}
     for world_name, world in worlds.items():
         course = Course(world_name, world, seed)
         results.append(course.result(GRPO, np.zeros(course.exact.shape), None))
         results.append(course.result(EXACT, course.exact, None))
-        for name, estimator in {**controls, **estimators}.items():
+        for i, (name, estimator) in enumerate(estimators.items()):
             progress(f"{name}, {world_name}")
             if reason := lacks(estimator, world):
                 left.append(Left(world_name, name, reason, is_error=False))
                 continue
             try:
                 credit = course.credit(estimator)
-                permuted = None
-                if name not in controls:
-                    permuted = course.credit(PermutedLabels(estimator, seed=1))
+                permuted = course.credit(estimator, permuted=True)
+                if i == 0:
+                    misplaced = course.credit(RandomPlaces(estimator))
             except Exception as error:  # someone's own code may raise anything
                 reason = f"{type(error).__name__}: {error}"
                 left.append(Left(world_name, name, reason, is_error=True))
                 continue
             results.append(course.result(name, credit, permuted))
+            if i == 0:
+                results.append(course.result(RANDOM, misplaced, None))
+                results.append(course.result(PERMUTED, permuted, None))
     return results, left
 
 
@@ -247,4 +259,29 @@ def mean_share(results: list[Result], estimator: str) -> tuple[float, float]:
     return (float(np.mean(shares)), min(shares)) if shares else (float("nan"), float("nan"))
 
 
-__all__ = ["Course", "Left", "Result", "Truth", "lacks", "mean_share", "measure"]
+def picture(results: Sequence[Result], estimators: Sequence[str], worlds: Sequence[str]) -> Any:
+    """A matplotlib figure of worlds × estimators, each field the share of the ceiling."""
+    from matplotlib.figure import Figure
+
+    share = {(r.world, r.estimator): r.share_of_ceiling for r in results}
+    intervals = [[share.get((world, name)) for name in estimators] for world in worlds]
+    values = [[np.nan if x is None else x.value for x in row] for row in intervals]
+    figure = Figure(
+        figsize=(2.2 + 0.75 * len(estimators), 1.6 + 0.3 * len(worlds)), layout="constrained"
+    )
+    axes = figure.add_subplot()
+    image = axes.imshow(
+        np.array(values, dtype=float), cmap="PuOr", vmin=-1.5, vmax=1.5, aspect="auto"
+    )
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            text = "" if np.isnan(value) else f"{value:.2f}"
+            colour = "white" if abs(value) > 1.1 else "black"
+            axes.text(x, y, text, ha="center", va="center", fontsize=8, color=colour)
+    axes.set_xticks(range(len(estimators)), estimators, rotation=35, ha="right", fontsize=9)
+    axes.set_yticks(range(len(worlds)), worlds, fontsize=9)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_title("Share of what exact advantages add to GRPO's gradient", fontsize=10, loc="left")
+    figure.colorbar(image, ax=axes, shrink=0.6, extend="both")
+    return figure

@@ -7,7 +7,18 @@ from collections.abc import Callable
 import typer
 
 from ktae._version import __version__
-from ktae.cli import compare, curves, doctor, permutation_test, report, score, show, train, validate
+from ktae.cli import (
+    bench,
+    compare,
+    curves,
+    doctor,
+    permutation_test,
+    report,
+    score,
+    show,
+    train,
+    validate,
+)
 from ktae.cli import eval as evaluate
 from ktae.cli.command import application, run
 from ktae.cli.data import prepare
@@ -22,7 +33,7 @@ app = application(
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look at rollouts": (show.show, report.report, score.score, validate.validate),
     "Train and evaluate": (train.train, evaluate.eval_, compare.compare, curves.curves),
-    "Check": (doctor.doctor,),
+    "Check": (bench.bench, doctor.doctor),
 }
 for panel, commands in PANELS.items():
     for command in commands:

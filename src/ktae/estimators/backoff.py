@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 
 import numpy as np
 from typing_extensions import override
@@ -25,13 +26,14 @@ START, END = MAX_TOKEN_ID + 1, MAX_TOKEN_ID + 2
 class Backoff(Estimator):
     """Credit 0.3 Σ e(u) over the tokens, bigrams and trigrams u that the token is part of.
 
-    The evidence of a unit, e = z · (-log₁₀ p) - E[z · (-log₁₀ p)], is its presence's permutation
-    z-score (`PresenceZ`) times the digits of Fisher's one-sided p-value, in the direction of z,
-    less the mean of that over all permutations of the outcomes. So strong evidence of a short unit
-    prevails where words decide, that of a longer one where the context does. A unit that says
-    nothing adds next to nothing, and the credit falls back to the others. A bigram's evidence goes
-    to both of its tokens, a trigram's to all three, since the token that decided may be the first.
-    Before a response's first token and after its last one there are marks, which are part of units.
+    The evidence of a unit of k tokens is e = z · d · (d / D)^(k - 1), less the mean of that over
+    all permutations of the outcomes. z is the permutation z-score of the unit's presence
+    (`PresenceZ`), d = -log₁₀ p the digits of Fisher's one-sided p-value in the direction of z, and D
+    the digits that a unit of all correct and no incorrect responses would have. So a longer unit
+    needs stronger evidence, since there are more of them; where it has none, it adds next to
+    nothing and the credit falls back to shorter ones. The evidence of a bigram goes to both of its
+    tokens and that of a trigram to all three, since the token that decided may be the first. Before
+    a response's first token and after its last one there are marks, which are part of units.
 
     The mean credit under permuted labels is exactly 0: each unit's is. It takes outcomes alone, no
     graded rewards.
@@ -62,7 +64,7 @@ class Backoff(Estimator):
         for order in ORDERS:
             state = mixed(state, np.roll(tokens, order - 1).astype(np.uint64))
             # A unit counts where it begins and ends in the same response.
-            evidence = _evidence(batch, row, finished(state), place >= order - 1)
+            evidence = _evidence(batch, row, finished(state), place >= order - 1, order)
             for ahead in range(order):
                 credit += np.roll(evidence, -ahead)
         gets_credit = batch.known() | batch.look_up_unknown
@@ -72,7 +74,9 @@ class Backoff(Estimator):
         return credit_bt
 
 
-def _evidence(batch: Batch, row: np.ndarray, key: np.ndarray, is_unit: np.ndarray) -> np.ndarray:
+def _evidence(
+    batch: Batch, row: np.ndarray, key: np.ndarray, is_unit: np.ndarray, order: int
+) -> np.ndarray:
     """(N,) the evidence of the units with these keys, each in its row's group."""
     n_rows = len(batch.group_b)
     group = batch.group_b[row]
@@ -92,24 +96,26 @@ def _evidence(batch: Batch, row: np.ndarray, key: np.ndarray, is_unit: np.ndarra
     margins = np.stack([n_true_b[group_u].astype(int), n_b[group_u].astype(int), m], axis=1)
     distinct, which = np.unique(margins, axis=0, return_inverse=True)
     value = np.zeros(n_units)
-    order = np.argsort(which, kind="stable")
+    by_margins = np.argsort(which, kind="stable")
     ends = np.cumsum(np.bincount(which))
-    for (n_true, n, m_i), units in zip(distinct.tolist(), np.split(order, ends[:-1]), strict=True):
-        value[units] = unit_evidence(n_true, n, m_i)[a[units]]
+    for (n_true, n, m_i), units in zip(
+        distinct.tolist(), np.split(by_margins, ends[:-1]), strict=True
+    ):
+        value[units] = unit_evidence(n_true, n, m_i, order)[a[units]]
     return np.where(is_unit, value[unit], 0.0)
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def unit_evidence(n_true: int, n: int, m: int) -> np.ndarray:
-    """(n_true + 1,) the evidence of a unit that a correct responses contain, for each a.
+def unit_evidence(n_true: int, n: int, m: int, order: int) -> np.ndarray:
+    """(n_true + 1,) float64, the evidence of a unit that `a` correct responses contain, for each a.
 
-    z · (-log₁₀ p) with the one-sided p, less its mean over the hypergeometric distribution of a.
     It is 0 where a is impossible, and throughout where m or n_true is 0 or n.
 
     Args:
         n_true: correct responses of the group.
         n: responses of the group.
         m: responses that contain the unit.
+        order: tokens of the unit.
     """
     values = np.zeros(n_true + 1)
     if not (0 < n_true < n and 0 < m < n):
@@ -120,12 +126,14 @@ def unit_evidence(n_true: int, n: int, m: int) -> np.ndarray:
     def log_choose(n: int, k: np.ndarray | int) -> np.ndarray:
         return np.asarray(log_factorial[n] - log_factorial[k] - log_factorial[n - k])
 
-    probability = np.exp(log_choose(n_true, a) + log_choose(n - n_true, m - a) - log_choose(n, m))
+    log_p = log_choose(n_true, a) + log_choose(n - n_true, m - a) - log_choose(n, m)
+    probability = np.exp(log_p)
     mean = n_true / n
     z = (a - m * mean) / np.sqrt(m * (n - m) / (n - 1) * mean * (1 - mean))
     at_most, at_least = probability.cumsum(), probability[::-1].cumsum()[::-1]
-    p = np.where(z > 0, at_least, at_most).clip(max=1.0)
-    evidence = -z * np.log10(p)
+    digits = -np.log10(np.where(z > 0, at_least, at_most).clip(max=1.0))
+    most = float(log_choose(n, n_true)) / math.log(10)
+    evidence = z * digits * (digits / most) ** (order - 1)
     values[a] = evidence - probability @ evidence
     values.flags.writeable = False
     return values

@@ -1,0 +1,96 @@
+"""Truth in worlds: against torch's autograd, against sampling, and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ktae.bench.exact import sample, solve
+from ktae.bench.worlds import CORRECT, WORLDS, WRONG, filler
+
+ALL = pytest.mark.parametrize("name", WORLDS)
+
+
+@ALL
+def test_each_world_is_a_policy_over_states(name: str) -> None:
+    world = WORLDS[name]()
+    length, n_states, n_tokens = world.shape
+    np.testing.assert_allclose(world.policy.sum(axis=-1), 1.0, atol=1e-12)
+    assert world.next_state.shape == (length, n_states, n_tokens)
+    assert world.next_state.min() >= 0
+    assert world.next_state.max() < n_states
+    assert world.success.shape == world.finished.shape == (n_states,)
+    assert 0 < solve(world).value[0, 0] < 1
+
+
+@ALL
+def test_the_gradient_is_autograd_s_of_the_expected_reward(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    world = WORLDS[name]()
+    length, n_states, _ = world.shape
+    logits = torch.tensor(np.log(np.maximum(world.policy, 1e-300)), requires_grad=True)
+    policy = logits.softmax(-1)
+    states = torch.zeros(n_states, dtype=torch.float64)
+    states[0] = 1.0
+    for t in range(length):
+        reached = (states[:, None] * policy[t]).ravel()
+        target = torch.tensor(world.next_state[t].ravel())
+        states = torch.zeros(n_states, dtype=torch.float64).index_add(0, target, reached)
+    (states @ torch.tensor(world.success)).backward()
+    writes = ~world.environment[:, None] & ~world.finished[None]
+    expected = logits.grad.numpy() * writes[..., None]
+    np.testing.assert_allclose(solve(world).gradient, expected, atol=1e-10)
+
+
+@ALL
+def test_sampled_responses_agree_with_the_exact_values(name: str) -> None:
+    world = WORLDS[name]()
+    truth = solve(world)
+    n = 20_000
+    responses = sample(world, n, np.random.default_rng(5))
+    p = truth.value[0, 0]
+    error = (p * (1 - p) / n) ** 0.5
+    assert abs(responses.correct.mean() - p) < 3 * error
+    # A score-function estimate has the exact gradient as its mean; compare projections on it.
+    expected = (world.policy * truth.gradient).sum(axis=-1)
+    scores = responses.at(truth.gradient) - expected[np.arange(world.shape[0]), responses.states]
+    advantages = np.where(responses.mask, (responses.correct - p)[:, None], 0.0)
+    estimates = (advantages * scores).sum(axis=1)
+    gradient = responses.gradient(world, advantages)
+    assert estimates.mean() == pytest.approx((gradient * truth.gradient).sum())
+    error = estimates.std() / n**0.5 + 1e-12
+    assert abs(estimates.mean() - (truth.gradient**2).sum()) < 3 * error
+
+
+def test_advantages_by_hand() -> None:
+    world = filler(2, [1.0, 0.0], tokens=2, first=2)
+    world.choose(0, CORRECT, {0: (0.75, CORRECT), 1: (0.25, WRONG)})
+    truth = solve(world)
+    assert truth.value[0].tolist() == [0.75, 0.0]
+    np.testing.assert_allclose(truth.advantage[0, CORRECT, :2], [0.25, -0.75])
+    assert not truth.advantage[1].any(), "filler is worth nothing"
+    # d/dlogit = p A
+    np.testing.assert_allclose(truth.gradient[0, CORRECT, :2], [0.1875, -0.1875])
+
+
+def test_padding_and_what_the_environment_writes_has_no_advantage() -> None:
+    for name in ("longer-when-wrong", "rooms"):
+        world = WORLDS[name]()
+        responses = sample(world, 64, np.random.default_rng(0))
+        assert not responses.mask.all()
+        assert not responses.at(np.ones(world.shape))[~responses.mask].any()
+    lengths = sample(WORLDS["longer-when-wrong"](), 64, np.random.default_rng(0))
+    is_correct = lengths.correct == 1
+    n_tokens = lengths.mask.sum(axis=1)
+    assert set(n_tokens[is_correct]) == {16}
+    assert set(n_tokens[~is_correct]) == {48}
+
+
+def test_a_dial_moves_what_it_names() -> None:
+    for share in (1 / 2, 1 / 20, 1 / 200):
+        truth = solve(WORLDS["few-decisions"](share))
+        decides = np.abs(truth.advantage).max(axis=(1, 2)) > 1e-9
+        assert decides.mean() == pytest.approx(share)
+    for rate in (1 / 16, 1 / 4):
+        assert solve(WORLDS["rare-success"](rate)).value[0, 0] == pytest.approx(rate)
+        assert solve(WORLDS["rare-failure"](rate)).value[0, 0] == pytest.approx(1 - rate)

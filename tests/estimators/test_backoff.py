@@ -1,0 +1,102 @@
+"""Backoff: its evidence against an independent program, its null mean, its units by hand."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import ktae
+from ktae.estimators import Backoff
+from ktae.estimators.backoff import unit_evidence
+
+
+@pytest.mark.parametrize(("n_true", "n", "m"), [(8, 16, 5), (1, 16, 4), (15, 16, 1), (1, 2, 1)])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_evidence_by_scipy_s_one_sided_p(n_true, n, m, order) -> None:
+    a = np.arange(max(0, m - (n - n_true)), min(m, n_true) + 1)
+    expected = []
+    for x in a:
+        table = [[x, m - x], [n_true - x, n - n_true - (m - x)]]
+        mean = m * n_true / n
+        side = "greater" if x > mean else "less"
+        p = stats.fisher_exact(table, alternative=side).pvalue
+        variance = m * (n - m) * n_true * (n - n_true) / (n * n * (n - 1))
+        digits, most = -np.log10(p), np.log10(comb(n, n_true))
+        expected.append((x - mean) / variance**0.5 * digits * (digits / most) ** (order - 1))
+    weights = stats.hypergeom.pmf(a, n, n_true, m)
+    values = np.array(expected) - weights @ expected
+    np.testing.assert_allclose(unit_evidence(n_true, n, m, order)[a], values, atol=1e-9)
+    assert weights @ unit_evidence(n_true, n, m, order)[a] == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n_true", "n", "m"), [(0, 4, 2), (4, 4, 2), (2, 4, 0), (2, 4, 4)])
+def test_without_a_contrast_there_is_no_evidence(n_true, n, m) -> None:
+    assert not unit_evidence(n_true, n, m, 1).any()
+
+
+def test_the_mean_over_all_permutations_of_the_labels_is_0() -> None:
+    rng = np.random.default_rng(0)
+    ids, mask = rng.integers(0, 5, (6, 9)), rng.random((6, 9)) < 0.8
+    for n_true in (1, 2, 3):
+        credit = [
+            ktae.token_credit(ids, mask, np.isin(np.arange(6), true), np.zeros(6, int), Backoff())
+            for true in combinations(range(6), n_true)
+        ]
+        np.testing.assert_allclose(np.mean(credit, axis=0), 0, atol=1e-6)
+
+
+def credit_by_hand(ids: list[list[int]], correct: list[bool]) -> np.ndarray:
+    """(B, T) the definition, word for word: units of one to three tokens around each token."""
+    padded = [["<", "<", *row, ">", ">"] for row in ids]
+    units = [
+        {tuple(row[i : i + k]) for k in (1, 2, 3) for i in range(len(row) - k + 1)}
+        for row in padded
+    ]
+    n, n_true = len(ids), sum(correct)
+    credit = np.zeros((n, len(ids[0])))
+    for i, row in enumerate(padded):
+        for t in range(len(ids[0])):
+            for k in (1, 2, 3):
+                for start in range(t + 3 - k, t + 3):
+                    unit = tuple(row[start : start + k])
+                    holds = np.array([unit in x for x in units])
+                    a = int((holds & np.array(correct)).sum())
+                    credit[i, t] += 0.3 * unit_evidence(n_true, n, int(holds.sum()), k)[a]
+    return credit
+
+
+def test_credit_is_that_of_the_definition() -> None:
+    ids = np.random.default_rng(1).integers(0, 4, (7, 6))
+    correct = [True, False, True, True, False, False, True]
+    credit = ktae.token_credit(ids, np.ones(ids.shape), correct, np.zeros(7, int), "backoff")
+    np.testing.assert_allclose(credit, credit_by_hand(ids.tolist(), correct), atol=1e-6)
+
+
+def test_masked_tokens_are_passed_over_and_unknown_responses_are_left_out() -> None:
+    ids = np.array([[1, 9, 2], [1, 2, 9], [3, 9, 2], [2, 9, 9], [1, 2, 9]])
+    mask = np.array([[1, 0, 1], [1, 1, 0], [1, 0, 1], [1, 0, 0], [1, 1, 0]])
+    correct = np.array([1, 1, 0, 0, np.nan])
+    credit = ktae.token_credit(ids, mask, correct, np.zeros(5, int), "backoff")
+    assert credit[0, 0] == credit[1, 0]
+    assert credit[0, 2] == credit[1, 1]
+    assert not credit[mask == 0].any()
+    assert not credit[4].any()
+    without = ktae.token_credit(ids[:4], mask[:4], correct[:4], np.zeros(4, int), "backoff")
+    np.testing.assert_array_equal(credit[:4], without)
+
+
+def test_groups_do_not_see_each_other() -> None:
+    rng = np.random.default_rng(2)
+    ids, correct = rng.integers(0, 6, (12, 10)), rng.random(12) < 0.5
+    groups = np.repeat([0, 1, 2], 4)
+    together = ktae.token_credit(ids, np.ones(ids.shape), correct, groups, "backoff")
+    for g in range(3):
+        rows = groups == g
+        alone = ktae.token_credit(
+            ids[rows], np.ones((4, 10)), correct[rows], groups[rows], "backoff"
+        )
+        np.testing.assert_array_equal(together[rows], alone)
