@@ -28,7 +28,7 @@ class Backoff(Estimator):
 
     The evidence of a unit of k tokens is e = z · d · (d / D)^(k - 1), less the mean of that over
     all permutations of the outcomes. z is the permutation z-score of the unit's presence
-    (`PresenceZ`), d = -log₁₀ p the digits of Fisher's one-sided p-value in the direction of z, and D
+    (`PresenceZ`), d = -log₁₀ p the digits of Fisher's one-sided p-value in its direction, and D
     the digits that a unit of all correct and no incorrect responses would have. So a longer unit
     needs stronger evidence, since there are more of them; where it has none, it adds next to
     nothing and the credit falls back to shorter ones. The evidence of a bigram goes to both of its

@@ -1,0 +1,137 @@
+"""The bench's results as tables: `ktae bench`, `ktae bench --learn`, real tokens.
+
+python benchmarks/bench_tables.py --measure    # results/bench.csv and docs/images/bench.svg
+python benchmarks/bench_tables.py --learning RUNS.csv    # results/bench_learning.csv
+python benchmarks/bench_tables.py --write      # the tables of docs/evidence.md, from the CSVs
+python benchmarks/bench_tables.py --check      # are they what the CSVs say?
+"""
+
+import argparse
+import csv
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from estimator import machine, write_rows
+
+from ktae.bench import learning, pointing
+from ktae.bench.worlds import WORLDS
+from ktae.cli.bench import DEFAULTS
+from ktae.estimators import as_estimator
+from ktae.files import plots
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results"
+PAGE = ROOT / "docs/evidence.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--learning", type=Path)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure()
+    if arguments.learning:
+        shutil.copy(arguments.learning, RESULTS / "bench_learning.csv")
+    text = PAGE.read_text("utf-8")
+    filled = fill(text)
+    if arguments.write:
+        PAGE.write_text(filled, "utf-8")
+    if arguments.check and filled != text:
+        sys.exit(f"{PAGE} differs from the CSVs; run {Path(__file__).name} --write")
+
+
+def measure() -> None:
+    """Measure all worlds and estimators, which takes about two minutes."""
+    worlds = {name: make() for name, make in WORLDS.items()}
+    results, left = pointing.measure(
+        worlds,
+        {name: as_estimator(name) for name in DEFAULTS},
+        lambda what: print(what, flush=True),
+    )
+    assert not any(x.is_error for x in left), left
+    write_rows(RESULTS / "bench.csv", [row_of(result) | machine() for result in results])
+    names = sorted(
+        {r.estimator for r in results} - {pointing.GRPO},
+        key=lambda name: -pointing.mean_share(results, name)[0],
+    )
+    plots.save(pointing.picture(results, names, list(worlds)), ROOT / "docs/images/bench.svg")
+
+
+def row_of(result: pointing.Result) -> dict[str, Any]:
+    """A CSV row; intervals are three columns."""
+    row: dict[str, Any] = {}
+    for key, value in dataclasses.asdict(result).items():
+        if key in ("cosine", "share_of_ceiling"):
+            ends = value or ("", "", "")
+            row |= {
+                f"{key}{end}": f"{x:.4f}" if x != "" else ""
+                for end, x in zip(("", "_low", "_high"), ends, strict=True)
+            }
+        else:
+            row[key] = f"{value:.4f}" if isinstance(value, float) else value
+    return row
+
+
+def read(name: str) -> list[dict[str, str]]:
+    with (RESULTS / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def shares() -> str:
+    """Worlds × estimators, the share of the ceiling."""
+    rows = read("bench.csv")
+    share = {(r["world"], r["estimator"]): r["share_of_ceiling"] for r in rows}
+    names = [*DEFAULTS, "random", "permuted"]
+    lines = [f"| world | {' | '.join(names)} |", "| --- |" + " --- |" * len(names)]
+    worlds = list(dict.fromkeys(r["world"] for r in rows))
+    columns: dict[str, list[float]] = {name: [] for name in names}
+    for world in worlds:
+        cells = []
+        for name in names:
+            value = share.get((world, name), "")
+            cells.append(f"{float(value):+.2f}" if value else "–")
+            if value:
+                columns[name].append(float(value))
+        lines.append(f"| `{world}` | {' | '.join(cells)} |")
+    for label, function in (("**mean**", lambda x: sum(x) / len(x)), ("**lowest**", min)):
+        cells = [f"**{function(columns[name]):+.2f}**" for name in names]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def the_map() -> str:
+    """Settings × arms: the gain over GRPO, and the share of the ceiling."""
+    gains = learning.learn(RESULTS / "bench_learning.csv")
+    arms = learning.ARMS[1:]
+    lines = [f"| setting | {' | '.join(arms)} |", "| --- |" + " --- |" * len(arms)]
+    for setting in learning.SETTINGS:
+        cells = []
+        for arm in arms:
+            gain = next(g for g in gains if (g.setting, g.arm) == (setting, arm))
+            text = f"{gain.gain:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
+            cells.append(f"**{text}**" if gain.p < 0.05 else text)
+        lines.append(f"| {setting} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TABLES = {"bench shares": shares, "bench map": the_map}
+
+
+def fill(text: str) -> str:
+    """The page with each table between its two comments made anew."""
+    for name, table in TABLES.items():
+        before, marker, rest = text.partition(f"<!-- {name} -->\n")
+        if marker:
+            after = rest[rest.index("<!-- end -->") :]
+            text = f"{before}{marker}\n{table()}\n\n{after}"
+    return text
+
+
+if __name__ == "__main__":
+    main()
