@@ -83,6 +83,8 @@ class Batch(NamedTuple):
     """(B, T) the log-probability that the policy gave each token when it sampled it."""
     entropies: np.ndarray | None = None
     """(B, T) the entropy of the policy's distribution there, in nats."""
+    turn_rewards: np.ndarray | None = None
+    """(B, K) float64 rewards of each rollout's turns, 0 beyond its last one."""
 
     def counted(self) -> Array:
         """(B, T) bool: unmasked, and not an ignored token."""

@@ -38,6 +38,7 @@ from ktae.errors import InputError
 from ktae.estimators import CreditFunction, Estimator, as_estimator
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import ignored_by, innermost, require_scale
+from ktae.estimators.turn_rewards import padded_turn_rewards
 from ktae.rollout_advantages import SCALED, rollout_advantages
 from ktae.tables import formula_of, in_tables
 
@@ -57,6 +58,7 @@ class Options(TypedDict, total=False):
     vocabulary: Vocabulary | None
     step: int | None
     policy: Mapping[str, ArrayLike] | None
+    turn_rewards: ArrayLike | None
 
 
 def token_credit(
@@ -69,6 +71,7 @@ def token_credit(
     vocabulary: Vocabulary | None = None,
     step: int | None = None,
     policy: Mapping[str, ArrayLike] | None = None,
+    turn_rewards: ArrayLike | None = None,
 ) -> Array:
     """How much credit each token of each rollout gets beside its rollout's advantage.
 
@@ -92,6 +95,8 @@ def token_credit(
         policy: for estimators that weigh by it (`Estimator.needs_policy`), (B, T) numbers of the
             policy that sampled: `log_probs`, the log-probability that it gave each token, and
             `entropies`, the entropy of its distribution there, in nats.
+        turn_rewards: for estimators of rewards by turn, a list of numbers for each rollout: one for
+            each of its turns (`ktae.turns`), of which the last may be missing.
 
     Returns:
         (B, T) float32, 0 where masked. With `paper` it is σ(v) - 0.5 of each token's value v, and 0
@@ -104,7 +109,8 @@ def token_credit(
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
     chosen, arrays = as_estimator(estimator), (token_ids, mask, correct, groups)
-    batch = _batch(arrays, chosen, vocabulary=vocabulary, step=step, policy=policy)
+    options: Options = {"vocabulary": vocabulary, "step": step, "policy": policy}
+    batch = _batch(arrays, chosen, **options, turn_rewards=turn_rewards)
     return _as_given(chosen.credit(batch), token_ids)
 
 
@@ -135,7 +141,7 @@ def token_advantages(
         threshold: used only without `correct`.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
-        **options: `vocabulary`, `step` and `policy`, as in `token_credit`.
+        **options: `vocabulary`, `step`, `policy` and `turn_rewards`, as in `token_credit`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -295,6 +301,9 @@ def _batch(
         from ktae.backends.torch import batch_on_device
 
         return batch_on_device(*arrays, score_range=estimator.score_range, **optional)
+    if estimator.needs_turn_rewards:
+        mask_bt = as_array("mask", on_host(mask))
+        optional["turn_rewards"] = padded_turn_rewards(options.get("turn_rewards"), mask_bt)
     policy = options.get("policy") or {}
     for name in sorted(estimator.needs_policy):
         if policy.get(name) is None:

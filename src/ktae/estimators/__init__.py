@@ -23,6 +23,7 @@ from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
 from ktae.estimators.section import (
+    DEFAULT,
     KINDS,
     PRESETS,
     TRANSFORMS,
@@ -42,11 +43,14 @@ from ktae.estimators.transforms import (
     Scaled,
     Transform,
 )
+from ktae.estimators.turn_rewards import MTGRPO, TurnRewards
 from ktae.estimators.units import UNITS, unit_keys
 
 __all__ = [
+    "DEFAULT",
     "KINDS",
     "KTAE",
+    "MTGRPO",
     "PRESETS",
     "TRANSFORMS",
     "UNITS",
@@ -73,6 +77,7 @@ __all__ = [
     "ShuffledValues",
     "Tempo",
     "Transform",
+    "TurnRewards",
     "WithinRollout",
     "as_estimator",
     "from_section",

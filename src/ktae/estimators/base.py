@@ -51,6 +51,8 @@ class Estimator(abc.ABC):
     """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
     needs_step: bool = False
     """Whether it looks at the number of training steps done before."""
+    needs_turn_rewards: bool = False
+    """Whether it looks at rewards of single turns."""
     on_host: bool = False
     """Whether it takes arrays in the host's memory alone; tensors are brought there."""
 

@@ -20,10 +20,18 @@ from ktae.batch import Batch, group_total, row_sums
 from ktae.errors import InputError
 from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.base import AboveZero, AdvantageEstimator, Between, Estimator
+from ktae.estimators.turn_rewards import TurnRewards
 from ktae.estimators.units import OF_TEXT, UNITS, unit_keys
 from ktae.turns import Normalise
 
-NEEDS = ("score_range", "needs_vocabulary", "needs_policy", "needs_step", "on_host")
+NEEDS = (
+    "score_range",
+    "needs_vocabulary",
+    "needs_policy",
+    "needs_step",
+    "needs_turn_rewards",
+    "on_host",
+)
 """What a wrapper needs because the wrapped estimator does."""
 
 
@@ -120,9 +128,9 @@ class OverUnits(Transform):
             if units.count(unit) > 1:
                 raise InputError(f"units is {units!r}; expected no name twice")
         object.__setattr__(self, "units", tuple(units))
-        if isinstance(innermost(self.inner), AnchorStates):
+        if isinstance(innermost(self.inner), AnchorStates | TurnRewards):
             raise InputError(
-                "AnchorStates compares whole turns itself; expected no OverUnits of it"
+                f"{innermost(self.inner)} compares whole turns itself; expected no OverUnits of it"
             )
         if self.normalise is not None or not {*units}.isdisjoint(OF_TEXT):
             object.__setattr__(self, "needs_vocabulary", True)
