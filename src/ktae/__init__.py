@@ -6,10 +6,10 @@ import ktae.safe_path  # noqa: F401 - first: it says from where all others are i
 from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
-from ktae.backends import CreditTable
-from ktae.credit import class_credit, credit_table, token_advantages, token_credit
+from ktae.credit import credit_table, token_advantages, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
+from ktae.tables import CreditTable
 from ktae.whole_groups import score
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ __all__ = [
     "Estimator",
     "InputError",
     "__version__",
-    "class_credit",
     "compare",
     "credit_table",
     "held_out_pairs",

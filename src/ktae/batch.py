@@ -35,7 +35,7 @@ class Vocabulary(NamedTuple):
     V + 1 entries: one for each token id from 0, and a last one for every id above."""
 
     looks: np.ndarray
-    """(V + 1,) uint8: see `ktae.backends.units`."""
+    """(V + 1,) uint8: see `ktae.counting.units`."""
     hashes: np.ndarray
     """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
     multiplied by when that text is appended to its own."""

@@ -13,7 +13,7 @@ from awkward_batches import BATCHES, ESTIMATORS, Rollouts, graded, rollouts
 from by_backend import computed_by
 
 from ktae import InputError, credit, token_advantages, token_credit
-from ktae.arrays import computes_there
+from ktae.arrays import on_supported_device
 from ktae.backends import torch as backend
 from ktae.estimators import (
     KTAE,
@@ -39,7 +39,7 @@ IDS = np.where(BATCH.mask, BATCH.token_ids, 0)
 @pytest.fixture
 def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU tensors take the path of those on a GPU."""
-    monkeypatch.setattr(credit, "computes_there", credit.is_tensor)
+    monkeypatch.setattr(credit, "on_supported_device", credit.is_tensor)
     on_host = backend._on_host_or_tensor
     monkeypatch.setattr(
         backend,
@@ -145,8 +145,8 @@ def test_errors_on_a_device_say_what_came() -> None:
 
 
 def test_a_devices_tensors_stay_there() -> None:
-    assert computes_there(torch.empty(1, 1, device="meta"))
-    assert not computes_there(torch.empty(1, 1)) and not computes_there([[1]])
+    assert on_supported_device(torch.empty(1, 1, device="meta"))
+    assert not on_supported_device(torch.empty(1, 1)) and not on_supported_device([[1]])
 
 
 def test_a_group_of_40_000() -> None:
