@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+import uuid
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -210,6 +212,9 @@ def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
         array = np.fromiter(groups, dtype=object, count=len(groups))
     else:
         array = as_array("groups", groups)
+    if array.dtype.kind == "O" and array.shape == (n_rows,):
+        labels = (str(x) if isinstance(x, uuid.UUID) else x for x in array)
+        array = np.fromiter(labels, dtype=object, count=n_rows)
     if array.dtype.kind != "O" or array.shape != (n_rows,):
         check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
         return array
@@ -244,7 +249,9 @@ def correctness(
 ) -> tuple[np.ndarray, bool]:
     """`Batch.evidence` and `Batch.graded` of what the caller gave."""
     array = as_array("correct", correct)
-    check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN (unknown)")
+    if array.dtype.kind == "O" and all(x is None or isinstance(x, Number) for x in array.flat):
+        array = array.astype(np.float64)  # None becomes NaN
+    check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN or None (unknown)")
     values: np.ndarray = array.astype(np.float64)
     is_graded = ~(np.isnan(values) | (values == 0) | (values == 1))
     if score_range is None:

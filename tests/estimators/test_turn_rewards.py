@@ -136,7 +136,7 @@ def test_the_papers_two_turns():
         ids,
         mask,
         [0] * 4,
-        **{ESTIMATOR: MTGRPO()},
+        credit=MTGRPO(),
         turn_rewards=[[x] for x in turn],
     )
 
@@ -145,9 +145,6 @@ def test_the_papers_two_turns():
 
     np.testing.assert_allclose(advantages[:, 0], scaled(turn) + scaled(outcome), rtol=1e-5)
     np.testing.assert_allclose(advantages[:, 2], scaled(outcome), rtol=1e-5)
-
-
-ESTIMATOR = "credit" if "credit" in ktae.token_advantages.__kwdefaults__ else "estimator"
 
 
 @pytest.mark.parametrize(

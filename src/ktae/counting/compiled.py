@@ -15,7 +15,7 @@ from ktae.batch import Batch, Vocabulary, group_bounds
 from ktae.counting import Counts, Totals, kernels
 from ktae.counting.units import NGRAMS
 
-CHUNK_POSITIONS = 1 << 20
+CHUNK_POSITIONS = 1 << 19
 """Padded positions that are counted at a time; a group that is larger is counted whole."""
 
 MAX_MEMO = 1 << 26
@@ -101,8 +101,10 @@ def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
     )
     index = np.zeros(n_tokens, dtype=np.int64)
     totals = np.zeros((max(1, len(starts) - 1), len(Totals._fields)))
-    keys, groups = np.zeros(n_tokens + 1, np.int64), np.zeros(n_tokens + 1, np.int64)
-    numbers = np.zeros((4, n_tokens + 1))
+    # Most of this is never touched. Row 0 is that of no unit.
+    keys, groups = np.empty((2, n_tokens + 1), dtype=np.int64)
+    numbers = np.empty((4, n_tokens + 1))
+    keys[0], groups[0], numbers[:, 0] = -1, 0, 0.0
     n_rows = kernels.count_groups(
         tuple(layout),
         (rows, starts, batch.evidence),

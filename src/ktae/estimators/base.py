@@ -191,9 +191,10 @@ class ByUnits(NamedTuple):
     units: tuple[str, ...]
     factor: float
 
-    def credit(self, batch: Batch) -> Array:
-        """(B, T) float32."""
-        return counting.credit(self.statistic.prepared(batch), self._of_tokens, self.units)
+    def credit(self, batch: Batch, compute: Any = None) -> Array:
+        """(B, T) float32, by `ktae.counting.credit` or another way, such as `naive.credit`."""
+        compute = compute or counting.credit
+        return compute(self.statistic.prepared(batch), self._of_tokens, self.units)
 
     def _of_tokens(self, *counts: Counts) -> Array:
         weight, total = self.factor / len(counts), 0.0

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends import CreditTable
 from ktae.batch import Vocabulary
 from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
@@ -33,7 +32,7 @@ from ktae.rollouts.groups import (
     tokenized,
 )
 from ktae.rollouts.tokens import token_texts, vocabulary
-from ktae.tables import in_tables, table_estimator
+from ktae.tables import CreditTable, in_tables, table_estimator
 from ktae.validity import repeats
 
 TOKENS_VERSION_KEY = b"ktae.tokens.version"
