@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ktae import InputError, credit_table, token_advantages, token_credit
-from ktae.estimators import KTAE, PresenceZ
+from ktae.estimators import PresenceZ
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)

@@ -36,8 +36,8 @@ from trl import GRPOConfig
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from estimator import append_rows, random_batch
 
-from ktae.counting import naive, tensors
 from ktae.batch import make_batch
+from ktae.counting import naive, tensors
 from ktae.estimators import KTAE
 from ktae.files.hub import copy_of
 from ktae.trainers.trl import KTAETrainer

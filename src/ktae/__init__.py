@@ -10,11 +10,11 @@ from ktae.credit import credit_table, token_advantages, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.tables import CreditTable
-from ktae.whole_groups import score
 
 if TYPE_CHECKING:
     from ktae.evaluation.comparison import compare
     from ktae.report import write_report
+    from ktae.report.scoring import score_table as score
     from ktae.rollouts.readers import read as read_rollouts
     from ktae.validity.held_out import held_out_pairs
 
@@ -38,6 +38,7 @@ _LATER = {
     "compare": ("ktae.evaluation.comparison", "compare"),
     "held_out_pairs": ("ktae.validity.held_out", "held_out_pairs"),
     "read_rollouts": ("ktae.rollouts.readers", "read"),
+    "score": ("ktae.report.scoring", "score_table"),
     "write_report": ("ktae.report", "write_report"),
 }
 """Imported when they are asked for: `import ktae` alone costs NumPy."""

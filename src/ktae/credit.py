@@ -16,16 +16,15 @@ from ktae.arrays import (
     ArrayLike,
     above,
     as_array,
-    on_supported_device,
     describe,
     is_tensor,
     on_host,
+    on_supported_device,
     require_dense,
 )
 from ktae.batch import (
     Batch,
     Vocabulary,
-    check_per_rollout,
     finite_per_rollout,
     in_words,
     make_batch,
@@ -185,7 +184,9 @@ def credit_table(
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = map(on_host, (token_ids, mask, correct, groups))
     ignored = ignored_by(of_tokens)
-    return table_of(make_batch(*arrays, score_range=estimator.score_range, ignored=ignored), of_tokens)
+    return table_of(
+        make_batch(*arrays, score_range=estimator.score_range, ignored=ignored), of_tokens
+    )
 
 
 def check_threshold(threshold: Any, name: str = "threshold") -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import require
+from ktae.backends import cpu
 from typer.testing import CliRunner
 
-from ktae.backends import cpu
 from ktae.cli import app
 from ktae.trainers import doctor
 

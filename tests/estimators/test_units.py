@@ -205,9 +205,7 @@ def test_ngrams_that_are_counted_are_those_of_the_keys(unit):
         tokens = ids[row, mask[row]].tolist()
         assert keys[row, mask[row]].tolist() == naive.keys(unit, tokens)
     got = ktae.token_credit(ids, mask, correct, groups, OverUnits(PresenceZ(), (unit,)))
-    np.testing.assert_array_equal(
-        got, ktae.token_credit(keys, mask, correct, groups, PresenceZ())
-    )
+    np.testing.assert_array_equal(got, ktae.token_credit(keys, mask, correct, groups, PresenceZ()))
 
 
 def test_several_chunks_are_one_result(monkeypatch):

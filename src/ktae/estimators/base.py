@@ -15,9 +15,9 @@ from typing_extensions import override
 from ktae import counting
 from ktae.arrays import LARGEST, Array, namespace
 from ktae.batch import EQUAL, Batch, ScoreRange, differ, group_extreme
+from ktae.counting import Counts
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
-from ktae.counting import Counts
 
 
 class Between(NamedTuple):

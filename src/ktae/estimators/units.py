@@ -7,8 +7,8 @@ import sys
 import numpy as np
 
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
-from ktae.counting.units import ngram_keys
 from ktae.batch import Vocabulary, check_token_range, check_tokens
+from ktae.counting.units import ngram_keys
 from ktae.errors import InputError
 from ktae.turns import Normalise, turn_keys
 

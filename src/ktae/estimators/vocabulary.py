@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ktae.counting import units
 from ktae.batch import Vocabulary
+from ktae.counting import units
 
 BASE = 0x2545F4914F6CDD1D
 """Of the polynomial over a text's bytes; odd, and so large that short texts do not collide."""

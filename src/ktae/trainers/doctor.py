@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ktae.counting import naive
 from ktae.batch import make_batch
+from ktae.counting import naive
 from ktae.errors import one_line
 from ktae.estimators import KTAE
 

@@ -19,8 +19,8 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
-from ktae.counting import naive
 from ktae.batch import make_batch
+from ktae.counting import naive
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.estimators import KTAE

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ktae.counting import naive
 from ktae.batch import make_batch
+from ktae.counting import naive
 from ktae.estimators import KTAE
 from ktae.runs import metrics_by_step
 from ktae.trainers.verl.overrides import compose
