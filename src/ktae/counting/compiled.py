@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -95,7 +96,7 @@ def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
     n_keys = int(n_of_group.max(initial=0)) + 1
     half = int(np.diff(starts).max(initial=0)) // 2 + 1
     table = (
-        np.zeros(1 << max(4, (2 * n_keys).bit_length()), dtype=np.uint64),
+        np.zeros(1 << max(4, (4 * n_keys).bit_length()), dtype=np.uint64),
         np.zeros(n_keys, dtype=np.uint64),
         np.zeros(2 * n_keys, dtype=np.int64),
     )
@@ -116,14 +117,26 @@ def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
         np.zeros(n_keys, dtype=np.int64),
         (index, totals, (keys, groups, numbers)),
     )
-    columns = (groups[:n_rows], *numbers[:, :n_rows])
-    if not by_unit:
-        return Counts(index, *columns, Totals(*totals.T))
-    order = np.lexsort((keys[1:n_rows], groups[1:n_rows])) + 1
-    order = np.append(0, order)
-    place = np.argsort(order)
-    ordered = (column[order] for column in columns)
-    return Counts(place[index], *ordered, Totals(*totals.T), keys[order])
+    correct, responses, occurrences_correct, occurrences = numbers[:, :n_rows]
+    counts = Counts(
+        index=index,
+        group=groups[:n_rows],
+        correct=correct,
+        responses=responses,
+        occurrences_correct=occurrences_correct,
+        occurrences=occurrences,
+        totals=Totals(*totals.T),
+    )
+    return _by_key(counts, keys[:n_rows]) if by_unit else counts
+
+
+def _by_key(counts: Counts, keys: np.ndarray) -> Counts:
+    """The counts with rows sorted by group and key, behind that of no unit, whose key is -1."""
+    order = np.lexsort((keys, np.where(keys < 0, -1, counts.group)))
+    names = ("group", "correct", "responses", "occurrences_correct", "occurrences")
+    columns = {name: getattr(counts, name)[order] for name in names}
+    index = np.argsort(order)[counts.index]
+    return dataclasses.replace(counts, index=index, key=keys[order], **columns)
 
 
 def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -49,7 +49,7 @@ single_precision_p_values = ufunc("f8(f8, f8, f8, f8)", stats.single_precision_p
 
 @jit
 def measure(ids, mask, ends, lengths):
-    """Fill in where each row ends and how many tokens it has; whether all their ids are in range."""
+    """Fill in where rows end and how many tokens they have; whether all ids are in range."""
     bad = False
     for i in range(len(ids)):
         end, n = np.int32(0), np.int32(0)
@@ -232,7 +232,7 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
         if totals[g, 4] == 0.0 and shares_rows:
             continue  # there is nothing to compare, and so nothing to count
         bits = np.uint64(4)
-        while np.int64(1) << np.int64(bits) < 2 * lengths[members].sum():
+        while np.int64(1) << np.int64(bits) < 3 * lengths[members].sum():
             bits += np.uint64(1)
         slots[: np.int64(1) << np.int64(bits)] = 0
         n_used = 1

@@ -35,7 +35,7 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
         keys(unit, [token for _, token in tokens if token not in batch.ignored])
         for tokens in tokens_of_rows(batch)
     ]
-    rows = [(0, -1, 0.0, 0.0, 0.0, 0.0)]
+    rows: list[tuple[float, ...]] = [(0, -1, 0.0, 0.0, 0.0, 0.0)]
     totals, row_of = [], {}
     for group, members in enumerate(groups_of(batch)):
         evidence = [
@@ -59,9 +59,17 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
     for i, group in enumerate(batch.group_b.tolist()):
         is_counted = batch.look_up_unknown or not math.isnan(batch.evidence[i])
         index += [row_of.get((group, key), 0) if is_counted else 0 for key in keys_of[i]]
-    groups, key_k, *columns = (np.array(column) for column in zip(*rows, strict=True))
-    by_total = (np.array(column) for column in zip(*(totals or [(0.0,) * 5]), strict=True))
-    return Counts(np.array(index, dtype=np.int64), groups, *columns, Totals(*by_total), key_k)
+    group_k, key_k, correct, responses, occurrences_correct, occurrences = np.array(rows).T
+    return Counts(
+        index=np.array(index, dtype=np.int64),
+        group=group_k.astype(np.int64),
+        correct=correct,
+        responses=responses,
+        occurrences_correct=occurrences_correct,
+        occurrences=occurrences,
+        totals=Totals(*np.array(totals or [(0.0,) * 5]).T),
+        key=key_k.astype(np.int64),
+    )
 
 
 def _totals(evidence: list[tuple[float, list[int]]]) -> tuple[float, ...]:

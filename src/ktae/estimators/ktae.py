@@ -80,13 +80,13 @@ class KTAE(ContingencyEstimator):
         tokens = counts.of_group("tokens_correct"), counts.of_group("tokens_incorrect")
         relative = stats.relative_lengths(*tokens, n_true, n_false, self.lengths == "mean")
         occur_false = counts.occurrences - counts.occurrences_correct
-        frequencies = (
+        frequency_true, frequency_false = (
             stats.saturated_term_frequency(occur / of_class, length, self.k1, self.b_len)
             for occur, of_class, length in zip(
                 (counts.occurrences_correct, occur_false), tokens, relative, strict=True
             )
         )
-        return stats.frequency_contrast(*frequencies, self.eps)
+        return stats.frequency_contrast(frequency_true, frequency_false, self.eps)
 
     @override
     def p_values(self, table: tuple[Array, Array, Array, Array]) -> Array:

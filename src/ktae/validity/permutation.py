@@ -239,8 +239,8 @@ def _all_cells(margins: np.ndarray) -> _Cells:
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
         m, n = a + b, n_true + n_false
-        table = (x.astype(np.float64) for x in np.broadcast_arrays(a, b, n_true, n_false))
-        p.append(p_values(tuple(table)))
+        ones = np.ones(len(a))
+        p.append(p_values((a * ones, b * ones, n_true * ones, n_false * ones)))
         # The best p of each frequency m: what a token held by m rollouts can reach at all.
         best_of = np.ones(n + 1)
         np.minimum.at(best_of, m, p[-1])
