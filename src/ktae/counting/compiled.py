@@ -114,7 +114,7 @@ def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
         table,
         np.zeros((n_keys if batch.graded else 0, 2)),
         np.zeros(min(MAX_MEMO, (half + 1) ** 2), dtype=np.int32),
-        np.zeros(n_keys, dtype=np.int64),
+        np.zeros(n_keys, dtype=np.int32),
         (index, totals, (keys, groups, numbers)),
     )
     correct, responses, occurrences_correct, occurrences = numbers[:, :n_rows]
