@@ -51,7 +51,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-LONGEST = ("tests/engines", "tests/report/test_browser.py", "tests/trainers", "tests/backends")
+LONGEST = ("tests/engines", "tests/report/test_browser.py", "tests/trainers", "tests/counting")
 """Of several processes, one that begins such a file when the others are done is waited for."""
 
 
@@ -67,13 +67,13 @@ settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
-@pytest.fixture(scope="session", params=["naive", "numpy", "cpu", "torch"])
+@pytest.fixture(scope="session", params=["naive", "cpu", "torch"])
 def backend(request: pytest.FixtureRequest) -> str:
     """Each backend in turn; `by_backend` computes with it."""
     return request.param
 
 
-@pytest.fixture(scope="session", params=["numpy", "cpu", "torch"])
+@pytest.fixture(scope="session", params=["cpu", "torch"])
 def fast_backend(request: pytest.FixtureRequest) -> str:
     """Every backend but the oracle, which the others are compared with."""
     return request.param

@@ -14,6 +14,7 @@ from ktae.inference import (
     holm,
     least_p_value,
     n_discoveries,
+    pooled_p_value,
     sign_flip_p_value,
     stratified_p_value,
 )
@@ -55,6 +56,13 @@ def test_stratified_p_value_of_many_tables_is_small_but_never_0():
     a, b, c, d = (np.full(2000, cell) for cell in (4, 0, 0, 4))
     assert stratified_p_value(a, b, c, d) == P_VALUE_FLOOR == 1e-12
     assert stratified_p_value(a // 2, b + 2, c + 2, d // 2) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("draws", [9, 999])
+def test_a_p_value_of_random_deals_is_never_0(draws):
+    """The observed deal is one of them: no other one is as far from 0 here."""
+    sides = [(0, 16, 16, 16)] * 40
+    assert pooled_p_value(sides, draws=draws) == 1 / (1 + draws)
 
 
 def test_discoveries_against_scipy():

@@ -204,7 +204,7 @@ def test_own_base_is_added_where_unmasked(
     ids, mask, correct, groups = batch
     got = token_advantages(
         np.zeros(len(base)), ids, mask, groups,
-        correct=correct, base=base, estimator=estimator,
+        correct=correct, base=base, credit=estimator,
     )  # fmt: skip
     credit = token_credit(*batch, estimator)
     np.testing.assert_allclose(got, np.where(mask, base[:, None] + credit, 0), rtol=1e-6, atol=ATOL)

@@ -66,7 +66,7 @@ def test_credit(backend: str, variant: str, frozen: dict[str, Any]) -> None:
 def test_advantages(backend: str, variant: str, frozen: dict[str, Any]) -> None:
     """On top of GRPO's rollout advantage, with correctness from the rewards."""
     got = token_advantages(
-        REWARDS, TOKEN_IDS, MASK, GROUPS, estimator=ESTIMATORS[variant], backend=backend
+        REWARDS, TOKEN_IDS, MASK, GROUPS, credit=ESTIMATORS[variant], backend=backend
     )
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, padded(frozen[variant]["advantages"]), rtol=0, atol=1e-6)
@@ -90,10 +90,10 @@ def test_released_is_what_the_authors_code_computes(backend: str) -> None:
     with np.load(EXPECTED.with_name("authors.npz")) as file:
         authors = dict(file)
     expected = authors.pop("credit")
-    got = token_credit(**authors, estimator=preset("released"), backend=backend)
+    got = token_credit(**authors, credit=preset("released"), backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
     assert np.count_nonzero(expected) > 1000
-    exact = token_credit(**authors, estimator=preset("released", fisher="two-sided"))
+    exact = token_credit(**authors, credit=preset("released", fisher="two-sided"))
     assert np.abs(exact - expected).max() > 0.2
 
 

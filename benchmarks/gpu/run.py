@@ -36,9 +36,8 @@ from trl import GRPOConfig
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from estimator import append_rows, random_batch
 
-from ktae.backends import naive
-from ktae.backends import torch as of_tensors
 from ktae.batch import make_batch
+from ktae.counting import naive, tensors
 from ktae.estimators import KTAE
 from ktae.files.hub import copy_of
 from ktae.trainers.trl import KTAETrainer
@@ -109,7 +108,7 @@ def error_of(loss: str, bf16: bool, seed: int) -> float | None:
 def speed(groups: int) -> Rows:
     """Medians and quantiles of ten rounds, and the largest difference from the reference."""
     few = random_batch(groups=8, width=256, mean_length=60)
-    expected = naive.credit(make_batch(*few), KTAE().formula())
+    expected = KTAE().by_units().credit(make_batch(*few), naive.credit)
     error = float(np.abs(credit_of(few)().cpu().numpy() - expected).max())
     made = random_batch(groups=groups)
     call = credit_of(made)
@@ -141,10 +140,7 @@ def credit_of(made: Any) -> Callable[[], torch.Tensor]:
     """The credit of random rollouts whose ids lie on the device."""
     ids = torch.from_numpy(made.token_ids).long().to(DEVICE)
     others = (made.mask, made.correct.astype(float), made.groups)
-    formula = KTAE().formula()
-    return lambda: of_tensors.credit(
-        of_tensors.batch_on_device(ids, *others, score_range=None), formula
-    )
+    return lambda: KTAE().credit(tensors.batch_on_device(ids, *others, score_range=None))
 
 
 def training(model: str | None) -> Rows:

@@ -6,15 +6,15 @@ import ktae.safe_path  # noqa: F401 - first: it says from where all others are i
 from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
-from ktae.backends import CreditTable
-from ktae.credit import class_credit, credit_table, token_advantages, token_credit
+from ktae.credit import credit_table, token_advantages, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
-from ktae.whole_groups import score
+from ktae.tables import CreditTable
 
 if TYPE_CHECKING:
     from ktae.evaluation.comparison import compare
     from ktae.report import write_report
+    from ktae.report.scoring import score_table as score
     from ktae.rollouts.readers import read as read_rollouts
     from ktae.validity.held_out import held_out_pairs
 
@@ -23,7 +23,6 @@ __all__ = [
     "Estimator",
     "InputError",
     "__version__",
-    "class_credit",
     "compare",
     "credit_table",
     "held_out_pairs",
@@ -39,6 +38,7 @@ _LATER = {
     "compare": ("ktae.evaluation.comparison", "compare"),
     "held_out_pairs": ("ktae.validity.held_out", "held_out_pairs"),
     "read_rollouts": ("ktae.rollouts.readers", "read"),
+    "score": ("ktae.report.scoring", "score_table"),
     "write_report": ("ktae.report", "write_report"),
 }
 """Imported when they are asked for: `import ktae` alone costs NumPy."""

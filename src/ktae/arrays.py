@@ -78,6 +78,11 @@ def is_tensor(array: ArrayLike) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def namespace(array: ArrayLike) -> Any:
+    """The module whose functions take it: torch for a tensor, NumPy for numbers and arrays."""
+    return sys.modules["torch"] if is_tensor(array) else np
+
+
 def on_host(array: ArrayLike) -> ArrayLike:
     """A torch tensor as a NumPy array (without a copy on the CPU); everything else as it is."""
     if not is_tensor(array):
@@ -88,29 +93,35 @@ def on_host(array: ArrayLike) -> ArrayLike:
     return tensor.numpy()
 
 
-def computes_there(array: ArrayLike) -> bool:
+def on_supported_device(array: ArrayLike) -> bool:
     """Whether it is a tensor on a device that ktae computes on: not the host, and not Apple's GPU,
     which has no float64 and so cannot compute Fisher's test as exactly as it has to be."""
     return is_tensor(array) and array.device.type not in ("cpu", "mps")
 
 
 def above(values: ArrayLike, threshold: float) -> Array:
-    """Which values are above the threshold, both as numbers of the values' own dtype.
+    """Which rewards are above the threshold: the one rule by which a reward is correct.
 
-    A float32 of 0.1 is not above 0.1; the same number in float64 is.
+    A float32 of 0.1 is not above 0.1. Where numbers have their own dtype of less precision they are
+    compared in it. A float64 (a Python float, a row of Parquet, a number in a list) may have been a
+    float32 before: what equals the threshold in float32 is not above it.
     """
+    threshold = float(threshold)
+    if isinstance(values, float):
+        return values > threshold and values != _in_float32(threshold)
     if is_tensor(values):
-        return values.detach() > float(threshold)
+        values, double = values.detach(), str(values.dtype) == "torch.float64"
+    else:
+        values = as_array("values", values)
+        double = values.dtype == np.float64
     with np.errstate(over="ignore"):  # float16: beyond its numbers is infinite
-        return as_array("values", values) > float(threshold)
+        is_above = values > threshold
+    return is_above & (values != _in_float32(threshold)) if double else is_above
 
 
 def is_above(value: float, threshold: float) -> bool:
-    """The same for a Python float whose dtype is lost: a row of Parquet, a number in a list.
-
-    It may have been a float32. So what equals the threshold in float32 is not above it.
-    """
-    return value > threshold and value != _in_float32(threshold)
+    """`above` of one number."""
+    return bool(above(float(value), threshold))
 
 
 @functools.lru_cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+import uuid
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,7 +37,7 @@ class Vocabulary(NamedTuple):
     V + 1 entries: one for each token id from 0, and a last one for every id above."""
 
     looks: np.ndarray
-    """(V + 1,) uint8: see `ktae.backends.units`."""
+    """(V + 1,) uint8: see `ktae.counting.units`."""
     hashes: np.ndarray
     """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
     multiplied by when that text is appended to its own."""
@@ -83,6 +85,8 @@ class Batch(NamedTuple):
     """(B, T) the log-probability that the policy gave each token when it sampled it."""
     entropies: np.ndarray | None = None
     """(B, T) the entropy of the policy's distribution there, in nats."""
+    turn_rewards: np.ndarray | None = None
+    """(B, K) float64 rewards of each rollout's turns, 0 beyond its last one."""
 
     def counted(self) -> Array:
         """(B, T) bool: unmasked, and not an ignored token."""
@@ -208,6 +212,9 @@ def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
         array = np.fromiter(groups, dtype=object, count=len(groups))
     else:
         array = as_array("groups", groups)
+    if array.dtype.kind == "O" and array.shape == (n_rows,):
+        labels = (str(x) if isinstance(x, uuid.UUID) else x for x in array)
+        array = np.fromiter(labels, dtype=object, count=n_rows)
     if array.dtype.kind != "O" or array.shape != (n_rows,):
         check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
         return array
@@ -242,7 +249,9 @@ def correctness(
 ) -> tuple[np.ndarray, bool]:
     """`Batch.evidence` and `Batch.graded` of what the caller gave."""
     array = as_array("correct", correct)
-    check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN (unknown)")
+    if array.dtype.kind == "O" and all(x is None or isinstance(x, Number) for x in array.flat):
+        array = array.astype(np.float64)  # None becomes NaN
+    check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN or None (unknown)")
     values: np.ndarray = array.astype(np.float64)
     is_graded = ~(np.isnan(values) | (values == 0) | (values == 1))
     if score_range is None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from typing_extensions import ParamSpec
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class InputError(ValueError):
@@ -35,3 +43,24 @@ def expected_one_of(known: Iterable[str], found: object) -> str:
 def reason(error: Exception) -> str:
     """Why a file cannot be read: what the system says, or else the library that parses it."""
     return getattr(error, "strerror", None) or one_line(error)
+
+
+def checked_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose TypeError for a keyword that it does not have names the nearest one."""
+    names = [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is not parameter.POSITIONAL_ONLY
+    ]
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in kwargs:
+            if name not in names:
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument {name!r}; "
+                    f"{expected_one_of(names, name)}"
+                )
+        return function(*args, **kwargs)
+
+    return checked

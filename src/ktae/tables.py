@@ -7,13 +7,65 @@ controls and whatever moves credit between tokens are left out; scales and ignor
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+import math
+from typing import Any, NamedTuple, cast
 
+import numpy as np
+
+from ktae import counting
 from ktae.arrays import Array
-from ktae.estimators import Estimator, as_estimator, preset
+from ktae.batch import Batch
+from ktae.estimators import KTAE, Estimator, PresenceZ, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
-from ktae.estimators.transforms import Ignoring, OverUnits, Scaled, Transform
-from ktae.statistics import Formula
+from ktae.estimators.transforms import (
+    Ignoring,
+    OverUnits,
+    Scaled,
+    Transform,
+    ignored_by,
+    innermost,
+    layers,
+)
+from ktae.stats import fisher_score, information_gain
+
+
+class CreditTable(NamedTuple):
+    """The credit table: one row for each group and token, and how every number came about.
+
+    Columns of equal length; rows are sorted by group and token id. In a group whose known responses
+    are all correct or all incorrect there is nothing to compare: p is 1, every other statistic is
+    0, and so is the credit.
+    """
+
+    group: np.ndarray
+    """The caller's label of the group."""
+    token_id: np.ndarray
+    """int64."""
+    a: np.ndarray
+    """int64: correct responses that contain the token. With graded scores that are not all 0 or 1
+    float64, the sum of scores scaled to 0 to 1 within the group."""
+    b: np.ndarray
+    """Incorrect responses that contain it, as `a`."""
+    c: np.ndarray
+    """Correct responses that do not, as `a`."""
+    d: np.ndarray
+    """Incorrect responses that do not, as `a`."""
+    tf_true: np.ndarray
+    """float64: the token's share of all tokens of the correct responses."""
+    tf_false: np.ndarray
+    """float64: the token's share of all tokens of the incorrect responses."""
+    p_value: np.ndarray
+    """float64: Fisher's exact test of [[a, b], [c, d]]."""
+    fisher_score: np.ndarray
+    """float64: exp(-2 p), 0 where p = 1."""
+    information_gain: np.ndarray
+    """float64, bits."""
+    direction: np.ndarray
+    """float64: effect size plus h3 times the frequency contrast; above 0 speaks for correct."""
+    value: np.ndarray
+    """float64: the value, before the sigmoid; or the z-score."""
+    credit: np.ndarray
+    """float64: what is added to the response's advantage."""
 
 
 def in_tables(estimator: Estimator) -> Estimator | None:
@@ -21,8 +73,10 @@ def in_tables(estimator: Estimator) -> Estimator | None:
 
     None: it rests on no contingency tables.
     """
-    if isinstance(estimator, ContingencyEstimator):
+    if isinstance(estimator, PresenceZ):
         return dataclasses.replace(estimator, graded_rewards=False)
+    if isinstance(estimator, ContingencyEstimator):
+        return estimator
     inner = in_tables(estimator.inner) if isinstance(estimator, Transform) else None
     if inner is None or not isinstance(estimator, Scaled | Ignoring):
         return inner
@@ -46,7 +100,7 @@ def ngrams_of(estimator: Estimator) -> tuple[str, ...] | None:
                 return None
             units = estimator.units
         estimator = estimator.inner
-    is_table = isinstance(estimator, ContingencyEstimator) and not estimator.graded_rewards
+    is_table = isinstance(estimator, ContingencyEstimator) and estimator.score_range is None
     return units if is_table and set(units) <= set(NGRAMS) else None
 
 
@@ -55,16 +109,85 @@ def table_estimator(estimator: Any) -> Estimator:
     return in_tables(as_estimator(estimator)) or preset("paper")
 
 
-def formula_of(estimator: Estimator) -> Formula:
-    """The formula of what `in_tables` gives, with the factors of all `Scaled` in it."""
-    if isinstance(estimator, Transform):
-        formula = formula_of(estimator.inner)
-        factor = estimator.factor if isinstance(estimator, Scaled) else 1.0
-        return formula._replace(credit_scale=factor * formula.credit_scale)
-    return cast("ContingencyEstimator", estimator).formula()
+def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
+    """The credit table of a batch of arrays, for what `in_tables` gives; `batch` has labels."""
+    statistic = cast("ContingencyEstimator", innermost(estimator))
+    counts = counting.count(statistic.prepared(batch), by_unit=True)
+    keys, labels = counts.key, batch.labels
+    assert keys is not None and labels is not None
+    a, b, n_true, n_false = counts.table
+    cells = np.float64 if batch.graded else np.int64
+    compared = counts.comparable()
+    with np.errstate(all="ignore"):  # where there is nothing to compare
+        explained = statistic.explain(counts)
+        frequencies = [
+            occurs / np.where(tokens > 0, tokens, 1.0)
+            for occurs, tokens in (
+                (counts.occurrences_correct, counts.of_group("tokens_correct")),
+                (counts.occurrences - counts.occurrences_correct,
+                 counts.of_group("tokens_incorrect")),
+            )
+        ]  # fmt: skip
+        p, gain = np.ones(len(keys)), np.zeros(len(keys))
+        if not batch.graded:  # of graded scores, which may be anything, there is no exact test
+            tables, place = counts.distinct_tables()
+            p = np.where(compared, statistic.p_values(tables)[place], 1.0)
+            gain = information_gain(*tables)[place]
+    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
+    columns = (
+        keys,
+        *(cell.astype(cells) for cell in (a, b, n_true - a, n_false - b)),
+        *frequencies,
+        p,
+        fisher_score(p),
+        *(
+            np.where(compared, column, 0.0) + 0.0  # not -0.0
+            for column in (gain, explained.direction, explained.value, factor * explained.credit)
+        ),
+    )
+    # Row 0 is that of no unit.
+    table = CreditTable(labels[counts.group[1:]], *(column[1:] for column in columns))
+    table.credit[np.isin(table.token_id, ignored_by(estimator, counted=True))] = 0.0
+    return table
 
 
 def largest_credit(estimator: Estimator, n: Array) -> Array:
-    """What no |credit| in a group of n rollouts exceeds, for what `in_tables` gives."""
-    formula = formula_of(estimator)
-    return formula.credit_scale * ((n - 1) ** 0.5 if formula.z else 0 * n + 0.5)
+    """What no |credit| in a group of n responses exceeds, for what `in_tables` gives."""
+    statistic = cast("ContingencyEstimator", innermost(estimator))
+    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
+    return factor * statistic.largest(n)
+
+
+class PageFormula(NamedTuple):
+    """The settings that the page's script computes with, as long as it computes any statistic."""
+
+    h1: float
+    h2: float
+    h3: float
+    k1: float
+    b_len: float
+    eps: float
+    value_scale: float
+    credit_scale: float
+    point: bool
+    z: bool
+    sharp: bool
+    single: bool
+    mean_lengths: bool
+
+
+def formula_of(estimator: Estimator) -> PageFormula:
+    """The page's settings for what `in_tables` gives."""
+    statistic = innermost(estimator)
+    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
+    ktae = statistic if isinstance(statistic, KTAE) else KTAE(h3=0.0)
+    return PageFormula(
+        *(ktae.h1, ktae.h2, ktae.h3, ktae.k1, ktae.b_len, ktae.eps),
+        value_scale=1.0 / (ktae.h1 + ktae.h2) if ktae.normalize else 1.0,
+        credit_scale=factor,
+        point=ktae.fisher == "point",
+        z=isinstance(statistic, PresenceZ),
+        sharp=isinstance(statistic, PresenceZ) and statistic.sharp,
+        single=ktae.fisher == "float32",
+        mean_lengths=ktae.lengths == "mean",
+    )

@@ -51,7 +51,7 @@ def test_the_mean_over_all_permutations_of_the_labels_is_0() -> None:
 
 def credit_by_hand(ids: list[list[int]], correct: list[bool]) -> np.ndarray:
     """(B, T) the definition, word for word: units of one to three tokens around each token."""
-    padded = [["<", "<", *row, ">", ">"] for row in ids]
+    padded = [["<", "<", *row] for row in ids]
     units = [
         {tuple(row[i : i + k]) for k in (1, 2, 3) for i in range(len(row) - k + 1)}
         for row in padded
@@ -61,7 +61,7 @@ def credit_by_hand(ids: list[list[int]], correct: list[bool]) -> np.ndarray:
     for i, row in enumerate(padded):
         for t in range(len(ids[0])):
             for k in (1, 2, 3):
-                for start in range(t + 3 - k, t + 3):
+                for start in range(t + 3 - k, min(t + 3, len(row) - k + 1)):
                     unit = tuple(row[start : start + k])
                     holds = np.array([unit in x for x in units])
                     a = int((holds & np.array(correct)).sum())
@@ -100,3 +100,16 @@ def test_groups_do_not_see_each_other() -> None:
             ids[rows], np.ones((4, 10)), correct[rows], groups[rows], "backoff"
         )
         np.testing.assert_array_equal(together[rows], alone)
+
+
+def test_tensors_and_arrays_give_the_same_credit() -> None:
+    torch = pytest.importorskip("torch")
+    from ktae.counting.tensors import batch_on_device
+
+    rng = np.random.default_rng(3)
+    ids, mask = rng.integers(0, 5, (12, 9)), rng.random((12, 9)) < 0.8
+    correct, groups = rng.random(12) < 0.5, np.repeat([0, 1], 6)
+    arrays = ktae.token_credit(ids, mask, correct, groups, "backoff")
+    tensors = (torch.tensor(x) for x in (ids, mask, correct, groups))
+    on_device = Backoff().credit(batch_on_device(*tensors))
+    np.testing.assert_allclose(on_device, arrays, atol=1e-6)

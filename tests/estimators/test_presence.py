@@ -6,15 +6,13 @@ import math
 import numpy as np
 import pytest
 from by_backend import credit_table, token_advantages, token_credit
-from scipy.special import gammaln
 from small_group import IDS, MASK, N
 
-from ktae import InputError, statistics
-from ktae.estimators import KTAE, PresenceZ
+from ktae import InputError, stats
+from ktae.estimators import PresenceZ
 
 Z = PresenceZ()
 GRADED_Z = PresenceZ(graded_rewards=True)
-GRADED = KTAE(graded_rewards=True)
 
 GROUPS = np.zeros(N, dtype=int)
 
@@ -25,8 +23,8 @@ def test_sharpened_is_bounded_as_z_is_and_its_mean_over_permutations_is_0(n: int
         mean, total = n_true / n, 0.0
         for a in range(max(0, m + n_true - n), min(m, n_true) + 1):
             moments = (m, n, mean, mean * (1 - mean))
-            z = statistics.presence_z(a, *moments)
-            sharp = statistics.sharpened(z, *moments)
+            z = stats.presence_z(a, *moments)
+            sharp = stats.sharpened(z, *moments)
             assert abs(sharp) <= math.sqrt(n - 1) + 1e-9
             if n_true * 2 == n:  # symmetric: nothing to take off
                 assert math.isclose(sharp, z**3 / (n - 1), abs_tol=1e-9)
@@ -75,48 +73,16 @@ def test_rounding_is_no_credit(backend: str) -> None:
         assert not token_credit(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend).any()
 
 
-def fisher_by_gamma(a: float, b: float, n_true: float, n_false: float) -> float:
-    """The same test with the log-gamma function of SciPy."""
-    k = a + b
-    steps = np.arange(-100, 101)
-    x = a + steps[(a + steps >= max(0, k - n_false) - 1e-9) & (a + steps <= min(k, n_true) + 1e-9)]
-    cells = np.stack([x, n_true - x, k - x, n_false - k + x]).clip(0)
-    weight = np.exp(-gammaln(cells + 1).sum(axis=0))
-    here = np.argmin(np.abs(x - a))
-    return float(weight[weight <= weight[here] * (1 + 1e-7)].sum() / weight.sum())
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_fisher_of_fractional_tables(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.random(12).round(rng.integers(1, 4))
-    held = scores[: rng.integers(1, 12)]
-    table = held.sum(), len(held) - held.sum(), scores.sum(), 12 - scores.sum()
-    got = statistics.fisher_p_value(*table, False)
-    np.testing.assert_allclose(got, fisher_by_gamma(*table), rtol=1e-9)
-
-
-def test_graded_table_counts_shares() -> None:
-    ids = np.array([[1, 1, 2], [1, 3, 3], [4, 2, 2]])
-    table = credit_table(ids, ids > 0, [0.75, 0.5, 0.0], [0] * 3, GRADED)
-    first = {name: column[0] for name, column in table._asdict().items()}
-    assert first["token_id"] == 1
-    np.testing.assert_allclose([first[name] for name in "abcd"], [1.25, 0.75, 0.0, 1.0])
-    np.testing.assert_allclose(first["tf_true"], (2 * 0.75 + 0.5) / (3 * 1.25))
-    np.testing.assert_allclose(first["tf_false"], (2 * 0.25 + 0.5) / (3 * 1.75))
-
-
 def test_graded_verdicts_are_verdicts(backend: str) -> None:
     """Beside a group of other scores, which makes the whole batch go the graded way."""
     y = [1, 0, 0, 1, 1, 0]
     two = np.concatenate([GROUPS, GROUPS + 1])
     ids, mask = np.concatenate([IDS, IDS]), np.concatenate([MASK, MASK])
-    for plain, config in ((KTAE(), GRADED), (Z, GRADED_Z)):
-        expected = token_credit(IDS, MASK, y, GROUPS, plain, backend=backend)
-        scores = [*y, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
-        got = token_credit(ids, mask, scores, two, config, backend=backend)
-        np.testing.assert_allclose(got[:N], expected, atol=1e-7)
-        assert not np.allclose(got[N:], expected)
+    expected = token_credit(IDS, MASK, y, GROUPS, Z, backend=backend)
+    scores = [*y, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
+    got = token_credit(ids, mask, scores, two, GRADED_Z, backend=backend)
+    np.testing.assert_allclose(got[:N], expected, atol=1e-7)
+    assert not np.allclose(got[N:], expected)
 
 
 def test_equal_scores_of_a_group_are_in_the_table() -> None:
@@ -130,20 +96,11 @@ def test_equal_scores_of_a_group_are_in_the_table() -> None:
     assert not table.credit[: len(tokens)].any() and table.credit[len(tokens) :].any()
 
 
-def test_scores_near_verdicts_have_nearly_their_credit(backend: str) -> None:
-    """The fractional formulas go over into the whole ones. (Frequencies jump where a class has
-    none of a token, and information gain has a steep slope there: hence h3 and the tolerance.)"""
-    y = np.array([1, 0, 0, 1, 1, 0])
-    config, graded = KTAE(h3=0.0), KTAE(graded_rewards=True, h3=0.0)
-    expected = token_credit(IDS, MASK, y, GROUPS, config, backend=backend)
-    near = token_credit(IDS, MASK, y * (1 - 1e-10), GROUPS, graded, backend=backend)
-    np.testing.assert_allclose(near, expected, atol=1e-4)
-
-
 def test_advantages_take_graded_rewards() -> None:
     rewards = [1.0, 0.5, 0.0, 0.25, 1.0, 0.0]
-    got = token_advantages(rewards, IDS, MASK, GROUPS, estimator=GRADED_Z)
-    expected = token_advantages(rewards, IDS, MASK, GROUPS, correct=rewards, estimator=GRADED_Z)
+    got = token_advantages(rewards, IDS, MASK, GROUPS, credit=GRADED_Z)
+    expected = token_advantages(rewards, IDS, MASK, GROUPS, correct=rewards, credit=GRADED_Z)
     np.testing.assert_array_equal(got, expected)
-    with pytest.raises(InputError, match=r"rewards\[1\] is -1\.0; with KTAE\(graded_rewards=True"):
-        token_advantages([1.0, -1.0], IDS[:2], MASK[:2], [0, 0], estimator=GRADED)
+    with pytest.raises(InputError) as error:
+        token_advantages([1.0, 1e31], IDS[:2], MASK[:2], [0, 0], credit=GRADED_Z)
+    assert "rewards[1]" in str(error.value)

@@ -217,9 +217,9 @@ def test_a_reward_that_is_its_groups_mean_is_on_neither_side():
 def test_negative_updates_are_skipped_and_positive_ones_amplified(base, scaled, amplify):
     ids, mask = record.pad(CONFLICT)
     arguments = ([1.0, 0, 0, 1], ids, mask, [0] * 4)
-    plain = ktae.token_advantages(*arguments, base=base, estimator=lambda i, *_: 0 * i)
+    plain = ktae.token_advantages(*arguments, base=base, credit=lambda i, *_: 0 * i)
     estimator = ConflictTokens(amplify=amplify, scale_by_std=scaled)
-    got = ktae.token_advantages(*arguments, base=base, estimator=estimator)
+    got = ktae.token_advantages(*arguments, base=base, credit=estimator)
     conflict = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]])
     factor = np.where(conflict, np.where(plain > 0, amplify, 0.0), 1.0)
     np.testing.assert_allclose(got, plain * factor, atol=1e-6)

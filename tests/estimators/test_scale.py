@@ -26,11 +26,11 @@ ARGUMENTS = ([1.0, 0, 0, 0], IDS, np.ones_like(IDS), np.zeros(4, dtype=int))
 )
 def test_another_scale_is_refused(base, estimator, fits):
     if fits:
-        token_advantages(*ARGUMENTS, base=base, estimator=estimator)
+        token_advantages(*ARGUMENTS, base=base, credit=estimator)
         return
     with pytest.raises(InputError, match=f"and base is '{base}'; expected"):
-        token_advantages(*ARGUMENTS, base=base, estimator=estimator)
-    token_advantages(*ARGUMENTS, base=[0.5, 0, 0, 0], estimator=estimator)  # numbers of your own
+        token_advantages(*ARGUMENTS, base=base, credit=estimator)
+    token_advantages(*ARGUMENTS, base=[0.5, 0, 0, 0], credit=estimator)  # numbers of your own
 
 
 def check_advantages(estimator, weights=(1.0,), **settings):

@@ -53,7 +53,6 @@ PAPER = {
     "fisher": "two-sided",
     "lengths": "total",
     "normalize": False,
-    "graded_rewards": False,
 }
 """Origin: docs/estimators.md."""
 
@@ -166,7 +165,6 @@ leaves = st.builds(
     h1=numbers,
     h3=st.just(0) | numbers,
     fisher=st.sampled_from(["point", "two-sided", "float32"]),
-    graded_rewards=st.booleans(),
 ) | st.builds(PresenceZ, graded_rewards=st.booleans())
 rivals = (
     st.builds(Tempo, scale_by_std=st.booleans(), graded_rewards=st.booleans())

@@ -60,7 +60,7 @@ def test_an_estimator_of_ones_own_composes_and_scales_multiply() -> None:
     np.testing.assert_array_equal(credit(Scaled(Scaled(Ones(), 1.5), 2.0)), 3.0 * MASK)
     np.testing.assert_array_equal(credit(OverUnits(Ones(), ("token", "bigram"))), 1.0 * MASK)
     got = token_advantages(
-        np.zeros(6), IDS, MASK, GROUPS, correct=Y, estimator=RolloutMean(Ones()), base=np.arange(6)
+        np.zeros(6), IDS, MASK, GROUPS, correct=Y, credit=RolloutMean(Ones()), base=np.arange(6)
     )
     np.testing.assert_array_equal(got, (1.0 + np.arange(6)[:, None]) * MASK)
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import ktae
-from ktae.backends import units
-from ktae.backends.units import POSITION_BUCKET
+from ktae.counting import compiled, naive
+from ktae.counting.units import POSITION_BUCKET
+from ktae.estimators import OverUnits, PresenceZ
 from ktae.estimators.units import OF_TURNS, UNITS, unit_keys
 from ktae.estimators.vocabulary import vocabulary_of_texts
 
@@ -194,15 +195,25 @@ def test_any_layout_and_dtype_gives_the_same_keys(unit):
         np.testing.assert_array_equal(keys, expected)
 
 
+@pytest.mark.parametrize("unit", ["bigram", "trigram", "position"])
+def test_ngrams_that_are_counted_are_those_of_the_keys(unit):
+    """Counting makes keys of its own, in compiled code; the reference makes them in Python."""
+    ids, mask = random_rows((50, 31))
+    keys = unit_keys(unit, ids, mask)
+    correct, groups = np.arange(50) % 3 == 0, np.arange(50) // 10
+    for row in range(50):
+        tokens = ids[row, mask[row]].tolist()
+        assert keys[row, mask[row]].tolist() == naive.keys(unit, tokens)
+    got = ktae.token_credit(ids, mask, correct, groups, OverUnits(PresenceZ(), (unit,)))
+    np.testing.assert_array_equal(got, ktae.token_credit(keys, mask, correct, groups, PresenceZ()))
+
+
 def test_several_chunks_are_one_result(monkeypatch):
     ids, mask = random_rows((50, 31))
-
-    def keys():
-        return [unit_keys(unit, ids, mask, vocabulary=VOCABULARY) for unit in ("trigram", "step")]
-
-    expected = keys()
-    monkeypatch.setattr(units, "AT_ONCE", 100)
-    np.testing.assert_array_equal(keys(), expected)
+    expected = unit_keys("step", ids, mask, vocabulary=VOCABULARY)
+    monkeypatch.setattr(compiled, "AT_ONCE", 100)
+    got = unit_keys("step", ids, mask, vocabulary=VOCABULARY)
+    np.testing.assert_array_equal(got, expected)
     ids[33, :] = -1
     mask[33, 7] = True
     with pytest.raises(ktae.InputError, match=r"token_ids\[33, "):

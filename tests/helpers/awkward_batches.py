@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.estimators import KTAE, Estimator, Ignoring, PresenceZ, Scaled, preset
+from ktae.estimators import KTAE, Estimator, Ignoring, OverUnits, PresenceZ, Scaled, preset
 
 ESTIMATORS: dict[str, Estimator] = {
     "paper": preset("paper"),
@@ -17,8 +17,10 @@ ESTIMATORS: dict[str, Estimator] = {
     "no_term_frequency": preset("no-tf"),
     "odd_numbers": KTAE(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
     "z": Scaled(Ignoring(PresenceZ(), (1,)), 0.3),
-    "graded": Ignoring(KTAE(graded_rewards=True, lengths="mean", fisher="float32"), (2,)),
-    "graded point": preset("released", graded_rewards=True, fisher="point", h3=0.1),
+    "float32, mean lengths": Ignoring(KTAE(lengths="mean", fisher="float32"), (2,)),
+    "released point": preset("released", fisher="point", h3=0.1),
+    "trigrams": preset("trigrams"),
+    "positions": OverUnits(PresenceZ(), ("position", "bigram")),
     "sharp z": PresenceZ(sharp=True),
     "graded z": PresenceZ(graded_rewards=True),
 }
@@ -72,9 +74,7 @@ def graded(batch: Rollouts, estimator: Estimator) -> Rollouts:
     known = np.nan_to_num(batch.correct)
     score = np.round(0.3 * known + 0.7 * np.random.default_rng(7).random(len(known)), 1)
     score = np.where(batch.groups % 5 == 0, 0.1, np.where(batch.groups % 3 == 0, known, score))
-    if estimator.score_range != (0, 1):
-        score = 20 * score - 7
-    return batch._replace(correct=np.where(np.isnan(batch.correct), np.nan, score))
+    return batch._replace(correct=np.where(np.isnan(batch.correct), np.nan, 20 * score - 7))
 
 
 def distinct(n_tokens: int, n_rows: int = 4, seed: int = 0) -> Rollouts:

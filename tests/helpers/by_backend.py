@@ -1,12 +1,12 @@
-"""The public functions as one backend or another computes them; `naive` is the oracle.
+"""The public functions as one way of counting or another computes them; `naive` is the reference.
 
-Users have no such choice: arrays are computed by `numpy` and `cpu`, tensors on a device by `torch`.
-Here `torch` gets the arrays as tensors in the host's memory.
+Users have no such choice: arrays are counted by `compiled`, tensors on a device by `torch`. Here
+`torch` gets the arrays as tensors in the host's memory.
 """
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -14,18 +14,18 @@ import naive_sequences
 import numpy as np
 
 import ktae
-from ktae import backends
-from ktae.backends import cpu, naive
-from ktae.backends import numpy as by_sorting
+from ktae import counting
 from ktae.batch import Batch
+from ktae.counting import compiled, naive
 from ktae.estimators import ConflictTokens, Tempo
-from ktae.statistics import Formula
 
 
-def by_torch(batch: Batch, formula: Formula) -> np.ndarray:
+def by_torch(
+    batch: Batch, function: Callable[..., Any], units: Sequence[str] = ("token",)
+) -> np.ndarray:
     import torch
 
-    from ktae.backends import torch as backend
+    from ktae.counting import tensors
 
     arrays = {
         name: torch.from_numpy(np.array(getattr(batch, name)).astype(dtype))
@@ -34,22 +34,20 @@ def by_torch(batch: Batch, formula: Formula) -> np.ndarray:
         )
     }  # fmt: skip
     batch.check_token_ids()
-    credit_bt: np.ndarray = backend.credit(batch._replace(**arrays), formula).numpy()
+    credit_bt: np.ndarray = tensors.credit(batch._replace(**arrays), function, units).numpy()
     return credit_bt
 
 
-CREDIT = {
-    "naive": naive.credit, "numpy": by_sorting.credit, "cpu": cpu.credit, "torch": by_torch,
-}  # fmt: skip
+CREDIT = {"naive": naive.credit, "cpu": compiled.credit, "torch": by_torch}
 
 
 @contextlib.contextmanager
 def computed_by(backend: str) -> Iterator[None]:
-    """Contingency tables by this backend; with `naive` all else that has a reference, too."""
+    """Counts by this backend; with `naive` all else that has a reference, too."""
     with contextlib.ExitStack() as stack:
-        patches: list[Any] = [mock.patch.object(backends, "credit", CREDIT[backend])]
+        patches: list[Any] = [mock.patch.object(counting, "credit", CREDIT[backend])]
         if backend == "naive":
-            patches.append(mock.patch.object(by_sorting, "table", naive.table))
+            patches.append(mock.patch.object(counting, "count", naive.count))
             for kind, reference in (
                 (Tempo, naive_sequences.tempo), (ConflictTokens, naive_sequences.conflict_tokens),
             ):  # fmt: skip

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.backends.naive import groups_of, tokens_of_rows
 from ktae.batch import EQUAL, Batch
+from ktae.counting.naive import groups_of, tokens_of_rows
 from ktae.rollout_advantages import EPSILON
 
 

@@ -66,7 +66,7 @@ def test_credit_and_table_are_the_oracles_however_the_file_is_cut(estimator, max
         np.testing.assert_allclose(column, getattr(expected, name), atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", [KTAE, PresenceZ])
+@pytest.mark.parametrize("kind", [PresenceZ])
 def test_graded_credit_is_of_the_rewards_and_the_table_of_verdicts(kind):
     rollouts = random_rollouts()
     rewards = np.random.default_rng(1).random(len(rollouts))

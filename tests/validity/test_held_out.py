@@ -165,6 +165,15 @@ def test_the_majority_is_that_of_the_others(rng):
     assert {score.name: score.auc.value for score in found.baselines}["majority"] == 1.0
 
 
+def test_no_response_votes_for_itself(rng):
+    """Each correct response states an answer that no other one states, and no incorrect one any."""
+    rollouts = make_rollouts(told_by_a_token(rng, n_groups=2))
+    answers = [None, "a", None, "b", None, "c"] * 2
+    result = held_out.held_out_pairs(rollouts, {"paper": "paper"}, answers=answers)
+    (majority,) = (score for score in result.baselines if score.name == "majority")
+    assert majority.auc_g.tolist() == [0.5, 0.5]
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_groups_that_are_too_small(rng, size):
     with pytest.raises(InputError, match="two distinct correct and two distinct incorrect"):
@@ -238,6 +247,14 @@ def test_nothing_is_taken_where_a_baseline_does_as_well(share, taken):
     assert told.take == taken
     assert told.verdict == ("take" if taken else "no more than a baseline")
     assert min(told.above_chance.values()) < LEVEL
+
+
+@pytest.mark.parametrize("worse", [{"bad": [0.1] * 30}, {"bad": [0.1] * 30, "even": [0.5] * 30}])
+def test_an_estimator_reliably_worse_than_chance_is_never_taken(worse):
+    """Tests are two-sided, so it is significant; baselines far below it change nothing."""
+    result = told_of(worse, {"shorter": [0.0] * 30})
+    assert result.above_chance["bad"] < LEVEL
+    assert (result.verdict, result.take) == ("nothing shown", None)
 
 
 def test_nothing_is_taken_where_a_baseline_is_not_shown_to_be_worse():

@@ -34,7 +34,7 @@ ESTIMATORS = (KTAE(), PresenceZ(), Ignoring(KTAE(), (3, 4)), OverUnits(PresenceZ
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
-@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("backend", ["cpu"])
 def test_unknown_rollouts_get_the_reference_s_and_known_ones_what_they_always_get(
     backend, estimator, arrays
 ):

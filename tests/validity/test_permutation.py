@@ -158,6 +158,19 @@ def test_masked_and_ignored_tokens_are_left_out():
     assert permutation_test(make_record(without, correct, groups), permutations=2) == expected
 
 
+def test_testable_is_what_a_token_could_reach_and_not_what_it_reaches():
+    """Token 1 is in three correct and two incorrect of ten responses; five of one kind would give
+    2/252. Token 2 is in the one correct of 20, which is exactly .05 and so not below it."""
+    ids = [[1] if row in (0, 1, 2, 5, 6) else [9] for row in range(10)]
+    ids = [[*tokens, 100 + row] for row, tokens in enumerate(ids)]
+    result = permutation_test(make_record(ids, [1] * 5 + [0] * 5, "a" * 10), permutations=1)
+    assert result.real.significant == 0
+    assert result.testable == 2 / 12  # tokens 1 and 9; the others are in one response each
+    ids = [[2 if row == 0 else 3, 100 + row] for row in range(20)]
+    result = permutation_test(make_record(ids, [1] + [0] * 19, "a" * 20), permutations=1)
+    assert result.smallest_p == pytest.approx(0.05) and result.testable == 0
+
+
 def test_what_could_be_significant_at_best():
     """Four rollouts, two right: tokens in two have 1/3 at best, those in one or three 1."""
     ids = [[1, 2, 3], [1, 2], [1, 4], [1, 4]]

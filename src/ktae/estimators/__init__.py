@@ -24,6 +24,7 @@ from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
 from ktae.estimators.section import (
+    DEFAULT,
     KINDS,
     PRESETS,
     TRANSFORMS,
@@ -43,11 +44,14 @@ from ktae.estimators.transforms import (
     Scaled,
     Transform,
 )
+from ktae.estimators.turn_rewards import MTGRPO, TurnRewards
 from ktae.estimators.units import UNITS, unit_keys
 
 __all__ = [
+    "DEFAULT",
     "KINDS",
     "KTAE",
+    "MTGRPO",
     "PRESETS",
     "TRANSFORMS",
     "UNITS",
@@ -75,6 +79,7 @@ __all__ = [
     "ShuffledValues",
     "Tempo",
     "Transform",
+    "TurnRewards",
     "WithinRollout",
     "as_estimator",
     "from_section",

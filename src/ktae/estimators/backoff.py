@@ -9,17 +9,13 @@ import math
 import numpy as np
 from typing_extensions import override
 
-from ktae.arrays import MAX_TOKEN_ID, Array
-from ktae.backends.units import finished, mixed
+from ktae import counting
+from ktae.arrays import Array, is_tensor, namespace
 from ktae.batch import Batch
+from ktae.counting import Counts
 from ktae.estimators.base import AboveZero, Estimator
 
-ORDERS = (1, 2, 3)
-"""Tokens of a unit."""
-
-N_MARKS = max(ORDERS) - 1
-START, END = MAX_TOKEN_ID + 1, MAX_TOKEN_ID + 2
-"""Marks before a response's first token and after its last one."""
+UNITS = ("token", "bigram", "trigram")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -33,7 +29,7 @@ class Backoff(Estimator):
     needs stronger evidence, since there are more of them; where it has none, it adds next to
     nothing and the credit falls back to shorter ones. The evidence of a bigram goes to both of its
     tokens and that of a trigram to all three, since the token that decided may be the first. Before
-    a response's first token and after its last one there are marks, which are part of units.
+    a response's first token there are marks, which are part of its first units.
 
     The mean credit under permuted labels is exactly 0: each unit's is. It takes outcomes alone, no
     graded rewards.
@@ -45,67 +41,62 @@ class Backoff(Estimator):
     scale: AboveZero = 0.3
     """The credit's weight beside the rollout advantage."""
 
-    on_host = True
-
     @override
     def credit(self, batch: Batch) -> Array:
-        batch.check_token_ids()
-        counted_bt = batch.counted()
-        length_b = counted_bt.sum(axis=1)
-        # Each response's tokens in a row, with marks on both sides: what follows looks past ends.
-        row = np.repeat(np.arange(len(length_b)), np.where(length_b, length_b + 2 * N_MARKS, 0))
-        ends = np.cumsum(np.bincount(row, minlength=len(length_b)))
-        place = np.arange(len(row)) - (ends - length_b - 2 * N_MARKS)[row]
-        is_token = (place >= N_MARKS) & (place < N_MARKS + length_b[row])
-        tokens = np.where(place < N_MARKS, START, END)
-        tokens[is_token] = batch.token_ids[counted_bt]
-        credit = np.zeros(len(row))
-        state = np.zeros(len(row), dtype=np.uint64)
-        for order in ORDERS:
-            state = mixed(state, np.roll(tokens, order - 1).astype(np.uint64))
-            # A unit counts where it begins and ends in the same response.
-            evidence = _evidence(batch, row, finished(state), place >= order - 1, order)
-            for ahead in range(order):
-                credit += np.roll(evidence, -ahead)
-        gets_credit = batch.known() | batch.look_up_unknown
-        credit_bt = np.zeros(counted_bt.shape, dtype=np.float32)
-        credit_bt[counted_bt] = self.scale * credit[is_token]
-        credit_bt[~gets_credit] = 0.0
-        return credit_bt
+        return counting.credit(batch, self._of_tokens, UNITS)
+
+    def _of_tokens(self, *counts: Counts) -> Array:
+        """(N,) the credit of each token, by the counts of tokens, bigrams and trigrams."""
+        token, bigram, trigram = (
+            _evidence(of_unit, order)[of_unit.index] for order, of_unit in enumerate(counts, 1)
+        )
+        lengths = counts[0].lengths
+        last = lengths.cumsum(0)[lengths > 0] - 1
+        # A unit is counted at its last token; those before have the evidence that comes after.
+        after = _next(bigram + trigram + _next(trigram, last), last)
+        return self.scale * (token + bigram + trigram + after)
 
 
-def _evidence(
-    batch: Batch, row: np.ndarray, key: np.ndarray, is_unit: np.ndarray, order: int
-) -> np.ndarray:
-    """(N,) the evidence of the units with these keys, each in its row's group."""
-    n_rows = len(batch.group_b)
-    group = batch.group_b[row]
-    unit = np.unique(
-        key.astype(np.int64) * (group.max(initial=0) + 1) + group, return_inverse=True
-    )[1]
-    n_units = unit.max(initial=-1) + 1
-    is_evidence_b = batch.known() & (np.bincount(row, minlength=n_rows) > 0)
-    correct_b = np.where(is_evidence_b, batch.evidence, 0.0)
-    n_b, n_true_b = np.bincount(batch.group_b, is_evidence_b), np.bincount(batch.group_b, correct_b)
-    pairs = np.unique(unit[is_unit] * n_rows + row[is_unit])
-    of_unit, of_row = pairs // n_rows, pairs % n_rows
-    m = np.bincount(of_unit, is_evidence_b[of_row], n_units).astype(int)
-    a = np.bincount(of_unit, correct_b[of_row], n_units).astype(int)
-    group_u = np.zeros(n_units, dtype=int)
-    group_u[unit] = group
-    margins = np.stack([n_true_b[group_u].astype(int), n_b[group_u].astype(int), m], axis=1)
-    distinct, which = np.unique(margins, axis=0, return_inverse=True)
-    value = np.zeros(n_units)
-    by_margins = np.argsort(which, kind="stable")
-    ends = np.cumsum(np.bincount(which))
-    for (n_true, n, m_i), units in zip(
-        distinct.tolist(), np.split(by_margins, ends[:-1]), strict=True
-    ):
-        value[units] = unit_evidence(n_true, n, m_i, order)[a[units]]
-    return np.where(is_unit, value[unit], 0.0)
+def _next(values: Array, last: Array) -> Array:
+    """(N,) the value of each response's next token; 0 at its last one."""
+    following = namespace(values).roll(values, -1)
+    following[last] = 0.0
+    return following
 
 
-@functools.lru_cache(maxsize=1 << 16)
+def _evidence(counts: Counts, order: int) -> Array:
+    """(K,) float32 evidence of each unit of `order` tokens."""
+    xp = namespace(counts.index)
+    a, b, n_true, n_false = (xp.asarray(x, dtype=xp.int64) for x in counts.table)
+    evidence = xp.zeros_like(counts.responses, dtype=xp.float32)
+    # Groups of the same size and accuracy share a table.
+    base = int(n_false.max()) + 1
+    code = n_true * base + n_false
+    for number in xp.unique(code).tolist():
+        rows = code == number
+        table = evidence_table(number // base, number % base, order)
+        if is_tensor(evidence):
+            table = xp.as_tensor(table, device=evidence.device)
+        evidence[rows] = table[a[rows], b[rows]]
+    return evidence
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def evidence_table(n_true: int, n_false: int, order: int) -> np.ndarray:
+    """(n_true + 1, n_false + 1) float32 evidence of a unit of a correct and b incorrect responses.
+
+    Args:
+        n_true: correct responses of the group.
+        n_false: incorrect ones.
+        order: tokens of the unit.
+    """
+    table = np.zeros((n_true + 1, n_false + 1), dtype=np.float32)
+    for m in range(1, n_true + n_false):
+        a = np.arange(max(0, m - n_false), min(m, n_true) + 1)
+        table[a, m - a] = unit_evidence(n_true, n_true + n_false, m, order)[a]
+    return table
+
+
 def unit_evidence(n_true: int, n: int, m: int, order: int) -> np.ndarray:
     """(n_true + 1,) float64, the evidence of a unit that `a` correct responses contain, for each a.
 
@@ -135,5 +126,4 @@ def unit_evidence(n_true: int, n: int, m: int, order: int) -> np.ndarray:
     most = float(log_choose(n, n_true)) / math.log(10)
     evidence = z * digits * (digits / most) ** (order - 1)
     values[a] = evidence - probability @ evidence
-    values.flags.writeable = False
     return values

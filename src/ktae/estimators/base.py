@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from ktae import backends
-from ktae.arrays import LARGEST, Array
+from ktae import counting
+from ktae.arrays import LARGEST, Array, namespace
 from ktae.batch import EQUAL, Batch, ScoreRange, differ, group_extreme
+from ktae.counting import Counts
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
-from ktae.statistics import Formula
 
 
 class Between(NamedTuple):
@@ -51,6 +51,8 @@ class Estimator(abc.ABC):
     """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
     needs_step: bool = False
     """Whether it looks at the number of training steps done before."""
+    needs_turn_rewards: bool = False
+    """Whether it looks at rewards of single turns."""
     on_host: bool = False
     """Whether it takes arrays in the host's memory alone; tensors are brought there."""
 
@@ -68,6 +70,10 @@ class Estimator(abc.ABC):
         (unless the batch has them looked up). A batch of tensors on a device comes to those alone
         that are not `on_host`.
         """
+
+    def by_units(self) -> ByUnits | None:
+        """The n-grams whose own credit makes up all of this estimator's; None: it is not so."""
+        return None
 
     def changed(self) -> dict[str, Any]:
         """The settings that are not at their defaults, by name."""
@@ -137,21 +143,68 @@ class AdvantageEstimator(Estimator):
         return np.where(differ(*batch.score_bounds()) & is_some_b, advantage_b, 0.0)
 
 
+class Explained(NamedTuple):
+    """How the credit of each row of `Counts` came about, (K,) float64 each."""
+
+    direction: Array
+    """Above 0 speaks for correct."""
+    value: Array
+    credit: Array
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class ContingencyEstimator(GradedEstimator):
-    """An estimator whose credit is a formula of each token's contingency table in its group."""
+class ContingencyEstimator(Estimator):
+    """An estimator whose credit is a function of each unit's counts in its group."""
 
     @abc.abstractmethod
-    def formula(self) -> Formula:
-        """The numbers that a backend computes with."""
+    def explain(self, counts: Counts) -> Explained:
+        """The credit of each row, in array operations that NumPy and torch both have.
+
+        What it gives where there is nothing to compare is not looked at.
+        """
+
+    @abc.abstractmethod
+    def largest(self, n: Array) -> Array:
+        """What no |credit| in a group of n responses exceeds."""
+
+    def p_values(self, table: tuple[Array, Array, Array, Array]) -> Array:
+        """(T,) float64 p-values of contingency tables, as tables show them."""
+        return counting.p_values(table)
 
     def prepared(self, batch: Batch) -> Batch:
-        """The batch with graded scores as the formula takes them."""
+        """The batch with graded scores as `explain` takes them."""
         return batch
 
     @override
+    def by_units(self) -> ByUnits:
+        return ByUnits(self, ("token",), 1.0)
+
+    @override
     def credit(self, batch: Batch) -> Array:
-        return backends.credit(self.prepared(batch), self.formula())
+        return self.by_units().credit(batch)
+
+
+class ByUnits(NamedTuple):
+    """Credit that is nothing but a factor times the mean of each unit's own credit."""
+
+    statistic: ContingencyEstimator
+    units: tuple[str, ...]
+    factor: float
+
+    def credit(self, batch: Batch, compute: Any = None) -> Array:
+        """(B, T) float32, by `ktae.counting.credit` or another way, such as `naive.credit`."""
+        compute = compute or counting.credit
+        return compute(self.statistic.prepared(batch), self._of_tokens, self.units)
+
+    def _of_tokens(self, *counts: Counts) -> Array:
+        weight, total = self.factor / len(counts), 0.0
+        for of_unit in counts:
+            credit = weight * self.statistic.explain(of_unit).credit
+            xp = namespace(credit)
+            # Not -0.0, which a strength of 0 and an effect below 0 give.
+            credit = xp.where(of_unit.comparable(), credit + 0.0, 0.0)
+            total = total + xp.asarray(credit, dtype=xp.float32)[of_unit.index]
+        return total
 
 
 def of_equals(credit_n: np.ndarray, known_n: np.ndarray, key_n: np.ndarray) -> np.ndarray:

@@ -82,6 +82,14 @@ class PermutedLabels(Drawn):
     token, which no statistic counts.
     """
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.needs_turn_rewards:
+            raise InputError(
+                f"{self.inner} looks at turn rewards and at no label; expected an estimator of "
+                "correctness"
+            )
+
     @override
     def credit(self, batch: Batch) -> Array:
         return self.inner.credit(batch._replace(evidence=next(_permuted(batch, [self.seed]))))

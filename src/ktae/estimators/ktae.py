@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
-from ktae.arrays import LARGEST
+from ktae import counting, stats
+from ktae.arrays import LARGEST, Array
+from ktae.counting import Counts
 from ktae.errors import InputError
-from ktae.estimators.base import AboveZero, ContingencyEstimator, FromZero, Share
+from ktae.estimators.base import AboveZero, ContingencyEstimator, Explained, FromZero, Share
 from ktae.estimators.transforms import Ignoring, Scaled
-from ktae.statistics import Formula
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -20,7 +21,7 @@ class KTAE(ContingencyEstimator):
 
     F = exp(-2 p) is the score of Fisher's exact test, IG the information gain in bits, and
     D = asin √(a/n_true) - asin √(b/n_false) + h3 (TF_true/(TF_false+ε) - TF_false/(TF_true+ε)) the
-    direction; `ktae.statistics` has each formula. The credit lies within ±1/2.
+    direction; `ktae.stats` has each formula. The credit lies within ±1/2.
 
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
@@ -56,30 +57,44 @@ class KTAE(ContingencyEstimator):
     normalize: bool = False
     """Divide the key-token value by h1 + h2, as the released code does."""
 
-    GRADES = (0.0, 1.0)
-    """A rollout of graded score r counts as r correct and 1 - r incorrect ones."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
             raise InputError(f"normalize divides by h1 + h2; expected at least {1 / LARGEST:g}")
 
     @override
-    def formula(self) -> Formula:
-        return Formula(
-            h1=self.h1,
-            h2=self.h2,
-            h3=self.h3,
-            k1=self.k1,
-            b_len=self.b_len,
-            eps=self.eps,
-            value_scale=1.0 / (self.h1 + self.h2) if self.normalize else 1.0,
-            credit_scale=1.0,
-            point=self.fisher == "point",
-            z=False,
-            single=self.fisher == "float32",
-            mean_lengths=self.lengths == "mean",
+    def explain(self, counts: Counts) -> Explained:
+        tables, place = counts.distinct_tables()
+        strength = self.h1 * stats.fisher_score(self.p_values(tables))
+        strength = strength + self.h2 * stats.information_gain(*tables)
+        direction = stats.effect_size(*tables)[place]
+        if self.h3:
+            direction = direction + self.h3 * self._frequency_contrast(counts)
+        # The released code divides by h1 + h2, the paper does not.
+        scale = 1.0 / (self.h1 + self.h2) if self.normalize else 1.0
+        value = scale * strength[place] * direction
+        return Explained(direction, value, stats.squashed(value))
+
+    def _frequency_contrast(self, counts: Counts) -> Array:
+        _, _, n_true, n_false = counts.table
+        tokens = counts.of_group("tokens_correct"), counts.of_group("tokens_incorrect")
+        relative = stats.relative_lengths(*tokens, n_true, n_false, self.lengths == "mean")
+        occur_false = counts.occurrences - counts.occurrences_correct
+        frequency_true, frequency_false = (
+            stats.saturated_term_frequency(occur / of_class, length, self.k1, self.b_len)
+            for occur, of_class, length in zip(
+                (counts.occurrences_correct, occur_false), tokens, relative, strict=True
+            )
         )
+        return stats.frequency_contrast(frequency_true, frequency_false, self.eps)
+
+    @override
+    def p_values(self, table: tuple[Array, Array, Array, Array]) -> Array:
+        return counting.p_values(table, self.fisher)
+
+    @override
+    def largest(self, n: Array) -> Array:
+        return 0 * n + 0.5
 
 
 def released(**settings: Any) -> Scaled:

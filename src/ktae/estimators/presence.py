@@ -7,23 +7,24 @@ from typing import Any
 
 from typing_extensions import override
 
+from ktae import stats
+from ktae.arrays import Array
 from ktae.batch import Batch, differ
+from ktae.counting import Counts
 from ktae.errors import InputError
-from ktae.estimators.base import ContingencyEstimator
-from ktae.estimators.ktae import KTAE
+from ktae.estimators.base import ContingencyEstimator, Explained, GradedEstimator
 from ktae.estimators.transforms import OverUnits, Scaled
-from ktae.statistics import Formula
 
 SCALE = 0.3
 """Weight of the presets' credit beside the rollout advantage."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class PresenceZ(ContingencyEstimator):
+class PresenceZ(GradedEstimator, ContingencyEstimator):
     """Credit z = (Σ r - m r̄) / √(m (n - m) / (n - 1) s²), over the m of n rollouts with the token.
 
     z is the permutation z-score of the summed scores of the rollouts that hold the token
-    (`ktae.statistics.presence_z`). Its expected value under permuted labels is exactly 0, whatever
+    (`ktae.stats.presence_z`). Its expected value under permuted labels is exactly 0, whatever
     the token's frequency and the group's accuracy, and its variance is 1. It is linear in the
     scores, so graded rewards need no other formula, and it does not change with their scale. |z| is
     at most √(n - 1), as GRPO's advantage.
@@ -31,7 +32,7 @@ class PresenceZ(ContingencyEstimator):
 
     sharp: bool = False
     """Credit (z³ - E z³) / (n - 1) instead of z: strong evidence keeps its weight, weak evidence
-    fades (`ktae.statistics.sharpened`). The mean under permuted labels is still exactly 0. It is
+    fades (`ktae.stats.sharpened`). The mean under permuted labels is still exactly 0. It is
     made for verdicts."""
 
     def __post_init__(self) -> None:
@@ -57,9 +58,17 @@ class PresenceZ(ContingencyEstimator):
         return batch._replace(evidence=scores_b)
 
     @override
-    def formula(self) -> Formula:
-        # For z, h3=0 leaves out the contrast of frequencies; the other numbers are not looked at.
-        return KTAE(h3=0.0).formula()._replace(z=True, sharp=self.sharp)
+    def explain(self, counts: Counts) -> Explained:
+        n, variance = counts.of_group("n"), counts.of_group("variance")
+        moments = counts.responses, n, counts.of_group("n_correct") / n, variance
+        z = stats.presence_z(counts.correct, *moments)
+        if self.sharp:
+            z = stats.sharpened(z, *moments)
+        return Explained(z, z, z)
+
+    @override
+    def largest(self, n: Array) -> Array:
+        return (n - 1) ** 0.5
 
 
 def calibrated(**settings: Any) -> Scaled:

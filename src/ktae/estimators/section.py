@@ -27,6 +27,7 @@ from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ, calibrated, trigrams
 from ktae.estimators.sequences import ConflictTokens, Tempo
 from ktae.estimators.transforms import Transform, innermost, layers
+from ktae.estimators.turn_rewards import MTGRPO, TurnRewards
 
 KINDS: dict[str, type[Estimator]] = {
     "ktae": KTAE,
@@ -35,6 +36,8 @@ KINDS: dict[str, type[Estimator]] = {
     "tempo": Tempo,
     "conflict-tokens": ConflictTokens,
     "anchor-states": AnchorStates,
+    "turn-rewards": TurnRewards,
+    "mt-grpo": MTGRPO,
     "advantage-reweighting": AdvantageReweighting,
     "entropy-weights": EntropyWeights,
 }
@@ -56,6 +59,9 @@ PRESETS: dict[str, Callable[..., Estimator]] = {
     "backoff": Backoff,
 }
 """Ready settings; their arguments replace settings of the innermost estimator."""
+
+DEFAULT = "paper"
+"""What trainers, functions and commands take where no estimator is named."""
 
 TRANSFORMS: dict[str, type[Transform]] = {
     "over-units": transforms.OverUnits,

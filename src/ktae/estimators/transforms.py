@@ -17,13 +17,22 @@ from typing_extensions import override
 
 from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch, group_total, row_sums
+from ktae.counting.units import NGRAMS
 from ktae.errors import InputError
 from ktae.estimators.anchor_states import AnchorStates
-from ktae.estimators.base import AboveZero, AdvantageEstimator, Between, Estimator
+from ktae.estimators.base import AboveZero, AdvantageEstimator, Between, ByUnits, Estimator
+from ktae.estimators.turn_rewards import TurnRewards
 from ktae.estimators.units import OF_TEXT, UNITS, unit_keys
 from ktae.turns import Normalise
 
-NEEDS = ("score_range", "needs_vocabulary", "needs_policy", "needs_step", "on_host")
+NEEDS = (
+    "score_range",
+    "needs_vocabulary",
+    "needs_policy",
+    "needs_step",
+    "needs_turn_rewards",
+    "on_host",
+)
 """What a wrapper needs because the wrapped estimator does."""
 
 
@@ -54,7 +63,14 @@ class Scaled(Transform):
     """Above 0."""
 
     @override
+    def by_units(self) -> ByUnits | None:
+        inner = self.inner.by_units()
+        return inner and inner._replace(factor=self.factor * inner.factor)
+
+    @override
     def credit(self, batch: Batch) -> Array:
+        if by_units := self.by_units():
+            return by_units.credit(batch)
         credit_bt = self.inner.credit(batch)
         credit_bt *= self.factor
         return credit_bt
@@ -120,15 +136,24 @@ class OverUnits(Transform):
             if units.count(unit) > 1:
                 raise InputError(f"units is {units!r}; expected no name twice")
         object.__setattr__(self, "units", tuple(units))
-        if isinstance(innermost(self.inner), AnchorStates):
+        if isinstance(innermost(self.inner), AnchorStates | TurnRewards):
             raise InputError(
-                "AnchorStates compares whole turns itself; expected no OverUnits of it"
+                f"{innermost(self.inner)} compares whole turns itself; expected no OverUnits of it"
             )
         if self.normalise is not None or not {*units}.isdisjoint(OF_TEXT):
             object.__setattr__(self, "needs_vocabulary", True)
 
     @override
+    def by_units(self) -> ByUnits | None:
+        inner = self.inner.by_units()
+        if inner is None or inner.units != ("token",) or not {*self.units} <= {*NGRAMS}:
+            return None
+        return inner._replace(units=self.units)
+
+    @override
     def credit(self, batch: Batch) -> Array:
+        if by_units := self.by_units():
+            return by_units.credit(batch)
         # Beside keys of units the ids of tokens would mean nothing: they are ignored here.
         inner, ignored = _ignoring_nothing(self.inner), {*batch.ignored, *ignored_by(self.inner)}
         counted_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
-from ktae.backends.units import id_keys
 from ktae.batch import Vocabulary, check_token_range, check_tokens
+from ktae.counting.units import ngram_keys
 from ktae.errors import InputError
 from ktae.turns import Normalise, turn_keys
 
@@ -104,11 +106,19 @@ def unit_keys(
         written_bt = mask_bt if written is None else as_array("written", on_host(written))
         keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
     elif vocabulary is not None and unit in OF_TEXT:
-        from ktae.backends.text_units import text_keys  # imports numba
+        from ktae.counting.compiled import text_keys  # imports numba
 
         keys_bt = text_keys(unit, ids_bt, mask_bt, vocabulary)
     else:
-        keys_bt = id_keys(unit, ids_bt, mask_bt)
+        keys_bt = _ngram_keys(unit, ids_bt, np.not_equal(mask_bt, 0))
     if is_tensor(token_ids):
         keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)
+    return keys_bt
+
+
+def _ngram_keys(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
+    keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
+    lengths = mask_bt.sum(axis=1)
+    place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    keys_bt[mask_bt] = ngram_keys(unit, ids_bt[mask_bt].astype(np.int64), place)
     return keys_bt

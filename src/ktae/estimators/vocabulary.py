@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ktae.backends import units
 from ktae.batch import Vocabulary
+from ktae.counting import units
 
 BASE = 0x2545F4914F6CDD1D
 """Of the polynomial over a text's bytes; odd, and so large that short texts do not collide."""
@@ -44,7 +44,7 @@ def vocabulary_of_texts(texts: Iterable[bytes | None]) -> Vocabulary:
 
 
 def _looks_of(text: str) -> int:
-    """A token's byte of looks (`ktae.backends.units`)."""
+    """A token's byte of looks (`ktae.counting.units`)."""
     if not text.strip():
         return units.BLANK | min(text.count("\n"), units.MANY) << units.LEAD_SHIFT
     runs = [run.group().count("\n") for run in re.finditer(r"\s+", text)]

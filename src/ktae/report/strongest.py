@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.inference import LEVEL, mantel_haenszel_p_values, n_discoveries, stratified_p_value
-from ktae.statistics import fisher_p_value
+from ktae.stats import fisher_p_value
 
 EXACT_GROUPS = 20
 """Up to so many groups a token's p-value is exact."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.counting import p_values
 from ktae.credit import AnEstimator, credit_table
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
@@ -18,15 +19,11 @@ from ktae.files.text import counted
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
-from ktae.statistics import fisher_p_value
 from ktae.tables import in_tables, largest_credit
 from ktae.validity import repeats
 
 SATURATED = 0.9
 """Credit counts as saturated above this share of the largest that there can be."""
-
-WORTH_COMPILING = 1 << 22
-"""Steps of Fisher's tests that take Python half a second, which is about what compiling takes."""
 
 ACCURACIES = (0.2, 0.4, 0.6, 0.8)
 """Bounds of the bins of group accuracy; a bin holds its upper bound."""
@@ -238,16 +235,12 @@ def _all_cells(margins: np.ndarray) -> _Cells:
     first: dict[tuple[int, int], int] = {}
     p: list[np.ndarray] = []
     best, bins = [], []
-    fisher: Any = fisher_p_value
-    sides = margins.astype(np.int64) + 1
-    if (sides.prod(axis=1) * sides.sum(axis=1)).sum() > WORTH_COMPILING:
-        from ktae.backends.compiled import fisher_p_value as fisher  # imports numba
     for n_true, n_false in margins.tolist():
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
         m, n = a + b, n_true + n_false
-        tables = zip(a.astype(float).tolist(), b.astype(float).tolist(), strict=True)
-        p.append(np.array([fisher(*x, float(n_true), float(n_false), False) for x in tables]))
+        ones = np.ones(len(a))
+        p.append(p_values((a * ones, b * ones, n_true * ones, n_false * ones)))
         # The best p of each frequency m: what a token held by m rollouts can reach at all.
         best_of = np.ones(n + 1)
         np.minimum.at(best_of, m, p[-1])

@@ -19,8 +19,8 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
-from ktae.backends import naive
 from ktae.batch import make_batch
+from ktae.counting import naive
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.estimators import KTAE
@@ -174,7 +174,7 @@ def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None
     correct = even_start(batch.token_ids) if correct is None else correct
     arrays = make_batch(ids, mask, np.array(correct), np.arange(len(ids)) // GROUP_SIZE)
     base: np.ndarray = batch.advantages.cpu().numpy()[:, None] * mask
-    advantages: np.ndarray = base + naive.credit(arrays, KTAE().formula())
+    advantages: np.ndarray = base + KTAE().by_units().credit(arrays, naive.credit)
     return advantages.astype(np.float32)
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ktae.backends import naive
 from ktae.batch import make_batch
+from ktae.counting import naive
 from ktae.estimators import KTAE
 from ktae.runs import metrics_by_step
 from ktae.trainers.verl.overrides import compose
@@ -72,7 +72,8 @@ def advantage_error() -> float:
             .copy()
             for name in ("grpo", "ktae")
         )
-    expected = naive.credit(make_batch(ids, mask, correct, groups), KTAE().formula())
+    batch = make_batch(ids, mask, correct, groups)
+    expected = KTAE().by_units().credit(batch, naive.credit)
     assert np.abs(expected).max() > 0.1
     return float(np.abs(with_credit - plain - expected).max())
 

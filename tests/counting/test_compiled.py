@@ -1,19 +1,16 @@
-"""What only the CPU backend has: its hash table, a bound on its memory, and code kept on disk."""
+"""What only compiled counting has: its hash table, a bound on its memory, and code kept on disk."""
 
-import logging
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from awkward_batches import BATCHES, ESTIMATORS, graded
 from by_backend import token_credit
+from numba.core import caching
 
-from ktae.backends import compiled, cpu
-from ktae.backends import numpy as by_sorting
+from ktae.counting import compiled, kernels
 
 
 def test_groups_share_nothing() -> None:
@@ -43,29 +40,22 @@ def test_a_table_that_becomes_full_in_the_middle_of_a_group(lengths: list[int]) 
     np.testing.assert_allclose(token_credit(*batch), expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("estimator_name", ["paper", "released", "graded", "z"])
+@pytest.mark.parametrize("estimator_name", ["paper", "released", "graded z", "trigrams"])
 @pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
-def test_chunks_and_parts_change_nothing(
+def test_chunks_change_nothing(
     name: str, estimator_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "MOST_AT_ONCE", 100)
-    for backend in (cpu, by_sorting):
-        monkeypatch.setattr(backend, "AT_ONCE", 64)
+    monkeypatch.setattr(compiled, "CHUNK_POSITIONS", 64)
     estimator = ESTIMATORS[estimator_name]
     batch = graded(BATCHES[name], estimator)
     expected = oracle.token_credit(*batch, estimator)
-    for backend in ("cpu", "numpy"):
-        got = token_credit(*batch, estimator, backend=backend)
-        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(token_credit(*batch, estimator), expected, rtol=0, atol=1e-6)
 
 
 MEMORY = """
 import sys
 import numpy as np
 import ktae
-from ktae import backends
-
-backends.FIRST_POSITIONS = 0  # no other backend
 rng = np.random.default_rng(0)
 rows, width, group_size, vocabulary = map(int, sys.argv[1:5])
 ids = rng.integers(0, vocabulary, (rows, width), dtype=sys.argv[5])
@@ -97,75 +87,24 @@ print(peak() - before - out.nbytes)
     [
         ((4096, 3072, 16, 50_000), ("int32", "bool", "plain"), 64e6),
         ((4096, 3072, 16, 50_000), ("int64", "float32", "strided"), 128e6),
-        ((8192, 1024, 8192, 2**31), ("int32", "bool", "plain"), 2**28),
+        ((8192, 1024, 8192, 2**31), ("int32", "bool", "plain"), 2**30),
     ],
 )
 def test_extra_memory_is_bounded(
     batch: tuple[int, ...], form: tuple[str, ...], bound: float
 ) -> None:
-    """Beyond the output: a chunk of what has to be converted, and a group's tables, or a part's."""
+    """Beyond the output: a chunk of what has to be converted, and a group's tables."""
     command = [sys.executable, "-c", MEMORY, *map(str, batch), *form]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < bound
 
 
-KERNEL = """
-from ktae.backends.compiled import kept
-
-@kept
-def plus_one(x):
-    return x + 1
-"""
-
-
-def run_with_cache(folder: Path, cache: Path) -> str:
-    """What a process that uses one small kernel of this cache says on stderr."""
-    (folder / "kernel.py").write_text(KERNEL)
-    sources = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", "import kernel; print(kernel.plus_one(1))"],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": sources},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "2\n"
-    return done.stderr
-
-
-@pytest.mark.nightly
-def test_a_damaged_cache_is_one_warning(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    assert run_with_cache(tmp_path, cache) == ""
-    for path in cache.rglob("*.nbc"):
-        path.write_bytes(path.read_bytes()[:100])
-    damaged = run_with_cache(tmp_path, cache)
-    assert damaged.count("cannot be read") == 1 and str(cache) in damaged
-
-
-@pytest.mark.parametrize("where", ["_impl_class", "save_overload"])
-def test_where_no_cache_can_be_written_code_is_compiled_in_memory(
-    where: str, monkeypatch: pytest.MonkeyPatch, logged: list[logging.LogRecord]
-) -> None:
-    """numba finds no folder for it, or the disk is full: one warning."""
-
-    def refuse(*_: object) -> None:
-        raise {"_impl_class": RuntimeError("no locator available")}.get(where, OSError(28, "full"))
-
-    owner = compiled._Cache if where == "_impl_class" else compiled.caching.FunctionCache
-    monkeypatch.setattr(owner, where, refuse)
-    monkeypatch.setattr(compiled, "_warned", False)
-    for number in (1, 2):
-        assert compiled.kept(lambda x: x + 1)(number) == number + 1
-    (record,) = logged
-    assert "compiled in memory" in record.getMessage()
-
-
-def test_code_that_was_compiled_with_other_formulas_is_not_used(
+def test_where_numba_finds_no_place_for_its_cache_functions_are_compiled_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """numba itself looks at the file of the outermost function alone."""
-    cache = compiled._Cache(graded)  # of any function that has a file
-    codegen = cpu.credit_groups.targetctx.codegen()
-    key = cache._index_key((), codegen)
-    assert cache._index_key((), codegen) == key
-    monkeypatch.setattr(compiled, "_DIGEST", "of another text")
-    assert cache._index_key((), codegen) != key
+    def refuse(*_: object) -> None:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(caching.CacheImpl, "__init__", refuse)
+    assert kernels.jit(lambda x: x + 1)(1) == 2
+    assert kernels.ufunc("f8(f8)", lambda x: x + 1)(1.0) == 2

@@ -1,5 +1,6 @@
 """`ktae.score` on tables: whole, in parts of whole groups, by pandas and by Ray."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from extras import require
@@ -9,6 +10,7 @@ import ktae
 from ktae import InputError
 from ktae.report import scoring
 from ktae.rollouts import record
+from ktae.rollouts.options import ReadOptions
 
 ROWS = [
     {"group": g, "token_ids": [1, 2 + ok, 5 + g, 2 + ok], "reward": float(ok), "note": f"n{g}{ok}"}
@@ -49,6 +51,22 @@ def test_thresholds_verdicts_and_masks():
     assert (
         same["credit"].to_pylist() == ktae.score(pa.Table.from_pylist(ROWS))["credit"].to_pylist()
     )
+
+
+@pytest.mark.parametrize("dtype", [pa.float32(), pa.float64(), pa.float16()])
+def test_the_threshold_is_that_of_the_functions_and_of_the_reader(dtype, tmp_path):
+    """A reward of .1 in float32 is not above .1, wherever it is looked at."""
+    values = np.array([0.1, 0.5, 0.1, 0.0]).astype(dtype.to_pandas_dtype())
+    ids = [[1, 2], [1, 3], [4, 2], [5, 5]]
+    table = pa.table({"group": ["g"] * 4, "token_ids": ids, "reward": pa.array(values, dtype)})
+    mask = np.ones((4, 2), dtype=bool)
+    of_function = ktae.token_advantages(values, ids, mask, [0] * 4, threshold=0.1, base=np.zeros(4))
+    assert of_function[1, 1] == 0.5 and of_function[0, 1] < 0
+    assert ktae.score(table, threshold=0.1)["credit"].to_pylist() == of_function.tolist()
+    lines = [x | {"reward": float(x["reward"])} for x in table.to_pylist()]
+    path = write_lines(tmp_path / "r.jsonl", lines)
+    read = ktae.read_rollouts(path, ReadOptions(threshold=0.1))
+    assert read["correct"].to_pylist() == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,8 +15,6 @@ from awkward_batches import BATCHES, ESTIMATORS, Rollouts, distinct, graded, rol
 from by_backend import computed_by, credit_table, token_credit
 
 import ktae
-from ktae import backends
-from ktae.backends import cpu
 
 
 @functools.cache
@@ -143,17 +140,3 @@ def test_in_a_forked_process(large: Rollouts) -> None:
     finally:
         process.kill()
         process.join()
-
-
-def test_the_first_tokens_of_a_process_wait_for_no_compiler(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Those that come later get the same credit, to the bit, from the compiled backend."""
-    batch = BATCHES["sizes that differ"]
-    monkeypatch.setattr(backends, "_positions", 0)
-    monkeypatch.setattr(backends, "FIRST_POSITIONS", batch.mask.size)
-    with mock.patch.object(cpu, "credit", wraps=cpu.credit) as compiled:
-        first = ktae.token_credit(*batch)
-        assert not compiled.called
-        np.testing.assert_array_equal(ktae.token_credit(*batch), first)
-        assert compiled.called

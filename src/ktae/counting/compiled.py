@@ -1,0 +1,184 @@
+"""Counts of arrays: one hash table a group, compiled by numba, in threads over groups."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from ktae.arrays import AT_ONCE, Array
+from ktae.batch import Batch, Vocabulary, group_bounds
+from ktae.counting import Counts, Totals, kernels
+from ktae.counting.units import NGRAMS
+
+CHUNK_POSITIONS = 1 << 19
+"""Padded positions that are counted at a time; a group that is larger is counted whole."""
+
+MAX_MEMO = 1 << 26
+"""Pairs of counts of a group whose rows are remembered, at most."""
+
+BREAKS = {"word": 0, "line": 1, "step": 2}
+"""How many line breaks units of text lie between; 0: words lie between other characters."""
+
+
+class Layout(NamedTuple):
+    """A batch's tokens as compiled code takes them."""
+
+    ids: np.ndarray
+    mask: np.ndarray
+    ends: np.ndarray
+    """(B,) one past the last token that counts."""
+    lengths: np.ndarray
+    """(B,) how many tokens count."""
+    begins: np.ndarray
+    """(B,) where among the N tokens each response's begin."""
+
+
+def count(batch: Batch, unit: str = "token", *, by_unit: bool = False) -> Counts:
+    """The counts of a batch, as `ktae.counting.count` has it."""
+    return _counts(batch, _layout(batch, batch), unit, by_unit)
+
+
+def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -> np.ndarray:
+    """(B, T) float32 credit, as `ktae.counting.credit` has it."""
+    out = np.zeros(batch.token_ids.shape, dtype=np.float32)
+    rows, starts = batch.by_group()
+    bounds = starts[group_bounds(starts, CHUNK_POSITIONS // max(1, out.shape[1]))].tolist()
+
+    def fill(part: slice) -> None:
+        members: Any = rows[part]
+        if np.all(np.diff(members) == 1):  # a slice copies nothing
+            members = slice(members[0], members[-1] + 1)
+        chunk = take_rows(batch, members)
+        layout = _layout(chunk, batch)
+        with np.errstate(all="ignore"):
+            values = function(*(_counts(chunk, layout, unit, by_unit=False) for unit in units))
+        credit_bt = out[members]  # a view, if it is a slice
+        values = np.ascontiguousarray(values, dtype=np.float32)
+        kernels.spread(values, layout.mask, layout.ends, layout.begins, credit_bt)
+        if not isinstance(members, slice):
+            out[members] = credit_bt
+
+    in_threads(fill, bounds)
+    return out
+
+
+def take_rows(batch: Batch, rows: Any) -> Batch:
+    """Some rows of a batch of whole groups, with all that counting looks at."""
+    groups = batch.group_b[rows]
+    return batch._replace(
+        token_ids=batch.token_ids[rows],
+        mask=batch.mask[rows],
+        evidence=batch.evidence[rows],
+        group_b=np.unique(groups, return_inverse=True)[1],
+    )
+
+
+def _layout(batch: Batch, whole: Batch) -> Layout:
+    """The layout of a part of the whole batch, in which the first bad token id is looked for."""
+    mask_bt = batch.counted() if batch.ignored else batch.mask
+    ids, mask = as_contiguous(batch.token_ids, mask_bt)
+    ends, lengths = np.zeros((2, len(ids)), dtype=np.int64)
+    if not kernels.measure(ids, mask, ends, lengths):
+        whole.check_token_ids()
+    return Layout(ids, mask, ends, lengths, np.cumsum(lengths) - lengths)
+
+
+def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
+    rows, starts = batch.by_group()
+    n_tokens = int(layout.lengths.sum())
+    n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
+    n_keys = int(n_of_group.max(initial=0)) + 1
+    half = int(np.diff(starts).max(initial=0)) // 2 + 1
+    table = (
+        np.zeros(1 << max(4, (4 * n_keys).bit_length()), dtype=np.uint64),
+        np.zeros(n_keys, dtype=np.uint64),
+        np.zeros(2 * n_keys, dtype=np.int64),
+    )
+    index = np.zeros(n_tokens, dtype=np.int64)
+    totals = np.zeros((max(1, len(starts) - 1), len(Totals._fields)))
+    # Most of this is never touched. Row 0 is that of no unit.
+    keys, groups = np.empty((2, n_tokens + 1), dtype=np.int64)
+    numbers = np.empty((4, n_tokens + 1))
+    keys[0], groups[0], numbers[:, 0] = -1, 0, 0.0
+    n_rows = kernels.count_groups(
+        tuple(layout),
+        (rows, starts, batch.evidence),
+        (NGRAMS.index(unit) + 1) % len(NGRAMS),
+        (batch.look_up_unknown, not by_unit),
+        table,
+        np.zeros((n_keys if batch.graded else 0, 2)),
+        np.zeros(min(MAX_MEMO, (half + 1) ** 2), dtype=np.int32),
+        np.zeros(n_keys, dtype=np.int32),
+        (index, totals, (keys, groups, numbers)),
+    )
+    correct, responses, occurrences_correct, occurrences = numbers[:, :n_rows]
+    counts = Counts(
+        index=index,
+        group=groups[:n_rows],
+        correct=correct,
+        responses=responses,
+        occurrences_correct=occurrences_correct,
+        occurrences=occurrences,
+        totals=Totals(*totals.T),
+        lengths=layout.lengths,
+    )
+    return _by_key(counts, keys[:n_rows]) if by_unit else counts
+
+
+def _by_key(counts: Counts, keys: np.ndarray) -> Counts:
+    """The counts with rows sorted by group and key, behind that of no unit, whose key is -1."""
+    order = np.lexsort((keys, np.where(keys < 0, -1, counts.group)))
+    names = ("group", "correct", "responses", "occurrences_correct", "occurrences")
+    columns = {name: getattr(counts, name)[order] for name in names}
+    index = np.argsort(order)[counts.index]
+    return dataclasses.replace(counts, index=index, key=keys[order], **columns)
+
+
+def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as compiled code takes them: ids of int32 or int64, a mask of one byte a position."""
+    ids = np.require(ids, ids.dtype if ids.dtype in (np.int32, np.int64) else np.int64, ["C", "A"])
+    if mask.itemsize != 1:
+        mask = np.not_equal(mask, 0)
+    ids, mask = ids.view(), np.require(mask, None, ["C", "A"]).view(np.uint8)
+    # numba would compile once more for arrays that can be written.
+    ids.flags.writeable = mask.flags.writeable = False
+    return ids, mask
+
+
+def text_keys(
+    unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, vocabulary: Vocabulary
+) -> np.ndarray:
+    """(B, T) int32 keys of `word`, `line` or `step`; 0 where masked. Token ids are in range."""
+    keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
+    n_rows, width = ids_bt.shape
+
+    def fill(part: slice) -> None:
+        arrays = as_contiguous(ids_bt[part], mask_bt[part])
+        tables = vocabulary.looks, vocabulary.hashes
+        kernels.fill_text_keys(*arrays, *tables, BREAKS[unit], keys_bt[part])
+
+    in_threads(fill, [*range(0, n_rows, max(1, AT_ONCE // max(1, width))), n_rows])
+    return keys_bt
+
+
+def in_threads(work: Callable[[slice], Any], bounds: Sequence[int]) -> None:
+    """Do `work` for each slice between two bounds, in as many threads as NUMBA_NUM_THREADS says.
+
+    They are Python's own. Compiled code and NumPy release the GIL; unlike numba's threads these
+    work after a fork, too.
+    """
+    parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
+    # Not numba.get_num_threads(), which would start numba's own pool of threads.
+    n_threads = min(len(parts), numba.config.NUMBA_NUM_THREADS)
+    if n_threads < 2:
+        for part in parts:
+            work(part)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(work, parts))

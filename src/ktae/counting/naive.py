@@ -1,0 +1,127 @@
+"""The reference: Algorithm 1 of the paper counted with plain loops and dicts. Slow and short, and
+what the other ways of counting are tested against."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ktae.arrays import MAX_TOKEN_ID, Array
+from ktae.batch import Batch, bad_token_id
+from ktae.counting import Counts, Totals
+from ktae.counting.units import FINISH, MIX, NGRAMS, POSITION_BUCKET
+
+
+def credit(
+    batch: Batch, function: Callable[..., Array], units: Sequence[str] = ("token",)
+) -> np.ndarray:
+    """(B, T) float32 credit, as `ktae.counting.credit` has it."""
+    out = np.zeros(batch.token_ids.shape, dtype=np.float32)
+    with np.errstate(all="ignore"):
+        values = iter(function(*(count(batch, unit) for unit in units)))
+    for i, tokens in enumerate(tokens_of_rows(batch)):
+        for t, token in tokens:
+            if token not in batch.ignored:
+                out[i, t] = next(values)
+    return out
+
+
+def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
+    """The counts of a batch: a row for each unit of a group, sorted by group and key."""
+    keys_of = [
+        keys(unit, [token for _, token in tokens if token not in batch.ignored])
+        for tokens in tokens_of_rows(batch)
+    ]
+    rows: list[tuple[float, ...]] = [(0, -1, 0.0, 0.0, 0.0, 0.0)]
+    totals, row_of = [], {}
+    for group, members in enumerate(groups_of(batch)):
+        evidence = [
+            (float(batch.evidence[i]), keys_of[i])
+            for i in members
+            if keys_of[i] and not math.isnan(batch.evidence[i])
+        ]
+        totals.append(_totals(evidence))
+        contain, occur = defaultdict[int, list[float]](list), defaultdict[int, list[float]](list)
+        for score, units in evidence:
+            for key in units:
+                occur[key].append(score)
+            for key in set(units):
+                contain[key].append(score)
+        for key in sorted(contain):
+            row_of[group, key] = len(rows)
+            scores, all_scores = contain[key], occur[key]
+            numbers = sum(scores), len(scores), sum(all_scores), len(all_scores)
+            rows.append((group, key, *map(float, numbers)))
+    index = []
+    for i, group in enumerate(batch.group_b.tolist()):
+        is_counted = batch.look_up_unknown or not math.isnan(batch.evidence[i])
+        index += [row_of.get((group, key), 0) if is_counted else 0 for key in keys_of[i]]
+    group_k, key_k, correct, responses, occurrences_correct, occurrences = np.array(rows).T
+    return Counts(
+        index=np.array(index, dtype=np.int64),
+        group=group_k.astype(np.int64),
+        correct=correct,
+        responses=responses,
+        occurrences_correct=occurrences_correct,
+        occurrences=occurrences,
+        totals=Totals(*np.array(totals or [(0.0,) * 5]).T),
+        lengths=batch.counted().sum(axis=1),
+        key=key_k.astype(np.int64),
+    )
+
+
+def _totals(evidence: list[tuple[float, list[int]]]) -> tuple[float, ...]:
+    """A group's `Totals` of its (score, units)."""
+    scores = [score for score, _ in evidence]
+    return (
+        float(len(scores)),
+        float(sum(scores)),
+        float(sum(score * len(units) for score, units in evidence)),
+        float(sum((1 - score) * len(units) for score, units in evidence)),
+        float(np.var(scores)) if len(set(scores)) > 1 else 0.0,
+    )
+
+
+def keys(unit: str, tokens: list[int]) -> list[int]:
+    """The keys of a response's tokens."""
+
+    def mixed(state: int, number: int) -> int:
+        state = (state ^ (number + 1)) * MIX % 2**64
+        return state ^ state >> 32
+
+    if unit == "token":
+        return tokens
+    result = []
+    for t, token in enumerate(tokens):
+        if unit == "position":
+            parts = [t // POSITION_BUCKET, token]
+        else:
+            parts = tokens[max(0, t - NGRAMS.index(unit)) : t + 1]
+        state = 0
+        for part in parts:
+            state = mixed(state, part)
+        result.append(state * FINISH % 2**64 >> 33)
+    return result
+
+
+def groups_of(batch: Batch) -> list[list[int]]:
+    """Each group's row numbers."""
+    rows: defaultdict[int, list[int]] = defaultdict(list)
+    for i, group in enumerate(batch.group_b.tolist()):
+        rows[group].append(i)
+    return [rows[group] for group in sorted(rows)]
+
+
+def tokens_of_rows(batch: Batch) -> list[list[tuple[int, int]]]:
+    """For each row its unmasked (position, token id)."""
+    tokens_of = []
+    for i, (ids, mask) in enumerate(zip(batch.token_ids, batch.mask, strict=True)):
+        tokens = [(t, int(token)) for t, token in enumerate(ids) if mask[t] != 0]
+        for t, token in tokens:
+            if not 0 <= token <= MAX_TOKEN_ID:
+                raise bad_token_id(batch.token_ids, i, t)
+        tokens_of.append(tokens)
+    return tokens_of

@@ -1,0 +1,183 @@
+"""Counts of tensors on any device, around one sort.
+
+Sorting the tokens by (group, key) turns each group's unit into a run, and all that is counted of it
+are sums over runs. `batch_on_device` makes the batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, ArrayLike, as_array, on_host
+from ktae.batch import (
+    Batch,
+    ScoreRange,
+    check_mask,
+    check_per_rollout,
+    check_tokens,
+    correctness,
+    finite_per_rollout,
+    group_bounds,
+    group_labels,
+)
+from ktae.counting import Counts, Totals
+from ktae.counting.units import ngram_keys
+
+MEMORY_BYTES = 2**30
+"""Bound on the memory beyond the output, as far as the largest group allows."""
+
+BYTES_PER_POSITION = 256
+"""Extra memory at the peak for each position of a chunk that has no masked one and no two tokens
+alike, with some air for what the allocator does not give back at once."""
+
+
+def batch_on_device(
+    token_ids: torch.Tensor,
+    mask: ArrayLike,
+    correct: ArrayLike,
+    groups: ArrayLike,
+    *,
+    score_range: ScoreRange = None,
+    **optional: Any,
+) -> Batch:
+    """A batch on the device of `token_ids`, without the host ever waiting for it.
+
+    Shapes and dtypes are known to the host and always checked, and so are the values of what is in
+    the host's memory. Nobody looks at what is on the device: ids out of range count as some token,
+    and what is neither 0 nor NaN in `correct` as correct.
+    Graded scores on the device are clamped to their range. Otherwise as `make_batch`.
+    """
+    device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
+    check_tokens(ids, mask)
+    n_rows = len(ids)
+    if not isinstance(mask, torch.Tensor):
+        check_mask(mask)
+        mask = torch.from_numpy(np.not_equal(mask, 0))  # torch does not know every dtype
+    mask = mask.to(device)
+    if not isinstance(groups, torch.Tensor):
+        groups = torch.from_numpy(np.unique(group_labels(groups, n_rows), return_inverse=True)[1])
+    check_per_rollout("groups", groups, n_rows, "i", "integers or strings")
+    ordered, rows = groups.to(device).long().sort(stable=True)
+    number = torch.zeros_like(rows)
+    number[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
+    group_b = torch.empty_like(rows).scatter_(0, rows, number)
+    evidence = _evidence(correct, n_rows, score_range).to(device)
+    return Batch(ids, mask, evidence, group_b, score_range is not None, **optional)
+
+
+def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tensor:
+    """(B,) float64 on the batch's device; values are looked at where they are the host's."""
+    n_rows, device = len(batch.evidence), batch.evidence.device
+    values = _on_host_or_tensor(name, values)
+    if not isinstance(values, torch.Tensor):
+        return torch.from_numpy(finite_per_rollout(name, values, n_rows)).to(device)
+    check_per_rollout(name, values, n_rows, "bif", "numbers")
+    return values.to(device).double()
+
+
+def _evidence(correct: ArrayLike, n_rows: int, score_range: ScoreRange) -> torch.Tensor:
+    correct = _on_host_or_tensor("correct", correct)
+    if not isinstance(correct, torch.Tensor):
+        return torch.from_numpy(correctness(correct, n_rows, score_range)[0])
+    check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
+    numbers = correct.double()
+    if score_range is not None:
+        return numbers.clamp(*score_range)  # NaN stays
+    return torch.where(numbers.isnan(), numbers, (numbers != 0).double())
+
+
+def _on_host_or_tensor(name: str, values: ArrayLike) -> Any:
+    """An array of whatever is in the host's memory; a tensor of other memory as it is."""
+    if not isinstance(values, torch.Tensor):
+        return as_array(name, values)
+    return values.detach() if values.device.type != "cpu" else on_host(values)
+
+
+def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -> torch.Tensor:
+    """(B, T) float32 credit, as `ktae.counting.credit` has it. Ids out of range are some token."""
+    out = torch.zeros(batch.token_ids.shape, dtype=torch.float32, device=batch.token_ids.device)
+    group_of, rows = batch.group_b.sort(stable=True)
+    ends = torch.bincount(group_of).cumsum(0).cpu().numpy()
+    starts = np.concatenate([[0], ends])
+    memory = BYTES_PER_POSITION * max(1, out.shape[1]) * len(units)
+    bounds = group_bounds(starts, MEMORY_BYTES // memory)
+    # Whole groups, as many as fit into the memory but at least one.
+    for begin, end in itertools.pairwise(starts[bounds].tolist()):
+        members = rows[begin:end]
+        part = batch._replace(
+            token_ids=batch.token_ids[members],
+            mask=batch.mask[members],
+            evidence=batch.evidence[members],
+            group_b=group_of[begin:end] - group_of[begin],
+        )
+        values = function(*(count(part, unit) for unit in units))
+        credit_bt = out.new_zeros(part.token_ids.shape)
+        credit_bt[part.counted()] = values.float()
+        out[members] = credit_bt
+    return out
+
+
+def count(batch: Batch, unit: str = "token") -> Counts:
+    """The counts of a batch, as `ktae.counting.count` has it: a row for each unit of a group."""
+    counted_bt = batch.counted()
+    row, column = counted_bt.nonzero(as_tuple=True)
+    # An unchecked id may be anything; it must not reach into the bits of the group.
+    token = batch.token_ids[row, column].long() & MAX_TOKEN_ID
+    length_b = counted_bt.sum(1)
+    place = torch.arange(len(row), device=row.device) - (length_b.cumsum(0) - length_b)[row]
+    key = batch.group_b[row] << 32 | ngram_keys(unit, token, place)
+    known_b = batch.known()
+    scores = batch.evidence.nan_to_num(nan=0.0)
+    known_n = known_b[row].nonzero().squeeze(1)
+    key, order = key[known_n].sort(stable=True)
+    row = row[known_n][order]
+    # A run is one unit of one group. Its rows are in order if those of the batch are sorted by
+    # group, since the sort is stable; so the unit is new to its response where the row changes.
+    begins = torch.ones_like(key, dtype=torch.bool)
+    begins[1:] = key[1:] != key[:-1]
+    fresh = begins.clone()
+    fresh[1:] |= row[1:] != row[:-1]
+    run = begins.cumsum(0)  # from 1: row 0 is that of no unit
+    n_rows = int(begins.sum()) + 1
+
+    def total(values: torch.Tensor) -> torch.Tensor:
+        return scores.new_zeros(n_rows).index_add_(0, run, values.double())
+
+    score = scores[row]
+    index = torch.zeros_like(token)
+    index[known_n[order]] = run
+    return Counts(
+        index=index,
+        group=torch.cat([run.new_zeros(1), key[begins] >> 32]),
+        correct=total(score * fresh),
+        responses=total(fresh),
+        occurrences_correct=total(score),
+        occurrences=total(torch.ones_like(run)),
+        totals=group_totals(batch.group_b, scores, length_b * known_b),
+        lengths=length_b,
+    )
+
+
+def group_totals(group: torch.Tensor, scores: torch.Tensor, tokens: torch.Tensor) -> Totals:
+    """The totals over the responses that have tokens, (n,) how many each; groups count from 0."""
+    n_groups = int(group.max()) + 1 if len(group) else 1
+    counts = (tokens > 0).double()
+
+    def total(values: torch.Tensor) -> torch.Tensor:
+        return values.new_zeros(n_groups).index_add_(0, group, values)
+
+    n = total(counts)
+    tokens_correct = total(scores * tokens)
+    # From a score of the group, so that equal scores leave no rounding.
+    origin = scores.new_full((n_groups,), -torch.inf)
+    origin.scatter_reduce_(0, group, torch.where(tokens > 0, scores, -torch.inf), "amax")
+    shifted = (scores - origin.clamp(min=-LARGEST).gather(0, group)) * counts
+    mean = total(shifted) / n.clamp(min=1)
+    variance = total((shifted - mean.gather(0, group)) ** 2 * counts) / n.clamp(min=1)
+    tokens_incorrect = total(tokens.double()) - tokens_correct
+    return Totals(n, total(scores * counts), tokens_correct, tokens_incorrect, variance)

@@ -1,0 +1,63 @@
+"""Keys of units that are runs of token ids. `ktae.estimators.unit_keys` says what the keys are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ktae.arrays import Array, namespace
+
+NGRAMS = ("token", "bigram", "trigram", "position")
+"""What is counted without keys that somebody else has to make."""
+
+POSITION_BUCKET = 8
+"""Tokens in a bucket of the unit `position`."""
+
+FIRST_IS_WORD = 1 << 0
+LAST_IS_WORD = 1 << 1
+BLANK = 1 << 2
+LEAD_SHIFT = 3
+TAIL_SHIFT = 5
+MANY = 3
+"""In a token's byte of looks: does its text begin, end with a word character; is it blank; and two
+bits each for the line breaks before its first other character and, at most, within a later run of
+blanks. For a blank token all of its line breaks are before. Counts go up to `MANY`."""
+
+MIX = 0x9E3779B97F4A7C15
+FINISH = 0xD6E8FEB86659FD93
+"""Odd, so that multiplying by them modulo 2**64 loses nothing."""
+
+
+def ngram_keys(unit: str, token: Array, place: Array) -> Array:
+    """(N,) int64 keys of 31 bits of tokens that stand one response after the other.
+
+    Args:
+        unit: one of `NGRAMS`.
+        token: (N,) int64 ids.
+        place: (N,) int64: which of its response's tokens each one is, from 0.
+    """
+    if unit == "token":
+        return token
+    if unit == "position":
+        return finished(mixed(mixed(token * 0, place // POSITION_BUCKET), token))
+    state = mixed(token * 0, token)
+    for _ in range(NGRAMS.index(unit)):
+        before = namespace(token).roll(state, 1)
+        before[place == 0] = 0
+        state = mixed(before, token)
+    return finished(state)
+
+
+def mixed(state: Array, number: Array) -> Array:
+    """The states after one more number each: 64 bits, in int64, whose products wrap around."""
+    state = (state ^ (number + 1)) * signed(MIX)
+    return state ^ (state >> 32 & 0xFFFFFFFF)
+
+
+def finished(state: Array) -> Array:
+    """31 bits of states, as token ids."""
+    return state * signed(FINISH) >> 33 & 0x7FFFFFFF
+
+
+def signed(number: Any) -> Any:
+    """The int64 of the same 64 bits."""
+    return number - 2**64 if number >= 2**63 else number

@@ -1,0 +1,171 @@
+"""Credit by turn where single turns are rewarded: MT-GRPO, and an unbiased form of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+from typing_extensions import override
+
+from ktae.arrays import Array, ArrayLike, on_host
+from ktae.batch import Batch, finite_per_rollout
+from ktae.errors import InputError
+from ktae.estimators.base import AboveZero, Estimator, Share
+from ktae.rollout_advantages import rollout_advantages
+from ktae.turns import ODD, Normalise, Turns, find_turns, state_hashes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class TurnRewards(Estimator):
+    """Credit ω (G - mean G) at all tokens of a turn, G = Σ_{l≥k} γ^(l-k) r_l its return.
+
+    r_l are the rewards of the response's turns (`turn_rewards=`). The mean is over the n turns of
+    the same number in the group, or over those taken in the same state (`unit`). Whether a response
+    has a turn k is known before it writes anything there, so the baseline does not depend on when
+    the policy decides to stop: a turn's expected gradient is the true one times (n - 1) / n, as in
+    Dr. GRPO, since its own return is in the mean. (A response that comes back to a state is in it
+    more than once, which is not quite that.) A turn that is compared with no other gets 0, and so
+    do responses of unknown correctness, which take no part.
+
+    The credit is added to the advantage of the outcome: keep the turn rewards out of that reward.
+
+    Within the turns of one number the credits add up to 0. So where all responses of a group have
+    the same number of turns, the mean credit under permuted rows of turn rewards is exactly 0.
+
+    Source: the bias and its remedy are described in verl's issue 7244 ("a turn-level baseline that
+    stays unbiased under variable turn counts"); derived anew in `tests/estimators`.
+    """
+
+    unit: Literal["turn", "state"] = "turn"
+    """Which turns are compared: those of the same number, or those taken in the same state."""
+
+    gamma: Share = 1.0
+    """γ, what a reward is worth a turn earlier."""
+
+    omega: AboveZero = 1.0
+    """ω, the weight beside the advantage of the outcome."""
+
+    scale_by_std: bool = False
+    """Divide by the standard deviation (n - 1) of what is compared, plus 1e-6."""
+
+    normalise: Normalise | None = None
+    """For `unit: state`, a function of an observation's text: states are equal where what it gives
+    is equal. None: where their token ids are."""
+
+    on_host = True
+    needs_turn_rewards = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "needs_vocabulary", self.normalise is not None)
+
+    @override
+    def credit(self, batch: Batch) -> Array:
+        batch.check_token_ids()
+        assert batch.turn_rewards is not None
+        counted_bt, turns = batch.counted(), find_turns(batch.mask)
+        if self.unit == "state":
+            unit_n = state_hashes(turns, batch.token_ids, batch.vocabulary, self.normalise)
+        else:
+            unit_n = turns.number.astype(np.uint64)
+        set_n = unit_n + batch.group_b[turns.row].astype(np.uint64) * ODD
+        takes_part_n = (batch.known() & counted_bt.any(axis=1))[turns.row]
+        credit_n = self.omega * self.advantages(
+            batch.turn_rewards[turns.row, turns.number],
+            turns,
+            takes_part_n,
+            np.unique(set_n, return_inverse=True)[1],
+        )
+        credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
+        credit_bt[batch.mask != 0] = turns.per_token(np.where(takes_part_n, credit_n, 0.0))
+        credit_bt[~counted_bt] = 0
+        return credit_bt
+
+    def advantages(
+        self, reward_n: np.ndarray, turns: Turns, takes_part_n: np.ndarray, set_n: np.ndarray
+    ) -> np.ndarray:
+        """(N,) of the N turns, each compared with the others of its set."""
+        return self._compared(self._returns(reward_n, turns), takes_part_n, set_n)
+
+    def _compared(
+        self, value_n: np.ndarray, takes_part_n: np.ndarray, set_n: np.ndarray
+    ) -> np.ndarray:
+        kind = "grpo" if self.scale_by_std else "dr_grpo"
+        advantage_n: np.ndarray = rollout_advantages(
+            kind, np.where(takes_part_n, value_n, 0.0), takes_part_n, set_n
+        )
+        return advantage_n
+
+    def _returns(self, value_n: np.ndarray, turns: Turns) -> np.ndarray:
+        """(N,) Σ_{l≥k} γ^(l-k) value_l over the turns of each response."""
+        shape = (turns.row.max(initial=0) + 1, turns.number.max(initial=0) + 1)
+        return_bk = np.zeros(shape)
+        return_bk[turns.row, turns.number] = value_n
+        for k in range(shape[1] - 2, -1, -1):
+            return_bk[:, k] += self.gamma * return_bk[:, k + 1]
+        return_n: np.ndarray = return_bk[turns.row, turns.number]
+        return return_n
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class MTGRPO(TurnRewards):
+    """Credit ω Σ_{l≥k} γ^(l-k) (r_l - mean r_l) / (std r_l + 1e-6) at all tokens of turn k.
+
+    Each reward is compared with those of the group's turns of the same number (or state), and the
+    advantages of the turns that follow are added up. With two turns, the second one's reward 0 and
+    ω = 1, that is the paper's A^T + A^O for the first turn and A^O for the second.
+
+    How many baselines are subtracted depends on when the policy stops. So where it decides that,
+    the gradient is biased, by -E[r] for each turn more: `TurnRewards` is not.
+
+    Source: Zeng, Wei et al. 2025, "Reinforcing Multi-Turn Reasoning in LLM Agents via Turn-Level
+    Reward Design", arXiv:2505.11821 (MT-GRPO). Where the paper weighs the outcome by a power of γ
+    in earlier turns, here it keeps its full weight: the trainer adds it.
+    """
+
+    scale_by_std: bool = True
+    """Divide by the standard deviation (n - 1) of what is compared, plus 1e-6."""
+
+    @override
+    def advantages(
+        self, reward_n: np.ndarray, turns: Turns, takes_part_n: np.ndarray, set_n: np.ndarray
+    ) -> np.ndarray:
+        return self._returns(self._compared(reward_n, takes_part_n, set_n), turns)
+
+
+def padded_turn_rewards(turn_rewards: ArrayLike, mask: np.ndarray) -> np.ndarray:
+    """(B, K) float64 rewards of each response's turns, 0 beyond the last.
+
+    Args:
+        turn_rewards: B lists of numbers, or a (B, K) array or tensor padded with NaN: a reward for
+            each turn of the response. The last may be missing, where no answer of the environment
+            followed: it is 0.
+        mask: (B, T), which says where the turns are.
+
+    Raises:
+        InputError: there are no turn rewards, too many or too few for a response's turns, or one is
+            not finite.
+    """
+    rows = on_host(turn_rewards)
+    if rows is None or len(rows) != len(mask):
+        what = "None" if rows is None else f"of {len(rows)} responses"
+        raise InputError(
+            f"turn_rewards is {what}; expected a list of numbers for each of {len(mask)} "
+            "responses, one for each of its turns"
+        )
+    turns = find_turns(mask)
+    n_turns = np.bincount(turns.row, minlength=len(mask))
+    padded_bk = np.zeros((len(mask), n_turns.max(initial=0)))
+    for i, row in enumerate(rows):
+        values = np.asarray([] if row is None else on_host(row), dtype=np.float64).reshape(-1)
+        if isinstance(rows, np.ndarray):  # padded with NaN
+            values = values[: len(values) - np.argmin(np.isnan(values[::-1]))]
+            values = values[:0] if np.isnan(values).all() else values
+        if len(values) not in (n_turns[i], n_turns[i] - 1):
+            raise InputError(
+                f"turn_rewards[{i}] has {len(values)} numbers; expected {n_turns[i]}, one for each "
+                "turn (a run of unmasked tokens), of which the last may be missing"
+            )
+        padded_bk[i, : len(values)] = finite_per_rollout(f"turn_rewards[{i}]", values, len(values))
+    return padded_bk
