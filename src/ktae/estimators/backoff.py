@@ -47,21 +47,21 @@ class Backoff(Estimator):
 
     def _of_tokens(self, *counts: Counts) -> Array:
         """(N,) the credit of each token, by the counts of tokens, bigrams and trigrams."""
-        token, bigram, trigram = (
-            _evidence(of_unit, order)[of_unit.index] for order, of_unit in enumerate(counts, 1)
+        credit, longer, trigram = (
+            (self.scale * _evidence(of_unit, order))[of_unit.index]
+            for order, of_unit in enumerate(counts, 1)
         )
+        longer += trigram
+        credit += longer
+        # A unit is counted at its last token. What comes after goes to the tokens before as well,
+        # but to none of the response before.
         lengths = counts[0].lengths
-        last = lengths.cumsum(0)[lengths > 0] - 1
-        # A unit is counted at its last token; those before have the evidence that comes after.
-        after = _next(bigram + trigram + _next(trigram, last), last)
-        return self.scale * (token + bigram + trigram + after)
-
-
-def _next(values: Array, last: Array) -> Array:
-    """(N,) the value of each response's next token; 0 at its last one."""
-    following = namespace(values).roll(values, -1)
-    following[last] = 0.0
-    return following
+        first = (lengths.cumsum(0) - lengths)[lengths > 0]
+        trigram[first] = 0.0
+        longer[:-1] += trigram[1:]
+        longer[first] = 0.0
+        credit[:-1] += longer[1:]
+        return credit
 
 
 def _evidence(counts: Counts, order: int) -> Array:
