@@ -13,7 +13,7 @@ from ktae.estimators import Estimator, preset
 from ktae.whole_groups import score
 
 if TYPE_CHECKING:
-    from ktae.evaluation.comparison import compare
+    from ktae.experiments.comparison import compare
     from ktae.report import write_report
     from ktae.rollouts.readers import read as read_rollouts
     from ktae.validity.held_out import held_out_pairs
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "compare": ("ktae.evaluation.comparison", "compare"),
+    "compare": ("ktae.experiments.comparison", "compare"),
     "held_out_pairs": ("ktae.validity.held_out", "held_out_pairs"),
     "read_rollouts": ("ktae.rollouts.readers", "read"),
     "write_report": ("ktae.report", "write_report"),

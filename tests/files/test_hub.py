@@ -1,8 +1,8 @@
 import pytest
 
 from ktae.errors import InputError
+from ktae.experiments.run_folder import RunFolder
 from ktae.files.hub import check_local_or_hub
-from ktae.runs import RunFolder
 
 
 def test_a_run_folder_is_no_model(tmp_path):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from ktae.cli import eval_tables
 from ktae.cli.printing import Screen
-from ktae.evaluation import benchmarks, comparison, outputs
+from ktae.experiments import benchmarks, comparison, outputs
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.files import MAX_DEPTH

@@ -15,7 +15,7 @@ from ktae.errors import InputError
 from ktae.files import plots
 
 if TYPE_CHECKING:
-    from ktae.evaluation.comparison import Comparison
+    from ktae.experiments.comparison import Comparison
 
 
 @options.spread
@@ -37,8 +37,8 @@ def compare(
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
     from ktae.cli import eval_tables as tables
     from ktae.cli.eval import graded_by
-    from ktae.evaluation import comparison
-    from ktae.evaluation.scores import score
+    from ktae.experiments import comparison
+    from ktae.experiments.scores import score
     from ktae.rollouts.notes import Notes
 
     if len(models) < 2:
@@ -92,14 +92,14 @@ def _print(screen: Screen, comparisons: Sequence[Comparison]) -> None:
 
 
 def _title(row: Comparison, with_model: bool = False) -> str:
-    from ktae.evaluation.benchmarks import title
+    from ktae.experiments.benchmarks import title
 
     model = f"{row.b}, " if with_model else ""
     return f"{model}{title(row.name)}{'' if row.measure == 'accuracy' else ', tokens'}"
 
 
 def _plot(path: Path, comparisons: Sequence[Comparison], several: bool) -> None:
-    from ktae.evaluation.comparison import POOLED
+    from ktae.experiments.comparison import POOLED
 
     labels, marks = [], []
     for y, row in enumerate(comparisons):

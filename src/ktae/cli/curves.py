@@ -32,7 +32,7 @@ def curves(
 
     A line is the mean of its seeds, and the band reaches from the lowest to the highest.
     """
-    from ktae.evaluation import curves
+    from ktae.experiments import curves
     from ktae.files import plots
 
     options.require_outputs([], ("--output", output, plots.KINDS))

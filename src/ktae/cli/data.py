@@ -39,8 +39,9 @@ def prepare(
 
     A file holds one problem a row: `problem` and `answer`, as JSON lines (also .gz) or Parquet.
     """
-    from ktae.data import sources, tasks
-    from ktae.evaluation.templates import INSTRUCTION
+    from ktae.experiments.tasks import rows as tasks
+    from ktae.experiments.tasks import sources
+    from ktae.experiments.templates import INSTRUCTION
     from ktae.rollouts.files import without_format
 
     named = source in sources.SOURCES

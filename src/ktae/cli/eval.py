@@ -18,10 +18,10 @@ from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError, expected_one_of
 
 if TYPE_CHECKING:
-    from ktae.evaluation.benchmarks import BenchmarkProblem
-    from ktae.evaluation.engines import Engine
-    from ktae.evaluation.outputs import Output
-    from ktae.evaluation.run import EvaluationFolder
+    from ktae.experiments.benchmarks import BenchmarkProblem
+    from ktae.experiments.engines import Engine
+    from ktae.experiments.evaluation import EvaluationFolder
+    from ktae.experiments.outputs import Output
     from ktae.grading import Verdict
 
 MAX_NEW_TOKENS = 3000
@@ -133,13 +133,13 @@ def eval_(
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     from ktae.cli import eval_tables as tables
-    from ktae.evaluation.outputs import STORED, note_stored, to_record
-    from ktae.evaluation.run import EvaluationFolder
+    from ktae.experiments.evaluation import EvaluationFolder
+    from ktae.experiments.outputs import STORED, note_stored, to_record
+    from ktae.experiments.run_folder import write_json
     from ktae.files.hub import local_or_hub
     from ktae.grading.graders import DEFAULT, GRADERS
     from ktae.rollouts import record
     from ktae.rollouts.notes import Notes
-    from ktae.runs import write_json
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
@@ -209,8 +209,8 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _of_benchmarks(asked: Asked, names: Sequence[str] | None) -> Task:
-    from ktae.evaluation.benchmarks import PAPER, load
-    from ktae.evaluation.templates import TEMPLATES
+    from ktae.experiments.benchmarks import PAPER, load
+    from ktae.experiments.templates import TEMPLATES
 
     template = asked.template or "chat"
     if template not in TEMPLATES:
@@ -222,10 +222,10 @@ def _of_benchmarks(asked: Asked, names: Sequence[str] | None) -> Task:
 
 def _of_recipe(asked: Asked, file: Path) -> Task:
     """The first held-out problems of a recipe's task, and who grades them."""
-    from ktae import recipe as recipes
-    from ktae.data import tasks
-    from ktae.demo import language_named
-    from ktae.evaluation.benchmarks import BenchmarkProblem
+    from ktae.experiments import recipe as recipes
+    from ktae.experiments.benchmarks import BenchmarkProblem
+    from ktae.experiments.demo import language_named
+    from ktae.experiments.tasks import rows as tasks
 
     recipe = recipes.load(file, asked.set or ())
     longest = recipe.rollout.max_response_length
@@ -263,7 +263,7 @@ def _of_recipe(asked: Asked, file: Path) -> Task:
 
 def _name_of(model: str) -> str:
     """What its evaluation is called: `a` for `runs/a/model`, the model of a run."""
-    from ktae.runs import RunFolder
+    from ktae.experiments.run_folder import RunFolder
 
     path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
     run = RunFolder(path.parent)
@@ -275,8 +275,8 @@ def _answered(
 ) -> tuple[dict[str, Any], list[Output]]:
     """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
     from ktae.cli.progress import Bars
-    from ktae.evaluation.engines import ENGINES, Sampling
-    from ktae.evaluation.run import Job, generate_all
+    from ktae.experiments.engines import ENGINES, Sampling
+    from ktae.experiments.evaluation import Job, generate_all
 
     sampling = Sampling(
         asked.samples,
@@ -308,7 +308,7 @@ def graded_by(
 ) -> list[Output]:
     """All outputs with new verdicts; how far it is stands on the screen."""
     from ktae.cli.progress import Bars
-    from ktae.evaluation.outputs import STORED, grade, stored
+    from ktae.experiments.outputs import STORED, grade, stored
     from ktae.grading import GradingPool
 
     if by_task is not None:

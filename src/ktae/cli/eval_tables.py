@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ktae.cli.printing import Screen
-from ktae.evaluation.benchmarks import title
-from ktae.evaluation.outputs import Output, by_benchmark, by_model, by_reward
-from ktae.evaluation.scores import Estimate, Scores, accuracies, score
+from ktae.experiments.benchmarks import title
+from ktae.experiments.outputs import Output, by_benchmark, by_model, by_reward
+from ktae.experiments.scores import Estimate, Scores, accuracies, score
 from ktae.files.text import counted, printable
 from ktae.grading import Outcome
 from ktae.inference import Interval

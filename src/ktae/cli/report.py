@@ -110,8 +110,8 @@ def changes(paths: Sequence[Path]) -> Iterator[None]:
 
     A file may be half written when it is read; the next look finds it changed again.
     """
+    from ktae.experiments.run_folder import RunFolder
     from ktae.rollouts.folders import choose_files
-    from ktae.runs import RunFolder
 
     before = None
     while True:

@@ -14,8 +14,8 @@ from ktae.errors import InputError
 from ktae.files.text import printable
 
 if TYPE_CHECKING:
-    from ktae.recipe import Recipe
-    from ktae.runs import RunFolder
+    from ktae.experiments.recipe import Recipe
+    from ktae.experiments.run_folder import RunFolder
 
 SHOWN = {
     "reward": "reward",
@@ -61,9 +61,9 @@ def train(
 
     `ktae data prepare` writes training data for it.
     """
-    from ktae import recipe as recipes
     from ktae.estimators import resolved
-    from ktae.runs import RunFolder
+    from ktae.experiments import recipe as recipes
+    from ktae.experiments.run_folder import RunFolder
 
     checked = recipes.load(recipe, keys or ())
     if checked.credit is not None:  # whoever names a recipe to train names its estimator's code
@@ -79,7 +79,7 @@ def train(
     from ktae.trainers import check_version
 
     check_version("verl")  # before Ray starts
-    from ktae.trainers.verl import run
+    from ktae.experiments.verl import run
 
     if dry_run:
         typer.echo(run.dry_run(checked, folder))
@@ -100,7 +100,7 @@ def _train_with_trl(
         console.quiet = console.quiet or not is_first
     try:
         with screen.progress.status("loading TRL"):
-            from ktae.trainers.trl.run import dry_run, run
+            from ktae.experiments.trl.run import dry_run, run
     except ModuleNotFoundError as error:
         raise InputError(
             f"training needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_text
+from ktae.experiments.run_folder import RunFolder, metrics_by_step
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
@@ -29,7 +30,6 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import Speller, load_tokenizer, token_bytes
 from ktae.rollouts.trained_with import FILE, TrainedWith
-from ktae.runs import RunFolder, metrics_by_step
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
@@ -196,7 +196,7 @@ def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
     if len(inputs) != 1:
         return None
     if runs := _runs(inputs):
-        from ktae.recipe import load as load_recipe
+        from ktae.experiments.recipe import load as load_recipe
 
         recipe = load_recipe(runs[0].recipe)
         name = to_text(recipe.credit) if recipe.credit else None
@@ -241,15 +241,15 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
     yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them
     # A run that has not saved anything yet has no tokenizer but that of its base model: a folder,
     # the demo's, or a copy of one of the hub's.
-    from ktae.recipe import load as load_recipe
+    from ktae.experiments.recipe import load as load_recipe
 
     recipe = load_recipe(run.recipe)
     name = recipe.model.path
     yield Path(os.path.expanduser(name))
     with contextlib.suppress(ModuleNotFoundError):  # without torch or the hub's library
         if name == "demo":
-            from ktae.demo import language_named
-            from ktae.demo.pretrain import base_model_folder
+            from ktae.experiments.demo import language_named
+            from ktae.experiments.demo.pretrain import base_model_folder
 
             yield base_model_folder(language_named(recipe.demo.language), recipe.model.demo_seed)
         elif HUB_NAME.fullmatch(name):

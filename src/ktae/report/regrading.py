@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.evaluation.benchmarks import parse_answers
+from ktae.experiments.benchmarks import parse_answers
 from ktae.grading import Outcome, Verdict
 from ktae.grading.pool import Task, default_pool
 from ktae.report import sampling
@@ -176,7 +176,7 @@ def own_scorer(dump: Dump) -> str | None:
 
 def _by_demo(frame: Frame, answers: dict[int, str]) -> dict[int, Verdict]:
     """The verdicts of the demo's language, which counts a response only if it ends with `<eos>`."""
-    from ktae.demo import language_named
+    from ktae.experiments.demo import language_named
 
     language, verdicts = language_named(frame.dump.recipe.demo.language), {}
     for row, answer in answers.items():

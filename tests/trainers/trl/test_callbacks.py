@@ -5,9 +5,9 @@ import signal
 import pytest
 from transformers import TrainerCallback
 
-from ktae.runs import RunFolder
+from ktae.experiments.run_folder import RunFolder
+from ktae.experiments.trl.callbacks import StepLogger, stop_on_interrupt
 from ktae.trainers.trl import KTAETrainer, Patience
-from ktae.trainers.trl.callbacks import StepLogger, stop_on_interrupt
 
 
 class CountRounds:

@@ -8,14 +8,14 @@ import torch
 
 import ktae
 from ktae import InputError
-from ktae.demo.model import make_model, make_tokenizer
-from ktae.demo.rooms import HOUSES
 from ktae.estimators import AnchorStates
-from ktae.recipe import Recipe, load
+from ktae.experiments.demo.model import make_model, make_tokenizer
+from ktae.experiments.demo.rooms import HOUSES
+from ktae.experiments.recipe import Recipe, load
+from ktae.experiments.run_folder import RunFolder
+from ktae.experiments.trl import run as module
+from ktae.experiments.trl import tasks
 from ktae.rollouts import record
-from ktae.runs import RunFolder
-from ktae.trainers.trl import run as module
-from ktae.trainers.trl import tasks
 from ktae.trainers.trl.gradient_check import (
     GROUP_SIZE,
     expected_gradient,
@@ -74,7 +74,7 @@ def test_a_recipe_trains(tmp_path):
 
 
 def test_what_samples_one_response_refuses_it(tmp_path):
-    from ktae.trainers.verl import run as verl_run
+    from ktae.experiments.verl import run as verl_run
 
     recipe = load(ROOT / "recipes/agents/grpo.yaml")
     with pytest.raises(InputError, match="takes several turns, which TRL trains"):

@@ -1,4 +1,4 @@
-"""`ktae.trainers.trl.run` in this process."""
+"""`ktae.experiments.trl.run` in this process."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from ktae.demo import SUMS
-from ktae.demo.model import make_model, make_tokenizer
-from ktae.recipe import load
-from ktae.runs import RunFolder
-from ktae.trainers.trl import run as module
-from ktae.trainers.trl import tasks
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.model import make_model, make_tokenizer
+from ktae.experiments.recipe import load
+from ktae.experiments.run_folder import RunFolder
+from ktae.experiments.trl import run as module
+from ktae.experiments.trl import tasks
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,11 +8,11 @@ from extras import require
 from second_language import MORE, offer
 
 from ktae import InputError
-from ktae.demo import SUMS
-from ktae.demo.model import make_tokenizer
 from ktae.estimators import preset
-from ktae.recipe import Recipe
-from ktae.trainers.trl import tasks
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.model import make_tokenizer
+from ktae.experiments.recipe import Recipe
+from ktae.experiments.trl import tasks
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from extras import installed
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ktae.trainers.verl.overrides import arguments
+from ktae.experiments.verl.overrides import arguments
 
 pytestmark = pytest.mark.skipif(not installed("hydra-core"), reason="needs the extra 'verl'")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from extras import installed
 
-from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.estimators import from_section
+from ktae.experiments import recipe as recipes
+from ktae.experiments.verl.overrides import Paths, arguments, command, compose, overrides
 from ktae.trainers.verl import options
-from ktae.trainers.verl.overrides import Paths, arguments, command, compose, overrides
 
 ROOT = Path(__file__).resolve().parents[3]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
@@ -187,7 +187,7 @@ OTHER_VALUES = {
 """Every key of a recipe that a run on verl reads, with a value that is not the default."""
 
 ELSEWHERE = {"model.path", "model.demo_seed", "demo.language", "data"}
-"""Keys that decide on `Paths` (`ktae.trainers.verl.run`)."""
+"""Keys that decide on `Paths` (`ktae.experiments.verl.run`)."""
 
 
 @pytest.mark.parametrize("key", [key for key in OTHER_VALUES if key not in ELSEWHERE])

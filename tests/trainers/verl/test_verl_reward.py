@@ -4,12 +4,12 @@ import pyarrow.parquet as pq
 import pytest
 from second_language import MORE, offer
 
-from ktae.data import tasks
-from ktae.demo import SUMS
-from ktae.demo.language import EOS
 from ktae.errors import InputError
-from ktae.recipe import Recipe
-from ktae.trainers.verl import run
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.language import EOS
+from ktae.experiments.recipe import Recipe
+from ktae.experiments.tasks import rows as tasks
+from ktae.experiments.verl import run
 from ktae.trainers.verl.reward import compute_score
 
 
@@ -114,9 +114,9 @@ def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp
 
 def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
-    from ktae.data import gym
-    from ktae.recipe import ReasoningGym, Recipe
-    from ktae.trainers.verl.overrides import Paths, overrides
+    from ktae.experiments.recipe import ReasoningGym, Recipe
+    from ktae.experiments.tasks import gym
+    from ktae.experiments.verl.overrides import Paths, overrides
 
     task = ReasoningGym(name="letter_counting", answer="whole")
     (problem,) = gym.problems(task, 1, 0)

@@ -12,11 +12,11 @@ from extras import hide, installed
 from in_process import ktae
 from second_language import offer
 
-from ktae import recipe as recipes
 from ktae.errors import InputError
+from ktae.experiments import recipe as recipes
+from ktae.experiments.run_folder import RunFolder
+from ktae.experiments.verl import run
 from ktae.grading import pool
-from ktae.runs import RunFolder
-from ktae.trainers.verl import run
 
 pytestmark = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
@@ -57,7 +57,7 @@ def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, caps
 @pytest.fixture
 def pretrained(monkeypatch, tmp_path):
     """An empty cache of base models, and the folders that were pretrained into it."""
-    from ktae.demo import pretrain
+    from ktae.experiments.demo import pretrain
 
     folders = []
 

@@ -21,9 +21,9 @@ from trl import GRPOConfig
 
 from ktae.backends import naive
 from ktae.batch import make_batch
-from ktae.demo import SUMS
-from ktae.demo.model import make_model, make_tokenizer
 from ktae.estimators import KTAE
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.model import make_model, make_tokenizer
 from ktae.rollouts import record
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ktae.data import gym, tasks
-from ktae.demo import language_named
 from ktae.errors import InputError
+from ktae.experiments.demo import language_named
+from ktae.experiments.tasks import gym
+from ktae.experiments.tasks import rows as tasks
 from ktae.grading.pool import default_pool
 from ktae.grading.rewards import accepted
 from ktae.grading.verdict import Outcome

@@ -25,8 +25,8 @@ import torch
 from ktae.backends import naive
 from ktae.batch import make_batch
 from ktae.estimators import KTAE
-from ktae.runs import metrics_by_step
-from ktae.trainers.verl.overrides import compose
+from ktae.experiments.run_folder import metrics_by_step
+from ktae.experiments.verl.overrides import compose
 
 WITHOUT_FLASH_ATTENTION = (
     "+actor_rollout_ref.model.override_config.attn_implementation=sdpa "

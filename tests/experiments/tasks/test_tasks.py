@@ -1,0 +1,99 @@
+"""The problems of a recipe's task: prompts, references, and who grades."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from saved_outputs import write_lines
+
+from ktae.errors import InputError
+from ktae.experiments.recipe import Recipe
+from ktae.experiments.tasks import gym
+from ktae.experiments.tasks import rows as tasks
+
+
+def make_recipe(task, **changes):
+    content = {"name": "x", "steps": 2, "rollout": {"prompts_per_step": 3}, "task": task}
+    return Recipe.model_validate(content | changes)
+
+
+def texts(rows):
+    return [row.prompt[-1]["content"] for row in rows]
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [{"question": f"What is {a} + {a}?", "answer": f"so #### {2 * a}"} for a in range(5)]
+    return {name: str(write_lines(tmp_path / f"{name}.jsonl", rows)) for name in ("train", "test")}
+
+
+def test_problems_of_files(files):
+    recipe = make_recipe({"source": "gsm8k", "instruction": "Be brief.", **files})
+    rows = tasks.train_rows(recipe)
+    assert len(rows) == 5
+    assert rows[3].prompt == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 3 + 3?"},
+    ]
+    assert rows[3].answer == rows[3].reference == "6"
+    assert len(tasks.held_out_rows(recipe, 2)) == 2
+    assert len(tasks.held_out_rows(recipe)) == 5
+    right, wrong = tasks.grade(recipe, [r"\boxed{6}", "It is 7."], ["6", "6"])
+    assert (right.correct, wrong.correct) == (1, 0)
+
+
+def test_a_file_needs_both(files):
+    with pytest.raises(ValueError, match="expected train and test"):
+        make_recipe({"source": "file", "train": files["train"]})
+
+
+def test_prepared_files(tmp_path):
+    recipe = make_recipe("math", data=str(tmp_path))
+    with pytest.raises(InputError, match="does not exist; `ktae data prepare` writes it"):
+        tasks.train_rows(recipe)
+    (tmp_path / "trl").mkdir()
+    prompt = [{"role": "user", "content": "1 + 1"}]
+    pq.write_table(pa.table({"prompt": [prompt]}), tmp_path / "trl/train.parquet")
+    with pytest.raises(InputError, match="has no column answer"):
+        tasks.train_rows(recipe)
+    pq.write_table(pa.table({"prompt": [prompt], "answer": ["2"]}), tmp_path / "trl/train.parquet")
+    assert tasks.train_rows(recipe) == [tasks.TaskRow(prompt, "2", "2")]
+
+
+def test_held_out_problems_are_distinct_and_not_trained_on():
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    few = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
+    recipe = make_recipe({"name": "chain_sum", "settings": few}, steps=20)
+    trained = texts(tasks.train_rows(recipe))
+    held_out = texts(tasks.held_out_rows(recipe, 40))
+    assert len(set(held_out)) == len(held_out) == 40
+    assert not set(held_out) & set(trained)
+    assert texts(tasks.held_out_rows(recipe, 5)) == held_out[:5]
+    assert len(tasks.held_out_rows(recipe, 1000)) < 200, "the task has not more"
+    for row in tasks.held_out_rows(recipe, 40)[::13]:
+        (verdict,) = tasks.grade(recipe, [row.answer], [row.reference])
+        assert verdict.correct == 1
+
+
+def test_a_scorer_that_fails_leaves_a_response_undecided(monkeypatch):
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = make_recipe({"name": "chain_sum"})
+    (row, *_) = tasks.train_rows(recipe)
+
+    def fail(*_):
+        raise gym.ScorerError("MemoryError")
+
+    monkeypatch.setattr(gym, "_scored", fail)
+    (verdict,) = tasks.grade(recipe, ["7"], [row.reference])
+    assert (verdict.outcome, verdict.correct) == ("undecided", None)
+    assert "MemoryError" in verdict.reason
+
+
+def test_reasoning_gym_grades_its_own():
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = make_recipe({"name": "chain_sum"})
+    rows = tasks.train_rows(recipe)
+    assert len(rows) == 6
+    given = [rows[0].answer, "perhaps 123456789", "no idea"]
+    verdicts = tasks.grade(recipe, given, [rows[0].reference] * 3)
+    assert [verdict.outcome for verdict in verdicts] == ["correct", "incorrect", "unanswered"]
+    assert tasks.name_of(recipe) == "chain_sum"

@@ -1,0 +1,167 @@
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from saved_outputs import write_lines
+
+from ktae import InputError
+from ktae.experiments.run_folder import RunFolder, metrics_by_step
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create("name: r\n")
+    return folder
+
+
+def test_a_taken_folder_is_refused(folder):
+    with pytest.raises(InputError, match="holds a run already; add --resume"):
+        folder.require_free()
+    RunFolder(folder.path / "other").require_free()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot make run folder .*file is a file"):
+        RunFolder(tmp_path / "file" / "deep" / "run").require_free()
+
+
+def test_an_empty_folder_of_ones_own_in_one_that_is_not(tmp_path, monkeypatch):
+    """As a volume that is mounted into a container."""
+    own = tmp_path / "out"
+    own.mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _: path == own)
+    RunFolder(own).require_free()
+    with pytest.raises(InputError, match="may not be written to"):
+        RunFolder(tmp_path / "other").require_free()
+
+
+def line(step):
+    return {"step": step, "seconds": 0.5}
+
+
+def test_a_line_cut_short_by_a_crash_is_left_out(folder):
+    folder.append_metrics(line(1))
+    with folder.metrics.open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert folder.read_metrics() == [line(1)]
+
+
+@pytest.mark.parametrize("line", [b"{", b"[" * 100_000, b"[1]"])
+def test_a_damaged_line_is_named(folder, line):
+    folder.metrics.write_bytes(b'{"step": 1}\n' + line + b"\n")
+    with pytest.raises(InputError, match=r"metrics\.jsonl, line 2"):
+        metrics_by_step(folder.metrics_files())
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([{"loss": 1.0, "seconds": 1.0}], "metrics.jsonl, line 1: step is None and seconds 1.0"),
+        ([line("two")], "metrics.jsonl, line 1: step is 'two' and"),
+        ([line(2)], "metrics.jsonl has no line of step 1, and the checkpoint is of step 2"),
+    ],
+)
+def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, lines, message):
+    for each in lines:
+        folder.append_metrics(each)
+    (folder.rollouts / "step-00003.parquet").touch()
+    before = sorted(folder.path.rglob("*"))
+    with pytest.raises(InputError, match=message):
+        folder.forget_after(2)
+    assert sorted(folder.path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"accuracy": "high"}'])
+def test_damaged_scores_are_named(folder, content):
+    folder.before.write_bytes(content)
+    with pytest.raises(InputError, match=r"before\.json"):
+        folder.read_before()
+
+
+def test_a_folder_is_held_by_one_process(folder):
+    program = (
+        "import pathlib; from ktae.experiments.run_folder import RunFolder\n"
+        f"f = RunFolder(pathlib.Path({str(folder.path)!r}))\n"
+        "with f.held(): print('held', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match="another process trains in"), folder.held():
+            pass
+        process.kill()  # a run that is killed can be resumed
+    with folder.held():
+        assert folder.recipe.exists()
+
+
+def test_metrics_by_step_of_either_engine(folder):
+    folder.append_metrics({"step": 3, "loss": 1.0})
+    assert metrics_by_step(folder.metrics_files()) == {3: {"step": 3, "loss": 1.0}}
+    for name, lines in (
+        ("metrics-2", [(2, 2), (3, 2)]),
+        ("metrics-10", [(3, 10)]),
+        ("metrics", [(4, 11)]),
+    ):
+        rows = [{"step": step, "data": {"actor/entropy": value}} for step, value in lines]
+        write_lines(folder.path / f"{name}.jsonl", rows)
+    found = {
+        step: line["actor/entropy"]
+        for step, line in metrics_by_step(folder.metrics_files()).items()
+    }
+    assert found == {2: 2, 3: 10, 4: 11}
+
+
+def test_forget_after_drops_what_will_run_again(folder):
+    for step in (1, 2, 3):
+        folder.append_metrics(line(step))
+        (folder.rollouts / f"step-{step:05d}.parquet").touch()
+    folder.forget_after(2)
+    assert [line["step"] for line in folder.read_metrics()] == [1, 2]
+    assert [path.name for path in sorted(folder.rollouts.iterdir())] == [
+        "step-00001.parquet",
+        "step-00002.parquet",
+    ]
+    folder.append_metrics(line(3))
+    assert [line["step"] for line in folder.read_metrics()] == [1, 2, 3]
+
+
+def test_what_a_killed_run_was_writing_is_removed(folder):
+    assert folder.remove_leftovers() == 0
+    (folder.path / ".model.abc").mkdir()
+    (folder.path / ".model.abc/model.safetensors").write_bytes(b"x" * 1000)
+    (folder.rollouts / ".step-00003.parquet.xyz").write_bytes(b"x" * 10)
+    (folder.path / ".summary.json.q").write_bytes(b"x")
+    (folder.path / ".mine").write_bytes(b"x")
+    assert folder.remove_leftovers() == 1011
+    assert {path.name for path in folder.path.iterdir()} == {"recipe.yaml", "rollouts", ".mine"}
+    assert not list(folder.rollouts.iterdir())
+
+
+def test_a_folder_of_a_run_that_was_killed_before_it_had_its_recipe_is_free(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.rollouts.mkdir(parents=True)
+    folder.lock.touch()
+    folder.require_free()
+    folder.create("name: test\n")
+    assert folder.recipe.read_text() == "name: test\n"
+    other = RunFolder(tmp_path / "other")
+    other.rollouts.mkdir(parents=True)
+    (other.rollouts / "mine.parquet").write_text("")
+    with pytest.raises(InputError, match="is not an empty folder"):
+        other.require_free()
+
+
+def test_checkpoints_that_are_complete_the_newest_first(folder):
+    assert folder.all_checkpoints() == []
+    for step, complete in ((2, True), (10, True), (12, False)):
+        checkpoint = folder.checkpoints / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        if complete:
+            (checkpoint / "trainer_state.json").write_text("{}")
+    shutil.copytree(folder.checkpoints / "checkpoint-2", folder.checkpoints / "checkpoint-2-backup")
+    assert [path.name for path in folder.all_checkpoints()] == ["checkpoint-10", "checkpoint-2"]
