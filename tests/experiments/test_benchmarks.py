@@ -8,7 +8,8 @@ from saved_outputs import write_lines
 
 from ktae.errors import InputError
 from ktae.experiments import benchmarks
-from ktae.experiments.benchmarks import BENCHMARKS, load, parse_answers
+from ktae.experiments.benchmarks import BENCHMARKS, load
+from ktae.rollouts.answers import parse_answers
 
 
 @pytest.mark.parametrize("name", benchmarks.PAPER)

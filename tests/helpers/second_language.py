@@ -17,8 +17,5 @@ MORE = dataclasses.replace(
 def offer(monkeypatch, **languages):
     """Let the entry points be these: `module:object` for each name; `MORE` by default."""
     languages = languages or {MORE.name: "second_language:MORE"}
-    points = {
-        name: EntryPoint(name, value, demo.GROUP)
-        for name, value in languages.items()
-    }
+    points = {name: EntryPoint(name, value, demo.GROUP) for name, value in languages.items()}
     monkeypatch.setattr(demo, "_offered", lambda: points)

@@ -224,41 +224,33 @@ def _of_recipe(asked: Asked, file: Path) -> Task:
     """The first held-out problems of a recipe's task, and who grades them."""
     from ktae.experiments import recipe as recipes
     from ktae.experiments.benchmarks import BenchmarkProblem
-    from ktae.experiments.demo import language_named
-    from ktae.experiments.tasks import rows as tasks
+    from ktae.experiments.tasks import task_of
 
     recipe = recipes.load(file, asked.set or ())
-    longest = recipe.rollout.max_response_length
-    if recipe.task == "demo":
-        language = language_named(recipe.demo.language)
-        if language.environment is not None:
-            raise InputError(
-                f"an episode of the language {language.name} takes several turns, and a response "
-                "is one; ktae train scores episodes before and after (before.json, summary.json)"
-            )
-        held_out = enumerate(language.test_problems(asked.problems or recipe.logging.eval_problems))
-        problems = [
-            BenchmarkProblem(language.name, i, x.prompt, (str(x.answer),)) for i, x in held_out
-        ]
-
-        def grade(output: Output) -> Verdict:
-            finished = bool(output.finished)
-            return language.verdict(output.response, output.answers[0], finished=finished)
-
-        return Task(problems, longest, "plain", {"demo": grade})
-    rows, name = tasks.held_out_rows(recipe, asked.problems), tasks.name_of(recipe)
+    task = task_of(recipe)
+    if task.plays_episodes:
+        raise InputError(
+            f"an episode of the language {task.name} takes several turns, and a response "
+            "is one; ktae train scores episodes before and after (before.json, summary.json)"
+        )
+    rows = task.held_out_rows(asked.problems)
     problems = [
-        BenchmarkProblem(name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
+        BenchmarkProblem(task.name, i, row.prompt, (row.answer,))
+        if isinstance(row.prompt, str)
+        else BenchmarkProblem(task.name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
         for i, row in enumerate(rows)
     ]
-    if not tasks.is_gym(recipe):
-        return Task(problems, longest, "recipe", {})
 
-    def score(output: Output) -> Verdict:
-        """By the program that each kind of puzzle has."""
-        return tasks.gym_verdict(output.response, rows[int(output.problem)].reference)
+    def grade(output: Output) -> Verdict:
+        reference = rows[int(output.problem)].reference
+        (verdict,) = task.grade([output.response], [reference], [bool(output.finished)])
+        return verdict
 
-    return Task(problems, longest, "recipe", {tasks.GYM: score})
+    grader = recipe.reward or task.grader
+    template = "plain" if task.chat_template else "recipe"
+    return Task(
+        problems, recipe.rollout.max_response_length, template, {grader: grade} if grader else {}
+    )
 
 
 def _name_of(model: str) -> str:

@@ -7,22 +7,17 @@ In a folder each benchmark is one file, such as `NAME.jsonl`, `.json` or `.parqu
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import dataclasses
-import json
-import math
-from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
 from ktae.errors import InputError, quoted
+from ktae.experiments.tasks.sources import rows_of_hub
 from ktae.experiments.templates import Messages
-from ktae.files.hub import rows_of_hub
-from ktae.files.text import printable, require_text
+from ktae.files.text import require_text
+from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import SUFFIXES, iterate_rows, without_format
-from ktae.rollouts.rows import any_text, as_label
+from ktae.rollouts.rows import any_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +57,6 @@ PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
 """The paper's five, in the order of its tables."""
 UNNAMED = "all"
 """In the place of a benchmark that no file names."""
-UNPARSED = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
-"""What parsers of lists raise: TypeError of a list as a key, the last two where it is too deep."""
 
 
 class BenchmarkProblem(NamedTuple):
@@ -85,8 +78,8 @@ class BenchmarkProblem(NamedTuple):
 
 
 def title(name: str) -> str:
-    """A benchmark as the paper's tables print it; names that a file made up, escaped."""
-    return BENCHMARKS[name].title if name in BENCHMARKS else printable(name)
+    """A benchmark as the paper's tables print it."""
+    return BENCHMARKS[name].title if name in BENCHMARKS else name
 
 
 def label_of(benchmark: object, label: str) -> tuple[str, str]:
@@ -151,34 +144,3 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     if len(problems) != expected:
         raise InputError(f"{name}: {len(problems)} problems; expected {expected}")
     return problems
-
-
-def parse_answers(answer: object, where: str) -> tuple[str, ...]:
-    """The accepted answers in any of the forms in which files hold them.
-
-    Text is one answer, unless it is a printed list of texts (JSON or Python). After `####`, as in
-    GSM8K, only what follows counts.
-
-    Raises:
-        InputError: anything but a text, a number or a list of such; `where` begins the message.
-    """
-    if isinstance(answer, str):
-        require_text(answer, f"{where}: answer")
-        listed: object = None
-        # What neither parses is no list but an answer with a bracket in front, such as an interval.
-        for parse in (json.loads, ast.literal_eval) if answer.lstrip().startswith("[") else ():
-            with contextlib.suppress(*UNPARSED):
-                listed = listed or parse(answer)
-        if isinstance(listed, list) and listed and all(isinstance(x, str) for x in listed):
-            return parse_answers(listed, where)
-        # GSM8K's answers are worked out, and end in the number after a mark.
-        for mark in ("####", "\nA: "):
-            answer = answer.rpartition(mark)[2]
-        return (answer.strip(),)
-    number = as_label(answer)  # tables hold integers as 142.0 where another row has a fraction
-    is_decimal = isinstance(number, float | Decimal) and math.isfinite(number)
-    if is_decimal or (isinstance(number, int) and not isinstance(number, bool)):
-        return (str(number),)
-    if isinstance(answer, Sequence) and answer:
-        return tuple(dict.fromkeys(x for part in answer for x in parse_answers(part, where)))
-    raise InputError(f"{where}: answer is {answer!r:.60}; expected text, a number, or a list")

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.errors import InputError, reason
-from ktae.experiments.run_folder import RunFolder, metrics_by_step
+from ktae.errors import InputError
+from ktae.experiments.run_folder import RunFolder
+from ktae.files.inputs import read_input
 from ktae.files.text import short_names
+from ktae.rollouts.metrics import (
+    HELD_OUT,
+    LARGEST,
+    common_names,
+    json_object,
+    metrics_by_step,
+    metrics_files,
+    trainer_state,
+)
 
 Series = dict[int, float]
 """A value for each training step."""
 
-HELD_OUT = "held-out accuracy"
-NAMES = {
-    "reward": ("reward", "critic/score/mean"),
-    "response length": ("completions/mean_length", "response_length/mean"),
-    "entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
-    "seconds": ("seconds", "timing_s/step", "step_time"),
-    "credit seconds": ("credit/seconds",),
-}
-"""By measure: what TRL and verl call it."""
 DRAWN = (HELD_OUT, "reward", "response length", "entropy")
 """What a picture has panels of, as far as the runs say it; of held-out accuracy one a benchmark."""
-BENCHMARK = re.compile(
-    r"val-core/(?P<verl>.+)/(?:acc|reward|score)/mean@\d+"
-    r"|eval_rewards/(?P<trl>.+)/mean"
-)
-"""Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""
 PRINTED = re.compile(r"(.+):(?:np\.\w+\()?([-+]?\d+\.?\d*(?:e[-+]?\d+)?)\b")
 """A metric as verl prints it: NumPy's numbers have their type, and colours end a line."""
-LARGEST = 1e15
-"""Larger steps and metrics are left out, and infinite ones: they are no measurements."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 """A folder of TRL's within the one that has the run's name."""
 SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
@@ -103,16 +96,15 @@ def read(path: Path) -> dict[str, Series]:
     """
     measures: dict[str, Series] = defaultdict(dict)
     folder = RunFolder(path)
-    try:
-        for step, metrics in sorted(_steps(path).items()):
-            for name, value in _named(metrics).items() if abs(step) < LARGEST else ():
-                measures[name][step] = value
-        # `ktae train` evaluates twice: the policy before its first step and after its last.
-        last = max((step for series in measures.values() for step in series), default=0)
-        before = folder.read_before() if folder.before.is_file() else {}
-        after = _json(folder.summary).get("after") if before and folder.summary.is_file() else {}
-    except OSError as error:
-        raise InputError(f"cannot read {error.filename}: {reason(error)}") from None
+    for step, metrics in sorted(_steps(path).items()):
+        for name, value in common_names(metrics).items() if abs(step) < LARGEST else ():
+            measures[name][step] = value
+    # `ktae train` evaluates twice: the policy before its first step and after its last.
+    last = max((step for series in measures.values() for step in series), default=0)
+    before = folder.read_before() if folder.before.exists() else {}
+    after = None
+    if before and folder.summary.exists():
+        after = json_object(read_input(folder.summary), str(folder.summary)).get("after")
     for step, scores in ((0, before), (last, after)):
         accuracy = scores.get("greedy_accuracy") if isinstance(scores, dict) else None
         if isinstance(accuracy, int | float):
@@ -127,49 +119,20 @@ def read(path: Path) -> dict[str, Series]:
 
 def _steps(path: Path) -> dict[int, dict[str, Any]]:
     if path.is_dir():
-        if files := RunFolder(path).metrics_files():
+        if files := metrics_files(path):
             return metrics_by_step(files)
-        states = [_history(file) for file in path.rglob("trainer_state.json")]
+        states = map(trainer_state, path.rglob("trainer_state.json"))
         return max(states, key=lambda steps: max(steps, default=0), default={})
     if path.suffix == ".jsonl":
         return metrics_by_step([path])
     if path.suffix == ".json":
-        return _history(path)
+        return trainer_state(path)
     # A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`.
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = read_input(path, named=True).decode(errors="replace")
     return {
         int(line[1]): {x[1]: float(x[2]) for x in map(PRINTED.match, line[2].split(" - ")) if x}
         for line in re.finditer(r"\bstep:(\d+) - (.+)", text)
     }
-
-
-def _history(file: Path) -> dict[int, dict[str, Any]]:
-    """TRL's log: a step may have an entry of its training and one of an evaluation."""
-    steps: dict[int, dict[str, Any]] = defaultdict(dict)
-    for entry in _json(file).get("log_history") or []:
-        if isinstance(entry, dict) and type(entry.get("step")) is int:
-            steps[entry["step"]].update(entry)
-    return steps
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(file.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{file} holds no JSON object: {reason(error)}") from None
-
-
-def _named(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """What of a step's metrics is known, under its common name."""
-    values = [(k, v) for k, v in metrics.items() if isinstance(v, int | float)]
-    numbers = {k: float(v) for k, v in values if abs(v) < LARGEST}  # NaN is not, either
-    named = {
-        name: numbers[key] for name, keys in NAMES.items() for key in keys[::-1] if key in numbers
-    }
-    for key, value in numbers.items():
-        if match := BENCHMARK.fullmatch(key):
-            named[f"{HELD_OUT}, {match[match.lastgroup or 0]}"] = value
-    return named
 
 
 def panels(all_arms: Iterable[Arm]) -> list[str]:
@@ -219,5 +182,6 @@ def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
         if place > len(names) - columns:
             axes.set_xlabel("training step", fontsize=8)
     legend = {"loc": "outside lower center", "ncols": min(len(lines), 5), "frameon": False}
-    figure.legend(handles=[*lines.values()], fontsize=8, **legend)
+    for text in figure.legend(handles=[*lines.values()], fontsize=8, **legend).get_texts():
+        text.set_parse_math(False)  # $ is a sign like others
     return figure

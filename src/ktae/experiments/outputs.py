@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError, quoted
-from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of, parse_answers
+from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of
 from ktae.files.text import path_text
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 from ktae.rollouts import record, rows
+from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import note_rewards, of_one_kind, run_of
 from ktae.rollouts.notes import Notes

@@ -239,6 +239,10 @@ class Recipe(Section):
     whose `source` is `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
     data: str | None = None
     """The folder that `ktae data prepare` wrote, for task `math`."""
+    reward: Annotated[str, Field(pattern=r"^[^:].*:\w+$")] | None = None
+    """Your own reward in the place of the task's grader: `mine.py:function` or `module:function`.
+    It gets a response and its reference answer, both texts, and returns a number or None (unknown);
+    above 0 is correct, and with an estimator of graded rewards 1 alone is."""
     seed: NotNegative = 0
     """Seed of sampling and data order."""
     steps: Positive
@@ -263,12 +267,9 @@ class Recipe(Section):
 
     @property
     def wants_scores(self) -> bool:
-        """Whether the reward is the task's own score, and not its verdict."""
-        return (
-            isinstance(self.task, ReasoningGym)
-            and self.credit is not None
-            and self.credit.score_range is not None
-        )
+        """Whether the reward is a score between 0 and 1, and not a verdict."""
+        has_scores = isinstance(self.task, ReasoningGym) or self.reward is not None
+        return has_scores and self.credit is not None and self.credit.score_range is not None
 
     @property
     def correct_above(self) -> float:

@@ -5,37 +5,33 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pydantic
 
 from ktae.errors import InputError, one_line
-from ktae.files.atomic import atomic_write, make_folder, remove_unfinished, unfinished
+from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
+from ktae.files.inputs import read_input
 from ktae.rollouts import record
+from ktae.rollouts.metrics import json_lines, metrics_files
+from ktae.rollouts.trained_with import TrainedWith
 
-LONGEST_NAME = 255
-"""Bytes of one name in a path."""
+SCORES = pydantic.TypeAdapter(dict[str, float])
 
 
 class RunFolder:
     """Paths and files of one run.
 
-    `recipe.yaml` the whole recipe; `metrics.jsonl` one line a training step; `rollouts/` one
-    Parquet file of rollouts a training step; `checkpoints/`; `before.json` and `summary.json` the
-    held-out scores; `model/` the trained policy.
+    `recipe.yaml` the whole recipe; `ktae.json` what readers of the rollouts need of it;
+    `metrics.jsonl` one line a training step; `rollouts/` one Parquet file of rollouts a training
+    step; `checkpoints/`; `before.json` and `summary.json` the held-out scores; `model/` the trained
+    policy.
     """
 
     def __init__(self, path: Path) -> None:
-        """Nothing is made yet.
-
-        Raises:
-            InputError: a name in the path is longer than file systems take.
-        """
-        if any(len(os.fsencode(name)) > LONGEST_NAME for name in path.parts):
-            raise InputError(f"run folder {path!s:.40}... has a name of over 255 bytes")
         self.path = path
         self.lock = path / ".lock"
         self.recipe = path / "recipe.yaml"
@@ -47,38 +43,42 @@ class RunFolder:
         self.model = path / "model"
 
     def require_free(self) -> None:
-        """Raise an InputError if a run or anything else is there already, or none can be made:
-        before anything is loaded, and before TRL makes the folder by itself."""
-        if self.recipe.exists():
-            raise InputError(
-                f"{self.path} holds a run already; add --resume to continue it, "
-                "or give another --output"
-            )
-        # A run that was killed before it kept its recipe leaves these.
-        left = {self.rollouts, self.lock}
-        if self.path.is_file() or (self.path.is_dir() and set(self.path.rglob("*")) - left):
-            raise InputError(f"{self.path} is not an empty folder; give another --output")
-        path = self.path.absolute()
-        above = next(folder for folder in (path, *path.parents) if folder.exists())
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            what = "may not be written to" if above.is_dir() else "is a file"
-            raise InputError(f"cannot make run folder {self.path}: {above} {what}")
+        """Raise an InputError if the folder holds a run that has begun to train, or anything else.
 
-    def create(self, recipe: str) -> None:
-        """Make the folders and keep the recipe.
+        What a run leaves that failed before its first step ended is in nobody's way.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"cannot make run folder {self.path}: it is a file")
+        if self.recipe.exists():
+            if self.has_trained():
+                raise InputError(
+                    f"{self.path} holds a run already; add --resume to continue it, "
+                    "or give another --output"
+                )
+        elif any(path.is_file() and path != self.lock for path in self.path.rglob("*")):
+            raise InputError(f"{self.path} is not an empty folder; give another --output")
+
+    def has_trained(self) -> bool:
+        """Whether a training step or a checkpoint is there."""
+        begun = (*self.checkpoints.glob("*/*"), *self.rollouts.glob("*step-*"), self.summary)
+        return any(path.exists() for path in (*begun, *metrics_files(self.path)))
+
+    def create(self, recipe: str, trained: TrainedWith | None = None) -> None:
+        """Make the folders, and store the recipe and what readers of the rollouts need of it.
 
         Raises:
             InputError: the folder cannot be made, or holds a run.
         """
+        self.require_free()
         make_folder(self.rollouts, f"run folder {self.path}")
-        if self.recipe.exists():  # since it was found free
-            self.require_free()
-        with atomic_write(self.recipe) as temporary:
-            temporary.write_text(recipe, encoding="utf-8")
+        self.before.unlink(missing_ok=True)  # of a run that failed before its first step
+        write_text(self.recipe, recipe)
+        if trained is not None:
+            trained.write(self.path)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[int]:
-        """The folder is this process's alone, until the block or the process ends.
+        """Keep other processes from training here, until the block or the process ends.
 
         Yields:
             The lock's file descriptor, for a child process that is to hold it, too.
@@ -99,20 +99,20 @@ class RunFolder:
             yield lock.fileno()
 
     def all_checkpoints(self) -> list[Path]:
-        """Those that were written to their end, the newest first: transformers writes its state
-        last (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
+        """The complete ones, the newest first: transformers writes its state last
+        (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
         by_step = {}
         for path in self.checkpoints.glob("checkpoint-*"):
-            with contextlib.suppress(OSError, ValueError):
-                json.loads((path / "trainer_state.json").read_bytes())
+            with contextlib.suppress(InputError, ValueError):
+                json.loads(read_input(path / "trainer_state.json"))
                 by_step[int(path.name.removeprefix("checkpoint-"))] = path
         return [by_step[step] for step in sorted(by_step, reverse=True)]
 
-    def remove_leftovers(self) -> int:
-        """Remove what a killed run was writing at that moment; how many bytes that was."""
+    def remove_leftovers(self) -> None:
+        """Remove what a killed run was writing at that moment."""
         written = (self.recipe, self.metrics, self.before, self.summary, self.model)
         leftovers = [left for path in written for left in unfinished(path)]
-        return remove_unfinished([*leftovers, *self.rollouts.glob(".step-*")])
+        remove_unfinished([*leftovers, *self.rollouts.glob(".step-*")])
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""
@@ -125,26 +125,19 @@ class RunFolder:
         Raises:
             InputError: a line is damaged.
         """
-        lines = _lines(self.metrics) if self.metrics.exists() else []
+        lines = json_lines(self.metrics) if self.metrics.exists() else []
         for number, line in enumerate(lines, start=1):
             if type(line.get("step")) is not int or type(line.get("seconds")) not in (int, float):
                 raise InputError(
-                    f"{self.metrics}, line {number}: step is {line.get('step')!r:.40} and seconds "
-                    f"{line.get('seconds')!r:.40}; expected an integer and a number"
+                    f"{self.metrics}, line {number}: no step and seconds; expected both as numbers"
                 )
         return lines
-
-    def metrics_files(self) -> list[Path]:
-        """The files of metrics that are there, in their order: each start of a run through verl has
-        its own, and those of before a resumption are `metrics-1.jsonl` and so on."""
-        earlier = sorted(self.path.glob("metrics-*.jsonl"), key=lambda p: (len(p.name), p.name))
-        return [*earlier, *([self.metrics] if self.metrics.exists() else [])]
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and rollouts of training steps after `step`: they are run again.
 
         Raises:
-            InputError: a file is damaged or lacks what was before; nothing is dropped.
+            InputError: a file is damaged or lacks a step before; nothing is dropped.
         """
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         if missing := set(range(1, step + 1)) - {line["step"] for line in kept}:
@@ -152,8 +145,7 @@ class RunFolder:
                 f"{self.metrics} has no line of step {min(missing)}, and the checkpoint is of step "
                 f"{step}; expected one of each step"
             )
-        with atomic_write(self.metrics) as temporary:
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+        write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
         for path in self.rollouts.glob("step-*.parquet"):
             number = path.stem.removeprefix("step-")
             if number.isdecimal() and int(number) > step:
@@ -165,49 +157,16 @@ class RunFolder:
         Raises:
             InputError: the file is damaged.
         """
-        scores = _object(self.before.read_bytes(), str(self.before))
-        for name, score in scores.items():
-            if type(score) not in (int, float):
-                raise InputError(f"{self.before}: {name} is {score!r:.40}; expected a number")
-        return scores
+        try:
+            return SCORES.validate_json(read_input(self.before))
+        except pydantic.ValidationError as error:
+            raise InputError(f"{self.before} holds no scores: {one_line(error)}") from None
 
     def write_rollouts(self, step: int, rollouts: pa.Table) -> None:
-        """Keep one training step's rollouts."""
+        """Write one training step's rollouts."""
         record.write(rollouts, self.rollouts / f"step-{step:05d}.parquet")
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, atomically."""
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def metrics_by_step(files: Iterable[Path]) -> dict[int, dict[str, Any]]:
-    """What files of metrics, ktae's or verl's, say of each training step: by name. Of a step that
-    was run again the last one counts; verl's lines have the metrics under `data`.
-
-    Raises:
-        InputError: a line is damaged.
-    """
-    return {
-        line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
-        for path in files
-        for line in _lines(path)
-        if type(line.get("step")) is int
-    }
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """One object a line; what follows the last line's end is left out."""
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [_object(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
-
-
-def _object(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        content = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{where}: a {type(content).__name__}; expected an object with metrics")
-    return content
+    write_text(path, json.dumps(content, indent=2) + "\n")

@@ -11,7 +11,8 @@ import pydantic
 from ktae._version import __version__
 from ktae.errors import InputError, one_line
 from ktae.estimators import Estimator, to_text
-from ktae.files.atomic import atomic_write, make_folder
+from ktae.files.atomic import make_folder, write_text
+from ktae.files.inputs import read_input
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
@@ -26,11 +27,15 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
     estimator: str | None
     """As `--estimator` takes it; None: the rollout advantages alone. A function that no module
     holds is there as it prints itself, such as `Function(<lambda>)`."""
-    correctness: str | list[str] | None
+    correctness: str | list[str] | None = None
     """The column or columns that say what is correct, the first that is not null counts; None:
     what the engine calls the verdict, or else the reward."""
-    threshold: float
+    threshold: float = 0.0
     """Above it is correct."""
+    tokenizer: str | None = None
+    """A folder or hub name; None: nothing is known of it."""
+    grader: str | None = None
+    """The task's own grader, such as `demo`; None: none, or one of `ktae.grading`'s."""
 
     @classmethod
     def of(
@@ -46,16 +51,15 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
     def write(self, folder: Path) -> None:
         """Store it in that folder, which is made if need be."""
         make_folder(folder)
-        with atomic_write(folder / FILE) as temporary:
-            temporary.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_text(folder / FILE, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> TrainedWith | None:
         """What that folder's trainer has stored; None where nothing is stored."""
         file = folder / FILE
         try:
-            return cls.model_validate_json(file.read_bytes()) if file.is_file() else None
-        except (OSError, pydantic.ValidationError) as error:
+            return cls.model_validate_json(read_input(file)) if file.is_file() else None
+        except pydantic.ValidationError as error:
             raise InputError(f"{file} is not what ktae writes: {one_line(error)}") from None
 
     @classmethod

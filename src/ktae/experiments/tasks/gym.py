@@ -9,15 +9,24 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from ktae.errors import InputError, expected_one_of, one_line
+from ktae.experiments.tasks.base import Task, TaskRow
+from ktae.experiments.tasks.problems import as_row
 from ktae.experiments.tasks.sources import TaskProblem
 from ktae.grading.extraction import extract
+from ktae.grading.rewards import text_of
+from ktae.grading.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
-    from ktae.experiments.recipe import ReasoningGym
+    from ktae.experiments.recipe import ReasoningGym, Recipe
+
+NAME = "reasoning-gym"
+"""The source, and the name of its scorers as a grader."""
 
 HELD_OUT_SEED = 1_000_003
 """Of the test problems."""
@@ -165,3 +174,78 @@ def _check_scorer(name: str, dataset: Any) -> None:
                 why = f"takes {probe!r} for the answer {answer!r:.60}"
         if why:
             raise InputError(f"reasoning-gym's task {name} is refused: its scorer {why}")
+
+
+def verdict(response: str, reference: str) -> Verdict:
+    """The verdict of a task's own scorer: correct where the score is 1."""
+    answer = answer_in(response, reference)
+    if answer is None:
+        return Verdict(Outcome.UNANSWERED, None, "no answer was found")
+    try:
+        value = score(response, reference)
+    except ScorerError as error:
+        return Verdict(Outcome.UNDECIDED, answer, f"{NAME}'s scorer failed: {error}")
+    outcome = Outcome.CORRECT if value == 1 else Outcome.INCORRECT
+    return Verdict(outcome, answer, f"{NAME} scores {value:g}")
+
+
+class GymTask(Task):
+    """`task: {source: reasoning-gym, name: ...}`: puzzles have a program each that scores them."""
+
+    grader = NAME
+
+    def __init__(self, recipe: Recipe, task: ReasoningGym) -> None:
+        super().__init__(recipe)
+        self.task = task
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.task.name
+
+    @override
+    def train_rows(self) -> list[TaskRow]:
+        return self._as_rows(self._train_problems())
+
+    @override
+    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
+        n = self.recipe.logging.eval_problems if n is None else n
+        # A problem that is trained on must not be held out, whatever its seed.
+        trained = {problem.text for problem in self._train_problems()}
+        return self._as_rows(held_out(self.task, n, trained))
+
+    def _train_problems(self) -> list[TaskProblem]:
+        """One problem for each prompt of the run; another seed has others."""
+        n = self.recipe.steps * self.recipe.rollout.prompts_per_step
+        return problems(self.task, n, self.recipe.seed * SEEDS_APART)
+
+    def _as_rows(self, made: Sequence[TaskProblem]) -> list[TaskRow]:
+        rows = [as_row(problem, self.task.instruction) for problem in made]
+        # A reward function of the user's own gets the answer.
+        return [row._replace(reference=row.answer) for row in rows] if self.recipe.reward else rows
+
+    @override
+    def _verdicts(
+        self, responses: Sequence[str], references: Sequence[str], finished: Sequence[bool]
+    ) -> list[Verdict]:
+        return [verdict(x, y) for x, y in zip(responses, references, strict=True)]
+
+    @override
+    def rewards(
+        self, responses: Sequence[Any], references: Sequence[str], finished: Sequence[bool]
+    ) -> list[float | None]:
+        if self.recipe.reward or not self.recipe.wants_scores:
+            return super().rewards(responses, references, finished)
+        return [_reward(text_of(x), y) for x, y in zip(responses, references, strict=True)]
+
+    @override
+    def _verl_reward_kwargs(self) -> dict[str, Any]:
+        return {"graded": True} if self.recipe.wants_scores else {}
+
+
+def _reward(response: str, reference: str) -> float | None:
+    """The score, 0 without an answer; None where the scorer fails."""
+    try:
+        return score(response, reference) or 0.0
+    except ScorerError:
+        return None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError, quoted
-from ktae.files.hub import rows_of_hub
+from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import require_text
 from ktae.rollouts.rows import is_null
 
@@ -126,3 +125,25 @@ def _text(answer: Any, place: str) -> str:
     if not is_usual or answer in (math.inf, -math.inf):
         raise InputError(f"{place}: answer is {answer!r:.60}; expected one text or finite number")
     return str(answer)
+
+
+def rows_of_hub(
+    name: str, config: str | None, split: str, instead: str
+) -> Iterator[tuple[object, str]]:
+    """The rows of a data set of the hub, each with its place for errors; `instead` is what the
+    user may do without it."""
+    try:
+        from datasets import load_dataset
+    except ModuleNotFoundError:
+        raise InputError(
+            "data from the hub needs datasets, which is not installed; pip install 'ktae[eval]', "
+            f"or {instead}"
+        ) from None
+    try:
+        rows = load_dataset(name, config, split=split)
+    except Exception as error:  # whatever the network or the hub's client comes up with
+        raise InputError(
+            f"cannot load {name} from the hub ({type(error).__name__}: {one_line(error, 200)}); "
+            f"where there is no network, {instead}"
+        ) from None
+    return ((row, f"{name}, split {split}, row {i}") for i, row in enumerate(rows, start=1))

@@ -27,13 +27,15 @@ from ktae.experiments.demo import language_named
 from ktae.experiments.demo.pretrain import base_model
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.run_folder import RunFolder, write_json
-from ktae.experiments.tasks.rows import prepared_file
+from ktae.experiments.tasks import Task, task_of
+from ktae.experiments.tasks.problems import PreparedTask
 from ktae.experiments.trl import tasks
-from ktae.experiments.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
+from ktae.experiments.trl.steps import OnStep, StepLogger, stop_on_interrupt
 from ktae.files.atomic import atomic_folder
 from ktae.files.hub import check_local_or_hub, local_or_hub
 from ktae.rollouts import record
 from ktae.trainers.metrics import PREFIX
+from ktae.trainers.trl.callbacks import Patience
 from ktae.trainers.trl.checks import check_arguments
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
@@ -66,19 +68,19 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
         recipes.require_same(recipe, folder.recipe)
     else:
         folder.require_free()
-    config = grpo_config(recipe, folder.checkpoints)
+    task, config = task_of(recipe), grpo_config(recipe, folder.checkpoints)
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = load_policy(recipe)
-    tasks.check_tokenizer(recipe, tokenizer)
+    task.check_tokenizer(tokenizer)
     steps = StepLogger(optimizer_steps(recipe), folder, on_step)
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
-    trainer = _make_trainer(recipe, config, folder, model, tokenizer, [steps, patience])
+    trainer = _make_trainer(task, config, folder, model, tokenizer, [steps, patience])
     with contextlib.ExitStack() as stack:
         if trainer.accelerator.is_main_process:
             stack.enter_context(folder.held())
             if not resume:
-                folder.create(recipes.dump(recipe))
-        checkpoint, done = _begin(recipe, folder, trainer, resume=resume, note=note)
+                folder.create(recipes.dump(recipe), task.trained_with(tokenizer.name_or_path))
+        checkpoint, done = _begin(task, folder, trainer, resume=resume, note=note)
         if done < recipe.steps:
             with stop_on_interrupt(steps):
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -97,18 +99,19 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
             with atomic_folder(folder.model) as temporary:
                 trainer.save_model(str(temporary))
             note("evaluating the trained model")
-            after = tasks.held_out_scores(recipe, trainer.model, tokenizer)
+            after = tasks.held_out_scores(task, trainer.model, tokenizer)
             write_json(folder.summary, _summary(recipe, folder, after))
         trainer.accelerator.wait_for_everyone()
     return 0
 
 
 def _begin(
-    recipe: Recipe, folder: RunFolder, trainer: KTAETrainer, *, resume: bool, note: Note
+    task: Task, folder: RunFolder, trainer: KTAETrainer, *, resume: bool, note: Note
 ) -> tuple[Path | None, int]:
     """Evaluate the model before its training, and find the checkpoint and step to go on from."""
     checkpoint = next(iter(folder.all_checkpoints()), None) if resume else None
-    done = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
+    per_step = optimizer_steps(task.recipe)
+    done = int(checkpoint.name.split("-")[1]) // per_step if checkpoint else 0
     trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         if resume:
@@ -120,7 +123,7 @@ def _begin(
         if not folder.before.exists():
             note("evaluating the model before its training")
             tokenizer = trainer.processing_class
-            write_json(folder.before, tasks.held_out_scores(recipe, trainer.model, tokenizer))
+            write_json(folder.before, tasks.held_out_scores(task, trainer.model, tokenizer))
         folder.read_before()  # a damaged one is named now, and not after the training
     trainer.accelerator.wait_for_everyone()
     return checkpoint, done
@@ -145,8 +148,8 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     config = grpo_config(recipe, folder.checkpoints)
     check_arguments(recipe.credit, args=config)
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
-    data = prepared_file(recipe, "train")
-    if recipe.task == "math" and not data.is_file():
+    task = task_of(recipe)
+    if isinstance(task, PreparedTask) and not (data := task.file("trl", "train")).is_file():
         lines.append(f"# {data} does not exist yet: see ktae data prepare")
     lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
     for field in dataclasses.fields(GRPOConfig):
@@ -252,16 +255,18 @@ def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:
 
 
 def _make_trainer(
-    recipe: Recipe,
+    task: Task,
     config: GRPOConfig,
     folder: RunFolder,
     model: Any,
     tokenizer: Any,
     callbacks: list[Any],
 ) -> KTAETrainer:
-    def keep(batch: RolloutBatch) -> None:
+    recipe = task.recipe
+
+    def write_rollouts(batch: RolloutBatch) -> None:
         step = batch.step // optimizer_steps(recipe) + 1
-        parts = gather_object([_as_record(batch, step, recipe, tokenizer)])
+        parts = gather_object([_as_record(batch, step, task, tokenizer)])
         if trainer.accelerator.is_main_process:
             folder.write_rollouts(step, pa.concat_tables(parts))
 
@@ -279,17 +284,17 @@ def _make_trainer(
         trainer = KTAETrainer(
             model=model,
             processing_class=tokenizer,
-            reward_funcs=[tasks.reward_function(recipe, tokenizer), *filter(None, [penalty])],
+            reward_funcs=[tasks.reward_function(task, tokenizer), *filter(None, [penalty])],
             args=config,
-            train_dataset=tasks.train_set(recipe),
+            train_dataset=tasks.train_set(task),
             callbacks=callbacks,
             credit=recipe.credit,
             correctness="correct",
             threshold=recipe.correct_above,
             resampling_rounds=recipe.algorithm.resampling_rounds,
-            on_rollouts=keep,
+            on_rollouts=write_rollouts,
             peft_config=lora,
-            rollout_func=tasks.rollout_function(recipe, tokenizer),
+            rollout_func=tasks.rollout_function(task, tokenizer),
         )
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InputError(
@@ -320,16 +325,16 @@ def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -> pa.Table:
+def _as_record(batch: RolloutBatch, step: int, task: Task, tokenizer: Any) -> pa.Table:
     """One training step's rollouts in the shared record."""
-    group_size = recipe.rollout.group_size
+    group_size = task.recipe.rollout.group_size
     n = len(batch.token_ids)
     credit = zip(batch.credit.tolist(), batch.token_ids, strict=True)
     table = pa.table(
         {
             "group": [str((batch.first_row + i) // group_size) for i in range(n)],
             "step": pa.array([step] * n, pa.int32()),
-            "prompt": [tasks.prompt_text(tokenizer, row["prompt"]) for row in batch.inputs],
+            "prompt": [task.prompt_text(tokenizer, row["prompt"]) for row in batch.inputs],
             "response": tokenizer.batch_decode(batch.token_ids),
             "answer": [str(row["answer"]) for row in batch.inputs],
             "token_ids": batch.token_ids,

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from ktae.errors import InputError, one_line
 from ktae.estimators import to_section
 from ktae.experiments.recipe import Recipe, dotted
+from ktae.experiments.tasks import Task, task_of
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
-from ktae.trainers.verl.names import ESTIMATOR, MODES, REWARD
+from ktae.trainers.verl.names import ESTIMATOR, MODES
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",
@@ -25,9 +26,6 @@ LOSSES = {
 
 IGNORED = ("custom_reward_function.", "reward_model.")
 """Left in verl's configuration from an older one, and read by nobody."""
-
-PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
-"""For the demo, whose prompts are complete as they are."""
 
 Overrides = dict[str, Any]
 Tree = dict[str, Any]
@@ -74,15 +72,16 @@ def overrides(
             f"runs all {recipe.steps} steps, whether or not there is something to learn; leave "
             "algorithm.patience out, or train with --engine trl"
         )
+    task = task_of(recipe)
     settings = {
         **_algorithm(recipe, paths),
         "data": _data(recipe, paths),
         "actor_rollout_ref": {
-            "model": _model(recipe, paths),
+            "model": _model(task, paths),
             "actor": _actor(recipe),
             "rollout": _rollout(recipe),
         },
-        **_reward(recipe),
+        **_reward(task),
         "trainer": _trainer(recipe, paths, resume),
         "+ray_kwargs.ray_init.runtime_env.env_vars": environment or {},
     }
@@ -131,15 +130,15 @@ def _data(recipe: Recipe, paths: Paths) -> Tree:
     }
 
 
-def _model(recipe: Recipe, paths: Paths) -> Tree:
-    rank = recipe.model.lora_rank
+def _model(task: Task, paths: Paths) -> Tree:
+    rank = task.recipe.model.lora_rank
     return {
         "path": paths.model,
         "use_remove_padding": True,
         "enable_gradient_checkpointing": True,
         # on all linear layers, verl's default
         **({"lora_rank": rank, "lora_alpha": 2 * rank} if rank else {}),
-        **({"custom_chat_template": PLAIN_TEMPLATE} if recipe.task == "demo" else {}),
+        **({"custom_chat_template": task.chat_template} if task.chat_template else {}),
     }
 
 
@@ -196,9 +195,11 @@ def _rollout(recipe: Recipe) -> Tree:
     }
 
 
-def _reward(recipe: Recipe) -> Tree:
+def _reward(task: Task) -> Tree:
+    recipe = task.recipe
     longest, buffer = recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
-    settings: Tree = {"custom_reward_function": {"path": REWARD, "name": "compute_score"}}
+    path, kwargs = task.verl_reward()
+    settings: Tree = {"custom_reward_function": {"path": path, "name": "compute_score"}}
     shaping: Tree = {}
     if buffer:
         settings["reward_manager.name"] = "dapo"
@@ -206,10 +207,7 @@ def _reward(recipe: Recipe) -> Tree:
         shaping = {"max_resp_len": longest, "overlong_buffer_cfg": enabled}
     return {
         "reward": settings,
-        "+reward.custom_reward_function.reward_kwargs": {
-            **({"max_response_length": longest} if recipe.task == "demo" else {}),
-            **({"graded": True} if recipe.wants_scores else {}),
-        },
+        "+reward.custom_reward_function.reward_kwargs": kwargs,
         "+reward.reward_kwargs": shaping,
     }
 

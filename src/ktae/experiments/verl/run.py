@@ -13,12 +13,12 @@ from ktae.experiments import recipe as recipes
 from ktae.experiments.demo import language_named
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.run_folder import RunFolder
-from ktae.experiments.tasks import rows as tasks
-from ktae.experiments.templates import as_messages
+from ktae.experiments.tasks import Task, task_of
+from ktae.experiments.tasks.base import write
 from ktae.experiments.verl.overrides import Overrides, Paths, arguments, command, compose, overrides
 from ktae.files.hub import local_or_hub
 from ktae.grading.pool import default_pool
-from ktae.trainers.verl.reward import DEMO
+from ktae.trainers.verl.names import REWARD
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 PASSED_ON = (
@@ -46,7 +46,7 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> tuple[Ov
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     """The command that the run would start, to copy, after what there is to know of it."""
     settings, paths = plan(recipe, folder)
-    writer = "ktae data prepare" if recipe.task == "math" else "ktae train"
+    writer = "ktae train" if task_of(recipe).is_made else "ktae data prepare"
     absent = dict.fromkeys((paths.train, paths.test), f"`{writer}` writes it")
     if recipe.model.path == "demo":
         absent[Path(paths.model)] = "`ktae train` pretrains it"
@@ -76,16 +76,18 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
             )
     else:
         folder.require_free()
-    if recipe.task == "demo" and language_named(recipe.demo.language).environment is not None:
+    task = task_of(recipe)
+    if task.plays_episodes:
         raise InputError(
             f"the language {recipe.demo.language} takes several turns, which TRL trains; use "
             "--engine trl, or an agent loop of verl's with the mode ktae_sync"
         )
     settings, paths = plan(recipe, folder, resume=resume)
-    if recipe.task == "math":
+    if not task.is_made:
         for path in (paths.train, paths.test):
             if not path.is_file():
                 raise InputError(f"{path} does not exist; `ktae data prepare` writes it")
+    if task.verl_reward()[0] == REWARD:
         # verl would only note for each rollout that there is no grader, and go on without.
         default_pool()
     if recipe.model.path == "demo":
@@ -94,13 +96,13 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         base_model(language_named(recipe.demo.language), recipe.model.demo_seed)
     with folder.held() as lock:
         if not resume:
-            folder.create(recipes.dump(recipe))
+            folder.create(recipes.dump(recipe), task.trained_with(paths.model))
         elif folder.metrics.exists():
             # verl begins the file anew; the one of before gets a number.
             earlier = len(list(folder.path.glob("metrics-*.jsonl")))
             folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")
-        if recipe.task != "math":
-            _write_data(recipe, folder.path / "data")
+        if task.is_made:
+            _write_data(task, folder.path / "data")
         environment = os.environ | _environment(folder) | {"PYTHONPATH": _import_path()}
         # -P: not from the run folder either, which holds whatever the run writes.
         program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *arguments(settings)]
@@ -144,22 +146,7 @@ def _paths(recipe: Recipe, folder: RunFolder) -> Paths:
     return Paths(model, data / "train.parquet", data / "test.parquet", folder.path.absolute())
 
 
-def _write_data(recipe: Recipe, folder: Path) -> None:
+def _write_data(task: Task, folder: Path) -> None:
     """The task's problems: one for each prompt of the run, and the held-out ones."""
-    if recipe.task != "demo":
-        splits = {"train": tasks.train_rows(recipe), "test": tasks.held_out_rows(recipe)}
-        tasks.write(splits, folder, data_source=tasks.data_source(recipe))
-        return
-    language = language_named(recipe.demo.language)
-    n = recipe.steps * recipe.rollout.prompts_per_step
-    problems = {
-        "train": language.train_problems(n, seed=recipe.seed),
-        "test": language.test_problems(recipe.logging.eval_problems),
-    }
-    rows = {
-        split: [
-            tasks.TaskRow(as_messages(p.prompt, None), str(p.answer), str(p.answer)) for p in some
-        ]
-        for split, some in problems.items()
-    }
-    tasks.write(rows, folder, data_source=f"{DEMO}{language.name}")
+    splits = {"train": task.train_rows(), "test": task.held_out_rows()}
+    write(splits, folder, data_source=task.data_source)

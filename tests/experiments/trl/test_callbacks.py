@@ -6,7 +6,7 @@ import pytest
 from transformers import TrainerCallback
 
 from ktae.experiments.run_folder import RunFolder
-from ktae.experiments.trl.callbacks import StepLogger, stop_on_interrupt
+from ktae.experiments.trl.steps import StepLogger, stop_on_interrupt
 from ktae.trainers.trl import KTAETrainer, Patience
 
 

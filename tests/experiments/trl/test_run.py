@@ -11,6 +11,7 @@ from ktae.experiments.demo import SUMS
 from ktae.experiments.demo.model import make_model, make_tokenizer
 from ktae.experiments.recipe import load
 from ktae.experiments.run_folder import RunFolder
+from ktae.experiments.tasks import task_of
 from ktae.experiments.trl import run as module
 from ktae.experiments.trl import tasks
 
@@ -27,7 +28,9 @@ def recipe(tmp_path, monkeypatch):
     make_tokenizer(SUMS).save_pretrained(base)
     train_set = tasks.train_set
     more = {"steps": 5}
-    monkeypatch.setattr(tasks, "train_set", lambda x: train_set(x.model_copy(update=more)))
+    monkeypatch.setattr(
+        tasks, "train_set", lambda x: train_set(task_of(x.recipe.model_copy(update=more)))
+    )
     small = ["steps=2", "logging.save_every=1", "logging.eval_problems=2", f"model.path={base}"]
     rollout = ["rollout.group_size=4", "rollout.prompts_per_step=4"]
     return load(ROOT / "recipes/demo/grpo.yaml", [*small, *rollout])

@@ -8,9 +8,10 @@ from ktae.errors import InputError
 from ktae.experiments.demo import SUMS
 from ktae.experiments.demo.language import EOS
 from ktae.experiments.recipe import Recipe
-from ktae.experiments.tasks import rows as tasks
+from ktae.experiments.tasks import task_of
 from ktae.experiments.verl import run
-from ktae.trainers.verl.reward import compute_score
+from ktae.experiments.verl.reward import compute_score
+from ktae.trainers.verl import reward as mathematics
 
 
 def demo(response, answer="7", limit=8, language="sums"):
@@ -61,7 +62,7 @@ def test_the_demo_s_check_is_the_one_that_trl_uses(second_language, language):
 
 
 def test_a_language_that_is_not_installed_is_not_graded_as_mathematics(second_language):
-    with pytest.raises(InputError, match="no demo language 'latin'"):
+    with pytest.raises(InputError):
         demo("box 7 }", language="latin")
 
 
@@ -78,17 +79,17 @@ def test_the_reward_is_the_verdict_of_evaluation():
     pytest.importorskip("math_verify", reason="needs the extra 'eval'")
     from ktae.grading import GradingPool, Task
 
-    tasks = [
+    asked = [
         Task(r"so \boxed{\frac{1}{2}}", "0.5"),
         Task(r"so \boxed{2}", ["3", "x"]),
         Task("no idea", "1"),
         Task(r"\boxed{1}", r"\frac{1}{"),
     ]
     with GradingPool(1) as pool:
-        verdicts = list(pool.grade_all(tasks))
+        verdicts = list(pool.grade_all(asked))
     assert [v.outcome for v in verdicts] == ["correct", "incorrect", "unanswered", "undecided"]
-    for task, verdict in zip(tasks, verdicts, strict=True):
-        found = compute_score("math12k", task.response, task.answers, {})
+    for task, verdict in zip(asked, verdicts, strict=True):
+        found = mathematics.compute_score("math12k", task.response, task.answers, {})
         assert found == outcome(**EXPECTED[verdict.outcome])
 
 
@@ -100,11 +101,11 @@ def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp
 
     task = {"source": "reasoning-gym", "name": "chain_sum", "instruction": "Be brief."}
     recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task})
-    run._write_data(recipe, tmp_path / "data")
+    run._write_data(task_of(recipe), tmp_path / "data")
     rows = pq.read_table(tmp_path / "data" / "verl" / "train.parquet").to_pylist()
-    function = {"path": "pkg://ktae.trainers.verl.reward", "name": "compute_score"}
+    function = {"path": "pkg://ktae.experiments.verl.reward", "name": "compute_score"}
     score = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": function}}))
-    for row, problem in zip(rows, tasks.train_rows(recipe), strict=True):
+    for row, problem in zip(rows, task_of(recipe).train_rows(), strict=True):
         truth, right = row["reward_model"]["ground_truth"], int(problem.answer)
         given = {"data_source": row["data_source"], "ground_truth": truth, "extra_info": {}}
         assert score(solution_str=f"It is {right}.", **given) == outcome(score=1, acc=1)

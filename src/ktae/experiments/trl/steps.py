@@ -1,4 +1,4 @@
-"""What happens between training steps: the metrics file, a signal to stop, and giving up."""
+"""Between training steps: the metrics file, and a signal to stop."""
 
 from __future__ import annotations
 
@@ -15,35 +15,9 @@ from accelerate.utils import gather
 from transformers import TrainerCallback
 
 from ktae.experiments.run_folder import RunFolder
+from ktae.trainers.trl.callbacks import is_between
 
 OnStep = Callable[[dict[str, Any]], None]
-
-
-class Patience(TrainerCallback):
-    """Saves and stops after `patience` logged steps in a row in which no group's rewards differed.
-
-    `every` optimizer steps belong together (a batch of rollouts), so it stops only between those.
-    Of them the first alone has rollouts to compare, and it alone is counted.
-    """
-
-    def __init__(self, patience: int, *, every: int = 1) -> None:
-        self.patience = patience
-        self.every = every
-        self.equal_steps = 0
-        self.ran_out = False
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Count; the trainer's metrics are the same on every process."""
-        if logs is not None and "loss" in logs:  # not those of an evaluation
-            # What dynamic sampling could not replace counts; without it, what was sampled.
-            names = ("dynamic_sampling/dropped_groups", "dynamic_sampling/equal_groups")
-            if (share := next((logs[name] for name in names if name in logs), None)) is not None:
-                self.equal_steps = self.equal_steps + 1 if share == 1 else 0
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The metrics of this step are logged after this, so the count is one step old."""
-        if self.equal_steps >= self.patience and _is_between(state, self.every):
-            self.ran_out = control.should_save = control.should_training_stop = True
 
 
 class StepLogger(TrainerCallback):
@@ -80,17 +54,12 @@ class StepLogger(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save and stop if the user asked for it."""
-        if not _is_between(state, self.every):
+        if not is_between(state, self.every):
             return
         asked = torch.tensor([self.asked_to_stop], device=args.device)
         self.stopped_by = int(gather(asked).max())
         if self.stopped_by:
             control.should_save = control.should_training_stop = True
-
-
-def _is_between(state: Any, every: int) -> bool:
-    """Whether a batch of rollouts has ended, and not the training."""
-    return bool(state.global_step % every == 0 and state.global_step < state.max_steps)
 
 
 @contextmanager
