@@ -40,11 +40,10 @@ def run_folder(tmp_path_factory):
     from ktae.experiments.demo import SUMS
     from ktae.experiments.demo.model import make_tokenizer
     from ktae.experiments.run_folder import RunFolder
-    from ktae.rollouts.trained_with import TrainedWith
 
     folder = RunFolder(tmp_path_factory.mktemp("runs") / "run")
     recipe = (ROOT / "recipes/demo/grpo-ktae.yaml").read_text(encoding="utf-8")
-    folder.create(recipe, TrainedWith(estimator="paper", threshold=0, grader="demo"))
+    folder.create(recipe)
     tokenizer = make_tokenizer(SUMS)
     tokenizer.save_pretrained(folder.model)
     rng = random.Random(0)

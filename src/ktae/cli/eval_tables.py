@@ -36,7 +36,7 @@ def print_models(screen: Screen, outputs: Sequence[Output], grader: str) -> dict
     for model, of_model in models.items():
         scores, in_file = score(of_model), accuracies(by_reward(of_model))
         if len(models) > 1:
-            screen.print(f"\nmodel {printable(model or 'not named')}")
+            screen.print("", f"model {model or 'not named'}")
         print_scores(screen, scores, in_file)
         print_unanswered(screen, of_model, grader)
         differing = differences(of_model)

@@ -85,7 +85,7 @@ def score(
         # another one than the file's, and the star says so.
         star = "" if in_tables(estimator) == estimator else "*"
         _print_strongest(screen, f"Over {counted(mixed, 'mixed group')}", strong, star)
-        screen.print(LEGEND + (OF_SINGLE if star else ""), style="dim")
+        screen.print(*(LEGEND + (OF_SINGLE if star else "")).splitlines(), style="dim")
     if output is None:
         screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
     else:

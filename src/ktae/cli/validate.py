@@ -102,8 +102,8 @@ def validate(
     rows = [(score.name, *score.cells()) for score in result.ranked()]
     baselines = [(score.name, *score.cells()) for score in result.baselines]
     screen.table("Held-out pairs", COLUMNS, [*rows, None, *baselines])
-    screen.print(LEGEND, style="dim")
-    screen.print("\n".join(advised.lines[1:]))
+    screen.print(*LEGEND.splitlines(), style="dim")
+    screen.print(*advised.lines[1:])
     if plot is not None:
         from ktae.validity.scores import forest
 

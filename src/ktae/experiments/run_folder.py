@@ -17,7 +17,6 @@ from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_
 from ktae.files.inputs import read_input
 from ktae.rollouts import record
 from ktae.rollouts.metrics import json_lines, metrics_files
-from ktae.rollouts.trained_with import TrainedWith
 
 SCORES = pydantic.TypeAdapter(dict[str, float])
 
@@ -25,10 +24,9 @@ SCORES = pydantic.TypeAdapter(dict[str, float])
 class RunFolder:
     """Paths and files of one run.
 
-    `recipe.yaml` the whole recipe; `ktae.json` what readers of the rollouts need of it;
-    `metrics.jsonl` one line a training step; `rollouts/` one Parquet file of rollouts a training
-    step; `checkpoints/`; `before.json` and `summary.json` the held-out scores; `model/` the trained
-    policy.
+    `recipe.yaml` the whole recipe; `tokenizer/`; `metrics.jsonl` one line a training step;
+    `rollouts/` one Parquet file of rollouts a training step; `checkpoints/`; `before.json` and
+    `summary.json` the held-out scores; `model/` the trained policy.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,6 +39,7 @@ class RunFolder:
         self.before = path / "before.json"
         self.summary = path / "summary.json"
         self.model = path / "model"
+        self.tokenizer = path / "tokenizer"
 
     def require_free(self) -> None:
         """Raise an InputError if the folder holds a run that has begun to train, or anything else.
@@ -63,8 +62,8 @@ class RunFolder:
         begun = (*self.checkpoints.glob("*/*"), *self.rollouts.glob("*step-*"), self.summary)
         return any(path.exists() for path in (*begun, *metrics_files(self.path)))
 
-    def create(self, recipe: str, trained: TrainedWith | None = None) -> None:
-        """Make the folders, and store the recipe and what readers of the rollouts need of it.
+    def create(self, recipe: str) -> None:
+        """Make the folders and store the recipe.
 
         Raises:
             InputError: the folder cannot be made, or holds a run.
@@ -73,8 +72,6 @@ class RunFolder:
         make_folder(self.rollouts, f"run folder {self.path}")
         self.before.unlink(missing_ok=True)  # of a run that failed before its first step
         write_text(self.recipe, recipe)
-        if trained is not None:
-            trained.write(self.path)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[int]:

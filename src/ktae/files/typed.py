@@ -53,8 +53,8 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Refuse aliases: a few lines of them can stand for any number of nodes."""
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(problem_mark=mark, problem="an alias (*)")
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(problem_mark=event.start_mark, problem="an alias (*)")
         return super().compose_node(parent, index)
 
     def compose_mapping_node(self, anchor: Any) -> Any:

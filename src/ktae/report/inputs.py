@@ -63,7 +63,7 @@ class Dump:
     trained: str = ""
     """Where that is written down, and what; empty where nothing is."""
     grader: str | None = None
-    """The own grader of a single run's task; None: the verdicts are of ktae's graders, or unknown."""
+    """The own grader of a single run's task; None: there is none."""
 
     shown: tuple[int, int] = (0, 0)
     """How many groups the page shows that was made of it, of how many."""
@@ -190,14 +190,16 @@ class Trained(NamedTuple):
 def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
     """What the one run that is given was trained with; None for several, or where nothing says it.
 
-    Trainers and `ktae train` leave `ktae.json` beside the rollouts.
+    A run folder has a recipe. Trainers of other folders leave `ktae.json` beside the rollouts.
     """
     if len(inputs) != 1:
         return None
-    stored = TrainedWith.beside([Path(inputs[0])])
+    path = Path(inputs[0])
+    recipe = path / "recipe.yaml" if _is_run(path) else None
+    stored = TrainedWith.beside([path]) if recipe is None else TrainedWith.of_recipe(recipe)
     if stored is None:
         return None
-    note, estimator = _trained(FILE, stored.estimator), None
+    note, estimator = _trained(path_text(recipe or FILE), stored.estimator), None
     # A function that no module holds is there by what it prints, and cannot be made again.
     with contextlib.suppress(InputError, ValueError):
         text = stored.estimator or ""
@@ -228,22 +230,18 @@ def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
 
 def _model_folders(run: Path) -> Iterator[Path]:
     """Where a run's tokenizer may lie: all hold the same one. Nothing is fetched."""
+    yield run / "tokenizer"
     yield run / "model"
-    yield from run.glob("checkpoints/checkpoint-*")
     yield from run.glob("checkpoints/global_step_*/actor/huggingface")  # as verl saves them
-    # A run that has not saved anything yet has no tokenizer but that of its base model: a folder,
-    # or a copy of one of the hub's.
-    stored = TrainedWith.beside([run])
-    if stored is None or stored.tokenizer is None:
-        return
-    yield Path(os.path.expanduser(stored.tokenizer))
-    if HUB_NAME.fullmatch(stored.tokenizer):
-        yield copy_of(stored.tokenizer)
+    # A run through verl that has not saved anything yet: a folder, or a copy of one of the hub's.
+    model = TrainedWith.of_recipe(run / "recipe.yaml").model or ""
+    yield Path(os.path.expanduser(model))
+    if HUB_NAME.fullmatch(model):
+        yield copy_of(model)
         with contextlib.suppress(ModuleNotFoundError):
             from huggingface_hub import try_to_load_from_cache
 
-            file = try_to_load_from_cache(stored.tokenizer, "tokenizer.json")
-            if isinstance(file, str):
+            if isinstance(file := try_to_load_from_cache(model, "tokenizer.json"), str):
                 yield Path(file).parent
 
 

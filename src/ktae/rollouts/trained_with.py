@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from ktae.errors import InputError, one_line
 from ktae.estimators import Estimator, to_text
 from ktae.files.atomic import make_folder, write_text
 from ktae.files.inputs import read_input
+from ktae.files.typed import read_mapping
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
+GYM = "reasoning-gym"
 FILE = "ktae.json"
 """Its name, in the folder that holds the files of rollouts."""
 
@@ -27,13 +30,13 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
     estimator: str | None
     """As `--estimator` takes it; None: the rollout advantages alone. A function that no module
     holds is there as it prints itself, such as `Function(<lambda>)`."""
-    correctness: str | list[str] | None = None
+    correctness: str | list[str] | None
     """The column or columns that say what is correct, the first that is not null counts; None:
     what the engine calls the verdict, or else the reward."""
-    threshold: float = 0.0
+    threshold: float
     """Above it is correct."""
-    tokenizer: str | None = None
-    """A folder or hub name; None: nothing is known of it."""
+    model: str | None = None
+    """A folder, a hub name, or `demo`; None: it is not known."""
     grader: str | None = None
     """The task's own grader, such as `demo`; None: none, or one of `ktae.grading`'s."""
 
@@ -51,7 +54,9 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
     def write(self, folder: Path) -> None:
         """Store it in that folder, which is made if need be."""
         make_folder(folder)
-        write_text(folder / FILE, self.model_dump_json(indent=2) + "\n")
+        write_text(
+            folder / FILE, self.model_dump_json(indent=2, exclude={"model", "grader"}) + "\n"
+        )
 
     @classmethod
     def read(cls, folder: Path) -> TrainedWith | None:
@@ -61,6 +66,25 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
             return cls.model_validate_json(read_input(file)) if file.is_file() else None
         except pydantic.ValidationError as error:
             raise InputError(f"{file} is not what ktae writes: {one_line(error)}") from None
+
+    @classmethod
+    def of_recipe(cls, file: Path) -> TrainedWith:
+        """What the recipe of a run folder says; what is no recipe says nothing of it.
+
+        Raises:
+            InputError: the file cannot be read, or holds no mapping.
+        """
+        content = read_mapping(file, "recipe")
+        credit, model, task = content.get("credit"), content.get("model"), content.get("task")
+        source = task.get("source", GYM) if isinstance(task, dict) else task or "demo"
+        grader = content.get("reward") or (source if source in ("demo", GYM) else None)
+        return cls(
+            correctness=None,
+            threshold=0.0,
+            estimator=credit if credit is None or isinstance(credit, str) else json.dumps(credit),
+            model=str(model["path"]) if isinstance(model, dict) and "path" in model else "demo",
+            grader=None if grader is None else str(grader),
+        )
 
     @classmethod
     def beside(cls, paths: Sequence[Path]) -> TrainedWith | None:

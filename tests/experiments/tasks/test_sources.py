@@ -13,13 +13,14 @@ from extras import require
 from in_process import ktae
 
 from ktae.errors import InputError
-from ktae.experiments.tasks import rows as tasks
 from ktae.experiments.tasks import sources
+from ktae.experiments.tasks.base import write
+from ktae.experiments.tasks.problems import as_row
 from ktae.experiments.tasks.sources import TaskProblem
 from ktae.experiments.templates import INSTRUCTION, as_messages
 
 PROBLEMS = [TaskProblem("What is 1 + 1?", "2"), TaskProblem("And $\\frac{1}{2}$ of 8?", "4")]
-ROWS = [tasks.as_row(problem, None) for problem in PROBLEMS]
+ROWS = [as_row(problem, None) for problem in PROBLEMS]
 
 
 def lines(path, rows):
@@ -30,7 +31,7 @@ def lines(path, rows):
 
 
 def test_both_engines_get_the_same_problems_in_the_same_order(tmp_path):
-    counts = tasks.write({"train": ROWS, "test": ROWS[:1]}, tmp_path, data_source="x")
+    counts = write({"train": ROWS, "test": ROWS[:1]}, tmp_path, data_source="x")
     assert counts == {"train": 2, "test": 1}
     verl = pq.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
     trl = pq.read_table(tmp_path / "trl" / "train.parquet").to_pylist()
@@ -63,7 +64,7 @@ def test_verl_reads_its_file(tmp_path):
     from omegaconf import OmegaConf
     from verl.utils.dataset.rl_dataset import RLHFDataset
 
-    tasks.write({"train": ROWS}, tmp_path, data_source="x")
+    write({"train": ROWS}, tmp_path, data_source="x")
     config = OmegaConf.create({"filter_overlong_prompts": False, "cache_dir": str(tmp_path)})
     data = RLHFDataset(str(tmp_path / "verl" / "train.parquet"), tokenizer=None, config=config)
     assert len(data) == 2

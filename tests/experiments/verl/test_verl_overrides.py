@@ -204,7 +204,7 @@ def test_every_key_of_a_recipe_is_among_these():
     keys = {
         key for key in recipes.dotted(demo().model_dump(mode="json")) if not key.startswith("trl.")
     }
-    assert keys | {"verl.overrides"} == set(OTHER_VALUES) | {"algorithm.patience"}
+    assert keys | {"verl.overrides"} == set(OTHER_VALUES) | {"algorithm.patience", "reward"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from ktae.experiments.templates import Messages, written_out
 from ktae.files.atomic import atomic_write, make_folder
 from ktae.grading.rewards import text_of, verdicts
 from ktae.grading.verdict import Outcome, Verdict
-from ktae.rollouts.trained_with import TrainedWith
 
 if TYPE_CHECKING:
     from ktae.experiments.recipe import Recipe
@@ -125,13 +124,6 @@ class Task(ABC):
     ) -> list[Verdict]:
         """ktae's grader, unless a task has its own."""
         return verdicts(responses, references)
-
-    def trained_with(self, tokenizer: str) -> TrainedWith:
-        """What readers of a run's rollouts need of its recipe, with the model's folder or name."""
-        credit, threshold = self.recipe.credit, self.recipe.correct_above
-        stored = TrainedWith.of(credit, threshold=threshold)
-        grader = self.recipe.reward or self.grader
-        return stored.model_copy(update={"tokenizer": tokenizer, "grader": grader})
 
     def verl_reward(self) -> tuple[str, dict[str, Any]]:
         """verl's path of the reward function `compute_score`, and its keyword arguments."""

@@ -79,7 +79,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
         if trainer.accelerator.is_main_process:
             stack.enter_context(folder.held())
             if not resume:
-                folder.create(recipes.dump(recipe), task.trained_with(tokenizer.name_or_path))
+                folder.create(recipes.dump(recipe))
+                tokenizer.save_pretrained(folder.tokenizer)
         checkpoint, done = _begin(task, folder, trainer, resume=resume, note=note)
         if done < recipe.steps:
             with stop_on_interrupt(steps):

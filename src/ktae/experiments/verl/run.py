@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from ktae.experiments.run_folder import RunFolder
 from ktae.experiments.tasks import Task, task_of
 from ktae.experiments.tasks.base import write
 from ktae.experiments.verl.overrides import Overrides, Paths, arguments, command, compose, overrides
+from ktae.files.atomic import make_folder
 from ktae.files.hub import local_or_hub
 from ktae.grading.pool import default_pool
 from ktae.trainers.verl.names import REWARD
@@ -96,7 +98,10 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         base_model(language_named(recipe.demo.language), recipe.model.demo_seed)
     with folder.held() as lock:
         if not resume:
-            folder.create(recipes.dump(recipe), task.trained_with(paths.model))
+            folder.create(recipes.dump(recipe))
+            make_folder(folder.tokenizer)
+            for file in Path(paths.model).glob("tokenizer*.json"):
+                shutil.copy(file, folder.tokenizer)
         elif folder.metrics.exists():
             # verl begins the file anew; the one of before gets a number.
             earlier = len(list(folder.path.glob("metrics-*.jsonl")))
