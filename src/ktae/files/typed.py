@@ -87,8 +87,8 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     """
     try:
         text = read_input(path, largest=MAX_YAML, named=True).decode()
-    except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"{what}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} {path}: {error}") from None
     content = parse_yaml(text, f"{what} {path}")
     if not isinstance(content, dict):
         raise InputError(f"{what} {path} holds {content!r:.60}; expected a mapping of keys")
