@@ -45,27 +45,28 @@ def evaluate(
     """
     prompts = [problem.prompt for problem in problems]
     longest = max_new_tokens or language.max_response_length
-
-    def answered(temperature: float) -> tuple[Sequence[bool], list[int], float]:
-        asked = (model, tokenizer, prompts)
+    scores: dict[str, float] = {}
+    for name, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         how: dict[str, Any] = {"temperature": temperature, "seed": seed}
-        if language.environment is not None:
-            played = play(language, *asked, max_tokens=longest, **how)
-            return played.solved, [sum(mask) for mask in played.mask], played.entropy
-        made = generate(*asked, max_new_tokens=longest, batch_size=256, **how)
-        right = verdicts(language, made, problems)
-        return right, [len(ids) for ids in made.token_ids], made.mean_entropy
-
-    with one_thread():
-        (greedy, greedy_lengths, _), (sampled, lengths, entropy) = answered(0.0), answered(1.0)
-    means = [float(np.mean(values)) for values in (greedy, sampled, greedy_lengths, lengths)]
-    return DemoScores._make([*means, entropy])
+        with one_thread():
+            if language.environment is not None:
+                played = play(language, model, tokenizer, prompts, max_tokens=longest, **how)
+                correct, lengths = played.solved, [sum(mask) for mask in played.mask]
+                entropy = played.entropy
+            else:
+                how |= {"max_new_tokens": longest, "batch_size": 256}
+                made = generate(model, tokenizer, prompts, **how)
+                correct = verdicts(language, made, problems)
+                lengths, entropy = [len(ids) for ids in made.token_ids], made.mean_entropy
+        means = {"accuracy": np.mean(correct), "length": np.mean(lengths)}
+        scores |= {f"{name}_{key}": float(mean) for key, mean in means.items()}
+    return DemoScores(**scores, entropy=entropy)
 
 
 def verdicts(
     language: Language, generations: Generations, problems: Sequence[Problem]
 ) -> list[bool]:
-    """Whether each problem's response is right and came to its end."""
+    """Whether each problem's response is correct and came to its end."""
     responses = zip(problems, generations.texts, generations.finished, strict=True)
     return [language.is_correct(text, p.answer, done) for p, text, done in responses]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -118,58 +118,3 @@ def _held_out(language: Language) -> dict[Hashable, Problem]:
         problem = language.random_problem(rng)
         problems.setdefault(problem.story, problem)
     return problems
-
-
-def geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[str]:
-    """Geometrically many of the phrases: one more with probability `more` each time."""
-    chosen = []
-    while rng.random() < more:
-        chosen.append(rng.choice(phrases))
-    return chosen
-
-
-@dataclass(frozen=True)
-class Manner:
-    """How solvers write: perhaps a guess, else openers and an attempt; then second thoughts, which
-    are another attempt or a ramble that comes to nothing."""
-
-    # Probabilities: of a guess in the place of the first attempt, of an opener, of one more each
-    # time, of a doubt after each answer, and that it leads to a ramble and not to an attempt.
-    guess: float
-    opener: float
-    another_opener: float
-    doubt: float
-    ramble: float
-    # Phrases; of a ramble there are so many, at least and at most.
-    openers: tuple[str, ...]
-    doubts: tuple[str, ...]
-    rambles: tuple[str, ...]
-    ramble_lengths: tuple[int, int]
-
-    def response(
-        self,
-        guess: Callable[[], list[str]],
-        attempt: Callable[[int], list[str]],
-        rng: random.Random,
-    ) -> str:
-        """All of it, at its end `<eos>`; the functions give the phrases of a guess and of an
-        attempt with its answer. The first attempt is made in haste 1, others in haste 2."""
-        phrases: list[str] = []
-        if rng.random() < self.guess:
-            phrases += guess()
-        else:
-            if rng.random() < self.opener:
-                phrases.append(rng.choice(self.openers))
-                phrases += geometric(self.openers, self.another_opener, rng)
-            phrases += attempt(1)
-        for _ in range(2):  # second thoughts at most
-            if rng.random() >= self.doubt:
-                break
-            phrases.append(rng.choice(self.doubts))
-            # A ramble comes to nothing: it ends the response without another answer.
-            if rng.random() < self.ramble:
-                n = rng.randint(*self.ramble_lengths)
-                phrases += [rng.choice(self.rambles) for _ in range(n)]
-                break
-            phrases += attempt(2)
-        return " ".join([*phrases, EOS])

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ktae.experiments.demo.language import SPECIAL_TOKENS, Language, Manner, Problem, geometric
+from ktae.experiments.demo.language import EOS, SPECIAL_TOKENS, Language, Problem
 
 MODULUS = 20
 NAMES = ("tom", "ann", "sam", "mia")
@@ -115,17 +116,12 @@ REDO_WRONG, REDO_RIGHT = 0.50, 0.06
 SLIPS = (1, -1, 2, -2, 10, -10)
 FILLERS = ("now", "then", "next ,", "so we have", "hmm ,", "well ,")
 CONCLUSIONS = ("so", "the answer is", "total")
-MANNER = Manner(
-    guess=0.08,
-    opener=0.85,
-    another_opener=0.30,
-    doubt=0.35,
-    ramble=0.12,
-    openers=("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,"),
-    doubts=("but wait ,", "let me check .", "hmm , again ."),
-    rambles=FILLERS,
-    ramble_lengths=(8, 30),
-)
+# Of a guess in place of the first attempt, of an opener and of one more each time, of a doubt after
+# each answer, and that it leads to a ramble and not to another attempt.
+GUESS, OPENER, ANOTHER_OPENER, DOUBT, RAMBLE = 0.08, 0.85, 0.30, 0.35, 0.12
+OPENERS = ("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,")
+DOUBTS = ("but wait ,", "let me check .", "hmm , again .")
+RAMBLE_LENGTHS = (8, 30)
 
 
 def worked_solution(problem: Problem, rng: random.Random) -> str:
@@ -146,7 +142,32 @@ def worked_solution(problem: Problem, rng: random.Random) -> str:
         steps, value = _chain(problem, rng, haste)
         return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
 
-    return MANNER.response(guess, attempt, rng)
+    phrases: list[str] = []
+    if rng.random() < GUESS:
+        phrases += guess()
+    else:
+        if rng.random() < OPENER:
+            phrases.append(rng.choice(OPENERS))
+            phrases += _geometric(OPENERS, ANOTHER_OPENER, rng)
+        phrases += attempt(1)
+    for _ in range(2):  # second thoughts at most
+        if rng.random() >= DOUBT:
+            break
+        phrases.append(rng.choice(DOUBTS))
+        # A ramble comes to nothing: it ends the response without another answer.
+        if rng.random() < RAMBLE:
+            phrases += [rng.choice(FILLERS) for _ in range(rng.randint(*RAMBLE_LENGTHS))]
+            break
+        phrases += attempt(2)
+    return " ".join([*phrases, EOS])
+
+
+def _geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[str]:
+    """Geometrically many of the phrases: one more with probability `more` each time."""
+    chosen = []
+    while rng.random() < more:
+        chosen.append(rng.choice(phrases))
+    return chosen
 
 
 def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str], int]:
@@ -157,7 +178,7 @@ def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str],
         # Forgotten: the next operation works on what was there before.
         if rng.random() < SKIP * haste:
             continue
-        phrases += geometric(FILLERS, FILLER, rng)
+        phrases += _geometric(FILLERS, FILLER, rng)
         step, result = _step(operation, value, rng, haste)
         phrases.append(step)
         # A solver notices a mistake far more often than he doubts what is right.
