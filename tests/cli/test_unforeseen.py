@@ -70,3 +70,16 @@ def test_no_text_of_a_file_looks_like_a_line_of_ours(tmp_path):
         lines = (done.stdout + done.stderr).split("\n")
         assert not any(line.startswith(("VERDICT", "\u202e")) for line in lines)
         assert "\u202e" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("answer", "alike"), [("# 18", True), ("18", False)])
+def test_outputs_that_are_all_graded_alike_are_a_warning(tmp_path, answer, alike):
+    """The references have a mark that no response has."""
+    pytest.importorskip("math_verify")
+    rows = [
+        {"problem": f"p{i}", "answer": answer, "response": f"\\boxed{{{18 + i % 2}}}"}
+        for i in range(30)
+    ]
+    file = write_lines(tmp_path / "a.jsonl", rows)
+    for arguments in (("eval", "--regrade", file), ("compare", file, file)):
+        assert ("WARNING" in run(*arguments).stdout) == alike

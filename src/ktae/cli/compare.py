@@ -62,7 +62,7 @@ def compare(
     for name in names[1:]:
         _print(screen, [row for row in rows if row.b == name])
     for path, side in zip(models, graded, strict=True):
-        tables.print_unanswered(screen, side, grader, str(path))
+        tables.print_warnings(screen, side, grader, str(path))
     for row in rows:
         screen.print(f"{_title(row, len(models) > 2)}: {comparison.in_words(row)}")
     if rows[-1].measure == "accuracy":

@@ -47,7 +47,8 @@ class Screen:
 
     def print(self, *lines: str, style: str | None = None) -> None:
         """Print lines, each as one: newlines in them and whatever does not print are escaped."""
-        self.console.print("\n".join(map(on_one_line, lines)), style=style, soft_wrap=True)
+        for line in lines:
+            self.console.print(on_one_line(line), style=style, soft_wrap=True)
 
     def verdict(self, text: str) -> None:
         """Print the sentence that a command begins with."""

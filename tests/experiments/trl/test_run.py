@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.experiments.demo import SUMS
 from ktae.experiments.demo.model import make_model, make_tokenizer
@@ -14,6 +14,8 @@ from ktae.experiments.run_folder import RunFolder
 from ktae.experiments.tasks import task_of
 from ktae.experiments.trl import run as module
 from ktae.experiments.trl import tasks
+from ktae.rollouts.record import read_record
+from ktae.rollouts.trained_with import TrainedWith
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,3 +64,23 @@ def test_settings_of_the_entropy(recipe, tmp_path):
     trl = recipe.trl.model_copy(update={"top_entropy": 0.2, "entropy_coef": -0.03})
     config = module.grpo_config(recipe.model_copy(update={"trl": trl}), tmp_path)
     assert (config.top_entropy_quantile, config.entropy_coef) == (0.2, -0.03)
+
+
+def test_a_reward_of_ones_own_and_the_command_that_was_corrected(recipe, tmp_path):
+    """The first try fails in the user's function, and its folder is in nobody's way."""
+    file, folder = tmp_path / "mine.py", RunFolder(tmp_path / "run")
+    file.write_text("def bad(response, answer): return None + 1\n")
+    changed = recipe.model_copy(update={"reward": f"{file}:bad"})
+    with pytest.raises(TypeError):
+        module.run(changed, folder, resume=False, on_step=lambda _: None, note=print)
+    other = tmp_path / "other.py"
+    other.write_text("def words(response, answer): return len(response.split()) % 3 - 1.0\n")
+    changed = recipe.model_copy(update={"reward": f"{other}:words"})
+    assert module.run(changed, folder, resume=False, on_step=lambda _: None, note=print) == 0
+    rows = [row for path in folder.rollouts.iterdir() for row in read_record(path).to_pylist()]
+    tokenizer = AutoTokenizer.from_pretrained(folder.tokenizer)
+    texts = [tokenizer.decode(row["token_ids"], skip_special_tokens=True) for row in rows]
+    expected = [len(text.split()) % 3 - 1 for text in texts]
+    assert [row["reward"] for row in rows] == expected and len(set(expected)) > 1
+    assert [row["correct"] for row in rows] == [x > 0 for x in expected]
+    assert TrainedWith.of_recipe(folder.recipe).grader == f"{other}:words"

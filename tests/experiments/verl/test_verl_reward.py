@@ -133,3 +133,15 @@ def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
         assert (key in made) == graded
         assert made.get("+algorithm.credit.threshold", 0) == recipe.correct_above
         assert (recipe.correct_above > 0.99) == graded
+
+
+def test_a_reward_of_the_user_s_own(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def half(response, answer): return {'7': 0.5}.get(response)\n")
+    recipe = Recipe.model_validate({"name": "x", "steps": 1, "reward": f"{file}:half"})
+    path, arguments = task_of(recipe).verl_reward()
+    assert path == "pkg://ktae.experiments.verl.reward"
+    assert compute_score("anything", "7", "8", **arguments) == outcome(score=0.5, acc=0.5)
+    assert compute_score("anything", "8", "8", **arguments) == outcome(undecided=1)
+    with pytest.raises(InputError):
+        task_of(recipe.model_copy(update={"reward": f"{file}:absent"}))
