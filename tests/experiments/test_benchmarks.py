@@ -46,33 +46,33 @@ def test_answers(answer: object, expected: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("answer", [None, True, {}, [], [None], float("nan"), float("inf")])
 def test_what_is_no_answer(answer: object) -> None:
-    with pytest.raises(InputError, match=r"row 1: answer is .*; expected text, a number, or a"):
+    with pytest.raises(InputError, match=r"row 1: answer"):
         parse_answers(answer, "row 1")
 
 
 def test_another_number_of_problems_is_an_error(tmp_path: Path) -> None:
     write_lines(tmp_path / "aime24.jsonl", [{"problem": "p", "answer": "1"}] * 29)
-    with pytest.raises(InputError, match="aime24: 29 problems; expected 30"):
+    with pytest.raises(InputError, match="aime24: 29"):
         load("aime24", tmp_path)
 
 
 @pytest.mark.parametrize("row", [{"problem": "p"}, {"answer": "p"}, 5])
 def test_broken_rows(row: object, tmp_path: Path) -> None:
     write_lines(tmp_path / "aime.jsonl", [row])
-    with pytest.raises(InputError, match=r"aime.jsonl, line 1: no problem or no answer; its"):
+    with pytest.raises(InputError, match=r"aime.jsonl, line 1"):
         load("aime24", tmp_path)
 
 
 def test_unknown_names_and_folders(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no benchmark 'aime'; expected one of aime24, aime25"):
+    with pytest.raises(InputError, match="'aime'"):
         load("aime", tmp_path)
-    with pytest.raises(InputError, match=r"nowhere is not a folder"):
+    with pytest.raises(InputError, match="nowhere"):
         load("amc", tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r" has 0 files of math500; expected one, such as math"):
+    with pytest.raises(InputError, match="math500"):
         load("math500", tmp_path)
     for file in ("math.jsonl", "math500.parquet", "math500.txt"):
         (tmp_path / file).write_text("")
-    with pytest.raises(InputError, match=r"2 files of math500 \(math.jsonl, math500.parquet\); "):
+    with pytest.raises(InputError, match=r"math.jsonl, math500.parquet"):
         load("math500", tmp_path)
 
 
@@ -95,5 +95,5 @@ def test_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(InputError, match=r"cannot load .* \(ConnectionError: no route to"):
+    with pytest.raises(InputError, match="ConnectionError"):
         load("amc23")

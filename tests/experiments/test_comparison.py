@@ -66,16 +66,16 @@ def test_several_samples_and_undecided_ones() -> None:
 
 def test_other_problems_are_an_error() -> None:
     a, b = side({"x": [[1], [1]]}), side({"x": [[1]]})
-    with pytest.raises(InputError, match="1 problems are in one of A and B only, such as x/1"):
+    with pytest.raises(InputError, match="x/1"):
         paired_tests(a, b)
     (row,) = paired_tests(a, b, partial=True)
     assert row.problems == 1
     sets = [[b[0]._replace(answers=answers)] for answers in (("2", "1"), ("1", "3"))]
-    with pytest.raises(InputError, match="has the answer '1' or '2' in A and '1' or '3' in B: "):
+    with pytest.raises(InputError, match="x/0"):
         paired_tests(*sets)
-    with pytest.raises(InputError, match="no problem in common: 'x/0' is one of A, 'y/0' one of B"):
+    with pytest.raises(InputError, match=r"x/0.*y/0"):
         paired_tests(b, side({"y": [[1]]}), partial=True)
-    with pytest.raises(InputError, match="nothing to compare"):
+    with pytest.raises(InputError):
         paired_tests(side({"x": [[None]]}), side({"x": [[None]]}))
 
 
@@ -145,10 +145,10 @@ def test_several_models_are_compared_with_the_first() -> None:
     corrected = [row.corrected for row in rows if row.measure == "accuracy"]
     assert corrected == [3 * 2**-7, 1, 3 * 2**-7]
     two_models = [a[0]._replace(model="m"), a[1]._replace(model="n")]
-    with pytest.raises(InputError, match="A holds outputs of 2 models"):
+    with pytest.raises(InputError, match="--pool-models"):
         paired_tests(two_models, b)
     two_steps = [a[0]._replace(step=1), a[1]._replace(step=2)]
-    with pytest.raises(InputError, match="C holds outputs of 2 training steps"):
+    with pytest.raises(InputError, match=r"^C "):
         paired_tests(b, b, two_steps)
-    with pytest.raises(InputError, match="A and C have no problem in common"):
+    with pytest.raises(InputError, match="A and C"):
         paired_tests(b, b, side({"y": [[1]]}))

@@ -56,7 +56,7 @@ def test_a_run_folder(tmp_path):
     assert curves.read(tmp_path) == expected
     (tmp_path / "summary.json").write_text('{"after": {"greedy_accuracy": "high"}}')
     assert curves.read(tmp_path)["held-out accuracy"] == {0: 0.25}
-    with pytest.raises(InputError, match=r"metrics.jsonl is of a run that is given twice"):
+    with pytest.raises(InputError, match=r"metrics\.jsonl"):
         curves.arms([tmp_path, tmp_path / "metrics.jsonl"])
 
 

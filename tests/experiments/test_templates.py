@@ -29,7 +29,7 @@ def test_the_default_is_the_tokenizers_own():
 
 @pytest.mark.parametrize("template", ["chat", "qwen-math"])
 def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
-    with pytest.raises(InputError, match=r"tokenizer has n.*--template .*plain"):
+    with pytest.raises(InputError, match="--template"):
         prompt_of(template, "1 + 1", make_tokenizer())
 
 

@@ -23,14 +23,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.experiments.benchmarks import UNNAMED
-from ktae.experiments.outputs import (
-    Output,
-    by_benchmark,
-    by_model,
-    by_problem,
-    grade,
-    read,
-)
+from ktae.experiments.outputs import Output, by_benchmark, by_model, by_problem, grade, read
 from ktae.experiments.scores import lengths, rates
 from ktae.files.text import short_names
 from ktae.grading import GradingPool
@@ -134,12 +127,10 @@ def graded_alike(
     graders = [{o.grader or GRADER for o in side} for side in sides]
     names = sorted(set.union(*graders))
     if len(names) > 1:
-        by_path = dict(zip(paths, graders, strict=True))
         grader = next((name for name in names if name in GRADERS), GRADER)
-        again = next(path for path, by in by_path.items() if by != {grader})
-        told = (f"{path} by {' and '.join(sorted(by))}" for path, by in by_path.items())
+        again = next(x for x, by in zip(paths, graders, strict=True) if by != {grader})
         raise InputError(
-            f"the verdicts are by different graders ({', '.join(told)}); grade one again: "
+            f"the verdicts are by different graders ({', '.join(names)}); grade one again: "
             f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
         )
     graded = [
@@ -279,25 +270,23 @@ def _require_same_problems(
 ) -> None:
     (name_a, a), (name_b, b) = sides.items()
     common = [group for group in a if group in b]
+    missing = a.keys() ^ b.keys()
     if not common:
         raise InputError(
-            f"{name_a} and {name_b} have no problem in common: {min(a)!r:.60} is one of {name_a}, "
-            f"{min(b)!r:.60} one of {name_b}; expected the same benchmarks and groups in both, or "
-            "the same prompts and steps"
+            f"{name_a} and {name_b} have no problem in common, such as {min(a)!r:.60} and "
+            f"{min(b)!r:.60}; expected the same benchmarks and groups, or prompts and steps"
         )
-    missing = a.keys() ^ b.keys()
     if missing and not partial:
         raise InputError(
             f"{len(missing)} problems are in one of {name_a} and {name_b} only, such as "
             f"{min(missing):.60}; --partial compares on the others"
         )
     for group in common:
-        answers_a, answers_b = (sorted({*side[group][0].answers}) for side in (a, b))
-        if answers_a != answers_b:
-            in_a, in_b = (" or ".join(f"{x!r:.60}" for x in y) for y in (answers_a, answers_b))
+        of_a, of_b = (sorted({*side[group][0].answers}) for side in (a, b))
+        if of_a != of_b:
             raise InputError(
-                f"problem {group:.60} has the answer {in_a} in {name_a} and {in_b} in {name_b}: "
-                "these are not the same problems"
+                f"problem {group:.60} has the answers {of_a!r:.60} in {name_a} and {of_b!r:.60} in "
+                f"{name_b}; expected the same problems"
             )
 
 

@@ -25,7 +25,9 @@ from ktae.experiments.engines import Engine, Sampling
 from ktae.experiments.outputs import Output
 from ktae.experiments.run_folder import write_json
 from ktae.experiments.templates import prompt_of, written_out
-from ktae.files.atomic import atomic_write, make_folder, remove_unfinished, unfinished
+from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
+from ktae.files.inputs import read_input
+from ktae.rollouts.metrics import json_lines, json_object
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 """Files of weights, in the order in which transformers and vLLM look: each only without those
@@ -104,21 +106,20 @@ class EvaluationFolder:
                 settings.
         """
         # A killed evaluation may have made its folders and have begun to write its settings.
-        others = {*self.path.rglob("*")} - {self.batches, self.settings, *unfinished(self.settings)}
-        if self.path.is_file() or (others and not self.settings.exists()):
+        begun = {self.batches, self.settings, *unfinished(self.settings)}
+        is_taken = bool({*self.path.rglob("*")} - begun)
+        if self.path.is_file() or (is_taken and not self.settings.exists()):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
-        if others:
-            try:
-                before = dict(json.loads(self.settings.read_text(encoding="utf-8")))
-            except (OSError, ValueError, TypeError) as error:
-                raise InputError(f"cannot read {self.settings}: {error}") from None
-            for key, value in settings.items():
-                if before.get(key) != value:
-                    raise InputError(
-                        f"{self.path} holds an evaluation with {key} = {before.get(key)!r:.200}, "
-                        f"not {value!r:.200}; give another --output"
-                    )
-        else:  # nothing is lost where a first try failed before anything was generated
+        before = (
+            json_object(read_input(self.settings), str(self.settings)) if is_taken else settings
+        )
+        for key, value in settings.items():
+            if before.get(key) != value:
+                raise InputError(
+                    f"{self.path} holds an evaluation with {key} = {before.get(key)!r:.200}, "
+                    f"not {value!r:.200}; give another --output"
+                )
+        if not is_taken:  # nothing is lost where a first try failed before anything was generated
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)
         written = (self.settings, self.outputs, self.summary)
@@ -154,20 +155,18 @@ def generate_all(
         # A batch is a whole file or none: what a killed run was writing has another name.
         if not path.exists():
             engine = engine or load_engine()
-            prompts = [
-                prompt_of(job.template, problem.text, engine.tokenizer)
-                if problem.messages is None
-                else written_out(problem.messages, engine.tokenizer)
-                for problem in batch
-            ]
+            prompts = [_prompt(job, problem, engine.tokenizer) for problem in batch]
             answers = engine.generate(prompts, sampling, sampling.seed + number)
-            with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-                for problem, prompt, samples in zip(batch, prompts, answers, strict=True):
-                    texts = [sample._asdict() for sample in samples]
-                    row = {"group": problem.group, "prompt": prompt, "samples": texts}
-                    file.write(json.dumps(row) + "\n")
-        lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-        rows |= {row["group"]: row for row in lines}
+            lines = [
+                {
+                    "group": problem.group,
+                    "prompt": prompt,
+                    "samples": [x._asdict() for x in samples],
+                }
+                for problem, prompt, samples in zip(batch, prompts, answers, strict=True)
+            ]
+            write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+        rows |= {row["group"]: row for row in json_lines(path)}
         tell(start + len(batch), len(problems))
     return [
         Output(
@@ -183,3 +182,9 @@ def generate_all(
         for problem in problems
         for i, sample in enumerate(rows[problem.group]["samples"])
     ]
+
+
+def _prompt(job: Job, problem: BenchmarkProblem, tokenizer: Any) -> str:
+    if problem.messages is None:
+        return prompt_of(job.template, problem.text, tokenizer)
+    return written_out(problem.messages, tokenizer)

@@ -98,7 +98,7 @@ def test_a_model_made_meanwhile_by_another_process_stays(untrained, monkeypatch)
 def test_an_unwritable_cache_says_what_to_do(tmp_path, untrained, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(InputError, match="set XDG_CACHE_HOME"):
+    with pytest.raises(InputError, match="XDG_CACHE_HOME"):
         pretrain.base_model(SUMS, 0)
     assert untrained == []  # it says so before the minute of pretraining, not after
 

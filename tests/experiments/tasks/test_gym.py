@@ -64,7 +64,7 @@ def test_graded_scores_are_kept():
 
 @pytest.mark.parametrize("name", [*gym.REFUSED, "graph_color", "game_of_life_halting"])
 def test_tasks_that_run_code_or_whose_scorer_tells_nothing_are_refused(name):
-    with pytest.raises(InputError, match="is refused: it"):
+    with pytest.raises(InputError):
         gym.problems(ReasoningGym(name=name), 2, 0)
 
 

@@ -41,18 +41,18 @@ def test_problems_of_files(files):
 
 
 def test_a_file_needs_both(files):
-    with pytest.raises(ValueError, match="expected train and test"):
+    with pytest.raises(ValueError, match="test"):
         make_recipe({"source": "file", "train": files["train"]})
 
 
 def test_prepared_files(tmp_path):
     recipe = make_recipe("math", data=str(tmp_path))
-    with pytest.raises(InputError, match="does not exist; `ktae data prepare` writes it"):
+    with pytest.raises(InputError, match=r"train\.parquet"):
         task_of(recipe).train_rows()
     (tmp_path / "trl").mkdir()
     prompt = [{"role": "user", "content": "1 + 1"}]
     pq.write_table(pa.table({"prompt": [prompt]}), tmp_path / "trl/train.parquet")
-    with pytest.raises(InputError, match="has no column answer"):
+    with pytest.raises(InputError, match="answer"):
         task_of(recipe).train_rows()
     pq.write_table(pa.table({"prompt": [prompt], "answer": ["2"]}), tmp_path / "trl/train.parquet")
     assert task_of(recipe).train_rows() == [TaskRow(prompt, "2", "2")]

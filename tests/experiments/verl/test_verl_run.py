@@ -93,7 +93,7 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
 
 def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, started):
     bad = ["model.path=demo", "verl.overrides.zzz=1"]
-    with pytest.raises(InputError, match="Could not override 'zzz'"):
+    with pytest.raises(InputError, match="zzz"):
         run.run(recipes.load(recipe_file, bad), RunFolder(tmp_path / "run"), resume=False)
     assert not pretrained and not started
 
@@ -139,14 +139,14 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
 
 def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
-    with pytest.raises(InputError, match="no run to resume"):
+    with pytest.raises(InputError):
         run.run(recipe, folder, resume=True)
     run.run(recipe, folder, resume=False)
     folder.metrics.write_text(json.dumps({"step": 1}) + "\n")
     run.run(recipe, folder, resume=True)
     assert "trainer.resume_mode=auto" in started[-1][0]
     assert (folder.path / "metrics-1.jsonl").exists() and not folder.metrics.exists()
-    with pytest.raises(InputError, match=r"differs from the recipe given in .*seed"):
+    with pytest.raises(InputError, match="seed"):
         run.run(recipes.load(recipe_file, ["seed=5"]), folder, resume=True)
 
 
@@ -155,7 +155,7 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
     folder.create(recipes.dump(recipe))
     (folder.checkpoints / "checkpoint-2").mkdir(parents=True)
     (folder.checkpoints / "checkpoint-2" / "trainer_state.json").write_text("{}")
-    with pytest.raises(InputError, match=r"checkpoint-2 is TRL's.*--engine trl"):
+    with pytest.raises(InputError, match="checkpoint-2"):
         run.run(recipe, folder, resume=True)
     assert not started
 
@@ -167,10 +167,10 @@ def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, s
     for name in ("train", "test"):
         (tmp_path / f"verl/{name}.parquet").touch()
     recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])
-    with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
+    with pytest.raises(InputError, match="math_verify"):
         run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
     (tmp_path / "verl/test.parquet").unlink()
-    with pytest.raises(InputError, match=r"test\.parquet does not exist; `ktae data prepare`"):
+    with pytest.raises(InputError, match=r"test\.parquet"):
         run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
     assert not started and not (tmp_path / "run").exists()
 

@@ -235,24 +235,19 @@ def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:
     """Rollouts in one forward and backward pass of a process, and its passes in a minibatch."""
     rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
     per_minibatch = rollouts // recipe.algorithm.minibatches
-    if per_minibatch % processes:
+    at_once = recipe.trl.forward_rollouts or max(1, per_minibatch // processes)
+    if per_minibatch % (processes * at_once):
         raise InputError(
-            f"{processes} processes cannot share the {per_minibatch} rollouts of a minibatch "
-            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches) evenly"
+            f"trl.forward_rollouts is {at_once}, on {processes} processes; together expected a "
+            f"divisor of the {per_minibatch} rollouts of a minibatch "
+            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches)"
         )
     if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
         raise InputError(
             f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
             f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
         )
-    of_process = per_minibatch // processes
-    at_once = recipe.trl.forward_rollouts or of_process
-    if of_process % at_once:
-        raise InputError(
-            f"trl.forward_rollouts is {at_once}; expected a divisor of the {of_process} "
-            "rollouts of a minibatch on each process"
-        )
-    return at_once, of_process // at_once
+    return at_once, per_minibatch // (processes * at_once)
 
 
 def _make_trainer(
@@ -271,13 +266,6 @@ def _make_trainer(
         if trainer.accelerator.is_main_process:
             folder.write_rollouts(step, pa.concat_tables(parts))
 
-    lora = None
-    if rank := recipe.model.lora_rank:
-        from peft import LoraConfig
-
-        lora = LoraConfig(
-            r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
     penalty = tasks.overlong_penalty(recipe)
     # That its loop for several turns may change concerns us, and the tests run it.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
@@ -294,7 +282,7 @@ def _make_trainer(
             threshold=recipe.correct_above,
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=write_rollouts,
-            peft_config=lora,
+            peft_config=_lora(recipe.model.lora_rank),
             rollout_func=tasks.rollout_function(task, tokenizer),
         )
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
@@ -304,6 +292,17 @@ def _make_trainer(
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _lora(rank: int) -> Any:
+    """A LoRA adapter of that rank on all linear layers; None for rank 0."""
+    if not rank:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
 
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
