@@ -45,7 +45,7 @@ def compare(
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
     for name in ("threshold", "correctness"):
         if getattr(saved, name) is not None:
-            raise InputError(f"--{name} plays no part: outputs are graded, or were by ktae eval")
+            raise InputError(f"--{name} has no effect: outputs are graded, or were by ktae eval")
     options.require_outputs(models, ("--output", output, ()), ("--plot", plot, plots.KINDS))
     screen, notes, names = Screen(as_json), Notes(strict=True), comparison.names_of(models)
     outputs = saved.read(models, notes)

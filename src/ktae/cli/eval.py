@@ -108,7 +108,7 @@ class Questions(NamedTuple):
     longest: int
     """Tokens of a response."""
     template: str
-    """Of problems without messages of their own."""
+    """For problems without messages of their own."""
     graders: Graders
     """By name, the task's own grader where it has one."""
 

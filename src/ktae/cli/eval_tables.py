@@ -22,7 +22,7 @@ MANY = 0.2
 FEW = 20
 """Up to so many outputs may well be graded alike."""
 REASONS = 10
-"""Of differing verdicts, at most so many are printed."""
+"""Reasons of differing verdicts that are printed, at most."""
 WIDER = {
     "ktae": "--graders ktae-last takes the last number of a response",
     "ktae-boxed": "--graders ktae takes answers outside of \\boxed{}, too",

@@ -11,7 +11,6 @@ import typer
 
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
-from ktae.files.text import printable
 
 if TYPE_CHECKING:
     from ktae.experiments.recipe import Recipe
@@ -23,7 +22,7 @@ SHOWN = {
     "entropy": "entropy",
     "|credit|": "credit/mean_abs",
 }
-"""Of a step's metrics, what stands behind the bar."""
+"""The metrics of a step that stand behind the bar."""
 
 
 def train(
@@ -86,7 +85,7 @@ def train(
         return
     if status := run.run(checked, folder, resume=resume):
         raise typer.Exit(status)
-    typer.echo(f"run folder: {printable(str(folder.path))}")
+    Screen().print(f"run folder: {folder.path}")
 
 
 def _train_with_trl(
@@ -121,10 +120,7 @@ def _train_with_trl(
 
         stopped_by = run(recipe, folder, resume=resume, on_step=on_step, note=note)
     if stopped_by:  # by a signal: a shell expects its number in the status
-        screen.progress.print(
-            f"stopped; everything is in {printable(str(folder.path))}. Add --resume to continue.",
-            soft_wrap=True,
-        )
+        note(f"stopped; everything is in {folder.path}. Add --resume to continue.")
         raise typer.Exit(128 + stopped_by)
     summary = json.loads(folder.summary.read_text(encoding="utf-8"))
     before, after = summary["before"], summary["after"]

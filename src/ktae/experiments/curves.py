@@ -36,7 +36,7 @@ CHECKPOINT = re.compile(r"checkpoint-\d+")
 """A folder of TRL's within the one that has the run's name."""
 SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#f0e442")
-"""Of Okabe and Ito: told apart by the colour-blind."""
+"""Okabe and Ito's colours, which the colour-blind tell apart."""
 
 
 class Arm(NamedTuple):
@@ -44,7 +44,7 @@ class Arm(NamedTuple):
 
     name: str
     seeds: list[dict[str, Series]]
-    """Of each run its measures."""
+    """The measures of each run."""
 
     def last(self, measure: str) -> float | None:
         """The mean over seeds of a run's last tenth of steps, of held-out accuracy of its last."""

@@ -22,7 +22,7 @@ class Sampling(NamedTuple):
     batch_size: int = 32
     """Responses at once. Another number of them draws other ones."""
     seed: int = 0
-    """Of the first batch; those after it count on."""
+    """The seed of the first batch; those after it count on."""
 
 
 class Sample(NamedTuple):

@@ -66,9 +66,9 @@ class Scores(NamedTuple):
 
     scores: list[Score]
     mean: Interval
-    """Of the benchmarks' accuracies, each with the same weight, as in the paper."""
+    """The mean of the benchmarks' accuracies, each with the same weight, as in the paper."""
     mean_length: Interval | None
-    """Of their lengths likewise; None where that of one is not known."""
+    """The mean of their lengths; None where that of one is not known."""
 
 
 Resampled = tuple[Interval, np.ndarray]
@@ -91,7 +91,7 @@ def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
 
 
 def _mean(benchmarks: Sequence[Resampled]) -> Interval:
-    """Of benchmarks with the same weight, each resampled by itself."""
+    """The mean over benchmarks with the same weight, each resampled by itself."""
     values = np.array([interval.value for interval, _ in benchmarks])
     return bootstrap_interval(values, np.mean([means for _, means in benchmarks], axis=0))
 

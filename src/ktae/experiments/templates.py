@@ -10,7 +10,7 @@ Messages = list[dict[str, str]]
 """A conversation: `role` and `content` of each message."""
 
 INSTRUCTION = r"Please reason step by step, and put your final answer within \boxed{}."
-"""Of the Qwen-Math template, which the paper trains and evaluates with."""
+"""The instruction of the Qwen-Math template, which the paper trains and evaluates with."""
 
 
 def as_messages(problem: str, instruction: str | None) -> Messages:

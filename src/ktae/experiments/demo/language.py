@@ -65,8 +65,8 @@ class Language:
     extract_answer: Callable[[str], int | str | None]
     """The answer that a response arrives at, or None if it has none."""
     environment: Callable[[str], Environment] | None = None
-    """Of a prompt, for problems that take several turns: each ends with `<eos>`, and what the
-    environment says stands before the next. None: there is one response."""
+    """The environment of a prompt, for problems that take several turns: each ends with `<eos>`, and
+    what the environment says stands before the next. None: there is one response."""
 
     def test_problems(self, n: int = 512) -> list[Problem]:
         """The first `n` test problems, always the same ones; no two tell the same story.

@@ -21,8 +21,8 @@ from ktae.experiments.demo.language import Language
 from ktae.files.atomic import make_folder
 
 VERSION = "1"
-"""Of what `pretrain` does with a language and the settings that `base_model_folder` lists. Raise it
-with every change of that: base models are kept by it."""
+"""The version of what `pretrain` does with a language and the settings that `base_model_folder`
+lists. Raise it with every change of that: base models are kept by it."""
 
 FINAL_LEARNING_RATE, WARM_UP = 0.05, 50
 BETAS = (0.9, 0.98)

@@ -29,7 +29,7 @@ NAME = "reasoning-gym"
 """The source, and the name of its scorers as a grader."""
 
 HELD_OUT_SEED = 1_000_003
-"""Of the test problems."""
+"""The seed of the test problems."""
 SEEDS_APART = 10_000_019
 """Between the seeds of two runs: reasoning-gym makes problem i of a seed from seed + i."""
 PROBES = ("", "x", "I do not know.")

@@ -241,7 +241,7 @@ def arguments(settings: Overrides) -> list[str]:
 
 
 WORD = re.compile(r"(?!(?i:true|false|null|nan|inf)$)[A-Za-z_/][A-Za-z0-9_./:@%+-]*")
-"""Of Hydra's unquoted text only what is no number, and what a shell leaves alone, too."""
+"""Hydra's unquoted text that is no number, and that a shell leaves alone, too."""
 
 
 def _hydra(value: Any) -> str:
