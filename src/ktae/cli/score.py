@@ -113,8 +113,8 @@ def _warn(dump: Dump, scores: Scores) -> None:
     n = models["model_count_distinct"].to_numpy().max(initial=0)
     if n > 1:
         note(
-            f"up to {n:,} models are in a group: a token may be the handwriting of one that is "
-            "often right (--by-model tells them apart)"
+            f"groups mix up to {n:,} models; a token may only identify the stronger one "
+            "(--by-model separates them)"
         )
 
 

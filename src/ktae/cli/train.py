@@ -71,7 +71,7 @@ def train(
     if as_json and dry_run:
         raise InputError("--dry-run prints a recipe or a command, and no numbers; leave out --json")
     if as_json and engine == "verl":
-        raise InputError("--json is for --engine trl; verl prints what it likes on stdout")
+        raise InputError("--json is not supported with verl, which writes its own output to stdout")
     if engine == "trl":
         _train_with_trl(Screen(as_json), checked, folder, resume, dry_run)
         return

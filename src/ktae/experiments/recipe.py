@@ -314,7 +314,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         InputError: no such file, broken YAML, an unknown key (the nearest known one is named), a
             value out of range.
     """
-    content = read_mapping(Path(path), "recipe")
+    content = read_mapping(Path(path), "recipe", named=True)
     for override in overrides:
         _apply(content, override)
     return validated(Recipe, content, f"recipe {path}")
@@ -346,7 +346,7 @@ def changes(there: Recipe, here: Recipe) -> list[str]:
 
 def require_same(recipe: Recipe, file: Path) -> None:
     """Raise an InputError unless the file, of a run to resume, is there and holds this recipe."""
-    if not file.exists():
+    if not file.is_file():
         raise InputError(f"{file.parent} holds no run to resume; leave --resume out to start one")
     if changed := changes(load(file), recipe):
         raise InputError(

@@ -79,14 +79,15 @@ def dump_yaml(content: Any, **settings: Any) -> str:
     return text
 
 
-def read_mapping(path: Path, what: str) -> dict[str, Any]:
-    """The mapping in a YAML file that the user named; `what` (`recipe`) begins an error's message.
+def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any]:
+    """The mapping in a YAML file; `what` (`recipe`) begins an error's message. One that the user
+    `named` may be a pipe.
 
     Raises:
         InputError: the file cannot be read, or holds something else.
     """
     try:
-        text = read_input(path, largest=MAX_YAML, named=True).decode()
+        text = read_input(path, largest=MAX_YAML, named=named).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{what} {path}: {error}") from None
     content = parse_yaml(text, f"{what} {path}")

@@ -65,7 +65,7 @@ class Language:
     extract_answer: Callable[[str], int | str | None]
     """The answer that a response arrives at, or None if it has none."""
     environment: Callable[[str], Environment] | None = None
-    """The environment of a prompt, for problems that take several turns: each ends with `<eos>`, and
+    """The environment of a prompt, for problems of several turns: each ends with `<eos>`, and
     what the environment says stands before the next. None: there is one response."""
 
     def test_problems(self, n: int = 512) -> list[Problem]:
