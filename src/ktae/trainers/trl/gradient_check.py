@@ -33,6 +33,7 @@ from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 MAX_LENGTH = 12
 GROUP_SIZE = 4
+WORDS = [f"w{n}" for n in range(62)]
 
 
 Weights = Callable[[torch.Tensor], torch.Tensor]
@@ -100,8 +101,8 @@ def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
     if settings.get("loss_type") == "cispo":
         defaults["epsilon_high"] = 5.0  # it clips the weights themselves
     model, tokenizer = tiny_policy()
-    words, rng = [*tokenizer.get_vocab()], np.random.default_rng(0)
-    prompts = [" ".join(rng.choice(words[2:], size=6)) for _ in range(64)]
+    rng = np.random.default_rng(2)
+    prompts = [" ".join(rng.choice(WORDS, size=6)) for _ in range(64)]
     return {
         "model": model,
         "processing_class": tokenizer,
@@ -113,7 +114,7 @@ def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
 
 def tiny_policy() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """An untrained model of 90,000 parameters, always the same, and a tokenizer of 64 words."""
-    words = {word: i for i, word in enumerate(["<pad>", "<eos>", *(f"w{n}" for n in range(62))])}
+    words = {word: i for i, word in enumerate(["<pad>", "<eos>", *WORDS])}
     by_word = Tokenizer(models.WordLevel(words))
     by_word.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
