@@ -15,10 +15,10 @@ from estimator import write_rows
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae import Estimator, preset, token_credit
-from ktae.demo import SUMS
-from ktae.demo.pretrain import base_model
 from ktae.estimators import PresenceZ, Scaled
-from ktae.evaluation.generation import generate
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.pretrain import base_model
+from ktae.experiments.generation import generate
 
 G = 16
 CORRECT = (2, 5, 8, 11, 14)

@@ -17,9 +17,9 @@ from bias import G, sample
 from estimator import append_rows, write_rows
 
 from ktae import Estimator, preset, statistics, token_credit
-from ktae.demo import SUMS
-from ktae.demo.model import make_tokenizer
 from ktae.estimators import KTAE, Ignoring, Scaled
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.model import make_tokenizer
 from ktae.rollouts import record
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.readers import read

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from estimator import append_rows, machine, write_rows
 
-from ktae.evaluation.outputs import Output, read
+from ktae.experiments.outputs import Output, read
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 
 HERE = Path(__file__).parent

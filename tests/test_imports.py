@@ -21,7 +21,7 @@ def run(code: str) -> str:
         ("ktae, ktae.counting.naive, ktae.estimators.units, ktae.estimators.controls", HEAVY),
         # Grading leaves its libraries to the workers.
         ("ktae.grading", [*HEAVY, "math_verify", "sympy"]),
-        ("ktae.demo", ["torch", "transformers"]),
+        ("ktae.experiments.demo", ["torch", "transformers"]),
         ("ktae.trainers.verl", ["torch", "numba", "verl.trainer", "ktae.trainers.verl.advantages"]),
     ],
 )

@@ -12,7 +12,7 @@ from ktae.estimators import Estimator, preset
 from ktae.tables import CreditTable
 
 if TYPE_CHECKING:
-    from ktae.evaluation.comparison import compare
+    from ktae.experiments.comparison import compare
     from ktae.report import write_report
     from ktae.report.scoring import score_table as score
     from ktae.rollouts.readers import read as read_rollouts
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "compare": ("ktae.evaluation.comparison", "compare"),
+    "compare": ("ktae.experiments.comparison", "compare"),
     "held_out_pairs": ("ktae.validity.held_out", "held_out_pairs"),
     "read_rollouts": ("ktae.rollouts.readers", "read"),
     "score": ("ktae.report.scoring", "score_table"),

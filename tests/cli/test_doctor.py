@@ -3,15 +3,14 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from extras import require
 from typer.testing import CliRunner
 
-from ktae.backends import cpu
 from ktae.cli import app
+from ktae.counting import compiled
 from ktae.trainers import doctor
 
 
@@ -41,12 +40,12 @@ def no_trl(monkeypatch):
 
 
 def test_wrong_numbers_are_found(monkeypatch, no_trl):
-    credit = cpu.credit
+    credit = compiled.credit
 
     def slightly_wrong(*args, **kwargs):
         return credit(*args, **kwargs) + np.float32(1e-4)
 
-    monkeypatch.setattr(cpu, "credit", slightly_wrong)
+    monkeypatch.setattr(compiled, "credit", slightly_wrong)
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "WRONG  backend cpu: largest difference to the reference 1.0e-04" in done.output
@@ -86,7 +85,6 @@ def test_verl_s_smallest_job(monkeypatch):
     require("verl")
     from ktae.trainers.verl import smoke
 
-    monkeypatch.setattr(smoke, "ONE_STEP", Path("not a checkout"))
     done = CliRunner().invoke(app, ["doctor", "--engine", "verl", "--json"])
     found = findings(done.output)
     assert done.exit_code == 0 and found["verl"]["status"] == "ok"
@@ -94,11 +92,3 @@ def test_verl_s_smallest_job(monkeypatch):
     twice = smoke.naive.credit
     monkeypatch.setattr(smoke.naive, "credit", lambda *arguments: 2 * twice(*arguments))
     assert smoke.advantage_error() > 0.05
-
-
-@pytest.mark.nightly  # Ray, and a dozen processes
-def test_verl_s_trainer_takes_a_step():
-    require("verl")
-    from ktae.trainers.verl import smoke
-
-    assert smoke.training_step()["credit/mean_abs"] > 0

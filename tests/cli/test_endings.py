@@ -111,4 +111,4 @@ def test_engines_report_their_usage_only_if_asked_to(monkeypatch, asked_for):
 
 def test_a_name_does_not_steer_the_terminal(capsys):
     printing.Screen().print("run folder: a\x1b[2Jb\nnext")
-    assert capsys.readouterr().out == "run folder: a⟨1B⟩[2Jb\nnext\n"
+    assert capsys.readouterr().out == "run folder: a⟨1B⟩[2Jb⟨A⟩next\n"

@@ -102,9 +102,9 @@ def test_the_task_of_a_recipe(command: Run, tiny_model: Path) -> None:
 def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     """As `ktae train` grades it before and after; an untrained model will do."""
     pytest.importorskip("transformers")
-    from ktae.demo import SUMS
-    from ktae.demo.evaluate import evaluate
-    from ktae.demo.model import make_model, make_tokenizer
+    from ktae.experiments.demo import SUMS
+    from ktae.experiments.demo.evaluate import evaluate
+    from ktae.experiments.demo.model import make_model, make_tokenizer
 
     model, tokenizer = make_model(SUMS, seed=0), make_tokenizer(SUMS)
     for part in (model, tokenizer):

@@ -200,7 +200,7 @@ def test_transforms_wrap_the_run_s_estimator(run_folder, tmp_path, credit, own, 
         return Reading(inputs=[tmp_path / "runs"], settings=[f"transforms={transforms}"]).asked()
 
     assert (asked(transforms), asked("null")) == (Centred(own), own)
-    with pytest.raises(InputError, match="no transform 3; expected one of"):
+    with pytest.raises(InputError, match="3"):
         asked(3)
 
 

@@ -190,8 +190,8 @@ def math_problems(model, tokenizer, folder):
 def sometimes_solved(model, tokenizer, n):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from ktae.demo import SUMS
-    from ktae.evaluation.generation import generate
+    from ktae.experiments.demo import SUMS
+    from ktae.experiments.generation import generate
 
     problems = [problem for problem in SUMS.train_problems(96, seed=0) for _ in range(8)]
     sampled = generate(

@@ -21,8 +21,8 @@ import torch
 from copied import copy_of
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-from ktae.demo import SUMS
-from ktae.demo.model import CONTEXT, make_model
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.model import CONTEXT, make_model
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
     expected_gradient,

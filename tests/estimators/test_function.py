@@ -7,10 +7,11 @@ import torch
 from in_process import ktae as command
 
 import ktae
-from ktae import InputError, credit_table, recipe, token_credit
+from ktae import InputError, credit_table, token_credit
 from ktae.estimators import Scaled, as_estimator, from_section, resolved, to_section, to_text
+from ktae.experiments import recipe
+from ktae.experiments.run_folder import RunFolder
 from ktae.rollouts import record
-from ktae.runs import RunFolder
 
 NAN = float("nan")
 IDS = np.array([[5, 6, 7], [5, 6, -9], [6, 7, 7], [5, 5, 6], [-1, -1, -1], [6, 5, 7]])

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from ktae.cli import eval_tables
 from ktae.cli.printing import Screen
-from ktae.evaluation import benchmarks, comparison, outputs
+from ktae.experiments import comparison, outputs
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import MAX_DEPTH
 
 ANSWERS = (
@@ -101,11 +102,11 @@ def test_two_files_to_compare(file, other, scratch):
 @given(answer=ANSWERS | values | st.just(nested(MAX_DEPTH)))
 def test_an_answer_in_any_form(answer):
     with only_input_errors():
-        found = benchmarks.parse_answers(answer, "here")
+        found = parse_answers(answer, "here")
         assert found and all(isinstance(text, str) for text in found)
 
 
 @pytest.mark.parametrize("text", ["[" + "-" * 50_000 + "1]", "[" * 50_000, '["' + "\\" * 50_000])
 def test_an_answer_that_looks_like_a_list(text):
     with no_hang():
-        assert benchmarks.parse_answers(text, "here") == (text,)
+        assert parse_answers(text, "here") == (text,)

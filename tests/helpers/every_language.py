@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from ktae.demo import Language
-from ktae.demo.language import HELD_OUT, SPECIAL_TOKENS
 from ktae.errors import InputError
+from ktae.experiments.demo import Language
+from ktae.experiments.demo.language import HELD_OUT, SPECIAL_TOKENS
 
 SEEDS = range(60)
 
@@ -104,7 +104,7 @@ class EveryLanguage:
             assert not language.is_correct(both, problem.answer, finished=False)
 
     def test_every_word_is_one_token(self) -> None:
-        from ktae.demo.model import make_tokenizer
+        from ktae.experiments.demo.model import make_tokenizer
 
         tokenizer, n = make_tokenizer(self.language), len(self.language.vocabulary)
         assert tokenizer(list(self.language.vocabulary))["input_ids"] == [[i] for i in range(n)]

@@ -3,8 +3,8 @@
 import dataclasses
 from importlib.metadata import EntryPoint
 
-import ktae.demo
-from ktae.demo import SUMS
+from ktae.experiments import demo
+from ktae.experiments.demo import SUMS
 
 MORE = dataclasses.replace(
     SUMS,
@@ -17,5 +17,5 @@ MORE = dataclasses.replace(
 def offer(monkeypatch, **languages):
     """Let the entry points be these: `module:object` for each name; `MORE` by default."""
     languages = languages or {MORE.name: "second_language:MORE"}
-    points = {name: EntryPoint(name, value, ktae.demo.GROUP) for name, value in languages.items()}
-    monkeypatch.setattr(ktae.demo, "_offered", lambda: points)
+    points = {name: EntryPoint(name, value, demo.GROUP) for name, value in languages.items()}
+    monkeypatch.setattr(demo, "_offered", lambda: points)

@@ -5,8 +5,8 @@ import fcntl
 
 def short_base(config):
     """Its folder, in the cache of pytest. Sessions that run at one time make it once."""
-    from ktae.demo import SUMS
-    from ktae.demo.pretrain import base_model_folder, pretrain
+    from ktae.experiments.demo import SUMS
+    from ktae.experiments.demo.pretrain import base_model_folder, pretrain
     from ktae.files.atomic import atomic_folder
 
     steps = 400

@@ -37,9 +37,9 @@ def dump_file(tmp_path):
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory):
     """A run folder as `ktae train` leaves it; its rollouts are the demo's worked solutions."""
-    from ktae.demo import SUMS
-    from ktae.demo.model import make_tokenizer
-    from ktae.runs import RunFolder
+    from ktae.experiments.demo import SUMS
+    from ktae.experiments.demo.model import make_tokenizer
+    from ktae.experiments.run_folder import RunFolder
 
     folder = RunFolder(tmp_path_factory.mktemp("runs") / "run")
     recipe = (ROOT / "recipes/demo/grpo-ktae.yaml").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from dumps import ROLLOUTS
 from saved_outputs import write_lines
 
 from ktae import InputError
-from ktae.evaluation import outputs
+from ktae.experiments import outputs
 from ktae.report import ReadOptions, inputs
 from ktae.rollouts import readers
 

@@ -5,7 +5,7 @@ import tools
 from saved_outputs import write_rows
 
 from ktae import InputError
-from ktae.evaluation import outputs
+from ktae.experiments import outputs
 from ktae.rollouts import readers
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes

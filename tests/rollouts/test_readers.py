@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
-from ktae.evaluation import outputs
+from ktae.experiments import outputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions

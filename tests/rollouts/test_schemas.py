@@ -10,7 +10,7 @@ from saved_outputs import write_rows
 from tools import LM_EVAL, SLIME
 
 from ktae import InputError
-from ktae.evaluation import outputs
+from ktae.experiments import outputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.folders import choose_files
 from ktae.rollouts.notes import Notes

@@ -10,8 +10,9 @@ from typing import NoReturn
 
 import typer
 
-from ktae.errors import InputError
-from ktae.files.text import printable
+from ktae.errors import InputError, one_line
+from ktae.files.inputs import last_opened
+from ktae.files.text import on_one_line
 
 STATUSES = """\
 Exit status: 0 done; 1 something that was checked or run is wrong; 2 bad input; 130 ended by \
@@ -54,7 +55,8 @@ def application(name: str, help: str, version: str) -> typer.Typer:
 
 
 def run(app: typer.Typer, name: str) -> NoReturn:
-    """Run the command line and end the process; bad input is one line on stderr and status 2.
+    """Run the command line and end the process: with a line on stderr and status 2 for bad input,
+    and with status 1 for any other error, whose traceback `KTAE_DEBUG=1` shows.
 
     SIGTERM ends it as an exception does, so that nothing half-written and no process is left.
     """
@@ -65,9 +67,26 @@ def run(app: typer.Typer, name: str) -> NoReturn:
         # What an encoding lacks, and file names that are no text, are no reason to end.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # Typer says what is wrong with the usage, answers Ctrl-C with 130, and ends the process.
-        app(prog_name=name)  # not "python -m ktae", which no shell could complete
-    except InputError as error:  # it may quote a file
-        typer.echo(f"{name}: " + "\n".join(map(printable, str(error).split("\n"))), err=True)
-        sys.exit(2)
-    sys.exit(0)
+        try:
+            # Typer answers wrong usage and Ctrl-C, and ends the process.
+            app(prog_name=name)  # not "python -m ktae", which no shell could complete
+        finally:
+            sys.stdout.flush()  # a full disk is an error like others
+    except InputError as error:
+        # What goes on below the first line is indented: it cannot pass for a line of ours.
+        message, status = "\n  ".join(map(on_one_line, str(error).split("\n"))), 2
+    except Exception as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout once more at its end
+        if os.environ.get("KTAE_DEBUG") not in (None, "", "0"):
+            raise
+        message, status = unforeseen(error), 1
+    print(f"{name}: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def unforeseen(error: Exception) -> str:
+    """One line about an error that is not about the input, with the file that may be its cause."""
+    file = getattr(error, "filename", None) or last_opened()
+    where = f" (last file opened: {file!s:.300})" if file else ""
+    text = f"{type(error).__name__}: {one_line(error)}{where}; KTAE_DEBUG=1 shows the traceback"
+    return on_one_line(text)

@@ -15,7 +15,7 @@ from ktae.errors import InputError
 from ktae.files import plots
 
 if TYPE_CHECKING:
-    from ktae.evaluation.comparison import Comparison
+    from ktae.experiments.comparison import Comparison
 
 
 @options.spread
@@ -37,15 +37,15 @@ def compare(
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
     from ktae.cli import eval_tables as tables
     from ktae.cli.eval import graded_by
-    from ktae.evaluation import comparison
-    from ktae.evaluation.scores import score
+    from ktae.experiments import comparison
+    from ktae.experiments.scores import score
     from ktae.rollouts.notes import Notes
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
     for name in ("threshold", "correctness"):
         if getattr(saved, name) is not None:
-            raise InputError(f"--{name} plays no part: outputs are graded, or were by ktae eval")
+            raise InputError(f"--{name} has no effect: outputs are graded, or were by ktae eval")
     options.require_outputs(models, ("--output", output, ()), ("--plot", plot, plots.KINDS))
     screen, notes, names = Screen(as_json), Notes(strict=True), comparison.names_of(models)
     outputs = saved.read(models, notes)
@@ -62,7 +62,7 @@ def compare(
     for name in names[1:]:
         _print(screen, [row for row in rows if row.b == name])
     for path, side in zip(models, graded, strict=True):
-        tables.print_unanswered(screen, side, grader, str(path))
+        tables.print_warnings(screen, side, grader, str(path))
     for row in rows:
         screen.print(f"{_title(row, len(models) > 2)}: {comparison.in_words(row)}")
     if rows[-1].measure == "accuracy":
@@ -92,14 +92,14 @@ def _print(screen: Screen, comparisons: Sequence[Comparison]) -> None:
 
 
 def _title(row: Comparison, with_model: bool = False) -> str:
-    from ktae.evaluation.benchmarks import title
+    from ktae.experiments.benchmarks import title
 
     model = f"{row.b}, " if with_model else ""
     return f"{model}{title(row.name)}{'' if row.measure == 'accuracy' else ', tokens'}"
 
 
 def _plot(path: Path, comparisons: Sequence[Comparison], several: bool) -> None:
-    from ktae.evaluation.comparison import POOLED
+    from ktae.experiments.comparison import POOLED
 
     labels, marks = [], []
     for y, row in enumerate(comparisons):

@@ -32,8 +32,9 @@ def curves(
 
     A line is the mean of its seeds, and the band reaches from the lowest to the highest.
     """
-    from ktae.evaluation import curves
+    from ktae.experiments import curves
     from ktae.files import plots
+    from ktae.rollouts.metrics import HELD_OUT
 
     options.require_outputs([], ("--output", output, plots.KINDS))
     screen = Screen(as_json)
@@ -43,10 +44,10 @@ def curves(
     def row(arm: curves.Arm, values: list[float | None]) -> tuple[str, ...]:
         return (arm.name, *("-" if x is None else f"{x:,.3g}" for x in values))
 
-    if held_out := [name for name in curves.panels(arms) if name.startswith(curves.HELD_OUT)]:
+    if held_out := [name for name in curves.panels(arms) if name.startswith(HELD_OUT)]:
         screen.table(
             "held-out accuracy at the end, mean of the runs",
-            [name.removeprefix(f"{curves.HELD_OUT}, ") for name in held_out],
+            [name.removeprefix(f"{HELD_OUT}, ") for name in held_out],
             [row(arm, [arm.last(name) for name in held_out]) for arm in arms],
         )
     last, times = ("reward", "response length", "entropy"), ("seconds", "credit seconds")

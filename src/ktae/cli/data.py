@@ -39,8 +39,10 @@ def prepare(
 
     A file holds one problem a row: `problem` and `answer`, as JSON lines (also .gz) or Parquet.
     """
-    from ktae.data import sources, tasks
-    from ktae.evaluation.templates import INSTRUCTION
+    from ktae.experiments.tasks import sources
+    from ktae.experiments.tasks.base import write
+    from ktae.experiments.tasks.problems import as_row
+    from ktae.experiments.templates import INSTRUCTION
     from ktae.rollouts.files import without_format
 
     named = source in sources.SOURCES
@@ -53,10 +55,10 @@ def prepare(
     folder = output or Path("data") / stem
     instruction = INSTRUCTION if template == "qwen-math" else None
     rows = {
-        kind: [tasks.as_row(problem, instruction) for problem in split.problems]
+        kind: [as_row(problem, instruction) for problem in split.problems]
         for kind, split in splits.items()
     }
-    counts = tasks.write(rows, folder, data_source=name or stem)
+    counts = write(rows, folder, data_source=name or stem)
     without = {kind: split.without_answer for kind, split in splits.items()}
     for kind, n in without.items():
         if n:

@@ -24,8 +24,7 @@ def doctor(
 ) -> None:
     """Check what is installed: backends, and a real training step of each TRL loss.
 
-    With `--engine verl`: verl's own advantages, what is missing for GPUs, and in a checkout a step
-    of verl's trainer on the CPU, which takes two to four minutes.
+    With `--engine verl`: verl's own advantages, and what is missing for GPUs.
 
     Exit status 1 if something that is installed gives wrong results.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -18,10 +18,10 @@ from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError, expected_one_of
 
 if TYPE_CHECKING:
-    from ktae.evaluation.benchmarks import BenchmarkProblem
-    from ktae.evaluation.engines import Engine
-    from ktae.evaluation.outputs import Output
-    from ktae.evaluation.run import EvaluationFolder
+    from ktae.experiments.benchmarks import BenchmarkProblem
+    from ktae.experiments.engines import Engine
+    from ktae.experiments.evaluation import EvaluationFolder
+    from ktae.experiments.outputs import Output
     from ktae.grading import Verdict
 
 MAX_NEW_TOKENS = 3000
@@ -31,7 +31,7 @@ TIME_LIMIT = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class GenerationOptions:
     """The options that say what a model is asked, and how it answers."""
 
     recipe: Annotated[
@@ -78,22 +78,44 @@ class Asked:
     ] = None
     seed: Annotated[int, options.rare_number(min=0, help="Of sampling.")] = 0
 
+    def require_effect(self, saved: Saved, is_saved: bool, benchmarks: str | None) -> None:
+        """Raise where an option would have no effect: it would be taken for one that has."""
+        of_task = ("data", "template") if self.recipe else ("set", "problems")
+        for group, names, where in (
+            (self, vars(self), "with --regrade")
+            if is_saved
+            else (saved, vars(saved), "with a MODEL"),
+            (self, of_task, "with --recipe" if self.recipe else "without --recipe"),
+        ):
+            for field in dataclasses.fields(group):
+                if field.name in names and getattr(group, field.name) != field.default:
+                    raise InputError(f"--{field.name.replace('_', '-')} has no effect {where}")
+        if self.recipe and benchmarks is not None:
+            raise InputError("--benchmarks has no effect with --recipe")
+        if self.samples > 1 and self.temperature == 0:
+            raise InputError(
+                "--samples above 1 needs --temperature above 0: greedy ones are all alike"
+            )
 
-class Task(NamedTuple):
+
+Graders = dict[str, "Callable[[Output], Verdict]"]
+
+
+class Questions(NamedTuple):
     """What a model is asked."""
 
     problems: list[BenchmarkProblem]
     longest: int
     """Tokens of a response."""
     template: str
-    """Of problems without messages of their own."""
-    graders: dict[str, Callable[[Output], Verdict]]
+    """For problems without messages of their own."""
+    graders: Graders
     """By name, the task's own grader where it has one."""
 
 
 @options.spread
 def eval_(
-    asked: Asked,
+    asked: GenerationOptions,
     saved: Saved,
     model: Annotated[
         str | None,
@@ -132,160 +154,125 @@ def eval_(
     workers: options.Workers = None,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
-    from ktae.cli import eval_tables as tables
-    from ktae.evaluation.outputs import STORED, note_stored, to_record
-    from ktae.evaluation.run import EvaluationFolder
-    from ktae.files.hub import local_or_hub
-    from ktae.grading.graders import DEFAULT, GRADERS
-    from ktae.rollouts import record
+    from ktae.experiments.evaluation import EvaluationFolder
     from ktae.rollouts.notes import Notes
-    from ktae.runs import write_json
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
-    _require_a_part(asked, saved, regrade is not None, benchmarks)
+    asked.require_effect(saved, regrade is not None, benchmarks)
     screen, notes, wanted = Screen(as_json), Notes(strict=True), _names(benchmarks)
-    task = None if asked.recipe is None else _of_recipe(asked, asked.recipe)
-    by_task = {} if task is None else task.graders
-    by = _names(graders) or [*by_task] or [DEFAULT]
-    known = [*GRADERS, *by_task, *([STORED] if regrade is not None else [])]
-    if unknown := [grader for grader in by if grader not in known]:  # not after hours
-        raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
+    questions = None if asked.recipe is None else _of_recipe(asked, asked.recipe)
+    own = {} if questions is None else questions.graders
+    chosen = _chosen_graders(_names(graders), own, regrade is not None)
     if regrade is not None:
-        (outputs,) = saved.read([regrade], notes, wanted)
-        if saved.threshold is None:
-            note_stored(outputs, notes)
-        note_reading(notes)
+        outputs = _saved_outputs(saved, regrade, notes, wanted)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.
         folder = None if output is None else EvaluationFolder(output)
         if folder is not None:
             folder.claim(settings)
     else:
-        name = local_or_hub("model", str(model))
-        folder = EvaluationFolder(output or Path("evals") / _name_of(name))
-        task = task or _of_benchmarks(asked, wanted)
-        settings, outputs = _answered(screen, name, asked, task, folder)
-    graded = {x: graded_by(screen, outputs, x, workers, by_task.get(x)) for x in by}
-    content: dict[str, Any] = {
-        "settings": settings,
-        "grading": {
-            "grader": by[0],
-            "time_limit": TIME_LIMIT if by[0] in GRADERS else None,
-            "ktae": __version__,
-        },
-        **tables.print_models(screen, graded[by[0]], by[0]),
-    }
-    if len(graded) > 1:
-        content["disagreements"] = tables.print_disagreement(screen, graded)
-    content["notes"] = notes.listed()
-    if folder is not None:
-        record.write(to_record(graded[by[0]], settings.get("model")), folder.outputs)
-        write_json(folder.summary, plain(content))
-        screen.print(f"wrote {folder.summary} and {folder.outputs}")
-    screen.end(content | {"output": folder.path if folder is not None else None})
-
-
-def _require_a_part(asked: Asked, saved: Saved, is_saved: bool, benchmarks: str | None) -> None:
-    """Raise where an option would play no part: it would be taken for one that does."""
-    of_task = ("data", "template") if asked.recipe else ("set", "problems")
-    for given, names, where in (
-        (asked, vars(asked), "with --regrade")
-        if is_saved
-        else (saved, vars(saved), "with a MODEL"),
-        (asked, of_task, "with --recipe" if asked.recipe else "without --recipe"),
-    ):
-        for field in dataclasses.fields(given):
-            if field.name in names and getattr(given, field.name) != field.default:
-                raise InputError(f"--{field.name.replace('_', '-')} plays no part {where}")
-    if asked.recipe and benchmarks is not None:
-        raise InputError("--benchmarks plays no part with --recipe")
-    if asked.samples > 1 and asked.temperature == 0:
-        raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
+        folder, settings, outputs = _answered(screen, str(model), output, asked, questions, wanted)
+    graded = {x: graded_by(screen, outputs, x, workers, own.get(x)) for x in chosen}
+    _finish(screen, folder, settings, graded, notes)
 
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def _of_benchmarks(asked: Asked, names: Sequence[str] | None) -> Task:
-    from ktae.evaluation.benchmarks import PAPER, load
-    from ktae.evaluation.templates import TEMPLATES
+def _chosen_graders(names: list[str] | None, own: Graders, is_saved: bool) -> list[str]:
+    from ktae.experiments.outputs import STORED
+    from ktae.grading.graders import DEFAULT, GRADERS
+
+    known = [*GRADERS, *own, *([STORED] if is_saved else [])]
+    chosen = names or [*own] or [DEFAULT]
+    if unknown := [grader for grader in chosen if grader not in known]:  # not after hours
+        raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
+    return chosen
+
+
+def _saved_outputs(
+    saved: Saved, path: Path, notes: Any, benchmarks: list[str] | None
+) -> list[Output]:
+    from ktae.experiments.outputs import note_stored
+
+    (outputs,) = saved.read([path], notes, benchmarks)
+    if saved.threshold is None:
+        note_stored(outputs, notes)
+    note_reading(notes)
+    return outputs
+
+
+def _of_benchmarks(asked: GenerationOptions, names: Sequence[str] | None) -> Questions:
+    from ktae.experiments.benchmarks import PAPER, load
+    from ktae.experiments.templates import TEMPLATES
 
     template = asked.template or "chat"
     if template not in TEMPLATES:
         raise InputError(f"no template {template!r}; {expected_one_of(TEMPLATES, template)}")
     wanted = dict.fromkeys(names or PAPER)
     problems = [problem for name in wanted for problem in load(name, asked.data)]
-    return Task(problems, MAX_NEW_TOKENS, template, {})
+    return Questions(problems, MAX_NEW_TOKENS, template, {})
 
 
-def _of_recipe(asked: Asked, file: Path) -> Task:
+def _of_recipe(asked: GenerationOptions, file: Path) -> Questions:
     """The first held-out problems of a recipe's task, and who grades them."""
-    from ktae import recipe as recipes
-    from ktae.data import tasks
-    from ktae.demo import language_named
-    from ktae.evaluation.benchmarks import BenchmarkProblem
+    from ktae.experiments import recipe as recipes
+    from ktae.experiments.benchmarks import BenchmarkProblem
+    from ktae.experiments.tasks import task_of
 
     recipe = recipes.load(file, asked.set or ())
-    longest = recipe.rollout.max_response_length
-    if recipe.task == "demo":
-        language = language_named(recipe.demo.language)
-        if language.environment is not None:
-            raise InputError(
-                f"an episode of the language {language.name} takes several turns, and a response "
-                "is one; ktae train scores episodes before and after (before.json, summary.json)"
-            )
-        held_out = enumerate(language.test_problems(asked.problems or recipe.logging.eval_problems))
-        problems = [
-            BenchmarkProblem(language.name, i, x.prompt, (str(x.answer),)) for i, x in held_out
-        ]
-
-        def grade(output: Output) -> Verdict:
-            finished = bool(output.finished)
-            return language.verdict(output.response, output.answers[0], finished=finished)
-
-        return Task(problems, longest, "plain", {"demo": grade})
-    rows, name = tasks.held_out_rows(recipe, asked.problems), tasks.name_of(recipe)
+    task = task_of(recipe)
+    if task.plays_episodes:
+        raise InputError(
+            f"an episode of the language {task.name} takes several turns, and a response "
+            "is one; ktae train scores episodes before and after (before.json, summary.json)"
+        )
+    rows = task.held_out_rows(asked.problems)
     problems = [
-        BenchmarkProblem(name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
+        BenchmarkProblem(task.name, i, row.prompt, (row.answer,))
+        if isinstance(row.prompt, str)
+        else BenchmarkProblem(task.name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
         for i, row in enumerate(rows)
     ]
-    if not tasks.is_gym(recipe):
-        return Task(problems, longest, "recipe", {})
 
-    def score(output: Output) -> Verdict:
-        """By the program that each kind of puzzle has."""
-        return tasks.gym_verdict(output.response, rows[int(output.problem)].reference)
+    def grade(output: Output) -> Verdict:
+        reference = rows[int(output.problem)].reference
+        (verdict,) = task.grade([output.response], [reference], [bool(output.finished)])
+        return verdict
 
-    return Task(problems, longest, "recipe", {tasks.GYM: score})
-
-
-def _name_of(model: str) -> str:
-    """What its evaluation is called: `a` for `runs/a/model`, the model of a run."""
-    from ktae.runs import RunFolder
-
-    path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
-    run = RunFolder(path.parent)
-    return path.parent.name if path == run.model and run.recipe.is_file() else path.name
+    grader = recipe.reward or task.grader
+    template = "plain" if task.chat_template else "recipe"
+    longest = recipe.rollout.max_response_length
+    return Questions(problems, longest, template, {grader: grade} if grader else {})
 
 
 def _answered(
-    screen: Screen, model: str, asked: Asked, task: Task, folder: EvaluationFolder
-) -> tuple[dict[str, Any], list[Output]]:
+    screen: Screen,
+    model: str,
+    output: Path | None,
+    asked: GenerationOptions,
+    questions: Questions | None,
+    benchmarks: Sequence[str] | None,
+) -> tuple[EvaluationFolder, dict[str, Any], list[Output]]:
     """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
     from ktae.cli.progress import Bars
-    from ktae.evaluation.engines import ENGINES, Sampling
-    from ktae.evaluation.run import Job, generate_all
+    from ktae.experiments.engines import ENGINES, Sampling
+    from ktae.experiments.evaluation import EvaluationFolder, Job, generate_all
+    from ktae.files.hub import local_or_hub
 
+    model = local_or_hub("model", model)
+    folder = EvaluationFolder(output or Path("evals") / _name_of(model))
+    questions = questions or _of_benchmarks(asked, benchmarks)
     sampling = Sampling(
         asked.samples,
         asked.temperature,
-        asked.max_new_tokens or task.longest,
+        asked.max_new_tokens or questions.longest,
         asked.batch_size or ENGINES[asked.engine].batch_size,
         asked.seed,
     )
-    job = Job(model, asked.engine, task.template, task.problems, sampling)
+    job = Job(model, asked.engine, questions.template, questions.problems, sampling)
     with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
         bars.show(f"looking at {model}", 0, None)  # all of its weights are read
         settings = job.settings()
@@ -296,7 +283,16 @@ def _answered(
             return ENGINES[asked.engine](model)
 
         tell = functools.partial(bars.show, "generating")
-        return settings, generate_all(folder, job, load_engine, tell)
+        return folder, settings, generate_all(folder, job, load_engine, tell)
+
+
+def _name_of(model: str) -> str:
+    """What its evaluation is called: `a` for `runs/a/model`, the model of a run."""
+    from ktae.experiments.run_folder import RunFolder
+
+    path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
+    run = RunFolder(path.parent)
+    return path.parent.name if path == run.model and run.recipe.is_file() else path.name
 
 
 def graded_by(
@@ -304,15 +300,15 @@ def graded_by(
     outputs: Sequence[Output],
     grader: str,
     workers: int | None,
-    by_task: Callable[[Output], Verdict] | None = None,
+    own: Callable[[Output], Verdict] | None = None,
 ) -> list[Output]:
-    """All outputs with new verdicts; how far it is stands on the screen."""
+    """All outputs with new verdicts, of ktae's grader of that name or of a task's `own`."""
     from ktae.cli.progress import Bars
-    from ktae.evaluation.outputs import STORED, grade, stored
+    from ktae.experiments.outputs import STORED, grade, stored
     from ktae.grading import GradingPool
 
-    if by_task is not None:
-        return [o._replace(verdict=by_task(o), grader=grader) for o in outputs]
+    if own is not None:
+        return [o._replace(verdict=own(o), grader=grader) for o in outputs]
     if grader == STORED:
         return stored(outputs)
     with (
@@ -320,3 +316,34 @@ def graded_by(
         Bars(screen.progress, lines=0) as bars,
     ):
         return grade(pool, outputs, functools.partial(bars.show, f"grading ({grader})"))
+
+
+def _finish(
+    screen: Screen,
+    folder: EvaluationFolder | None,
+    settings: dict[str, Any],
+    graded: Mapping[str, list[Output]],
+    notes: Any,
+) -> None:
+    """Print the figures of the first grader, and write them with the outputs."""
+    from ktae.cli import eval_tables as tables
+    from ktae.experiments.outputs import to_record
+    from ktae.experiments.run_folder import write_json
+    from ktae.grading.graders import GRADERS
+    from ktae.rollouts import record
+
+    grader, outputs = next(iter(graded.items()))
+    limit = TIME_LIMIT if grader in GRADERS else None
+    content: dict[str, Any] = {
+        "settings": settings,
+        "grading": {"grader": grader, "time_limit": limit, "ktae": __version__},
+        **tables.print_models(screen, outputs, grader),
+    }
+    if len(graded) > 1:
+        content["disagreements"] = tables.print_disagreement(screen, graded)
+    content["notes"] = notes.listed()
+    if folder is not None:
+        record.write(to_record(outputs, settings.get("model")), folder.outputs)
+        write_json(folder.summary, plain(content))
+        screen.print(f"wrote {folder.summary} and {folder.outputs}")
+    screen.end(content | {"output": folder.path if folder is not None else None})

@@ -10,23 +10,27 @@ from typing import Any
 import numpy as np
 
 from ktae.cli.printing import Screen
-from ktae.evaluation.benchmarks import title
-from ktae.evaluation.outputs import Output, by_benchmark, by_model, by_reward
-from ktae.evaluation.scores import Estimate, Scores, accuracies, score
-from ktae.files.text import counted, printable
+from ktae.experiments.benchmarks import title
+from ktae.experiments.outputs import Output, by_benchmark, by_model, by_reward
+from ktae.experiments.scores import Estimate, Scores, accuracies, score
+from ktae.files.text import counted
 from ktae.grading import Outcome
 from ktae.inference import Interval
 
 MANY = 0.2
-"""Share of unanswered responses above which `print_unanswered` speaks."""
+"""Share of unanswered responses above which `print_warnings` speaks."""
+FEW = 20
+"""Up to so many outputs may well be graded alike."""
 REASONS = 10
-"""Of differing verdicts, at most so many are printed."""
+"""Reasons of differing verdicts that are printed, at most."""
 WIDER = {
     "ktae": "--graders ktae-last takes the last number of a response",
     "ktae-boxed": "--graders ktae takes answers outside of \\boxed{}, too",
 }
 """By grader: the one that finds answers in more places, and in which."""
 ACCURACY = "accuracy in percent, 95 % interval below"
+
+Values = Sequence[Interval | Estimate | float | None]
 
 
 def print_models(screen: Screen, outputs: Sequence[Output], grader: str) -> dict[str, Any]:
@@ -36,9 +40,9 @@ def print_models(screen: Screen, outputs: Sequence[Output], grader: str) -> dict
     for model, of_model in models.items():
         scores, in_file = score(of_model), accuracies(by_reward(of_model))
         if len(models) > 1:
-            screen.print(f"\nmodel {printable(model or 'not named')}")
+            screen.print("", f"model {model or 'not named'}")
         print_scores(screen, scores, in_file)
-        print_unanswered(screen, of_model, grader)
+        print_warnings(screen, of_model, grader)
         differing = differences(of_model)
         if in_file:
             _print_differences(screen, differing)
@@ -82,8 +86,7 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
             if estimate is not None and estimate.problems < x.problems
         ]
     screen.table(ACCURACY, columns, rows)
-    for line in fewer:
-        screen.print(line)
+    screen.print(*fewer)
     rows = [("problems", *(f"{x.problems:,}" for x in of), ""), *length_rows("mean tokens", scores)]
     for name in ("unanswered", "undecided", "truncated"):
         rows += rows_of(name, [getattr(x, name) for x in of], "{:.1%}".format)
@@ -105,7 +108,7 @@ def accuracy_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
 
 
 def length_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
-    """The same of the tokens of a response."""
+    """A row of mean tokens of a response, and one of their intervals."""
 
     def tokens(count: float) -> str:
         return f"{count:.0f}" if count >= 100 else f"{count:.1f}"  # five benchmarks in 80 columns
@@ -114,10 +117,7 @@ def length_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
 
 
 def rows_of(
-    name: str,
-    values: Sequence[Interval | Estimate | float | None],
-    text: Callable[[float], str],
-    mean: Interval | None = None,
+    name: str, values: Values, text: Callable[[float], str], mean: Interval | None = None
 ) -> list[tuple[str, ...]]:
     """A row of the benchmarks' values and their mean, and one of intervals where there are any.
 
@@ -138,34 +138,40 @@ def points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def print_unanswered(
+def print_warnings(
     screen: Screen, outputs: Sequence[Output], grader: str, file: str | None = None
 ) -> None:
-    """Say loudly where more than `MANY` of the responses are unanswered, and what may help.
+    """Warn where more than `MANY` of the responses are unanswered, or all are graded alike.
 
     `file` is what can be graded again, where the command has no `--graders`.
     """
+    where, n = f" of {file}" if file else "", len(outputs)
+    outcomes = {o.verdict.outcome for o in outputs if o.verdict}
     unanswered = [o for o in outputs if o.verdict and o.verdict.outcome is Outcome.UNANSWERED]
     # A few are a model's own fault; many mean that the grader looks in the wrong place.
-    share = len(unanswered) / len(outputs)
-    if share <= MANY:
+    if len(unanswered) > MANY * n:
+        text = (
+            f"{len(unanswered):,} of {n:,} responses{where} ({len(unanswered) / n:.0%}) are "
+            f"unanswered and count as incorrect: grader {grader} finds no answer in them; "
+        )
+        cut = sum(output.finished is False for output in unanswered)
+        if 2 * cut > len(unanswered):
+            text += f"{cut:,} of them were cut off at the longest length: --max-new-tokens; "
+        again = f"ktae eval --regrade {file} --output FOLDER " if file else ""
+        wider = WIDER.get(grader)
+        text += f"{again}{wider}" if wider else "look at some of them before you trust the accuracy"
+    elif len(outcomes) == 1 and n > FEW:
+        text = (
+            f"all {n:,} responses{where} are graded {outcomes.pop()}, so they show no difference; "
+            f"does grader {grader} understand a reference such as {outputs[0].answers[0]!r:.60}?"
+        )
+    else:
         return
-    text = (
-        f"WARNING: {len(unanswered):,} of {len(outputs):,} responses{f' of {file}' if file else ''}"
-        f" ({share:.0%}) are unanswered and count as incorrect: grader {grader} finds no answer in "
-        "them; "
-    )
-    cut = sum(output.finished is False for output in unanswered)
-    if 2 * cut > len(unanswered):
-        text += f"{cut:,} of them were cut off at the longest length: --max-new-tokens; "
-    again = f"ktae eval --regrade {file} --output FOLDER " if file else ""
-    wider = WIDER.get(grader)
-    advice = f"{again}{wider}" if wider else "look at some of them before you trust the accuracy"
-    screen.print(text + advice, style="bold red")
+    screen.print(f"WARNING: {text}", style="bold red")
 
 
 def differences(outputs: Sequence[Output]) -> list[dict[str, Any]]:
-    """Where the file's verdict or reward says something else than ours; undecided ones included."""
+    """Where the file's verdict or reward differs from ours; undecided ones included."""
     return [
         {"problem": output.group, "sample": output.sample, "stored": output.reward}
         | output.verdict._asdict()
@@ -179,9 +185,9 @@ def differences(outputs: Sequence[Output]) -> list[dict[str, Any]]:
 
 def _print_differences(screen: Screen, differing: Sequence[dict[str, Any]]) -> None:
     """The most frequent reasons of a difference, each with how often it occurs and an example."""
-    screen.print(
+    lines = [
         f"{counted(len(differing), 'output')} on which the file's reward and our verdict differ"
-    )
+    ]
     by_reason = defaultdict[tuple[object, ...], list[dict[str, Any]]](list)
     for difference in differing:
         key = (difference["stored"] > 0, difference["outcome"], difference["reason"])
@@ -189,20 +195,20 @@ def _print_differences(screen: Screen, differing: Sequence[dict[str, Any]]) -> N
     frequent = sorted(by_reason.values(), key=len, reverse=True)
     for alike in frequent[:REASONS]:
         x = alike[0]
-        accepted = printable(" or ".join(dict.fromkeys(answer.strip() for answer in x["answers"])))
-        screen.print(
-            f"  {len(alike)}: {x['stored']:g} in the file, ours {x['outcome']} "
-            f"({printable(x['reason'])}), as in {x['problem']}: given "
-            f"{printable(x['extracted'] or 'nothing'):.80}, accepted {accepted:.80}"
+        accepted = " or ".join(dict.fromkeys(answer.strip() for answer in x["answers"]))
+        lines.append(
+            f"  {len(alike)}: {x['stored']:g} in the file, ours {x['outcome']} ({x['reason']}), as "
+            f"in {x['problem']}: given {x['extracted'] or 'nothing':.80}, accepted {accepted:.80}"
         )
     if len(frequent) > REASONS:
-        screen.print(f"  ... and {len(frequent) - REASONS} more reasons: --json has all")
+        lines.append(f"  ... and {len(frequent) - REASONS} more reasons: --json has all")
+    screen.print(*lines)
 
 
 def print_disagreement(
     screen: Screen, graded: Mapping[str, Sequence[Output]]
 ) -> dict[str, dict[str, int]]:
-    """Print each grader's outcomes, and on how many outputs each two differ in what is correct.
+    """Print each grader's outcomes and accuracies, and on how many outputs each two differ.
 
     Returns the latter.
     """

@@ -51,7 +51,7 @@ def permutation_test(
     for line in repeats.in_words(result.left_out):
         screen.print(line)
     _print_beside(screen, result)
-    screen.print(LEGEND, style="dim")
+    screen.print(*LEGEND.splitlines(), style="dim")
     share = f"{100 * result.testable:.1f} % of pairs" if result.testable else "no pair"
     screen.print(
         f"At these group sizes, accuracies and frequencies {share} could have p below .05; the "

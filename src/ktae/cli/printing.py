@@ -16,11 +16,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ktae.files.atomic import atomic_write
-from ktae.files.text import printable
+from ktae.files.atomic import write_text
+from ktae.files.text import on_one_line
 from ktae.rollouts import EXAMPLE
-
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 AsJson = Annotated[
     bool,
@@ -30,7 +28,7 @@ AsJson = Annotated[
 
 def note(text: str) -> None:
     """Say something on stderr, above a bar that is there; it may quote a file."""
-    print(f"ktae: {printable(text)}", file=sys.stderr)
+    print(f"ktae: {on_one_line(text)}", file=sys.stderr)
 
 
 class Screen:
@@ -47,10 +45,10 @@ class Screen:
         self.progress = Console(stderr=True, highlight=False) if as_json else self.console
         """For bars, and for lines in their place."""
 
-    def print(self, text: str, style: str | None = None) -> None:
-        """Print text, which only the terminal breaks into lines; what would steer it is escaped."""
-        text = CONTROL.sub(lambda match: printable(match[0]), text)
-        self.console.print(text, style=style, soft_wrap=True)
+    def print(self, *lines: str, style: str | None = None) -> None:
+        """Print lines, each as one: newlines in them and whatever does not print are escaped."""
+        for line in lines:
+            self.console.print(on_one_line(line), style=style, soft_wrap=True)
 
     def verdict(self, text: str) -> None:
         """Print the sentence that a command begins with."""
@@ -84,7 +82,7 @@ class Screen:
         from rich.text import Text
 
         table = Table(
-            title=Text(printable(heading)),
+            title=Text(on_one_line(heading)),
             title_justify="left",
             title_style="bold",
             box=box.SIMPLE_HEAD,
@@ -93,8 +91,10 @@ class Screen:
         )
         # Numbers keep their width. Where the table is too wide, headings are broken at blanks, or
         # wherever they leave no room.
+        cells = [row and [*map(on_one_line, row)] for row in rows]
+        columns = [*map(on_one_line, columns)]
         empty = ("",) * (1 + len(columns))
-        longest = [max(map(len, x)) for x in zip(empty, *filter(None, rows), strict=True)]
+        longest = [max(map(len, x)) for x in zip(empty, *filter(None, cells), strict=True)]
         names = longest.pop(0)
         least = min(names, 16)
         around = 3 + least + 2 * len(columns)
@@ -106,7 +106,7 @@ class Screen:
         table.add_column(first, overflow="fold", min_width=least)
         for column, width in zip(columns, widths, strict=True):
             table.add_column(column, justify="right", overflow="fold", width=width)
-        for row in rows:
+        for row in cells:
             if row is None:
                 table.add_section()
             else:
@@ -120,8 +120,7 @@ class Screen:
         # Standard JSON has neither NaN nor infinities.
         text = json.dumps(plain(content), indent=2, allow_nan=False)
         if output is not None:
-            with atomic_write(output) as temporary:
-                temporary.write_text(text + "\n", encoding="utf-8")
+            write_text(output, text + "\n")
             self.print(f"wrote {output}")
         if self.as_json:
             typer.echo(text)

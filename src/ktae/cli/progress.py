@@ -15,6 +15,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from ktae.files.text import on_one_line
+
 
 class Bars(Progress):
     """A bar with the time left for each phase of a command; all go when it is done.
@@ -41,6 +43,7 @@ class Bars(Progress):
 
     def show(self, phase: str, done: int, total: int | None, text: str = "") -> None:
         """`done` of `total` (None: not known) of the phase, and a text behind it."""
+        phase, text = on_one_line(phase), on_one_line(text)
         if phase not in self.phases:
             self.phases[phase] = self.add_task(phase, total=None, text="")
         self.update(self.phases[phase], completed=done, total=total, text=text)

@@ -22,7 +22,7 @@ from ktae.rollouts.options import ReadOptions
 from ktae.tables import in_tables
 
 if TYPE_CHECKING:
-    from ktae.evaluation.outputs import Output
+    from ktae.experiments.outputs import Output
     from ktae.report.inputs import Dump
     from ktae.rollouts.notes import Notes
 
@@ -99,8 +99,8 @@ class Saved(Rows):
     def read(
         self, paths: Sequence[Path], notes: Notes, benchmarks: Sequence[str] | None = None
     ) -> list[list[Output]]:
-        """What `ktae.evaluation.outputs.read` gives of each."""
-        from ktae.evaluation.outputs import evaluations_in, read
+        """What `ktae.experiments.outputs.read` gives of each."""
+        from ktae.experiments.outputs import evaluations_in, read
         from ktae.rollouts.folders import choose_files
 
         how, partial = self.how, self.partial

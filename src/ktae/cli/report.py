@@ -111,7 +111,7 @@ def changes(paths: Sequence[Path]) -> Iterator[None]:
     A file may be half written when it is read; the next look finds it changed again.
     """
     from ktae.rollouts.folders import choose_files
-    from ktae.runs import RunFolder
+    from ktae.rollouts.metrics import metrics_files
 
     before = None
     while True:
@@ -119,7 +119,7 @@ def changes(paths: Sequence[Path]) -> Iterator[None]:
         for path in paths:
             # A folder may hold nothing yet, and a file may go away between two calls.
             with contextlib.suppress(InputError, OSError):
-                for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
+                for file in [*choose_files(path)[0], *metrics_files(path)]:
                     now[file] = file.stat().st_size, file.stat().st_mtime_ns
         if now != before:
             before = now

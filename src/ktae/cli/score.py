@@ -85,7 +85,7 @@ def score(
         # another one than the file's, and the star says so.
         star = "" if in_tables(estimator) == estimator else "*"
         _print_strongest(screen, f"Over {counted(mixed, 'mixed group')}", strong, star)
-        screen.print(LEGEND + (OF_SINGLE if star else ""), style="dim")
+        screen.print(*(LEGEND + (OF_SINGLE if star else "")).splitlines(), style="dim")
     if output is None:
         screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
     else:
@@ -113,8 +113,8 @@ def _warn(dump: Dump, scores: Scores) -> None:
     n = models["model_count_distinct"].to_numpy().max(initial=0)
     if n > 1:
         note(
-            f"up to {n:,} models are in a group: a token may be the handwriting of one that is "
-            "often right (--by-model tells them apart)"
+            f"groups mix up to {n:,} models; a token may only identify the stronger one "
+            "(--by-model separates them)"
         )
 
 

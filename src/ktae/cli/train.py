@@ -11,11 +11,10 @@ import typer
 
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
-from ktae.files.text import printable
 
 if TYPE_CHECKING:
-    from ktae.recipe import Recipe
-    from ktae.runs import RunFolder
+    from ktae.experiments.recipe import Recipe
+    from ktae.experiments.run_folder import RunFolder
 
 SHOWN = {
     "reward": "reward",
@@ -23,7 +22,7 @@ SHOWN = {
     "entropy": "entropy",
     "|credit|": "credit/mean_abs",
 }
-"""Of a step's metrics, what stands behind the bar."""
+"""The metrics of a step that stand behind the bar."""
 
 
 def train(
@@ -61,9 +60,9 @@ def train(
 
     `ktae data prepare` writes training data for it.
     """
-    from ktae import recipe as recipes
     from ktae.estimators import resolved
-    from ktae.runs import RunFolder
+    from ktae.experiments import recipe as recipes
+    from ktae.experiments.run_folder import RunFolder
 
     checked = recipes.load(recipe, keys or ())
     if checked.credit is not None:  # whoever names a recipe to train names its estimator's code
@@ -72,21 +71,21 @@ def train(
     if as_json and dry_run:
         raise InputError("--dry-run prints a recipe or a command, and no numbers; leave out --json")
     if as_json and engine == "verl":
-        raise InputError("--json is for --engine trl; verl prints what it likes on stdout")
+        raise InputError("--json is not supported with verl, which writes its own output to stdout")
     if engine == "trl":
         _train_with_trl(Screen(as_json), checked, folder, resume, dry_run)
         return
     from ktae.trainers import check_version
 
     check_version("verl")  # before Ray starts
-    from ktae.trainers.verl import run
+    from ktae.experiments.verl import run
 
     if dry_run:
         typer.echo(run.dry_run(checked, folder))
         return
     if status := run.run(checked, folder, resume=resume):
         raise typer.Exit(status)
-    typer.echo(f"run folder: {printable(str(folder.path))}")
+    Screen().print(f"run folder: {folder.path}")
 
 
 def _train_with_trl(
@@ -100,7 +99,7 @@ def _train_with_trl(
         console.quiet = console.quiet or not is_first
     try:
         with screen.progress.status("loading TRL"):
-            from ktae.trainers.trl.run import dry_run, run
+            from ktae.experiments.trl.run import dry_run, run
     except ModuleNotFoundError as error:
         raise InputError(
             f"training needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
@@ -121,10 +120,7 @@ def _train_with_trl(
 
         stopped_by = run(recipe, folder, resume=resume, on_step=on_step, note=note)
     if stopped_by:  # by a signal: a shell expects its number in the status
-        screen.progress.print(
-            f"stopped; everything is in {printable(str(folder.path))}. Add --resume to continue.",
-            soft_wrap=True,
-        )
+        note(f"stopped; everything is in {folder.path}. Add --resume to continue.")
         raise typer.Exit(128 + stopped_by)
     summary = json.loads(folder.summary.read_text(encoding="utf-8"))
     before, after = summary["before"], summary["after"]

@@ -10,13 +10,15 @@ from ktae.cli import options
 from ktae.cli.printing import Screen, note
 from ktae.cli.reading import Reading, with_settings
 from ktae.errors import InputError
-from ktae.estimators import PRESETS, preset, resolved
+from ktae.estimators import PRESETS, Estimator, preset, resolved
 from ktae.files import plots
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ktae.report.inputs import Dump
+    from ktae.validity.advice import Advice
+    from ktae.validity.scores import HeldOut
 
 LEGEND = """\
 held-out      share of pairs whose correct rollout gets more credit, mean over
@@ -62,20 +64,10 @@ def validate(
     from ktae.validity import held_out
     from ktae.validity.advice import advice
     from ktae.validity.prefixes import AskedAnswers
-    from ktae.validity.scores import COLUMNS
 
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
-    # By the name under which each is shown; the settings are of every one that is named.
-    chosen = {
-        ", ".join([text, *(reading.settings or ())]): resolved(
-            with_settings(text, reading.settings)
-        )
-        for text in estimator or ()
-    }
-    if not estimator:
-        of_run = reading.asked()
-        chosen = {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
+    chosen = _chosen(reading, estimator)
     written = ("--output", output, ()), ("--plot", plot, plots.KINDS)
     options.require_outputs(reading.paths, *written)
     screen = Screen(reading.as_json)
@@ -92,18 +84,9 @@ def validate(
             vocabulary=words,
         )
     advised = advice(result)
-    screen.verdict(advised.lines[0])
     part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"
-    looked_at, *left_out = result.counts()
-    screen.print(f"{looked_at}; {'what stands before the answer' if before_answer else part}")
-    for line in left_out:
-        screen.print(line)
-    # The estimators, best first, and below them what does without any credit.
-    rows = [(score.name, *score.cells()) for score in result.ranked()]
-    baselines = [(score.name, *score.cells()) for score in result.baselines]
-    screen.table("Held-out pairs", COLUMNS, [*rows, None, *baselines])
-    screen.print(LEGEND, style="dim")
-    screen.print("\n".join(advised.lines[1:]))
+    part = "what stands before the answer" if before_answer else part
+    _print(screen, result, advised, part)
     if plot is not None:
         from ktae.validity.scores import forest
 
@@ -113,6 +96,32 @@ def validate(
     of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
     told = {"advice": advised.as_dict(), "notes": dump.notes.listed()}
     screen.end(result.as_dict() | of | told, output)
+
+
+def _chosen(reading: Reading, names: list[str] | None) -> dict[str, Estimator]:
+    """What is compared, by the name under which each is shown; all have the settings of `--set`."""
+    if names:
+        settings = reading.settings
+        return {
+            ", ".join([text, *(settings or ())]): resolved(with_settings(text, settings))
+            for text in names
+        }
+    of_run = reading.asked()
+    return {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
+
+
+def _print(screen: Screen, result: HeldOut, advised: Advice, part: str) -> None:
+    from ktae.validity.scores import COLUMNS
+
+    screen.verdict(advised.lines[0])
+    looked_at, *left_out = result.counts()
+    screen.print(f"{looked_at}; {part}", *left_out)
+    # The estimators, best first, and below them what does without any credit.
+    rows = [(score.name, *score.cells()) for score in result.ranked()]
+    baselines = [(score.name, *score.cells()) for score in result.baselines]
+    screen.table("Held-out pairs", COLUMNS, [*rows, None, *baselines])
+    screen.print(*LEGEND.splitlines(), style="dim")
+    screen.print(*advised.lines[1:])
 
 
 def _lengths(dump: Dump, until: float | None, before_answer: bool) -> np.ndarray | None:

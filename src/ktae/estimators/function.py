@@ -122,12 +122,7 @@ def resolved(estimator: Estimator) -> Estimator:
         return dataclasses.replace(estimator, inner=resolved(estimator.inner))
     if not isinstance(estimator, Named):
         return estimator
-    where, _, attribute = estimator.name.rpartition(":")
-    module = _of_file(where) if where.endswith(".py") else _of_path(where)
-    if not hasattr(module, attribute):
-        known = [name for name, value in vars(module).items() if callable(value)]
-        raise InputError(f"{where} has no {attribute!r}; {expected_one_of(known, attribute)}")
-    value, settings = getattr(module, attribute), estimator.settings
+    value, settings = imported(estimator.name), estimator.settings
     if isinstance(value, type) and issubclass(value, Estimator):
         try:
             return value(**settings)
@@ -141,6 +136,20 @@ def resolved(estimator: Estimator) -> Estimator:
             "estimator, or a class of them, which alone has settings"
         )
     return Function(value)
+
+
+def imported(name: str) -> Any:
+    """The object that `package.module:Name` or `file.py:Name` stands for; its code is run.
+
+    Raises:
+        InputError: there is no such module, file or name.
+    """
+    where, _, attribute = name.rpartition(":")
+    module = _of_file(where) if where.endswith(".py") else _of_path(where)
+    if not hasattr(module, attribute):
+        known = [name for name, value in vars(module).items() if callable(value)]
+        raise InputError(f"{where} has no {attribute!r}; {expected_one_of(known, attribute)}")
+    return getattr(module, attribute)
 
 
 def name_of(value: Any) -> str | None:

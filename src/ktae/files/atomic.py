@@ -14,7 +14,7 @@ from ktae.errors import InputError
 
 
 def make_folder(folder: Path, what: str | None = None) -> None:
-    """Make it and what is above it; `what` is its name in the error."""
+    """Make a folder and its parents; `what` is its name in the error."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -25,8 +25,11 @@ def make_folder(folder: Path, what: str | None = None) -> None:
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path in the same folder; it replaces `path` when the block ends without error.
 
-    Of a link the file that it points to is replaced. A pipe or a device stays what it is, and gets
-    the whole content at the end.
+    The content is on the disk before the name is. A link stays one: the file that it points to is
+    replaced. A pipe or a device stays what it is, and gets the content at the end.
+
+    Raises:
+        InputError: the path cannot be written to.
     """
     path = Path(path)
     if path.is_dir():
@@ -49,40 +52,58 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes files private
+        _sync(temporary)
         temporary.replace(target)
+        _sync(target.parent)
     except OSError as error:  # a full disk, most of the time
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A temporary folder beside `path`; it takes that name when the block ends without error.
 
-    A folder that is there already, left by a run that was cut short, is replaced.
+    A folder of that name is replaced.
     """
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield temporary
         temporary.chmod(0o755)  # mkdtemp makes folders private
-        shutil.rmtree(path, ignore_errors=True)
+        for file in (*temporary.rglob("*"), temporary):
+            _sync(file)
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(f"{temporary}.old")
         temporary.replace(path)
+        _sync(path.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for leftover in (temporary, f"{temporary}.old"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
-def remove_unfinished(paths: Iterable[Path]) -> int:
-    """Remove what a killed process was writing, files or folders; how many bytes that was."""
-    size = 0
+def _sync(path: Path) -> None:
+    """Have the system write a file's content, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_unfinished(paths: Iterable[Path]) -> None:
+    """Remove files and folders that a killed process was writing."""
     for path in paths:
-        inside = path.rglob("*") if path.is_dir() else [path]
-        size += sum(file.stat().st_size for file in inside if file.is_file())
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-    return size
 
 
 def unfinished(path: Path) -> list[Path]:
@@ -92,5 +113,5 @@ def unfinished(path: Path) -> list[Path]:
 
 
 def _followed(path: Path) -> Path:
-    """Where a link leads; any other path itself, as it is spelled."""
+    """The end of a link; any other path as it is spelled."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path

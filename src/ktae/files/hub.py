@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -47,24 +46,3 @@ def check_local_or_hub(what: str, name: str) -> None:
     is_path = not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir())
     if not name or (is_path and not path.is_dir()):
         raise InputError(f"{what} path {name!r} does not exist")
-
-
-def rows_of_hub(
-    name: str, config: str | None, split: str, instead: str
-) -> Iterator[tuple[object, str]]:
-    """The rows of a data set of the hub, each with its place for errors."""
-    try:
-        from datasets import load_dataset
-    except ModuleNotFoundError:
-        raise InputError(
-            "data from the hub needs datasets, which is not installed; pip install 'ktae[eval]', "
-            f"or {instead}"
-        ) from None
-    try:
-        rows = load_dataset(name, config, split=split)
-    except Exception as error:  # whatever the network or the hub's client comes up with
-        raise InputError(
-            f"cannot load {name} from the hub ({type(error).__name__}: {one_line(error, 200)}); "
-            f"where there is no network, {instead}"
-        ) from None
-    return ((row, f"{name}, split {split}, row {i}") for i, row in enumerate(rows, start=1))

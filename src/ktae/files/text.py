@@ -35,16 +35,21 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [path_text(Path(*path.parts[-n:])) for path in paths]
 
 
-def printable(text: str) -> str:
-    """`text` on one line, with whatever does not print escaped: ⟨1B⟩ is the character U+001B.
+def on_one_line(text: str) -> str:
+    """What may reach a terminal: whatever does not print is escaped, as ⟨1B⟩ for U+001B.
 
-    Backslashes are left as they are, since mathematics is full of them; the brackets of the escapes
-    are themselves escaped, so no two texts look the same.
+    That is every newline, control and bidirectional character, so no text of a file looks like a
+    line of ours. What is escaped already stays as it is.
     """
-    return "".join(
-        character if character.isprintable() and character not in "⟨⟩" else f"⟨{ord(character):X}⟩"
-        for character in text
-    )
+    return "".join(x if x.isprintable() else f"⟨{ord(x):X}⟩" for x in text)
+
+
+def printable(text: str) -> str:
+    """`on_one_line`, with the brackets ⟨⟩ escaped as well, so that no two texts look the same.
+
+    Backslashes are left as they are, since mathematics is full of them.
+    """
+    return "".join(f"⟨{ord(x):X}⟩" if x in "⟨⟩" else on_one_line(x) for x in text)
 
 
 def visible(text: str) -> str:
@@ -70,8 +75,5 @@ def columns_of_text(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])],
-        )
-        for row in rows
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]

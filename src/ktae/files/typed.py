@@ -11,9 +11,13 @@ from typing import Any, TypeVar
 import pydantic
 import yaml
 
-from ktae.errors import InputError, expected_one_of, one_line, reason
+from ktae.errors import InputError, expected_one_of, one_line
+from ktae.files.inputs import read_input
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+MAX_YAML = 1 << 17
+"""Bytes of a YAML text: PyYAML reads about 50,000 a second."""
 
 
 class Section(pydantic.BaseModel):
@@ -42,18 +46,26 @@ EXPONENT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
 
 class _Dumper(yaml.SafeDumper):
-    """What it writes is read as it was."""
+    """Writes what `_Loader` reads as it was."""
 
 
 class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse aliases: a few lines of them can stand for any number of nodes."""
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(problem_mark=event.start_mark, problem="an alias (*)")
+        return super().compose_node(parent, index)
+
     def compose_mapping_node(self, anchor: Any) -> Any:
         """Refuse a key that is given twice, of which YAML's own reader keeps the last."""
         node = super().compose_mapping_node(anchor)
-        names = [key.value for key, _ in node.value]
-        for i, name in enumerate(names):
-            if isinstance(name, str) and name in names[:i]:
-                mark = node.value[i][0].start_mark
-                raise yaml.composer.ComposerError(problem_mark=mark, problem=f"key {name!r} twice")
+        names = set[str]()
+        for key, _ in node.value:
+            if isinstance(key.value, str) and key.value in names:
+                mark, problem = key.start_mark, f"key {key.value!r} twice"
+                raise yaml.composer.ComposerError(problem_mark=mark, problem=problem)
+            names |= {key.value} if isinstance(key.value, str) else set()
         return node
 
 
@@ -67,12 +79,17 @@ def dump_yaml(content: Any, **settings: Any) -> str:
     return text
 
 
-def read_mapping(path: Path, what: str) -> dict[str, Any]:
-    """The mapping in a YAML file; `what` (`recipe`, `matrix`) begins the message of an error."""
+def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any]:
+    """The mapping in a YAML file; `what` (`recipe`) begins an error's message. One that the user
+    `named` may be a pipe.
+
+    Raises:
+        InputError: the file cannot be read, or holds something else.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a path with a null byte
-        raise InputError(f"cannot read {what} {str(path)!r}: {reason(error)}") from None
+        text = read_input(path, largest=MAX_YAML, named=named).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} {path}: {error}") from None
     content = parse_yaml(text, f"{what} {path}")
     if not isinstance(content, dict):
         raise InputError(f"{what} {path} holds {content!r:.60}; expected a mapping of keys")
@@ -81,7 +98,9 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
 
 def parse_yaml(text: str, where: str) -> Any:
     """What YAML says, made of what JSON has: text, finite numbers, true, false, null, lists and
-    mappings."""
+    mappings. There are no aliases."""
+    if len(text) > MAX_YAML:
+        raise InputError(f"{where} has {len(text):,} characters; expected at most {MAX_YAML:,}")
     try:
         content = _Loader(text).get_single_data()
         # JSON has no dates, bytes, sets, infinities or circles: what it cannot write is refused.

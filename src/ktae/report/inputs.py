@@ -20,16 +20,16 @@ import pyarrow.compute as pc
 
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
-from ktae.estimators import Estimator, from_section, to_text
+from ktae.estimators import Estimator, from_section
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
 from ktae.rollouts.groups import tokenized, with_ids
+from ktae.rollouts.metrics import metrics_by_step, metrics_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import Speller, load_tokenizer, token_bytes
 from ktae.rollouts.trained_with import FILE, TrainedWith
-from ktae.runs import RunFolder, metrics_by_step
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
@@ -62,8 +62,8 @@ class Dump:
     """What the run was trained with, where it says so; None elsewhere and for plain GRPO."""
     trained: str = ""
     """Where that is written down, and what; empty where nothing is."""
-    recipe: Any = None
-    """The recipe of a single run folder."""
+    grader: str | None = None
+    """The own grader of a single run's task; None: there is none."""
 
     shown: tuple[int, int] = (0, 0)
     """How many groups the page shows that was made of it, of how many."""
@@ -129,7 +129,6 @@ def load(
     paths = readers.paths_of(inputs)
     notes = Notes(strict)
     rollouts = readers.read(paths, options, notes=notes)
-    runs = _runs(paths)
     tokenizer, named = options.tokenizer, None
     if tokenizer is None and (folder := own_tokenizer(paths)) is not None:
         tokenizer = str(folder)
@@ -137,10 +136,10 @@ def load(
     dump = from_record(rollouts, tokenizer, named=named, notes=notes)
     dump.names = [path_text(path) for path in paths]
     # Metrics are of one run, so of several inputs none are shown.
-    if len(paths) == 1 and runs:
-        dump.metrics = metrics_by_step(runs[0].metrics_files())
+    if len(paths) == 1 and _is_run(Path(paths[0])):
+        dump.metrics = metrics_by_step(metrics_files(Path(paths[0])))
     if (trained := trained_with(paths)) is not None:
-        dump.estimator, dump.recipe = trained.estimator, trained.recipe
+        dump.estimator, dump.grader = trained.estimator, trained.grader
         dump.trained = trained.note
     return dump
 
@@ -185,7 +184,7 @@ class Trained(NamedTuple):
 
     note: str
     estimator: Estimator | None
-    recipe: Any = None
+    grader: str | None = None
 
 
 def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
@@ -195,23 +194,19 @@ def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
     """
     if len(inputs) != 1:
         return None
-    if runs := _runs(inputs):
-        from ktae.recipe import load as load_recipe
-
-        recipe = load_recipe(runs[0].recipe)
-        name = to_text(recipe.credit) if recipe.credit else None
-        return Trained(_trained(path_text(runs[0].recipe), name), recipe.credit, recipe)
-    stored = TrainedWith.beside([Path(inputs[0])])
+    path = Path(inputs[0])
+    recipe = path / "recipe.yaml" if _is_run(path) else None
+    stored = TrainedWith.beside([path]) if recipe is None else TrainedWith.of_recipe(recipe)
     if stored is None:
         return None
-    note, estimator = _trained(FILE, stored.estimator), None
+    note, estimator = _trained(path_text(recipe or FILE), stored.estimator), None
     # A function that no module holds is there by what it prints, and cannot be made again.
     with contextlib.suppress(InputError, ValueError):
         text = stored.estimator or ""
         estimator = from_section(json.loads(text) if text.startswith("{") else text)
     if stored.estimator and estimator is None:
         note += " That cannot be made from its name, so the page shows the paper's; give -e."
-    return Trained(note, estimator)
+    return Trained(note, estimator, stored.grader)
 
 
 def _trained(file: str, name: str | None) -> str:
@@ -219,9 +214,8 @@ def _trained(file: str, name: str | None) -> str:
     return f"{file} says that this run was trained {how}."
 
 
-def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
-    runs = (RunFolder(Path(path)) for path in inputs)
-    return [run for run in runs if run.recipe.is_file()]
+def _is_run(path: Path) -> bool:
+    return (path / "recipe.yaml").is_file()
 
 
 def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
@@ -229,34 +223,25 @@ def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
 
     A run folder has its own or its base model's; others may hold a `tokenizer.json`.
     """
-    of_runs = itertools.chain.from_iterable(map(_model_folders, _runs(paths)))
-    folders = itertools.chain(of_runs, map(Path, paths))
+    of_runs = (_model_folders(path) for path in map(Path, paths) if _is_run(path))
+    folders = itertools.chain(*of_runs, map(Path, paths))
     return next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
 
 
-def _model_folders(run: RunFolder) -> Iterator[Path]:
+def _model_folders(run: Path) -> Iterator[Path]:
     """Where a run's tokenizer may lie: all hold the same one. Nothing is fetched."""
-    yield run.model
-    yield from run.all_checkpoints()[:1]
-    yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them
-    # A run that has not saved anything yet has no tokenizer but that of its base model: a folder,
-    # the demo's, or a copy of one of the hub's.
-    from ktae.recipe import load as load_recipe
-
-    recipe = load_recipe(run.recipe)
-    name = recipe.model.path
-    yield Path(os.path.expanduser(name))
-    with contextlib.suppress(ModuleNotFoundError):  # without torch or the hub's library
-        if name == "demo":
-            from ktae.demo import language_named
-            from ktae.demo.pretrain import base_model_folder
-
-            yield base_model_folder(language_named(recipe.demo.language), recipe.model.demo_seed)
-        elif HUB_NAME.fullmatch(name):
-            yield copy_of(name)
+    yield run / "tokenizer"
+    yield run / "model"
+    yield from run.glob("checkpoints/global_step_*/actor/huggingface")  # as verl saves them
+    # A run through verl that has not saved anything yet: a folder, or a copy of one of the hub's.
+    model = TrainedWith.of_recipe(run / "recipe.yaml").model or ""
+    yield Path(os.path.expanduser(model))
+    if HUB_NAME.fullmatch(model):
+        yield copy_of(model)
+        with contextlib.suppress(ModuleNotFoundError):
             from huggingface_hub import try_to_load_from_cache
 
-            if isinstance(file := try_to_load_from_cache(name, "tokenizer.json"), str):
+            if isinstance(file := try_to_load_from_cache(model, "tokenizer.json"), str):
                 yield Path(file).parent
 
 

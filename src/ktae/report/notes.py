@@ -139,7 +139,7 @@ def about_estimator(
             f"Shades and the cards of tokens are of {to_text(estimator)}. Tokens, p-values over "
             f"groups and permuted labels are of single tokens{by}.",
         )
-    if (scorer := regrading.own_scorer(dump)) == "reasoning-gym":
+    if (scorer := regrading.own_scorer(dump)) is not None:
         yield Note(False, "Not graded again", f"The verdicts are by {scorer}'s own scorer.")
     elif regrade and not regrading.can_grade() and any(regrading.references(frame)):
         yield Note(

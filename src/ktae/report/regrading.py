@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.evaluation.benchmarks import parse_answers
 from ktae.grading import Outcome, Verdict
 from ktae.grading.pool import Task, default_pool
 from ktae.report import sampling
 from ktae.report.frame import Frame
 from ktae.report.inputs import Dump, Tell
+from ktae.rollouts.answers import parse_answers
 
 MAX_GRADED = 10_000
 """Rollouts that are graded; above, whole groups are left out, evenly over the dump."""
@@ -86,8 +86,8 @@ def regrade(
     math-verify is not installed.
     """
     accepted, scorer = references(frame), own_scorer(frame.dump)
-    # What reasoning-gym's scorers need is not in a record.
-    if not (can_grade() or scorer) or scorer == "reasoning-gym" or not any(accepted):
+    # A task's own grader needs more than a record holds, and has given the verdicts.
+    if not can_grade() or scorer or not any(accepted):
         return None
     responses = frame.rollouts["response"]
 
@@ -108,10 +108,7 @@ def regrade(
     gradable_g = np.bincount(frame.group_b[gradable], minlength=len(frame.labels))
     chosen_g = sampling.choose(gradable_g, gradable_g > 0, [], most)
     rows = [row for row in gradable if chosen_g[frame.group_b[row]]]
-    if scorer is not None:
-        verdicts = _by_demo(frame, {row: accepted[row][0] for row in rows})
-    else:
-        verdicts = _verdicts({row: Task(text_of(row), accepted[row]) for row in rows}, tell)
+    verdicts = _verdicts({row: Task(text_of(row), accepted[row]) for row in rows}, tell)
     # Where we often find no answer, the dump states it in a form that our grader does not know.
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
     n_right = sum(frame.correct_b[row] == 1 for row in verdicts)
@@ -169,21 +166,8 @@ def token_of(difference: Difference, frame: Frame) -> int:
 
 
 def own_scorer(dump: Dump) -> str | None:
-    """The name of the scorer of a run folder's task; None: ktae's own grader gave the verdicts."""
-    source = None if dump.recipe is None else dump.recipe.task_source
-    return source if source in ("demo", "reasoning-gym") else None
-
-
-def _by_demo(frame: Frame, answers: dict[int, str]) -> dict[int, Verdict]:
-    """The verdicts of the demo's language, which counts a response only if it ends with `<eos>`."""
-    from ktae.demo import language_named
-
-    language, verdicts = language_named(frame.dump.recipe.demo.language), {}
-    for row, answer in answers.items():
-        text = frame.spell(row).text.decode(errors="replace")
-        verdict = language.verdict(text, answer, text.rstrip().endswith("<eos>"))
-        verdicts[row] = verdict._replace(reason=f"by the scorer of {language.name}")
-    return verdicts
+    """The name of the grader of a run's task; None: ktae's own grader gave the verdicts."""
+    return dump.grader
 
 
 def _verdicts(tasks: dict[int, Task], tell: Tell) -> dict[int, Verdict]:

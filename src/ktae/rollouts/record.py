@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_write
+from ktae.files.inputs import open_input
 
 VERSION = "2"
 VERSION_KEY = b"ktae.rollouts.version"
@@ -109,9 +110,9 @@ def metadata_of(path: Path) -> dict[bytes, bytes]:
     if path.suffix != ".parquet":
         return {}
     try:
-        with open(path, "rb") as stream:  # Arrow opens no path that is not UTF-8
+        with open_input(path) as stream:  # Arrow opens no path that is not UTF-8
             return pq.read_metadata(stream).metadata or {}
-    except (pa.ArrowException, OSError, ValueError):
+    except (InputError, pa.ArrowException, OSError, ValueError):
         return {}  # what is wrong with it is said where it is read
 
 

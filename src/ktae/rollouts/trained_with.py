@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import pydantic
 from ktae._version import __version__
 from ktae.errors import InputError, one_line
 from ktae.estimators import Estimator, to_text
-from ktae.files.atomic import atomic_write, make_folder
+from ktae.files.atomic import make_folder, write_text
+from ktae.files.inputs import read_input
+from ktae.files.typed import read_mapping
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
+GYM = "reasoning-gym"
 FILE = "ktae.json"
 """Its name, in the folder that holds the files of rollouts."""
 
@@ -31,6 +35,10 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
     what the engine calls the verdict, or else the reward."""
     threshold: float
     """Above it is correct."""
+    model: str | None = None
+    """A folder, a hub name, or `demo`; None: it is not known."""
+    grader: str | None = None
+    """The task's own grader, such as `demo`; None: none, or one of `ktae.grading`'s."""
 
     @classmethod
     def of(
@@ -46,17 +54,37 @@ class TrainedWith(pydantic.BaseModel, frozen=True, strict=True):
     def write(self, folder: Path) -> None:
         """Store it in that folder, which is made if need be."""
         make_folder(folder)
-        with atomic_write(folder / FILE) as temporary:
-            temporary.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_text(
+            folder / FILE, self.model_dump_json(indent=2, exclude={"model", "grader"}) + "\n"
+        )
 
     @classmethod
     def read(cls, folder: Path) -> TrainedWith | None:
         """What that folder's trainer has stored; None where nothing is stored."""
         file = folder / FILE
         try:
-            return cls.model_validate_json(file.read_bytes()) if file.is_file() else None
-        except (OSError, pydantic.ValidationError) as error:
+            return cls.model_validate_json(read_input(file)) if file.is_file() else None
+        except pydantic.ValidationError as error:
             raise InputError(f"{file} is not what ktae writes: {one_line(error)}") from None
+
+    @classmethod
+    def of_recipe(cls, file: Path) -> TrainedWith:
+        """What the recipe of a run folder says; what is no recipe says nothing of it.
+
+        Raises:
+            InputError: the file cannot be read, or holds no mapping.
+        """
+        content = read_mapping(file, "recipe")
+        credit, model, task = content.get("credit"), content.get("model"), content.get("task")
+        source = task.get("source", GYM) if isinstance(task, dict) else task or "demo"
+        grader = content.get("reward") or (source if source in ("demo", GYM) else None)
+        return cls(
+            correctness=None,
+            threshold=0.0,
+            estimator=credit if credit is None or isinstance(credit, str) else json.dumps(credit),
+            model=str(model["path"]) if isinstance(model, dict) and "path" in model else "demo",
+            grader=None if grader is None else str(grader),
+        )
 
     @classmethod
     def beside(cls, paths: Sequence[Path]) -> TrainedWith | None:

@@ -137,12 +137,6 @@ def diagnose_verl() -> Iterator[Finding]:
         what = f"advantages of verl {version}, largest difference to the reference"
         return error, f"{what} {error:.1e}"
 
-    def step() -> tuple[float, str]:
-        started = time.perf_counter()
-        metrics = smoke.training_step() or {}
-        size, seconds = metrics["credit/mean_abs"], time.perf_counter() - started
-        return 0.0, f"the demo on Ray and the CPU, {seconds:.0f} s; mean |credit| {size:.3f}"
-
     finding = tried("verl", compared, "pip install 'ktae[verl]'")
     yield finding
     if finding.remedy.startswith("pip"):  # it cannot be imported
@@ -151,9 +145,3 @@ def diagnose_verl() -> Iterator[Finding]:
 
     for subject, detail, remedy in smoke.missing_for_gpus():
         yield Finding(f"verl on GPUs, {subject}", "absent", detail, remedy)
-    if smoke.ONE_STEP.is_file():
-        yield tried("verl, a training step", step, BUG)
-        return
-    remedy = "run ktae doctor from a checkout, installed with pip install -e"
-    detail = "not tried: its stand-ins for GPUs are the tests'"
-    yield Finding("verl, a training step", "absent", detail, remedy)

@@ -7,9 +7,9 @@ from packaging.version import Version
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import ktae
-from ktae.demo.model import make_model, make_tokenizer
-from ktae.demo.rooms import HOUSES, Walk
 from ktae.estimators import AnchorStates
+from ktae.experiments.demo.model import make_model, make_tokenizer
+from ktae.experiments.demo.rooms import HOUSES, Walk
 from ktae.rollouts import record
 from ktae.trainers.trl.gradient_check import GROUP_SIZE, tiny_trainer, train_one_step
 from ktae.turns import find_turns

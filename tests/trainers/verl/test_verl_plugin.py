@@ -199,7 +199,8 @@ def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, es
     config.reward = {"custom_reward_function": function}
     with pytest.raises(InputError, match="math_verify"):
         trainer(config.copy())
-    config.reward.custom_reward_function.reward_kwargs = {"max_response_length": 8}
+    function["path"] = "pkg://ktae.experiments.verl.reward"
+    config.reward = {"custom_reward_function": function}
     with pytest.raises(AttributeError):  # verl's own: the checks are passed
         trainer(config)
 

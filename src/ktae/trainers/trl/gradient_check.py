@@ -16,19 +16,24 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    TrainerCallback,
+)
 from trl import GRPOConfig
 
 from ktae.batch import make_batch
 from ktae.counting import naive
-from ktae.demo import SUMS
-from ktae.demo.model import make_model, make_tokenizer
 from ktae.estimators import KTAE
 from ktae.rollouts import record
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 MAX_LENGTH = 12
 GROUP_SIZE = 4
+WORDS = [f"w{n}" for n in range(62)]
 
 
 Weights = Callable[[torch.Tensor], torch.Tensor]
@@ -95,14 +100,43 @@ def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
     }
     if settings.get("loss_type") == "cispo":
         defaults["epsilon_high"] = 5.0  # it clips the weights themselves
-    prompts = [problem.prompt for problem in SUMS.train_problems(64, seed=0)]
+    model, tokenizer = tiny_policy()
+    rng = np.random.default_rng(2)
+    prompts = [" ".join(rng.choice(WORDS, size=6)) for _ in range(64)]
     return {
-        "model": make_model(SUMS, seed=0),
-        "processing_class": make_tokenizer(SUMS),
+        "model": model,
+        "processing_class": tokenizer,
         "reward_funcs": even_start,
         "args": GRPOConfig(**(defaults | settings)),
         "train_dataset": Dataset.from_dict({"prompt": prompts}),
     }
+
+
+def tiny_policy() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """An untrained model of 90,000 parameters, always the same, and a tokenizer of 64 words."""
+    words = {word: i for i, word in enumerate(["<pad>", "<eos>", *WORDS])}
+    by_word = Tokenizer(models.WordLevel(words))
+    by_word.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=by_word, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+    )
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        intermediate_size=160,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        initializer_range=0.07,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return LlamaForCausalLM(config), tokenizer
 
 
 def train_one_step(

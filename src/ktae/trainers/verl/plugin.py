@@ -107,8 +107,7 @@ def _check_credit(config: Any, *, has_token_ids: bool) -> None:
 def _check_reward(config: Any) -> None:
     """Raise an InputError where ktae's grader is the reward and cannot grade here."""
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
-    is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
-    if function.get("path") == REWARD and not is_demo:
+    if function.get("path") == REWARD:
         from ktae.grading.pool import default_pool
 
         default_pool()

@@ -1,23 +1,15 @@
-"""verl's smallest job on what is there: are its own advantages those of token credit, and does its
-trainer take a step with them?
+"""verl's own advantage function on what is there: does it give the advantages of token credit?
 
-The function is tried without Ray and without a model: a batch of two groups goes through verl's
-data classes, its configuration and its function, as on the driver of a run. The step is one of the
-demo on the CPU; what stands in for GPUs and vLLM there is the tests', so it takes a checkout. What
-a run on GPUs needs beside is looked for, and not tried.
+It is tried without Ray and without a model: a batch of two groups goes through verl's data classes
+and its function, as on the driver of a run. What a run on GPUs needs beside is looked for, and not
+tried.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import os
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,8 +17,7 @@ import torch
 from ktae.batch import make_batch
 from ktae.counting import naive
 from ktae.estimators import KTAE
-from ktae.runs import metrics_by_step
-from ktae.trainers.verl.overrides import compose
+from ktae.trainers import check_version
 
 WITHOUT_FLASH_ATTENTION = (
     "+actor_rollout_ref.model.override_config.attn_implementation=sdpa "
@@ -40,13 +31,15 @@ def advantage_error() -> float:
     Raises:
         InputError: verl is absent or too old.
     """
-    config = compose({"algorithm.adv_estimator": "ktae", "trainer.v1.trainer_mode": "ktae_sync"})
+    check_version("verl")
     import verl.trainer.ppo.ray_trainer as ray_trainer
+    from omegaconf import OmegaConf
     from verl import DataProto
 
     import ktae.trainers.verl  # noqa: F401  # the plug-in
     from ktae.trainers.verl.handover import handed_over, rollouts_of_infos
 
+    algorithm = OmegaConf.create({"adv_estimator": "ktae", "norm_adv_by_std_in_grpo": True})
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 9, (8, 12))
     lengths = rng.integers(4, 13, 8)
@@ -66,7 +59,7 @@ def advantage_error() -> float:
     infos = [{"acc": verdict} for verdict in correct.tolist()]
     with handed_over(rollouts_of_infos(data.batch["responses"], infos)):
         plain, with_credit = (
-            ray_trainer.compute_advantage(data, adv_estimator=name, config=config.algorithm)
+            ray_trainer.compute_advantage(data, adv_estimator=name, config=algorithm)
             .batch["advantages"]
             .numpy()
             .copy()
@@ -76,44 +69,6 @@ def advantage_error() -> float:
     expected = KTAE().by_units().credit(batch, naive.credit)
     assert np.abs(expected).max() > 0.1
     return float(np.abs(with_credit - plain - expected).max())
-
-
-ONE_STEP = Path(__file__).parents[4] / "tests/engines/verl_one_step.py"
-"""In a checkout."""
-TIME_LIMIT = 900
-"""Seconds."""
-
-
-def training_step() -> dict[str, float] | None:
-    """The metrics of one step of the demo by verl's trainer on Ray; None outside a checkout.
-
-    Raises:
-        RuntimeError: the run failed, or its step had no token credit.
-    """
-    if not ONE_STEP.is_file():
-        return None
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        log = Path(folder, "log.txt")
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, ONE_STEP, folder],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                status = process.wait(TIME_LIMIT)
-            finally:  # Ray's processes, too
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        metrics = Path(folder, "run", "metrics.jsonl")
-        if status or not metrics.is_file():
-            end = log.read_text(encoding="utf-8", errors="replace").rstrip()[-180:]
-            raise RuntimeError(f"exit status {status} … {end}")
-        step: dict[str, float] = metrics_by_step([metrics]).get(1, {})
-    if not step.get("credit/mean_abs"):
-        raise RuntimeError("a training step had no token credit")
-    return step
 
 
 def missing_for_gpus() -> Iterator[tuple[str, str, str]]:

@@ -1,0 +1,187 @@
+"""Training curves: what the runs of several trainers say of each step, under common names."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae.errors import InputError
+from ktae.experiments.run_folder import RunFolder
+from ktae.files.inputs import read_input
+from ktae.files.text import short_names
+from ktae.rollouts.metrics import (
+    HELD_OUT,
+    LARGEST,
+    common_names,
+    json_object,
+    metrics_by_step,
+    metrics_files,
+    trainer_state,
+)
+
+Series = dict[int, float]
+"""A value for each training step."""
+
+DRAWN = (HELD_OUT, "reward", "response length", "entropy")
+"""What a picture has panels of, as far as the runs say it; of held-out accuracy one a benchmark."""
+PRINTED = re.compile(r"(.+):(?:np\.\w+\()?([-+]?\d+\.?\d*(?:e[-+]?\d+)?)\b")
+"""A metric as verl prints it: NumPy's numbers have their type, and colours end a line."""
+CHECKPOINT = re.compile(r"checkpoint-\d+")
+"""A folder of TRL's within the one that has the run's name."""
+SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#f0e442")
+"""Okabe and Ito's colours, which the colour-blind tell apart."""
+
+
+class Arm(NamedTuple):
+    """Runs that differ in their seeds alone."""
+
+    name: str
+    seeds: list[dict[str, Series]]
+    """The measures of each run."""
+
+    def last(self, measure: str) -> float | None:
+        """The mean over seeds of a run's last tenth of steps, of held-out accuracy of its last."""
+        ends = []
+        for series in (seed[measure] for seed in self.seeds if measure in seed):
+            values = [series[step] for step in sorted(series)]
+            n = 1 if measure.startswith(HELD_OUT) else -(-len(values) // 10)
+            ends.append(np.mean(values[-n:]))
+        return float(np.mean(ends)) if ends else None
+
+    def median(self, measure: str) -> float | None:
+        """Over all steps of all seeds."""
+        values = [x for seed in self.seeds for x in seed.get(measure, {}).values()]
+        return float(np.median(values)) if values else None
+
+
+def arms(paths: Sequence[Path]) -> list[Arm]:
+    """The runs, those together whose paths differ in a seed's number alone: `grpo-seed0`.
+
+    Raises:
+        InputError: one of them has no metrics that can be read, or is given twice.
+    """
+    runs = set[Path]()
+    by_path: dict[str, list[dict[str, Series]]] = defaultdict(list)
+    for path in paths:
+        run = path.resolve()
+        if run.name in ("metrics.jsonl", "trainer_state.json"):
+            run = run.parent
+        elif not run.is_dir():
+            run = run.with_suffix("")
+        run = run.parent if CHECKPOINT.fullmatch(run.name) else run
+        if run in runs:
+            raise InputError(f"{path} is of a run that is given twice; it would count as two seeds")
+        runs.add(run)
+        by_path[SEED.sub("", str(run)).rstrip("/")].append(read(path))
+    names = short_names([Path(key) for key in by_path])
+    return [Arm(name, seeds) for name, seeds in zip(names, by_path.values(), strict=True)]
+
+
+def read(path: Path) -> dict[str, Series]:
+    """The measures of one run.
+
+    Args:
+        path: a run folder of `ktae train`; a folder or file with TRL's `trainer_state.json` (of
+            several the last step's); verl's `metrics.jsonl`, or what it printed.
+
+    Raises:
+        InputError: there is no metric of a name that is known.
+    """
+    measures: dict[str, Series] = defaultdict(dict)
+    folder = RunFolder(path)
+    for step, metrics in sorted(_steps(path).items()):
+        for name, value in common_names(metrics).items() if abs(step) < LARGEST else ():
+            measures[name][step] = value
+    # `ktae train` evaluates twice: the policy before its first step and after its last.
+    last = max((step for series in measures.values() for step in series), default=0)
+    before = folder.read_before() if folder.before.exists() else {}
+    after = None
+    if before and folder.summary.exists():
+        after = json_object(read_input(folder.summary), str(folder.summary)).get("after")
+    for step, scores in ((0, before), (last, after)):
+        accuracy = scores.get("greedy_accuracy") if isinstance(scores, dict) else None
+        if isinstance(accuracy, int | float):
+            measures[HELD_OUT][step] = float(accuracy)
+    if not measures:
+        raise InputError(
+            f"{path}: no metrics of training steps; expected a run folder, trainer_state.json of "
+            "TRL, or metrics.jsonl or the console's text of verl"
+        )
+    return dict(measures)
+
+
+def _steps(path: Path) -> dict[int, dict[str, Any]]:
+    if path.is_dir():
+        if files := metrics_files(path):
+            return metrics_by_step(files)
+        states = map(trainer_state, path.rglob("trainer_state.json"))
+        return max(states, key=lambda steps: max(steps, default=0), default={})
+    if path.suffix == ".jsonl":
+        return metrics_by_step([path])
+    if path.suffix == ".json":
+        return trainer_state(path)
+    # A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`.
+    text = read_input(path, named=True).decode(errors="replace")
+    return {
+        int(line[1]): {x[1]: float(x[2]) for x in map(PRINTED.match, line[2].split(" - ")) if x}
+        for line in re.finditer(r"\bstep:(\d+) - (.+)", text)
+    }
+
+
+def panels(all_arms: Iterable[Arm]) -> list[str]:
+    """The measures that are drawn, in order."""
+    there = dict.fromkeys(name for arm in all_arms for seed in arm.seeds for name in seed)
+    return [name for drawn in DRAWN for name in sorted(there) if name.partition(",")[0] == drawn]
+
+
+def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
+    """A matplotlib figure: a panel for each measure, a line for each arm.
+
+    With several seeds the line is their mean, and the band reaches from the lowest to the highest.
+
+    Args:
+        all_arms: one or more.
+        smooth: steps of the trailing mean that is drawn; held-out accuracy is as it is.
+    """
+    from matplotlib.figure import Figure
+
+    names = panels(all_arms)
+    if not names:
+        raise InputError(f"none of the metrics is drawn; expected {', '.join(DRAWN)}")
+    columns = min(len(names), 4)
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.5 * rows + 0.5), layout="constrained")
+    lines: dict[str, Any] = {}
+    for place, name in enumerate(names, start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        window = 1 if name.startswith(HELD_OUT) else smooth
+        for arm, colour in zip(all_arms, itertools.cycle(COLOURS), strict=False):
+            seeds = [seed[name] for seed in arm.seeds if name in seed]
+            # Where a seed is not as far as the others, the mean would be another one's.
+            steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
+            if not steps:
+                continue
+            raw_st = np.array([[seed[step] for step in steps] for seed in seeds])
+            ends = range(1, len(steps) + 1)
+            values_ts = np.array([raw_st[:, max(n - window, 0) : n].mean(axis=1) for n in ends])
+            style: dict[str, Any] = {"color": colour, "label": arm.name, "lw": 1.3, "ms": 3}
+            form = "o-" if len(steps) < 3 else "-"
+            (lines[arm.name],) = axes.plot(steps, values_ts.mean(axis=1), form, **style)
+            low, high = values_ts.min(axis=1), values_ts.max(axis=1)
+            axes.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
+        axes.set_title(name, fontsize=9, loc="left", parse_math=False)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        if place > len(names) - columns:
+            axes.set_xlabel("training step", fontsize=8)
+    legend = {"loc": "outside lower center", "ncols": min(len(lines), 5), "frameon": False}
+    for text in figure.legend(handles=[*lines.values()], fontsize=8, **legend).get_texts():
+        text.set_parse_math(False)  # $ is a sign like others
+    return figure

@@ -1,0 +1,126 @@
+"""A language's base model: pretrained on noisy worked solutions on first use, then kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import random
+import tempfile
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch.nn.utils.rnn import pad_sequence
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from ktae.experiments.demo import model
+from ktae.experiments.demo.language import Language
+from ktae.files.atomic import make_folder
+
+VERSION = "1"
+"""The version of what `pretrain` does with a language and the settings that `base_model_folder`
+lists. Raise it with every change of that: base models are kept by it."""
+
+FINAL_LEARNING_RATE, WARM_UP = 0.05, 50
+BETAS = (0.9, 0.98)
+NO_LOSS = -100
+
+
+def pretrain(
+    language: Language, seed: int, steps: int | None = None
+) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """Train a model from scratch on worked solutions, with a progress bar on stderr; about a minute
+    of one core for 1,000 steps of a tiny one.
+
+    Test problems are never among them. The same seed gives the same weights on the same machine.
+    `steps` are the language's own by default.
+    """
+    steps = language.pretraining_steps if steps is None else steps
+    tokenizer = model.make_tokenizer(language)
+    base = model.make_model(language, seed)
+    # A generator of its own: no other code draws from it, so a seed is one model.
+    rng = random.Random(f"{language.salt} pretraining {seed}")
+    optimizer = torch.optim.AdamW(base.parameters(), lr=model.SIZE["learning_rate"], betas=BETAS)
+
+    def rate(step: int) -> float:
+        """The share of the learning rate: linear warm-up, then a cosine down to 5 %."""
+        if step < WARM_UP:
+            return (step + 1) / WARM_UP
+        cosine = (1 + math.cos(math.pi * (step - WARM_UP) / max(steps - WARM_UP, 1))) / 2
+        return FINAL_LEARNING_RATE + (1 - FINAL_LEARNING_RATE) * cosine
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    what = f"pretraining the demo's base model of {language.name} (once)"
+    console = Console(stderr=True, force_jupyter=False)
+    base.train()
+    with model.one_thread():
+        for _ in track(range(steps), what, console=console):
+            problems = language.train_problems(model.SIZE["batch"], rng.getrandbits(32))
+            prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
+            answers = tokenizer([language.worked_solution(p, rng) for p in problems])["input_ids"]
+            batch = sorted(zip(prompts, answers, strict=True), key=lambda pair: len(pair[1]))
+            n_tokens = sum(len(response) for _, response in batch)
+            # Short responses, then long ones: padded to one width, half of it would be padding
+            for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+                ids = [torch.tensor(prompt + response) for prompt, response in half]
+                # The prompt is given: the loss is of the response alone.
+                labels = [torch.tensor([NO_LOSS] * len(x) + response) for x, response in half]
+                # On the right, where no token looks at it: no attention mask is needed.
+                ids_bt = pad_sequence(ids, True, tokenizer.pad_token_id)
+                labels_bt = pad_sequence(labels, True, NO_LOSS)
+                # The number of tokens of the whole batch makes the two halves one mean.
+                base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+    return base.eval(), tokenizer
+
+
+def base_model(language: Language, seed: int = 0) -> Path:
+    """The folder of the base model and its tokenizer, pretrained if it is not there yet; another
+    seed is another base model.
+
+    The folder appears complete or not at all. If another process makes it meanwhile, its model
+    (the same one) stays.
+
+    Raises:
+        InputError: the cache folder cannot be written to.
+    """
+    folder = base_model_folder(language, seed)
+    if folder.is_dir():
+        return folder
+    where = f"{folder.parent} for the demo's base model (set XDG_CACHE_HOME to another folder)"
+    make_folder(folder.parent, where)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
+        complete = Path(name) / folder.name
+        for part in pretrain(language, seed):
+            part.save_pretrained(complete)
+        try:
+            complete.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+    return folder
+
+
+def base_model_folder(language: Language, seed: int = 0) -> Path:
+    """Where `base_model` keeps that model, whether or not it is there yet: in
+    `$XDG_CACHE_HOME/ktae/demo` or `~/.cache/ktae/demo`.
+
+    Its name has the versions and settings of language and pretraining, so that a change of them
+    never meets an old model.
+    """
+    settings = {
+        "pretraining": VERSION,
+        "language": [language.name, language.version, language.salt],
+        "steps": language.pretraining_steps,
+        "size": model.SIZE,
+        "optimizer": ["AdamW", BETAS, WARM_UP, FINAL_LEARNING_RATE],
+    }
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    name = f"base-{language.name}-{model.SIZE['name']}-seed{seed}-{digest}"
+    return caches / "ktae" / "demo" / name

@@ -1,0 +1,231 @@
+"""A language of small sums and of people who solve them noisily.
+
+A problem names someone who has a number and two to four things that happen to it, modulo 20:
+
+    <bos> tom has 7 . gets 5 . triples . how many ? <sol>
+
+A worked solution is how the base model learns to answer: mostly step by step, with filler, slips,
+second thoughts and two misconceptions (triples taken for doubles, gives taken for gets):
+
+    ok , 7 + 5 = 12 ; so we have 12 * 2 = 4 wait , 12 * 3 = 16 ; the answer is box 16 } <eos>
+
+The answer is the last box. Every word and every number is one token.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from ktae.experiments.demo.language import EOS, SPECIAL_TOKENS, Language, Problem
+
+MODULUS = 20
+NAMES = ("tom", "ann", "sam", "mia")
+NUMBERS = tuple(str(number) for number in range(MODULUS))
+
+VOCABULARY: tuple[str, ...] = (
+    *SPECIAL_TOKENS,
+    "<sol>",
+    *NUMBERS,
+    *NAMES,
+    *("has", "gets", "finds", "loses", "gives", "doubles", "triples", "flips"),
+    *("how", "many", "?", ".", ",", ";", "!", "+", "-", "*", "=", "box", "}"),
+    *("so", "the", "answer", "is", "total"),
+    *("let", "me", "think", "check", "ok", "well", "hmm", "now", "then", "next", "we", "have"),
+    *("but", "wait", "that", "wrong", "again", "easy", "just", "maybe"),
+)
+
+
+class Sum(NamedTuple):
+    """One sum on the value so far: `value sign n`, or `0 - value`."""
+
+    sign: Literal["+", "-", "*", "0-"]
+    n: int = 0
+
+    def result(self, value: int) -> int:
+        """What the sum makes of `value`, in 0..19."""
+        results = {"+": value + self.n, "-": value - self.n, "*": value * self.n, "0-": -value}
+        return results[self.sign] % MODULUS
+
+    def written(self, value: int, result: int) -> str:
+        """The sum as a step of a solution, whether `result` is right or not."""
+        left = f"0 - {value}" if self.sign == "0-" else f"{value} {self.sign} {self.n}"
+        return f"{left} = {result}"
+
+
+DOUBLE, TRIPLE, FLIP = Sum("*", 2), Sum("*", 3), Sum("0-")
+MEANINGS = {
+    **{"gets": Sum("+"), "finds": Sum("+"), "loses": Sum("-"), "gives": Sum("-")},
+    **{"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP},
+}
+"""What each verb means; the first four with a number."""
+
+
+class Operation(NamedTuple):
+    """A verb, with a number from 1 to 9 (`gets 5`) or without (n = 0, `triples`)."""
+
+    verb: str
+    n: int = 0
+
+    @property
+    def sum(self) -> Sum:
+        """What the verb means with its number."""
+        return MEANINGS[self.verb]._replace(n=self.n) if self.n else MEANINGS[self.verb]
+
+
+def problem_of(name: str, start: int, *operations: Operation) -> Problem:
+    """Someone has `start`, then the operations happen; the name is no part of the story."""
+    value = start
+    for operation in operations:
+        value = operation.sum.result(value)
+    events = " ".join(f"{verb} {n} ." if n else f"{verb} ." for verb, n in operations)
+    prompt = f"<bos> {name} has {start} . {events} how many ? <sol>"
+    return Problem(prompt, value, (start, operations))
+
+
+def random_problem(rng: random.Random) -> Problem:
+    """A problem of two to four operations, each kind of operation equally likely."""
+    kinds = (("gets", "finds"), ("loses", "gives"), ("doubles",), ("triples",), ("flips",))
+    operations = []
+    for _ in range(rng.randint(2, 4)):
+        verbs = rng.choice(kinds)
+        verb = rng.choice(verbs)
+        operations.append(Operation(verb, rng.randint(1, 9) if len(verbs) == 2 else 0))
+    return problem_of(rng.choice(NAMES), rng.randrange(MODULUS), *operations)
+
+
+def extract_answer(response: str) -> int | None:
+    """The number in the last `box X }`, or None if there is no such box."""
+    boxes = re.findall(r"(?<!\S)box\s+(\S+)\s+\}(?!\S)", response)
+    numbers = [int(number) for number in boxes if number in NUMBERS]
+    return numbers[-1] if numbers else None
+
+
+# How worked solutions are written: probabilities first, then phrases.
+
+# Of forgetting an operation, of misreading it, and of a wrong result, all times the haste.
+SKIP, MISREAD, SLIP = 0.03, 0.05, 0.06
+# Of a lucky guess, of filler, of a step said again, of a misconception, of a redo.
+LUCKY_GUESS = 0.30
+FILLER, AGAIN = 0.25, 0.08
+MISCONCEPTIONS = {"triples": 0.80, "gives": 0.75}
+REDO_WRONG, REDO_RIGHT = 0.50, 0.06
+
+SLIPS = (1, -1, 2, -2, 10, -10)
+FILLERS = ("now", "then", "next ,", "so we have", "hmm ,", "well ,")
+CONCLUSIONS = ("so", "the answer is", "total")
+# Of a guess in place of the first attempt, of an opener and of one more each time, of a doubt after
+# each answer, and that it leads to a ramble and not to another attempt.
+GUESS, OPENER, ANOTHER_OPENER, DOUBT, RAMBLE = 0.08, 0.85, 0.30, 0.35, 0.12
+OPENERS = ("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,")
+DOUBTS = ("but wait ,", "let me check .", "hmm , again .")
+RAMBLE_LENGTHS = (8, 30)
+
+
+def worked_solution(problem: Problem, rng: random.Random) -> str:
+    """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
+
+    def guess() -> list[str]:
+        # `easy ! maybe box 7 }`: at times right, else half from a chain in the head, half random
+        if rng.random() < LUCKY_GUESS:
+            value = problem.answer
+        elif rng.random() < 0.5:
+            _, value = _chain(problem, rng, haste=1)
+        else:
+            value = rng.randrange(MODULUS)
+        hedge = rng.choice((["just"], ["maybe"], []))
+        return ["easy", rng.choice("!,."), *hedge, f"box {value} }}"]
+
+    def attempt(haste: int) -> list[str]:
+        steps, value = _chain(problem, rng, haste)
+        return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
+
+    phrases: list[str] = []
+    if rng.random() < GUESS:
+        phrases += guess()
+    else:
+        if rng.random() < OPENER:
+            phrases.append(rng.choice(OPENERS))
+            phrases += _geometric(OPENERS, ANOTHER_OPENER, rng)
+        phrases += attempt(1)
+    for _ in range(2):  # second thoughts at most
+        if rng.random() >= DOUBT:
+            break
+        phrases.append(rng.choice(DOUBTS))
+        # A ramble comes to nothing: it ends the response without another answer.
+        if rng.random() < RAMBLE:
+            phrases += [rng.choice(FILLERS) for _ in range(rng.randint(*RAMBLE_LENGTHS))]
+            break
+        phrases += attempt(2)
+    return " ".join([*phrases, EOS])
+
+
+def _geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[str]:
+    """Geometrically many of the phrases: one more with probability `more` each time."""
+    chosen = []
+    while rng.random() < more:
+        chosen.append(rng.choice(phrases))
+    return chosen
+
+
+def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str], int]:
+    """The steps from the start to a result, each working on the one before, right or wrong."""
+    phrases: list[str] = []
+    value, operations = problem.story
+    for operation in operations:
+        # Forgotten: the next operation works on what was there before.
+        if rng.random() < SKIP * haste:
+            continue
+        phrases += _geometric(FILLERS, FILLER, rng)
+        step, result = _step(operation, value, rng, haste)
+        phrases.append(step)
+        # A solver notices a mistake far more often than he doubts what is right.
+        wrong = result != operation.sum.result(value)
+        if rng.random() < (REDO_WRONG if wrong else REDO_RIGHT):
+            phrases.append("wait ,")
+            if rng.random() < 0.5:
+                phrases.append("that is wrong .")
+            # Another attempt with the same beliefs, so a misconception often comes again.
+            step, result = _step(operation, value, rng, haste)
+            phrases.append(step)
+        phrases.append(";")
+        # Said twice: words that change nothing, which credit has to see through.
+        if rng.random() < AGAIN:
+            phrases += ["again", step, ";"]
+        value = result
+    return phrases, value
+
+
+def _step(operation: Operation, value: int, rng: random.Random, haste: int) -> tuple[str, int]:
+    """One attempt at one operation: its text, and the result it arrives at."""
+    # What the solver understands need not be what is meant.
+    understood = operation.sum
+    if rng.random() < MISCONCEPTIONS.get(operation.verb, 0.0):
+        understood = DOUBLE if operation.verb == "triples" else Sum("+", operation.n)
+    if rng.random() < MISREAD * haste:
+        if understood in (FLIP, TRIPLE):
+            understood = DOUBLE
+        elif understood == DOUBLE:
+            understood = TRIPLE
+        else:
+            understood = Sum("-" if understood.sign == "+" else "+", understood.n)
+    result = understood.result(value)
+    # The sum is understood, and its result is wrong.
+    if rng.random() < SLIP * haste:
+        result = (result + rng.choice(SLIPS)) % MODULUS
+    return understood.written(value, result), result
+
+
+SUMS = Language(
+    name="sums",
+    version="1",
+    vocabulary=VOCABULARY,
+    max_response_length=64,
+    pretraining_steps=1000,
+    salt="ktae demo",
+    random_problem=random_problem,
+    worked_solution=worked_solution,
+    extract_answer=extract_answer,
+)

@@ -1,0 +1,134 @@
+"""What generates: transformers anywhere, vLLM where it is installed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ktae.errors import InputError, one_line
+from ktae.files.hub import check_local_or_hub
+
+
+class Sampling(NamedTuple):
+    """How responses are drawn."""
+
+    samples: int = 1
+    temperature: float = 0.0
+    """0 is greedy."""
+    max_new_tokens: int = 3000
+    """The end-of-sequence token included. 3,000 is what the paper's evaluation uses."""
+    batch_size: int = 32
+    """Responses at once. Another number of them draws other ones."""
+    seed: int = 0
+    """The seed of the first batch; those after it count on."""
+
+
+class Sample(NamedTuple):
+    """One response."""
+
+    text: str
+    tokens: int
+    finished: bool
+    """Whether it ended by itself within the limit."""
+
+
+class TransformersEngine:
+    """A model in transformers, a folder or a hub name: on the GPU where there is one."""
+
+    batch_size = 32
+    """Responses at once that suit it, where the user names no number."""
+
+    def __init__(self, model: str) -> None:
+        with _loading(model, "evaluation", "pip install 'ktae[eval]'"):
+            import torch
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+            from transformers.utils import logging
+
+            logging.disable_progress_bar()  # the command line shows one of its own
+            self.tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+            self.model = AutoModelForCausalLM.from_pretrained(
+                model, dtype="auto", trust_remote_code=False
+            )
+        if torch.cuda.is_available():
+            self.model.to("cuda")
+
+    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        """`sampling.samples` responses to each prompt; the same seed draws the same ones."""
+        from ktae.experiments.generation import generate
+
+        k = sampling.samples
+        done = generate(
+            self.model,
+            self.tokenizer,
+            # Each sample is a row of its own: transformers draws all rows independently.
+            [prompt for prompt in prompts for _ in range(k)],
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=sampling.temperature,
+            batch_size=sampling.batch_size,
+            seed=seed,
+        )
+        samples = [
+            Sample(text, len(ids), finished)
+            for text, ids, finished in zip(done.texts, done.token_ids, done.finished, strict=True)
+        ]
+        return [samples[i : i + k] for i in range(0, len(samples), k)]
+
+
+class VLLMEngine:
+    """A model in vLLM, a folder or a hub name."""
+
+    batch_size = 512
+
+    def __init__(self, model: str) -> None:
+        hint = "install vllm, or use --engine transformers"
+        with _loading(model, "--engine vllm", hint):
+            import vllm
+
+            self.sampling_params = vllm.SamplingParams
+            self.llm = vllm.LLM(model=model, enable_prefix_caching=True)
+            self.tokenizer = self.llm.get_tokenizer()
+
+    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        """As the other engine's."""
+        from ktae.experiments.generation import encode
+
+        # Encoded here, as for transformers: given text, vLLM would put a bos token in front of one
+        # that a chat template has put there already.
+        encoded = [{"prompt_token_ids": ids} for ids in encode(self.tokenizer, prompts)]
+        # vLLM would draw the same random numbers for all prompts of one seed, so each prompt has a
+        # seed of its own; of its samples the i-th gets that seed plus i. No strings end a response,
+        # only the model's own end-of-sequence tokens.
+        params = [
+            self.sampling_params(
+                n=sampling.samples,
+                temperature=sampling.temperature,
+                top_p=1.0,
+                max_tokens=sampling.max_new_tokens,
+                seed=random.Random(f"{seed}/{i}").getrandbits(31),
+            )
+            for i in range(len(prompts))
+        ]
+        answers = self.llm.generate(encoded, params, use_tqdm=False)
+        return [
+            [Sample(o.text, len(o.token_ids), o.finish_reason == "stop") for o in answer.outputs]
+            for answer in answers
+        ]
+
+
+Engine = TransformersEngine | VLLMEngine
+ENGINES: dict[str, type[Engine]] = {"transformers": TransformersEngine, "vllm": VLLMEngine}
+"""By name; each loads a model."""
+
+
+@contextmanager
+def _loading(model: str, what: str, hint: str) -> Iterator[None]:
+    """What goes wrong while a library is imported and loads a model is an InputError."""
+    check_local_or_hub("model", model)
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(f"{what} needs {error.name}, which is not installed; {hint}") from None
+    except (OSError, ValueError, RuntimeError) as error:  # no such name, no such GPU, no memory
+        raise InputError(f"cannot load model {model}: {one_line(error)}") from None

@@ -1,0 +1,374 @@
+"""One experiment as a typed file: what to train, on what, with which method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
+
+from ktae.errors import InputError
+from ktae.estimators import Estimator, from_section, to_section
+from ktae.estimators.transforms import require_scale
+from ktae.experiments.demo import language_named
+from ktae.experiments.templates import INSTRUCTION
+from ktae.files.typed import Section, dump_yaml, parse_yaml, read_mapping, validated
+
+JUST_BELOW_ONE = 1 - 2**-20
+"""Also in float32."""
+
+Positive = Annotated[int, Field(strict=True, gt=0)]
+NotNegative = Annotated[int, Field(strict=True, ge=0)]
+Share = Annotated[float, Field(strict=True, gt=0, lt=1)]
+NotNegativeFloat = Annotated[float, Field(strict=True, ge=0)]
+PositiveFloat = Annotated[float, Field(strict=True, gt=0)]
+
+
+class Model(Section):
+    """The policy to train."""
+
+    path: str = "demo"
+    """`demo` (the embedded base model, pretrained on first use), a folder, or a hub name."""
+    demo_seed: NotNegative = 0
+    """Which of the embedded base models: the seed of its pretraining."""
+    lora_rank: NotNegative = 0
+    """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
+
+
+class Demo(Section):
+    """The embedded task."""
+
+    language: str = "sums"
+    """What its problems are about, and what its base models speak: `sums` (numbers, one after the
+    other), or a language that another distribution offers."""
+
+    @pydantic.field_validator("language")
+    @classmethod
+    def _is_installed(cls, name: str) -> str:
+        return language_named(name).name
+
+
+class ReasoningGym(Section):
+    """A task of reasoning-gym (`ktae.experiments.tasks.gym`)."""
+
+    source: Literal["reasoning-gym"] = "reasoning-gym"
+
+    name: str
+    """Such as `chain_sum`."""
+    settings: dict[str, Any] = Field(default={})
+    """The task's own settings, such as `{min_terms: 2, max_terms: 2}`."""
+    instruction: str | None = None
+    """The system message; null: the model's own."""
+    answer: Literal["last-number", "stated", "whole"] = "last-number"
+    """What of a response is scored: its stated answer or else its last number, its stated answer
+    alone, or all of it."""
+
+
+class Problems(Section):
+    """Mathematics with reference answers, which ktae's grader compares."""
+
+    source: Literal["gsm8k", "math12k", "math-l3-5", "file"]
+    """A data set of the hub by name, or `file`."""
+    train: str | None = None
+    """A file of problems to train on, instead of the hub's: JSON lines (also .gz) or Parquet."""
+    test: str | None = None
+    """The same for the held-out problems."""
+    instruction: str | None = INSTRUCTION
+    """The system message; null: the model's own."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_files(self) -> Problems:
+        if self.source == "file" and (self.train is None or self.test is None):
+            raise ValueError("source is file; expected train and test, each a file of problems")
+        return self
+
+
+def _form_of_task(task: Any) -> str:
+    is_mapping = isinstance(task, Mapping)
+    source = task.get("source", "reasoning-gym") if is_mapping else getattr(task, "source", None)
+    if source is None:
+        return "(a name)"
+    return "(reasoning-gym)" if source == "reasoning-gym" else "(problems)"
+
+
+Task = Annotated[
+    Annotated[Literal["demo", "math"], Tag("(a name)")]
+    | Annotated[ReasoningGym, Tag("(reasoning-gym)")]
+    | Annotated[Problems, Tag("(problems)")],
+    Discriminator(_form_of_task),
+]
+
+
+class Rollout(Section):
+    """How rollouts are sampled."""
+
+    prompts_per_step: Positive = 8
+    """Prompts, and so groups, in one training step."""
+    group_size: Annotated[int, Field(strict=True, ge=2)] = 16
+    """Rollouts per prompt (the paper's G)."""
+    max_response_length: Positive = 64
+    """Longest response, in tokens."""
+    max_prompt_length: Positive = 1024
+    """Longest prompt, in tokens; verl cuts longer ones on the left, TRL takes them whole."""
+    temperature: PositiveFloat = 1.0
+    """Sampling temperature."""
+
+
+class Algorithm(Section):
+    """The policy-gradient method underneath."""
+
+    loss: Literal["grpo", "dapo", "dr_grpo"] = "grpo"
+    """How token losses are averaged: `grpo` per rollout first, `dapo` over all tokens of the
+    batch, `dr_grpo` over a constant."""
+    scale_by_std: bool = True
+    """Divide the rollout advantage by the group's standard deviation."""
+    clip_low: Share = 0.2
+    """Lower clip range of the probability ratio."""
+    clip_high: PositiveFloat = 0.2
+    """Upper clip range; DAPO's clip-higher sets it above `clip_low`."""
+    kl: NotNegativeFloat = 0.0
+    """Coefficient of the KL penalty (`low_var_kl`) to the base model; 0 switches it off."""
+    minibatches: Positive = 2
+    """Optimizer steps that one training step's rollouts are split into."""
+    epochs: Positive = 1
+    """Times that each training step's rollouts are used."""
+    overlong_buffer: NotNegative = 0
+    """DAPO's overlong shaping: a penalty that grows from 0 to 1 over the last so many tokens before
+    `rollout.max_response_length`. It counts for the reward, never for correctness."""
+    resampling_rounds: NotNegative = 0
+    """DAPO's dynamic sampling: at most so many more batches to replace groups of equal rewards;
+    those that are left are dropped from the loss. 0 switches it off."""
+    patience: Positive = 50
+    """Stop after so many training steps in a row in which no group had unequal rewards. Only TRL
+    does; verl runs all steps, and another number than this one is refused there."""
+
+
+def _read_credit(section: Any) -> Any:
+    return section if section is None or isinstance(section, Estimator) else from_section(section)
+
+
+Credit = Annotated[
+    Estimator,
+    BeforeValidator(_read_credit),
+    PlainSerializer(to_section, return_type=str | dict[str, Any]),
+]
+
+
+class Optimizer(Section):
+    """AdamW."""
+
+    learning_rate: PositiveFloat = 1e-6
+    """Peak learning rate."""
+    beta1: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.9
+    """Decay of the first moment."""
+    beta2: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.999
+    """Decay of the second moment."""
+    weight_decay: NotNegativeFloat = 0.0
+    """Decoupled weight decay."""
+    max_grad_norm: PositiveFloat = 1.0
+    """Gradient clipping."""
+    warmup_steps: NotNegative = 0
+    """Training steps of linear warm-up; constant afterwards."""
+
+
+class Verl(Section):
+    """What only the engine `verl` reads: the cluster, and how the work is laid out on it."""
+
+    mode: Literal["sync", "colocate_async", "separate_async"] = "sync"
+    """verl's trainer mode."""
+    nodes: Positive = 1
+    """Machines for the trainer."""
+    gpus_per_node: Positive = 8
+    """GPUs on each of them."""
+    rollout_engine: str = "vllm"
+    """`vllm`, `sglang` or `trtllm`: what samples the rollouts."""
+    tensor_parallel: Positive = 1
+    """GPUs that one copy of the rollout engine spans."""
+    gpu_memory: Share = 0.6
+    """Share of a GPU's memory for the rollout engine."""
+    tokens_per_gpu: Positive = 16384
+    """Tokens in one forward or backward pass on a GPU."""
+    validate_every: Positive = 5
+    """Training steps between validations."""
+    overrides: dict[str, Any] = Field(default={})
+    """Any other key of verl's configuration, dotted or as sections, with its value."""
+
+
+class Trl(Section):
+    """What only the engine `trl` reads."""
+
+    forward_rollouts: Positive | None = None
+    """Rollouts in one forward and backward pass of a process; null takes a whole minibatch."""
+    top_entropy: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    """Train on this share of the tokens, those where the policy's entropy is highest: at 0.2 the
+    80/20 baseline (arXiv:2506.01939), with or without token credit."""
+    entropy_coef: Annotated[float, Field(strict=True)] = 0.0
+    """Weight of the policy's mean entropy in what is maximised: above 0 a bonus, below 0 a
+    penalty."""
+    vllm: bool = False
+    """Sample with vLLM, on the GPUs that train."""
+    vllm_memory: Share = 0.3
+    """Share of a GPU's memory for vLLM."""
+
+
+class Logging(Section):
+    """What is written while training."""
+
+    save_every: Positive = 20
+    """Training steps between checkpoints."""
+    keep_checkpoints: Positive = 2
+    """Checkpoints kept."""
+    eval_problems: Annotated[int, Field(strict=True, gt=0, le=1024)] = 512
+    """Held-out problems for the accuracy before and after."""
+    report_to: tuple[str, ...] = ()
+    """Trackers besides the run folder's own metrics, such as `tensorboard`, `trackio`, `wandb`."""
+
+
+class Recipe(Section):
+    """One experiment."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+    """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters.
+
+    File systems take 255 bytes, and what is made of the name has ends of its own.
+    """
+    task: Task = "demo"
+    """Where prompts, answers and the reward come from: `demo`, `math` (with `data`), or a mapping
+    whose `source` is `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
+    data: str | None = None
+    """The folder that `ktae data prepare` wrote, for task `math`."""
+    reward: Annotated[str, Field(pattern=r"^[^:].*:\w+$")] | None = None
+    """Your own reward in the place of the task's grader: `mine.py:function` or `module:function`.
+    It gets a response and its reference answer, both texts, and returns a number or None (unknown);
+    above 0 is correct, and with an estimator of graded rewards 1 alone is."""
+    seed: NotNegative = 0
+    """Seed of sampling and data order."""
+    steps: Positive
+    """Training steps: batches of rollouts that are sampled."""
+    demo: Demo = Demo()
+    """For task `demo`."""
+    model: Model = Model()
+    rollout: Rollout = Rollout()
+    algorithm: Algorithm = Algorithm()
+    credit: Credit | None = None
+    """The estimator of token credit: the name of a preset, such as `calibrated`, or a mapping with
+    `estimator`, its settings and `transforms`; null trains on the rollout advantages alone."""
+    optimizer: Optimizer = Optimizer()
+    trl: Trl = Trl()
+    verl: Verl = Verl()
+    logging: Logging = Logging()
+
+    @property
+    def task_source(self) -> str:
+        """`demo`, `math`, or the source of a mapping, such as `reasoning-gym`."""
+        return self.task if isinstance(self.task, str) else self.task.source
+
+    @property
+    def wants_scores(self) -> bool:
+        """Whether the reward is a score between 0 and 1, and not a verdict."""
+        has_scores = isinstance(self.task, ReasoningGym) or self.reward is not None
+        return has_scores and self.credit is not None and self.credit.score_range is not None
+
+    @property
+    def correct_above(self) -> float:
+        """A rollout is correct where its reward is above this: of own scores 1 alone is."""
+        return JUST_BELOW_ONE if self.wants_scores else 0.0
+
+    @pydantic.model_validator(mode="after")
+    def _sections_fit(self) -> Recipe:
+        """Check what no section can check alone."""
+        rollouts = self.rollout.prompts_per_step * self.rollout.group_size
+        if rollouts % self.algorithm.minibatches:
+            raise ValueError(
+                f"algorithm.minibatches is {self.algorithm.minibatches}; expected a divisor of the "
+                f"{rollouts} rollouts of a step (rollout.prompts_per_step × rollout.group_size)"
+            )
+        scaled = self.algorithm.scale_by_std
+        if self.credit is not None:
+            require_scale(self.credit, scaled, f"algorithm.scale_by_std is {scaled}")
+        longest = self.rollout.max_response_length
+        if self.algorithm.overlong_buffer >= longest:
+            raise ValueError(
+                f"algorithm.overlong_buffer is {self.algorithm.overlong_buffer}; expected less "
+                f"than rollout.max_response_length, which is {longest}"
+            )
+        if self.demo != Demo() and self.task != "demo":
+            raise ValueError(
+                f"demo.language is {self.demo.language} and task is {self.task_source}; only task "
+                "demo has a language"
+            )
+        if (self.data is None) != (self.task != "math"):
+            raise ValueError(
+                f"task is {self.task_source} and data is {self.data!r}; task math needs the folder "
+                "that `ktae data prepare` wrote, other tasks make their own problems"
+            )
+        return self
+
+
+def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe from YAML and apply `key=value` overrides (dotted keys, YAML values).
+
+    Raises:
+        InputError: no such file, broken YAML, an unknown key (the nearest known one is named), a
+            value out of range.
+    """
+    content = read_mapping(Path(path), "recipe", named=True)
+    for override in overrides:
+        _apply(content, override)
+    return validated(Recipe, content, f"recipe {path}")
+
+
+def dump(recipe: Recipe) -> str:
+    """The whole recipe as YAML, defaults included."""
+    return dump_yaml(recipe.model_dump(mode="json"))
+
+
+def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Mappings in mappings as dotted keys and values; an empty one has none."""
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        is_section = isinstance(value, dict)
+        values |= dotted(value, f"{prefix}{key}.") if is_section else {prefix + key: value}
+    return values
+
+
+def changes(there: Recipe, here: Recipe) -> list[str]:
+    """The dotted keys in which two recipes differ, each with both values, for messages."""
+    old, new = (dotted(recipe.model_dump(mode="json")) for recipe in (there, here))
+    return [
+        f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
+        for key in sorted({*old, *new})  # a key of either: `credit: null` has none of the other's
+        if old.get(key) != new.get(key)
+    ]
+
+
+def require_same(recipe: Recipe, file: Path) -> None:
+    """Raise an InputError unless the file, of a run to resume, is there and holds this recipe."""
+    if not file.is_file():
+        raise InputError(f"{file.parent} holds no run to resume; leave --resume out to start one")
+    if changed := changes(load(file), recipe):
+        raise InputError(
+            f"{file} differs from the recipe given in {', '.join(changed)}; "
+            "resume with the recipe that the run was started with"
+        )
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise InputError(f"override {override!r} has no value; expected key=value")
+    value = parse_yaml(text, f"override {override!r}")
+    # Sections on the way are made where they are not there yet.
+    *parents, last = key.split(".")
+    section = content
+    for parent in parents:
+        if section.get(parent) is None:  # absent, or null as in `credit: null`
+            section[parent] = {}
+        if parent == "credit" and isinstance(section[parent], str):  # a name, to which a key comes
+            section[parent] = {"estimator": section[parent]}
+        section = section[parent]
+        if not isinstance(section, dict):
+            raise InputError(f"override {override!r}: {parent} is a value, not a section")
+    section[last] = value

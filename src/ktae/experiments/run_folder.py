@@ -1,0 +1,169 @@
+"""The run folder: what a training leaves on disk, and where."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pydantic
+
+from ktae.errors import InputError, one_line
+from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
+from ktae.files.inputs import read_input
+from ktae.rollouts import record
+from ktae.rollouts.metrics import json_lines, metrics_files
+
+SCORES = pydantic.TypeAdapter(dict[str, float])
+
+
+class RunFolder:
+    """Paths and files of one run.
+
+    `recipe.yaml` the whole recipe; `tokenizer/`; `metrics.jsonl` one line a training step;
+    `rollouts/` one Parquet file of rollouts a training step; `checkpoints/`; `before.json` and
+    `summary.json` the held-out scores; `model/` the trained policy.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / ".lock"
+        self.recipe = path / "recipe.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.rollouts = path / "rollouts"
+        self.checkpoints = path / "checkpoints"
+        self.before = path / "before.json"
+        self.summary = path / "summary.json"
+        self.model = path / "model"
+        self.tokenizer = path / "tokenizer"
+
+    def require_free(self) -> None:
+        """Raise an InputError if the folder holds a run that has begun to train, or anything else.
+
+        What a run leaves that failed before its first step ended is in nobody's way.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"cannot make run folder {self.path}: it is a file")
+        if self.recipe.exists():
+            if self.has_trained():
+                raise InputError(
+                    f"{self.path} holds a run already; add --resume to continue it, "
+                    "or give another --output"
+                )
+        elif any(path.is_file() and path != self.lock for path in self.path.rglob("*")):
+            raise InputError(f"{self.path} is not an empty folder; give another --output")
+
+    def has_trained(self) -> bool:
+        """Whether a training step or a checkpoint is there."""
+        begun = (*self.checkpoints.glob("*/*"), *self.rollouts.glob("*step-*"), self.summary)
+        return any(path.exists() for path in (*begun, *metrics_files(self.path)))
+
+    def create(self, recipe: str) -> None:
+        """Make the folders and store the recipe.
+
+        Raises:
+            InputError: the folder cannot be made, or holds a run.
+        """
+        self.require_free()
+        make_folder(self.rollouts, f"run folder {self.path}")
+        self.before.unlink(missing_ok=True)  # of a run that failed before its first step
+        write_text(self.recipe, recipe)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[int]:
+        """Keep other processes from training here, until the block or the process ends.
+
+        Yields:
+            The lock's file descriptor, for a child process that is to hold it, too.
+
+        Raises:
+            InputError: another process trains here, or the folder cannot be made.
+        """
+        make_folder(self.path, f"run folder {self.path}")
+        with self.lock.open("w", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another process trains in {self.path}; wait for its end, or stop it"
+                ) from None
+            except OSError:  # a file system without locks, such as a mounted bucket
+                pass
+            yield lock.fileno()
+
+    def all_checkpoints(self) -> list[Path]:
+        """The complete ones, the newest first: transformers writes its state last
+        (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
+        by_step = {}
+        for path in self.checkpoints.glob("checkpoint-*"):
+            with contextlib.suppress(InputError, ValueError):
+                json.loads(read_input(path / "trainer_state.json"))
+                by_step[int(path.name.removeprefix("checkpoint-"))] = path
+        return [by_step[step] for step in sorted(by_step, reverse=True)]
+
+    def remove_leftovers(self) -> None:
+        """Remove what a killed run was writing at that moment."""
+        written = (self.recipe, self.metrics, self.before, self.summary, self.model)
+        leftovers = [left for path in written for left in unfinished(path)]
+        remove_unfinished([*leftovers, *self.rollouts.glob(".step-*")])
+
+    def append_metrics(self, metrics: dict[str, Any]) -> None:
+        """Add one training step's line."""
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All lines of a run through TRL; a last line cut short by a crash is left out.
+
+        Raises:
+            InputError: a line is damaged.
+        """
+        lines = json_lines(self.metrics) if self.metrics.exists() else []
+        for number, line in enumerate(lines, start=1):
+            if type(line.get("step")) is not int or type(line.get("seconds")) not in (int, float):
+                raise InputError(
+                    f"{self.metrics}, line {number}: no step and seconds; expected both as numbers"
+                )
+        return lines
+
+    def forget_after(self, step: int) -> None:
+        """Drop the metrics and rollouts of training steps after `step`: they are run again.
+
+        Raises:
+            InputError: a file is damaged or lacks a step before; nothing is dropped.
+        """
+        kept = [line for line in self.read_metrics() if line["step"] <= step]
+        if missing := set(range(1, step + 1)) - {line["step"] for line in kept}:
+            raise InputError(
+                f"{self.metrics} has no line of step {min(missing)}, and the checkpoint is of step "
+                f"{step}; expected one of each step"
+            )
+        write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
+        for path in self.rollouts.glob("step-*.parquet"):
+            number = path.stem.removeprefix("step-")
+            if number.isdecimal() and int(number) > step:
+                path.unlink()
+
+    def read_before(self) -> dict[str, float]:
+        """The held-out scores of the model before its training.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            return SCORES.validate_json(read_input(self.before))
+        except pydantic.ValidationError as error:
+            raise InputError(f"{self.before} holds no scores: {one_line(error)}") from None
+
+    def write_rollouts(self, step: int, rollouts: pa.Table) -> None:
+        """Write one training step's rollouts."""
+        record.write(rollouts, self.rollouts / f"step-{step:05d}.parquet")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON, atomically."""
+    write_text(path, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,196 @@
+"""What a task is: problems as prompts, and who says which responses are correct."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ktae.errors import InputError
+from ktae.estimators.function import imported
+from ktae.experiments.templates import Messages, written_out
+from ktae.files.atomic import atomic_write, make_folder
+from ktae.grading.rewards import text_of, verdicts
+from ktae.grading.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from ktae.experiments.recipe import Recipe
+
+REWARD = "pkg://ktae.trainers.verl.reward"
+"""verl's path of the reward function that is ktae's grader."""
+OWN_REWARD = "pkg://ktae.experiments.verl.reward"
+"""verl's path of the reward function of the tasks that ktae's grader does not grade."""
+
+
+class TaskRow(NamedTuple):
+    """One problem of a task."""
+
+    prompt: str | Messages
+    """Messages for the tokenizer's chat template, or a text that is complete as it is."""
+    answer: str
+    reference: str
+    """What the grader gets: the answer, or as JSON what reasoning-gym's scorer needs."""
+
+
+class Task(ABC):
+    """A recipe's problems and their grader. Other than below, prompts are messages, and a problem
+    has one response, which ktae's grader compares with the answer."""
+
+    grader: str | None = None
+    """The name of the task's own grader; None: ktae's."""
+    is_made = True
+    """Whether a run makes the engines' files of problems; else `ktae data prepare` has."""
+    chat_template: str | None = None
+    """What verl is to take in the place of the tokenizer's own."""
+    plays_episodes = False
+    """Whether a rollout has several turns, with observations between them."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        if recipe.reward is not None:
+            own_reward(recipe.reward)  # an error now, and not after the model is loaded
+
+    @property
+    def name(self) -> str:
+        """What the task is called in tables."""
+        return self.recipe.task_source
+
+    @property
+    def data_source(self) -> str:
+        """verl's name of the data, by which its reward function finds the grader."""
+        return f"ktae/{self.recipe.task_source}"
+
+    @abstractmethod
+    def train_rows(self) -> list[TaskRow]:
+        """The problems to train on.
+
+        Raises:
+            InputError: they cannot be made or read.
+        """
+
+    @abstractmethod
+    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
+        """The first n held-out problems, by default `logging.eval_problems`; fewer if there are not
+        so many.
+
+        Raises:
+            InputError: they cannot be made or read.
+        """
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        """Raise an InputError for a tokenizer that does not fit the prompts."""
+        if tokenizer.chat_template is None:
+            raise InputError(
+                f"task {self.recipe.task_source} has prompts of messages, and this tokenizer "
+                f"({type(tokenizer).__name__}) has no chat template"
+            )
+
+    def prompt_text(self, tokenizer: Any, prompt: Any) -> str:
+        """A prompt as the model sees it: messages go through the chat template."""
+        return prompt if isinstance(prompt, str) else written_out(prompt, tokenizer)
+
+    def grade(
+        self, responses: Sequence[Any], references: Sequence[str], finished: Sequence[bool]
+    ) -> list[Verdict]:
+        """Whether each response is correct.
+
+        Args:
+            responses: B texts, or B conversations whose last message counts.
+            references: B of `TaskRow.reference`.
+            finished: B: whether the response ended by itself.
+        """
+        if self.recipe.reward is None:
+            return self._verdicts([*map(text_of, responses)], references, finished)
+        above = self.recipe.correct_above
+        return [
+            Verdict(Outcome.UNDECIDED, None, "no reward")
+            if reward is None
+            else Verdict(Outcome.CORRECT if reward > above else Outcome.INCORRECT, f"{reward:g}")
+            for reward in self.rewards(responses, references, finished)
+        ]
+
+    def rewards(
+        self, responses: Sequence[Any], references: Sequence[str], finished: Sequence[bool]
+    ) -> list[float | None]:
+        """Each response's reward; above `Recipe.correct_above` is correct, None is unknown."""
+        if self.recipe.reward is None:
+            return [verdict.correct for verdict in self.grade(responses, references, finished)]
+        function = own_reward(self.recipe.reward)
+        return [function(text_of(x), y) for x, y in zip(responses, references, strict=True)]
+
+    def _verdicts(
+        self, responses: Sequence[str], references: Sequence[str], finished: Sequence[bool]
+    ) -> list[Verdict]:
+        """ktae's grader, unless a task has its own."""
+        return verdicts(responses, references)
+
+    def verl_reward(self) -> tuple[str, dict[str, Any]]:
+        """verl's path of the reward function `compute_score`, and its keyword arguments."""
+        name = self.recipe.reward
+        if name is None:
+            return (OWN_REWARD if self.grader else REWARD), self._verl_reward_kwargs()
+        # verl's workers run in another folder.
+        is_file = name.rpartition(":")[0].endswith(".py")
+        function = str(Path(name).expanduser().absolute()) if is_file else name
+        return OWN_REWARD, {"function": function}
+
+    def _verl_reward_kwargs(self) -> dict[str, Any]:
+        return {}
+
+
+def own_reward(name: str) -> Callable[[str, str], float | None]:
+    """The user's reward function `FILE.py:NAME` or `MODULE:NAME`: of a response and its answer.
+
+    Raises:
+        InputError: there is none of that name; or, when called, it gives no number.
+    """
+    function = imported(name)
+    if not callable(function):
+        raise InputError(f"reward {name} is {function!r:.60}; expected a function")
+
+    def checked(response: str, answer: str) -> float | None:
+        value = function(response, answer)
+        if value is not None and not isinstance(value, int | float):
+            raise InputError(f"reward {name} gave {value!r:.60}; expected a number or None")
+        return None if value is None else float(value)
+
+    return checked
+
+
+def write(
+    splits: Mapping[str, Sequence[TaskRow]], folder: Path, *, data_source: str
+) -> dict[str, int]:
+    """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; rows for each split.
+
+    verl's files have the columns `data_source`, `prompt` (messages), `ability`, `reward_model`
+    (with what the grader gets as `ground_truth`) and `extra_info`; TRL's have `prompt` and
+    `answer`. Both hold the same problems in the same order.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for split, rows in splits.items():
+        # verl takes the answer from `ground_truth`, and the reward function by `data_source`.
+        for_verl = [
+            {
+                "data_source": data_source,
+                "prompt": [{"role": "user", "content": row.prompt}]
+                if isinstance(row.prompt, str)
+                else row.prompt,
+                "ability": "math",
+                "reward_model": {"style": "rule", "ground_truth": row.reference},
+                "extra_info": {"split": split, "index": index},
+            }
+            for index, row in enumerate(rows)
+        ]
+        for_trl = [{"prompt": row.prompt, "answer": row.answer} for row in rows]
+        for engine, table in (("verl", for_verl), ("trl", for_trl)):
+            make_folder(folder / engine)
+            # A reader never sees half a file: verl may be waiting for it.
+            with atomic_write(folder / engine / f"{split}.parquet") as temporary:
+                pq.write_table(pa.Table.from_pylist(table), temporary)
+    return {split: len(rows) for split, rows in splits.items()}

@@ -1,0 +1,366 @@
+"""Train a recipe through TRL, into a run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import resource
+import statistics
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, trainer_utils
+from transformers.utils import logging as transformers_logging
+from trl import GRPOConfig
+
+from ktae.errors import InputError, one_line
+from ktae.experiments import recipe as recipes
+from ktae.experiments.demo import language_named
+from ktae.experiments.demo.pretrain import base_model
+from ktae.experiments.recipe import Recipe
+from ktae.experiments.run_folder import RunFolder, write_json
+from ktae.experiments.tasks import Task, task_of
+from ktae.experiments.tasks.problems import PreparedTask
+from ktae.experiments.trl import tasks
+from ktae.experiments.trl.steps import OnStep, StepLogger, stop_on_interrupt
+from ktae.files.atomic import atomic_folder
+from ktae.files.hub import check_local_or_hub, local_or_hub
+from ktae.rollouts import record
+from ktae.trainers.metrics import PREFIX
+from ktae.trainers.trl.callbacks import Patience
+from ktae.trainers.trl.checks import check_arguments
+from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
+
+Note = Callable[[str], None]
+"""Told what a user should know, in one line."""
+
+
+def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, note: Note) -> int:
+    """Train, evaluate before and after, and leave everything in `folder`.
+
+    Under torchrun or `accelerate launch` every process calls this; the first one evaluates, writes
+    and calls `on_step` with each training step's metrics. Returns 0, or the number of the signal
+    that stopped the training; a checkpoint of the step then under way is in the folder. `note` is
+    told what a resumed run goes on from.
+
+    Raises:
+        InputError: the model cannot be loaded, TRL refuses a setting, the folder is taken, there
+            is nothing to resume; no folder is made then. Or no group has had unequal rewards for
+            `algorithm.patience` steps; everything until then is in the folder.
+    """
+    transformers_logging.disable_progress_bar()  # on_step shows the progress
+    if recipe.trl.vllm and not torch.cuda.is_available():
+        raise InputError(
+            "trl.vllm is true and there is no GPU here: vLLM on a CPU cannot take the weights that "
+            "TRL sends it; leave trl.vllm out"
+        )
+    if resume:
+        if folder.summary.exists():
+            raise InputError(f"the run in {folder.path} is finished: there is nothing to resume")
+        recipes.require_same(recipe, folder.recipe)
+    else:
+        folder.require_free()
+    task, config = task_of(recipe), grpo_config(recipe, folder.checkpoints)
+    with config.main_process_first(desc="loading the model"):
+        model, tokenizer = load_policy(recipe)
+    task.check_tokenizer(tokenizer)
+    steps = StepLogger(optimizer_steps(recipe), folder, on_step)
+    patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
+    trainer = _make_trainer(task, config, folder, model, tokenizer, [steps, patience])
+    with contextlib.ExitStack() as stack:
+        if trainer.accelerator.is_main_process:
+            stack.enter_context(folder.held())
+            if not resume:
+                folder.create(recipes.dump(recipe))
+                tokenizer.save_pretrained(folder.tokenizer)
+        checkpoint, done = _begin(task, folder, trainer, resume=resume, note=note)
+        if done < recipe.steps:
+            with stop_on_interrupt(steps):
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        else:
+            _load_last(trainer, checkpoint)
+        if steps.stopped_by:
+            return steps.stopped_by
+        if patience.ran_out:
+            raise InputError(
+                f"in {patience.patience} steps in a row the rewards of no group differed, so there "
+                "was nothing to learn from: all rollouts of a prompt are right, or all are wrong, "
+                f"or the grader fails. The rollouts and a checkpoint are in {folder.path}; "
+                "algorithm.patience sets the number of steps"
+            )
+        if trainer.accelerator.is_main_process:
+            with atomic_folder(folder.model) as temporary:
+                trainer.save_model(str(temporary))
+            note("evaluating the trained model")
+            after = tasks.held_out_scores(task, trainer.model, tokenizer)
+            write_json(folder.summary, _summary(recipe, folder, after))
+        trainer.accelerator.wait_for_everyone()
+    return 0
+
+
+def _begin(
+    task: Task, folder: RunFolder, trainer: KTAETrainer, *, resume: bool, note: Note
+) -> tuple[Path | None, int]:
+    """Evaluate the model before its training, and find the checkpoint and step to go on from."""
+    checkpoint = next(iter(folder.all_checkpoints()), None) if resume else None
+    per_step = optimizer_steps(task.recipe)
+    done = int(checkpoint.name.split("-")[1]) // per_step if checkpoint else 0
+    trainer.accelerator.wait_for_everyone()
+    if trainer.accelerator.is_main_process:
+        if resume:
+            folder.remove_leftovers()
+            folder.forget_after(done)
+            note(
+                f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1"
+            )
+        if not folder.before.exists():
+            note("evaluating the model before its training")
+            tokenizer = trainer.processing_class
+            write_json(folder.before, tasks.held_out_scores(task, trainer.model, tokenizer))
+        folder.read_before()  # a damaged one is named now, and not after the training
+    trainer.accelerator.wait_for_everyone()
+    return checkpoint, done
+
+
+def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
+    """In place of a training of which only the end was lost: `train` would take one step more
+    before it looks at its number."""
+    # What else `train` does at its beginning: the model ends a response with the tokenizer's token
+    # (transformers 5.0 has that as a method).
+    trainer._load_from_checkpoint(str(checkpoint))
+    if hasattr(trainer, "_align_special_tokens"):
+        trainer._align_special_tokens()
+    else:
+        trainer_utils.align_special_tokens(trainer.model, trainer.processing_class)
+
+
+def dry_run(recipe: Recipe, folder: RunFolder) -> str:
+    """The recipe, and what of TRL's configuration it sets; no model is loaded."""
+    if recipe.model.path != "demo":
+        check_local_or_hub("model", recipe.model.path)
+    config = grpo_config(recipe, folder.checkpoints)
+    check_arguments(recipe.credit, args=config)
+    lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
+    task = task_of(recipe)
+    if isinstance(task, PreparedTask) and not (data := task.file("trl", "train")).is_file():
+        lines.append(f"# {data} does not exist yet: see ktae data prepare")
+    lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
+    for field in dataclasses.fields(GRPOConfig):
+        value = getattr(config, field.name)
+        plain = isinstance(value, str | int | float | list)
+        if plain and field.default is not dataclasses.MISSING and value != field.default:
+            lines.append(f"#   {field.name}: {value}")
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _refusals_named() -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, ImportError, RuntimeError) as error:
+        raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
+
+
+def optimizer_steps(recipe: Recipe) -> int:
+    """Optimizer steps that one training step of the recipe takes."""
+    return recipe.algorithm.minibatches * recipe.algorithm.epochs
+
+
+def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
+    """The `GRPOConfig` that trains the recipe, on as many processes as were launched.
+
+    TRL counts optimizer steps; a recipe counts batches of rollouts, each of which takes
+    `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
+    samples what the uninterrupted one would have.
+    """
+    per_step = optimizer_steps(recipe)
+    on_gpu = torch.cuda.is_available()
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    at_once, passes = _passes(recipe, processes)
+    with _refusals_named():
+        return GRPOConfig(
+            output_dir=str(output),
+            seed=recipe.seed,
+            max_steps=recipe.steps * per_step,
+            per_device_train_batch_size=at_once,
+            gradient_accumulation_steps=passes,
+            steps_per_generation=recipe.algorithm.minibatches * passes,
+            num_iterations=recipe.algorithm.epochs,
+            num_generations=recipe.rollout.group_size,
+            max_completion_length=recipe.rollout.max_response_length,
+            temperature=recipe.rollout.temperature,
+            loss_type=recipe.algorithm.loss,
+            scale_rewards="group" if recipe.algorithm.scale_by_std else "none",
+            epsilon=recipe.algorithm.clip_low,
+            epsilon_high=recipe.algorithm.clip_high,
+            beta=recipe.algorithm.kl,
+            top_entropy_quantile=recipe.trl.top_entropy,
+            entropy_coef=recipe.trl.entropy_coef,
+            learning_rate=recipe.optimizer.learning_rate,
+            adam_beta1=recipe.optimizer.beta1,
+            adam_beta2=recipe.optimizer.beta2,
+            weight_decay=recipe.optimizer.weight_decay,
+            max_grad_norm=recipe.optimizer.max_grad_norm,
+            lr_scheduler_type="constant_with_warmup",
+            warmup_steps=recipe.optimizer.warmup_steps * per_step,
+            save_steps=recipe.logging.save_every * per_step,
+            save_total_limit=recipe.logging.keep_checkpoints,
+            logging_steps=per_step,
+            project="ktae",
+            run_name=f"{recipe.name}-seed{recipe.seed}",
+            report_to=list(recipe.logging.report_to) or "none",
+            disable_tqdm=True,
+            # TRL's defaults for these two are for GPUs; on a CPU they cost time and precision.
+            bf16=on_gpu,
+            gradient_checkpointing=on_gpu,
+            use_cpu=not on_gpu,
+            use_vllm=recipe.trl.vllm,
+            vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
+            # Left alone it would be NCCL, which knows no CPU.
+            ddp_backend="gloo" if processes > 1 and not on_gpu else None,
+        )
+
+
+def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:
+    """Rollouts in one forward and backward pass of a process, and its passes in a minibatch."""
+    rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
+    per_minibatch = rollouts // recipe.algorithm.minibatches
+    at_once = recipe.trl.forward_rollouts or max(1, per_minibatch // processes)
+    if per_minibatch % (processes * at_once):
+        raise InputError(
+            f"trl.forward_rollouts is {at_once}, on {processes} processes; together expected a "
+            f"divisor of the {per_minibatch} rollouts of a minibatch "
+            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches)"
+        )
+    if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
+        raise InputError(
+            f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
+            f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
+        )
+    return at_once, per_minibatch // (processes * at_once)
+
+
+def _make_trainer(
+    task: Task,
+    config: GRPOConfig,
+    folder: RunFolder,
+    model: Any,
+    tokenizer: Any,
+    callbacks: list[Any],
+) -> KTAETrainer:
+    recipe = task.recipe
+
+    def write_rollouts(batch: RolloutBatch) -> None:
+        step = batch.step // optimizer_steps(recipe) + 1
+        parts = gather_object([_as_record(batch, step, task, tokenizer)])
+        if trainer.accelerator.is_main_process:
+            folder.write_rollouts(step, pa.concat_tables(parts))
+
+    penalty = tasks.overlong_penalty(recipe)
+    # That its loop for several turns may change concerns us, and the tests run it.
+    warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+    with _refusals_named():
+        trainer = KTAETrainer(
+            model=model,
+            processing_class=tokenizer,
+            reward_funcs=[tasks.reward_function(task, tokenizer), *filter(None, [penalty])],
+            args=config,
+            train_dataset=tasks.train_set(task),
+            callbacks=callbacks,
+            credit=recipe.credit,
+            correctness="correct",
+            threshold=recipe.correct_above,
+            resampling_rounds=recipe.algorithm.resampling_rounds,
+            on_rollouts=write_rollouts,
+            peft_config=_lora(recipe.model.lora_rank),
+            rollout_func=tasks.rollout_function(task, tokenizer),
+        )
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        raise InputError(
+            "ktae train keeps the whole model in each process; for FSDP and DeepSpeed use "
+            "ktae.trainers.trl.KTAETrainer in a script of your own"
+        )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _lora(rank: int) -> Any:
+    """A LoRA adapter of that rank on all linear layers; None for rank 0."""
+    if not rank:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+
+
+def load_policy(recipe: Recipe) -> tuple[Any, Any]:
+    """Model and tokenizer; the demo's model is pretrained if it is not there yet."""
+    if recipe.model.path == "demo":
+        language = language_named(recipe.demo.language)
+        torch.set_num_threads(1)  # two threads on so small a model only wait for each other
+        name = str(base_model(language, recipe.model.demo_seed))
+    else:
+        name = local_or_hub("model", recipe.model.path)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, padding_side="left", trust_remote_code=False
+        )
+        model = AutoModelForCausalLM.from_pretrained(
+            name, dtype=torch.float32, trust_remote_code=False
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"cannot load model.path {name!r}: {one_line(error)}") from error
+    return model, tokenizer
+
+
+def _as_record(batch: RolloutBatch, step: int, task: Task, tokenizer: Any) -> pa.Table:
+    """One training step's rollouts in the shared record."""
+    group_size = task.recipe.rollout.group_size
+    n = len(batch.token_ids)
+    credit = zip(batch.credit.tolist(), batch.token_ids, strict=True)
+    table = pa.table(
+        {
+            "group": [str((batch.first_row + i) // group_size) for i in range(n)],
+            "step": pa.array([step] * n, pa.int32()),
+            "prompt": [task.prompt_text(tokenizer, row["prompt"]) for row in batch.inputs],
+            "response": tokenizer.batch_decode(batch.token_ids),
+            "answer": [str(row["answer"]) for row in batch.inputs],
+            "token_ids": batch.token_ids,
+            "mask": [[x != 0 for x in mask] if 0 in mask else None for mask in batch.masks],
+            # NaN: a rollout that no reward function could score.
+            "reward": [None if math.isnan(r) else r for r in batch.rewards.tolist()],
+            "correct": batch.correct.tolist(),
+            "advantage": batch.advantages.tolist(),
+            "credit": [row[: len(ids)] for row, ids in credit],
+        }
+    )
+    return record.conform(table)  # all processes share its types, also where all values are null
+
+
+def _summary(recipe: Recipe, folder: RunFolder, after: dict[str, float]) -> dict[str, Any]:
+    lines = folder.read_metrics()
+    credit_seconds = [line[f"{PREFIX}seconds"] for line in lines if f"{PREFIX}seconds" in line]
+    return {
+        "recipe": recipe.name,
+        "seed": recipe.seed,
+        "steps": recipe.steps,
+        "before": folder.read_before(),
+        "after": after,
+        # Medians: a checkpoint now and then takes a moment.
+        "training_seconds": sum(line["seconds"] for line in lines),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "seconds_per_step": statistics.median(line["seconds"] for line in lines),
+        "credit_seconds_per_step": statistics.median(credit_seconds) if credit_seconds else None,
+    }

@@ -1,0 +1,1 @@
+"""Recipes trained through verl."""

@@ -1,0 +1,180 @@
+"""One source of problems, and the files of both engines."""
+
+import gzip
+import json
+import math
+import sys
+import types
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from extras import require
+from in_process import ktae
+
+from ktae.errors import InputError
+from ktae.experiments.tasks import sources
+from ktae.experiments.tasks.base import write
+from ktae.experiments.tasks.problems import as_row
+from ktae.experiments.tasks.sources import TaskProblem
+from ktae.experiments.templates import INSTRUCTION, as_messages
+
+PROBLEMS = [TaskProblem("What is 1 + 1?", "2"), TaskProblem("And $\\frac{1}{2}$ of 8?", "4")]
+ROWS = [as_row(problem, None) for problem in PROBLEMS]
+
+
+def lines(path, rows):
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def test_both_engines_get_the_same_problems_in_the_same_order(tmp_path):
+    counts = write({"train": ROWS, "test": ROWS[:1]}, tmp_path, data_source="x")
+    assert counts == {"train": 2, "test": 1}
+    verl = pq.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
+    trl = pq.read_table(tmp_path / "trl" / "train.parquet").to_pylist()
+    assert [row["prompt"] for row in verl] == [row["prompt"] for row in trl]
+    truths = [row["reward_model"]["ground_truth"] for row in verl]
+    assert truths == [row["answer"] for row in trl] == ["2", "4"]
+    assert [row["extra_info"] for row in verl] == [
+        {"split": "train", "index": 0},
+        {"split": "train", "index": 1},
+    ]
+    assert {row["data_source"] for row in verl} == {"x"}
+
+
+def test_the_qwen_math_template_is_the_one_in_the_authors_outputs(shared_data):
+    """Their file holds whole prompts, written out by Qwen2.5-Math's chat template."""
+    with gzip.open(shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    for row in rows:
+        problem = row["problem"].split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
+        written = "".join(
+            f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
+            for message in as_messages(problem, INSTRUCTION)
+        )
+        assert row["problem"] == written + "<|im_start|>assistant\n"
+    assert len(rows) == 1560
+
+
+def test_verl_reads_its_file(tmp_path):
+    require("verl")
+    from omegaconf import OmegaConf
+    from verl.utils.dataset.rl_dataset import RLHFDataset
+
+    write({"train": ROWS}, tmp_path, data_source="x")
+    config = OmegaConf.create({"filter_overlong_prompts": False, "cache_dir": str(tmp_path)})
+    data = RLHFDataset(str(tmp_path / "verl" / "train.parquet"), tokenizer=None, config=config)
+    assert len(data) == 2
+    assert data[1]["raw_prompt"] == as_messages(PROBLEMS[1].text, None)
+    assert data[1]["reward_model"]["ground_truth"] == "4"
+
+
+@pytest.mark.parametrize("name", ["p.jsonl.gz", "p.parquet"])
+def test_a_file_as_source(tmp_path, capsys, name):
+    path = tmp_path / name
+    rows = [{"problem": "1 + 1?", "answer": 2}, {"problem": "2 + 2?", "answer": 4}]
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        lines(path, rows)
+    test = lines(tmp_path / "test.jsonl", [{"question": "3 + 3?", "answer": "so #### 6"}])
+    out = tmp_path / "out"
+    assert ktae("data", "prepare", path, "--test", test, "--output", out) == 0
+    assert "2 train, 1 test problems" in capsys.readouterr().out
+    train = pq.read_table(out / "trl" / "train.parquet").to_pylist()
+    assert [row["answer"] for row in train] == ["2", "4"]
+    assert train[0]["prompt"] == as_messages("1 + 1?", INSTRUCTION)
+    [row] = pq.read_table(out / "verl" / "test.parquet").to_pylist()
+    assert row["reward_model"]["ground_truth"] == "6" and row["data_source"] == "p"
+
+
+def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
+    asked = []
+
+    def load_dataset(name, config, split):
+        asked.append((name, config))
+        levels = [1, 3, 5, "Level 4", "Level ?"]
+        rows = [{"problem": f"p{level}", "answer": "1", "level": level} for level in levels]
+        rows += [{"problem": "none", "answer": answer, "level": 5} for answer in ("", None)]
+        return rows if split == "train" else rows[:3]
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    everything, hard = sources.load("math12k"), sources.load("math-l3-5")
+    assert [p.text for p in everything["train"].problems] == [
+        f"p{level}" for level in (1, 3, 5, "Level 4", "Level ?")
+    ]
+    assert everything["train"].without_answer == hard["train"].without_answer == 2
+    assert [p.text for p in hard["train"].problems] == ["p3", "p5", "pLevel 4"]
+    assert [p.text for p in hard["test"].problems] == ["p3", "p5"]
+    assert len({name for name, _ in asked}) == 1, "both are cut from one data set"
+    row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
+    hub = types.SimpleNamespace(load_dataset=lambda *_, split: [row])
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    assert sources.load("gsm8k")["train"].problems == [TaskProblem("q", "1,002")]
+
+
+def test_the_shared_copies_of_the_training_sets(shared_data):
+    folder = shared_data / "train"
+    math12k = sources.load_file(folder / "math12k.jsonl.gz")
+    assert len(math12k.problems) + math12k.without_answer == 12_000
+    assert 0 < math12k.without_answer < 10
+    level_3_to_5 = sources.load_file(folder / "math_lvl3to5_8k_limr.jsonl.gz")
+    assert len(level_3_to_5.problems) + level_3_to_5.without_answer == 8_523
+    gsm8k = sources.load_file(folder / "gsm8k_train.jsonl.gz").problems
+    assert len(gsm8k) == 7_473 and not any("####" in problem.answer for problem in gsm8k)
+
+
+def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"problem": "x", "answer": answer} for answer in ("1", "", None, float("nan"))]
+    lines(tmp_path / "p.jsonl", rows)
+    assert ktae("data", "prepare", "p.jsonl", "--test", "p.jsonl") == 0
+    printed = capsys.readouterr()
+    assert "1 train, 1 test problems" in printed.out
+    assert "3 train problems have no answer and are left out" in printed.err
+    assert pq.read_table("data/p/trl/train.parquet")["answer"].to_pylist() == ["1"]
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch):
+    def load_dataset(*_, split):
+        raise ConnectionError("no\nroute")
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    with pytest.raises(InputError, match="ConnectionError"):
+        sources.load("gsm8k")
+
+
+ROW = {"problem": "x", "answer": "1"}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([1], "line 1"),
+        ({"answer": "1"}, "line 1"),
+        (ROW | {"answer": True}, "line 1: answer"),
+        (ROW | {"answer": math.inf}, "line 1: answer"),
+        (ROW | {"answer": " "}, "p.jsonl"),
+        (ROW | {"problem": ""}, "line 1"),
+        (ROW | {"problem": "\ud800"}, "line 1: problem"),
+    ],
+)
+def test_bad_rows(tmp_path, row, message):
+    path = lines(tmp_path / "p.jsonl", [row])
+    with pytest.raises(InputError, match=message):
+        sources.load_file(path)
+
+
+def test_bad_arguments(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path / "p.jsonl", [ROW])
+    for arguments, message in (
+        (["nothing-there"], "no data set of that name; expected math12k, math-l3-5, gsm8k"),
+        (["p.jsonl"], "has no problems to validate on"),
+    ):
+        assert ktae("data", "prepare", *arguments) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,98 @@
+"""The problems of a recipe's task: prompts, references, and who grades."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from saved_outputs import write_lines
+
+from ktae.errors import InputError
+from ktae.experiments.recipe import Recipe
+from ktae.experiments.tasks import TaskRow, gym, task_of
+
+
+def make_recipe(task, **changes):
+    content = {"name": "x", "steps": 2, "rollout": {"prompts_per_step": 3}, "task": task}
+    return Recipe.model_validate(content | changes)
+
+
+def texts(rows):
+    return [row.prompt[-1]["content"] for row in rows]
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [{"question": f"What is {a} + {a}?", "answer": f"so #### {2 * a}"} for a in range(5)]
+    return {name: str(write_lines(tmp_path / f"{name}.jsonl", rows)) for name in ("train", "test")}
+
+
+def test_problems_of_files(files):
+    recipe = make_recipe({"source": "gsm8k", "instruction": "Be brief.", **files})
+    rows = task_of(recipe).train_rows()
+    assert len(rows) == 5
+    assert rows[3].prompt == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 3 + 3?"},
+    ]
+    assert rows[3].answer == rows[3].reference == "6"
+    assert len(task_of(recipe).held_out_rows(2)) == 2
+    assert len(task_of(recipe).held_out_rows()) == 5
+    right, wrong = task_of(recipe).grade([r"\boxed{6}", "It is 7."], ["6", "6"], [True, True])
+    assert (right.correct, wrong.correct) == (1, 0)
+
+
+def test_a_file_needs_both(files):
+    with pytest.raises(ValueError, match="test"):
+        make_recipe({"source": "file", "train": files["train"]})
+
+
+def test_prepared_files(tmp_path):
+    recipe = make_recipe("math", data=str(tmp_path))
+    with pytest.raises(InputError, match=r"train\.parquet"):
+        task_of(recipe).train_rows()
+    (tmp_path / "trl").mkdir()
+    prompt = [{"role": "user", "content": "1 + 1"}]
+    pq.write_table(pa.table({"prompt": [prompt]}), tmp_path / "trl/train.parquet")
+    with pytest.raises(InputError, match="answer"):
+        task_of(recipe).train_rows()
+    pq.write_table(pa.table({"prompt": [prompt], "answer": ["2"]}), tmp_path / "trl/train.parquet")
+    assert task_of(recipe).train_rows() == [TaskRow(prompt, "2", "2")]
+
+
+def test_held_out_problems_are_distinct_and_not_trained_on():
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    few = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
+    recipe = make_recipe({"name": "chain_sum", "settings": few}, steps=20)
+    trained = texts(task_of(recipe).train_rows())
+    held_out = texts(task_of(recipe).held_out_rows(40))
+    assert len(set(held_out)) == len(held_out) == 40
+    assert not set(held_out) & set(trained)
+    assert texts(task_of(recipe).held_out_rows(5)) == held_out[:5]
+    assert len(task_of(recipe).held_out_rows(1000)) < 200, "the task has not more"
+    for row in task_of(recipe).held_out_rows(40)[::13]:
+        (verdict,) = task_of(recipe).grade([row.answer], [row.reference], [True])
+        assert verdict.correct == 1
+
+
+def test_a_scorer_that_fails_leaves_a_response_undecided(monkeypatch):
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = make_recipe({"name": "chain_sum"})
+    (row, *_) = task_of(recipe).train_rows()
+
+    def fail(*_):
+        raise gym.ScorerError("MemoryError")
+
+    monkeypatch.setattr(gym, "_scored", fail)
+    (verdict,) = task_of(recipe).grade(["7"], [row.reference], [True])
+    assert (verdict.outcome, verdict.correct) == ("undecided", None)
+    assert "MemoryError" in verdict.reason
+
+
+def test_reasoning_gym_grades_its_own():
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = make_recipe({"name": "chain_sum"})
+    rows = task_of(recipe).train_rows()
+    assert len(rows) == 6
+    given = [rows[0].answer, "perhaps 123456789", "no idea"]
+    verdicts = task_of(recipe).grade(given, [rows[0].reference] * 3, [True] * 3)
+    assert [verdict.outcome for verdict in verdicts] == ["correct", "incorrect", "unanswered"]
+    assert task_of(recipe).name == "chain_sum"

@@ -1,0 +1,159 @@
+"""The logs of each trainer, as it writes them, become the same curves."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ktae.errors import InputError
+from ktae.experiments import curves
+
+ENTROPIES = {1: 0.5, 2: 0.25}
+EXPECTED = {
+    "reward": {1: 0.5, 2: 1.0},
+    "response length": {1: 30.0, 2: 20.0},
+    "entropy": ENTROPIES,
+}
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def trl_steps():
+    return [
+        {
+            "step": s,
+            "reward": s / 2,
+            "completions/mean_length": 40 - 10 * s,
+            "entropy": ENTROPIES[s],
+        }
+        for s in (1, 2)
+    ]
+
+
+def verl_steps():
+    return {
+        step: {
+            "critic/score/mean": step / 2,
+            "response_length/mean": 40 - 10 * step,
+            "actor/entropy": ENTROPIES[step],
+            "timing_s/step": 300.5,
+            "training/global_step": step,
+        }
+        for step in (1, 2)
+    }
+
+
+def test_a_run_folder(tmp_path):
+    """The held-out scores are those of before its first step and of after its last."""
+    lines(tmp_path / "metrics.jsonl", [row | {"seconds": 2.0} for row in trl_steps()])
+    (tmp_path / "before.json").write_text('{"greedy_accuracy": 0.25}')
+    assert curves.read(tmp_path)["held-out accuracy"] == {0: 0.25}
+    (tmp_path / "summary.json").write_text('{"after": {"greedy_accuracy": 0.75}}')
+    expected = EXPECTED | {"seconds": {1: 2, 2: 2}, "held-out accuracy": {0: 0.25, 2: 0.75}}
+    assert curves.read(tmp_path) == expected
+    (tmp_path / "summary.json").write_text('{"after": {"greedy_accuracy": "high"}}')
+    assert curves.read(tmp_path)["held-out accuracy"] == {0: 0.25}
+    with pytest.raises(InputError, match=r"metrics\.jsonl"):
+        curves.arms([tmp_path, tmp_path / "metrics.jsonl"])
+
+
+def test_trl_with_an_evaluation_of_its_own(tmp_path):
+    """The newest state has the whole history; an evaluation is an entry beside the step's."""
+    evaluation = {"step": 2, "eval_reward": 0.8, "eval_rewards/accuracy_reward/mean": 0.6}
+    for step in (1, 2):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        history = [*trl_steps()[:step], *([evaluation] if step == 2 else [])]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    expected = EXPECTED | {"held-out accuracy, accuracy_reward": {2: 0.6}}
+    assert curves.read(tmp_path) == curves.read(folder / "trainer_state.json") == expected
+
+
+VALIDATION = {
+    "val-core/HuggingFaceH4/MATH-500/acc/mean@1": 0.7,
+    "val-core/HuggingFaceH4/MATH-500/acc/best@4/mean": 0.9,
+    "val-aux/HuggingFaceH4/MATH-500/reward/mean@1": 0.1,
+}
+
+
+def test_verls_file_and_console(tmp_path):
+    """The console has the prefix of Ray, NumPy's types, and a terminal's colours."""
+    steps = {0: VALIDATION, **verl_steps()}
+    file = lines(tmp_path / "a.jsonl", [{"step": s, "data": data} for s, data in steps.items()])
+    printed = [
+        " - ".join(
+            [
+                f"step:{s}",
+                *(f"{k}:np.float64({v})" if v == 0.7 else f"{k}:{v}" for k, v in data.items()),
+            ]
+        )
+        for s, data in steps.items()
+    ]
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"\x1b[36m(TaskRunner pid=7)\x1b[0m {x}\x1b[32m\n" for x in printed))
+    expected = EXPECTED | {
+        "seconds": {1: 300.5, 2: 300.5},
+        "held-out accuracy, HuggingFaceH4/MATH-500": {0: 0.7},
+    }
+    assert curves.read(file) == curves.read(log) == expected
+
+
+@pytest.mark.parametrize("name", ["none.log", "empty", "other.jsonl", "other.json"])
+def test_what_holds_no_metrics_is_refused(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other.jsonl").write_text('{"response": "x"}\n')
+    (tmp_path / "other.json").write_text("[1]")
+    with pytest.raises(InputError, match=name):
+        curves.read(tmp_path / name)
+
+
+def test_seeds_are_one_arm_and_one_line(tmp_path):
+    """The band reaches from the lowest to the highest seed, over the steps that all have."""
+    for name, rewards in (("a-seed0", [1, 3, 9]), ("a-seed1", [3, 5]), ("b-seed0", [2, 2])):
+        folder = tmp_path / name
+        folder.mkdir()
+        lines(
+            folder / "metrics.jsonl", [{"step": s, "reward": x} for s, x in enumerate(rewards, 1)]
+        )
+    arms = curves.arms([*sorted(tmp_path.iterdir())])
+    assert [(arm.name, len(arm.seeds), arm.last("reward")) for arm in arms] == [
+        ("a", 2, 7.0),
+        ("b", 1, 2.0),
+    ]
+    pytest.importorskip("matplotlib")
+    (axes,) = curves.draw(arms).axes
+    drawn = [line.get_xydata().tolist() for line in axes.get_lines()]
+    assert drawn == [[[1, 2], [2, 4]], [[1, 2], [2, 2]]]
+    ys = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (ys.min(), ys.max()) == (1, 5)
+    (smooth,) = curves.draw(arms, smooth=2).axes
+    assert smooth.get_lines()[0].get_ydata().tolist() == [2, 3]
+
+
+def test_files_are_named_without_their_endings(tmp_path: Path):
+    for name in ("x/grpo-seed0.log", "y/grpo-seed0.log"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("step:1 - actor/entropy:0.5\n")
+    both = [
+        arm.name
+        for arm in curves.arms([tmp_path / "x/grpo-seed0.log", tmp_path / "y/grpo-seed0.log"])
+    ]
+    assert both == ["x/grpo", "y/grpo"]
+    assert [arm.name for arm in curves.arms([tmp_path / "x/grpo-seed0.log"])] == ["grpo"]
+
+
+def test_what_no_picture_could_hold_is_left_out(tmp_path):
+    rows = [{"step": 1, "reward": 10**400, "entropy": 0.5}, {"step": 10**30, "entropy": 0.5}]
+    rows += [{"step": 2, "reward": 1e308, "val-core/x/acc/mean@1": float("nan"), "entropy": 1}]
+    assert curves.read(lines(tmp_path / "m.jsonl", rows)) == {"entropy": {1: 0.5, 2: 1}}
+
+
+def test_what_verl_prints_beside_numbers_is_left_out(tmp_path):
+    text = "step:2 - status:failed - x:- - critic/score/mean:np.float64(5e-1) - a:b\n"
+    (tmp_path / "log.txt").write_text(text)
+    (arm,) = curves.arms([tmp_path / "log.txt"])
+    assert curves.panels([arm]) == ["reward"]
+    assert arm.seeds[0]["reward"] == {2: 0.5}

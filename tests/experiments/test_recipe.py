@@ -1,0 +1,158 @@
+import pytest
+import yaml
+from second_language import MORE, offer
+
+from ktae import InputError
+from ktae.estimators import (
+    KTAE,
+    Centred,
+    ConflictTokens,
+    Ignoring,
+    Tempo,
+    preset,
+)
+from ktae.experiments import recipe
+from ktae.files.typed import dump_yaml, parse_yaml
+
+MINIMAL = {"name": "r", "steps": 3}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        path = tmp_path / "recipe.yaml"
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return path
+
+    return write
+
+
+def test_dump_is_the_same_recipe(write):
+    section = {"estimator": "ktae", "h1": 0, "transforms": [{"ignoring": [3, 1]}, "centred"]}
+    loaded = recipe.load(write(MINIMAL | {"credit": section}))
+    assert loaded.credit == Centred(Ignoring(KTAE(h1=0), (1, 3)))
+    assert recipe.load(write(recipe.dump(loaded))) == loaded
+
+
+def test_overrides_take_yaml_values_and_make_sections(write):
+    overrides = ["seed=4", "credit.h3=0", "credit.eps=1e-3", "rollout.temperature=0.5"]
+    loaded = recipe.load(write(MINIMAL | {"credit": "paper"}), overrides)
+    assert (loaded.seed, loaded.rollout.temperature) == (4, 0.5)
+    assert loaded.credit == KTAE(h3=0.0, eps=1e-3)
+    assert recipe.load(write(MINIMAL | {"credit": "paper"}), ["credit=null"]).credit is None
+    loaded = recipe.load(write(MINIMAL), ["credit.estimator=trigrams", "credit.transforms=centred"])
+    assert loaded.credit == Centred(preset("trigrams"))
+
+
+def test_numbers_may_have_an_exponent_and_no_dot_and_values_are_read_as_they_are_written():
+    read = parse_yaml(
+        "[1e-6, -0.5, 2E3, 7, true, ~, '1e-6', 'null', '', {<<: {a: 1}, b: 2}]", "here"
+    )
+    assert read == [1e-6, -0.5, 2000.0, 7, True, None, "1e-6", "null", "", {"a": 1, "b": 2}]
+    assert [type(value) for value in read[:4]] == [float, float, float, int]
+    assert parse_yaml(dump_yaml(read), "here") == read
+
+
+def test_changes_are_found_in_the_keys_of_either_recipe(write):
+    """A section that is null has none of the keys of a mapping; either may have more."""
+
+    def changes(there, here):
+        return recipe.changes(*(recipe.load(write(MINIMAL | keys)) for keys in (there, here)))
+
+    assert changes({"seed": 1}, {"seed": 1}) == []
+    assert changes({"seed": 0}, {"seed": 7}) == ["seed (0 there, 7 here)"]
+    assert changes({"credit": "paper"}, {"credit": None}) == ["credit ('paper' there, None here)"]
+    odd = {"estimator": "ktae", "h3": 0.5}
+    assert changes({"credit": odd}, {"credit": "paper"}) == [
+        "credit (None there, 'paper' here)",
+        "credit.estimator ('ktae' there, None here)",
+        "credit.h3 (0.5 there, None here)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (MINIMAL | {"sed": 1}, "'sed'"),
+        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task: "),
+        (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: "),
+        ("name: r\nsteps: 1\nseed: 1 30", "seed: "),
+        (MINIMAL | {"steps": 0}, "steps: "),
+        (MINIMAL | {"name": "../x"}, "name: "),
+        (MINIMAL | {"demo": {"language": "latin"}}, "demo.language: "),
+        (MINIMAL | {"algorithm": {"minibatches": 3}}, "algorithm.minibatches"),
+        (MINIMAL | {"task": {"settings": {}}}, "task.name: "),
+        (MINIMAL | {"task": {"source": "gym"}}, "task.source: "),
+        (MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}}, "recipe"),
+        ([1], "recipe"),
+        ("a: !!python/object/apply:os.system [echo owned]", "recipe"),
+        ("a: &a [*a]", "recipe"),
+        ('name: "\\uD800"\nsteps: 1', "surrogates"),
+        ("name: r\nsteps: 1\nname: s", "'name'"),
+    ],
+)
+def test_bad_recipes_say_what_and_where(write, content, message):
+    path = write(content)
+    with pytest.raises(InputError) as error:
+        recipe.load(path)
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_a_language_of_another_distribution(write, monkeypatch):
+    offer(monkeypatch)
+    more = MINIMAL | {"demo": {"language": MORE.name}}
+    assert recipe.load(write(more)).demo.language == "more-sums"
+    with pytest.raises(InputError, match=r"demo\.language"):
+        recipe.load(write(more | {"task": "math", "data": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed", "'seed'"),
+        ("=3", "'=3'"),
+        ("steps.a=1", "steps"),
+        ("seed=[", "'seed=['"),
+        ("rolout.group_size=4", "rolout"),
+    ],
+)
+def test_bad_overrides(write, override, message):
+    with pytest.raises(InputError) as error:
+        recipe.load(write(MINIMAL), [override])
+    assert message in str(error.value)
+
+
+def test_aliases_are_refused_before_they_are_expanded(write):
+    """Twenty lists of the list before stand for a million nodes."""
+    nested = "".join(f"  - &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 20))
+    text = f"name: r\nsteps: 1\nverl:\n overrides:\n  a:\n  - &a0 [1, 1]\n{nested}"
+    with pytest.raises(InputError):
+        recipe.load(write(text))
+
+
+def test_every_committed_recipe_loads(request):
+    paths = sorted((request.config.rootpath / "recipes").rglob("*.yaml"))
+    assert paths
+    for path in paths:
+        recipe.load(path)
+
+
+def test_a_task_of_reasoning_gym(write):
+    task = {"source": "reasoning-gym", "name": "chain_sum", "settings": {"max_terms": 2}}
+    loaded = recipe.load(write(MINIMAL | {"task": task}))
+    assert (loaded.task_source, loaded.task.name) == ("reasoning-gym", "chain_sum")
+    assert yaml.safe_load(recipe.dump(loaded))["task"]["settings"] == {"max_terms": 2}
+    with pytest.raises(InputError, match="data"):
+        recipe.load(write(MINIMAL | {"task": task, "data": "x"}))
+
+
+def test_what_changes_the_rollout_advantage_is_scaled_as_it_is(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("{name: r, steps: 1}", encoding="utf-8")
+    both = ["algorithm.scale_by_std=false", "credit.estimator=tempo"]
+    with pytest.raises(InputError, match=r"algorithm\.scale_by_std"):
+        recipe.load(path, both)
+    loaded = recipe.load(path, [*both, "credit.scale_by_std=false"])
+    assert loaded.credit == Tempo(scale_by_std=False)
+    assert recipe.load(path, ["credit=conflict-tokens"]).credit == ConflictTokens()

@@ -1,0 +1,175 @@
+import shutil
+import subprocess
+import sys
+
+import pytest
+from saved_outputs import write_lines
+
+from ktae import InputError
+from ktae.experiments.run_folder import RunFolder
+from ktae.rollouts.metrics import metrics_by_step, metrics_files
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create("name: r\n")
+    return folder
+
+
+def test_a_run_that_has_trained_is_not_overwritten(folder):
+    for begun in (
+        folder.rollouts / "step-00001.parquet",
+        folder.checkpoints / "a/b",
+        folder.metrics,
+    ):
+        folder.require_free()
+        begun.parent.mkdir(parents=True, exist_ok=True)
+        begun.touch()
+        with pytest.raises(InputError):
+            folder.create("name: other\n")
+        begun.unlink()
+    RunFolder(folder.path / "other").require_free()
+
+
+def test_a_run_that_failed_before_its_first_step_blocks_nothing(folder):
+    """The corrected recipe takes its place; what was measured of the model before is of another."""
+    folder.before.write_text("{}")
+    folder.checkpoints.mkdir()
+    folder.create("name: corrected\n")
+    assert folder.recipe.read_text() == "name: corrected\n" and not folder.before.exists()
+
+
+@pytest.mark.parametrize("place", ["file", "file/deep/run"])
+def test_a_folder_that_cannot_be_made(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError), RunFolder(tmp_path / place).held():
+        pass
+
+
+def line(step):
+    return {"step": step, "seconds": 0.5}
+
+
+def test_a_line_cut_short_by_a_crash_is_left_out(folder):
+    folder.append_metrics(line(1))
+    with folder.metrics.open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert folder.read_metrics() == [line(1)]
+
+
+@pytest.mark.parametrize("line", [b"{", b"[" * 100_000, b"[1]"])
+def test_a_damaged_line_is_named(folder, line):
+    folder.metrics.write_bytes(b'{"step": 1}\n' + line + b"\n")
+    with pytest.raises(InputError):
+        metrics_by_step(metrics_files(folder.path))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{"loss": 1.0, "seconds": 1.0}],
+        [line("two")],
+        [line(2)],  # and none of step 1
+    ],
+)
+def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, lines):
+    for each in lines:
+        folder.append_metrics(each)
+    (folder.rollouts / "step-00003.parquet").touch()
+    before = sorted(folder.path.rglob("*"))
+    with pytest.raises(InputError):
+        folder.forget_after(2)
+    assert sorted(folder.path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"accuracy": "high"}'])
+def test_damaged_scores_are_named(folder, content):
+    folder.before.write_bytes(content)
+    with pytest.raises(InputError):
+        folder.read_before()
+
+
+def test_a_folder_is_held_by_one_process(folder):
+    program = (
+        "import pathlib; from ktae.experiments.run_folder import RunFolder\n"
+        f"f = RunFolder(pathlib.Path({str(folder.path)!r}))\n"
+        "with f.held(): print('held', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(InputError), folder.held():
+            pass
+        process.kill()  # a run that is killed can be resumed
+    with folder.held():
+        assert folder.recipe.exists()
+
+
+def test_metrics_by_step_of_either_engine(folder):
+    folder.append_metrics({"step": 3, "loss": 1.0})
+    assert metrics_by_step(metrics_files(folder.path)) == {3: {"step": 3, "loss": 1.0}}
+    for name, lines in (
+        ("metrics-2", [(2, 2), (3, 2)]),
+        ("metrics-10", [(3, 10)]),
+        ("metrics", [(4, 11)]),
+    ):
+        rows = [{"step": step, "data": {"actor/entropy": value}} for step, value in lines]
+        write_lines(folder.path / f"{name}.jsonl", rows)
+    found = {
+        step: line["actor/entropy"]
+        for step, line in metrics_by_step(metrics_files(folder.path)).items()
+    }
+    assert found == {2: 2, 3: 10, 4: 11}
+
+
+def test_forget_after_drops_what_will_run_again(folder):
+    for step in (1, 2, 3):
+        folder.append_metrics(line(step))
+        (folder.rollouts / f"step-{step:05d}.parquet").touch()
+    folder.forget_after(2)
+    assert [line["step"] for line in folder.read_metrics()] == [1, 2]
+    assert [path.name for path in sorted(folder.rollouts.iterdir())] == [
+        "step-00001.parquet",
+        "step-00002.parquet",
+    ]
+    folder.append_metrics(line(3))
+    assert [line["step"] for line in folder.read_metrics()] == [1, 2, 3]
+
+
+def test_what_a_killed_run_was_writing_is_removed(folder):
+    folder.remove_leftovers()
+    (folder.path / ".model.abc").mkdir()
+    (folder.path / ".model.abc/model.safetensors").write_bytes(b"x" * 1000)
+    (folder.rollouts / ".step-00003.parquet.xyz").write_bytes(b"x" * 10)
+    (folder.path / ".summary.json.q").write_bytes(b"x")
+    (folder.path / ".mine").write_bytes(b"x")
+    folder.remove_leftovers()
+    assert {path.name for path in folder.path.iterdir()} == {"recipe.yaml", "rollouts", ".mine"}
+    assert not list(folder.rollouts.iterdir())
+
+
+def test_a_folder_of_a_run_that_was_killed_before_it_had_its_recipe_is_free(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.rollouts.mkdir(parents=True)
+    folder.lock.touch()
+    folder.require_free()
+    folder.create("name: test\n")
+    assert folder.recipe.read_text() == "name: test\n"
+    other = RunFolder(tmp_path / "other")
+    other.rollouts.mkdir(parents=True)
+    (other.rollouts / "mine.parquet").write_text("")
+    with pytest.raises(InputError):
+        other.require_free()
+
+
+def test_checkpoints_that_are_complete_the_newest_first(folder):
+    assert folder.all_checkpoints() == []
+    for step, complete in ((2, True), (10, True), (12, False)):
+        checkpoint = folder.checkpoints / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        if complete:
+            (checkpoint / "trainer_state.json").write_text("{}")
+    shutil.copytree(folder.checkpoints / "checkpoint-2", folder.checkpoints / "checkpoint-2-backup")
+    assert [path.name for path in folder.all_checkpoints()] == ["checkpoint-10", "checkpoint-2"]

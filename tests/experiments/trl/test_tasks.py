@@ -1,0 +1,78 @@
+"""The demo's languages and reasoning-gym as tasks for TRL."""
+
+import random
+
+import numpy as np
+import pytest
+from extras import require
+from second_language import MORE, offer
+
+from ktae import InputError
+from ktae.estimators import preset
+from ktae.experiments.demo import SUMS
+from ktae.experiments.demo.model import make_tokenizer
+from ktae.experiments.recipe import Recipe
+from ktae.experiments.tasks import task_of
+from ktae.experiments.trl import tasks
+
+
+@pytest.fixture(autouse=True)
+def two_languages(monkeypatch):
+    offer(monkeypatch)
+
+
+def recipe_of(language, **fields):
+    return Recipe(name="r", steps=3, demo={"language": language.name}, **fields)
+
+
+@pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
+def test_problems_and_checker_are_the_language_s(language):
+    rows = tasks.train_set(task_of(recipe_of(language, seed=2))).to_list()
+    problems = language.train_problems(3 * 8, seed=2)
+    assert [(x["prompt"], x["answer"]) for x in rows] == [
+        (p.prompt, str(p.answer)) for p in problems
+    ]
+
+    tokenizer = make_tokenizer(language)
+    rng = random.Random(0)
+    problems = language.train_problems(300, seed=0)
+    texts = [language.worked_solution(problem, rng) for problem in problems]
+    ids = [tokenizer(text)["input_ids"][:64] for text in texts]
+    rewards = tasks.reward_function(task_of(recipe_of(language)), tokenizer)(
+        completions=tokenizer.batch_decode(ids, skip_special_tokens=True),
+        completion_ids=ids,
+        reference=[str(problem.answer) for problem in problems],
+        prompts=[problem.prompt for problem in problems],
+    )
+    pairs = zip(problems, texts, strict=True)
+    right = [language.is_correct(text, p.answer, len(text.split()) <= 64) for p, text in pairs]
+    assert rewards == right and 0 < sum(right) < len(right)
+
+
+def test_a_model_of_another_language_is_refused():
+    task_of(recipe_of(MORE)).check_tokenizer(make_tokenizer(MORE))
+    with pytest.raises(InputError):
+        task_of(recipe_of(MORE)).check_tokenizer(make_tokenizer(SUMS))
+
+
+@pytest.mark.parametrize("graded", [True, False])
+def test_reasoning_gym_s_scores_are_for_a_graded_estimator(graded):
+    require("reasoning-gym")
+    letters = {"source": "reasoning-gym", "name": "letter_counting", "answer": "whole"}
+    recipe = Recipe(
+        name="x",
+        steps=2,
+        rollout={"prompts_per_step": 3},
+        task=letters | {"instruction": "Be brief."},
+        credit=preset("calibrated", graded_rewards=graded),
+    )
+    rows = tasks.train_set(task_of(recipe))
+    assert len(rows) == 6
+    assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
+    reward = tasks.reward_function(task_of(recipe), None)
+    wordy = [f"perhaps {answer}" for answer in rows["answer"]]
+    scores = reward(completions=wordy, reference=rows["reference"])
+    assert all((0 < score < 1) == graded for score in scores)
+    assert all(score <= recipe.correct_above for score in scores if score < 1)
+    right = reward(completions=rows["answer"], reference=rows["reference"])
+    assert np.all(np.array(right, np.float32) > np.float32(recipe.correct_above))

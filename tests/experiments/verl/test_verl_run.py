@@ -1,0 +1,186 @@
+"""`ktae train --engine verl` up to the point where verl starts."""
+
+import importlib.metadata
+import json
+import shlex
+import subprocess
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from extras import hide, installed
+from in_process import ktae
+from second_language import offer
+
+from ktae.errors import InputError
+from ktae.experiments import recipe as recipes
+from ktae.experiments.run_folder import RunFolder
+from ktae.experiments.verl import run
+from ktae.grading import pool
+
+pytestmark = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    content = {
+        "name": "x",
+        "steps": 2,
+        "model": {"path": str(model)},
+        "credit": "paper",
+        "logging": {"eval_problems": 4},
+    }
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "run"
+    arguments = ["train", recipe_file, "--engine", "verl", "--dry-run", "--output", out]
+    assert ktae(*arguments) == 0
+    printed = capsys.readouterr().out
+    assert not out.exists()
+    assert "test.parquet does not exist yet; `ktae train` writes it" in printed
+    words = shlex.split(printed.replace("\\\n", " "), comments=True)
+    assert f"TENSORBOARD_DIR={out / 'tensorboard'}" in words
+    assert "VERL_USE_EXTERNAL_MODULES=ktae.trainers.verl" in words
+    assert words[words.index("python") :][1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
+    assert "trainer.v1.trainer_mode=ktae_sync" in words
+    assert f"hydra.run.dir={out / 'hydra'}" in words, "Hydra would log into the working folder"
+    assert f"data.train_files={out / 'data/verl/train.parquet'}" in words
+
+
+@pytest.fixture
+def pretrained(monkeypatch, tmp_path):
+    """An empty cache of base models, and the folders that were pretrained into it."""
+    from ktae.experiments.demo import pretrain
+
+    folders = []
+
+    def write(language, seed):
+        folder = pretrain.base_model_folder(language, seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        folders.append(folder)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pretrain, "base_model", write)
+    return folders
+
+
+def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
+    recipe_file, tmp_path, capsys, monkeypatch, pretrained, started
+):
+    offer(monkeypatch)
+    out = tmp_path / "run"
+    words = "credit={estimator: paper, transforms: [{over-units: [word]}]}"
+    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=more-sums", words]
+    arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
+    assert ktae(*arguments, "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert not pretrained and not (tmp_path / "cache").exists()
+    ktae(*arguments)
+    [base] = pretrained
+    assert f"# {base} does not exist yet; `ktae train` pretrains it\n" in printed
+    settings = {f"actor_rollout_ref.model.path={base}", f"+algorithm.credit.tokenizer={base}"}
+    assert settings <= set(shlex.split(printed.replace("\\\n", " "), comments=True))
+    [(program, _)] = started
+    assert settings <= set(program)
+
+
+def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, started):
+    bad = ["model.path=demo", "verl.overrides.zzz=1"]
+    with pytest.raises(InputError, match="zzz"):
+        run.run(recipes.load(recipe_file, bad), RunFolder(tmp_path / "run"), resume=False)
+    assert not pretrained and not started
+
+
+def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    assert ktae("train", recipe_file, "--engine", "verl", "--dry-run") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "pip install 'ktae[verl]'" in error
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that a run would have started."""
+    monkeypatch.delenv("VERL_USE_EXTERNAL_MODULES", raising=False)
+    calls = []
+
+    def record(program, env, cwd, check, pass_fds):
+        assert pass_fds, "the lock of the run folder"
+        calls.append((program, env))
+        return subprocess.CompletedProcess(program, 7)
+
+    monkeypatch.setattr(subprocess, "run", record)
+    return calls
+
+
+def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path, started):
+    recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
+    assert run.run(recipe, folder, resume=False) == 7
+    [(program, environment)] = started
+    assert program[1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
+    rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
+    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo-sums"}
+    run.run(recipe, folder, resume=False)  # nothing was trained yet
+    folder.metrics.touch()
+    with pytest.raises(InputError):
+        run.run(recipe, folder, resume=False)
+
+
+def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
+    recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
+    with pytest.raises(InputError):
+        run.run(recipe, folder, resume=True)
+    run.run(recipe, folder, resume=False)
+    folder.metrics.write_text(json.dumps({"step": 1}) + "\n")
+    run.run(recipe, folder, resume=True)
+    assert "trainer.resume_mode=auto" in started[-1][0]
+    assert (folder.path / "metrics-1.jsonl").exists() and not folder.metrics.exists()
+    with pytest.raises(InputError, match="seed"):
+        run.run(recipes.load(recipe_file, ["seed=5"]), folder, resume=True)
+
+
+def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
+    recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
+    folder.create(recipes.dump(recipe))
+    (folder.checkpoints / "checkpoint-2").mkdir(parents=True)
+    (folder.checkpoints / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    with pytest.raises(InputError, match="checkpoint-2"):
+        run.run(recipe, folder, resume=True)
+    assert not started
+
+
+def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
+    hide(monkeypatch, "math_verify")
+    pool.default_pool.cache_clear()
+    (tmp_path / "verl").mkdir()
+    for name in ("train", "test"):
+        (tmp_path / f"verl/{name}.parquet").touch()
+    recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])
+    with pytest.raises(InputError, match="math_verify"):
+        run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
+    (tmp_path / "verl/test.parquet").unlink()
+    with pytest.raises(InputError, match=r"test\.parquet"):
+        run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
+    assert not started and not (tmp_path / "run").exists()
+
+
+def test_other_modules_are_loaded_too_on_every_node(recipe_file, tmp_path, monkeypatch, started):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,ktae.trainers.verl")
+    run.run(recipes.load(recipe_file), RunFolder(tmp_path / "run"), resume=False)
+    [(program, environment)] = started
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl,mine"
+    variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
+    assert f'{variables}.VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl,mine"' in program
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    assert f"{variables}.VERL_FILE_LOGGER_PATH={metrics}" in program
