@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import require
-from ktae.backends import cpu
+from ktae.counting import compiled
 from typer.testing import CliRunner
 
 from ktae.cli import app
@@ -41,12 +41,12 @@ def no_trl(monkeypatch):
 
 
 def test_wrong_numbers_are_found(monkeypatch, no_trl):
-    credit = cpu.credit
+    credit = compiled.credit
 
     def slightly_wrong(*args, **kwargs):
         return credit(*args, **kwargs) + np.float32(1e-4)
 
-    monkeypatch.setattr(cpu, "credit", slightly_wrong)
+    monkeypatch.setattr(compiled, "credit", slightly_wrong)
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "WRONG  backend cpu: largest difference to the reference 1.0e-04" in done.output
