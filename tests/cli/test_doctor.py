@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import require
-from ktae.counting import compiled
 from typer.testing import CliRunner
 
 from ktae.cli import app
+from ktae.counting import compiled
 from ktae.trainers import doctor
 
 
