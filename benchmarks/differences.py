@@ -16,7 +16,7 @@ import numpy as np
 from bias import G, sample
 from estimator import append_rows, write_rows
 
-from ktae import Estimator, preset, statistics, token_credit
+from ktae import Estimator, preset, stats, token_credit
 from ktae.estimators import KTAE, Ignoring, Scaled
 from ktae.experiments.demo import SUMS
 from ktae.experiments.demo.model import make_tokenizer
@@ -157,8 +157,8 @@ def single_precision_tables() -> dict[str, str]:
     for n_true in range(1, 16):
         for a in range(n_true + 1):
             for b in range(16 - n_true + 1):
-                exact = statistics.fisher_p_value(a, b, n_true, 16 - n_true, False)
-                p = statistics.single_precision_p_value(a, b, n_true, 16 - n_true)
+                exact = stats.fisher_p_value(a, b, n_true, 16 - n_true, False)
+                p = stats.single_precision_p_value(a, b, n_true, 16 - n_true)
                 no_association += exact == 1.0 and a + b > 0
                 wrong += exact == 1.0 and a + b > 0 and p != 1.0
                 off += abs(p - exact) > 1e-3

@@ -140,7 +140,7 @@ def test_graded_rewards_need_no_mixed_group(run, tmp_path):
         row | {"reward": reward} for row, reward in zip(GROUP, (0.7, 0.2, 0.2, 0.7), strict=True)
     ]
     write_lines(tmp_path / "r.jsonl", rows)
-    result = run("r.jsonl", "--set", "graded_rewards=true")
+    result = run("r.jsonl", "--estimator", "presence-z", "--set", "graded_rewards=true")
     assert "all credit is 0" not in result.err
     assert "no table compares verdicts; credit by graded rewards is in the file" in result.err
     assert any(any(credit) for credit in read_credit(tmp_path))

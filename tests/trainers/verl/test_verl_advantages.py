@@ -77,7 +77,7 @@ def expected(data, **settings):
 
 def of_section(**section):
     """An option of `algorithm.credit`, and what the core is told for the same."""
-    return {"credit": section}, {"estimator": from_section(section)}
+    return {"credit": section}, {"credit": from_section(section)}
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ def test_log_probabilities_are_verl_s_own():
     data, estimator = batch(), from_section("advantage-reweighting")
     log_probs = torch.rand(data.batch["responses"].shape).log()
     used = compute(data, {"log_probs": log_probs}, credit={"estimator": "advantage-reweighting"})
-    wanted = expected(data, estimator=estimator, policy={"log_probs": log_probs.numpy()})
+    wanted = expected(data, credit=estimator, policy={"log_probs": log_probs.numpy()})
     np.testing.assert_allclose(used, wanted, atol=1e-5)
-    assert not np.allclose(used, expected(data, estimator="tempo"), atol=0.01)
+    assert not np.allclose(used, expected(data, credit="tempo"), atol=0.01)
 
 
 def test_what_is_not_handed_over_is_missed():

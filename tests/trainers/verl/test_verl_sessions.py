@@ -140,7 +140,7 @@ def test_a_session_is_one_rollout_and_its_outputs_are_turns(advantages_of, secti
     rows = rows_of(outputs=3)
     last = {key: row for key, row in rows.items() if is_last(key, rows)}
     assert len(last) == PROMPTS * SESSIONS < len(rows)
-    wanted = core_credit(rows, estimator=from_section(section))
+    wanted = core_credit(rows, credit=from_section(section))
     used, metrics = advantages_of(rows, "ktae", **section)
     by_verl, _ = advantages_of(rows, "grpo")  # its own treatment of such sessions
     for key in rows:
