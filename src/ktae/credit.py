@@ -110,7 +110,8 @@ def token_credit(
     """
     chosen, arrays = as_estimator(estimator), (token_ids, mask, correct, groups)
     options: Options = {"vocabulary": vocabulary, "step": step, "policy": policy}
-    batch = _batch(arrays, chosen, **options, turn_rewards=turn_rewards)
+    options["turn_rewards"] = turn_rewards
+    batch = _batch(arrays, chosen, **options)
     return _as_given(chosen.credit(batch), token_ids)
 
 

@@ -1,4 +1,4 @@
-"""Credit by turn where the environment rewards single turns: MT-GRPO, and an unbiased form of it."""
+"""Credit by turn where single turns are rewarded: MT-GRPO, and an unbiased form of it."""
 
 from __future__ import annotations
 

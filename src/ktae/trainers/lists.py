@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import logging
 import math
-import sys
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +19,7 @@ import numpy as np
 from ktae.arrays import is_above
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError, expected_one_of
-from ktae.estimators import Estimator, as_estimator, resolved, to_text
+from ktae.estimators import DEFAULT, Estimator, as_estimator, resolved, to_text
 
 if TYPE_CHECKING:
     from ktae.batch import Vocabulary
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 class Settings:
     """What an adapter is told, under the names that `ktae.trainers.trl.KTAETrainer` has."""
 
-    credit: AnEstimator = "paper"
+    credit: AnEstimator = DEFAULT
     """An estimator, a preset's name, `package.module:Name` of your own, a mapping as in a recipe,
     or a function."""
     correctness: str | None = None
@@ -43,7 +42,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         # Frozen, so this goes past its guard.
-        object.__setattr__(self, "estimator", resolved(as_estimator(self.credit, "credit")))
+        estimator = as_credit(self.credit)
+        if estimator is None:
+            raise InputError(
+                "credit is None, and this adapter adds nothing but credit; leave it out"
+            )
+        object.__setattr__(self, "estimator", resolved(estimator))
         check_threshold(self.threshold)
         if self.estimator.needs_vocabulary and self.tokenizer is None:
             raise InputError(
@@ -123,6 +127,22 @@ class Settings:
         return vocabulary(kept_tokenizer(self.tokenizer) if by_name else self.tokenizer)
 
 
+def as_credit(credit: Any) -> Estimator | None:
+    """The estimator that the option `credit` stands for; None switches token credit off.
+
+    Raises:
+        InputError: it stands for none.
+    """
+    if credit is None:
+        return None
+    if credit is False or credit in ("", "none", "None", "null", "off"):
+        raise InputError(
+            f"credit is {credit!r}; expected an estimator, or None (null in YAML), which switches "
+            "token credit off"
+        )
+    return as_estimator(credit, "credit")
+
+
 def warn_once(message: str, about: str | None = None) -> None:
     """Log a warning, the first time that this process has it, or one about the same."""
     if (about or message) not in _warned:
@@ -134,14 +154,17 @@ _warned: set[str] = set()
 
 
 def announce(estimator: Estimator | None, name: str, threshold: float, group_size: int) -> None:
-    """Say on stderr, as a training begins, what it does: in one line."""
+    """Log what a training does, in one line, as a warning: lower levels are not shown by default.
+
+    `name` is the reward that says what is correct.
+    """
     if estimator is None:
         what = "no token credit"
     elif estimator.score_range is None:
         what = f"credit {to_text(estimator)}; correct is {name} above {threshold:g}"
     else:
         what = f"credit {to_text(estimator)} of the scores {name}"
-    sys.stderr.write(f"ktae: {what}; groups of {group_size}\n")
+    logging.getLogger(__name__).warning(f"ktae: {what}; groups of {group_size}")
 
 
 def warn_unless_verdicts(
