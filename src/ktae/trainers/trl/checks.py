@@ -16,7 +16,7 @@ from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
 from ktae.files.text import counted
-from ktae.trainers.lists import warn_once
+from ktae.trainers.settings import warn_once
 
 Correctness = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
 """The reward function that says what is correct, or its name; or several."""

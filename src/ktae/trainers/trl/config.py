@@ -13,7 +13,7 @@ from trl import GRPOConfig
 from ktae.credit import check_threshold
 from ktae.errors import InputError
 from ktae.estimators import DEFAULT
-from ktae.trainers.lists import as_credit, one_of
+from ktae.trainers.settings import as_credit, one_of
 
 SCALES = {"grpo": "group", "dr_grpo": "none"}
 """TRL's `scale_rewards` for each `base`."""

@@ -21,8 +21,8 @@ from ktae.estimators import Estimator, resolved, to_text
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.tables import table_estimator
-from ktae.trainers.lists import announce, as_credit, warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
+from ktae.trainers.settings import announce, as_credit, warn_unless_verdicts
 from ktae.trainers.trl.checks import (
     Correctness,
     check_advantages,

@@ -11,8 +11,8 @@ import torch
 from ktae.batch import finite_per_rollout
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.trainers.lists import warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
+from ktae.trainers.settings import warn_unless_verdicts
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, rollouts_for, taken
 

@@ -14,7 +14,7 @@ import torch
 from ktae.arrays import above
 from ktae.errors import InputError
 from ktae.rollouts.rows import is_null
-from ktae.trainers.lists import warn_once
+from ktae.trainers.settings import warn_once
 from ktae.trainers.verl.names import without_mode
 
 

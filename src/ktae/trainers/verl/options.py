@@ -6,7 +6,7 @@ from typing import Any
 
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
-from ktae.trainers.lists import Settings, one_of
+from ktae.trainers.settings import Settings, one_of
 from ktae.trainers.verl.names import without_mode
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")

@@ -93,7 +93,7 @@ def _check_first(trainer: Any) -> None:
 def _check_credit(config: Any, *, has_token_ids: bool) -> None:
     """Raise an InputError for a configuration that would fail later; else say what will be done."""
     from ktae.rollouts.trained_with import TrainedWith
-    from ktae.trainers.lists import announce
+    from ktae.trainers.settings import announce
     from ktae.trainers.verl import options
 
     settings = options.checked(config, has_token_ids=has_token_ids)
