@@ -8,6 +8,7 @@ these are installed, and otherwise rebuilt too. Trinity's tests are skipped with
 import collections
 import dataclasses
 import types
+from typing import NamedTuple
 
 import pytest
 from extras import installed
@@ -16,6 +17,27 @@ from extras import installed
 def needs(*packages):
     if not all(map(installed, packages)):
         pytest.skip(f"needs {' and '.join(packages)}: make test-trainers")
+
+
+class Written(NamedTuple):
+    """A rollout: what was seen and what was done, turn by turn."""
+
+    turns: list[tuple[list[int], list[int]]]
+    reward: float
+    right: float | None = None
+
+    @property
+    def ids(self):
+        return [x for _, done in self.turns for x in done]
+
+
+def rollouts():
+    return [
+        Written([([1, 2], [10, 11]), ([1, 3], [12])], 1.0),
+        Written([([1, 2], [10, 13]), ([1, 3], [14, 15])], 0.0),
+        Written([([1, 2], [16])], 1.0),
+        Written([([1, 2], [14, 17])], 0.0),
+    ]
 
 
 @dataclasses.dataclass

@@ -2,12 +2,18 @@
 a rollout counts once whatever its engine makes of it, and by the verdict that is named."""
 
 import types
-from typing import NamedTuple
 
 import engine_objects
 import numpy as np
 import pytest
-from engine_objects import SkyRLTrainer, nemo_rl_credit, swift_fills, swift_trainer
+from engine_objects import (
+    SkyRLTrainer,
+    Written,
+    nemo_rl_credit,
+    rollouts,
+    swift_fills,
+    swift_trainer,
+)
 from placement import UNIT, by_id, reference
 
 import ktae
@@ -30,27 +36,6 @@ ADAPTERS = {
 def adapter(request):
     """From one group's rollouts and options to what was added at each token that they wrote."""
     return ADAPTERS[request.param]
-
-
-class Written(NamedTuple):
-    """A rollout: what was seen and what was done, turn by turn."""
-
-    turns: list[tuple[list[int], list[int]]]
-    reward: float
-    right: float | None = None
-
-    @property
-    def ids(self):
-        return [x for _, done in self.turns for x in done]
-
-
-def rollouts():
-    return [
-        Written([([1, 2], [10, 11]), ([1, 3], [12])], 1.0),
-        Written([([1, 2], [10, 13]), ([1, 3], [14, 15])], 0.0),
-        Written([([1, 2], [16])], 1.0),
-        Written([([1, 2], [14, 17])], 0.0),
-    ]
 
 
 def test_the_credit_of_a_token_is_at_that_token(adapter):
