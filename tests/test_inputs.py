@@ -1,5 +1,6 @@
 """What the public functions take, and what they refuse, by name and place."""
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -232,7 +233,7 @@ def _mask_with(bad: float, dtype: type) -> np.ndarray:
         ({"correct": CORRECT[:4]}, r"correct is bool of shape \(4,\); expected shape \(5,\)"),
         ({"correct": [1, 1, 0, 0, 2]}, r"correct\[4\] is 2; expected 0, 1 or NaN"),
         ({"correct": [1, 0.5, 0, 0, 0.7]}, r"correct\[1\] is 0.5; expected 0, 1 or NaN"),
-        ({"correct": [True, None, 0, 0, 0]}, r"correct is object of shape \(5,\); .* NaN"),
+        ({"correct": [True, "x", 0, 0, 0]}, r"correct is .* of shape \(5,\); .* NaN"),
         (
             {"correct": [1, 0, 1.5, 0, 0], "estimator": GRADED},
             r"correct\[2\] is 1\.5; .* from 0 to 1",
@@ -358,3 +359,17 @@ def test_tensors_without_values_are_refused_by_name(make, message: str) -> None:
         token_advantages(values, IDS, MASK, GROUPS)
     with pytest.raises(InputError, match=message.format("classes")):
         class_credit(IDS, MASK, values, [0.0, 1.0], GROUPS)
+
+
+def test_none_is_unknown_and_uuids_are_labels():
+    ids = np.array([[1, 2], [1, 3], [2, 3], [4, 1]])
+    labels = [uuid.UUID(int=1), uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=2)]
+    arrays = ids, np.ones_like(ids)
+    expected = token_credit(*arrays, [1, 0, np.nan, 1], [0, 0, 1, 1])
+    for groups in (labels, np.array(labels, dtype=object), list(map(str, labels))):
+        credit = token_credit(*arrays, [True, False, None, True], groups)
+        np.testing.assert_array_equal(credit, expected)
+    assert np.abs(expected).max() > 0
+    assert labels[0] == uuid.UUID(int=1), "the caller's list is left alone"
+    with pytest.raises(InputError):
+        token_credit(*arrays, [True, False, "no", True], [0, 0, 1, 1])

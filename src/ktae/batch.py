@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -210,6 +211,8 @@ def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
         array = np.fromiter(groups, dtype=object, count=len(groups))
     else:
         array = as_array("groups", groups)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        array[:] = [str(label) if isinstance(label, uuid.UUID) else label for label in array]
     if array.dtype.kind != "O" or array.shape != (n_rows,):
         check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
         return array
@@ -244,6 +247,8 @@ def correctness(
 ) -> tuple[np.ndarray, bool]:
     """`Batch.evidence` and `Batch.graded` of what the caller gave."""
     array = as_array("correct", correct)
+    if array.dtype.kind == "O" and array.ndim == 1:  # None is unknown
+        array = as_array("correct", [np.nan if x is None else x for x in array])
     check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN (unknown)")
     values: np.ndarray = array.astype(np.float64)
     is_graded = ~(np.isnan(values) | (values == 0) | (values == 1))

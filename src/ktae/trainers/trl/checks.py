@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
-from ktae.arrays import on_host
-from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale

@@ -15,6 +15,18 @@ from ktae.errors import InputError
 from ktae.estimators import DEFAULT
 from ktae.trainers.settings import as_credit, one_of
 
+CITATION = """\
+@inproceedings{sun2025ktae,
+    title        = {{KTAE}: A Model-Free Algorithm to Key-Tokens Advantage Estimation in \
+Mathematical Reasoning},
+    author       = {Wei Sun and Wen Yang and Pu Jian and Qianlong Du and Fuwei Cui and Shuo Ren \
+and Jiajun Zhang},
+    booktitle    = {Advances in Neural Information Processing Systems},
+    year         = 2025,
+    eprint       = {arXiv:2505.16826},
+}"""
+"""What a model card cites beside GRPO."""
+
 SCALES = {"grpo": "group", "dr_grpo": "none"}
 """TRL's `scale_rewards` for each `base`."""
 

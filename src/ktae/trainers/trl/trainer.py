@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,52 +34,11 @@ from ktae.trainers.trl.checks import (
     turn_rewards_of,
     without_policy,
 )
-from ktae.trainers.trl.config import FROM_ARGS, FromArgs, with_settings
+from ktae.trainers.trl.config import CITATION, FROM_ARGS, FromArgs, with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
-
-
-class RolloutBatch(NamedTuple):
-    """One generation batch of this process, as the trainer hands it to `on_rollouts`."""
-
-    step: int
-    """Optimizer steps done before these rollouts were sampled."""
-    inputs: list[dict[str, Any]]
-    """The data set's rows, one for each of the n rollouts."""
-    token_ids: list[list[int]]
-    """The n completions, unpadded."""
-    masks: list[list[int]]
-    """For each token of each of them 1, or 0 where a tool or an environment wrote it."""
-    rewards: torch.Tensor
-    """(n,) the sum of the weighted reward functions; NaN where none could tell."""
-    correct: torch.Tensor
-    """(n,) 1, 0, or NaN for unknown."""
-    advantages: torch.Tensor
-    """(n,) TRL's rollout advantages."""
-    credit: torch.Tensor
-    """(n, T) token credit, right-padded with 0."""
-    first_row: int
-    """Global number of the first rollout; a group is `num_generations` consecutive rollouts."""
-
-
-class CreditCell(list[float]):
-    """A rollout's credit in the table of completions, which TRL also prints: in few words."""
-
-    def __str__(self) -> str:
-        """How many numbers it has, and the largest."""
-        return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
-
-
-CITATION = """\
-@inproceedings{sun2025ktae,
-    title        = {{KTAE}: A Model-Free Algorithm to Key-Tokens Advantage Estimation in \
-Mathematical Reasoning},
-    author       = {Wei Sun and Wen Yang and Pu Jian and Qianlong Du and Fuwei Cui and Shuo Ren \
-and Jiajun Zhang},
-    booktitle    = {Advances in Neural Information Processing Systems},
-    year         = 2025,
-    eprint       = {arXiv:2505.16826},
-}"""
-"""What a model card cites beside GRPO."""
+from ktae.trainers.trl.processes import largest, now, total
+from ktae.trainers.trl.rollout_batch import CreditCell
+from ktae.trainers.trl.rollout_batch import RolloutBatch as RolloutBatch
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -308,9 +266,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
         if self.credit is None:
-            metrics = verdict_metrics(correct, total=_sum) if self._correctness_columns else {}
+            metrics = verdict_metrics(correct, total=total) if self._correctness_columns else {}
         else:
-            started = _now(rollout_advantages.device)
+            started = now(rollout_advantages.device)
             seen = self._estimate(self.credit, output, kept)
             credit = seen.credit[seen.own, : credit.shape[1]]
             # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
@@ -318,10 +276,10 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
             metrics = step_metrics(
-                seen, rollout_advantages, self.credit, total=_sum, largest=_largest
+                seen, rollout_advantages, self.credit, total=total, largest=largest
             )
-            seconds = _now(rollout_advantages.device) - started
-            seconds = _largest(torch.tensor([seconds], device=credit.device)).item()
+            seconds = now(rollout_advantages.device) - started
+            seconds = largest(torch.tensor([seconds], device=credit.device)).item()
             metrics[f"{PREFIX}seconds"] = seconds
             self._log_advantages(output["advantages"], credit, kept)
         for name, value in metrics.items():
@@ -426,27 +384,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             share = sum(metrics[f"{PREFIX}seconds"]) / step_time
             metrics[f"{PREFIX}step_share"].append(share)
         super().log(logs, start_time)
-
-
-def _of_all(values: torch.Tensor) -> torch.Tensor:
-    """(processes, ...): accelerate gathers along the first dimension, which a scalar lacks."""
-    gathered: torch.Tensor = gather(values.unsqueeze(0))
-    return gathered
-
-
-def _sum(values: torch.Tensor) -> torch.Tensor:
-    return _of_all(values).sum(dim=0)
-
-
-def _largest(values: torch.Tensor) -> torch.Tensor:
-    return _of_all(values).amax(dim=0)
-
-
-def _now(device: torch.device) -> float:
-    """Seconds on a clock, with a GPU's work so far done. TRL waits for it at this point, too."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def _signature() -> inspect.Signature:
