@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from ktae.arrays import on_host
+from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
@@ -170,12 +172,13 @@ def check_infinite(rewards: torch.Tensor, names: Sequence[str], scale_rewards: s
     )
 
 
-def check_scores(scores: Any, estimator: Estimator, name: str) -> None:
+def check_scores(scores: Any, estimator: Estimator | None, name: str) -> None:
     """Raise an InputError if a graded score of this process's rollouts is out of range.
 
     The estimator would find it on the CPU and let it pass on a GPU, where looking makes it wait.
     """
-    assert estimator.score_range is not None
+    if estimator is None or estimator.score_range is None:
+        return
     scores = on_host(scores)
     outside = scores[out_of_range(scores, estimator.score_range)]
     if len(outside):

@@ -226,8 +226,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        if self.credit is not None and self.credit.score_range is not None:
-            check_scores(score[of_process], self.credit, self._correctness_name)
+        check_scores(score[of_process], self.credit, self._correctness_name)
         none: list[Any] = [None] * n
         # As TRL reads it: of a row the places of the completion, and 1 where it is shorter.
         masks = [
@@ -324,11 +323,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
         Groups may be split over processes, so completions are gathered.
         """
-        n, ids, correct = (
-            len(kept["rollout_ids"]),
-            output["completion_ids"],
-            kept["rollout_correct"],
-        )
+        ids, correct = output["completion_ids"], kept["rollout_correct"]
+        n = len(kept["rollout_ids"])
         # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
         # those, and a truncated rollout is still evidence on its tokens. As bytes, for where
         # accelerate pads a bool tensor it becomes int64, on some processes only.
