@@ -1,7 +1,6 @@
 """Rollouts of several turns through TRL: credit by turn reaches the loss at its tokens."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,13 +10,12 @@ import ktae
 from ktae import InputError
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.demo.rooms import HOUSES
-from ktae.estimators import MTGRPO, AnchorStates, TurnRewards
+from ktae.estimators import AnchorStates
 from ktae.recipe import Recipe, load
 from ktae.rollouts import record
 from ktae.runs import RunFolder
-from ktae.trainers.trl import KTAETrainer, tasks
 from ktae.trainers.trl import run as module
-from ktae.trainers.trl.checks import turn_rewards_of
+from ktae.trainers.trl import tasks
 from ktae.trainers.trl.gradient_check import (
     GROUP_SIZE,
     expected_gradient,
@@ -25,7 +23,6 @@ from ktae.trainers.trl.gradient_check import (
     tiny_trainer,
     train_one_step,
 )
-from ktae.turns import find_turns
 
 ROOT = Path(__file__).parents[3]
 RECIPE = Recipe(name="r", steps=1, demo={"language": "rooms"}, rollout={"max_response_length": 60})
@@ -59,58 +56,6 @@ def test_the_gradient_is_that_of_each_turn_s_credit(tmp_path):
     assert relative_error(gradient, expected(base)) > 0.05
 
 
-def in_order(tokens):
-    """A turn's reward, from its own tokens: something that differs from turn to turn."""
-    return float(sum(tokens) % 5)
-
-
-@pytest.mark.parametrize("estimator", [TurnRewards(), MTGRPO(unit="state")], ids=repr)
-def test_rewards_of_turns_reach_their_turns(tmp_path, estimator):
-    """A rollout_func's column `turn_rewards`, against the functions on the same arrays."""
-    tokenizer = make_tokenizer(HOUSES)
-    sample = tasks.rollout_function(RECIPE, tokenizer)
-
-    def rollout(prompts, trainer):
-        sampled = sample(prompts, trainer)
-        rewards = []
-        for ids, mask in zip(sampled["completion_ids"], sampled["env_mask"], strict=True):
-            turns = find_turns(np.array([mask]))
-            spans = zip(turns.start, turns.stop, strict=True)
-            rewards.append([in_order(ids[a:b]) for a, b in spans])
-        return sampled | {"turn_rewards": rewards}
-
-    arguments = tiny_trainer(str(tmp_path), loss_type="grpo", max_completion_length=60) | {
-        "model": make_model(HOUSES, seed=0),
-        "processing_class": tokenizer,
-        "train_dataset": tasks.train_set(RECIPE),
-        "rollout_func": rollout,
-    }
-    batch, _, _ = train_one_step(arguments, credit=estimator)
-    ids, mask = record.pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
-    rewards = [row["turn_rewards"] for row in batch.inputs]
-    assert any(len(row) > 1 for row in rewards)
-    groups = np.arange(len(ids)) // GROUP_SIZE
-    credit = ktae.token_credit(
-        ids, mask, batch.correct.numpy(), groups, estimator, turn_rewards=rewards
-    )
-    assert np.abs(credit).max() > 0.1 and not credit[~mask].any()
-    np.testing.assert_allclose(batch.credit, credit, atol=1e-6)
-
-
-def test_rewards_of_turns_may_be_the_environments():
-    environments = [SimpleNamespace(turn_rewards=[1, 0]), SimpleNamespace(turn_rewards=())]
-    rows = [{}, {"turn_rewards": [3.0]}]
-    assert turn_rewards_of(rows, environments) == [[1.0, 0.0], [3.0]]
-    assert turn_rewards_of([{}, {}], environments) == [[1.0, 0.0], []]
-
-
-def test_rollouts_without_rewards_of_turns_are_refused(trainer_arguments):
-    trainer = KTAETrainer(**trainer_arguments(), credit="turn-rewards")
-    with pytest.raises(InputError) as error:
-        trainer.train()
-    assert "turn_rewards" in str(error.value)
-
-
 def test_a_recipe_trains(tmp_path):
     model = make_model(HOUSES, seed=0)
     model.save_pretrained(tmp_path / "base")
@@ -132,5 +77,5 @@ def test_what_samples_one_response_refuses_it(tmp_path):
     from ktae.trainers.verl import run as verl_run
 
     recipe = load(ROOT / "recipes/agents/grpo.yaml")
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="takes several turns, which TRL trains"):
         verl_run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
