@@ -80,7 +80,7 @@ def checked(config: Any, *, has_token_ids: bool, is_v1: bool = True) -> Settings
     if not has_token_ids:
         if not (is_v1 and config.trainer.get("use_v1", True)):
             raise InputError(
-                "trainer.use_v1 is False, and verl's old trainer hands over no token ids; set "
+                "trainer.use_v1 is False: verl's old trainer gets no token ids; set "
                 f"trainer.use_v1=True, and trainer.v1.trainer_mode to one of {', '.join(MODES)}"
             )
         raise InputError(without_mode(config.trainer.v1.trainer_mode))
