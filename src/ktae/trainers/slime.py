@@ -37,8 +37,7 @@ class TokenAdvantages(NamedTuple):
 def post_process_rewards(args: Any, samples: Sequence[Any], **_: Any) -> tuple[list[Any], ...]:
     """slime's reward hook: the raw rewards, and token advantages in place of normalised ones.
 
-    Samples of one `rollout_id` are one rollout, with the reward of the last. `correctness` is a
-    key of `Sample.reward`, where that is a mapping, or of `Sample.metadata`.
+    Samples of one `rollout_id` are one rollout, with the reward of the last.
     """
     settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     one_of("--advantage-estimator", args.advantage_estimator, ("grpo", "cispo"), "no token credit")
@@ -82,7 +81,7 @@ def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
     import torch
 
     carried, tensors = rollout_data["rewards"], []
-    if not all(isinstance(reward, TokenAdvantages) for reward in carried):
+    if not all(isinstance(x, TokenAdvantages) for x in carried):
         raise InputError("rewards are not of ktae's hook; set --custom-reward-post-process-path")
     parts = zip(carried, rollout_data["kl"], rollout_data["total_lengths"], strict=True)
     for i, (reward, like, total) in enumerate(parts):

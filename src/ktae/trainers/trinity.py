@@ -42,16 +42,14 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
     ) -> tuple[list[Any], dict[str, float]]:
         """Set `advantages` and `returns` of one task's experiences, (response length,) each.
 
-        Experiences of one run, the steps of an agent, are one rollout, with its last step's reward.
-        Some workflows give all experiences the same run; then each is a rollout.
+        Those of one run, an agent's steps, are one rollout; with one run for all, each is.
         """
         exps, metrics = super().calculate_group_advantage(group_id, exps, precomputed_std)
         if not exps:  # all rewards were equal, and Trinity leaves the group out
             return exps, metrics
         several = len({exp.eid.run for exp in exps}) > 1
-        steps = sorted(enumerate(exps), key=lambda pair: pair[1].eid.step)
         runs: dict[Any, list[Any]] = {}
-        for place, exp in steps:
+        for place, exp in sorted(enumerate(exps), key=lambda pair: pair[1].eid.step):
             runs.setdefault(exp.eid.run if several else place, []).append(exp)
         named = [{name: x for e in run for name, x in e.metrics.items()} for run in runs.values()]
         scores = self.settings.scores([run[-1].reward for run in runs.values()], named)
