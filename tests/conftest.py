@@ -85,7 +85,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
 
     pytest's own plug-in does this for each test and each of 900 loggers, so it is off.
     """
-    monkeypatch.setattr("ktae.trainers.lists._warned", set())
+    monkeypatch.setattr("ktae.trainers.settings._warned", set())
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     monkeypatch.setattr(handler, "emit", records.append)

@@ -192,7 +192,7 @@ def test_a_run_folder_that_names_code_runs_none(file, tmp_path, capsys):
 
 
 def test_a_recipe_that_is_trained_and_the_trainers_take_the_name(file, tmp_path, capsys):
-    from ktae.trainers.lists import Settings
+    from ktae.trainers.settings import Settings
 
     path = tmp_path / "recipe.yaml"
     path.write_text(f"name: r\nsteps: 1\ncredit: {{estimator: {file.stem}:Ends, weight: 2.0}}\n")

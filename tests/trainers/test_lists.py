@@ -8,7 +8,8 @@ from placement import by_id, reference
 
 import ktae
 from ktae.errors import InputError
-from ktae.trainers.lists import Rollout, Settings, credit_of
+from ktae.trainers.lists import Rollout, credit_of
+from ktae.trainers.settings import Settings
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
 GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
@@ -76,26 +77,32 @@ def test_scores_by_name(logged):
         np.testing.assert_equal(settings.scores([9, 9], [*named[:1], {}]), [1.0, math.nan])
         np.testing.assert_equal(settings.scores([9], [{}]), [math.nan])
         np.testing.assert_equal(settings.scores([9], [{"length": 5}], is_step=False), [math.nan])
-        with pytest.raises(InputError, match=r"correctness is 'right'; expected .*: 'length'"):
+        with pytest.raises(InputError) as error:
             settings.scores([9, 9], [{"length": 5}, {}])
+        assert str(error.value).startswith("correctness is 'right'") and "'length'" in str(
+            error.value
+        )
     assert len(logged) == 1
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "key"),
     [
-        ({"correctnes": "x"}, "did you mean 'correctness'"),
-        ("calibrated", "has the options 'calibrated'; expected a mapping"),
+        ({"correctnes": "x"}, "'correctness'"),
+        ("calibrated", "'calibrated'"),
+        ({"credit": None}, "credit is None"),
+        ({"credit": False}, "credit is False"),
         ({"threshold": math.nan}, "threshold is nan"),
         (
             {"credit": {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}},
-            "made of text",
+            "tokenizer is None",
         ),
     ],
 )
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(InputError, match=message):
+def test_wrong_options_are_refused(options, key):
+    with pytest.raises(InputError) as error:
         Settings.of(options)
+    assert key in str(error.value)
 
 
 def test_what_cannot_work_says_so_before_the_run():
@@ -103,9 +110,10 @@ def test_what_cannot_work_says_so_before_the_run():
     decayed = {"estimator": "paper", "transforms": [{"decayed": 10}, {"scaled": 2}]}
     assert Settings(decayed).tried(step=0).estimator.needs_step
     for name, needs in ((decayed, "step"), ("advantage-reweighting", "log_probs")):
-        with pytest.raises(InputError, match=f"needs {needs}, and this trainer hands none over"):
+        with pytest.raises(InputError) as error:
             Settings(name).tried()
-    with pytest.raises(InputError, match="shape"):
+        assert needs in str(error.value)
+    with pytest.raises(InputError):
         Settings(lambda token_ids, mask, correct, groups: np.zeros(3)).tried()
 
 

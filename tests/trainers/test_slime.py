@@ -78,34 +78,47 @@ def test_rollout_advantages_follow_slimes_flags():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "place"),
     [
         ({"advantage_estimator": "gspo"}, "--advantage-estimator is 'gspo'"),
-        ({"normalize_advantages": True}, "--normalize-advantages is True, which whitens"),
+        ({"normalize_advantages": True}, "--normalize-advantages is True"),
         ({"use_opsm": True}, "--use-opsm is True"),
         ({"custom_advantage_function_path": None}, "--custom-advantage-function-path is None"),
-        ({"ktae": {"credits": "paper"}}, "did you mean 'credit'"),
-        ({"ktae": {"credit": "tempo"}}, "changes the rollout advantage, with scale_by_std=True"),
+        ({"ktae": {"credits": "paper"}}, "token credit has no option 'credits'"),
+        ({"ktae": {"credit": None}}, "credit is None"),
+        ({"ktae": {"credit": "tempo"}}, "Tempo()"),
     ],
 )
-def test_what_would_erase_credit_is_refused(changes, message):
-    with pytest.raises(InputError, match=message):
+def test_what_would_erase_credit_is_refused(changes, place):
+    with pytest.raises(InputError) as error:
         post_process_rewards(slime_arguments(**changes), eight())
+    assert str(error.value).startswith(place)
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("reward", float("nan"), "has the reward nan; expected a finite"),
-        ("reward", {"right": 1}, "has the reward {'right': 1}; expected a finite"),
-        ("group_index", None, "has no group_index"),
-    ],
+    ("field", "value"),
+    [("reward", float("nan")), ("reward", {"right": 1}), ("group_index", None)],
 )
-def test_a_sample_that_lacks_something_is_named(field, value, message):
+def test_a_sample_that_lacks_something_is_named(field, value):
     samples = eight()
     setattr(samples[4], field, value)
-    with pytest.raises(InputError, match=f"sample 4 {message}"):
+    with pytest.raises(InputError) as error:
         post_process_rewards(slime_arguments(), samples)
+    assert str(error.value).startswith("sample 4 ") and field in str(error.value)
+
+
+def test_a_rollout_has_the_reward_of_its_last_sample():
+    """A session of two samples, the first of which was rewarded, beside one of a single sample."""
+    samples = [
+        Sample(0, 7, [1, 10, 11], 2, 1.0),
+        Sample(0, 7, [1, 10, 11, 2, 12], 1, 0.0),
+        Sample(0, 8, [1, 13, 11], 2, 1.0),
+    ]
+    args = slime_arguments(
+        ktae={"credit": lambda token_ids, mask, correct, groups: 0.0 * token_ids}
+    )
+    advantages = trained(samples, args, [[0, 1, 2]])
+    assert [float(row[0]) for row in advantages] == [-0.5, -0.5, 0.5]
 
 
 def test_correctness_may_be_in_a_mapping_of_rewards():
@@ -120,8 +133,9 @@ def test_correctness_may_be_in_a_mapping_of_rewards():
 
 def test_one_hook_without_the_other_is_refused():
     (part,) = split(eight(), [0.5] * 8, WHOLE)
-    with pytest.raises(InputError, match="--custom-reward-post-process-path"):
+    with pytest.raises(InputError) as error:
         token_advantages(slime_arguments(), part)
+    assert "--custom-reward-post-process-path" in str(error.value)
 
 
 def test_context_parallel_ranks_get_their_parts(monkeypatch):

@@ -14,8 +14,9 @@ from placement import UNIT, assert_placed, by_id, reference
 from saved_outputs import write_lines
 
 from ktae.errors import InputError
-from ktae.trainers.lists import Settings
-from ktae.trainers.verifiers import add_credit, use_in_prime_rl, with_credit, write_advantages
+from ktae.trainers.settings import Settings
+from ktae.trainers.traces_file import write_advantages
+from ktae.trainers.verifiers import add_credit, use_in_prime_rl, with_credit
 
 needs_prime_rl = pytest.mark.skipif(
     not (installed("verifiers") and importlib.util.find_spec("prime_rl")),
@@ -69,7 +70,6 @@ def test_the_credit_of_a_token_is_at_that_token_in_every_branch():
 
 
 def test_other_agents_are_compared_apart():
-    needs("verifiers")
     other = verifiers_trace([verifiers_node([40], written=True)], 0.0, name="proposer")
     alone, beside = add_credit(four(), Settings()), add_credit([*four(), other], Settings())
     assert beside.parts == [*alone.parts, [[0.0]]]
@@ -153,20 +153,50 @@ SHORT["nodes"][0]["mask"] = [True]
 
 
 @pytest.mark.parametrize(
-    ("row", "options", "name", "message"),
+    ("row", "options", "name", "key"),
     [
-        ({"prompt": "?"}, {}, "new.jsonl", r"line 2.*expected an episode or a trace"),
-        (SHORT, {}, "new.jsonl", "part 0 has 2 tokens and a mask of 1"),
-        (INFINITE, {}, "new.jsonl", r"line 2.* reward is (inf|nan); expected a finite number"),
-        (bare([5], 1.0, 1.0), {"credit": "tempo"}, "new.jsonl", "R - mean; expected scale_by_std"),
-        (bare([5], 1.0, 1.0), {}, "new.parquet", r"expected a name that ends in \.jsonl"),
+        ({"prompt": "?"}, {}, "new.jsonl", "line 2"),
+        (SHORT, {}, "new.jsonl", "part 0"),
+        (INFINITE, {}, "new.jsonl", "line 2"),
+        (bare([5], 1.0, 1.0), {"credit": "tempo"}, "new.jsonl", "scale_by_std"),
+        (bare([5], 1.0, 1.0), {}, "new.parquet", ".jsonl"),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path, row, options, name, message):
+def test_what_cannot_be_written_is_refused(tmp_path, row, options, name, key):
     path = written(tmp_path, bare([5], 1.0, 1.0), row)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError) as error:
         write_advantages(path, tmp_path / name, **options)
-    assert not (tmp_path / name).exists()
+    assert key in str(error.value) and not (tmp_path / name).exists()
+
+
+def test_traces_that_failed_or_have_no_reward_stay_as_they_are(tmp_path):
+    """And they are no evidence: the others get what they get without them."""
+    rows = [bare([5, 6], 1.0, 1.0), bare([5, 7], 0.0, 0.0)]
+    failed, unscored = bare([5, 6], 0.0, 0.0), bare([5, 6], 0.0, 0.0)
+    failed["ok"], unscored["rewards"] = False, {}
+    path = written(tmp_path, *rows)
+    assert write_advantages(path, path) == 2
+    alone = advantages_in(path)
+    path = written(tmp_path, *rows, failed, unscored)
+    assert write_advantages(path, path) == 2
+    after = [json.loads(line)["nodes"][0] for line in path.read_text().splitlines()]
+    assert [node["advantages"] for node in after[:2]] == alone
+    assert all("advantages" not in node for node in after[2:])
+
+
+def test_rewards_of_turns_are_in_the_traces_info():
+    node = verifiers_node
+    traces = []
+    for start, rewards in ((20, [1.0, 0.0]), (40, [0.0, 4.0])):
+        nodes = [node([1]), node([start, start + 1], 0, written=True), node([2], 1)]
+        nodes.append(node([start + 2], 2, written=True))
+        traces.append(verifiers_trace(nodes, 1.0, info={"turn_rewards": rewards}))
+    add_credit(traces, Settings("turn-rewards"))
+    written = [[n.advantages for n in trace.nodes[1::2]] for trace in traces]
+    assert written == [[[-1.5, -1.5], [-2.0]], [[1.5, 1.5], [2.0]]]
+    traces[0].info.clear()
+    with pytest.raises(InputError):
+        add_credit(traces, Settings("turn-rewards"))
 
 
 def test_a_group_without_any_verdict_gets_no_credit():
@@ -224,7 +254,7 @@ def test_prime_rl_builds_the_algorithm_that_was_put_in(monkeypatch):
     use_in_prime_rl(credit="calibrated", correctness="right")
     built = algo.build_algorithm(GRPOAlgoConfig(), None)
     assert type(built).__name__ == "TokenCreditGRPOAlgorithm" and isinstance(built, stock)
-    with pytest.raises(InputError, match=r"algorithm is 'hierarchical_grpo'.*'max_rl'"):
+    with pytest.raises(InputError):
         use_in_prime_rl("hierarchical_grpo")
 
 

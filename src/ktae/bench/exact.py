@@ -77,7 +77,8 @@ class Responses:
         ).reshape(world.shape)
         by_state = np.bincount(row.ravel(), weights.ravel(), length * n_states)
         expected = by_state.reshape(length, n_states, 1) * world.policy
-        return (chosen - expected) / len(self.tokens)
+        gradient: np.ndarray = (chosen - expected) / len(self.tokens)
+        return gradient
 
 
 def sample(world: World, n: int, rng: np.random.Generator) -> Responses:

@@ -182,7 +182,9 @@ def _advantages(
     """(B, T) the arm's token advantages."""
     group = np.repeat(np.arange(len(prompts)), task.setting.responses)
     correct, everywhere = hit.all(axis=1), np.ones(tokens.shape, dtype=bool)
-    base = rollout_advantages("grpo", correct.astype(float), everywhere[:, 0], group)[:, None]
+    base: np.ndarray = rollout_advantages("grpo", correct.astype(float), everywhere[:, 0], group)[
+        :, None
+    ]
     if arm in (CEILING, "exact added"):
         std = np.repeat(
             correct.reshape(len(prompts), -1).std(axis=1, ddof=1), task.setting.responses
@@ -221,14 +223,16 @@ def _gradients(
     is_clipped = np.where(advantages > 0, ratio > 1 + CLIP, ratio < 1 - CLIP)
     weights = np.where(is_clipped, 0.0, advantages * ratio)
     flat = np.ravel_multi_index(np.broadcast_arrays(*at), policy.shape)
-    by_logit = np.bincount(flat.ravel(), weights.ravel(), policy.size).reshape(policy.shape)
+    by_logit: np.ndarray = np.bincount(flat.ravel(), weights.ravel(), policy.size).reshape(
+        policy.shape
+    )
     by_logit -= by_logit.sum(axis=-1, keepdims=True) * policy
     if penalty:  # the derivative of -entropy, for as many responses as each prompt has
         log_policy = np.log(policy + 1e-30)
         entropy = -(policy * log_policy).sum(axis=-1, keepdims=True)
         n = np.bincount(group, minlength=len(prompts))[:, None, None]
         by_logit += ENTROPY_PENALTY * n * policy * (log_policy + entropy)
-    by_logit /= len(tokens)
+    by_logit = by_logit / len(tokens)
     by_hidden = (by_logit @ task.head.T) * (1 - hidden**2)
     by_trunk = np.tensordot(task.features[prompts], by_hidden, axes=([0, 1], [0, 1]))
     return [by_trunk, np.tensordot(hidden, by_logit, axes=([0, 1], [0, 1]))]
@@ -297,7 +301,7 @@ class Runs:
         """The rate with the largest mean area on the rate's seeds, inside of the rates tried."""
         tried = {rate: self._mean(setting, arm, rate) for rate in START_RATES}
         while True:
-            best = max(tried, key=lambda rate: tried[rate])
+            best: float = max(tried, key=lambda rate: tried[rate])
             i = RATES.index(best)
             missing = [r for r in RATES[max(i - 1, 0) : i + 2] if r not in tried]
             if not missing:

@@ -249,7 +249,7 @@ def measure(
     return results, left
 
 
-def mean_share(results: list[Result], estimator: str) -> tuple[float, float]:
+def mean_share(results: Sequence[Result], estimator: str) -> tuple[float, float]:
     """Mean and lowest share of the ceiling over the worlds that have one."""
     shares = [
         r.share_of_ceiling.value

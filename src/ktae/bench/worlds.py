@@ -33,7 +33,7 @@ class World:
     @property
     def shape(self) -> tuple[int, int, int]:
         """T, S and V."""
-        return self.policy.shape  # type: ignore[return-value]
+        return self.policy.shape
 
     def choose(self, t: int, state: int, tokens: dict[int, tuple[float, int]]) -> None:
         """At place t of a state: {token: (its probability, the state it leads to)}."""

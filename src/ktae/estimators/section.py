@@ -119,7 +119,7 @@ def as_estimator(described: Any, what: str = "estimator") -> Estimator:
         return Function(described)
     raise InputError(
         f"{what} is {described!r}; expected an estimator of ktae.estimators, the name of one "
-        f"({', '.join(PRESETS)}), or a function {SIGNATURE}"
+        f"({', '.join(PRESETS | KINDS)}), or a function {SIGNATURE}"
     )
 
 

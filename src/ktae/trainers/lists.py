@@ -1,4 +1,4 @@
-"""Token credit for engines that keep rollouts as lists: what their adapters share.
+"""Token credit for trainers that keep rollouts as lists or tensors: what their adapters share.
 
 An adapter hands over each rollout in the parts that its engine keeps, and adds the credit of each
 part's tokens to the advantages there. Everything between is here.
@@ -6,169 +6,18 @@ part's tokens to the advantages there. Everything between is here.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import logging
-import math
-import sys
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.arrays import is_above
-from ktae.credit import AnEstimator, check_threshold, token_credit
-from ktae.errors import InputError, expected_one_of
-from ktae.estimators import Estimator, as_estimator, resolved, to_text
-
-if TYPE_CHECKING:
-    from ktae.batch import Vocabulary
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What an adapter is told, under the names that `ktae.trainers.trl.KTAETrainer` has."""
-
-    credit: AnEstimator = "paper"
-    """An estimator, a preset's name, `package.module:Name` of your own, a mapping as in a recipe,
-    or a function."""
-    correctness: str | None = None
-    """Which of the engine's named rewards or metrics is the verdict; None: the reward itself."""
-    threshold: float = 0.0
-    """A rollout is correct where that is above it. A graded estimator takes the score itself."""
-    tokenizer: Any = None
-    """The tokenizer, or its folder or hub name, for estimators that look at the tokens' texts."""
-    estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # Frozen, so this goes past its guard.
-        object.__setattr__(self, "estimator", resolved(as_estimator(self.credit, "credit")))
-        check_threshold(self.threshold)
-        if self.estimator.needs_vocabulary and self.tokenizer is None:
-            raise InputError(
-                f"tokenizer is None; {self.estimator} has units that are made of text, so expected "
-                "the tokenizer, or its folder or hub name"
-            )
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Settings:
-        """The settings of an engine's configuration.
-
-        Raises:
-            InputError: these are no options, one is unknown (the nearest known one is named), or
-                has a wrong value.
-        """
-        if not isinstance(options, Mapping):
-            raise InputError(f"token credit has the options {options!r}; expected a mapping")
-        known = [field.name for field in dataclasses.fields(cls) if field.init]
-        for name in options:
-            if name not in known:
-                hint = expected_one_of(known, name)
-                raise InputError(f"token credit has no option {name!r}; {hint}")
-        return cls(**options)
-
-    def tried(self, *, step: int | None = None) -> Settings:
-        """Itself, after two rollouts of one token: what cannot work says so before the run.
-
-        Raises:
-            InputError: the estimator needs what the engine does not hand over: anything of the
-                policy, or the step, where that is None.
-        """
-        missing = sorted(self.estimator.needs_policy)
-        if self.estimator.needs_step and step is None:
-            missing.append("step")
-        for name in missing:
-            raise InputError(
-                f"credit is {self.estimator}, which needs {name}, and this trainer hands none "
-                "over; expected an estimator that needs none"
-            )
-        # A function of the user's that gives something else than credit shows it here.
-        pair = [Rollout([([token], [1])], "", score) for token, score in enumerate((1.0, 0.0))]
-        credit_of(pair, self, step=step)
-        return self
-
-    def scores(
-        self, rewards: Sequence[Any], named: Sequence[Mapping[str, Any]], *, is_step: bool = True
-    ) -> list[float]:
-        """What decides about each rollout: its reward, or the score that `correctness` names.
-
-        NaN where a rollout has none (or None): its correctness is unknown, which is logged once.
-        `is_step`: these are all rollouts of a step; of a part all may lack the score.
-
-        Raises:
-            InputError: all rollouts of a step have scores, and none of that name.
-        """
-        values = list(rewards)
-        if self.correctness is not None:
-            values = [scores.get(self.correctness) for scores in named]
-            have = [self.correctness in scores for scores in named]
-            there = ", ".join(sorted({repr(name) for scores in named for name in scores}))
-            if is_step and there and not any(have):
-                raise InputError(
-                    f"correctness is {self.correctness!r}; expected a reward or metric that the "
-                    f"rollouts have: {there}"
-                )
-            if not all(have):
-                warn_once(f"rollouts without a score {self.correctness!r} get no credit")
-        return [math.nan if value is None else float(value) for value in values]
-
-    def vocabulary(self) -> Vocabulary | None:
-        """The tokens' texts, where the estimator looks at them."""
-        if not self.estimator.needs_vocabulary:
-            return None
-        from ktae.rollouts.tokens import kept_tokenizer, vocabulary
-
-        by_name = isinstance(self.tokenizer, str)
-        return vocabulary(kept_tokenizer(self.tokenizer) if by_name else self.tokenizer)
-
-
-def warn_once(message: str, about: str | None = None) -> None:
-    """Log a warning, the first time that this process has it, or one about the same."""
-    if (about or message) not in _warned:
-        _warned.add(about or message)
-        logging.getLogger(__name__).warning(message)
-
-
-_warned: set[str] = set()
-
-
-def announce(estimator: Estimator | None, name: str, threshold: float, group_size: int) -> None:
-    """Say on stderr, as a training begins, what it does: in one line."""
-    if estimator is None:
-        what = "no token credit"
-    elif estimator.score_range is None:
-        what = f"credit {to_text(estimator)}; correct is {name} above {threshold:g}"
-    else:
-        what = f"credit {to_text(estimator)} of the scores {name}"
-    sys.stderr.write(f"ktae: {what}; groups of {group_size}\n")
-
-
-def warn_unless_verdicts(
-    name: str, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray, threshold: float
-) -> None:
-    """Log once where (B,) scores are no verdicts: then credit is 0, or part of a score counts as
-    right. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
-    values = np.unique(scores[np.isfinite(scores)])
-    if len(values) < 2:
-        return
-
-    def differ(values_b: np.ndarray) -> bool:
-        known = np.isfinite(values_b)
-        pairs = np.unique(np.stack([groups[known], values_b[known]]), axis=1)
-        return bool(len(np.unique(pairs[0])) < pairs.shape[1])
-
-    seen = f"{name} gave {len(values)} values from {values[0]:g} to {values[-1]:g}"
-    if differ(scores) and not differ(correct):
-        seen += ", and no group has both correct and incorrect rollouts, so credit is 0"
-    elif len(values) == 2 or threshold != 0:
-        return
-    warn_once(
-        f"{seen}; above {threshold:g} is correct. Set threshold to what means correct, or let a "
-        "graded estimator take the scores: {estimator: calibrated, graded_rewards: true}",
-        about=f"the scores of {name}",
-    )
-
+from ktae.arrays import Array, above, on_host
+from ktae.credit import token_credit
+from ktae.errors import InputError
+from ktae.estimators import Estimator
+from ktae.trainers.settings import Settings, warn_unless_verdicts
 
 Part = tuple[Sequence[int], Sequence[Any]]
 """A piece of a rollout as an engine keeps it: token ids, and for each of them whether the policy
@@ -187,6 +36,8 @@ class Rollout(NamedTuple):
     """As `Settings.scores` gives it."""
     advantage: float = 0.0
     """The engine's rollout advantage; the metrics alone look at it."""
+    turn_rewards: Sequence[float] | None = None
+    """A reward for each turn, where the engine has them."""
 
     def joined(self) -> tuple[list[int], list[bool], int]:
         """Its tokens from the policy's first one on, whether the policy wrote each, and how many
@@ -202,28 +53,92 @@ class Rollout(NamedTuple):
         return ids[start:], written[start:], start
 
 
-class Credited(NamedTuple):
-    """The credit of a batch."""
+class Scored(NamedTuple):
+    """The credit of B rollouts, and what its metrics are made of."""
 
-    parts: list[list[list[float]]]
-    """Of each rollout's parts: one number a token, 0 for those that the policy did not write."""
-    arrays: tuple[np.ndarray, ...]
-    """token_ids and mask (B, T), evidence, correct and groups (B,), credit (B, T)."""
-    advantages: list[float]
+    token_ids: Array
+    """(B, T)"""
+    mask: Array
+    """(B, T)"""
+    evidence: Array
+    """(B,) what the estimator got for correctness: scores if it is graded."""
+    correct: np.ndarray
+    """(B,) 1, 0, or NaN for unknown."""
+    groups: np.ndarray
+    """(B,) integers from 0 on."""
+    credit: Array
+    """(B, T) float32, of the type of `token_ids`."""
     estimator: Estimator
     seconds: float
 
-    def metrics(self) -> dict[str, float]:
-        """What every engine shows of a step, by names that begin with `credit/`; needs torch."""
-        if not self.parts:
-            return {}
+    def metrics(self, advantages: Any, *, padding: np.ndarray | None = None) -> dict[str, float]:
+        """What every engine shows of a step, by names that begin with `credit/`; needs torch.
+
+        Args:
+            advantages: (B,) the rollout advantages.
+            padding: (B,) bool, rollouts that do not count.
+        """
         import torch
 
         from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 
-        seen = Seen(*map(torch.from_numpy, self.arrays), own=slice(None))  # type: ignore[misc]
-        metrics = step_metrics(seen, torch.tensor(self.advantages), self.estimator)
+        seen = Seen(*map(torch.as_tensor, self[:6]), own=slice(None))  # type: ignore[misc]
+        base = torch.as_tensor(advantages)
+        if padding is not None and padding.any():
+            kept = torch.from_numpy(~padding)
+            seen, base = seen.only(kept), base[kept.to(base.device)]
+        metrics = step_metrics(seen, base, self.estimator)
         return metrics | {f"{PREFIX}seconds": self.seconds}
+
+
+def scored(
+    token_ids: Array,
+    mask: Array,
+    scores: Any,
+    groups: Sequence[Hashable],
+    settings: Settings,
+    **options: Any,
+) -> Scored:
+    """The credit of rollouts that lie in arrays or tensors.
+
+    Args:
+        token_ids: (B, T)
+        mask: (B, T)
+        scores: (B,) what decides about each rollout; NaN where nothing does.
+        groups: B labels of whole groups.
+        settings: the adapter's.
+        **options: as of `ktae.token_credit`: `step`, `policy`, `turn_rewards`.
+    """
+    estimator = settings.estimator
+    values = np.asarray(on_host(scores), dtype=np.float64)
+    # A score that was a float32 is compared at that precision: 0.1 is not above 0.1.
+    single = values == np.float64(np.float32(settings.threshold))
+    correct = np.where(np.isnan(values), np.nan, above(values, settings.threshold) & ~single)
+    # Not np.unique, which sorts: the engines' names of groups need not compare.
+    label: dict[Hashable, int] = {}
+    group_b = np.array([label.setdefault(x, len(label)) for x in groups], dtype=np.int64)
+    evidence = values
+    if estimator.score_range is None:
+        evidence, name = correct, settings.correctness or "reward"
+        warn_unless_verdicts(name, values, correct, group_b, settings.threshold)
+    started = time.perf_counter()
+    options["vocabulary"] = settings.vocabulary()
+    credit = token_credit(*(token_ids, mask, evidence, group_b, estimator), **options)
+    seconds = time.perf_counter() - started
+    return Scored(token_ids, mask, evidence, correct, group_b, credit, estimator, seconds)
+
+
+class Credited(NamedTuple):
+    """The credit of rollouts of parts."""
+
+    parts: list[list[list[float]]]
+    """Of each rollout's parts: one number a token, 0 for those that the policy did not write."""
+    scored: Scored
+    advantages: list[float]
+
+    def metrics(self) -> dict[str, float]:
+        """As `Scored.metrics`; none of no rollouts."""
+        return self.scored.metrics(np.array(self.advantages)) if self.parts else {}
 
 
 def credit_of(
@@ -239,32 +154,53 @@ def credit_of(
     mask = np.zeros(ids.shape, dtype=bool)
     for row, (of_row, written, _) in enumerate(joined):
         ids[row, : len(of_row)], mask[row, : len(of_row)] = of_row, written
-    # Not np.unique, which sorts: the engines' names of groups need not compare.
-    label: dict[Hashable, int] = {}
-    groups = np.array([label.setdefault(r.group, len(label)) for r in rollouts], dtype=np.int64)
-    scores = np.array([rollout.score for rollout in rollouts], dtype=np.float64)
-    # A score that was a float32 is compared at that precision: 0.1 is not above 0.1.
-    above = [is_above(rollout.score, settings.threshold) for rollout in rollouts]
-    correct = np.where(np.isnan(scores), np.nan, np.array(above, dtype=bool))
-    estimator, evidence = settings.estimator, scores
-    if estimator.score_range is None:
-        evidence, name = correct, settings.correctness or "reward"
-        warn_unless_verdicts(name, scores, correct, groups, settings.threshold)
-    started = time.perf_counter()
-    texts = settings.vocabulary()
-    credit = token_credit(ids, mask, evidence, groups, estimator, vocabulary=texts, step=step)
-    seconds = time.perf_counter() - started
+    result = scored(
+        ids,
+        mask,
+        [rollout.score for rollout in rollouts],
+        [rollout.group for rollout in rollouts],
+        settings,
+        step=step,
+        turn_rewards=_turn_rewards(rollouts, settings),
+    )
     parts = []
-    for rollout, (_, _, start), values in zip(rollouts, joined, credit, strict=True):
+    for rollout, (_, _, start), values in zip(rollouts, joined, result.credit, strict=True):
         every = np.concatenate([np.zeros(start), values])
         ends = np.cumsum([0, *(len(ids) for ids, _ in rollout.parts)])
         parts.append([every[a:b].tolist() for a, b in itertools.pairwise(ends)])
-    arrays = (ids, mask, evidence, correct, groups, credit)
-    return Credited(parts, arrays, [r.advantage for r in rollouts], estimator, seconds)
+    return Credited(parts, result, [rollout.advantage for rollout in rollouts])
 
 
-def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:
-    """Raise an InputError, which says why, unless the engine's setting is one of these."""
-    if value not in allowed:
-        because = f", {why}" if why else ""
-        raise InputError(f"{name} is {value!r}{because}; expected {', '.join(map(repr, allowed))}")
+def _turn_rewards(rollouts: Sequence[Rollout], settings: Settings) -> list[Any] | None:
+    if not settings.estimator.needs_turn_rewards:
+        return None
+    missing = [i for i, rollout in enumerate(rollouts) if rollout.turn_rewards is None]
+    if missing:
+        raise InputError(
+            f"rollout {missing[0]} has no turn rewards, which {settings.estimator} needs"
+        )
+    return [rollout.turn_rewards for rollout in rollouts]
+
+
+def credit_samples(
+    samples: Sequence[tuple[Hashable, Part]],
+    owners: Mapping[Any, tuple[Hashable, float, float]],
+    settings: Settings,
+    *,
+    step: int | None = None,
+) -> tuple[list[list[float]], dict[str, float]]:
+    """The credit of training samples of which several may belong to one rollout, and the metrics.
+
+    Args:
+        samples: each one's rollout, and its tokens; those of a rollout in their order.
+        owners: each rollout's group, score and advantage.
+        settings: the adapter's.
+        step: as in `credit_of`.
+    """
+    parts: dict[Hashable, list[Part]] = {owner: [] for owner in owners}
+    for owner, part in samples:
+        parts[owner].append(part)
+    rollouts = [Rollout(parts[owner], *rest) for owner, rest in owners.items()]
+    credited = credit_of(rollouts, settings, step=step)
+    values = dict(zip(owners, map(iter, credited.parts), strict=True))
+    return [next(values[owner]) for owner, _ in samples], credited.metrics()

@@ -88,9 +88,10 @@ def test_enough_rounds_leave_no_equal_group(trainer_arguments, tmp_path):
     assert table["prompt"] == prompts
     assert table["often_equal"] == correct_of(batch)
     for row, ids in enumerate(batch.token_ids):
-        expected = batch.credit[row, : len(ids)].numpy()
-        np.testing.assert_allclose(table["token_credit"][row], expected, atol=1e-5)
-    np.testing.assert_allclose(table["advantage"], batch.advantages, atol=1e-6)
+        credit = batch.credit[row, : len(ids)].numpy()
+        np.testing.assert_allclose(table["token_credit"][row], credit, atol=1e-5)
+        mean = float(batch.advantages[row]) + credit.mean()
+        assert table["advantage"][row] == pytest.approx(mean, abs=1e-5)
 
 
 def test_it_works_without_ktae(trainer_arguments):
@@ -139,6 +140,7 @@ def test_resumed_run_draws_the_same_prompts(trainer_arguments, tmp_path):
         return [[row["prompt"] for row in batch.inputs] for batch in batches]
 
     straight = run()
+    assert run() == straight, "the prompts are drawn with the run's seed"
     state = json.loads((tmp_path / "out/checkpoint-1/dynamic_sampling.json").read_text())
     assert state["bit_generator"] == "PCG64"
     assert run(str(tmp_path / "out/checkpoint-1")) == straight[1:]
@@ -148,18 +150,19 @@ WITH_IMAGES = Dataset.from_dict({"prompt": ["1"] * 4, "image": ["x"] * 4})
 
 
 @pytest.mark.parametrize(
-    ("settings", "more", "message"),
+    ("settings", "more", "key"),
     [
-        ({}, {"resampling_rounds": -1}, "resampling_rounds is -1; expected an integer from 0 on"),
-        ({}, {"resampling_rounds": 1.5}, "resampling_rounds is 1.5; expected an integer from 0 on"),
-        ({"loss_type": "grpo"}, {}, "loss_type is 'grpo'; .*: dapo, cispo, vespo"),
-        ({}, {"train_dataset": WITH_IMAGES}, "dynamic sampling knows text only"),
-        ({}, {"train_dataset": WITH_IMAGES.to_iterable_dataset()}, "at random, .* IterableDataset"),
+        ({}, {"resampling_rounds": -1}, "resampling_rounds is -1"),
+        ({}, {"resampling_rounds": 1.5}, "resampling_rounds is 1.5"),
+        ({"loss_type": "grpo"}, {}, "loss_type is 'grpo'"),
+        ({}, {"train_dataset": WITH_IMAGES}, "images"),
+        ({}, {"train_dataset": WITH_IMAGES.to_iterable_dataset()}, "IterableDataset"),
     ],
 )
-def test_bad_settings(trainer_arguments, settings, more, message):
-    with pytest.raises(InputError, match=message):
+def test_bad_settings(trainer_arguments, settings, more, key):
+    with pytest.raises(InputError) as error:
         KTAETrainer(**trainer_arguments(**settings) | {"resampling_rounds": 1} | more)
+    assert key in str(error.value)
 
 
 def test_whole_groups_are_counted_over_the_whole_buffer(trainer_arguments):
@@ -167,5 +170,5 @@ def test_whole_groups_are_counted_over_the_whole_buffer(trainer_arguments):
     arguments = trainer_arguments(per_device_train_batch_size=6, steps_per_generation=2)
     trainer = KTAETrainer(**arguments, resampling_rounds=1)
     trainer.args.per_device_train_batch_size = 5
-    with pytest.raises(InputError, match=r"samples 10 rollouts at a time .* groups of 4"):
+    with pytest.raises(InputError):
         trainer._check_settings()

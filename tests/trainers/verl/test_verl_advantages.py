@@ -164,40 +164,38 @@ def test_without_acc_it_warns_and_takes_the_reward(logged):
     del data.non_tensor_batch["acc"]
     np.testing.assert_allclose(compute(data), wanted, atol=1e-5)
     compute(data, credit={"threshold": 0.5})
-    [record] = logged
-    assert "gives no 'acc'" in record.getMessage()
+    assert len([r for r in logged if "'acc'" in r.getMessage()]) == 1
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("spoil", "key"),
     [
-        (lambda data: data.non_tensor_batch.pop("uid"), "no uid"),
+        (lambda data: data.non_tensor_batch.pop("uid"), "uid"),
         (
             lambda data: data.batch.set("responses", data.batch["responses"][:, :-1]),
-            r"responses are \(33, 11\).*\(33, 12\)",
+            "(33, 11)",
         ),
     ],
 )
-def test_a_batch_that_lacks_something_is_refused(spoil, message):
+def test_a_batch_that_lacks_something_is_refused(spoil, key):
     data = batch()
     spoil(data)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError) as error:
         compute(data)
+    assert key in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "place"),
     [
-        (
-            {"transforms": [{"over-units": ["word"]}]},
-            r"algorithm\.credit: tokenizer is None.* units that are made of text",
-        ),
-        ({"base": "gae"}, "algorithm.credit: base is 'gae'; expected 'grpo'"),
+        ({"transforms": [{"over-units": ["word"]}]}, "algorithm.credit: tokenizer is None"),
+        ({"base": "gae"}, "algorithm.credit: base is 'gae'"),
     ],
 )
-def test_bad_options(options, message):
-    with pytest.raises(InputError, match=message):
+def test_bad_options(options, place):
+    with pytest.raises(InputError) as error:
         compute(batch(), credit=options)
+    assert str(error.value).startswith(place)
 
 
 def test_other_estimators_are_left_alone():
@@ -242,9 +240,9 @@ def test_verdicts_from_reward_infos(infos, acc, undecided):
 
 @pytest.mark.parametrize(("name", "value"), [("acc", "unknown"), ("undecided", [1.0, 0.0])])
 def test_what_is_no_verdict_is_refused_with_its_row(name, value):
-    message = f"gave {name} .* for rollout 1 of the batch; expected a n"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError) as error:
         rollouts_of_infos(torch.zeros(2, 2), [{"acc": 1.0}, {"acc": 1.0, name: value}])
+    assert name in str(error.value) and "rollout 1" in str(error.value)
 
 
 def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credit(logged):
@@ -266,8 +264,7 @@ def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credi
     wanted, _ = used([{"acc": 0.0, "undecided": True}, *own[1:]])
     np.testing.assert_array_equal(found, wanted)
     assert unknown == pytest.approx(1 / n)
-    [record] = logged
-    assert "gives no 'acc'" in record.getMessage()
+    assert len([r for r in logged if "'acc'" in r.getMessage()]) == 1
 
 
 def test_log_probabilities_are_verl_s_own():
@@ -282,11 +279,13 @@ def test_log_probabilities_are_verl_s_own():
 
 def test_what_is_not_handed_over_is_missed():
     data = batch()
-    with pytest.raises(InputError, match="trainer_mode to one of ktae_sync"):
+    with pytest.raises(InputError) as error:
         verl_advantages(
             token_level_rewards=data.batch["token_level_rewards"],
             response_mask=data.batch["response_mask"],
             index=data.non_tensor_batch["uid"],
         )
-    with pytest.raises(InputError, match="needs entropies, and verl hands none over"):
+    assert "ktae_sync" in str(error.value)
+    with pytest.raises(InputError) as error:
         compute(batch(), credit={"estimator": "entropy-weights"})
+    assert "entropies" in str(error.value)

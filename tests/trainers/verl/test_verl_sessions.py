@@ -11,6 +11,7 @@ if not installed("verl"):
 
 import torch
 
+import ktae
 from ktae.errors import InputError
 from ktae.estimators import from_section
 from ktae.trainers.verl.handover import sessions_of
@@ -99,7 +100,7 @@ def is_last(key, rows):
     return f"{session}_{int(output) + 1}" not in rows
 
 
-def core_credit(rows, **options):
+def core_credit(rows, compute=oracle.token_credit, **options):
     """By key, from the core's reference: a session's outputs are one rollout, and what the later
     ones were asked stands between them."""
     sessions = {}
@@ -119,7 +120,7 @@ def core_credit(rows, **options):
             at += len(row["responses"])
     acc = [rows[keys[-1]]["extra_fields"]["reward_extra_info"]["acc"] for keys in sessions.values()]
     uid = np.array([rows[keys[-1]]["uid"] for keys in sessions.values()])
-    credit = oracle.token_credit(ids, mask, np.array(acc), uid, **options)
+    credit = compute(ids, mask, np.array(acc), uid, **options)
     by_key = {}
     for i, keys in enumerate(sessions.values()):
         for number, key in enumerate(keys):
@@ -196,7 +197,72 @@ def test_a_rollout_that_was_rejected_whole_still_counts(advantages_of):
     assert advantages_of(rows, "ktae")[1]["credit/correct"] == pytest.approx(accuracy)
 
 
+def test_a_session_whose_last_output_counts_nowhere_gets_nothing(advantages_of):
+    """As with verl's GRPO: its rollout advantage is of the last output, which is masked."""
+    rows = rows_of(outputs=3)
+    [key, *_] = [key for key in rows if is_last(key, rows) and not key.endswith("_0")]
+    session = key.rpartition("_")[0]
+    rows[key]["response_mask"] = 0 * rows[key]["response_mask"]
+    used, _ = advantages_of(rows, "ktae")
+    assert not any(row.any() for name, row in used.items() if name.startswith(f"{session}_"))
+    assert any(row.any() for row in used.values())
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_rewards_of_turns_come_with_the_agent_loops_extra_fields(advantages_of, outputs):
+    """Each row's mask has a hole, so it has two turns or one; a session has those of its rows."""
+    rows = rows_of(outputs)
+    rng = np.random.default_rng(0)
+    for row in rows.values():
+        n = int((np.diff(np.pad(row["response_mask"].numpy(), 1)) == 1).sum())
+        row["extra_fields"]["turn_rewards"] = rng.normal(size=n).round(2).tolist()
+    sessions = {}
+    for key in sorted(rows):
+        rewards = rows[key]["extra_fields"]["turn_rewards"]
+        sessions.setdefault(key.rpartition("_")[0], []).extend(rewards)
+    used, _ = advantages_of(rows, "ktae", estimator="turn-rewards")
+    by_verl, _ = advantages_of(rows, "grpo")
+    wanted = core_credit(
+        rows, compute=ktae.token_credit, estimator="turn-rewards", turn_rewards=[*sessions.values()]
+    )
+    for key in rows:
+        credit = wanted[key][: len(used[key])]
+        np.testing.assert_allclose(used[key], by_verl[key] + credit, atol=1e-5)
+    assert max(np.abs(credit).max() for credit in wanted.values()) > 0.5
+    for row in rows.values():
+        del row["extra_fields"]["turn_rewards"]
+    with pytest.raises(InputError) as error:
+        advantages_of(rows, "ktae", estimator="turn-rewards")
+    assert "turn_rewards" in str(error.value)
+
+
+def test_correctness_names_another_result_of_the_reward_function(advantages_of):
+    rows = rows_of(outputs=1)
+    renamed = {key: row | {"extra_fields": {"reward_extra_info": {}}} for key, row in rows.items()}
+    for key, row in rows.items():
+        acc = row["extra_fields"]["reward_extra_info"]["acc"]
+        renamed[key]["extra_fields"]["reward_extra_info"] |= {"acc": 1 - acc, "solved": acc}
+    wanted, _ = advantages_of(rows, "ktae")
+    used, _ = advantages_of(renamed, "ktae", correctness="solved")
+    for key in rows:
+        np.testing.assert_array_equal(used[key], wanted[key])
+    with pytest.raises(InputError) as error:
+        advantages_of(renamed, "ktae", correctness="solvd")
+    assert "'solvd'" in str(error.value) and "'solved'" in str(error.value)
+
+
+def test_the_estimator_is_logged_once_more_at_the_first_step(advantages_of, logged):
+    advantages_of(rows_of(outputs=1), "ktae", estimator="trigrams")
+    assert len([r for r in logged if "trigrams" in r.getMessage()]) == 1
+
+
+def test_the_outputs_of_a_session_are_in_their_order():
+    keys = ["p_0_0_2", "p_0_1_0", "p_0_0_10", "p_0_0_0", "p_0_0_1"]
+    assert sessions_of(keys) == [[3, 4, 0, 2], [1]]
+
+
 @pytest.mark.parametrize("key", ["uid", "uid_0", "uid_0_x"])
 def test_a_key_of_another_form(key):
-    with pytest.raises(InputError, match="expected prompt_session_output"):
+    with pytest.raises(InputError) as error:
         sessions_of(["a_0_0", key])
+    assert repr(key) in str(error.value)

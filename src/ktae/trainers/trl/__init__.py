@@ -6,10 +6,11 @@ from typing import Any
 
 from ktae.trainers import check_version
 
-__all__ = ["DynamicSampling", "KTAETrainer", "Patience"]
+__all__ = ["DynamicSampling", "KTAEConfig", "KTAETrainer", "Patience"]
 
 _MODULES = {
     "DynamicSampling": "dynamic_sampling",
+    "KTAEConfig": "config",
     "KTAETrainer": "trainer",
     "Patience": "callbacks",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,33 +12,36 @@ from trl import GRPOConfig, GRPOTrainer
 
 from ktae.arrays import on_host
 from ktae.batch import in_words, out_of_range
-from ktae.errors import InputError
+from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
 from ktae.files.text import counted
-from ktae.trainers.lists import warn_once
+from ktae.trainers.settings import warn_once
 
 Correctness = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
 """The reward function that says what is correct, or its name; or several."""
 
+NUMBERS = {0: "no", 2: "two", 3: "three", 4: "four", 5: "five"}
 
-def check_arguments(estimator: Estimator | None, /, *args: Any, **kwargs: Any) -> None:
-    """Refuse, before the model is loaded, settings of `GRPOTrainer` that would erase token credit,
+
+def check_arguments(
+    estimator: Estimator | None, correctness: Correctness | None = None, **arguments: Any
+) -> None:
+    """Refuse, before the model is loaded, arguments of `GRPOTrainer` that would erase token credit,
     or keep from the estimator what it needs."""
-    kwargs.pop("resampling_rounds", None)  # DynamicSampling's
-    arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
     data, config = arguments.get("train_dataset"), arguments.get("args")
     if isinstance(data, Mapping):  # TRL says so after the model is loaded
         raise InputError(
             f"train_dataset is a {type(data).__name__}; expected one of its splits: "
             + ", ".join(data)
         )
-    if not isinstance(config, GRPOConfig | None):
-        raise InputError(
-            f"args is a {type(config).__name__}; expected a trl.GRPOConfig (asynchronous GRPO "
-            "takes one advantage a rollout)"
-        )
-    if config is None or estimator is None:
+    if estimator is None:
+        return
+    functions = arguments.get("reward_funcs")
+    if functions is not None and not arguments.get("environment_factory"):  # it may bring one more
+        functions = functions if isinstance(functions, list) else [functions]
+        correctness_columns(list(map(reward_name, functions)), functions, correctness)
+    if config is None:
         return
     if config.importance_sampling_level != "token":
         raise InputError(
@@ -52,6 +55,27 @@ def check_arguments(estimator: Estimator | None, /, *args: Any, **kwargs: Any) -
     if config.gradient_accumulation_steps % steps == 0 and not corrects:
         for name in sorted(estimator.needs_policy):
             raise InputError(without_policy(estimator, name))
+
+
+def foreign_loss(trainer: type) -> str | None:
+    """The trainer of TRL, other than GRPO's, that a class has its loss of; None: there is none.
+
+    Such a loss was not looked at, and may take one advantage for each response.
+    """
+    owner = next(c for c in trainer.__mro__ if "_compute_loss" in vars(c))
+    is_foreign = owner is not GRPOTrainer and owner.__module__.startswith("trl.")
+    return owner.__name__ if is_foreign else None
+
+
+def reward_name(function: Any) -> str:
+    """The name that TRL gives a reward function, a reward model or its name on the hub."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, torch.nn.Module):
+        function = str(getattr(function.config, "_name_or_path", ""))
+    if isinstance(function, str):
+        return function.split("/")[-1]
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def without_policy(estimator: Estimator, name: str) -> str:
@@ -97,19 +121,30 @@ def check_enough(data: Any, config: GRPOConfig) -> None:
         )
 
 
-def correctness_columns(trainer: GRPOTrainer, correctness: Correctness | None) -> list[int]:
-    """Which reward functions say whether a rollout is correct: the first that can tell counts."""
-    names, functions = trainer.reward_func_names, trainer.reward_funcs
-    if correctness is None and len(names) == 1:
-        return [0]
+def correctness_columns(
+    names: Sequence[str], functions: Sequence[Any], correctness: Correctness | None
+) -> list[int]:
+    """Which reward functions say whether a rollout is correct: the first that can tell counts.
+
+    Raises:
+        InputError: there are several and none is named, or a name is not one function's.
+    """
+    if correctness is None:
+        if len(names) == 1:
+            return [0]
+        number = NUMBERS.get(len(names), str(len(names)))
+        choice = " or ".join(map(repr, dict.fromkeys(names)))
+        raise InputError(f"there are {number} reward functions; set correctness={choice}")
     columns = []
     for entry in correctness if isinstance(correctness, list | tuple) else [correctness]:
         places = [i for i, name in enumerate(names) if entry == name or entry is functions[i]]
-        if len(places) != 1:
+        if not places:
+            hint = expected_one_of(names, entry)
+            raise InputError(f"correctness is {entry!r}, and no reward function is; {hint}")
+        if len(places) > 1:
             raise InputError(
-                f"correctness is {entry!r}, which {len(places)} reward functions are called; "
-                "expected the one that says whether a rollout is correct, or several, as "
-                f"functions or by names that they do not share: {', '.join(map(repr, names))}"
+                f"correctness is {entry!r}, the name of {len(places)} reward functions; expected "
+                "the function itself, or another name"
             )
         columns += places
     if not columns:
@@ -137,12 +172,13 @@ def check_infinite(rewards: torch.Tensor, names: Sequence[str], scale_rewards: s
     )
 
 
-def check_scores(scores: Any, estimator: Estimator, name: str) -> None:
+def check_scores(scores: Any, estimator: Estimator | None, name: str) -> None:
     """Raise an InputError if a graded score of this process's rollouts is out of range.
 
     The estimator would find it on the CPU and let it pass on a GPU, where looking makes it wait.
     """
-    assert estimator.score_range is not None
+    if estimator is None or estimator.score_range is None:
+        return
     scores = on_host(scores)
     outside = scores[out_of_range(scores, estimator.score_range)]
     if len(outside):
@@ -150,3 +186,23 @@ def check_scores(scores: Any, estimator: Estimator, name: str) -> None:
             f"the reward function {name} gave {outside[0]:g}; {estimator} is graded, so its "
             f"rewards are the scores, {in_words(estimator.score_range)}"
         )
+
+
+def turn_rewards_of(inputs: Sequence[dict[str, Any]], environments: Any) -> list[list[float]]:
+    """The rewards of each rollout's turns: of its environment, or of a column of its row.
+
+    Raises:
+        InputError: a rollout has none.
+    """
+    rows = []
+    for i, row in enumerate(inputs):
+        rewards = row.get("turn_rewards")
+        if rewards is None and environments is not None:
+            rewards = getattr(environments[i], "turn_rewards", None)
+        if rewards is None:
+            raise InputError(
+                f"rollout {i} of the batch has no turn_rewards; expected an attribute of that name "
+                "of its environment (one number for each turn), or a column of the rollout_func"
+            )
+        rows.append([float(reward) for reward in rewards])
+    return rows

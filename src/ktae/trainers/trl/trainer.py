@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import time
+import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from accelerate.utils import gather, gather_object
+from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
 
 from ktae.arrays import on_host
-from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
+from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator, resolved
+from ktae.estimators import Estimator, resolved, to_text
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.tables import table_estimator
-from ktae.trainers.lists import announce, warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
+from ktae.trainers.settings import announce, as_credit, warn_unless_verdicts
 from ktae.trainers.trl.checks import (
     Correctness,
     check_advantages,
@@ -29,48 +30,24 @@ from ktae.trainers.trl.checks import (
     check_infinite,
     check_scores,
     correctness_columns,
+    foreign_loss,
+    turn_rewards_of,
     without_policy,
 )
+from ktae.trainers.trl.config import CITATION, FROM_ARGS, FromArgs, with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
-
-
-class RolloutBatch(NamedTuple):
-    """One generation batch of this process, as the trainer hands it to `on_rollouts`."""
-
-    step: int
-    """Optimizer steps done before these rollouts were sampled."""
-    inputs: list[dict[str, Any]]
-    """The data set's rows, one for each of the n rollouts."""
-    token_ids: list[list[int]]
-    """The n completions, unpadded."""
-    masks: list[list[int]]
-    """For each token of each of them 1, or 0 where a tool or an environment wrote it."""
-    rewards: torch.Tensor
-    """(n,) the sum of the weighted reward functions; NaN where none could tell."""
-    correct: torch.Tensor
-    """(n,) 1, 0, or NaN for unknown."""
-    advantages: torch.Tensor
-    """(n,) TRL's rollout advantages."""
-    credit: torch.Tensor
-    """(n, T) token credit, right-padded with 0."""
-    first_row: int
-    """Global number of the first rollout; a group is `num_generations` consecutive rollouts."""
-
-
-class CreditCell(list[float]):
-    """A rollout's credit in the table of completions, which TRL also prints: in few words."""
-
-    def __str__(self) -> str:
-        """How many numbers it has, and the largest."""
-        return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
+from ktae.trainers.trl.processes import largest, now, total
+from ktae.trainers.trl.rollout_batch import CreditCell
+from ktae.trainers.trl.rollout_batch import RolloutBatch as RolloutBatch
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
     """`GRPOTrainer` whose advantages are (B, T): TRL's rollout advantage plus the token credit.
 
     Args:
-        *args: as for `trl.GRPOTrainer`.
-        credit: an estimator of `ktae.estimators`, the name of a preset, or a function of your own
+        *args: as for `trl.GRPOTrainer`. `args` may be a `KTAEConfig`, which has the next four as
+            fields; given here, they go before it.
+        credit: an estimator of `ktae.estimators`, the name of one, or a function of your own
             from rollouts to credit (`ktae.estimators.CreditFunction`), which is tried on two
             rollouts of one token when the trainer is made. None trains on TRL's advantages,
             untouched.
@@ -81,8 +58,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             rollouts into incorrect ones.
         threshold: rewards of the `correctness` function above it mean correct. A graded estimator
             takes these rewards as they are.
+        base: "grpo" or "dr_grpo", the rollout advantage; without it what `scale_rewards` says.
         on_rollouts: called with every training batch of rollouts of this process.
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
+
+    An estimator of rewards by turn takes them from the attribute `turn_rewards` of a rollout's
+    environment, or from a column of that name of the data set or of the `rollout_func`.
 
     Raises:
         InputError: a setting contradicts token-level advantages, or `correctness` names no reward
@@ -92,60 +73,94 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     the loss's gradient to them. No TRL method is copied here: each override calls `super()`.
     """
 
+    _tag_names: ClassVar[list[str]] = [*GRPOTrainer._tag_names, "ktae"]
+
     def __init__(
         self,
         *args: Any,
-        credit: AnEstimator | None = "paper",
+        credit: AnEstimator | FromArgs | None = FROM_ARGS,
         correctness: Correctness | None = None,
-        threshold: float = 0.0,
+        threshold: float | None = None,
+        base: str | None = None,
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
-        estimator = None if credit is None else resolved(as_estimator(credit, "credit"))
-        check_arguments(estimator, *args, **kwargs)
-        check_threshold(threshold)
-        super().__init__(*args, **kwargs)
+        rounds = {k: kwargs.pop(k) for k in ("resampling_rounds",) if k in kwargs}
+        arguments = dict(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
+        short: dict[str, Any] = {"correctness": correctness, "threshold": threshold, "base": base}
+        given = {name: value for name, value in short.items() if value is not None}
+        if credit is not FROM_ARGS:
+            given["credit"] = credit
+        other = foreign_loss(type(self))
+        if other is not None and arguments.get("args") is None:
+            raise InputError(f"args is None; expected the configuration of {other}")
+        config = arguments["args"] = with_settings(arguments, given)
+        estimator = as_credit(config.credit)
+        if estimator is not None:
+            estimator = resolved(estimator)
+            if other is not None:
+                raise InputError(
+                    f"{type(self).__name__} has the loss of {other}, which is not known to take an "
+                    "advantage for each token; expected trl.GRPOTrainer's, or credit=None"
+                )
+        check_arguments(estimator, config.correctness, **arguments)
+        self.credit, self.threshold, self.on_rollouts = estimator, config.threshold, on_rollouts
+        config.credit = None if estimator is None else to_text(estimator)
+        super().__init__(**arguments, **rounds)
         check_enough(self.train_dataset, self.args)
         if self._tokenizer.pad_token_id is None:
             raise InputError(
                 f"the tokenizer ({type(self._tokenizer).__name__}) has neither a padding nor an "
                 "end-of-sequence token; set tokenizer.pad_token"
             )
-        self.credit, self.threshold, self.on_rollouts = estimator, threshold, on_rollouts
-        self._correctness_columns = correctness_columns(self, correctness)
-        names = [self.reward_func_names[column] for column in self._correctness_columns]
-        self._verdict_name = ", else ".join(names)
+        self._choose_correctness(config.correctness)
         self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
         self._sampling = False
         self._batches: int | None = None
         self._group_size = self.num_generations
-        if self.log_completions and self.accelerator.is_main_process:
-            verdict = names[0] if len(names) == 1 else names
-            folder = Path(self.args.output_dir, "completions")
-            TrainedWith.of(estimator, verdict, threshold).write(folder)
         if estimator is not None:
             check_advantages(self, estimator, self._correctness_columns)
-            # Load or compile the estimator now: it is no part of the first step. A function of the
-            # user's that gives something else than credit shows it here.
-            ids = torch.tensor([[0], [1]], device=self.accelerator.device)
-            mask, correct, groups = torch.ones_like(ids), ids[:, 0], ids[:, 0] * 0
-            policy = {name: torch.zeros(ids.shape) for name in estimator.needs_policy}
-            self._token_credit(estimator, ids, mask, correct, groups, policy)
-            tables = table_estimator(estimator)
-            credit_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), tables)
+            self._try(estimator)
+            self._name = f"{GRPOTrainer._name} with token credit (ktae, {to_text(estimator)})"
+            citations = [GRPOTrainer._paper["citation"], CITATION]
+            self._paper = {**GRPOTrainer._paper, "citation": "\n\n".join(citations)}
 
-    def _token_credit(
-        self, estimator: Estimator, ids: Any, mask: Any, correct: Any, groups: Any, policy: Any
-    ) -> Any:
-        texts = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
-        arrays, step = (ids, mask, correct, groups), self._training_step()
-        return token_credit(*arrays, estimator, vocabulary=texts, step=step, policy=policy)
+    def _choose_correctness(self, correctness: Correctness | None) -> None:
+        """Find the columns of rewards that decide, and store by what the run is trained."""
+        names = self.reward_func_names
+        columns = []
+        if self.credit is not None or correctness is not None or len(names) == 1:
+            columns = correctness_columns(names, self.reward_funcs, correctness)
+        self._correctness_columns = columns
+        chosen = [names[column] for column in columns]
+        self._correctness_name = ", else ".join(chosen)
+        if correctness is not None:
+            self.args.correctness = chosen  # names, also where functions were given
+        if self.log_completions and self.accelerator.is_main_process:
+            column = chosen[0] if len(chosen) == 1 else chosen or None
+            folder = Path(self.args.output_dir, "completions")
+            TrainedWith.of(self.credit, column, self.threshold).write(folder)
+
+    def _try(self, estimator: Estimator) -> None:
+        """Load or compile the estimator now: it is no part of the first step. A function of the
+        user's that gives something else than credit shows it here."""
+        ids = torch.tensor([[0], [1]], device=self.accelerator.device)
+        mask, correct, groups = torch.ones_like(ids), ids[:, 0], ids[:, 0] * 0
+        options = {"policy": {name: torch.zeros(ids.shape) for name in estimator.needs_policy}}
+        self._token_credit(estimator, ids, mask, correct, groups, turn_rewards=ids, **options)
+        tables = table_estimator(estimator)
+        credit_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), tables)
+
+    def _token_credit(self, estimator: Estimator, *arrays: Any, **options: Any) -> Any:
+        options["vocabulary"] = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
+        options["step"] = self._training_step()
+        return token_credit(*(*arrays, estimator), **options)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's."""
         if self.accelerator.is_main_process:
-            announce(self.credit, self._verdict_name, self.threshold, self.num_generations)
+            announce(self.credit, self._correctness_name, self.threshold, self.num_generations)
         self._batches = None  # counted from what a checkpoint says, if it begins with one
         return super().train(*args, **kwargs)
 
@@ -195,16 +210,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.credit is not None:
             check_infinite(rewards, self.reward_func_names, self.scale_rewards)
-        # Of several verdicts the first that is there counts.
-        first, *others = self._correctness_columns
-        score = rewards[:, first]
-        for column in others:
+        # Of several the first that is there counts; of none all are unknown.
+        score = torch.full_like(rewards[:, 0], torch.nan)
+        for column in self._correctness_columns:
             score = torch.where(score.isnan(), rewards[:, column], score)
         score = score.masked_fill(score.isinf(), torch.nan)
         correct = torch.where(score.isnan(), score, (score > self.threshold).to(score))
         is_judged = self.credit is not None and self.credit.score_range is None
         if is_judged and self.accelerator.is_main_process:
-            name, groups = self._verdict_name, np.arange(len(score)) // self._group_size
+            name, groups = self._correctness_name, np.arange(len(score)) // self._group_size
             arrays = (on_host(score), on_host(correct), groups)
             warn_unless_verdicts(f"reward function {name}", *arrays, self.threshold)
         # TRL gathers the rewards of all processes, rank by rank (grpo_trainer.py:1579), but hands
@@ -212,8 +226,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        if self.credit is not None and self.credit.score_range is not None:
-            check_scores(score[of_process], self.credit, self._verdict_name)
+        check_scores(score[of_process], self.credit, self._correctness_name)
         none: list[Any] = [None] * n
         # As TRL reads it: of a row the places of the completion, and 1 where it is shorter.
         masks = [
@@ -228,6 +241,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             "rollout_scores": score[of_process],
             "rollout_correct": correct[of_process],
         }
+        if self.credit is not None and self.credit.needs_turn_rewards:
+            self._kept["rollout_turn_rewards"] = turn_rewards_of(inputs, self.environments)
         return rewards
 
     def _sample_round(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -250,9 +265,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
         if self.credit is None:
-            metrics = verdict_metrics(correct, total=_sum)
+            metrics = verdict_metrics(correct, total=total) if self._correctness_columns else {}
         else:
-            started = _now(rollout_advantages.device)
+            started = now(rollout_advantages.device)
             seen = self._estimate(self.credit, output, kept)
             credit = seen.credit[seen.own, : credit.shape[1]]
             # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
@@ -260,15 +275,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
             metrics = step_metrics(
-                seen, rollout_advantages, self.credit, total=_sum, largest=_largest
+                seen, rollout_advantages, self.credit, total=total, largest=largest
             )
-            seconds = _now(rollout_advantages.device) - started
-            seconds = _largest(torch.tensor([seconds], device=credit.device)).item()
+            seconds = now(rollout_advantages.device) - started
+            seconds = largest(torch.tensor([seconds], device=credit.device)).item()
             metrics[f"{PREFIX}seconds"] = seconds
-            if self.log_completions:
-                rows = zip(credit.tolist(), token_ids, strict=True)
-                cells = [CreditCell(round(x, 5) for x in row[: len(ids)]) for row, ids in rows]
-                self._logs["extra"]["token_credit"].extend(gather_object(cells))
+            self._log_advantages(output["advantages"], credit, kept)
         for name, value in metrics.items():
             self._metrics[mode][name].append(value)
         if self.on_rollouts is not None and mode == "train":
@@ -286,16 +298,33 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             self.on_rollouts(batch)
         return output
 
+    def _log_advantages(
+        self, advantages: torch.Tensor, credit: torch.Tensor, kept: dict[str, Any]
+    ) -> None:
+        """In TRL's table of completions, what trains instead of what TRL computed: each rollout's
+        mean over the tokens of the policy. With `log_completions` its credit by token, too."""
+        means, cells = [], []
+        for row, of_rollout, mask in zip(
+            advantages, credit.tolist(), kept["rollout_masks"], strict=True
+        ):
+            counted = row[: len(mask)][torch.tensor(mask, device=row.device) != 0]
+            means.append(float(counted.mean()) if len(counted) else 0.0)
+            cells.append(CreditCell(round(x, 5) for x in of_rollout[: len(mask)]))
+        means = gather_object(means)
+        logged = self._logs["advantages"]
+        for _ in range(min(len(means), len(logged))):
+            logged.pop()
+        logged.extend(means)
+        if self.log_completions:
+            self._logs["extra"]["token_credit"].extend(gather_object(cells))
+
     def _estimate(self, estimator: Estimator, output: dict[str, Any], kept: dict[str, Any]) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
         """
-        n, ids, correct = (
-            len(kept["rollout_ids"]),
-            output["completion_ids"],
-            kept["rollout_correct"],
-        )
+        ids, correct = output["completion_ids"], kept["rollout_correct"]
+        n = len(kept["rollout_ids"])
         # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
         # those, and a truncated rollout is still evidence on its tokens. As bytes, for where
         # accelerate pads a bool tensor it becomes int64, on some processes only.
@@ -325,14 +354,21 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
         def touched(values: torch.Tensor) -> torch.Tensor:
             if values.dim() == 2:  # each process pads to its own longest completion
-                values = self.accelerator.pad_across_processes(values, dim=1)
+                fill = torch.nan if values.dtype == torch.float64 else 0  # turn rewards
+                values = self.accelerator.pad_across_processes(values, dim=1, pad_index=fill)
             gathered: torch.Tensor = gather(values)[start:stop]
             return gathered
 
         batch = (touched(ids), touched(mask.to(ids.device)), touched(evidence))
         groups = torch.arange(stop - start) // group_size
-        policy = {name: touched(values.float()) for name, values in policy.items()}
-        credit = self._token_credit(estimator, *batch, groups, policy)
+        options: dict[str, Any] = {
+            "policy": {name: touched(values.float()) for name, values in policy.items()}
+        }
+        if estimator.needs_turn_rewards:
+            rows = [torch.tensor(row).double() for row in kept["rollout_turn_rewards"]]
+            padded = pad_sequence(rows, batch_first=True, padding_value=torch.nan)
+            options["turn_rewards"] = touched(padded.to(ids.device))
+        credit = self._token_credit(estimator, *batch, groups, **options)
         of_process = slice(first_row - start, first_row - start + n)
         return Seen(*batch, touched(correct), groups, credit, of_process)
 
@@ -346,22 +382,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         super().log(logs, start_time)
 
 
-def _of_all(values: torch.Tensor) -> torch.Tensor:
-    """(processes, ...): accelerate gathers along the first dimension, which a scalar lacks."""
-    gathered: torch.Tensor = gather(values.unsqueeze(0))
-    return gathered
+def _signature() -> inspect.Signature:
+    """TRL's own arguments and ours, for help and completion in notebooks."""
+    theirs = inspect.signature(GRPOTrainer.__init__).parameters.values()
+    ours = inspect.signature(KTAETrainer.__init__).parameters.values()
+    keywords = [p for p in ours if p.kind is p.KEYWORD_ONLY]
+    rounds = inspect.Parameter(
+        "resampling_rounds", inspect.Parameter.KEYWORD_ONLY, default=0, annotation=int
+    )
+    return inspect.Signature([*theirs, *keywords, rounds])
 
 
-def _sum(values: torch.Tensor) -> torch.Tensor:
-    return _of_all(values).sum(dim=0)
-
-
-def _largest(values: torch.Tensor) -> torch.Tensor:
-    return _of_all(values).amax(dim=0)
-
-
-def _now(device: torch.device) -> float:
-    """Seconds on a clock, with a GPU's work so far done. TRL waits for it at this point, too."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+KTAETrainer.__init__.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 import torch
 
 from ktae.batch import finite_per_rollout
-from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.trainers.lists import warn_unless_verdicts
-from ktae.trainers.metrics import PREFIX, Seen, step_metrics
+from ktae.trainers.lists import scored
+from ktae.trainers.metrics import PREFIX
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, rollouts_for, taken
 
@@ -99,41 +97,19 @@ def _base_and_credit(
             "expected a trainer mode of verl's v1 without rollout_correction.bypass_mode"
         )
     base = _rollout_advantages(base_name, rewards, index, config)
-    started = time.perf_counter()
-    correct, scores = rollouts.verdicts(rewards, settings.threshold)
-    evidence = correct if estimator.score_range is None else scores
-    label: dict[Any, int] = {}
-    groups = np.array([label.setdefault(uid, len(label)) for uid in index.tolist()], dtype=np.int64)
-    if estimator.score_range is None:
-        name = "acc (or the reward)"
-        warn_unless_verdicts(name, scores, correct, groups, settings.threshold)
-    credit = token_credit(
+    result = scored(
         rollouts.token_ids,
         mask,
-        evidence,
-        groups,
-        estimator,
-        vocabulary=settings.vocabulary(),
+        rollouts.scores(rewards),
+        index.tolist(),
+        settings,
         step=rollouts.step,
         policy={name: rollouts.policy[name] for name in estimator.needs_policy},
+        turn_rewards=rollouts.rewards_by_turn(mask) if estimator.needs_turn_rewards else None,
     )
-    seconds = time.perf_counter() - started
-    seen = Seen(
-        token_ids=rollouts.token_ids,
-        mask=mask,
-        evidence=torch.from_numpy(evidence),
-        correct=torch.from_numpy(correct),
-        groups=torch.from_numpy(groups),
-        credit=credit,
-        own=slice(None),
-    )
-    counted, counted_base = seen, base
-    if rollouts.padding.any():  # it has the verdict of the row that it was copied from
-        kept = torch.from_numpy(~rollouts.padding)
-        counted, counted_base = counted.only(kept), base[kept.to(base.device)]
-    rollouts.metrics = step_metrics(counted, counted_base, estimator)
-    rollouts.metrics[f"{PREFIX}seconds"] = seconds
-    return base, credit
+    # A row of padding has the verdict of the row that it was copied from.
+    rollouts.metrics = result.metrics(base, padding=rollouts.padding)
+    return base, result.credit
 
 
 def _rollout_advantages(

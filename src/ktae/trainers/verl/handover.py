@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ktae.arrays import above
-from ktae.errors import InputError
+from ktae.errors import InputError, expected_one_of
 from ktae.rollouts.rows import is_null
-from ktae.trainers.lists import warn_once
+from ktae.trainers.settings import warn_once
 from ktae.trainers.verl.names import without_mode
 
 
@@ -25,13 +24,15 @@ class Rollouts:
     token_ids: torch.Tensor
     """(B, T) responses, in the order and width of verl's response mask; 0 where padded."""
     acc: np.ndarray
-    """(B,) the reward function's `acc`, NaN where it gives none."""
+    """(B,) the reward function's `acc`, or what `correctness` names; NaN where it gives none."""
     undecided: np.ndarray
     """(B,) bool: which rollouts are neither correct nor incorrect."""
     step: int | None = None
     """Training steps done before; None where it is not known."""
     policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     """`log_probs` and `entropies`, (B, T), where verl has them."""
+    turn_rewards: list[list[float]] | None = None
+    """The rewards of each row's turns, where the agent loop gives them."""
     sessions: list[list[int]] | None = None
     """The rows of each session's outputs, in their order; None: each session has one output."""
     turns: Sequence[tuple[list[int], int]] = ()
@@ -78,12 +79,16 @@ class Rollouts:
             {name: taken(values, at.to(values.device)) for name, values in self.policy.items()},
             padding=self.padding[last] if len(self.padding) else self.padding,
         )
+        if self.turn_rewards is not None:
+            rewards = self.turn_rewards
+            joined.turn_rewards = [
+                [x for row in rows for x in rewards[row]] for rows in self.sessions
+            ]
         return joined, at
 
-    def verdicts(self, rewards: torch.Tensor, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-        """(B,) verdicts 1, 0, or NaN for unknown; and scores. They are of `acc`, or of the reward
-        where there is none."""
-        rewards = rewards.cpu()
+    def scores(self, rewards: torch.Tensor) -> np.ndarray:
+        """(B,) what decides about each row: `acc`, or the reward where there is none; NaN where
+        correctness is unknown."""
         without = np.isnan(self.acc)
         if (without & ~self.undecided).any():
             warn_once(
@@ -92,10 +97,22 @@ class Rollouts:
                 "that is wrong: let it return {'score': ..., 'acc': ...}, as "
                 "pkg://ktae.trainers.verl.reward does"
             )
-        # The reward as the float32 that it is: the threshold is compared at its precision.
-        correct = np.where(without, above(rewards, threshold), above(self.acc, threshold))
-        scores = np.where(without, rewards.double().numpy(), self.acc)
-        return np.where(self.undecided, np.nan, correct), np.where(self.undecided, np.nan, scores)
+        scores = np.where(without, rewards.cpu().double().numpy(), self.acc)
+        return np.where(self.undecided, np.nan, scores)
+
+    def rewards_by_turn(self, mask: torch.Tensor) -> list[list[float]]:
+        """Those of each row; none where the row counts nowhere, such as padding.
+
+        Raises:
+            InputError: the agent loop gives none.
+        """
+        if self.turn_rewards is None:
+            raise InputError(
+                "the agent loop gives no turn_rewards; expected a list of that name in the "
+                "extra_fields of its AgentLoopOutput, a number for each turn"
+            )
+        counts = mask.any(dim=1).tolist()
+        return [x if some else [] for x, some in zip(self.turn_rewards, counts, strict=True)]
 
 
 def taken(values_bt: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
@@ -135,17 +152,28 @@ def rollouts_for(mask: torch.Tensor) -> Rollouts:
 
 
 def rollouts_of_infos(
-    token_ids: torch.Tensor, infos: list[dict[str, Any]], step: int | None = None
+    token_ids: torch.Tensor,
+    infos: list[dict[str, Any]],
+    step: int | None = None,
+    correctness: str = "acc",
 ) -> Rollouts:
-    """From token ids and what the reward function said of each rollout."""
-    acc = _numbers("acc", [info.get("acc") for info in infos])
+    """From token ids and what the reward function said of each rollout, by the name `correctness`.
+
+    Raises:
+        InputError: it gives no number; or a name was chosen, and no rollout has it.
+    """
+    if correctness != "acc" and infos and not any(correctness in info for info in infos):
+        names = sorted({name for info in infos for name in info})
+        hint = expected_one_of(names, correctness)
+        raise InputError(f"correctness is {correctness!r}, which no rollout has; {hint}")
+    acc = _numbers(correctness, [info.get(correctness) for info in infos])
     # A reward function says that it could not tell by `undecided`, or an `acc` of null or NaN.
     # verl's `rate_limited` reward manager got no verdict where it gives `timeout` or `error` and
     # `acc` 0, but no `score`.
     undecided = _numbers("undecided", [info.get("undecided") or 0 for info in infos]) != 0
     for row, info in enumerate(infos):
         undecided[row] |= "score" not in info and ("timeout" in info or "error" in info)
-        undecided[row] |= "acc" in info and is_null(info["acc"])
+        undecided[row] |= correctness in info and is_null(info[correctness])
     return Rollouts(token_ids, acc, undecided, step)
 
 

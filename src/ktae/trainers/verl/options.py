@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
+import logging
 from typing import Any
 
 from ktae.errors import InputError
+from ktae.estimators import DEFAULT
 from ktae.estimators.transforms import require_scale
-from ktae.trainers.lists import Settings, one_of
-from ktae.trainers.verl.names import without_mode
+from ktae.trainers import settings as settings_module
+from ktae.trainers.settings import Settings, one_of
+from ktae.trainers.verl.names import MODES, without_mode
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the credit can be added to: all are equal over a rollout."""
+
+OPTIONS = ("base", "correctness", "threshold", "tokenizer")
+"""Those of `algorithm.credit` that are none of the estimator's."""
+
+SECTION = "algorithm.credit, such as +algorithm.credit.estimator=trigrams"
 
 LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 """Where verl's configuration names the policy loss."""
@@ -21,30 +30,36 @@ def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
 
     Returns:
         Of `algorithm.credit.*` the estimator, its own settings and `transforms`, as in a recipe's
-        section `credit`; `threshold`, which `acc` (or, without one, the reward) is compared with;
-        `tokenizer`. And `base`, the rollout advantage underneath, by verl's name for it.
+        section `credit`; `correctness`, the key of the reward function's result that says what is
+        correct; `threshold`; `tokenizer`. And `base`, the rollout advantage underneath, by verl's
+        name for it.
 
     Raises:
-        InputError: an unknown option (the nearest known one is named) or a value out of range.
+        InputError: an unknown option (the nearest known one is named) or a value out of range; or
+            another key of `algorithm` that looks like `credit`.
     """
     from omegaconf import OmegaConf
 
     algorithm = algorithm or {}
+    for key in map(str, algorithm):
+        near = difflib.get_close_matches(key, ["credit"], cutoff=0.75)
+        if key != "credit" and (near or key.startswith("cred") or key == "ktae"):
+            raise InputError(f"algorithm.{key} is no key of verl's or ktae's; expected {SECTION}")
     # A node of OmegaConf's, or a mapping where verl's configuration is a plain one.
-    node = algorithm.get("credit", "paper")
+    node = algorithm.get("credit", DEFAULT)
     section = OmegaConf.to_container(OmegaConf.create({"credit": node}), resolve=True)["credit"]
-    named: dict[str, Any] = {"base": "grpo"}
+    named: dict[str, Any] = {"base": "grpo", "correctness": "acc"}
     if isinstance(section, dict):
-        section = {"estimator": "paper"} | section
-        named |= {k: section.pop(k) for k in ("base", "threshold", "tokenizer") if k in section}
+        section = {"estimator": DEFAULT} | section
+        named |= {k: section.pop(k) for k in OPTIONS if k in section}
     base = named.pop("base")
     try:
         settings = Settings(section, **named)
         one_of("base", base, BASES)
     except InputError as error:
-        raise InputError(
-            f"algorithm.credit: {error} (beside the estimator's own: base, threshold, tokenizer)"
-        ) from None
+        own = ", ".join(OPTIONS)
+        message = f"algorithm.credit: {error} (beside the estimator's own: {own})"
+        raise InputError(message) from None
     scaled, what = None, f"algorithm.credit.base is {base!r}"
     if base.startswith("grpo"):
         scaled = bool(algorithm.get("norm_adv_by_std_in_grpo", True))
@@ -53,7 +68,7 @@ def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
     return settings, base
 
 
-def checked(config: Any, *, has_token_ids: bool) -> Settings:
+def checked(config: Any, *, has_token_ids: bool, is_v1: bool = True) -> Settings:
     """The settings of verl's whole configuration, refused where its loss or trainer rules them out.
 
     Raises:
@@ -63,6 +78,11 @@ def checked(config: Any, *, has_token_ids: bool) -> Settings:
     from omegaconf import OmegaConf
 
     if not has_token_ids:
+        if not (is_v1 and config.trainer.get("use_v1", True)):
+            raise InputError(
+                "trainer.use_v1 is False: verl's old trainer gets no token ids; set "
+                f"trainer.use_v1=True, and trainer.v1.trainer_mode to one of {', '.join(MODES)}"
+            )
         raise InputError(without_mode(config.trainer.v1.trainer_mode))
     settings, _ = from_algorithm(config.algorithm)
     if OmegaConf.select(config, LOSS_MODE) == "geo_mean":
@@ -71,3 +91,15 @@ def checked(config: Any, *, has_token_ids: bool) -> Settings:
             "would have no effect; expected another loss, such as vanilla or gspo"
         )
     return settings
+
+
+def announce(config: Any) -> None:
+    """Log which estimator trains, and that it is the default where the user chose none."""
+    settings, _ = from_algorithm(config.algorithm)
+    size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
+    name = f"{settings.correctness} (or else the reward)"
+    settings_module.announce(settings.estimator, name, settings.threshold, size)
+    if not config.algorithm.get("credit"):
+        logging.getLogger(__name__).warning(
+            "ktae: algorithm.credit is not set, so the default trains; choose by %s", SECTION
+        )

@@ -39,7 +39,9 @@ def install() -> None:
     when_imported("verl.utils.import_utils")(_hide_trl_without_value_head)
     when_imported("verl.trainer.ppo.core_algos")(_add_estimator)
     when_imported("verl.trainer.ppo.v1")(_add_trainers)
-    when_imported("verl.trainer.ppo.ray_trainer")(lambda old: _check_first(old.RayPPOTrainer))
+    when_imported("verl.trainer.ppo.ray_trainer")(
+        lambda old: _check_first(old.RayPPOTrainer, is_v1=False)
+    )
 
 
 def _hide_trl_without_value_head(import_utils: Any) -> None:
@@ -71,7 +73,7 @@ def _add_trainers(v1: ModuleType) -> None:
     _check_first(v1.PPOTrainer)
 
 
-def _check_first(trainer: Any) -> None:
+def _check_first(trainer: Any, *, is_v1: bool = True) -> None:
     """Let verl's trainers refuse at once what they cannot do, under their own names too.
 
     Left alone they would fail as well, but at the first rewards and advantages: after the models
@@ -83,25 +85,31 @@ def _check_first(trainer: Any) -> None:
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         config = (*args, kwargs.get("config"))[0]
         if config.algorithm.adv_estimator == ESTIMATOR:
-            _check_credit(config, has_token_ids=getattr(self, "hands_over_token_ids", False))
+            has_ids = getattr(self, "hands_over_token_ids", False)
+            _check_credit(config, has_token_ids=has_ids, is_v1=is_v1)
+        elif config.algorithm.get("credit"):
+            name = config.algorithm.adv_estimator
+            raise InputError(
+                f"algorithm.credit is set, and algorithm.adv_estimator={name} does not look at it; "
+                f"expected algorithm.adv_estimator={ESTIMATOR}, or no algorithm.credit"
+            )
         _check_reward(config)
         return start(self, *args, **kwargs)
 
     trainer.__init__ = checked
 
 
-def _check_credit(config: Any, *, has_token_ids: bool) -> None:
-    """Raise an InputError for a configuration that would fail later; else say what will be done."""
+def _check_credit(config: Any, *, has_token_ids: bool, is_v1: bool) -> None:
+    """Raise an InputError for a configuration that would fail later; else log what will be done."""
     from ktae.rollouts.trained_with import TrainedWith
-    from ktae.trainers.lists import announce
     from ktae.trainers.verl import options
 
-    settings = options.checked(config, has_token_ids=has_token_ids)
+    settings = options.checked(config, has_token_ids=has_token_ids, is_v1=is_v1)
     settings.vocabulary()  # only here, since whoever starts the run may do so on another machine
-    size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
-    announce(settings.estimator, "acc (or else the reward)", settings.threshold, size)
+    options.announce(config)
     if folder := config.trainer.get("rollout_data_dir"):
-        TrainedWith.of(settings.estimator, threshold=settings.threshold).write(Path(folder))
+        name = None if settings.correctness == "acc" else settings.correctness
+        TrainedWith.of(settings.estimator, name, settings.threshold).write(Path(folder))
 
 
 def _check_reward(config: Any) -> None:

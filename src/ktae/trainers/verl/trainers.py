@@ -30,6 +30,8 @@ class KTAETrainer:
     hands_over_token_ids = True
     """No other trainer of verl's does."""
 
+    _announced = False
+
     def __init__(self, config: Any) -> None:
         mode = config.trainer.v1.trainer_mode
         stock_mode = mode.removeprefix("ktae_")
@@ -46,6 +48,9 @@ class KTAETrainer:
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if not self._announced:  # the line of the start is far above, by now
+            options.announce(self.config)  # type: ignore[attr-defined]
+            self._announced = True
         with handed_over(self._rollouts(batch)) as rollouts:
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
@@ -66,12 +71,13 @@ class KTAETrainer:
             partition_id=batch.partition_id,
             select_fields=[*fields, *(["prompts"] if sessions else [])],
         )
-        infos = [
-            extra.get("reward_extra_info") or {} for extra in data.pop("extra_fields").tolist()
-        ]
+        extras = data.pop("extra_fields").tolist()
+        infos = [extra.get("reward_extra_info") or {} for extra in extras]
         # int32 holds every vocabulary, and padded to the longest response it is much to hold
         responses = data["responses"].to(torch.int32).to_padded_tensor(0)
-        rollouts = rollouts_of_infos(responses, infos, done)
+        rollouts = rollouts_of_infos(responses, infos, done, settings.correctness or "acc")
+        if any("turn_rewards" in extra for extra in extras):
+            rollouts.turn_rewards = [extra.get("turn_rewards") or [] for extra in extras]
         for name in needs:
             if FIELDS[name] in data:
                 rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)

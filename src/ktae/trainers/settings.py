@@ -1,0 +1,194 @@
+"""What every trainer is told about token credit, and what it says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ktae.credit import AnEstimator, check_threshold, token_credit
+from ktae.errors import InputError, expected_one_of
+from ktae.estimators import DEFAULT, Estimator, as_estimator, resolved, to_text
+
+if TYPE_CHECKING:
+    from ktae.batch import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What an adapter is told, under the names that `ktae.trainers.trl.KTAETrainer` has."""
+
+    credit: AnEstimator = DEFAULT
+    """An estimator, a preset's name, `package.module:Name` of your own, a mapping as in a recipe,
+    or a function."""
+    correctness: str | None = None
+    """Which of the engine's named rewards or metrics is the verdict; None: the reward itself."""
+    threshold: float = 0.0
+    """A rollout is correct where that is above it. A graded estimator takes the score itself."""
+    tokenizer: Any = None
+    """The tokenizer, or its folder or hub name, for estimators that look at the tokens' texts."""
+    estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Frozen, so this goes past its guard.
+        estimator = as_credit(self.credit)
+        if estimator is None:
+            raise InputError(
+                "credit is None, and this adapter adds nothing but credit; leave it out"
+            )
+        object.__setattr__(self, "estimator", resolved(estimator))
+        check_threshold(self.threshold)
+        if self.estimator.needs_vocabulary and self.tokenizer is None:
+            raise InputError(
+                f"tokenizer is None; {self.estimator} has units that are made of text, so expected "
+                "the tokenizer, or its folder or hub name"
+            )
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Settings:
+        """The settings of an engine's configuration.
+
+        Raises:
+            InputError: these are no options, one is unknown (the nearest known one is named), or
+                has a wrong value.
+        """
+        if not isinstance(options, Mapping):
+            raise InputError(f"token credit has the options {options!r}; expected a mapping")
+        known = [field.name for field in dataclasses.fields(cls) if field.init]
+        for name in options:
+            if name not in known:
+                hint = expected_one_of(known, name)
+                raise InputError(f"token credit has no option {name!r}; {hint}")
+        return cls(**options)
+
+    def tried(self, *, step: int | None = None) -> Settings:
+        """Itself, after two rollouts of one token: what cannot work says so before the run.
+
+        Raises:
+            InputError: the estimator needs what the engine does not hand over: anything of the
+                policy, or the step, where that is None.
+        """
+        missing = sorted(self.estimator.needs_policy)
+        if self.estimator.needs_step and step is None:
+            missing.append("step")
+        for name in missing:
+            raise InputError(
+                f"credit is {self.estimator}, which needs {name}, and this trainer hands none "
+                "over; expected an estimator that needs none"
+            )
+        # A function of the user's that gives something else than credit shows it here.
+        arrays = np.array([[0], [1]]), np.ones((2, 1)), [1.0, 0.0], [0, 0], self.estimator
+        texts = self.vocabulary()
+        token_credit(*arrays, vocabulary=texts, step=step, turn_rewards=[[0.0], [1.0]])
+        return self
+
+    def scores(
+        self, rewards: Sequence[Any], named: Sequence[Mapping[str, Any]], *, is_step: bool = True
+    ) -> list[float]:
+        """What decides about each rollout: its reward, or the score that `correctness` names.
+
+        NaN where a rollout has none (or None): its correctness is unknown, which is logged once.
+        `is_step`: these are all rollouts of a step; of a part all may lack the score.
+
+        Raises:
+            InputError: all rollouts of a step have scores, and none of that name.
+        """
+        values = list(rewards)
+        if self.correctness is not None:
+            values = [scores.get(self.correctness) for scores in named]
+            have = [self.correctness in scores for scores in named]
+            there = ", ".join(sorted({repr(name) for scores in named for name in scores}))
+            if is_step and there and not any(have):
+                raise InputError(
+                    f"correctness is {self.correctness!r}; expected a reward or metric that the "
+                    f"rollouts have: {there}"
+                )
+            if not all(have):
+                warn_once(f"rollouts without a score {self.correctness!r} get no credit")
+        return [math.nan if value is None else float(value) for value in values]
+
+    def vocabulary(self) -> Vocabulary | None:
+        """The tokens' texts, where the estimator looks at them."""
+        if not self.estimator.needs_vocabulary:
+            return None
+        from ktae.rollouts.tokens import kept_tokenizer, vocabulary
+
+        by_name = isinstance(self.tokenizer, str)
+        return vocabulary(kept_tokenizer(self.tokenizer) if by_name else self.tokenizer)
+
+
+def as_credit(credit: Any) -> Estimator | None:
+    """The estimator that the option `credit` stands for; None switches token credit off.
+
+    Raises:
+        InputError: it stands for none.
+    """
+    if credit is None:
+        return None
+    if credit is False or credit in ("", "none", "None", "null", "off"):
+        raise InputError(
+            f"credit is {credit!r}; expected an estimator, or None (null in YAML), which switches "
+            "token credit off"
+        )
+    return as_estimator(credit, "credit")
+
+
+def warn_once(message: str, about: str | None = None) -> None:
+    """Log a warning, the first time that this process has it, or one about the same."""
+    if (about or message) not in _warned:
+        _warned.add(about or message)
+        logging.getLogger(__name__).warning(message)
+
+
+_warned: set[str] = set()
+
+
+def announce(estimator: Estimator | None, name: str, threshold: float, group_size: int) -> None:
+    """Log what a training does, in one line, as a warning: lower levels are not shown by default.
+
+    `name` is the reward that says what is correct.
+    """
+    if estimator is None:
+        what = "no token credit"
+    elif estimator.score_range is None:
+        what = f"credit {to_text(estimator)}; correct is {name} above {threshold:g}"
+    else:
+        what = f"credit {to_text(estimator)} of the scores {name}"
+    logging.getLogger(__name__).warning(f"ktae: {what}; groups of {group_size}")
+
+
+def warn_unless_verdicts(
+    name: str, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray, threshold: float
+) -> None:
+    """Log once where (B,) scores are no verdicts: then credit is 0, or part of a score counts as
+    right. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
+    values = np.unique(scores[np.isfinite(scores)])
+    if len(values) < 2:
+        return
+
+    def differ(values_b: np.ndarray) -> bool:
+        known = np.isfinite(values_b)
+        pairs = np.unique(np.stack([groups[known], values_b[known]]), axis=1)
+        return bool(len(np.unique(pairs[0])) < pairs.shape[1])
+
+    seen = f"{name} gave {len(values)} values from {values[0]:g} to {values[-1]:g}"
+    if differ(scores) and not differ(correct):
+        seen += ", and no group has both correct and incorrect rollouts, so credit is 0"
+    elif len(values) == 2 or threshold != 0:
+        return
+    warn_once(
+        f"{seen}; above {threshold:g} is correct. Set threshold to what means correct, or let a "
+        "graded estimator take the scores: {estimator: calibrated, graded_rewards: true}",
+        about=f"the scores of {name}",
+    )
+
+
+def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:
+    """Raise an InputError, which says why, unless the engine's setting is one of these."""
+    if value not in allowed:
+        because = f", {why}" if why else ""
+        raise InputError(f"{name} is {value!r}{because}; expected {', '.join(map(repr, allowed))}")

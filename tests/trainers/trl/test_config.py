@@ -1,0 +1,197 @@
+"""The settings as fields of TRL's configuration: command line, YAML, trackers, the model card."""
+
+import inspect
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from copied import copy_of
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, TrlParser
+from trl.experimental.gmpo import GMPOTrainer
+
+from ktae import InputError
+from ktae.estimators import KTAE, Decayed, Tempo
+from ktae.trainers.trl import KTAEConfig, KTAETrainer
+from ktae.trainers.trl.gradient_check import even_start
+
+OURS = {"credit", "correctness", "threshold", "base"}
+
+
+def even(completion_ids, **_):
+    return even_start(completion_ids)
+
+
+def short(completion_ids, **_):
+    return [float(len(ids) < 6) for ids in completion_ids]
+
+
+def test_trls_parser_reads_them_from_the_command_line_and_from_yaml(tmp_path):
+    line = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false"]
+    words = ["--credit", "trigrams", "--correctness", "even", "--threshold", "0.5"]
+    (config,) = TrlParser(KTAEConfig).parse_args_and_config([*line, *words])
+    assert (config.credit, config.correctness, config.threshold) == ("trigrams", ["even"], 0.5)
+    (config,) = TrlParser(KTAEConfig).parse_args_and_config(
+        [*line, "--credit", '{"estimator": "ktae", "h3": 0}', "--base", "dr_grpo"]
+    )
+    assert config.credit == {"estimator": "ktae", "h3": 0} and config.scale_rewards == "none"
+    file = tmp_path / "run.yaml"
+    file.write_text("credit: {estimator: ktae, h3: 0}\ncorrectness: [even]\nbase: grpo\n")
+    (config,) = TrlParser(KTAEConfig).parse_args_and_config([*line, "--config", str(file)])
+    assert config.credit == {"estimator": "ktae", "h3": 0} and config.correctness == ["even"]
+    file.write_text("credit: null\n")
+    (config,) = TrlParser(KTAEConfig).parse_args_and_config([*line, "--config", str(file)])
+    assert config.credit is None
+    help_texts = {a.dest: a.help for a in TrlParser(KTAEConfig)._actions}
+    assert all(len(help_texts[name]) > 40 for name in OURS)
+
+
+def tracked(trainer):
+    """What trackers are given as the run's configuration."""
+    return json.loads(json.dumps(trainer.args.to_dict()))
+
+
+def test_runs_that_differ_in_credit_differ_in_the_configuration_of_trackers(trainer_arguments):
+    arguments = trainer_arguments()
+    short_form = KTAETrainer(**arguments, credit=Tempo(), threshold=0.5)
+    off = KTAETrainer(**arguments, credit=None)
+    by_config = KTAEConfig(**settings_of(arguments["args"]), credit="trigrams")
+    trainers = short_form, off, KTAETrainer(**arguments | {"args": by_config})
+    assert [tracked(x)["credit"] for x in trainers] == ["tempo", None, "trigrams"]
+    assert [tracked(x)["threshold"] for x in trainers] == [0.5, 0.0, 0.0]
+    assert type(arguments["args"]) is GRPOConfig and not hasattr(arguments["args"], "credit")
+
+
+def settings_of(args):
+    names = ("output_dir", "per_device_train_batch_size", "num_generations", "use_cpu", "bf16")
+    names += ("max_completion_length", "max_steps", "seed", "report_to", "save_strategy")
+    return {name: getattr(args, name) for name in (*names, "gradient_checkpointing")}
+
+
+@pytest.mark.parametrize("form", ["config", "keywords"])
+def test_both_forms_train_alike(trainer_arguments, form):
+    settings = {"credit": Tempo(), "correctness": "even", "threshold": 0.5}
+    arguments = trainer_arguments() | {"reward_funcs": [short, even]}
+    if form == "config":
+        args = KTAEConfig(**settings_of(arguments["args"]), **settings)
+        arguments, settings = arguments | {"args": args}, {}
+    batches = []
+    trainer = KTAETrainer(**arguments, **settings, on_rollouts=batches.append)
+    trainer.train()
+    assert trainer.credit == Tempo() and trainer.args.correctness in ("even", ["even"])
+    assert batches[0].correct.tolist() == even_start(batches[0].token_ids)
+    assert np.abs(batches[0].credit.numpy()).max() > 0
+
+
+def test_the_base_is_trls_scale(trainer_arguments):
+    batches = []
+    for base in ("grpo", "dr_grpo"):
+        arguments = trainer_arguments()
+        KTAETrainer(**arguments, base=base, on_rollouts=batches.append).train()
+    reward = batches[0].rewards.view(-1, 4)
+    centred = (reward - reward.mean(1, keepdim=True)).flatten()
+    np.testing.assert_allclose(batches[1].advantages, centred, atol=1e-6)
+    scaled = centred / (reward.std(1).repeat_interleave(4) + 1e-4)
+    np.testing.assert_allclose(batches[0].advantages, scaled, atol=1e-6)
+
+
+def test_the_model_card_names_the_estimator_and_cites(trainer_arguments, tmp_path):
+    trainer = KTAETrainer(**trainer_arguments(), credit="trigrams")
+    trainer.create_model_card(model_name="tiny")
+    card = (tmp_path / "out/README.md").read_text()
+    for key in ("- ktae", "trigrams", "sun2025ktae", "shao2024deepseekmath"):
+        assert key in card
+    KTAETrainer(**trainer_arguments(), credit=None).create_model_card(model_name="tiny")
+    assert "trigrams" not in (tmp_path / "out/README.md").read_text()
+
+
+def test_the_signature_has_trls_own_arguments():
+    parameters = inspect.signature(KTAETrainer).parameters
+    theirs = inspect.signature(GRPOTrainer).parameters
+    assert [*parameters][: len(theirs)] == [*theirs]
+    for name, parameter in theirs.items():
+        assert parameters[name] == parameter
+    assert OURS | {"on_rollouts", "resampling_rounds"} <= set(parameters)
+
+
+def test_without_credit_nothing_is_needed_and_it_is_plain_grpo(trainer_arguments):
+    """Two reward functions, neither of them named: bit by bit what GRPOTrainer trains."""
+    weights = []
+    for trainer, more in ((GRPOTrainer, {}), (KTAETrainer, {"credit": None})):
+        arguments = trainer_arguments(max_steps=2) | {"reward_funcs": [short, even]}
+        model = arguments["model"] = copy_of(arguments["model"])
+        trainer(**arguments, **more).train()
+        weights.append([p.detach().clone() for p in model.parameters()])
+    assert all((a == b).all() for a, b in zip(*weights, strict=True))
+
+
+def test_a_decay_goes_on_after_a_resume_where_batches_serve_several_iterations(
+    trainer_arguments, tmp_path
+):
+    """A batch of rollouts serves two iterations, so two optimizer steps are one step of it."""
+    weights = []
+    for resume in (None, str(tmp_path / "out/checkpoint-4")):
+        batches = []
+        arguments = trainer_arguments(
+            num_iterations=2, max_steps=8, save_strategy="steps", save_steps=4
+        )
+        trainer = KTAETrainer(**arguments, credit=Decayed(KTAE(), 8), on_rollouts=batches.append)
+        trainer.train(resume_from_checkpoint=resume)
+        weights.append([batch.credit.abs().max().item() for batch in batches])
+    # The largest credit of `paper` is nearly .5, here times 1, 7/8, 6/8 and 5/8.
+    straight, resumed = weights
+    assert straight[0] > 0 and len(straight) == 4 and len(resumed) == 2
+    assert resumed == pytest.approx(straight[2:], rel=1e-3)
+
+
+def test_trls_own_script_trains_with_it(trainer_arguments, tmp_path, monkeypatch):
+    """`python -m ktae.trainers.trl`: fields from YAML and from the command line."""
+    from ktae.trainers.trl import __main__ as script
+
+    arguments = trainer_arguments()
+    for name in ("model", "processing_class"):
+        arguments[name].save_pretrained(tmp_path / "model")
+    data = tmp_path / "data"
+    data.mkdir()
+    arguments["train_dataset"].to_json(data / "train.jsonl")
+    (tmp_path / "mine.py").write_text("from ktae.trainers.trl.gradient_check import even_start\n")
+    settings = settings_of(arguments["args"]) | {
+        "dataset_name": str(data),
+        "model_name_or_path": str(tmp_path / "model"),
+        "dtype": "float32",
+        "reward_funcs": ["mine.even_start"],
+        "credit": {"estimator": "ktae", "h3": 0},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(settings))
+    monkeypatch.chdir(tmp_path)
+    script.main(["--config", "run.yaml", "--threshold", "0.5"])
+    args = torch.load(tmp_path / "out/training_args.bin", weights_only=False)
+    assert type(args) is KTAEConfig and (args.credit, args.threshold) == ("no-tf", 0.5)
+
+
+class OtherLoss(KTAETrainer, GMPOTrainer):
+    """A loss that takes one advantage for each response."""
+
+
+def test_another_trainers_loss_is_refused_with_credit(trainer_arguments):
+    with pytest.raises(InputError) as error:
+        OtherLoss(**trainer_arguments())
+    assert "GMPOTrainer" in str(error.value)
+    OtherLoss(**trainer_arguments(), credit=None).train()
+    with pytest.raises(InputError) as error:
+        OtherLoss(**trainer_arguments() | {"args": None}, credit=None)
+    assert str(error.value).startswith("args is None")
+
+
+@pytest.mark.parametrize("wrong", [{"credit": "trigram"}, {"threshold": math.nan}, {"base": "x"}])
+def test_a_wrong_setting_is_refused_when_the_configuration_is_made(tmp_path, wrong):
+    with pytest.raises(InputError):
+        KTAEConfig(str(tmp_path), use_cpu=True, bf16=False, **wrong)
+
+
+def test_other_configurations_are_refused_by_their_name(trainer_arguments, tmp_path):
+    args = RLOOConfig(str(tmp_path), use_cpu=True, bf16=False)
+    with pytest.raises(InputError) as error:
+        KTAETrainer(**trainer_arguments() | {"args": args})
+    assert "RLOOConfig" in str(error.value) and "asynchronous" not in str(error.value)

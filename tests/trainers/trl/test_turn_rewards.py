@@ -1,0 +1,67 @@
+"""Rewards of single turns through TRL: each turn's credit is at its tokens."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import ktae
+from ktae import InputError
+from ktae.estimators import MTGRPO, TurnRewards
+from ktae.rollouts import record
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.checks import turn_rewards_of
+from ktae.trainers.trl.gradient_check import GROUP_SIZE, train_one_step
+from ktae.turns import find_turns
+
+ROOMS = (21, 22)
+"""What the environment says before each turn but the first: which room the agent is in."""
+
+
+def walks(prompts, trainer):
+    """As an agent's `rollout_func` samples: up to three turns, a reward after each but the last."""
+    rng = np.random.default_rng(0)
+    tokenizer = trainer.processing_class
+    sampled = {"prompt_ids": [tokenizer(prompt)["input_ids"] for prompt in prompts]}
+    sampled |= {"completion_ids": [], "env_mask": [], "turn_rewards": [], "logprobs": None}
+    for _ in prompts:
+        ids, mask, n_turns = [], [], int(rng.integers(1, 4))
+        for turn in range(n_turns):
+            seen = [int(rng.choice(ROOMS))] if turn else []
+            done = rng.integers(5, 15, int(rng.integers(1, 4))).tolist()
+            ids += seen + done
+            mask += [0] * len(seen) + [1] * len(done)
+        sampled["completion_ids"].append(ids)
+        sampled["env_mask"].append(mask)
+        sampled["turn_rewards"].append(rng.normal(size=n_turns - 1).round(2).tolist())
+    return sampled
+
+
+@pytest.mark.parametrize("estimator", [TurnRewards(), MTGRPO(unit="state")], ids=repr)
+def test_rewards_of_turns_reach_their_turns(trainer_arguments, estimator):
+    arguments = trainer_arguments(loss_type="grpo", max_completion_length=20)
+    batch, _, gradient = train_one_step(arguments | {"rollout_func": walks}, credit=estimator)
+    ids, mask = record.pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
+    rewards = [row["turn_rewards"] for row in batch.inputs]
+    assert find_turns(mask).number.max() == 2 and torch.isfinite(gradient).all()
+    groups = np.arange(len(ids)) // GROUP_SIZE
+    credit = ktae.token_credit(
+        ids, mask, batch.correct.numpy(), groups, estimator, turn_rewards=rewards
+    )
+    assert np.abs(credit).max() > 0.1 and not credit[~mask].any()
+    np.testing.assert_allclose(batch.credit, credit, atol=1e-6)
+
+
+def test_rewards_of_turns_may_be_the_environments():
+    environments = [SimpleNamespace(turn_rewards=[1, 0]), SimpleNamespace(turn_rewards=())]
+    rows = [{}, {"turn_rewards": [3.0]}]
+    assert turn_rewards_of(rows, environments) == [[1.0, 0.0], [3.0]]
+    assert turn_rewards_of([{}, {}], environments) == [[1.0, 0.0], []]
+
+
+def test_rollouts_without_rewards_of_turns_are_refused(trainer_arguments):
+    trainer = KTAETrainer(**trainer_arguments(), credit="turn-rewards")
+    with pytest.raises(InputError) as error:
+        trainer.train()
+    assert "turn_rewards" in str(error.value)
