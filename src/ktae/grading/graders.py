@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from ktae.grading import latex
 from ktae.grading.compare import same
 from ktae.grading.expressions import parsed
-from ktae.grading.extraction import Extracted, Fallback, extract
+from ktae.grading.extract import Extracted, Fallback, extract
 from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import Outcome, Verdict
 
