@@ -39,14 +39,14 @@ LANGUAGES = {  # nouns, verbs behind them, words of doubt
         r"|(?:correct|right)[ \t]+(?:option|choice|statement)",
         r"is|are|was|(?:must|should|would)[ \t]+be",
         r"not|cannot|\w+n['’]t|never|neither|nor|no|none|nothing|nobody|without|maybe|perhaps"
-        r"|possibly|probably|likely|might|may|could|would|unless|if|whether|suppose|assum\w+|let"
-        r"|guess|unsure|unclear|doubt|either|between|anything|except|wrong|incorrect|impossible"
+        r"|possibly|probably|likely|(?:might|may|could)(?: possibly)? (?:be|equal)|would have|unless|if|whether|suppose|assum\w+|let"
+        r"|guess|unsure|unclear|doubt|either|between(?=[ $\\(]*\d)|anything|except|wrong|incorrect|impossible"
         r"|otherwise|fail\w*|claim\w*|contradict\w*|thinks?|thought|says?|unable|remains|show|prove"
         r"|or (?:more|less|so|fewer|perhaps)|rather than|instead|so far|for example",
     ),
     "Chinese": (
-        "(?:最终|正确|正確)?的?(?:答案|选项)】?|(?:故|因此|所以|应|应该)?选择?|答(?=[:：])",
-        "(?:应该)?[是为為选]",
+        "(?:最终|正确|正確)?的?(?:答案|选项)】?|(?:故|因此|所以|应该?)?选|答(?=[:：])",
+        "(?:应该)?[是为為]|(?<=选)择?(?=[ :：]*[A-J])|(?<=】)",
         "不|并非|可能|也许|或许|大概|[大小多少高低]于|超过|至少|至多|以上|以下|平方|倍",
     ),
     "Spanish": (r"respuestas?(?: final| correcta)?", "es|son", "tal vez|quizás?|más|menor|mayor"),
@@ -65,13 +65,12 @@ _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
 """Of a script with blanks between words."""
 _DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
 _LABEL = re.compile(
-    rf"(?<!{_LETTER})(?P<noun>{_NOUNS})(?!{_LETTER})[*_\"]{{0,3}}"
+    rf"(?<!{_LETTER})(?P<noun>{_NOUNS}|(?-i:A)(?=[:：]))(?!{_LETTER})[*_\"]{{0,3}}"
     r"(?:[ \t]+(?:to|for|of)\b[^\n.:]{1,60}?)?(?:,[ \t]*then,)?[ \t]*"
     rf"(?:(?P<colon>[:：])|(?P<sign>[=→]|[-–—](?=[ \t]))|(?P<dot>(?<=ans)\.)"
-    rf"|(?P<verb>(?:{_VERBS})(?!{_LETTER}):?)|(?P<heading>(?=[*_]*[ \t]*\r?$)))[ \t*_]*",
+    rf"|(?P<verb>(?:{_VERBS})(?-i:(?![a-zà-ÿа-я])):?)|(?P<heading>(?=[*_]*[ \t]*\r?$)))[*_}}]{{0,3}}[ \t]*",
     re.IGNORECASE | re.MULTILINE,
 )
-_LAST_A = re.compile(r"(?:\A|\n)[*_ ]*A[:：](?P<verb>)[^\n]*\s*\Z")
 _IS_ANSWER = re.compile(
     r"(?:^|[.:;!?][ \t])(?P<value>[^\n.:;!?]{1,60}?),?[ \t*_$]+is[ \t]+(?:correct[ \t*_]*[.!]"
     r"|(?:the|our|my)[ \t]+(?:(?:final|correct|right)[ \t]+)*(?:answer|option|choice)\b)",
@@ -88,9 +87,10 @@ _END = re.compile(
 )
 _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>|[◁](/?)think[▷]", re.IGNORECASE)
 _BRACES = re.compile(
-    r"\\(?:boxed|fbox)\s*\{|\\boxed\s+(?P<bare>[^\s{}$\\]*[^\s{}$\\.,;:])|\\.|[{}]", re.DOTALL
+    r"\\(?:begin)?(?:boxed|fbox)\s*\{|\\boxed\s+(?P<bare>[^\s{}$\\]*[^\s{}$\\.,;:])|\\.|[{}]",
+    re.DOTALL,
 )
-_BOX = re.compile(r"\\(?:boxed|fbox)(?=\s*\{)")
+_BOX = re.compile(r"\\(?:begin)?(?:boxed|fbox)(?=\s*\{)")
 _MARKS = r"[\s$]|\\[()\[\],;!\s]|\\text\s*\{|\}"
 _JOIN = (
     r"[,;，；、&]|\\q?quad"
@@ -100,7 +100,9 @@ _BETWEEN = re.compile(
     rf"(?:{_MARKS})*(?:{_JOIN})(?:{_MARKS}|{_JOIN})*(?:\**\([a-z]{{1,3}}\)\**[\s:$]*)?"
     rf"(?:{NAME}\s*=\s*[$]?)?"
 )
-_HEDGE_BEFORE = re.compile(r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|不是|不小于)[\s$*_=\\(\[:]*$")
+_HEDGE_BEFORE = re.compile(
+    r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|不是|不小于)[\s$*_=\\(\[:]*$"
+)
 _HEDGE_BEHIND = re.compile(r"[$*\s]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)")
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)(</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(
@@ -113,7 +115,7 @@ _BLOCK = re.compile(
 )
 _OPENS_BLOCK = re.compile(r"\s{0,99}(?:\\\[|\$\$\n|```\w*\n|\\begin\{(?:align|equation|gather))")
 _ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
-_LINE = re.compile(r"[ \t*_]*(?:(\r?\n)\s{0,99})?([^\n]{1,1000})")
+_LINE = re.compile(r"[ \t]*(?:(\r?\n)\s{0,99})?([^\n]{1,1000})")
 _FORMULA = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\(((?:(?!\\\().)+?)\\\)"
     # In "$5 + $3 = $8" they are dollars.
@@ -153,6 +155,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _WORDS_BEFORE = re.compile(r"(?<!\\text)(?<!\\textbf)(?<![^\W_])(?!\d+[.)] |\\?text(?:bf)?\{)\w")
 _NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
+_EITHER = re.compile(r"\bor\b")
 _BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
 
 
@@ -199,19 +202,19 @@ def _final_part(response: str) -> tuple[str, str]:
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
     statements = [*_boxes(text)] if fallback == "none" else [*_boxes(text), *_conventions(text)]
-    refused = ""
+    refused, judgement = "", None
     for _, rule, statement, is_phrase, is_doubted in sorted(statements, reverse=True):
         if refused and (rule != "boxed" or statement not in refused):
             return None
-        answer: str | None = statement
-        if rule != "boxed":
-            answer = answer_in(statement, is_phrase=is_phrase)
-        if answer and not is_doubted:
+        answer = statement if rule == "boxed" else answer_in(statement, rule, is_phrase)
+        if is_phrase and answer and _JUDGES.match(answer):  # may refer to what stands above
+            judgement = judgement or Extracted(answer, rule)
+        elif answer and not is_doubted:
             return Extracted(answer, rule)
-        if answer is not None:
+        elif answer is not None:
             refused = statement
-    if refused or fallback == "none":
-        return None
+    if refused or fallback == "none" or judgement:
+        return judgement
     if line := _last_line(text):
         return Extracted(line, "line")
     numbers = _NUMBER.findall(text) if fallback == "last" else []
@@ -263,23 +266,27 @@ def _conventions(text: str) -> Iterator[_Statement]:
         with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
             content = str(json.loads(f'"{content}"'))
         yield _Statement(value.end(), "json", content)
-    if (hashes := text.rfind("####", text.rstrip().rfind("\n") + 1)) >= 0:
+    line_start = text.rstrip().rfind("\n") + 1
+    if (hashes := text.rfind("####", line_start)) >= 0:
         yield _Statement(hashes, "hashes", text[hashes:].lstrip("#"))
-    for label in (*_LABEL.finditer(text), *_LAST_A.finditer(text)):
+    for label in _LABEL.finditer(text):
         head = text[max(0, label.start() - 40) : label.start()].rpartition("\n")
         is_first = (label.start() < 40 or head[1]) and not _WORDS_BEFORE.search(head[2])
         is_near_end = label.start() >= len(text) - _NEAR_END
-        if is_first or (is_near_end and (label["verb"] or label["colon"])):
+        if label["noun"] == "A" and not (is_first and label.start() >= line_start):
+            continue
+        if is_first or (is_near_end and (label["verb"] is not None or label["colon"])):
             yield _behind(label)
     for match in _IS_ANSWER.finditer(text, max(0, len(text) - _NEAR_END)):
-        yield _Statement(match.end(), "label", match["value"])
+        if (value := _only_value(match["value"])) is not None:
+            yield _Statement(match.end(), "label", value or "?")
 
 
 def _behind(label: re.Match[str]) -> _Statement:
     """What a label says: the block, the rest of its line, or the next line with text behind it."""
     text, end = label.string, label.end()
     clause = re.split(r"[.,:;!?\n]", text[max(0, label.start() - 80) : label.start()])[-1]
-    is_doubted = bool(label["verb"] and _DOUBT.search(clause))
+    is_doubted = bool(label["verb"] is not None and _DOUBT.search(clause))
     if block := _BLOCK.match(text, end):
         content = next(filter(None, block.groups()[:4]), "")
         if rows := _ROWS.search(content):  # of several aligned ones the last is the result
@@ -291,11 +298,11 @@ def _behind(label: re.Match[str]) -> _Statement:
     if line and line[1]:
         content = re.sub(r"^[-•*][ \t]+", "", content)
     is_doubted |= bool(_OPENS_BLOCK.match(text, end))  # the end cut it off
-    return _Statement(label.start(), "label", content, bool(label["verb"]), is_doubted)
+    return _Statement(label.start(), "label", content, label["verb"] is not None, is_doubted)
 
 
-def answer_in(statement: str, *, is_phrase: bool = False) -> str | None:
-    """The answer in what a label marks: a bare value, or the only one of its first sentence.
+def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
+    """The answer in what is marked as one: a bare value, or the only one of a sentence.
 
     None where it says nothing, and empty where it leaves open what it says.
     """
@@ -306,18 +313,22 @@ def answer_in(statement: str, *, is_phrase: bool = False) -> str | None:
         return ""  # it counts at its own place, or the end cut it off
     choice = _CHOICE_FIRST.match(text)
     mark = choice[0] if choice else ""
-    text = _REASON.sub("", _SENTENCE_END.split(text[len(mark) :])[0]).rstrip(_AROUND) or mark
+    # What follows a label may go on with something else; what is marked ends in its answer.
+    text = _SENTENCE_END.split(text[len(mark) :])[0 if rule == "label" else -1]
+    text = _REASON.sub("", text).rstrip(_AROUND)
+    if _EITHER.search(text) and (value := _only_value(text)):
+        return value  # "2.5 or 5/2"
     if not _is_sentence(text):
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
     value = _only_value(text)
-    if value is None and (is_phrase and (len(text.split()) > 3 or _JUDGES.match(text))):
-        return None
-    return text if value is None else value and mark + value
+    if value is None:
+        return None if is_phrase and len(text.split()) > 3 else text
+    return value and mark + value
 
 
 def _plain(statement: str) -> str:
     text = _BOLD.sub(lambda match: match[2] or "", statement[:_LONGEST])
-    return _FIRST.sub("", text.strip(_AROUND), count=1) 
+    return _FIRST.sub("", text.strip(_AROUND), count=1)
 
 
 def _is_sentence(text: str) -> bool:
@@ -345,9 +356,10 @@ def _only_value(text: str) -> str | None:
     gaps = [text[a[1] : b[0]] for a, b in itertools.pairwise(values)]
     numbers = [written(value[2].lstrip("$")) for value in values]
     is_chain = gaps and _EQUALS.fullmatch(gaps[-1]) and all(map(_OPERATES.fullmatch, gaps[:-1]))
-    is_same = None not in numbers and all(same_number(numbers[0], n) for n in numbers)
+    is_same = all(n and numbers[0] and same_number(numbers[0], n) for n in numbers)
+    is_same = (is_same or len({v[2] for v in values}) == 1) and not any(" and " in g for g in gaps)
     start, end, value = values[-1]
-    is_alone = len(values) == 1 or is_chain or is_same or len({v[2] for v in values}) == 1
+    is_alone = len(values) == 1 or is_chain or is_same
     is_left_open = _NOT_BEFORE.search(text, 0, start) or _NOT_BEHIND.match(text, end)
     return value if is_alone and not is_left_open and not _DOUBT.search(text) else ""
 
@@ -355,16 +367,21 @@ def _only_value(text: str) -> str | None:
 def _last_line(text: str) -> str:
     """The last line's value, where the line is a bare one or a sentence that has come to its end."""
     text = text.rstrip()
-    for opening, closing in ((r"\[", r"\]"), ("$$", "$$"), ("```", "```")):
-        if text.endswith(closing) and (start := text.rfind(opening, 0, -len(closing))) >= 0:
-            text = "$" + text[start + len(opening) : -len(closing)].strip().replace("\n", " ") + "$"
+    for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
+        start = text.rfind(opening, 0, -len(closing))
+        if text.endswith(closing) and start >= 0:
+            text = f"${' '.join(text[start + len(opening) : -len(closing)].split())}$"
+        elif text.count(opening) > text.count(closing) or (
+            opening == closing and text.count(opening) % 2
+        ):
+            return ""  # the end cut a formula off
     lines = [line for line in text.split("\n") if re.search(r"\w", line)]
     line = _SENTENCE_END.split(lines[-1].strip())[-1] if lines else ""
+    if _BOX.search(line) or _DOUBT.search(line):
+        return ""
     line = _NAMED.sub("", line)
     bare = _plain(line)
-    if _BOX.search(line) or not line:
-        return ""
     if not _is_sentence(bare):
         is_value = re.search(r"\d|\\[a-zA-Z]", bare) or _CHOICE.fullmatch(bare) or len(lines) == 1
-        return bare if is_value and bare[-1:] not in ":=?+-*/(" and len(bare) < 200 and not _DOUBT.search(bare) else ""
-    return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`]\W*$", line) else ""
+        return bare if is_value and bare[-1:] not in ":=?+-*/(" and len(bare) < 200 else ""
+    return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
