@@ -2,7 +2,7 @@
 
 import pytest
 
-from ktae.grading.extraction import extract
+from ktae.grading.extract import extract
 
 BOXES = [
     (r"\boxed{1} then \boxed{2}", "2"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktae.data.sources import TaskProblem
 from ktae.errors import InputError, expected_one_of, one_line
-from ktae.grading.extraction import extract
+from ktae.grading.extract import extract
 
 if TYPE_CHECKING:
     from ktae.recipe import ReasoningGym

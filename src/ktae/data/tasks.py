@@ -15,7 +15,8 @@ from ktae.data import gym, sources
 from ktae.errors import InputError
 from ktae.evaluation.templates import Messages, as_messages
 from ktae.files.atomic import atomic_write, make_folder
-from ktae.grading.rewards import text_of, verdicts
+from ktae.grading.response import text_of
+from ktae.grading.rewards import verdicts
 from ktae.grading.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:

@@ -27,40 +27,16 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ktae.grading.latex import NAME, UNITS
+from ktae.grading.latex import NAME, TABLES, UNITS
+from ktae.grading.response import final_part
 from ktae.grading.values import CJK, same_number, written
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond boxes: not at all, to all conventions, or to the last number."""
 
-LANGUAGES = {  # nouns, verbs behind them, words of doubt
-    "English": (
-        r"(?:(?:final|correct|right|the|my|our)[ \t]+){0,3}(?:answers?|ans)"
-        r"|(?:correct|right)[ \t]+(?:option|choice|statement)",
-        r"is|are|was|(?:must|should|would)[ \t]+be",
-        r"not|cannot|\w+n['’]t|never|neither|nor|no|none|nothing|nobody|without|maybe|perhaps"
-        r"|possibly|probably|likely|(?:might|may|could)(?: possibly)? (?:be|equal)|would have|unless|if|whether|suppose|assum\w+|let"
-        r"|guess|unsure|unclear|doubt|either|between(?=[ $\\(]*\d)|anything|except|wrong|incorrect|impossible"
-        r"|otherwise|fail\w*|claim\w*|contradict\w*|thinks?|thought|says?|unable|remains|show|prove"
-        r"|or (?:more|less|so|fewer|perhaps)|rather than|instead|so far|for example",
-    ),
-    "Chinese": (
-        "(?:最终|正确|正確)?的?(?:答案|选项)】?|(?:故|因此|所以|应该?)?选|答(?=[:：])",
-        "(?:应该)?[是为為]|(?<=选)择?(?=[ :：]*[A-J])|(?<=】)",
-        "不|并非|可能|也许|或许|大概|[大小多少高低]于|超过|至少|至多|以上|以下|平方|倍",
-    ),
-    "Spanish": (r"respuestas?(?: final| correcta)?", "es|son", "tal vez|quizás?|más|menor|mayor"),
-    "French": ("r[ée]ponses?(?: finale| correcte)?", "est|sont", "pas|peut-être|moins|plus"),
-    "German": ("antwort", "ist|lautet|sind", r"nicht|kein|vielleicht|\w*mindestens|mehr|größer"),
-    "Portuguese": ("respostas?(?: final| correta)?", "é|são", "não|talvez|maior|menor|mais"),
-    "Italian": ("rispost[ae](?: finale| corretta)?", "è|sono", "non|forse|almeno|maggiore|più"),
-    "Russian": ("(?:окончательный )?ответ", "равен|это", "не|возможно|больше|меньше"),
-    "Japanese": ("(?:最終的な)?(?:答え|解答|正解)", "[はが]", "ない|ません|未満|より"),
-    "Korean": ("(?:최종 )?(?:정답|답)", "[은는이]", "아니|아닙|이상|이하|미만|보다"),
-    "Indonesian": ("jawaban(?:nya)?(?: akhir)?", "adalah", "bukan|tidak|mungkin|kurang|lebih"),
-    "Vietnamese": ("đáp (?:án|số)(?: cuối cùng)?", "là", "không|có lẽ|lớn|nhỏ"),
-}
-_NOUNS, _VERBS, _DOUBTS = map("|".join, zip(*LANGUAGES.values(), strict=True))
+_NOUNS, _VERBS, _DOUBTS = (
+    "|".join(TABLES[name].values()) for name in ("labels", "verbs", "doubts")
+)
 _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
 """Of a script with blanks between words."""
 _DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
@@ -72,76 +48,58 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _IS_ANSWER = re.compile(
-    r"(?:^|[.:;!?][ \t])(?P<value>[^\n.:;!?]{1,60}?),?[ \t*_$]+is[ \t]+(?:correct[ \t*_]*[.!]"
+    r"(?:^|[.:;!?][ \t])([^\n.:;!?]{1,60}?),?[ \t*_$]+is[ \t]+(?:correct[ \t*_]*[.!]"
     r"|(?:the|our|my)[ \t]+(?:(?:final|correct|right)[ \t]+)*(?:answer|option|choice)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 _NEAR_END, _LONGEST, _LONGEST_BETWEEN = 300, 1000, 60
 """Characters at the end in which a sentence may state the answer (above, it states a step); of a
 statement; and between two boxes of one list."""
-_END = re.compile(
-    r"<[|｜](?:im_end|im_start|endoftext|end▁of▁sentence|begin▁of▁sentence|eot_id|eom_id|end|return"
-    r"|start_header_id|[Uu]ser|[Aa]ssistant|pad|endofprompt)[|｜]>|</?s>|<eos>|<pad>"
-    r"|<(?:end|start)_of_turn>|\[/?INST\]"
-    r"|\n(?:Human|User|#{2,4} ?(?:Instruction|Question|Problem|Input))[ \t]*:"
-)
-_THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>|[◁](/?)think[▷]", re.IGNORECASE)
-_BRACES = re.compile(
-    r"\\(?:begin)?(?:boxed|fbox)\s*\{|\\boxed\s+(?P<bare>[^\s{}$\\]*[^\s{}$\\.,;:])|\\.|[{}]",
-    re.DOTALL,
-)
 _BOX = re.compile(r"\\(?:begin)?(?:boxed|fbox)(?=\s*\{)")
-_MARKS = r"[\s$]|\\[()\[\],;!\s]|\\text\s*\{|\}"
+_BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\boxed\s+(?P<bare>[\w.]*\w)|\\.|[{{}}]", re.DOTALL)
 _JOIN = (
-    r"[,;，；、&]|\\q?quad"
-    r"|(?<![^\W_])(?:and|or|y|o|et|ou|und|oder|e|и|или|en|dan|和|或|或者)(?![^\W_])"
+    r"[,;，；、&]|\\q?quad|(?<![^\W_])(?:and|or|y|et|und|e|и|en|dan|和|或|ou|oder|或者)(?![^\W_])"
 )
 _BETWEEN = re.compile(
-    rf"(?:{_MARKS})*(?:{_JOIN})(?:{_MARKS}|{_JOIN})*(?:\**\([a-z]{{1,3}}\)\**[\s:$]*)?"
-    rf"(?:{NAME}\s*=\s*[$]?)?"
+    rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
+    re.DOTALL,
 )
-_HEDGE_BEFORE = re.compile(
-    r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|不是|不小于)[\s$*_=\\(\[:]*$"
-)
+_HEDGE_BEFORE = re.compile(r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|不是)[\s$*_=\\(\[:]*$")
 _HEDGE_BEHIND = re.compile(r"[$*\s]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)")
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)(</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(
     r'"(?:final_)?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|\[?(-?[\d.]+(?:[eE][-+]?\d+)?)\]?)'
 )
-_BLOCK = re.compile(
-    r"\s{0,99}(?:\\\[(.{0,1000}?)\\\]|\$\$(.{0,1000}?)\$\$|```\w*[^\S\n]*\n?(.{0,1000}?)```"
-    r"|(\\begin\{((?:align|equation|gather)\w*\*?)\}.{0,1000}?\\end\{\5\}))[ \t*_.,;。]*(?=\r?\n|\Z)",
-    re.DOTALL,
-)
-_OPENS_BLOCK = re.compile(r"\s{0,99}(?:\\\[|\$\$\n|```\w*\n|\\begin\{(?:align|equation|gather))")
-_ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
-_LINE = re.compile(r"[ \t]*(?:(\r?\n)\s{0,99})?([^\n]{1,1000})")
 _FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\(((?:(?!\\\().)+?)\\\)"
+    r"\$\$(.{1,1000}?)\$\$|\\\[(.{1,1000}?)\\\]|\\\(((?:(?!\\\().){1,1000}?)\\\)"
     # In "$5 + $3 = $8" they are dollars.
-    r"|(?<!\\)\$(?!\d[^$]*(?:\s\$|\$\d))([^$]+?)(?<!(?<!\\)\\)\$",
+    r"|(?<!\\)\$(?!\d[^$]*(?:\s\$|\$\d))([^$]{1,1000}?)(?<!(?<!\\)\\)\$",
     re.DOTALL,
 )
-_SCALE = re.compile(rf"[ \t]*(?:{UNITS['scale']})".replace(r"^\s*", ""), re.IGNORECASE)
+_BEHIND = re.compile(
+    rf"\s{{0,99}}(?P<block>{_FORMULA.pattern}|```\w*\s+(.{{1,1000}}?)```)[ \t*_.,;。]*(?=\r?\n|\Z)"
+    r"|[ \t]*(?:\r?\n\s{0,99}(?:[-•*][ \t]+)?)?(?P<line>[^\n]{1,1000})",
+    re.DOTALL,
+)
+"""Behind a label: a block, the rest of its line, or the next line with text, which may be an item."""
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-−+]?(?:(?:US|HK|[AC])?\\?[$€£¥￥₤₹]|[A-Z]{2,3}[ \t]?(?=\d))?[-−]?"
     r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)(?:[ \t]?\\?%|[ap]\.?m\b|[a-zA-Z°²³]+)?"
+    rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""
 _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! [a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
 _NOT_BEFORE = re.compile(
     r"\b(?:(?<!total )of|than|least|most|nearly|almost|hardly|under|over|below|above|up to|by|step"
-    r"|line|case|part|theorem|equation|figure|twice|half|double|triple|times|plus|minus)[ \t*_$(]*$",
+    r"|line|case|part|theorem|equation|twice|half|double|triple|times|plus|minus)[ \t*_$(]*$",
     re.IGNORECASE,
 )
 _NOT_BEHIND = re.compile(
     r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose)\b)"
 )
-_OPERATES, _EQUALS = (
-    re.compile(rf"[^,;.=]{{0,40}}?(?:{sign})[^,;.=]{{0,{behind}}}")
-    for sign, behind in (("[-−+*/×÷·x]", 40), (r"=|\bis\b|\bequals\b", 3))
-)
+_OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
+_EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
 _SENTENCE_END = re.compile(r"(?:(?<=[.?])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(
@@ -153,9 +111,8 @@ _JUDGES = re.compile(r"(?:in)?(?:correct|right|wrong|valid|reasonable)\b", re.IG
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _WORDS_BEFORE = re.compile(r"(?<!\\text)(?<!\\textbf)(?<![^\W_])(?!\d+[.)] |\\?text(?:bf)?\{)\w")
-_NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
+_NAMED = re.compile(r"(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
-_EITHER = re.compile(r"\bor\b")
 _BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
 
 
@@ -179,25 +136,8 @@ class _Statement(NamedTuple):
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
-    final, thought = _final_part(response)
+    final, thought = final_part(response)
     return _extracted(final, fallback) or _extracted(thought, "none")
-
-
-def _final_part(response: str) -> tuple[str, str]:
-    """What follows all thoughts up to the turn's end; and the thought that has ended."""
-    begin = 0  # a chat template's tokens may stand in front
-    for token in (*_END.finditer(response), None):
-        text = response[begin : token.start() if token else None]
-        if token is None or text.strip().lower() not in ("", "assistant", "model"):
-            break
-        begin = token.end()
-    *_, last = (None, *_THOUGHT.finditer(text))
-    if last is None:
-        return text, ""
-    if last[1] or last[2]:
-        return text[last.end() :], text[: last.start()]
-    opened = text.lower().rfind("<answer>")  # an answer ends a thought as well
-    return (text[opened:] if opened > last.start() else ""), ""
 
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
@@ -278,27 +218,17 @@ def _conventions(text: str) -> Iterator[_Statement]:
         if is_first or (is_near_end and (label["verb"] is not None or label["colon"])):
             yield _behind(label)
     for match in _IS_ANSWER.finditer(text, max(0, len(text) - _NEAR_END)):
-        if (value := _only_value(match["value"])) is not None:
+        if (value := _only_value(match[1])) is not None:
             yield _Statement(match.end(), "label", value or "?")
 
 
 def _behind(label: re.Match[str]) -> _Statement:
-    """What a label says: the block, the rest of its line, or the next line with text behind it."""
-    text, end = label.string, label.end()
-    clause = re.split(r"[.,:;!?\n]", text[max(0, label.start() - 80) : label.start()])[-1]
-    is_doubted = bool(label["verb"] is not None and _DOUBT.search(clause))
-    if block := _BLOCK.match(text, end):
-        content = next(filter(None, block.groups()[:4]), "")
-        if rows := _ROWS.search(content):  # of several aligned ones the last is the result
-            content = rows[2].rstrip("\\ \n").rpartition(r"\\")[2]
-            content = content.replace("&", "").strip().removeprefix("=")
-        return _Statement(label.start(), "label", f"$${content}$$", is_doubted=is_doubted)
-    line = _LINE.match(text, end)
-    content = line[2] if line else ""
-    if line and line[1]:
-        content = re.sub(r"^[-•*][ \t]+", "", content)
-    is_doubted |= bool(_OPENS_BLOCK.match(text, end))  # the end cut it off
-    return _Statement(label.start(), "label", content, label["verb"] is not None, is_doubted)
+    clause = re.split(r"[.,:;!?\n]", label.string[max(0, label.start() - 80) : label.start()])[-1]
+    is_phrase = label["verb"] is not None
+    is_doubted = is_phrase and bool(_DOUBT.search(clause))
+    behind = _BEHIND.match(label.string, label.end())
+    text = (behind["block"] or behind["line"]).strip() if behind else ""
+    return _Statement(label.start(), "label", text, is_phrase, is_doubted)
 
 
 def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
@@ -316,7 +246,7 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     # What follows a label may go on with something else; what is marked ends in its answer.
     text = _SENTENCE_END.split(text[len(mark) :])[0 if rule == "label" else -1]
     text = _REASON.sub("", text).rstrip(_AROUND)
-    if _EITHER.search(text) and (value := _only_value(text)):
+    if re.search(r"\bor\b", text) and (value := _only_value(text)):
         return value  # "2.5 or 5/2"
     if not _is_sentence(text):
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
@@ -345,9 +275,7 @@ def _only_value(text: str) -> str | None:
     values = [value for value in formulas if re.search(r"[\d\\=<>+*/,-]", value[2])]
     for match in _NUMBER.finditer(text):
         if not any(start <= match.start() < end for start, end, _ in formulas):
-            scale = _SCALE.match(text, match.end())
-            end = scale.end() if scale else match.end()
-            values.append((match.start(), end, text[match.start() : end].strip()))
+            values.append((*match.span(), match[0].strip()))
     if not values:
         values = formulas or [(*m.span(), m[0]) for m in _CHOICE.finditer(text)]
     if not values:
@@ -365,23 +293,22 @@ def _only_value(text: str) -> str | None:
 
 
 def _last_line(text: str) -> str:
-    """The last line's value, where the line is a bare one or a sentence that has come to its end."""
+    """The last line's value: all of it, or the only one of a sentence that has come to its end."""
     text = text.rstrip()
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
-        start = text.rfind(opening, 0, -len(closing))
-        if text.endswith(closing) and start >= 0:
-            text = f"${' '.join(text[start + len(opening) : -len(closing)].split())}$"
+        formula = text.removesuffix(closing).rpartition(opening)[2]
+        if text.endswith(closing):
+            text = f"${' '.join(formula.split())}$"
         elif text.count(opening) > text.count(closing) or (
             opening == closing and text.count(opening) % 2
         ):
             return ""  # the end cut a formula off
-    lines = [line for line in text.split("\n") if re.search(r"\w", line)]
-    line = _SENTENCE_END.split(lines[-1].strip())[-1] if lines else ""
+    *above, line = ["", *(line for line in text.split("\n") if re.search(r"\w", line))]
+    line = _SENTENCE_END.split(line.strip())[-1]
     if _BOX.search(line) or _DOUBT.search(line):
         return ""
-    line = _NAMED.sub("", line)
-    bare = _plain(line)
-    if not _is_sentence(bare):
-        is_value = re.search(r"\d|\\[a-zA-Z]", bare) or _CHOICE.fullmatch(bare) or len(lines) == 1
-        return bare if is_value and bare[-1:] not in ":=?+-*/(" and len(bare) < 200 else ""
-    return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
+    bare = _plain(_NAMED.sub("", line, count=1))
+    if _is_sentence(bare):
+        return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
+    is_value = re.search(r"\d|\\[a-zA-Z]", bare) or _CHOICE.fullmatch(bare) or not any(above)
+    return bare if is_value and bare[-1:] not in ":=?+-*/(" and len(bare) < 200 else ""

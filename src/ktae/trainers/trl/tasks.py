@@ -18,7 +18,7 @@ from ktae.errors import InputError
 from ktae.evaluation.generation import generate
 from ktae.evaluation.templates import written_out
 from ktae.grading import Outcome
-from ktae.grading.rewards import text_of
+from ktae.grading.response import text_of
 from ktae.recipe import Recipe
 
 RewardFunction = Callable[..., list[float | None]]
