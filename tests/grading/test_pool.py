@@ -14,7 +14,7 @@ pytest.importorskip("math_verify")
 
 from ktae.errors import InputError
 from ktae.grading import GradingPool, Outcome, Task, accuracy, grade
-from ktae.grading.pool import BOOTSTRAP
+from ktae.grading.workers import BOOTSTRAP
 from ktae.grading.rewards import verdicts
 
 TOWER = r"\boxed{9^{9^{9^9}}}"
@@ -156,7 +156,7 @@ def test_in_a_forked_child_and_the_parent(pool: GradingPool) -> None:
 
 
 def test_a_worker_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ktae.grading.pool.BOOTSTRAP", "raise ImportError('no such library')")
+    monkeypatch.setattr("ktae.grading.workers.BOOTSTRAP", "raise ImportError('no such library')")
     message = r"did not start, 3 times \(exit status 1\): (?s:.*)ImportError: no such library"
     with GradingPool(1) as pool, pytest.raises(RuntimeError, match=message):
         pool.grade(r"\boxed{1}", "1")
@@ -170,7 +170,7 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(
         f"import os, pathlib; mark = pathlib.Path({str(mark)!r})\n"
         "if not mark.exists(): mark.touch(); os.abort()\n"
     )
-    monkeypatch.setattr("ktae.grading.pool.BOOTSTRAP", dies_once + BOOTSTRAP)
+    monkeypatch.setattr("ktae.grading.workers.BOOTSTRAP", dies_once + BOOTSTRAP)
     with GradingPool(1) as pool:
         assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
     assert mark.exists()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.grading.pool import Task, default_pool
 from ktae.grading.response import text_of
 from ktae.grading.verdict import Verdict
+from ktae.grading.workers import Task, default_pool
 
 
 def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> list[float | None]:

@@ -18,7 +18,7 @@ import numpy as np
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import parse_answers
 from ktae.grading import Outcome, Verdict
-from ktae.grading.pool import Task, default_pool
+from ktae.grading.workers import Task, default_pool
 from ktae.report import sampling
 from ktae.report.frame import Frame
 from ktae.report.inputs import Dump, Tell

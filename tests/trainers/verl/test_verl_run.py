@@ -14,7 +14,7 @@ from second_language import offer
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.grading import pool
+from ktae.grading import workers
 from ktae.runs import RunFolder
 from ktae.trainers.verl import run
 
@@ -160,7 +160,7 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
 
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
     hide(monkeypatch, "math_verify")
-    pool.default_pool.cache_clear()
+    workers._made_once.cache_clear()
     (tmp_path / "verl").mkdir()
     for name in ("train", "test"):
         (tmp_path / f"verl/{name}.parquet").touch()

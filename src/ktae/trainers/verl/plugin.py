@@ -109,6 +109,6 @@ def _check_reward(config: Any) -> None:
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:
-        from ktae.grading.pool import default_pool
+        from ktae.grading.workers import default_pool
 
         default_pool()

@@ -7,7 +7,7 @@ from typing import Any
 from ktae.data import gym, tasks
 from ktae.demo import language_named
 from ktae.errors import InputError
-from ktae.grading.pool import default_pool
+from ktae.grading.workers import default_pool
 from ktae.grading.rewards import accepted
 from ktae.grading.verdict import Outcome
 

@@ -14,7 +14,7 @@ from ktae.demo import language_named
 from ktae.errors import InputError
 from ktae.evaluation.templates import as_messages
 from ktae.files.hub import local_or_hub
-from ktae.grading.pool import default_pool
+from ktae.grading.workers import default_pool
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.trainers.verl.overrides import Overrides, Paths, arguments, command, compose, overrides
