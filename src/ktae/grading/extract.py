@@ -39,12 +39,13 @@ _NOUNS, _VERBS, _DOUBTS = (
 )
 _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
 """Of a script with blanks between words."""
+_END_OF_WORD = "(?![a-zà-ÿа-я])"
 _DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
 _LABEL = re.compile(
-    rf"(?<!{_LETTER})(?P<noun>{_NOUNS}|(?-i:A)(?=[:：]))(?!{_LETTER})[*_\"]{{0,3}}"
+    rf"(?<!{_LETTER})(?P<noun>{_NOUNS}|(?-i:A)(?=[:：]))(?-i:{_END_OF_WORD})[*_\"]{{0,3}}"
     r"(?:[ \t]+(?:to|for|of)\b[^\n.:]{1,60}?)?(?:,[ \t]*then,)?[ \t]*"
     rf"(?:(?P<colon>[:：])|(?P<sign>[=→]|[-–—](?=[ \t]))|(?P<dot>(?<=ans)\.)"
-    rf"|(?P<verb>(?:{_VERBS})(?-i:(?![a-zà-ÿа-я])):?)|(?P<heading>(?=[*_]*[ \t]*\r?$)))[*_}}]{{0,3}}[ \t]*",
+    rf"|(?P<verb>(?:{_VERBS})(?-i:{_END_OF_WORD}):?)|(?P<heading>(?=[*_]*[ \t]*\r?$)))[*_}}]{{0,3}}[ \t]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _IS_ANSWER = re.compile(
@@ -64,7 +65,7 @@ _BETWEEN = re.compile(
     rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
     re.DOTALL,
 )
-_HEDGE_BEFORE = re.compile(r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|不是)[\s$*_=\\(\[:]*$")
+_HEDGE_BEFORE = re.compile(r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|\bне|不是)[\s$*_=\\(\[:]*$")
 _HEDGE_BEHIND = re.compile(r"[$*\s]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)")
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)(</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(
@@ -84,7 +85,7 @@ _BEHIND = re.compile(
 """Behind a label: a block, the rest of its line, or the next line with text, which may be an item."""
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-−+]?(?:(?:US|HK|[AC])?\\?[$€£¥￥₤₹]|[A-Z]{2,3}[ \t]?(?=\d))?[-−]?"
-    r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)(?:[ \t]?\\?%|[ap]\.?m\b|[a-zA-Z°²³]+)?"
+    r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)(?:[ \t]?\\?%|[ap]\.?m\b|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""
@@ -92,7 +93,7 @@ _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! [a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
 _NOT_BEFORE = re.compile(
     r"\b(?:(?<!total )of|than|least|most|nearly|almost|hardly|under|over|below|above|up to|by|step"
-    r"|line|case|part|theorem|equation|twice|half|double|triple|times|plus|minus)[ \t*_$(]*$",
+    r"|or equal to|line|case|part|theorem|equation|twice|half|double|triple|times|plus|minus)[ \t*_$(]*$",
     re.IGNORECASE,
 )
 _NOT_BEHIND = re.compile(
@@ -101,9 +102,9 @@ _NOT_BEHIND = re.compile(
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
 _SENTENCE_END = re.compile(r"(?:(?<=[.?])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
-_REASON = re.compile(r"(?<=.)(?:,?[ \t]+(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
+_REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(
-    r"(?:(?:about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
+    r"(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
     r"|option|choice|equal to|given by|the interval)[ \t:]+)+",
     re.IGNORECASE,
 )
@@ -252,7 +253,8 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
     value = _only_value(text)
     if value is None:
-        return None if is_phrase and len(text.split()) > 3 else text
+        yes_or_no = re.match(r"(?i:yes|no|true|false)(?=,)", text)
+        return yes_or_no[0] if yes_or_no else None if is_phrase and len(text.split()) > 3 else text
     return value and mark + value
 
 
