@@ -41,13 +41,19 @@ _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
 """Of a script with blanks between words."""
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
 _DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
-_LABEL = re.compile(
-    rf"(?<!{_LETTER})(?P<noun>{_NOUNS}|(?-i:A)(?=[:：]))(?-i:{_END_OF_WORD})[*_\"]{{0,3}}"
+_NAMED_ANSWER = (
+    rf"(?<!{_LETTER})(?P<noun>{_NOUNS})(?-i:{_END_OF_WORD})[*_\"]{{0,3}}"
     r"(?:[ \t]+(?:to|for|of)\b[^\n.:]{1,60}?)?(?:,[ \t]*then,)?[ \t]*"
-    rf"(?:(?P<colon>[:：])|(?P<sign>[=→]|[-–—](?=[ \t]))|(?P<dot>(?<=ans)\.)"
-    rf"|(?P<verb>(?:{_VERBS})(?-i:{_END_OF_WORD}):?)|(?P<heading>(?=[*_]*[ \t]*\r?$)))[*_}}]{{0,3}}[ \t]*",
+)
+_STATES = rf"(?:[:：]|(?P<verb>(?:{_VERBS})(?-i:{_END_OF_WORD}):?))[*_}}]{{0,3}}[ \t]*"
+_IN_TEXT = re.compile(_NAMED_ANSWER + _STATES, re.IGNORECASE)
+_LABEL = re.compile(
+    rf"^(?:\\text(?:bf)?\{{|\d+[.)][ \t]|[^\w\n])*+(?:{_NAMED_ANSWER}"
+    rf"(?:{_STATES}|(?:[=→]|[-–—][ \t]|(?<=ans)\.|(?=[*_]*[ \t]*\r?$))[*_]{{0,3}}[ \t]*)"
+    r"|(?-i:A)[:：](?=[^\n]*+\s*\Z))",
     re.IGNORECASE | re.MULTILINE,
 )
+"""At the beginning of a line, with a colon or as a heading; `A:` in the last line alone."""
 _IS_ANSWER = re.compile(
     r"(?:^|[.:;!?][ \t])([^\n.:;!?]{1,60}?),?[ \t*_$]+is[ \t]+(?:correct[ \t*_]*[.!]"
     r"|(?:the|our|my)[ \t]+(?:(?:final|correct|right)[ \t]+)*(?:answer|option|choice)\b)",
@@ -111,8 +117,7 @@ _FIRST = re.compile(
 _JUDGES = re.compile(r"(?:in)?(?:correct|right|wrong|valid|reasonable)\b", re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_WORDS_BEFORE = re.compile(r"(?<!\\text)(?<!\\textbf)(?<![^\W_])(?!\d+[.)] |\\?text(?:bf)?\{)\w")
-_NAMED = re.compile(r"(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
+_NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
 _BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
 
@@ -192,8 +197,8 @@ def _boxes(text: str) -> Iterator[_Statement]:
         contents.insert(0, content)
     contents = [_BOX.sub("", content).strip() for content in contents]
     answer = contents[0] if len({*contents}) == 1 else ", ".join(contents)
-    if label := _LABEL.match(answer.removeprefix(r"\text{").lstrip()):  # "Answer: 18" within it
-        answer = answer.removeprefix(r"\text{").lstrip()[label.end() :].strip("} ")
+    if label := _LABEL.match(answer):  # "Answer: 18" within it
+        answer = answer[label.end() :].strip("} ")
     yield _Statement(place, "boxed", answer, is_doubted=bool(is_hedged))
 
 
@@ -210,21 +215,17 @@ def _conventions(text: str) -> Iterator[_Statement]:
     line_start = text.rstrip().rfind("\n") + 1
     if (hashes := text.rfind("####", line_start)) >= 0:
         yield _Statement(hashes, "hashes", text[hashes:].lstrip("#"))
-    for label in _LABEL.finditer(text):
-        head = text[max(0, label.start() - 40) : label.start()].rpartition("\n")
-        is_first = (label.start() < 40 or head[1]) and not _WORDS_BEFORE.search(head[2])
-        is_near_end = label.start() >= len(text) - _NEAR_END
-        if label["noun"] == "A" and not (is_first and label.start() >= line_start):
-            continue
-        if is_first or (is_near_end and (label["verb"] is not None or label["colon"])):
-            yield _behind(label)
-    for match in _IS_ANSWER.finditer(text, max(0, len(text) - _NEAR_END)):
+    near_end = max(0, len(text) - _NEAR_END)
+    for label in (*_LABEL.finditer(text), *_IN_TEXT.finditer(text, near_end)):
+        yield _behind(label)
+    for match in _IS_ANSWER.finditer(text, near_end):
         if (value := _only_value(match[1])) is not None:
             yield _Statement(match.end(), "label", value or "?")
 
 
 def _behind(label: re.Match[str]) -> _Statement:
-    clause = re.split(r"[.,:;!?\n]", label.string[max(0, label.start() - 80) : label.start()])[-1]
+    before = label.string[max(0, label.start() - 80) : label.start()]
+    clause = re.split(r"[.,:;!?\n]", before)[-1]
     is_phrase = label["verb"] is not None
     is_doubted = is_phrase and bool(_DOUBT.search(clause))
     behind = _BEHIND.match(label.string, label.end())
