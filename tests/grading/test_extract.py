@@ -27,13 +27,6 @@ POSITIONS = {
     "before the end token": "C<|im_end|>\n<|im_start|>user\nAnswer: 41",
 }
 VALUES = {"bare": "42", "with a unit": "42 km", "in bold": "**42**", "formula": "$42$"}
-NOT_THERE = {
-    ("#### V", "mid-line"): "it is a convention of the last line's end: the rest is its answer",
-    ("答案是V。", "mid-line"): "no blank ends a Chinese sentence",
-    ("Answer: V", "mid-line"): "what follows a label is its sentence: here a second one",
-    ("**Final Answer:** V", "mid-line"): "the same",
-    ("Respuesta: V", "mid-line"): "the same",
-}
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
@@ -42,9 +35,6 @@ NOT_THERE = {
 def test_every_convention_at_every_position(convention: str, position: str, value: str) -> None:
     response = POSITIONS[position].replace("C", convention.replace("V", value), 1)
     extracted = extract(response)
-    if (convention, position) in NOT_THERE:
-        assert extracted is None or extracted.text.strip("*$") != "41"
-        return
     assert extracted is not None, response
     assert extracted.rule == CONVENTIONS[convention]
     assert extracted.text.strip("*$") in ("42", "42 km")
@@ -66,11 +56,21 @@ def test_what_the_end_cuts_off(response: str) -> None:
     assert (extracted and extracted.text) == UNCLOSED[response]
 
 
-LEFT_OPEN = ["41 or 42", "maybe 42", "at least 42", "42 if n is even", "between 41 and 42", "not 42"]
+LEFT_OPEN = [
+    "41 or 42",
+    "maybe 42",
+    "at least 42",
+    "42 if n is even",
+    "between 41 and 42",
+    "not 42",
+]
+
+
+AROUND = ["Answer: {}", "The answer is {}.", "<answer>{}</answer>", "So it is {}."]
 
 
 @pytest.mark.parametrize("hedge", LEFT_OPEN)
-@pytest.mark.parametrize("around", ["Answer: {}", "The answer is {}.", "<answer>{}</answer>", "So it is {}."])
+@pytest.mark.parametrize("around", AROUND)
 def test_two_candidates_and_doubts_are_no_answer(around: str, hedge: str) -> None:
     extracted = extract(around.format(hedge))
     assert extracted is None or extracted.text == hedge  # as a list it is compared as one
@@ -113,7 +113,7 @@ LAST = [
     ("The answer is CHF4,000 per unit.", "CHF4,000"),
     ("The answer is (b) $\\phi^2$", "(b) \\phi^2"),
     ("The answer is 12 because 3*4 = 12.", "12"),
-    ("So the answer is **36** ways.", "36"),
+    ("So the answer is **36** ways.", "36 ways"),
     ("Thus, 36 is the answer.", "36"),
     ("Option D is correct.", "D"),
     ("故选B.", "B"),
@@ -126,7 +126,7 @@ LAST = [
     # The last line.
     ("First compute 6*7.\n42", "42"),
     ("So\n$$\nx = 73\n$$", "x = 73"),
-    ("So she makes 9 * 2 = <<9*2=18>>18 dollars. ", "18 dollars"),
+    ("So she makes 9 * 2 = <<9*2=18>>18 dollars. ", "18"),
     ("So the train travels at 80 km/h.", "80"),
     ("The value of $\\arcsin(-1)$ is $-\\frac{\\pi}{2}$ radians.", "-\\frac{\\pi}{2}"),
     ("Her total is 19, and her brother has 8.", None),

@@ -42,13 +42,13 @@ _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
 _DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
 _NAMED_ANSWER = (
-    rf"(?<!{_LETTER})(?P<noun>{_NOUNS})(?-i:{_END_OF_WORD})[*_\"]{{0,3}}"
+    rf"(?<!{_LETTER})(?P<noun>{_NOUNS})(?-i:{_END_OF_WORD})[*_]{{0,3}}"
     r"(?:[ \t]+(?:to|for|of)\b[^\n.:]{1,60}?)?(?:,[ \t]*then,)?[ \t]*"
 )
 _STATES = rf"(?:[:：]|(?P<verb>(?:{_VERBS})(?-i:{_END_OF_WORD}):?))[*_}}]{{0,3}}[ \t]*"
 _IN_TEXT = re.compile(_NAMED_ANSWER + _STATES, re.IGNORECASE)
 _LABEL = re.compile(
-    rf"^(?:\\text(?:bf)?\{{|\d+[.)][ \t]|[^\w\n])*+(?:{_NAMED_ANSWER}"
+    rf"^(?:\\text(?:bf)?\{{|\d+[.)][ \t]|[^\w\n])*+(?!(?-i:answer)[ \t]*=)(?:{_NAMED_ANSWER}"
     rf"(?:{_STATES}|(?:[=→]|[-–—][ \t]|(?<=ans)\.|(?=[*_]*[ \t]*\r?$))[*_]{{0,3}}[ \t]*)"
     r"|(?-i:A)[:：](?=[^\n]*+\s*\Z))",
     re.IGNORECASE | re.MULTILINE,
@@ -107,7 +107,7 @@ _NOT_BEHIND = re.compile(
 )
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
-_SENTENCE_END = re.compile(r"(?:(?<=[.?])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
+_SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(
     r"(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
@@ -229,7 +229,9 @@ def _behind(label: re.Match[str]) -> _Statement:
     is_phrase = label["verb"] is not None
     is_doubted = is_phrase and bool(_DOUBT.search(clause))
     behind = _BEHIND.match(label.string, label.end())
-    text = (behind["block"] or behind["line"]).strip() if behind else ""
+    text = (behind["line"] or "") if behind else ""
+    if behind and behind["block"]:
+        text = f"${' '.join(next(filter(None, behind.groups()[1:6]), '').split())}$"
     return _Statement(label.start(), "label", text, is_phrase, is_doubted)
 
 
@@ -313,5 +315,11 @@ def _last_line(text: str) -> str:
     bare = _plain(_NAMED.sub("", line, count=1))
     if _is_sentence(bare):
         return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
-    is_value = re.search(r"\d|\\[a-zA-Z]", bare) or _CHOICE.fullmatch(bare) or not any(above)
-    return bare if is_value and bare[-1:] not in ":=?+-*/(" and len(bare) < 200 else ""
+    is_value = (
+        re.search(r"\d|\\[a-zA-Z]", bare)
+        or _CHOICE.fullmatch(bare)
+        or (not any(above) and re.fullmatch(r"[^\W\d_]{3,20}|[Nn]o", bare))
+    )
+    return (
+        bare if is_value and bare[-1:] not in ":=?+-*/(" and '"' not in bare[:200] == bare else ""
+    )

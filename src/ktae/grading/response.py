@@ -1,4 +1,4 @@
-"""What of a response counts: the policy's last message, behind its thoughts, up to the turn's end."""
+"""What of a response counts: the last message, behind its thoughts, up to the end of the turn."""
 
 from __future__ import annotations
 

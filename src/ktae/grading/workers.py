@@ -1,4 +1,4 @@
-"""Grades in worker processes that can be killed: by a limit of processor time, memory and the clock.
+"""Grades in worker processes that can be killed: limits of processor time, memory and the clock.
 
 A worker is a fresh interpreter and no child of `multiprocessing` (nor of pebble, which is built on
 it): it needs no `if __name__ == "__main__"` in the caller's script, copies no locks and no CUDA
