@@ -88,10 +88,11 @@ _BEHIND = re.compile(
     r"|[ \t]*(?:\r?\n\s{0,99}(?:[-•*][ \t]+)?)?(?P<line>[^\n]{1,1000})",
     re.DOTALL,
 )
-"""Behind a label: a block, the rest of its line, or the next line with text, which may be an item."""
+"""Behind a label: a block, the rest of its line, or the next line with text, maybe an item."""
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-−+]?(?:(?:US|HK|[AC])?\\?[$€£¥￥₤₹]|[A-Z]{2,3}[ \t]?(?=\d))?[-−]?"
-    r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)(?:[ \t]?\\?%|[ap]\.?m\b|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
+    r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)"
+    r"(?:[ \t]?\\?%|[ap]\.?m\b|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""
