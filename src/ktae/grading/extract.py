@@ -100,7 +100,8 @@ _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! [a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
 _NOT_BEFORE = re.compile(
     r"\b(?:(?<!total )of|than|least|most|nearly|almost|hardly|under|over|below|above|up to|by|step"
-    r"|or equal to|line|case|part|theorem|equation|twice|half|double|triple|times|plus|minus)[ \t*_$(]*$",
+    r"|or equal to|line|case|part|theorem|equation|twice|half|double|triple|times|plus|minus)"
+    r"[ \t*_$(]*$",
     re.IGNORECASE,
 )
 _NOT_BEHIND = re.compile(
@@ -220,8 +221,8 @@ def _conventions(text: str) -> Iterator[_Statement]:
     for label in (*_LABEL.finditer(text), *_IN_TEXT.finditer(text, near_end)):
         yield _behind(label)
     for match in _IS_ANSWER.finditer(text, near_end):
-        if (value := _only_value(match[1])) is not None:
-            yield _Statement(match.end(), "label", value or "?")
+        if (subject := _only_value(match[1])) is not None:
+            yield _Statement(match.end(), "label", subject or "?")
 
 
 def _behind(label: re.Match[str]) -> _Statement:
