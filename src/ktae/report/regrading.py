@@ -138,8 +138,8 @@ def regrade(
 
 
 def can_grade() -> bool:
-    """Whether math-verify is installed."""
-    return importlib.util.find_spec("math_verify") is not None
+    """Whether the parser of formulas is installed."""
+    return importlib.util.find_spec("latex2sympy2_extended") is not None
 
 
 def references(frame: Frame) -> list[tuple[str, ...]]:

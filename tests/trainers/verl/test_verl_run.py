@@ -159,13 +159,13 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
 
 
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
-    hide(monkeypatch, "math_verify")
+    hide(monkeypatch, "latex2sympy2_extended")
     workers._made_once.cache_clear()
     (tmp_path / "verl").mkdir()
     for name in ("train", "test"):
         (tmp_path / f"verl/{name}.parquet").touch()
     recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])
-    with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
+    with pytest.raises(InputError, match=r"needs latex2sympy2_extended.*ktae\[eval\]"):
         run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
     (tmp_path / "verl/test.parquet").unlink()
     with pytest.raises(InputError, match=r"test\.parquet does not exist; `ktae data prepare`"):
