@@ -7,9 +7,9 @@ from typing import Any
 from ktae.data import gym, tasks
 from ktae.demo import language_named
 from ktae.errors import InputError
-from ktae.grading.workers import default_pool
 from ktae.grading.rewards import accepted
 from ktae.grading.verdict import Outcome
+from ktae.grading.workers import default_pool
 
 DEMO = "ktae/demo-"
 """Begins the `data_source` of a demo language's rows, before the language's name."""
