@@ -270,7 +270,7 @@ def _plain(statement: str) -> str:
 
 def _is_sentence(text: str) -> bool:
     """Whether there are words around the answer, or a formula's delimiters."""
-    if "$" in text[1:] or r"\(" in text:
+    if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
         return True
     words = [*_WORD.finditer(_LATEX.sub(" ", text))]
     return len(words) > 1 or bool(words and re.search(rf"^{CJK}.*\d", text))
