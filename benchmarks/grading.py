@@ -26,6 +26,7 @@ FILES = (
     "qwen25math_math_cot_100_k8",
     "amc23_r1distill_qwen1p5b_runs",
     "mathl5_8models_k8",
+    "gsm8k_openai_example_solutions_k4",
 )
 
 
@@ -89,6 +90,7 @@ def list_differences(
             "problem": output.group,
             "stored": output.reward,
             "outcome": verdict.outcome.value,
+            "rule": verdict.rule,
             "reason": verdict.reason,
         }
         for row, (output, verdict) in enumerate(zip(outputs, verdicts, strict=True), start=1)

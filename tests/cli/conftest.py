@@ -27,7 +27,7 @@ def pools():
         def pool(_=None, **settings):
             key = tuple(settings.items())
             if key not in kept:
-                kept[key] = stack.enter_context(grading.pool.GradingPool(1, **settings))
+                kept[key] = stack.enter_context(grading.workers.GradingPool(1, **settings))
             return contextlib.nullcontext(kept[key])
 
         yield pool

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("math_verify")
 
 from ktae.grading import GradingPool, Outcome, Task, values
-from ktae.grading.extraction import Extracted, extract
+from ktae.grading.extract import Extracted, extract
 from ktae.grading.forms import Form, key, read
 from ktae.grading.graders import verify
 

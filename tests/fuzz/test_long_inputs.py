@@ -9,7 +9,7 @@ import json
 import pytest
 from fuzzing import only_input_errors
 
-from ktae.grading.extraction import extract
+from ktae.grading.extract import extract
 from ktae.rollouts import readers
 from ktae.rollouts.notes import Notes
 

@@ -203,7 +203,7 @@ def _advantages(
     if arm == "random places":
         shuffled = RandomPlaces(as_estimator("backoff"))
         return base + np.asarray(token_credit(tokens, everywhere, correct, group, shuffled))
-    return np.broadcast_to(base, tokens.shape)
+    return np.repeat(base, tokens.shape[1], axis=1)
 
 
 def _gradients(

@@ -72,7 +72,7 @@ DENIED = (
 )
 """Behind a choice: it is not the only one, or none."""
 _CHOICE = re.compile(
-    rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Z])\)\}}?|([A-Z])[).])"
+    rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Za-h])\)\}}?|([A-Z])[).])"
     rf"(?:(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])"
     rf"|\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|{DENIED})(\S.*)|([A-J])\s*:\s*(\d[\d./]*)",
     re.DOTALL,

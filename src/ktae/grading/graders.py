@@ -1,22 +1,26 @@
 r"""Graders by name, and ours: one response against its accepted answers, in this process.
 
-Three steps: what the response states (`ktae.grading.extraction`), what that is
+Three steps: what the response states (`ktae.grading.extract`), what that is
 (`ktae.grading.forms`), and whether it is the same (`ktae.grading.compare`). Only the workers of
-`ktae.grading.pool` should call this on unknown texts.
+`ktae.grading.workers` should call this on unknown texts.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import os
 import re
+import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 
 from ktae.grading import latex
 from ktae.grading.compare import same
 from ktae.grading.expressions import parsed
-from ktae.grading.extraction import Extracted, Fallback, extract
+from ktae.grading.extract import Extracted, Fallback, extract
 from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import Outcome, Verdict
 
@@ -45,14 +49,14 @@ def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
         patience = (end - time.process_time()) / (1 if i == len(answers) else 2)
         outcome, reason = _compared(answer, text, patience)
         if outcome is Outcome.CORRECT:
-            return Verdict(outcome, text, f"{rule}, {reason}")
+            return Verdict(outcome, text, reason, rule)
         reasons.setdefault(outcome, reason)
     if text is None and Outcome.INCORRECT in reasons:
         # That is sure only where there is something it could have been compared with.
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
     if Outcome.UNDECIDED in reasons or not answers:
-        return Verdict(Outcome.UNDECIDED, text, reasons.get(Outcome.UNDECIDED, "no answer"))
-    return Verdict(Outcome.INCORRECT, text, f"{rule}, {reasons[Outcome.INCORRECT]}")
+        return Verdict(Outcome.UNDECIDED, text, reasons.get(Outcome.UNDECIDED, "no answer"), rule)
+    return Verdict(Outcome.INCORRECT, text, reasons[Outcome.INCORRECT], rule)
 
 
 def _accepted_in(answer: str) -> str:
@@ -119,7 +123,7 @@ def math_verify_alone(response: str, answers: Sequence[str]) -> Verdict:
     )
     is_correct = any(is_same(gold, target, timeout_seconds=None) for gold in golds)
     outcome = Outcome.CORRECT if is_correct else Outcome.INCORRECT
-    return Verdict(outcome, str(target[-1]), "math-verify")
+    return Verdict(outcome, str(target[-1]), "same by math-verify" * is_correct, "math-verify")
 
 
 DEFAULT = "ktae"
@@ -131,3 +135,46 @@ GRADERS: dict[str, Callable[[str, Sequence[str]], Verdict]] = {
 }
 """`ktae` is the grader of training and evaluation; `ktae-boxed` takes boxes only, `ktae-last` also
 the last number of a response; `math-verify` is the library alone."""
+
+
+def needed_by(grader: str) -> str:
+    """The module without which a grader does not start."""
+    return "math_verify" if grader == "math-verify" else "latex2sympy2_extended"
+
+
+MEMORY = 4 << 30
+"""Bytes of a worker's address space."""
+
+
+def serve() -> None:
+    """A worker: one line of JSON in, one outcome out, until the parent closes the socket.
+
+    It limits itself. The timer of processor time ends it by a signal. Memory is limited as an
+    address space, and one that has used it up ends as well.
+    """
+    # The socket is out of reach for libraries that read stdin.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(0), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    # The parent may have ignored or blocked the timer's signal.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.setrecursionlimit(10_000)
+    parsed("x / 2")  # imports for a second, which is no part of any task's time
+    os.dup2(nothing, 2)  # the parent reads of a failing start alone
+    for line in requests:
+        grader, response, answers, seconds = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            verdict = GRADERS[grader](response, answers)
+        except MemoryError:
+            os._exit(1)
+        except Exception as error:
+            reason = f"internal error: {type(error).__name__}: {error}"
+            verdict = Verdict(Outcome.UNDECIDED, None, reason[:200])
+        signal.setitimer(signal.ITIMER_PROF, 0)  # none while it waits for the next task
+        replies.write(json.dumps(verdict).encode() + b"\n")

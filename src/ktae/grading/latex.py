@@ -12,10 +12,10 @@ import unicodedata
 from collections.abc import Iterable
 from importlib import resources
 
-_TABLES = tomllib.loads(resources.files("ktae.grading").joinpath("tables.toml").read_text("utf-8"))
-LANGUAGES, UNITS, SIGNS = _TABLES["languages"], _TABLES["units"], _TABLES["signs"]
-AND, OR, BASES = LANGUAGES["and"], LANGUAGES["or"], _TABLES["bases"]
-SYNONYMS = {words: sign for sign, some in _TABLES["synonyms"].items() for words in some}
+TABLES = tomllib.loads(resources.files("ktae.grading").joinpath("tables.toml").read_text("utf-8"))
+UNITS, SIGNS, BASES = TABLES["units"], TABLES["signs"], TABLES["bases"]
+AND, OR = TABLES["joins"]["and"], TABLES["joins"]["or"]
+SYNONYMS = {words: sign for sign, some in TABLES["synonyms"].items() for words in some}
 
 Rewriting = tuple[re.Pattern[str], str]
 """A pattern and what stands for it."""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.grading.pool import Task, default_pool
+from ktae.grading.response import text_of
 from ktae.grading.verdict import Verdict
+from ktae.grading.workers import Task, default_pool
 
 
 def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> list[float | None]:
@@ -44,23 +45,3 @@ def accepted(answer: Any) -> Any:
         return [accepted(each) for each in plain]
     is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
     return str(plain) if is_number else plain
-
-
-def text_of(completion: Any) -> str:
-    """A completion's text: itself, or what the policy wrote in its last message.
-
-    After it may come messages of tools, whose answers the policy had no room to read. A message
-    that calls a tool and says nothing is the empty text.
-    """
-    if isinstance(completion, str):
-        return completion
-    try:
-        written = [message for message in completion[:] if message["role"] == "assistant"]
-        content = (written[-1].get("content") or "") if written else ""
-        if not isinstance(content, str):  # as of models that see: a list of parts
-            content = "".join(part["text"] for part in content if part["type"] == "text")
-    except (TypeError, KeyError, AttributeError):
-        raise InputError(
-            f"completion is {completion!r:.100}; expected text, or messages with role and content"
-        ) from None
-    return content

@@ -120,6 +120,7 @@ _UNIT_NAMES = {
     for word in group.split()
     for name in (word, word + "s")
 }
+_LONG_NAMES = "|".join(sorted((name for name in _UNIT_NAMES if len(name) > 3), reverse=True))
 _POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
 _WORDED = r"\\text\{[^{}]*\}"
 _UNIT = re.compile(
@@ -128,7 +129,7 @@ _UNIT = re.compile(
     r"|(?:\^?\s*\{?\\circ\}?|°)\s*(?:[CFK]|\\text\{[CFK]\})?"
     r"|(?<=\d)(?:\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2})"
     r"|\^\s*\{?\s*\\text\{(?:st|nd|rd|th)\}\s*\}?|(?<=\d)(?:st|nd|rd|th)\b"
-    rf"|[¢€£¥]|\\?\$|(?<=[\d\s.}}])(?:{UNITS['sure']}|{CJK}+)"
+    rf"|[¢€£¥]|\\?\$|(?<=[\d\s.}}])(?:{UNITS['sure']}|{CJK}+)|(?<=\d)(?:{_LONG_NAMES})"
     rf"|(?<=[\s.])(?<!\\){_LETTER}{{3,}}(?:[ -]{_LETTER}{{2,}})*|/\s*(?:{_WORDED}|{_LETTER}{{3,}}))"
     rf"(?:\s*/\s*(?:{_WORDED}|(?:{_LETTER}{{3,}}|h|s|hr|kg|min|L)\b){_POWER})?{_POWER}$"
 )

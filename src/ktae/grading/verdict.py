@@ -26,7 +26,9 @@ class Verdict(NamedTuple):
     extracted: str | None = None
     """The answer found in the response, as it stands there; None where none was."""
     reason: str = ""
-    """Which rule found the answer and which decided, or why nothing could be decided."""
+    """Which comparison decided, or why nothing could be decided."""
+    rule: str = ""
+    """The convention that marks the answer: see `ktae.grading.extract`."""
 
     @property
     def correct(self) -> float | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.grading import Outcome, Verdict
-from ktae.grading.pool import Task, default_pool
+from ktae.grading.workers import Task, default_pool
 from ktae.report import sampling
 from ktae.report.frame import Frame
 from ktae.report.inputs import Dump, Tell
@@ -135,8 +135,8 @@ def regrade(
 
 
 def can_grade() -> bool:
-    """Whether math-verify is installed."""
-    return importlib.util.find_spec("math_verify") is not None
+    """Whether the parser of formulas is installed."""
+    return importlib.util.find_spec("latex2sympy2_extended") is not None
 
 
 def references(frame: Frame) -> list[tuple[str, ...]]:

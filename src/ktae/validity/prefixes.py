@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ktae.errors import InputError
-from ktae.grading.extraction import Fallback, extract
+from ktae.grading.extract import Fallback, extract
 from ktae.grading.forms import key
 from ktae.rollouts.tokens import Speller, standing_alone
 
@@ -56,7 +56,7 @@ def _fallback(texts: Any) -> Fallback:
 class AskedAnswers(Sequence[str | None]):
     """The answers of a record's responses as they are compared, each found when it is asked for.
 
-    `fallback` says how (`ktae.grading.extraction`). None: where fewer than half of the responses
+    `fallback` says how (`ktae.grading.extract`). None: where fewer than half of the responses
     state one, the last number of a response counts as its answer, too.
     """
 

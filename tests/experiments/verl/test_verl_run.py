@@ -16,7 +16,7 @@ from ktae.errors import InputError
 from ktae.experiments import recipe as recipes
 from ktae.experiments.run_folder import RunFolder
 from ktae.experiments.verl import run
-from ktae.grading import pool
+from ktae.grading import workers
 
 pytestmark = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
@@ -161,13 +161,13 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
 
 
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
-    hide(monkeypatch, "math_verify")
-    pool.default_pool.cache_clear()
+    hide(monkeypatch, "latex2sympy2_extended")
+    workers._made_once.cache_clear()
     (tmp_path / "verl").mkdir()
     for name in ("train", "test"):
         (tmp_path / f"verl/{name}.parquet").touch()
     recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])
-    with pytest.raises(InputError, match="math_verify"):
+    with pytest.raises(InputError, match="latex2sympy2_extended"):
         run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
     (tmp_path / "verl/test.parquet").unlink()
     with pytest.raises(InputError, match=r"test\.parquet"):

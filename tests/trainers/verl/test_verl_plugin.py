@@ -226,12 +226,12 @@ def gradient(loss, advantages):
 def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    from ktae.grading import pool
+    from ktae.grading import workers
 
     def missing():
         raise InputError("needs math_verify")
 
-    monkeypatch.setattr(pool, "default_pool", missing)
+    monkeypatch.setattr(workers, "default_pool", missing)
     mode = "ktae_sync" if estimator == "ktae" else "sync"
     config, trainer = configuration(estimator, mode), get_trainer_cls(mode)
     function = {"path": "pkg://ktae.trainers.verl.reward"}

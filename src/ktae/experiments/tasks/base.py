@@ -11,7 +11,8 @@ from ktae.errors import InputError
 from ktae.estimators.function import imported
 from ktae.experiments.templates import Messages, written_out
 from ktae.files.atomic import atomic_write, make_folder
-from ktae.grading.rewards import text_of, verdicts
+from ktae.grading.response import text_of
+from ktae.grading.rewards import verdicts
 from ktae.grading.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from ktae.errors import InputError, expected_one_of, one_line
 from ktae.experiments.tasks.base import Task, TaskRow
 from ktae.experiments.tasks.problems import as_row
 from ktae.experiments.tasks.sources import TaskProblem
-from ktae.grading.extraction import extract
-from ktae.grading.rewards import text_of
+from ktae.grading.extract import extract
+from ktae.grading.response import text_of
 from ktae.grading.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ktae.experiments.tasks.base import write
 from ktae.experiments.verl.overrides import Overrides, Paths, arguments, command, compose, overrides
 from ktae.files.atomic import make_folder
 from ktae.files.hub import local_or_hub
-from ktae.grading.pool import default_pool
+from ktae.grading.workers import default_pool
 from ktae.trainers.verl.names import REWARD
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"

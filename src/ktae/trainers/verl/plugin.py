@@ -116,6 +116,6 @@ def _check_reward(config: Any) -> None:
     """Raise an InputError where ktae's grader is the reward and cannot grade here."""
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     if function.get("path") == REWARD:
-        from ktae.grading.pool import default_pool
+        from ktae.grading.workers import default_pool
 
         default_pool()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ktae.grading.pool import default_pool
 from ktae.grading.rewards import accepted
 from ktae.grading.verdict import Outcome, Verdict
+from ktae.grading.workers import default_pool
 
 
 def compute_score(

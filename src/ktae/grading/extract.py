@@ -1,0 +1,327 @@
+r"""Finds the answer in a response: conventions by position, of which the last one counts.
+
+| rule | convention |
+| --- | --- |
+| `boxed` | `\boxed{5}`; several that are joined are one list |
+| `tag` | `<answer>5</answer>`, also one that is open at the end |
+| `hashes` | `#### 5` anywhere in the last line |
+| `json` | `"answer": 5` |
+| `label` | `Answer: 5`, a heading above it, `the answer is 5`, `5 is the answer` |
+| `line` | where there is none of these: the last line, if it is one value |
+| `last` | only if asked for: the last number, also of a response that was cut off |
+
+Looked at is what follows the last `</think>`, up to the first end token or new turn. A thought that
+is still open states nothing; of one that has ended a box counts, if nothing is stated after it.
+
+Behind a label and in the last line stands a bare value, or a sentence with a single number or
+formula. Two different ones, a hedge or a word of doubt are no answer. Sentences are not parsed.
+Every rule takes time linear in the length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ktae.grading.latex import NAME, TABLES, UNITS
+from ktae.grading.response import final_part
+from ktae.grading.values import CJK, same_number, written
+
+Fallback = Literal["none", "stated", "last"]
+"""How far to go beyond boxes: not at all, to all conventions, or to the last number."""
+
+_NOUNS, _VERBS, _DOUBTS = (
+    "|".join(TABLES[name].values()) for name in ("labels", "verbs", "doubts")
+)
+_LETTER = rf"[^\W\d_{CJK[1:-1]}]"
+"""Of a script with blanks between words."""
+_END_OF_WORD = "(?![a-zà-ÿа-я])"
+_DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
+_NAMED_ANSWER = (
+    rf"(?<!{_LETTER})(?P<noun>{_NOUNS})(?-i:{_END_OF_WORD})[*_]{{0,3}}"
+    r"(?:[ \t]+(?:to|for|of)\b[^\n.:]{1,60}?)?(?:,[ \t]*then,)?[ \t]*"
+)
+_STATES = rf"(?:[:：]|(?P<verb>(?:{_VERBS})(?-i:{_END_OF_WORD}):?))[*_}}]{{0,3}}[ \t]*"
+_IN_TEXT = re.compile(_NAMED_ANSWER + _STATES, re.IGNORECASE)
+_LABEL = re.compile(
+    rf"^(?:\\text(?:bf)?\{{|\d+[.)][ \t]|[^\w\n])*+(?!(?-i:answer)[ \t]*=)(?:{_NAMED_ANSWER}"
+    rf"(?:{_STATES}|(?:[=→]|[-–—][ \t]|(?<=ans)\.|(?=[*_]*[ \t]*\r?$))[*_]{{0,3}}[ \t]*)"
+    r"|(?-i:A)[:：](?=[^\n]*+\s*\Z))",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""At the beginning of a line, with a colon or as a heading; `A:` in the last line alone."""
+_IS_ANSWER = re.compile(
+    r"(?:^|[.:;!?][ \t])([^\n.:;!?]{1,60}?),?[ \t*_$]+is[ \t]+(?:correct[ \t*_]*[.!]"
+    r"|(?:the|our|my)[ \t]+(?:(?:final|correct|right)[ \t]+)*(?:answer|option|choice)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NEAR_END, _LONGEST, _LONGEST_BETWEEN = 300, 1000, 60
+"""Characters at the end in which a sentence may state the answer (above, it states a step); of a
+statement; and between two boxes of one list."""
+_BOX = re.compile(r"\\(?:begin)?(?:boxed|fbox)(?=\s*\{)")
+_BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\boxed\s+(?P<bare>[\w.]*\w)|\\.|[{{}}]", re.DOTALL)
+_JOIN = (
+    r"[,;，；、&]|\\q?quad|(?<![^\W_])(?:and|or|y|et|und|e|и|en|dan|和|或|ou|oder|或者)(?![^\W_])"
+)
+_BETWEEN = re.compile(
+    rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
+    re.DOTALL,
+)
+_HEDGE_BEFORE = re.compile(r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|\bне|不是)[\s$*_=\\(\[:]*$")
+_HEDGE_BEHIND = re.compile(r"[$*\s]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)")
+_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)(</answer>|\Z)", re.IGNORECASE | re.DOTALL)
+_JSON = re.compile(
+    r'"(?:final_)?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|\[?(-?[\d.]+(?:[eE][-+]?\d+)?)\]?)'
+)
+_FORMULA = re.compile(
+    r"\$\$(.{1,1000}?)\$\$|\\\[(.{1,1000}?)\\\]|\\\(((?:(?!\\\().){1,1000}?)\\\)"
+    # In "$5 + $3 = $8" they are dollars.
+    r"|(?<!\\)\$(?!\d[^$]*(?:\s\$|\$\d))([^$]{1,1000}?)(?<!(?<!\\)\\)\$",
+    re.DOTALL,
+)
+_BEHIND = re.compile(
+    rf"\s{{0,99}}(?P<block>{_FORMULA.pattern}|```\w*\s+(.{{1,1000}}?)```)[ \t*_.,;。]*(?=\r?\n|\Z)"
+    r"|[ \t]*(?:\r?\n\s{0,99}(?:[-•*][ \t]+)?)?(?P<line>[^\n]{1,1000})",
+    re.DOTALL,
+)
+"""Behind a label: a block, the rest of its line, or the next line with text, maybe an item."""
+_NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.])[-−+]?(?:(?:US|HK|[AC])?\\?[$€£¥￥₤₹]|[A-Z]{2,3}[ \t]?(?=\d))?[-−]?"
+    r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)"
+    r"(?:[ \t]?\\?%|[ap]\.?m\b|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
+    rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
+)
+"""A number, ratio, date or time, with its currency and a unit that has no blank before it."""
+_CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! [a-z]))\b\)?")
+_CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
+_NOT_BEFORE = re.compile(
+    r"\b(?:(?<!total )of|than|least|most|nearly|almost|hardly|under|over|below|above|up to|by|step"
+    r"|or equal to|line|case|part|theorem|equation|twice|half|double|triple|times|plus|minus)"
+    r"[ \t*_$(]*$",
+    re.IGNORECASE,
+)
+_NOT_BEHIND = re.compile(
+    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose)\b)"
+)
+_OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
+_EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
+_SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
+_REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
+_FIRST = re.compile(
+    r"(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
+    r"|option|choice|equal to|given by|the interval)[ \t:]+)+",
+    re.IGNORECASE,
+)
+_JUDGES = re.compile(r"(?:in)?(?:correct|right|wrong|valid|reasonable)\b", re.IGNORECASE)
+_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
+_AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
+_BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
+
+
+class Extracted(NamedTuple):
+    """An answer as it stands in the response, and the rule that found it."""
+
+    text: str
+    rule: str
+
+
+class _Statement(NamedTuple):
+    """What a convention says the answer is, and where; the last one counts."""
+
+    place: int
+    rule: str
+    text: str
+    is_phrase: bool = False
+    """Whether it follows a verb: `the answer is ...` may say something about it."""
+    is_doubted: bool = False
+
+
+def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
+    """The response's answer, or None if there is none by these rules."""
+    final, thought = final_part(response)
+    return _extracted(final, fallback) or _extracted(thought, "none")
+
+
+def _extracted(text: str, fallback: Fallback) -> Extracted | None:
+    statements = [*_boxes(text)] if fallback == "none" else [*_boxes(text), *_conventions(text)]
+    refused, judgement = "", None
+    for _, rule, statement, is_phrase, is_doubted in sorted(statements, reverse=True):
+        if refused and (rule != "boxed" or statement not in refused):
+            return None
+        answer = statement if rule == "boxed" else answer_in(statement, rule, is_phrase)
+        if is_phrase and answer and _JUDGES.match(answer):  # may refer to what stands above
+            judgement = judgement or Extracted(answer, rule)
+        elif answer and not is_doubted:
+            return Extracted(answer, rule)
+        elif answer is not None:
+            refused = statement
+    if refused or fallback == "none" or judgement:
+        return judgement
+    if line := _last_line(text):
+        return Extracted(line, "line")
+    numbers = _NUMBER.findall(text) if fallback == "last" else []
+    return Extracted(numbers[-1], "last") if numbers else None
+
+
+def _boxes(text: str) -> Iterator[_Statement]:
+    r"""The last complete box, or boxes of one list; refused where a hedge stands beside it.
+
+    A box around boxes is one box; its content comes without the inner ones' `\boxed`.
+    """
+    boxes: list[tuple[int, int, str]] = []
+    opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
+    for match in _BRACES.finditer(text):
+        token, box, content = match[0], None, ""
+        if match["bare"]:
+            box, content = match, match["bare"]
+        elif token.endswith("{") and len(token) != 2:  # of two characters is an escaped brace
+            opened.append(match if len(token) > 1 else None)
+        elif token == "}" and opened and (box := opened.pop()):
+            content = text[box.end() : match.start()]
+        if box and content.strip():
+            while boxes and boxes[-1][0] > box.start():
+                boxes.pop()  # it is within this one
+            boxes.append((box.start(), match.end(), content))
+    if not boxes:
+        return
+    start, end, content = boxes.pop()
+    is_hedged = _HEDGE_BEFORE.search(text, max(0, start - 30), start)
+    is_hedged = is_hedged or _HEDGE_BEHIND.match(text, end, end + 30)
+    place, contents = end, [content]
+    while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - _LONGEST_BETWEEN), start):
+        start, _, content = boxes.pop()
+        contents.insert(0, content)
+    contents = [_BOX.sub("", content).strip() for content in contents]
+    answer = contents[0] if len({*contents}) == 1 else ", ".join(contents)
+    if label := _LABEL.match(answer):  # "Answer: 18" within it
+        answer = answer[label.end() :].strip("} ")
+    yield _Statement(place, "boxed", answer, is_doubted=bool(is_hedged))
+
+
+def _conventions(text: str) -> Iterator[_Statement]:
+    """What all conventions but boxes say, in any order."""
+    for tag in _TAG.finditer(text):
+        is_whole = tag[2] and not _BOX.search(tag[1])
+        yield _Statement(tag.end() if is_whole else tag.start(), "tag", tag[1])
+    for value in _JSON.finditer(text):
+        content = value[1] or value[2] or ""
+        with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
+            content = str(json.loads(f'"{content}"'))
+        yield _Statement(value.end(), "json", content)
+    line_start = text.rstrip().rfind("\n") + 1
+    if (hashes := text.rfind("####", line_start)) >= 0:
+        yield _Statement(hashes, "hashes", text[hashes:].lstrip("#"))
+    near_end = max(0, len(text) - _NEAR_END)
+    for label in (*_LABEL.finditer(text), *_IN_TEXT.finditer(text, near_end)):
+        yield _behind(label)
+    for match in _IS_ANSWER.finditer(text, near_end):
+        if (subject := _only_value(match[1])) is not None:
+            yield _Statement(match.end(), "label", subject or "?")
+
+
+def _behind(label: re.Match[str]) -> _Statement:
+    before = label.string[max(0, label.start() - 80) : label.start()]
+    clause = re.split(r"[.,:;!?\n]", before)[-1]
+    is_phrase = label["verb"] is not None
+    is_doubted = is_phrase and bool(_DOUBT.search(clause))
+    behind = _BEHIND.match(label.string, label.end())
+    text = (behind["line"] or "") if behind else ""
+    if behind and behind["block"]:
+        text = f"${' '.join(next(filter(None, behind.groups()[1:6]), '').split())}$"
+    return _Statement(label.start(), "label", text, is_phrase, is_doubted)
+
+
+def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
+    """The answer in what is marked as one: a bare value, or the only one of a sentence.
+
+    None where it says nothing, and empty where it leaves open what it says.
+    """
+    text = _plain(statement)
+    if not re.search(r"\w|\\[a-zA-Z{]", text):
+        return None
+    if _BOX.search(text):
+        return ""  # it counts at its own place, or the end cut it off
+    choice = _CHOICE_FIRST.match(text)
+    mark = choice[0] if choice else ""
+    # What follows a label may go on with something else; what is marked ends in its answer.
+    text = _SENTENCE_END.split(text[len(mark) :])[0 if rule == "label" else -1]
+    text = _REASON.sub("", text).rstrip(_AROUND)
+    if re.search(r"\bor\b", text) and (value := _only_value(text)):
+        return value  # "2.5 or 5/2"
+    if not _is_sentence(text):
+        return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
+    value = _only_value(text)
+    if value is None:
+        yes_or_no = re.match(r"(?i:yes|no|true|false)(?=,)", text)
+        return yes_or_no[0] if yes_or_no else None if is_phrase and len(text.split()) > 3 else text
+    return value and mark + value
+
+
+def _plain(statement: str) -> str:
+    text = _BOLD.sub(lambda match: match[2] or "", statement[:_LONGEST])
+    return _FIRST.sub("", text.strip(_AROUND), count=1)
+
+
+def _is_sentence(text: str) -> bool:
+    """Whether there are words around the answer, or a formula's delimiters."""
+    if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
+        return True
+    words = [*_WORD.finditer(_LATEX.sub(" ", text))]
+    return len(words) > 1 or bool(words and re.search(rf"^{CJK}.*\d", text))
+
+
+def _only_value(text: str) -> str | None:
+    """The only number, formula or choice of a sentence; None if it has none, empty if in doubt."""
+    formulas = [(m.start(), m.end(), m[m.lastindex or 0].strip()) for m in _FORMULA.finditer(text)]
+    values = [value for value in formulas if re.search(r"[\d\\=<>+*/,-]", value[2])]
+    for match in _NUMBER.finditer(text):
+        if not any(start <= match.start() < end for start, end, _ in formulas):
+            values.append((*match.span(), match[0].strip()))
+    if not values:
+        values = formulas or [(*m.span(), m[0]) for m in _CHOICE.finditer(text)]
+    if not values:
+        return None
+    values.sort()
+    gaps = [text[a[1] : b[0]] for a, b in itertools.pairwise(values)]
+    numbers = [written(value[2].lstrip("$")) for value in values]
+    is_chain = gaps and _EQUALS.fullmatch(gaps[-1]) and all(map(_OPERATES.fullmatch, gaps[:-1]))
+    is_same = all(n and numbers[0] and same_number(numbers[0], n) for n in numbers)
+    is_same = (is_same or len({v[2] for v in values}) == 1) and not any(" and " in g for g in gaps)
+    start, end, value = values[-1]
+    is_alone = len(values) == 1 or is_chain or is_same
+    is_left_open = _NOT_BEFORE.search(text, 0, start) or _NOT_BEHIND.match(text, end)
+    return value if is_alone and not is_left_open and not _DOUBT.search(text) else ""
+
+
+def _last_line(text: str) -> str:
+    """The last line's value: all of it, or the only one of a sentence that has come to its end."""
+    text = text.rstrip()
+    for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
+        formula = text.removesuffix(closing).rpartition(opening)[2]
+        if text.endswith(closing):
+            text = f"${' '.join(formula.split())}$"
+        elif text.count(opening) > text.count(closing) or (
+            opening == closing and text.count(opening) % 2
+        ):
+            return ""  # the end cut a formula off
+    *above, line = ["", *(line for line in text.split("\n") if re.search(r"\w", line))]
+    line = _SENTENCE_END.split(line.strip())[-1]
+    if _BOX.search(line) or _DOUBT.search(line):
+        return ""
+    bare = _plain(_NAMED.sub("", line, count=1))
+    if _is_sentence(bare):
+        return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
+    is_value = (
+        re.search(r"\d|\\[a-zA-Z]", bare)
+        or _CHOICE.fullmatch(bare)
+        or (not any(above) and re.fullmatch(r"[^\W\d_]{3,20}|[Nn]o", bare))
+    )
+    return (
+        bare if is_value and bare[-1:] not in ":=?+-*/(" and '"' not in bare[:200] == bare else ""
+    )
