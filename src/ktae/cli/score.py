@@ -24,8 +24,9 @@ impact        credit x |right rollouts with the token - their expected number|,
               over groups
 credit        mean over groups in which the two differ (groups), weighted by
               that distance
-p             within groups: exact in up to 20, else Mantel-Haenszel's;
-              identical rollouts count once; not corrected for picking tokens
+p             within groups: exact in up to 20 and below .01, else
+              Mantel-Haenszel's; identical rollouts count once; not corrected
+              for picking tokens
 """
 OF_SINGLE = """\
 *             what a single token would get; the files' column credit is the estimator's own
