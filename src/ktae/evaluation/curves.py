@@ -24,10 +24,15 @@ NAMES = {
     "reward": ("reward", "critic/score/mean"),
     "response length": ("completions/mean_length", "response_length/mean"),
     "entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
+    "KL": ("kl", "actor/kl_loss", "actor/ppo_kl"),
+    "clip share": ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac"),
+    "truncated share": ("completions/clipped_ratio", "response_length/clip_ratio"),
+    "gradient norm": ("grad_norm", "actor/grad_norm"),
+    "loss": ("loss", "actor/pg_loss"),
     "seconds": ("seconds", "timing_s/step", "step_time"),
     "credit seconds": ("credit/seconds",),
 }
-"""By measure: what TRL and verl call it."""
+"""By measure: what TRL and verl call it. The report's curves have the same names."""
 DRAWN = (HELD_OUT, "reward", "response length", "entropy")
 """What a picture has panels of, as far as the runs say it; of held-out accuracy one a benchmark."""
 BENCHMARK = re.compile(
@@ -105,7 +110,7 @@ def read(path: Path) -> dict[str, Series]:
     folder = RunFolder(path)
     try:
         for step, metrics in sorted(_steps(path).items()):
-            for name, value in _named(metrics).items() if abs(step) < LARGEST else ():
+            for name, value in common_names(metrics).items() if abs(step) < LARGEST else ():
                 measures[name][step] = value
         # `ktae train` evaluates twice: the policy before its first step and after its last.
         last = max((step for series in measures.values() for step in series), default=0)
@@ -159,7 +164,7 @@ def _json(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} holds no JSON object: {reason(error)}") from None
 
 
-def _named(metrics: Mapping[str, Any]) -> dict[str, float]:
+def common_names(metrics: Mapping[str, Any]) -> dict[str, float]:
     """What of a step's metrics is known, under its common name."""
     values = [(k, v) for k, v in metrics.items() if isinstance(v, int | float)]
     numbers = {k: float(v) for k, v in values if abs(v) < LARGEST}  # NaN is not, either

@@ -75,7 +75,7 @@ def choose(frame: Frame, asked: Estimator | None = None) -> Choice:
         first = advised.lines[0].removeprefix("VERDICT: ")
         sentences = [f"{first[0].upper()}{first[1:]}", *advised.lines[1:]]
         tables = [_held_out_table(pairs, taken)]
-    estimator = asked and named or (tried[taken] if taken else named or preset(RECOMMENDED))
+    estimator = (asked and named) or (tried[taken] if taken else named or preset(RECOMMENDED))
     name = next((x for x, y in tried.items() if y == estimator), to_text(estimator))
     if (permuted := _permuted_table(frame, table_estimator(estimator))) is not None:
         tables.append(permuted)

@@ -207,9 +207,7 @@ def frame_of(dump: Dump) -> Frame:
     )
 
 
-def files_of(
-    labels: Sequence[str], names: Sequence[str]
-) -> tuple[list[str], list[str], list[int]]:
+def files_of(labels: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[str], list[int]]:
     """Labels without their file, short names of the files, and which of them each label has."""
     if not names:  # rollouts in memory: a label is a label
         return list(labels), [], [-1] * len(labels)
