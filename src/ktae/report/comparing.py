@@ -21,6 +21,9 @@ from ktae.report.overview import percent
 from ktae.report.summary import step_of_groups
 
 MOST_SIDES = 12
+FEWEST_PROMPTS = 5
+"""Prompts that two steps must have in common; fewer tell nothing of the model."""
+
 MOST_PROBLEMS = 200
 """Won, and lost, that are listed."""
 
@@ -73,7 +76,9 @@ def sides_of(frame: Frame) -> tuple[list[Side], bool]:
     step_g, prompt_g = step_of_groups(frame), np.array(frame.origins.prompt)
     pairs = np.unique(np.stack([prompt_g, step_g])[:, step_g >= 0], axis=1)
     times = np.bincount(pairs[0]) if pairs.size else np.zeros(0)
-    steps = np.unique(pairs[1][times[pairs[0]] > 1]).tolist() if pairs.size else []
+    again = pairs[1][times[pairs[0]] > 1] if pairs.size else np.zeros(0, dtype=np.int64)
+    values, n_prompts = np.unique(again, return_counts=True)
+    steps = values[n_prompts >= FEWEST_PROMPTS].tolist()
     if len(steps) > MOST_SIDES:  # evenly, with the first and the last
         places = np.linspace(0, len(steps) - 1, MOST_SIDES).round().astype(int)
         steps = [steps[i] for i in places]
@@ -114,7 +119,10 @@ def compare_sides(frame: Frame) -> Compared:
     if len(sides) < 2:
         return Compared([], [], 0, by_run)
     pairs = [(sides[0], side) for side in sides[1:]]
-    tested = [(a, b, x) for a, b in pairs if (x := _difference(a, b)) is not None]
+    least = 1 if by_run else FEWEST_PROMPTS
+    tested = [
+        (a, b, x) for a, b in pairs if (x := _difference(a, b)) is not None and x.prompts >= least
+    ]
     corrected = holm([x.p for _, _, x in tested])
     tested = [(a, b, x._replace(p=p)) for (a, b, x), p in zip(tested, corrected, strict=True)]
     differences = [x for _, _, x in tested]

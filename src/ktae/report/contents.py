@@ -27,7 +27,7 @@ from ktae.report import (
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
 from ktae.report.segments import holes_of, segments_of, turns_of
-from ktae.report.units import Units
+from ktae.report.units import Units, by_evidence
 from ktae.tables import ngrams_of
 
 LONGEST_PROMPT = 20_000
@@ -125,7 +125,7 @@ def contents(
         n_incorrect=max(1, _mixed_responses(frame, units, 0)),
         ignored=[*ignored_by(choice.estimator, counted=True)],
         groups=_groups(frame, scored, shown),
-        rollouts=_rollouts(frame, shown),
+        rollouts=_rollouts(frame, scored, shown),
     )
     page_blocks["meta"] = blocks.as_json(page)
     page_blocks["vocabulary"] = blocks.as_json(_vocabulary(frame, tokens, ended.mark_v, by_rank))
@@ -162,7 +162,7 @@ def _credits(
 ) -> list[data.Credit]:
     """The credit that a page can be coloured by: the chosen estimator's, and the paper's."""
     named = {choice.name: choice.estimator, "paper": preset("paper")}
-    listed = []
+    listed = list[data.Credit]()
     for name, estimator in named.items():
         is_chosen = name == choice.name
         credit_n = scored.credit_n if is_chosen else summary.credit_of(frame, estimator)
@@ -210,50 +210,44 @@ def _groups(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Groups:
         credit_abs=summary.mean_credit_of_groups(frame, scored).tolist(),
         beyond=units.beyond_g.tolist(),
         evidence=[
-            _evidence(*x, frame.dump.unit)
-            for x in zip(
-                *(x.tolist() for x in (units.mixed_g, known_g, correct_g)),
-                *(x.tolist() for x in (units.beyond_g, units.best_p_g)),
-                strict=True,
-            )
+            _evidence(frame, units, group, int(known_g[group]), int(correct_g[group]))
+            for group in range(len(size_g))
         ],
         order=by_evidence(units).tolist(),
     )
 
 
-def by_evidence(units: Units) -> np.ndarray:
-    """(G,) the groups by most evidence: most that is beyond chance, then the smallest p."""
-    order: np.ndarray = np.lexsort((units.best_p_g, -units.beyond_g, ~units.mixed_g))
-    return order
-
-
-def _evidence(
-    is_mixed: bool, known: int, n_correct: int, beyond: int, best_p: float, unit: str
-) -> str:
-    if not is_mixed:
-        if known < 2:
-            return "Fewer than two responses have a verdict: there is nothing to compare."
-        if n_correct in (0, known):
-            kind = "correct" if n_correct else "incorrect"
-            return f"All {known:,} responses are {kind}: there is nothing to compare."
+def _evidence(frame: Frame, units: Units, group: int, known: int, n_correct: int) -> str:
+    """What units say of correctness in a group, in a sentence."""
+    if known < 2:
+        return "Fewer than two responses have a verdict: there is nothing to compare."
+    if n_correct in (0, known):
+        kind = "correct" if n_correct else "incorrect"
+        return f"All {known:,} responses are {kind}: there is nothing to compare."
+    if not units.mixed_g[group]:
         return "Correct or incorrect responses are empty: there is nothing to compare."
-    smallest = f"the smallest p of a {'word' if unit == 'words' else 'token'} here is {best_p:.2g}"
-    if beyond:
+    word = "word" if frame.dump.unit == "words" else "token"
+    unit = {"token": word, "bigram": f"pair of {word}s", "trigram": f"run of three {word}s"}
+    kinds = " or ".join(unit[name] for name in units.names)
+    smallest = f"the smallest p of a {kinds} here is {units.best_p_g[group]:.2g}"
+    if beyond := int(units.beyond_g[group]):
         ways = counted(beyond, "split")
         return f"{ways} of the responses beyond chance (underlined); {smallest}."
     return f"Chance explains every single colour here: {smallest}, before correction."
 
 
-def _rollouts(frame: Frame, shown: Shown) -> data.Rollouts:
+def _rollouts(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Rollouts:
     rows = np.flatnonzero(shown.rollout_b)
     models = np.array(frame.rollouts["model"].to_pylist(), dtype=object)[rows].tolist()
     names = sorted({model for model in models if model is not None})
+    credit_b = frame.sum_tokens(scored.credit_n) / np.maximum(frame.counted_b, 1)
     masked = np.flatnonzero(frame.counted_b[rows] < frame.lengths_b[rows]).tolist()
     return data.Rollouts(
         length=frame.lengths_b[rows].tolist(),
         reward=frame.reward_b[rows].tolist(),
         correct=frame.correct_b[rows].tolist(),
         advantage=frame.advantage_b[rows].tolist(),
+        credit=credit_b[rows].tolist(),
         own_advantages=frame.own_advantages,
         models=names,
         model=[-1 if model is None else names.index(model) for model in models],

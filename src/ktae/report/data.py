@@ -18,6 +18,8 @@ Link = dict[str, Any]
 is its place in `Groups`, a rollout its place in the group."""
 
 Tone = Literal["bad", "warn", "good", "plain"]
+Kind = Literal["rollouts", "groups", "tokens", "view"]
+"""What a finding is about; `view`: what another view shows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Finding:
     """A short name, for lists and filters."""
     count: int
     """Of the dump's responses, groups or tokens."""
-    kind: Literal["rollouts", "groups", "tokens", "view"]
+    kind: Kind
     link: Link | None
     """To all that it is about."""
     example: Link | None
@@ -231,6 +233,8 @@ class Rollouts:
     reward: list[float | None]
     correct: list[float | None]
     advantage: list[float | None]
+    credit: list[float]
+    """The mean credit of its counted tokens, by the page's estimator."""
     own_advantages: bool
     models: list[str]
     model: list[int]

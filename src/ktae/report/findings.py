@@ -24,7 +24,7 @@ from ktae.inference import LEVEL, sign_flip_p_value, t_interval
 from ktae.report.changes import Change
 from ktae.report.comparing import Compared, in_points
 from ktae.report.comparing import sentence as comparison_sentence
-from ktae.report.data import Chip, Finding, Link, Tone
+from ktae.report.data import Chip, Finding, Kind, Link, Tone
 from ktae.report.frame import Frame
 from ktae.report.marks import FORMAT, Marks
 from ktae.report.overview import percent
@@ -93,8 +93,9 @@ class Draft(NamedTuple):
         """As the page has it; `place_b` is each rollout's place in the page, or -1."""
         shown = [place for place in self.places if place_b[place.rollout] >= 0]
         groups = [*self.groups] or sorted({int(frame.group_b[x.rollout]) for x in self.places})
-        kind = "rollouts" if self.places else "groups" if groups else "view"
-        kind = "tokens" if self.chips else kind
+        kind: Kind = "tokens" if self.chips else "rollouts" if self.places else "view"
+        if groups and kind == "view":
+            kind = "groups"
         link, example = self.link, None
         if link is None and kind in ("rollouts", "groups"):
             link = {"view": "rollouts", "finding": self.key}
@@ -108,19 +109,23 @@ class Draft(NamedTuple):
                 "token": max(0, first.token),
                 "finding": self.key,
             }
+        unit = frame.dump.unit
         return Finding(
-            *(self.key, self.tone),
-            *(in_units(x, frame.dump.unit) for x in (self.sentence, self.sure, self.about)),
-            in_units(self.title, frame.dump.unit),
-            len(self.chips) or len(self.places) or len(groups),
-            kind,  # type: ignore[arg-type]
-            link,
-            example,
-            groups,
-            [int(place_b[place.rollout]) for place in shown],
-            [place.token for place in shown],
-            [place.why for place in shown] if any(x.why for x in shown) else [],
-            list(self.chips),
+            key=self.key,
+            tone=self.tone,
+            sentence=in_units(self.sentence, unit),
+            sure=in_units(self.sure, unit),
+            about=in_units(self.about, unit),
+            title=in_units(self.title, unit),
+            count=len(self.chips) or len(self.places) or len(groups),
+            kind=kind,
+            link=link,
+            example=example,
+            groups=groups,
+            rollouts=[int(place_b[place.rollout]) for place in shown],
+            tokens=[place.token for place in shown],
+            why=[place.why for place in shown] if any(x.why for x in shown) else [],
+            chips=list(self.chips),
         )
 
 
@@ -326,8 +331,8 @@ def _runs(compared: Compared) -> Iterator[Draft]:
             tone,
             f"{comparison.a} and {comparison.b}",
             comparison_sentence(comparison.a, comparison.b, difference),
-            f"{comparison.b} minus {comparison.a}: {in_points(difference.interval)}, {_p(difference.p)}, paired "
-            f"over {counted(difference.prompts, 'prompt')}",
+            f"{comparison.b} minus {comparison.a}: {in_points(difference.interval)}, "
+            f"{_p(difference.p)}, paired over {counted(difference.prompts, 'prompt')}",
             f"Of these prompts {comparison.n_won:,} are better with {comparison.b}, "
             f"{comparison.n_lost:,} are worse and {comparison.n_same:,} are the same.",
             link={"view": "compare"},
@@ -360,11 +365,11 @@ def _graders(seen: Seen, overwritten: set[int]) -> Iterator[Draft]:
         if went_on := sum(x.rollout in overwritten for x in differences):
             about += f" {went_on:,} of them went on after the correct answer."
         n = int((frame.correct_b == stored).sum())
-        subject = "response is" if len(places) == 1 else "responses are"
+        is_one = "is" if len(places) == 1 else "are"
         yield Draft(
             *(key, "bad", title),
-            f"{len(places):,} {subject} marked {verb} and "
-            f"{'incorrect' if stored else 'correct'} by ktae's grader (of {n:,} marked {verb})",
+            f"{len(places):,} of {n:,} responses marked {verb} {is_one} "
+            f"{'incorrect' if stored else 'correct'} by ktae's grader",
             BY_GRADER,
             about,
             places,

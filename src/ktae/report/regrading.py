@@ -145,7 +145,7 @@ def grade_without_rewards(
     if not rows:
         return dump, 0
     verdicts = _verdicts_of(frame, accepted, rows, tell)
-    correct_b = [None] * len(frame.correct_b)
+    correct_b: list[float | None] = [None] * len(frame.correct_b)
     for row, verdict in verdicts.items():
         correct_b[row] = verdict.correct
     rollouts = frame.rollouts

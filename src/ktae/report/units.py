@@ -73,10 +73,8 @@ class _Rows(NamedTuple):
 
     code: np.ndarray
     group: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    distinct_a: np.ndarray
-    distinct_b: np.ndarray
+    counts: np.ndarray
+    """(4, R): correct and incorrect responses with it, and the same of distinct ones."""
     split: np.ndarray
 
 
@@ -160,10 +158,8 @@ def _tested(
         row_kn[0],
         tokens.code.astype(np.int64),
         tokens.group,
-        np.array([tokens.a, tokens.b, n[0] - tokens.a, n[1] - tokens.b]),
-        np.array([
-            tokens.distinct_a, tokens.distinct_b, n[2] - tokens.distinct_a, n[3] - tokens.distinct_b
-        ]),
+        np.vstack([tokens.counts[:2], n[:2] - tokens.counts[:2]]),
+        np.vstack([tokens.counts[2:], n[2:] - tokens.counts[2:]]),
         tokens.split,
     )  # fmt: skip
 
@@ -172,6 +168,12 @@ def largest_discovery(p: np.ndarray) -> float:
     """The largest of these p-values that a false discovery rate of `FDR` lets stand; 0: none."""
     n = n_discoveries(p, np.ones(len(p), dtype=np.int64), FDR)
     return float(np.sort(p)[n - 1]) if n else 0.0
+
+
+def by_evidence(units: Units) -> np.ndarray:
+    """(G,) the groups by most evidence: most that is beyond chance, then the smallest p."""
+    order: np.ndarray = np.lexsort((units.best_p_g, -units.beyond_g, ~units.mixed_g))
+    return order
 
 
 def tokens_beyond_chance(units: Units, n_tokens: int) -> tuple[np.ndarray, np.ndarray]:
@@ -236,16 +238,19 @@ def _count(
     rollout_p += begin
     correct_p, evidence_p = frame.correct_b[rollout_p] == 1, evidence_b[rollout_p]
     sides = (correct_p, ~correct_p, correct_p & evidence_p, ~correct_p & evidence_p)
-    counts = [np.bincount(row_p, side, len(first)).astype(np.int64) for side in sides]
+    counts = np.array([np.bincount(row_p, side, len(first)) for side in sides], dtype=np.int64)
     marks_p = np.where(evidence_p, _hash(rollout_p), np.uint64(0))
     split = np.add.reduceat(marks_p, np.searchsorted(row_p, np.arange(len(first))))
-    return _Rows(code_n[first], group_n[first], *counts, split), row_n
+    return _Rows(code_n[first], group_n[first], counts, split), row_n
 
 
 def _joined(rows: list[_Rows]) -> _Rows:
-    if not rows:
-        return _Rows(np.zeros(0, np.uint64), *np.zeros((5, 0), np.int64), np.zeros(0, np.uint64))
-    return _Rows(*map(np.concatenate, zip(*rows, strict=True)))
+    none = np.zeros(0, np.uint64)
+    rows = rows or [_Rows(none, np.zeros(0, np.int64), np.zeros((4, 0), np.int64), none)]
+    code, group, counts, split = zip(*rows, strict=True)
+    return _Rows(
+        np.concatenate(code), np.concatenate(group), np.hstack(counts), np.concatenate(split)
+    )
 
 
 def _cells(
@@ -253,7 +258,8 @@ def _cells(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The distinct tables of some rows as `CELL` has them, each row's among them, and its p."""
     n = margins_kg[:, rows.group]
-    columns = (rows.a, n[0], rows.b, n[1], rows.distinct_a, n[2], rows.distinct_b, n[3])
+    a, b, distinct_a, distinct_b = rows.counts
+    columns = (a, n[0], b, n[1], distinct_a, n[2], distinct_b, n[3])
     _, first, of_row = np.unique(_hash(*columns), return_index=True, return_inverse=True)
     tables = np.array(columns)[:, first]
     a, n_a, b, n_b = tables[4:].tolist()

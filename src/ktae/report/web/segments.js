@@ -23,7 +23,14 @@ function segmentsOf(rollout) {
     const [name, folds] = SEGMENTS[kind];
     const long = runs.reduce((n, run) => n + run.text.length, 0) > LONG;
     for (const [i, text] of asJson(runs.map((run) => run.text)).entries()) runs[i].shown = text;
-    return { kind, name, folded: folds && (long || kind === "call"), alone: parts.length === 1, tokens: end - begin, runs };
+    return {
+      kind,
+      name,
+      folded: folds && (long || kind === "call"),
+      alone: parts.length === 1,
+      tokens: end - begin,
+      runs,
+    };
   });
 }
 
@@ -38,18 +45,21 @@ function asJson(texts) {
     return texts;
   }
   const shown = new Array(whole.length).fill("");
-  let depth = 0, inside = false;
+  let depth = 0,
+    inside = false;
   for (let i = 0; i < whole.length; i++) {
     const c = whole[i];
     if (inside && c === "\\") {
-      const length = whole[i + 1] === "u" ? 6 : 2, escape = whole.slice(i, i + length);
+      const length = whole[i + 1] === "u" ? 6 : 2,
+        escape = whole.slice(i, i + length);
       shown[i] = /[bfrt]/.test(escape[1]) ? escape : JSON.parse(`"${escape}"`); // \times and \frac are meant
       i += length - 1;
     } else if (c === '"') {
       inside = !inside;
       shown[i] = c;
     } else if (inside || !/\s/.test(c)) {
-      const opens = !inside && "{[".includes(c), closes = !inside && "}]".includes(c);
+      const opens = !inside && "{[".includes(c),
+        closes = !inside && "}]".includes(c);
       depth += opens - closes;
       const line = `\n${"  ".repeat(Math.max(0, depth))}`;
       shown[i] = closes ? line + c : opens || (!inside && c === ",") ? c + line : !inside && c === ":" ? ": " : c;
@@ -82,7 +92,10 @@ function chunksOf(rollout, runs) {
 // A segment's element: with a heading that says who wrote it, and folded where it is long.
 function segmentElement(segment, body) {
   if (segment.alone && segment.kind === "said") return body;
-  const name = h("span", { class: "who" }, segment.name), size = h("span", { class: "quiet" }, ` ${counted(segment.tokens, unitWord())}`);
-  const inner = SEGMENTS[segment.kind][1] ? h("details", { open: !segment.folded }, h("summary", {}, name, size), body) : h("div", {}, name, body);
+  const name = h("span", { class: "who" }, segment.name),
+    size = h("span", { class: "quiet" }, ` ${counted(segment.tokens, report.unit)}`);
+  const inner = SEGMENTS[segment.kind][1]
+    ? h("details", { open: !segment.folded }, h("summary", {}, name, size), body)
+    : h("div", {}, name, body);
   return h("section", { class: `segment ${segment.kind}`, "aria-label": segment.name }, inner);
 }
