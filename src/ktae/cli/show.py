@@ -29,7 +29,7 @@ def show(
     output: Annotated[
         Path | None,
         options.output_option(
-            help="Write the group as a .html, .svg, .png or .pdf file instead of printing it.",
+            help="Write the group as a .html, .tex, .svg, .png or .pdf file instead.",
         ),
     ] = None,
 ) -> None:
@@ -44,7 +44,7 @@ def show(
     if missing:
         raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     asked = reading.asked()
-    options.require_outputs(reading.paths, ("--output", output, (".html", *plots.KINDS)))
+    options.require_outputs(reading.paths, ("--output", output, (".html", ".tex", *plots.KINDS)))
     screen = Screen(reading.as_json)
     dump = reading.load()
     shown = groups.scored_group(dump, group, step, asked)

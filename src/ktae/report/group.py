@@ -276,16 +276,65 @@ def save(shown: ScoredGroup, path: Path) -> None:
             lines.append([(x, y.bgcolor.name if y.bgcolor else "none") for x, y in styles])
         if len(rows) > LINES:
             lines.append([(f"… {len(rows) - LINES:,} more lines", "none")])
-    if path.suffix != ".html":
+    if path.suffix not in (".html", ".tex"):
         return plots.save(_figure(lines), path)
+    text = _html(lines) if path.suffix == ".html" else _latex(lines)
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _html(lines: list[Line]) -> str:
     span = '<span style="background:{}">{}</span>'.format
     body = "\n".join("".join(span(y, html.escape(x)) for x, y in line) for line in lines)
-    with atomic_write(path) as temporary:
-        temporary.write_text(
-            '<!doctype html>\n<meta charset="utf-8">\n<pre style="background:#ffffff;color:'
-            f'{PAPER.ink};padding:1rem;font:14px/1.5 monospace">{body}</pre>\n',
-            encoding="utf-8",
-        )
+    style = f"background:#ffffff;color:{PAPER.ink};padding:1rem;font:14px/1.5 monospace"
+    style += ";print-color-adjust:exact"
+    return f'<!doctype html>\n<meta charset="utf-8">\n<pre style="{style}">{body}</pre>\n'
+
+
+LATEX = {
+    **{sign: f"\\{sign}" for sign in "#$%&_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "⟨": r"\ensuremath{\langle}",
+    "⟩": r"\ensuremath{\rangle}",
+    "…": r"\dots{}",
+    "↵": r"\ensuremath{\hookleftarrow}",
+    "␣": r"\textvisiblespace{}",
+    " ": "~",
+}
+
+
+def _latex(lines: list[Line]) -> str:
+    """A document of its own; what stands between its `document` lines goes into any other."""
+    rows = []
+    for line in lines:
+        parts = [
+            _latex_text(text) if colour == "none" else _colour_box(text, colour)
+            for text, colour in line
+        ]
+        rows.append("".join(parts) + r"\strut\\")
+    head = [r"\documentclass{article}", r"\usepackage[utf8]{inputenc}"]
+    head += [r"\usepackage{xcolor,textcomp}", r"\usepackage[margin=1cm]{geometry}"]
+    begin = [r"\begin{document}", r"\setlength{\fboxsep}{0.5pt}\noindent\ttfamily\footnotesize"]
+    return "\n".join([*head, *begin, *rows, r"\end{document}", ""])
+
+
+def _latex_text(text: str) -> str:
+    """Text that pdflatex sets: signs that it does not know are written as their numbers."""
+    return "".join(
+        LATEX.get(x) or (x if x.isascii() or x in LATIN else f"[U+{ord(x):04X}]") for x in text
+    )
+
+
+LATIN = frozenset("äöüÄÖÜßéèêëàâáçñóòôíìîúùûÉÈÀÇÑ")
+"""Letters beyond ASCII that every LaTeX sets."""
+
+
+def _colour_box(text: str, colour: str) -> str:
+    return rf"\colorbox[HTML]{{{colour.removeprefix('#').upper()}}}{{\strut {_latex_text(text)}}}"
 
 
 def _figure(lines: list[Line]) -> Any:
