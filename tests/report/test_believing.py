@@ -41,8 +41,8 @@ def test_held_out_pairs_are_those_of_validate(dump):
     expected = held_out_pairs(dump.rollouts, {name: preset(name) for name in believing.BESIDE})
     ranked = expected.ranked()
     assert [row.cells[0] for row in table.rows[: len(ranked)]] == [x.name for x in ranked]
-    for row, score in zip(table.rows, ranked, strict=False):
-        assert float(row.cells[1]) == pytest.approx(score.auc.value, abs=0.005)
+    for row, estimate in zip(table.rows, ranked, strict=False):
+        assert float(row.cells[1]) == pytest.approx(estimate.auc.value, abs=0.005)
     assert page_data(dump).advice.verdict == advice(expected).verdict
 
 

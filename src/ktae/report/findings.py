@@ -62,6 +62,9 @@ BY_GRADER = "by ktae's grader; either side may be wrong"
 MINOR = 0.01
 """A warning about fewer than this share of the responses is none."""
 
+FEWEST_BAD = 3
+"""And one about fewer responses is no headline, whatever it is about."""
+
 RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 
 
@@ -168,8 +171,10 @@ def find(seen: Seen) -> list[Draft]:
 
 def _minor(draft: Draft, frame: Frame) -> Draft:
     """What is about hardly any response is no warning."""
-    few = len(draft.places) < MINOR * len(frame.group_b) if draft.places else draft.groups
-    return draft._replace(tone="plain") if draft.tone == "warn" and few else draft
+    n = len(draft.places)
+    few = n < MINOR * len(frame.group_b) if n else bool(draft.groups)
+    is_minor = few if draft.tone == "warn" else 0 < n < FEWEST_BAD
+    return draft._replace(tone="plain") if is_minor else draft
 
 
 def _in_sum(frame: Frame) -> Draft:
@@ -217,7 +222,7 @@ def _models(frame: Frame) -> Iterator[Draft]:
             *("models", "warn", "Models differ"),
             f"Models differ: accuracy is {low} for {ranked[0]} and {high} for {ranked[-1]}",
             f"{in_points(t_interval(change))}, {_p(p)}, paired over "
-            f" {counted(int(both.sum()), 'prompt')}",
+            f"{counted(int(both.sum()), 'prompt')}",
             "Where their responses are pooled in a group, a token may only identify the stronger "
             "model.",
             link={"view": "overview"},
@@ -264,7 +269,7 @@ def _alike(seen: Seen) -> Iterator[Draft]:
     if regraded and regraded.asks_for_more:
         yield Draft(
             *("asks-for-more", "warn", "Incorrect, with the reference answer"),
-            "Most incorrect responses give the reference answer",
+            "Many incorrect responses give the reference answer",
             BY_GRADER,
             "Either the dump's verifier misses most correct answers, or the prompt asks for more "
             "than the answer, as in the game of 24. So no single response is flagged for it.",

@@ -44,6 +44,10 @@ MOST_DIFFER = 0.5
 than the reference answer, as in the game of 24."""
 
 
+FEWEST_PROMPTS = 10
+"""So many prompts with one and the same reference answer ask for something else."""
+
+
 class Difference(NamedTuple):
     """A rollout's place in `Frame`, its verdict in the dump, 1 or 0, and ours, which is another."""
 
@@ -73,7 +77,8 @@ class Regraded(NamedTuple):
     stopped: bool
     """Whether grading ended early, after `MAX_TIMEOUTS`."""
     asks_for_more: bool
-    """Whether more than `MOST_DIFFER` of the incorrect rollouts are correct here."""
+    """Whether more than `MOST_DIFFER` of the incorrect rollouts are correct here, or some are and
+    all prompts share one reference answer."""
     as_text: int = 0
     """Incorrect ones whose reference is no value, so that it was compared letter by letter."""
     example: str = ""
@@ -118,6 +123,11 @@ def regrade(
     times = Counter(difference.reason for difference in differences)
     differences.sort(key=lambda x: (-times[x.reason], x.reason, x.rollout))
     n_missed = sum(x.stored == 0 for x in differences)
+    n_wrong = len(verdicts) - n_right
+    prompts = {frame.group_b[row] for row in verdicts}
+    # One reference for all prompts is not what they ask for.
+    is_shared = len(prompts) >= FEWEST_PROMPTS and len({accepted[row] for row in verdicts}) == 1
+    asks_for_more = n_missed > max(2, (0 if is_shared else MOST_DIFFER) * n_wrong)
     as_text = [row for row, v in verdicts.items() if v.reason.endswith(AS_TEXT)]
     return Regraded(
         differences,
@@ -126,7 +136,7 @@ def regrade(
         unanswered=unanswered,
         undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
         stopped=len(verdicts) < len(rows),
-        asks_for_more=bool(n_missed > max(2, MOST_DIFFER * (len(verdicts) - n_right))),
+        asks_for_more=bool(asks_for_more),
         as_text=len(as_text),
         example=accepted[as_text[0]][0] if as_text else "",
     )

@@ -22,6 +22,9 @@ from ktae.validity.permutation import mean_abs_credit
 STRONGEST_AT_STEP = 12
 """Tokens toward and against a correct answer that are listed for a training step."""
 
+ROUNDING = 1e-9
+"""Credit below this is the rounding of a sum that is 0, and gets no colour."""
+
 FOLLOWED = ("entropy", "KL", "clip share", "truncated share", "gradient norm", "loss")
 """What only the trainer knows, of the names of `ktae.evaluation.curves`."""
 
@@ -70,6 +73,7 @@ def credit_of(frame: Frame, estimator: Estimator) -> np.ndarray:
         )
         for row, credit_t in zip(rows.tolist(), credit_bt, strict=True):
             credit_n[frame.span(row)] = credit_t[: frame.lengths_b[row]]
+    credit_n[np.abs(credit_n) < ROUNDING] = 0
     return credit_n
 
 

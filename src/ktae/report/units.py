@@ -271,8 +271,9 @@ def _cells(
 
 def _hash(*columns: np.ndarray) -> np.ndarray:
     """(n,) uint64: a mixed number of each row, different for different rows but for 1 in 2^32."""
-    mixed = np.zeros(len(columns[0]), dtype=np.uint64)
+    mixed = np.full(len(columns[0]), len(columns), dtype=np.uint64)
     for column in columns:
+        mixed += np.uint64(0x243F6A8885A308D3)  # so that zeros mix, too
         mixed ^= np.asarray(column).astype(np.int64).view(np.uint64)
         mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
