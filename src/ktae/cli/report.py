@@ -99,6 +99,7 @@ def report(
             "findings": [_finding(x) for x in dump.page.findings],
             "advice": dump.page.advice,
             "comparisons": dump.page.comparisons,
+            "page_notes": dump.page.notes,
             "left_out": dump.notes.counts["rejected"],
             "notes": dump.notes.listed(),
             "unit": dump.unit,
