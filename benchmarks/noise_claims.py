@@ -105,8 +105,8 @@ def main() -> None:
             writer.writerow([name, seed, " ".join(made)])
             file.flush()
             totals.setdefault(name, []).append(bool(made))
-    for name, made in totals.items():
-        print(f"{name}: {sum(made)} of {len(made)} draws with a claim")
+    for name, claimed in totals.items():
+        print(f"{name}: {sum(claimed)} of {len(claimed)} draws with a claim")
     print(f"{time.perf_counter() - began:.0f} s")
 
 

@@ -16,6 +16,7 @@ from ktae.report import (
     changes,
     comparing,
     data,
+    drafts,
     findings,
     marks,
     notes,
@@ -78,10 +79,10 @@ def contents(
     tokens = summary.token_numbers(frame, scored)
     ended, compared = marks.find(frame), comparing.compare_sides(frame)
     changed = changes.find_changes(frame, ended.finished_b)
-    seen = findings.Seen(frame, scored, tokens, regraded, ended, changed, compared, graded)
-    drafts = findings.find(seen)
+    seen = drafts.Seen(frame, scored, tokens, regraded, ended, changed, compared, graded)
+    found = findings.find(seen)
 
-    look_at = [int(frame.group_b[x.rollout]) for draft in drafts[:4] for x in draft.places]
+    look_at = [int(frame.group_b[x.rollout]) for draft in found[:4] for x in draft.places]
     shown = _shown(frame, scored.units.mixed_g, look_at, max_tokens, max_groups)
     noted = notes.notes_of(frame, scored.units.mixed_g, graded)
     if not shown.group_g.all():
@@ -106,7 +107,7 @@ def contents(
     page = data.Page(
         version=data.VERSION,
         unit="word" if dump.unit == "words" else "token",
-        findings=[draft.finished(frame, shown.place_b) for draft in drafts],
+        findings=[draft.finished(frame, shown.place_b) for draft in found],
         advice=choice.advice,
         tiles=overview.tiles(frame, units.mixed_g),
         tables=[models] if models else [],

@@ -278,9 +278,9 @@ def save(shown: ScoredGroup, path: Path) -> None:
             lines.append([(f"… {len(rows) - LINES:,} more lines", "none")])
     if path.suffix not in (".html", ".tex"):
         return plots.save(_figure(lines), path)
-    text = _html(lines) if path.suffix == ".html" else _latex(lines)
+    written = _html(lines) if path.suffix == ".html" else _latex(lines)
     with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(written, encoding="utf-8")
 
 
 def _html(lines: list[Line]) -> str:

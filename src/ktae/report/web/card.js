@@ -11,7 +11,7 @@ function tokenCard(rollout, t, { run } = {}) {
   const g = report.groupOf[rollout];
   const id = report.vocabulary.id[rank];
   const card = h("div", { class: "card" }, cardTitle(rollout, t, rank), runParts(rollout, run, t));
-  const say = (text) => card.append(h("p", {}, inUnits(text)));
+  const say = text => card.append(h("p", {}, inUnits(text)));
   if (!isCounted(rollout, t)) {
     say("The policy did not write this token, or it was cut off: it is masked, counts nowhere and gets no credit.");
     return card;
@@ -85,7 +85,7 @@ function contingency({ name, a, nCorrect, b, nIncorrect }) {
   };
   const row = (title, x, y, sorts) =>
     h("tr", {}, h("th", { scope: "row" }, title), cell(x, nCorrect, sorts[0]), cell(y, nIncorrect, sorts[1]));
-  const heads = ["correct", "incorrect"].map((text) => h("th", { scope: "col" }, text));
+  const heads = ["correct", "incorrect"].map(text => h("th", { scope: "col" }, text));
   return h(
     "table",
     { class: "contingency" },
@@ -117,6 +117,6 @@ function advantageSum(rollout, credit) {
 
 function signalsOf(rollout, t) {
   const at = report.offsets[rollout] + t;
-  const row = (name) => h("tr", {}, h("th", { scope: "row" }, SIGNALS[name]), h("td", {}, plain(report[name][at], 2)));
+  const row = name => h("tr", {}, h("th", { scope: "row" }, SIGNALS[name]), h("td", {}, plain(report[name][at], 2)));
   return report.signals.length ? h("table", { class: "numbers" }, h("tbody", {}, report.signals.map(row))) : "";
 }

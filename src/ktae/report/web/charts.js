@@ -36,12 +36,12 @@ const LINE_COLOURS = ["--toward-strong", "--against-strong", "--size", "--quiet"
 // One line, or one a run. `at` is a step that is marked.
 function chart({ name, lines }, at = null) {
   const { width, height, left, right, top, bottom } = CURVE;
-  const steps = lines.flatMap((line) => line.steps);
+  const steps = lines.flatMap(line => line.steps);
   const [first, last] = [Math.min(...steps), Math.max(...steps)];
-  const [low, high] = span(lines.flatMap(({ values }) => values.filter((x) => x !== null)));
-  const x = (step) => left + ((step - first) / (last - first || 1)) * (width - left - right);
-  const y = (value) => top + (1 - (value - low) / (high - low || 1)) * (height - top - bottom);
-  const ends = lines.map((line) => `${line.name} from ${plain(line.values[0])} to ${plain(line.values.at(-1))}`);
+  const [low, high] = span(lines.flatMap(({ values }) => values.filter(x => x !== null)));
+  const x = step => left + ((step - first) / (last - first || 1)) * (width - left - right);
+  const y = value => top + (1 - (value - low) / (high - low || 1)) * (height - top - bottom);
+  const ends = lines.map(line => `${line.name} from ${plain(line.values[0])} to ${plain(line.values.at(-1))}`);
   const label = `${name} over steps: ${ends.join("; ")}`;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "curve" });
   for (const value of [low, (low + high) / 2, high]) {

@@ -4,15 +4,15 @@ const FIXED_POINT = 512;
 const PAGE_VERSION = 1;
 const report = {};
 
-const blockOf = (name) => document.getElementById(`data-${name}`)?.textContent;
+const blockOf = name => document.getElementById(`data-${name}`)?.textContent;
 
 async function inflate(text) {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const readJson = async (name) => JSON.parse(new TextDecoder().decode(await inflate(blockOf(name))));
+const readJson = async name => JSON.parse(new TextDecoder().decode(await inflate(blockOf(name))));
 
 async function readVarints(name, n) {
   const bytes = await inflate(blockOf(name));
@@ -41,7 +41,7 @@ async function readFixedPoint(name) {
 
 async function readCredit({ largest }, i) {
   const bytes = new Int8Array((await inflate(blockOf(`credit-${i}`))).buffer);
-  return Float32Array.from(bytes, (x) => (x / 127) * largest);
+  return Float32Array.from(bytes, x => (x / 127) * largest);
 }
 
 // First what the frame of the page needs, so that it can be drawn while the rest is unpacked.
@@ -61,7 +61,7 @@ async function readFrame() {
   report.offsets = new Uint32Array(rollouts.length.length + 1);
   rollouts.length.forEach((length, r) => (report.offsets[r + 1] = report.offsets[r] + length));
   // What was found, by its key and by response: [{ finding, token, why }].
-  report.findingOf = new Map(report.findings.map((finding) => [finding.key, finding]));
+  report.findingOf = new Map(report.findings.map(finding => [finding.key, finding]));
   report.placesOf = new Map();
   for (const finding of report.findings) {
     finding.rollouts.forEach((rollout, i) => {
@@ -81,10 +81,10 @@ async function readRest() {
   for (const name of report.signals) report[name] = await readFixedPoint(name);
 }
 
-const isMixed = (g) => report.groups.n_correct[g] > 0 && report.groups.n_correct[g] < report.groups.known[g];
-const idsOf = (rollout) => report.tokens.subarray(report.offsets[rollout], report.offsets[rollout + 1]);
-const rolloutsOf = (g) => Array.from({ length: report.groups.size[g] }, (_, i) => report.groups.first[g] + i);
-const numberOf = (rollout) => rollout - report.groups.first[report.groupOf[rollout]];
+const isMixed = g => report.groups.n_correct[g] > 0 && report.groups.n_correct[g] < report.groups.known[g];
+const idsOf = rollout => report.tokens.subarray(report.offsets[rollout], report.offsets[rollout + 1]);
+const rolloutsOf = g => Array.from({ length: report.groups.size[g] }, (_, i) => report.groups.first[g] + i);
+const numberOf = rollout => rollout - report.groups.first[report.groupOf[rollout]];
 
 // Whether a token of a response is the policy's: masked ones count nowhere.
 function isCounted(rollout, t) {
@@ -98,7 +98,7 @@ const creditAt = (rollout, t) => report.credit[state.credit][report.offsets[roll
 // The contingency tables of the units that end at a token: [{ unit, a, n_correct, ... }].
 function unitsAt(rollout, t) {
   if (!report.credits[state.credit].units && state.credit > 0) return [];
-  return report.units.flatMap((cells) => {
+  return report.units.flatMap(cells => {
     const cell = cells[report.offsets[rollout] + t];
     if (!cell) return [];
     const [unit, a, nCorrect, b, nIncorrect, p, beyond] = report.cells[cell - 1];

@@ -9,7 +9,7 @@ function groupList() {
   const box = h("div", { class: "group-list", tabindex: 0, role: "region", "aria-label": "Groups that fit" }, inner);
   inner.style.height = `${groups.length * ITEM_HEIGHT}px`;
   const listed = report.findings.filter(({ kind }) => kind === "rollouts");
-  const flagged = new Set(listed.flatMap((finding) => finding.groups));
+  const flagged = new Set(listed.flatMap(finding => finding.groups));
   const fill = () => {
     const from = Math.max(0, Math.floor(box.scrollTop / ITEM_HEIGHT) - 8);
     const rows = Math.ceil((box.clientHeight || 700) / ITEM_HEIGHT) + 16;
@@ -58,7 +58,7 @@ function sidebar() {
   const options = Object.entries(SORTS).map(([key, [name]]) =>
     h("option", { value: key, selected: key === state.sort }, name),
   );
-  const onchange = (event) => go({ sort: event.target.value });
+  const onchange = event => go({ sort: event.target.value });
   return h(
     "details",
     { class: "sidebar", open: !matchMedia("(max-width: 82rem)").matches },
@@ -91,12 +91,12 @@ function groupHead(g) {
 
 // The next group that fits and is in the page.
 function neighbour(g, by) {
-  const here = fitting().groups.filter((other) => report.groups.first[other] >= 0);
+  const here = fitting().groups.filter(other => report.groups.first[other] >= 0);
   const place = here.indexOf(g);
   return here[place < 0 ? 0 : Math.max(0, Math.min(here.length - 1, place + by))] ?? g;
 }
 
-const toNeighbour = (by) => go({ group: neighbour(state.group, by), rollout: null, token: null });
+const toNeighbour = by => go({ group: neighbour(state.group, by), rollout: null, token: null });
 
 function promptBox(g) {
   const { prompt, answer } = Object.fromEntries(Object.entries(report.texts).map(([name, all]) => [name, all[g]]));
@@ -122,7 +122,7 @@ function promptBox(g) {
 
 // What was found in this group, each with a link to its place.
 function foundHere(g) {
-  const links = rolloutsOf(g).flatMap((r) =>
+  const links = rolloutsOf(g).flatMap(r =>
     (report.placesOf.get(r) ?? [])
       .filter(({ why }) => why)
       .map(({ finding, token, why }) => {

@@ -10,7 +10,7 @@ const DRAW = {
 const root = document.documentElement;
 
 function draw() {
-  const views = viewsHere().map((view) => {
+  const views = viewsHere().map(view => {
     const current = view === state.view ? "page" : null;
     return h("a", { id: `to-${view}`, href: linkTo({ view }), "aria-current": current }, inUnits(VIEWS[view]));
   });
@@ -34,7 +34,7 @@ function fillControls() {
   };
   fill(
     "signal",
-    signalNames().map((name) => [name, inUnits(SIGNALS[name])]),
+    signalNames().map(name => [name, inUnits(SIGNALS[name])]),
   );
   fill(
     "credit",
@@ -45,16 +45,16 @@ function fillControls() {
 function setUpControls() {
   for (const element of document.querySelectorAll(".unit")) element.textContent = inUnits(element.textContent);
   const on = (id, name, f) => document.getElementById(id).addEventListener(name, f);
-  on("signal", "change", (event) => go({ signal: event.target.value }));
-  on("credit", "change", (event) => go({ credit: Number(event.target.value) }));
-  for (const name of ["palette", "theme"]) on(name, "change", (event) => (root.dataset[name] = event.target.value));
+  on("signal", "change", event => go({ signal: event.target.value }));
+  on("credit", "change", event => go({ credit: Number(event.target.value) }));
+  for (const name of ["palette", "theme"]) on(name, "change", event => (root.dataset[name] = event.target.value));
   on("help-button", "click", () => document.getElementById("help").showModal());
   on("main", "pointerover", onTokenOver);
   on("main", "click", onTokenClick);
   const menu = document.getElementById("menu");
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", onLink);
-  document.addEventListener("pointerdown", (event) => {
+  document.addEventListener("pointerdown", event => {
     if (!menu.contains(event.target)) menu.open = false;
   });
   for (const name of ["hashchange", "popstate"]) addEventListener(name, () => (readState(), draw()));

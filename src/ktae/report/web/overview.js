@@ -46,7 +46,7 @@ const tokenChip = (id, text) => h("code", { dir: "auto" }, onOneLine(text) || `â
 function findingList() {
   const rest = report.findings.slice(1);
   if (!rest.length) return null;
-  const items = rest.map((finding) =>
+  const items = rest.map(finding =>
     h(
       "li",
       { class: `tone-${finding.tone}` },
@@ -78,7 +78,7 @@ function numberTable({ title, about, columns, rows }) {
   const head = h(
     "tr",
     {},
-    columns.map((name) => (name ? h("th", { scope: "col" }, name) : h("td", {}))),
+    columns.map(name => (name ? h("th", { scope: "col" }, name) : h("td", {}))),
   );
   const row = ({ cells: [name, ...numbers], link, strong }) => {
     const text = strong ? h("b", {}, onOneLine(name)) : onOneLine(name);
@@ -87,7 +87,7 @@ function numberTable({ title, about, columns, rows }) {
       "tr",
       {},
       h("th", { scope: "row" }, cell),
-      numbers.map((number) => h("td", {}, number)),
+      numbers.map(number => h("td", {}, number)),
     );
   };
   const table = h("table", { class: "numbers" }, h("thead", {}, head), h("tbody", {}, rows.map(row)));
@@ -131,7 +131,7 @@ function chartsTeaser() {
     h(
       "div",
       { class: "charts" },
-      known.map((x) => chart(x)),
+      known.map(x => chart(x)),
     ),
     more,
   );

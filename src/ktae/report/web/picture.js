@@ -5,7 +5,7 @@ const PICTURE = { columns: 88, width: 7.8, height: 19, most: 60 }; // characters
 // The file is named after the prompt, or else the group, and whose numbers it shows.
 function savePicture(g) {
   const named = [report.texts.prompt[g]?.slice(0, 40) ?? groupLabel(g), shadedBy()];
-  const file = named.map((text) => text.replace(/[^\w.-]+/g, "-").replace(/^-|-$/g, "")).join("_");
+  const file = named.map(text => text.replace(/[^\w.-]+/g, "-").replace(/^-|-$/g, "")).join("_");
   const picture = new Blob([pictureOf(g)], { type: "image/svg+xml" });
   const link = h("a", { href: URL.createObjectURL(picture), download: `${file}.svg` });
   link.click();
@@ -28,7 +28,7 @@ function linesOf(pieces, columns) {
         continue;
       }
       if (line.length >= columns) {
-        const blank = line.findLastIndex((x) => x.c === " ") + 1;
+        const blank = line.findLastIndex(x => x.c === " ") + 1;
         const rest = blank > 0 && c !== " " ? line.splice(blank) : [];
         end();
         line = rest;
@@ -37,7 +37,7 @@ function linesOf(pieces, columns) {
     }
   }
   end();
-  return lines.map((characters) =>
+  return lines.map(characters =>
     characters.reduce((parts, { c, fill }) => {
       const last = parts[parts.length - 1];
       if (last?.fill === fill) last.text += c;
@@ -47,7 +47,7 @@ function linesOf(pieces, columns) {
   );
 }
 
-const escapeText = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+const escapeText = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
 
 // The background of a class of the style sheet, as the theme has it.
 function backgroundOf(name) {
@@ -62,8 +62,8 @@ function pictureOf(g) {
   const { groups, rollouts, texts } = report;
   const { columns, width, height, most } = PICTURE;
   const fills = new Map();
-  const fill = (name) => fills.get(name) ?? (fills.set(name, backgroundOf(name)), fills.get(name));
-  const plainLines = (text) => linesOf([{ text: spellOut(text.replace(/\r\n?/g, "\n")), fill: null }], columns);
+  const fill = name => fills.get(name) ?? (fills.set(name, backgroundOf(name)), fills.get(name));
+  const plainLines = text => linesOf([{ text: spellOut(text.replace(/\r\n?/g, "\n")), fill: null }], columns);
   const scale = fullShade(state.signal, g);
   const signs = [
     { text: " toward a correct answer ", fill: fill("p8") },
@@ -80,11 +80,11 @@ function pictureOf(g) {
   const order = (x, y) => (rollouts.correct[y] ?? -1) - (rollouts.correct[x] ?? -1) || x - y;
   for (const r of rolloutsOf(g).sort(order)) {
     const pieces = segmentsOf(r)
-      .flatMap((segment) => segment.runs)
-      .map((run) => {
+      .flatMap(segment => segment.runs)
+      .map(run => {
         const shade = runClass(run, r, scale)
           .split(" ")
-          .find((x) => /^[pns]\d$/.test(x));
+          .find(x => /^[pns]\d$/.test(x));
         return { text: textOfRun(run), fill: shade ? fill(shade) : null };
       });
     const its = linesOf(pieces, columns);
@@ -97,8 +97,9 @@ function pictureOf(g) {
     let x = 16;
     return line.map(({ text, fill: colour }) => {
       const size = text.length * width;
-      const box = `<rect x="${x}" y="${16 + y * height}" width="${size}" height="${height - 2}" rx="2" fill="${colour}"/>`;
-      const word = `<text x="${x}" y="${30 + y * height}" textLength="${size}" xml:space="preserve">${escapeText(text)}</text>`;
+      const at = down => `x="${x}" y="${down + y * height}"`;
+      const box = `<rect ${at(16)} width="${size}" height="${height - 2}" rx="2" fill="${colour}"/>`;
+      const word = `<text ${at(30)} textLength="${size}" xml:space="preserve">${escapeText(text)}</text>`;
       x += size;
       return (colour ? box : "") + word;
     });

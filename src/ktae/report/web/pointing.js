@@ -83,7 +83,10 @@ function focusToken(rollout, t, { quiet = false } = {}) {
   if (t === null || !report.rollouts.length[rollout])
     return card.box.closest(".rollout").scrollIntoView({ block: "start" });
   if (!quiet)
-    for (const [before] of [...shownCards].slice(0, [...shownCards.keys()].indexOf(rollout))) fillCard(before); // they grow
+    if (!quiet) {
+      const before = [...shownCards.keys()];
+      before.slice(0, before.indexOf(rollout)).forEach(fillCard); // they grow
+    }
   fillCard(rollout);
   const wanted = Math.min(t, report.rollouts.length[rollout] - 1);
   const chunk = card.chunks.find(({ runs }) => wanted < runs[runs.length - 1].first + runs[runs.length - 1].count);
@@ -113,7 +116,7 @@ function onTokenKey(event, rollout) {
   event.preventDefault();
   const { runs } = shownCards.get(rollout);
   if (!runs?.length) return;
-  const at = current?.rollout === rollout ? runs.findIndex((run) => current.t < run.first + run.count) : 0;
+  const at = current?.rollout === rollout ? runs.findIndex(run => current.t < run.first + run.count) : 0;
   const next = Math.max(0, Math.min(runs.length - 1, at + steps[event.key]));
   moveTo(rollout, strongestOf(runs[next], rollout));
 }

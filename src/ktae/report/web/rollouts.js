@@ -46,10 +46,10 @@ function groupContents(g) {
     return [groupHead(g), h("p", { class: "empty" }, `${text} --max-tokens takes more.`)];
   }
   const chosen = fitting().rollouts;
-  const rank = (r) => (chosen?.has(r) ? 2 : 0) + (placesOf.get(r)?.some(({ why }) => why) ? 1 : 0);
-  const having = (correct) =>
+  const rank = r => (chosen?.has(r) ? 2 : 0) + (placesOf.get(r)?.some(({ why }) => why) ? 1 : 0);
+  const having = correct =>
     rolloutsOf(g)
-      .filter((r) => rollouts.correct[r] === correct)
+      .filter(r => rollouts.correct[r] === correct)
       .sort((x, y) => rank(y) - rank(x) || x - y);
   const sides = Object.entries(OUTCOMES).map(([name, correct]) => [name, having(correct)]);
   return [
@@ -63,7 +63,7 @@ function groupContents(g) {
       { class: "sides" },
       sides.filter(([, list]) => list.length).map(([name, list]) => side(name, list)),
     ),
-  ].filter((x) => x !== null);
+  ].filter(x => x !== null);
 }
 
 // Fill and shade a card as far as it is in sight or within a window's height below, and the first of
@@ -163,8 +163,8 @@ function fillCard(rollout) {
   if (card.segments) return;
   const number = numberOf(rollout) + 1;
   const watch = new IntersectionObserver(
-    (entries) =>
-      entries.forEach((entry) => {
+    entries =>
+      entries.forEach(entry => {
         if (entry.isIntersecting) {
           watch.unobserve(entry.target);
           shadeChunk(entry.target.chunk);
@@ -173,23 +173,23 @@ function fillCard(rollout) {
     { root: card.box, rootMargin: "200px" },
   );
   card.segments = segmentsOf(rollout);
-  const elements = card.segments.map((segment) => {
+  const elements = card.segments.map(segment => {
     const chunks = chunksOf(rollout, segment.runs);
     card.chunks.push(...chunks);
     const list = h(
       "div",
       { class: "tokens", role: "listbox", tabindex: 0, "aria-label": `${segment.name}, response ${number}` },
-      chunks.map((chunk) => chunk.element),
+      chunks.map(chunk => chunk.element),
     );
-    list.addEventListener("keydown", (event) => onTokenKey(event, rollout));
+    list.addEventListener("keydown", event => onTokenKey(event, rollout));
     list.addEventListener("focus", () => {
       if (current?.rollout !== rollout && segment.runs.length)
         focusToken(rollout, segment.runs[0].first, { quiet: true });
     });
-    chunks.forEach((chunk) => watch.observe(chunk.element));
+    chunks.forEach(chunk => watch.observe(chunk.element));
     return segmentElement(segment, list);
   });
-  card.runs = card.segments.flatMap((segment) => segment.runs);
+  card.runs = card.segments.flatMap(segment => segment.runs);
   if (card.runs.length) card.box.replaceChildren(...elements);
   card.box.addEventListener("toggle", () => tellRest(card), { capture: true });
   requestAnimationFrame(() => tellRest(card));
@@ -200,7 +200,7 @@ function shadeChunk(chunk) {
   chunk.shaded = true;
   const { rollout } = chunk;
   const scale = fullShade(state.signal, report.groupOf[rollout]);
-  chunk.spans = chunk.runs.map((run) => {
+  chunk.spans = chunk.runs.map(run => {
     const span = document.createElement("span");
     span.className = runClass(run, rollout, scale);
     span.setAttribute("role", "option");
@@ -226,14 +226,14 @@ function runClass(run, rollout, scale) {
     if (Math.abs(number) > Math.abs(best) || Number.isNaN(number)) [best, at] = [number, t];
   }
   const name = state.signal === "none" ? "" : shadeClass(state.signal, best, scale);
-  const beyond = name && state.signal === "credit" && unitsAt(rollout, at).some((unit) => unit.beyond);
-  return ["t", name, beyond ? "beyond" : "", mark ? "mark" : ""].filter((x) => x).join(" ");
+  const beyond = name && state.signal === "credit" && unitsAt(rollout, at).some(unit => unit.beyond);
+  return ["t", name, beyond ? "beyond" : "", mark ? "mark" : ""].filter(x => x).join(" ");
 }
 
 // Where the search's words stand in a chunk.
 function markSearch(chunk) {
   const text = chunk.runs
-      .map((run) => run.text)
+      .map(run => run.text)
       .join("")
       .toLowerCase(),
     query = state.q.toLowerCase();

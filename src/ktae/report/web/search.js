@@ -40,7 +40,7 @@ function searchBox() {
     change({ q: box.value });
     backToBox();
   };
-  const onEnter = (event) => {
+  const onEnter = event => {
     if (event.key !== "Enter") return;
     if (box.value !== state.q) return apply();
     goToHit(hitAt + (event.shiftKey ? -1 : 1));

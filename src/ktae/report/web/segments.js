@@ -19,10 +19,10 @@ function segmentsOf(rollout) {
   const ids = idsOf(rollout);
   const parts = report.rollouts.segments[rollout] ?? [["said", 0, ids.length]];
   return parts.map(([kind, begin, end]) => {
-    const runs = runsOf(ids.subarray(begin, end)).map((run) => ({ ...run, first: run.first + begin }));
+    const runs = runsOf(ids.subarray(begin, end)).map(run => ({ ...run, first: run.first + begin }));
     const [name, folds] = SEGMENTS[kind];
     const long = runs.reduce((n, run) => n + run.text.length, 0) > LONG;
-    for (const [i, text] of asJson(runs.map((run) => run.text)).entries()) runs[i].shown = text;
+    for (const [i, text] of asJson(runs.map(run => run.text)).entries()) runs[i].shown = text;
     return {
       kind,
       name,
@@ -66,12 +66,12 @@ function asJson(texts) {
     }
   }
   let at = 0;
-  return texts.map((text) => shown.slice(at, (at += text.length)).join(""));
+  return texts.map(text => shown.slice(at, (at += text.length)).join(""));
 }
 
 // Line breaks are kept and shown by a sign, so that a token of line breaks can be pointed at.
-const shownText = (text) => spellOut(text.replace(/\r\n?/g, "\n")).replace(/\n/g, "↵\n");
-const textOfRun = (run) => (run.shown === run.text ? shownText(run.text) : spellOut(run.shown));
+const shownText = text => spellOut(text.replace(/\r\n?/g, "\n")).replace(/\n/g, "↵\n");
+const textOfRun = run => (run.shown === run.text ? shownText(run.text) : spellOut(run.shown));
 
 // The runs of a segment in chunks: [{ rollout, runs, element, shaded }].
 function chunksOf(rollout, runs) {

@@ -1,8 +1,8 @@
 // From numbers to shades: nine levels, in classes p1 to p8 (toward), n1 to n8 (against), s1 to s8 (size).
 
 const LEVELS = 8;
-const level = (share) => Math.max(0, Math.min(LEVELS, Math.round(share * LEVELS)));
-const isSigned = (signal) => signal === "credit" || signal === "advantage";
+const level = share => Math.max(0, Math.min(LEVELS, Math.round(share * LEVELS)));
+const isSigned = signal => signal === "credit" || signal === "advantage";
 
 function shadeClass(signal, number, scale) {
   if (number === null || number === undefined || Number.isNaN(number)) return "";
@@ -27,7 +27,7 @@ function signalAt(signal, rollout, t) {
 function fullShade(signal, g) {
   if (signal === "credit") return largestIn(g);
   if (signal !== "advantage") return signal === "log_prob" ? 6 : 3;
-  return largestIn(g) + Math.max(...rolloutsOf(g).map((r) => Math.abs(report.rollouts.advantage[r] ?? 0)));
+  return largestIn(g) + Math.max(...rolloutsOf(g).map(r => Math.abs(report.rollouts.advantage[r] ?? 0)));
 }
 
 // The legend of a signal: its ends and the shades between, and whose numbers they are.
@@ -38,8 +38,8 @@ function legend(signal, g) {
   const ends = { log_prob: ["log p = 0", "−6"], entropy: ["0", "3 nats"] }[signal];
   const [low, high] = ends ?? [`against a correct answer ${signed(-scale, 2)}`, `toward it ${signed(scale, 2)}`];
   const numbers = Array.from({ length: LEVELS }, (_, i) => i + 1);
-  const against = both ? numbers.map((i) => `n${i}`).reverse() : [];
-  const names = [...against, "", ...numbers.map((i) => (both ? "p" : "s") + i)];
+  const against = both ? numbers.map(i => `n${i}`).reverse() : [];
+  const names = [...against, "", ...numbers.map(i => (both ? "p" : "s") + i)];
   const beyond = report.groups.beyond[g] > 0 && state.credit === 0;
   return h(
     "div",
@@ -49,7 +49,7 @@ function legend(signal, g) {
     h(
       "span",
       { class: "swatches", "aria-hidden": "true" },
-      names.map((name) => h("i", { class: name })),
+      names.map(name => h("i", { class: name })),
     ),
     h("span", {}, high),
     beyond ? h("span", {}, h("span", { class: "beyond" }, "underlined"), ": beyond chance in the whole dump") : null,

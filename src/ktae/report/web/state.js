@@ -22,9 +22,7 @@ const TEXTS = ["q", "outcome", "finding", "groups", "model", "file", "at"];
 // `state` they count from 0, and groups are in the order of the dump.
 const COUNTED = ["group", "rollout", "token"];
 const NO_PLACE = { group: null, rollout: null, token: null, id: null, step: null };
-const NO_FILTER = {
-  ...Object.fromEntries([...TEXTS.map((name) => [name, ""]), ...RANGES.map((name) => [name, null])]),
-};
+const NO_FILTER = { ...Object.fromEntries([...TEXTS.map(name => [name, ""]), ...RANGES.map(name => [name, null])]) };
 const FRESH = { view: "overview", signal: "credit", credit: 0, sort: "name", ...NO_PLACE, ...NO_FILTER };
 
 function readState(hash = location.hash) {
@@ -80,12 +78,12 @@ function fragment(changes = {}) {
 }
 
 // A link that Python has made (ktae.report.data.Link): to what fits its filter alone.
-const linkTo = (link) => fragment({ ...NO_FILTER, ...NO_PLACE, ...link });
-const filtered = (changes) => linkTo({ view: "rollouts", ...changes });
+const linkTo = link => fragment({ ...NO_FILTER, ...NO_PLACE, ...link });
+const filtered = changes => linkTo({ view: "rollouts", ...changes });
 
 // Move; `quiet` leaves the view as it is drawn and only keeps the link right.
 function go(changes, { quiet = false } = {}) {
-  const other = ["view", "group"].some((name) => name in changes && changes[name] !== state[name]);
+  const other = ["view", "group"].some(name => name in changes && changes[name] !== state[name]);
   Object.assign(state, changes);
   setAddress(fragment(), other ? "pushState" : "replaceState");
   if (!quiet) draw();
@@ -113,22 +111,22 @@ function onLink(event) {
 // Of the groups that fit, the one with a finding that has a place in it, or else most evidence.
 function firstGroup() {
   const { groups, findings } = report;
-  const fits = new Set(fitting().groups.filter((g) => groups.first[g] >= 0));
+  const fits = new Set(fitting().groups.filter(g => groups.first[g] >= 0));
   for (const { why, groups: its } of findings) {
-    const g = why.length ? its.find((x) => fits.has(x) && isMixed(x)) : undefined;
+    const g = why.length ? its.find(x => fits.has(x) && isMixed(x)) : undefined;
     if (g !== undefined) return g;
   }
-  return groups.order.find((g) => fits.has(g)) ?? -1;
+  return groups.order.find(g => fits.has(g)) ?? -1;
 }
 
 const has = { training: () => report.charts.length > 0, compare: () => report.comparisons.length > 0 };
-const viewsHere = () => Object.keys(VIEWS).filter((view) => has[view]?.() ?? true);
+const viewsHere = () => Object.keys(VIEWS).filter(view => has[view]?.() ?? true);
 const signalNames = () =>
-  Object.keys(SIGNALS).filter((name) => !["log_prob", "entropy"].includes(name) || report.signals.includes(name));
+  Object.keys(SIGNALS).filter(name => !["log_prob", "entropy"].includes(name) || report.signals.includes(name));
 const shadedBy = () =>
   state.signal === "credit" ? `Credit of ${report.credits[state.credit].name}` : SIGNALS[state.signal];
 
-const groupLabel = (g) => onOneLine(report.groups.label[g]);
+const groupLabel = g => onOneLine(report.groups.label[g]);
 
 // Of several files and steps, with these.
 function groupName(g) {

@@ -9,7 +9,7 @@ function virtualTable({ label, columns, rows, sorted, onsort, onpick, pickLabel,
   const head = h(
     "tr",
     {},
-    columns.map((column) => headCell(column, sorted, onsort)),
+    columns.map(column => headCell(column, sorted, onsort)),
   );
   const table = h("table", { "aria-rowcount": rows.length + 1, "aria-label": label }, h("thead", {}, head), body);
   const scroller = h(
@@ -74,10 +74,10 @@ function spacer(n) {
 }
 
 function sortRows(rows, columns, sorted) {
-  const by = columns.find((column) => column.key === sorted.key).sort;
+  const by = columns.find(column => column.key === sorted.key).sort;
   const sign = sorted.down ? -1 : 1;
   return rows
-    .map((row) => [by(row), row])
+    .map(row => [by(row), row])
     .sort(([x], [y]) => (typeof x === "string" ? x.localeCompare(y) : (x ?? -Infinity) - (y ?? -Infinity)) * sign)
     .map(([, row]) => row);
 }

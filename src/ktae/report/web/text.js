@@ -1,31 +1,34 @@
 // Tokens to text. Text comes from models: it only ever becomes text nodes, and characters that could
 // reorder or hide other text are written out.
 
-const HIDDEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
+const HIDDEN = new RegExp(
+  String.raw`[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f` +
+    String.raw`\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}]`,
+  "gu",
+);
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder("utf-8");
 
-const spellOut = (text) =>
-  text.replace(HIDDEN, (c) => `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
+const hex = number => number.toString(16).toUpperCase().padStart(2, "0");
+const spellOut = text => text.replace(HIDDEN, c => `⟨${hex(c.codePointAt(0))}⟩`);
 
 // On one line, with blanks as signs: for tables and titles.
-const onOneLine = (text) =>
+const onOneLine = text =>
   spellOut(
     text
       .replace(/\r\n?|\n/g, "↵")
       .replace(/\t/g, "⇥")
-      .replace(/^ +| +$/g, (s) => "␣".repeat(s.length)),
+      .replace(/^ +| +$/g, s => "␣".repeat(s.length)),
   );
 
 function tokenText(rank) {
   const entry = report.vocabulary.text[rank];
   if (entry === null) return `⟨#${report.vocabulary.id[rank]}⟩`;
   if (typeof entry === "string") return entry;
-  return `⟨${entry.map((byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ")}⟩`;
+  return `⟨${entry.map(hex).join(" ")}⟩`;
 }
 
-const tokenLabel = (rank) => onOneLine(tokenText(rank)) || "(empty)";
+const tokenLabel = rank => onOneLine(tokenText(rank)) || "(empty)";
 
 function tryDecode(bytes) {
   try {
@@ -55,7 +58,7 @@ function runsOf(ids) {
       last.count += count;
     } else runs.push({ text, first, count });
   };
-  const flush = (end) => {
+  const flush = end => {
     if (bytes) push(lenient.decode(new Uint8Array(bytes)), begin, end - begin);
     bytes = null;
   };
@@ -82,7 +85,7 @@ function runsOf(ids) {
 function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   setAll(element, properties);
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
   return element;
 }
 
@@ -110,26 +113,26 @@ const signed = (x, digits = 3) => {
 };
 const plain = (x, digits = 3) =>
   x === null || x === undefined || Number.isNaN(x) ? "–" : x.toFixed(digits).replace("-", "−");
-const pText = (p) => (p >= 0.001 ? p.toFixed(3) : p.toExponential(0).replace("-", "−"));
-const percent = (x) => `${(100 * x).toFixed(x === 0 || x === 1 ? 0 : 1)} %`;
-const thousands = (n) => n.toLocaleString("en");
+const pText = p => (p >= 0.001 ? p.toFixed(3) : p.toExponential(0).replace("-", "−"));
+const percent = x => `${(100 * x).toFixed(x === 0 || x === 1 ? 0 : 1)} %`;
+const thousands = n => n.toLocaleString("en");
 const counted = (n, what) => `${thousands(n)} ${what}${n === 1 ? "" : "s"}`;
-const short = (x) => {
+const short = x => {
   const text =
     Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 0.01 ? String(Number(x.toPrecision(2))) : x.toExponential(0);
   return x === 0 ? "0" : text.replaceAll("-", "−");
 };
 
 // Where there is no tokenizer, texts are cut at words.
-const inUnits = (text) =>
+const inUnits = text =>
   text.replace(/token/g, report.unit).replace(/Token/g, report.unit === "word" ? "Word" : "Token");
-const joined = (ids) =>
+const joined = ids =>
   runsOf(ids)
-    .map((run) => run.text)
+    .map(run => run.text)
     .join("");
 
 // A function of one object, computed once for each.
 function memo(f) {
   const known = new WeakMap();
-  return (x) => known.get(x) ?? (known.set(x, f(x)), known.get(x));
+  return x => known.get(x) ?? (known.set(x, f(x)), known.get(x));
 }

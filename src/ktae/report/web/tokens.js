@@ -4,7 +4,7 @@ const tokenView = { query: "", sorted: { key: "impact", down: true }, least: 2 }
 const AROUND = 14; // tokens on each side of a context
 const PER_SIDE = 25; // contexts shown before "more"
 
-const tokenRows = memo((vocabulary) => {
+const tokenRows = memo(vocabulary => {
   const { id, mark, a, b, groups, impact, credit, p, beyond } = vocabulary;
   const most = Math.max(...credit.map(Math.abs), 1e-9);
   return id.map((_, rank) => ({
@@ -35,27 +35,27 @@ function textCell({ text, mark, beyond }) {
 }
 
 const TOKEN_COLUMNS = [
-  { name: "text", class: "token-cell", cell: textCell, sort: (row) => row.text },
-  { name: "id", class: "number wide", cell: (row) => String(row.id) },
-  { name: "impact", class: "number", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
-  { name: "credit", class: "number", cell: (row) => h("span", { class: `pill ${row.shade}` }, signed(row.credit)) },
-  { name: "p", class: "number", cell: (row) => pText(row.p), sort: (row) => -row.p },
-  { name: "correct", class: "number", cell: (row) => percent(row.shareCorrect), sort: (row) => row.shareCorrect },
-  { name: "incorrect", class: "number", cell: (row) => percent(row.shareIncorrect), sort: (row) => row.shareIncorrect },
-  { name: "groups", class: "number wide", cell: (row) => thousands(row.groups) },
-].map((column) => ({ sort: (row) => row[column.name], ...column, key: column.name }));
+  { name: "text", class: "token-cell", cell: textCell, sort: row => row.text },
+  { name: "id", class: "number wide", cell: row => String(row.id) },
+  { name: "impact", class: "number", cell: row => signed(row.impact, 1), sort: row => Math.abs(row.impact) },
+  { name: "credit", class: "number", cell: row => h("span", { class: `pill ${row.shade}` }, signed(row.credit)) },
+  { name: "p", class: "number", cell: row => pText(row.p), sort: row => -row.p },
+  { name: "correct", class: "number", cell: row => percent(row.shareCorrect), sort: row => row.shareCorrect },
+  { name: "incorrect", class: "number", cell: row => percent(row.shareIncorrect), sort: row => row.shareIncorrect },
+  { name: "groups", class: "number wide", cell: row => thousands(row.groups) },
+].map(column => ({ sort: row => row[column.name], ...column, key: column.name }));
 
 function drawTokens(main) {
   const rows = tokenRows(report.vocabulary);
-  const compared = rows.filter((row) => row.n > 0);
+  const compared = rows.filter(row => row.n > 0);
   const base = compared.length ? compared : rows;
-  const chosen = state.id === null ? null : rows.find((row) => row.id === state.id);
+  const chosen = state.id === null ? null : rows.find(row => row.id === state.id);
   const holder = h("div", { class: "table-holder" });
   const fill = () => {
     const query = tokenView.query.toLowerCase();
-    const matches = (row) => query === "" || row.text.toLowerCase().includes(query) || String(row.id) === query;
-    const fits = base.filter((row) => matches(row) && (row.n >= tokenView.least || !compared.length));
-    const onsort = (key) => {
+    const matches = row => query === "" || row.text.toLowerCase().includes(query) || String(row.id) === query;
+    const fits = base.filter(row => matches(row) && (row.n >= tokenView.least || !compared.length));
+    const onsort = key => {
       tokenView.sorted = { key, down: tokenView.sorted.key === key ? !tokenView.sorted.down : key !== "text" };
       fill();
       holder.querySelector(`button[data-key="${key}"]`)?.focus();
@@ -67,9 +67,9 @@ function drawTokens(main) {
         columns: TOKEN_COLUMNS,
         rows: sortRows(fits, TOKEN_COLUMNS, tokenView.sorted),
         sorted: tokenView.sorted,
-        onpick: (row) => go({ id: row.id }),
-        pickLabel: (row) => `Contexts of ${row.text}`,
-        picked: (row) => row.id === state.id,
+        onpick: row => go({ id: row.id }),
+        pickLabel: row => `Contexts of ${row.text}`,
+        picked: row => row.id === state.id,
         onsort,
       }),
     );
@@ -81,16 +81,17 @@ function drawTokens(main) {
     placeholder: "text or id",
     "aria-label": `Search ${report.unit}s`,
     value: tokenView.query,
-    oninput: (event) => ((tokenView.query = event.target.value), fill()),
+    oninput: event => ((tokenView.query = event.target.value), fill()),
   });
   const least = h("input", {
     type: "number",
     min: 1,
     value: String(tokenView.least),
     "aria-label": "Least number of responses with it",
-    onchange: (event) => ((tokenView.least = Math.max(1, Number(event.target.value) || 1)), fill()),
+    onchange: event => ((tokenView.least = Math.max(1, Number(event.target.value) || 1)), fill()),
   });
-  const about = `Credit and impact (credit × how many more or fewer correct responses have it than chance gives, over groups) are those of ${report.advice.estimator}. ${report.shares}`;
+  const impact = "credit × how many more or fewer correct responses have it than chance gives, over groups";
+  const about = `Credit and impact (${impact}) are those of ${report.advice.estimator}. ${report.shares}`;
   const bar = h("div", { class: "bar" }, search, h("span", {}, "in at least ", least, " responses"));
   const title = ["Where ", h("code", { dir: "auto" }, chosen?.text ?? ""), " occurs"];
   const contexts = chosen

@@ -2,15 +2,15 @@
 
 function drawTraining(main) {
   const { charts, over_steps: listed } = report;
-  const steps = [...new Set(charts.flatMap(({ lines }) => lines.flatMap((line) => line.steps)))].sort((x, y) => x - y);
+  const steps = [...new Set(charts.flatMap(({ lines }) => lines.flatMap(line => line.steps)))].sort((x, y) => x - y);
   const at = steps.includes(state.step) ? state.step : steps.at(-1);
   const pictures = h("div", { class: "charts" });
   const bars = h("div", { class: "sides" });
   const output = h("output", { for: "step" });
-  const show = (step) => {
+  const show = step => {
     output.textContent = String(step);
-    pictures.replaceChildren(...charts.map((x) => chart(x, step)));
-    bars.replaceChildren(...tokensAt(listed.find((x) => x.step === step)));
+    pictures.replaceChildren(...charts.map(x => chart(x, step)));
+    bars.replaceChildren(...tokensAt(listed.find(x => x.step === step)));
   };
   const slider = h("input", {
     id: "step",
@@ -18,7 +18,7 @@ function drawTraining(main) {
     min: 0,
     max: steps.length - 1,
     value: String(steps.indexOf(at)),
-    oninput: (event) => {
+    oninput: event => {
       const step = steps[Number(event.target.value)];
       event.target.setAttribute("aria-valuetext", `step ${step}`);
       go({ step }, { quiet: true });
@@ -58,7 +58,7 @@ function drawCompare(main) {
   const at = opened ?? report.opened;
   const pick = h(
     "select",
-    { "aria-label": "Which two", onchange: (event) => ((opened = Number(event.target.value)), draw()) },
+    { "aria-label": "Which two", onchange: event => ((opened = Number(event.target.value)), draw()) },
     comparisons.map(({ a, b }, i) => h("option", { value: String(i), selected: i === at }, `${a} → ${b}`)),
   );
   const { a, b, sentence, rows, won, lost, n_won: nWon, n_lost: nLost, n_same: same } = comparisons[at];
@@ -77,7 +77,7 @@ function drawCompare(main) {
         h(
           "div",
           { class: "charts" },
-          curves.map((x) => chart(x)),
+          curves.map(x => chart(x)),
         ),
       )
     : null;
@@ -103,7 +103,7 @@ function problems(name, n, list, a, b) {
 function turnsPane(g) {
   const turns = report.turns[g];
   if (!turns) return null;
-  const most = Math.max(...turns.rollouts.map((row) => row.length));
+  const most = Math.max(...turns.rollouts.map(row => row.length));
   const names = Array.from({ length: most }, (_, n) => h("th", { scope: "col" }, `Turn ${n + 1}`));
   const rows = turns.rollouts.map((row, i) => {
     const rollout = report.groups.first[g] + i;
@@ -131,9 +131,9 @@ function turnsPane(g) {
 }
 
 function stateTable(states) {
-  const code = (text) => h("code", { dir: "auto" }, onOneLine(text));
+  const code = text => h("code", { dir: "auto" }, onOneLine(text));
   const body = states.map(({ text, n, choices, others }) => {
-    const rows = choices.map((choice) => [
+    const rows = choices.map(choice => [
       h("td", {}, code(choice.text)),
       h("td", { class: "narrow" }, `${choice.n} of ${n}`),
       h("td", { class: "narrow" }, meter(choice.n_correct, choice.known)),
@@ -147,7 +147,7 @@ function stateTable(states) {
       rows.map((cells, i) => h("tr", {}, i ? null : first, cells)),
     );
   });
-  const head = ["State", "What was done", "by", "correct"].map((name) => h("th", { scope: "col" }, name));
+  const head = ["State", "What was done", "by", "correct"].map(name => h("th", { scope: "col" }, name));
   const caption = h("caption", {}, "States that responses share");
   return scrollable("Shared states", h("table", { class: "states" }, caption, h("thead", {}, h("tr", {}, head)), body));
 }
