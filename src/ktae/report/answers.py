@@ -92,8 +92,7 @@ def paid_without_answer(seen: Seen) -> Iterator[Draft]:
         n = int((frame.correct_b == 1).sum())
         yield Draft(
             *("paid-without-answer", "bad", "Rewarded without an answer"),
-            f"{len(places):,} {'response was' if len(places) == 1 else 'responses were'} rewarded "
-            f"without an answer (of {n:,} that count as correct)",
+            f"{share_of(len(places), n)} rewarded responses hold no answer that ktae's grader finds",
             BY_GRADER,
             "Read the example: the reward may be paid for something else than the answer.",
             places,
