@@ -92,7 +92,8 @@ def paid_without_answer(seen: Seen) -> Iterator[Draft]:
         n = int((frame.correct_b == 1).sum())
         yield Draft(
             *("paid-without-answer", "bad", "Rewarded without an answer"),
-            f"{share_of(len(places), n)} rewarded responses hold no answer that ktae's grader finds",
+            f"{share_of(len(places), n)} rewarded responses hold no answer that ktae's grader "
+            "finds",
             BY_GRADER,
             "Read the example: the reward may be paid for something else than the answer.",
             places,
