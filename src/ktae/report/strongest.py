@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.inference import LEVEL, mantel_haenszel_p_values, n_discoveries, stratified_p_value
+from ktae.inference import mantel_haenszel_p_values, stratified_p_value
 from ktae.statistics import fisher_p_value
 
 EXACT_GROUPS = 20
@@ -166,18 +166,6 @@ class TokenTotals(NamedTuple):
         """The mean, weighted."""
         credit: np.ndarray = self.impact / np.where(self.weight > 0, self.weight, 1.0)
         return credit
-
-
-def n_beyond_chance(distinct: np.ndarray) -> int:
-    """How many tokens of one group, of `MixedRows.distinct`, are significant at a false discovery
-    rate of 5 % (Fisher's exact test)."""
-    a, b, c, d = distinct.astype(np.int64)
-    # A token that repeated rollouts alone hold has no counts at all.
-    n_true, n_false = int((a + c).max(initial=0)), int((b + d).max(initial=0))
-    pairs, times = np.unique(a * (n_false + 1) + b, return_counts=True)
-    tables = [divmod(pair, n_false + 1) for pair in pairs.tolist()]
-    p = [fisher_p(a, b, n_true, n_false, False) for a, b in tables]
-    return n_discoveries(np.array(p), times, LEVEL)
 
 
 def p_values(distinct: np.ndarray, which: np.ndarray, n: int) -> np.ndarray:
