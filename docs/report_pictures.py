@@ -35,7 +35,7 @@ def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
             page.evaluate(f"location.hash = '{fragment}'")
             page.wait_for_timeout(800)
             if name == "report":
-                page.locator(".t.beyond").first.click()
+                page.locator(".t:is(.p8, .n8)").first.click()
             page.evaluate("scrollTo(0, 0)")
             page.screenshot(path=IMAGES / f"{name}.png")
         browser.close()

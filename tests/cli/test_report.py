@@ -1,9 +1,9 @@
 """`ktae report` and `ktae show` as a user runs them."""
 
-import base64
 import json
 import re
-import zlib
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -14,9 +14,10 @@ pytest.importorskip("jinja2")
 import ktae
 from ktae import InputError
 from ktae.cli.reading import Reading
-from ktae.estimators import Centred, Scaled, from_section, preset
+from ktae.estimators import Centred, Scaled, from_section, preset, to_text
 from ktae.estimators.transforms import innermost
 from ktae.rollouts import record
+from ktae.validity.advice import RECOMMENDED
 
 ROWS = [
     {"group": "g", "response": "so 4", "reward": 1},
@@ -34,8 +35,8 @@ def run(command, tmp_path):
 def test_report(run, tmp_path):
     status, out, err = run("report", "r.jsonl")
     assert status == 0
-    verdict, wrote, following = out.splitlines()
-    assert verdict.startswith("VERDICT: nothing can be said")
+    *findings, wrote, following = out.splitlines()
+    assert findings
     assert wrote.startswith("3 rollouts in ") and "wrote report.html" in wrote
     assert following == "next: ktae show r.jsonl"
     assert "no tokenizer, so texts are cut at words" in err
@@ -44,9 +45,23 @@ def test_report(run, tmp_path):
     assert "<title>ktae report: r.jsonl</title>" in page
     assert "in place of" not in wrote
     assert "in place of the one that was there" in run("report", "r.jsonl").out
-    # Without a right and a wrong rollout of one prompt there is no credit to look at.
+    # Without a correct and an incorrect rollout of one prompt there is no credit to look at.
     (tmp_path / "r.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
-    assert len(run("report", "r.jsonl").out.splitlines()) == 2
+    assert "next:" not in run("report", "r.jsonl").out
+
+
+def test_json_has_the_findings_and_the_estimator(run):
+    told = json.loads(run("report", "r.jsonl", "--json").out)
+    assert told["findings"][0]["key"] == "accuracy"
+    assert told["estimator"] == told["advice"]["estimator"] == RECOMMENDED
+
+
+def test_rows_with_a_reference_and_no_reward_are_graded(run, tmp_path):
+    pytest.importorskip("math_verify")
+    rows = [{"group": "g", "answer": "4", "response": f"the answer is {i}"} for i in (4, 5)]
+    write_lines(tmp_path / "a.jsonl", rows)
+    told = json.loads(run("report", "a.jsonl", "--json").out)
+    assert {x["key"]: x["count"] for x in told["page_notes"]}["graded"] == 2
 
 
 @pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
@@ -56,13 +71,36 @@ def test_a_group_as_a_picture(run, tmp_path, kind, begins):
     assert (status, out) == (0, f"wrote g.{kind}\n")
     assert (tmp_path / f"g.{kind}").read_bytes().startswith(begins)
     status, _, err = run("show", "r.jsonl", "-o", "g.txt")
-    assert status == 2 and "expected a name that ends in .html, .png" in err
+    assert status == 2 and ".html, .tex, .png" in err
+
+
+def test_text_of_a_picture_stays_text(run, tmp_path):
+    """Words in SVG, TrueType fonts in PDF, and a document that LaTeX sets."""
+    pytest.importorskip("matplotlib")
+    for kind in ("svg", "pdf", "tex"):
+        assert run("show", "r.jsonl", "-e", "paper", "-o", f"g.{kind}").status == 0
+    assert ">hmm<" in (tmp_path / "g.svg").read_text(encoding="utf-8").replace("> ", ">")
+    pdf = (tmp_path / "g.pdf").read_bytes()
+    assert b"/Type3" not in pdf and b"/CIDFontType2" in pdf
+    assert r"\colorbox[HTML]{FFA14D}{\strut hmm}" in (tmp_path / "g.tex").read_text()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_any_text_compiles_with_pdflatex(run, tmp_path):
+    signs = "# $ % & _ { } ~ ^ \\\\ < > é ⟨1⟩ 漢 `` '' -- [x] \t|"
+    rows = [row | {"response": f"{signs} {i}"} for i, row in enumerate(ROWS[:2])]
+    write_lines(tmp_path / "t.jsonl", rows)
+    assert run("show", "t.jsonl", "-e", "paper", "-o", "t.tex").status == 0
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stdout[-2000:]
+    assert (tmp_path / "t.pdf").is_file()
 
 
 def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
     rows = [row | {"response": f"<b>{i}</b> $x$"} for i, row in enumerate(ROWS[:2])]
     write_lines(tmp_path / "b.jsonl", rows)
-    assert run("show", "b.jsonl", "-o", "g.html")[0] == 0
+    assert run("show", "b.jsonl", "-e", "paper", "-o", "g.html")[0] == 0
     page = (tmp_path / "g.html").read_text(encoding="utf-8")
     assert "<b>" not in page and "$x$" in re.sub("<[^>]*>", "", page)
     assert page.count('<span style="background:#') == 2 + 2  # of the legend
@@ -122,7 +160,10 @@ def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, c
 def test_token_ids_without_text_are_numbers(run, tmp_path):
     rows = [{"group": "g", "token_ids": [7, i], "reward": i} for i in (0, 1)]
     write_lines(tmp_path / "ids.jsonl", rows)
-    assert run("show", "ids.jsonl").out.splitlines()[-2:] == ["+0.0000  ⟨7⟩", "-0.5000  ⟨0⟩"]
+    assert run("show", "ids.jsonl", "-e", "paper").out.splitlines()[-2:] == [
+        "+0.0000  ⟨7⟩",
+        "-0.5000  ⟨0⟩",
+    ]
 
 
 def test_a_group_may_be_named_by_its_prompt(run, tmp_path):
@@ -170,11 +211,9 @@ def run_folder(tmp_path):
 )
 def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, z, scale):
     assert run("report", "runs", *options).status == 0
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    block = re.search(r'id="data-meta"[^>]*>([^<]*)<', page)[1]
-    settings = json.loads(zlib.decompress(base64.b64decode(block), -15))["presets"][0]
-    assert (settings["z"], settings["credit_scale"]) == (z, pytest.approx(scale))
     shown = from_section(json.loads(run("show", "runs", *options, "--json").out)["estimator"])
+    told = json.loads(run("report", "runs", *options, "--json").out)
+    assert told["estimator"] == to_text(shown)
     assert innermost(shown) == innermost(preset("calibrated") if z else preset("paper"))
     options = [*options, "-o", "test.json", "--permutations", 1]
     assert run("permutation-test", "runs", *options).status == 0
@@ -205,11 +244,11 @@ def test_transforms_wrap_the_run_s_estimator(run_folder, tmp_path, credit, own, 
 
 
 def test_show(run):
-    status, out, _ = run("show", "r.jsonl")
+    status, out, _ = run("show", "r.jsonl", "-e", "paper")
     assert status == 0
     lines = out.splitlines()
     assert lines[0] == "Group g"
-    assert "right, rollout 1: reward 1, 3 words" in lines
+    assert "correct, response 1: reward 1, 3 words" in lines
     places = [lines.index(line) for line in ("+0.5000  so", "+0.0000  ␣", "-0.5000  hmm")]
     assert places == sorted(places)
 
@@ -226,11 +265,22 @@ def test_show_shows_the_credit_that_training_gets(run, tmp_path, name):
     words = {text: i for i, text in enumerate([" ", "a", "b", "c", "d"])}
     ids = [[words[token] for token in one["tokens"]] for one in found["rollouts"]]
     ids_bt, mask_bt = record.pad(ids)
-    verdicts = [float(one["verdict"] == "right") for one in found["rollouts"]]
+    verdicts = [float(one["verdict"] == "correct") for one in found["rollouts"]]
     expected = ktae.token_credit(ids_bt, mask_bt, verdicts, [0] * 4, name)
     assert np.abs(expected).max() > 0.1
     for one, expected_t, mask in zip(found["rollouts"], expected, mask_bt, strict=True):
         np.testing.assert_allclose(one["credit"], expected_t[mask], atol=1e-6)
+
+
+def test_show_opens_the_group_of_most_evidence(run, tmp_path):
+    """Not the first mixed one, in which one of eight is correct."""
+    rows = [{"group": "first", "response": f"x {i}", "reward": int(i == 0)} for i in range(8)]
+    rows += [
+        {"group": "best", "response": f"{'so' if i < 4 else 'hm'} {i}", "reward": int(i < 4)}
+        for i in range(8)
+    ]
+    write_lines(tmp_path / "e.jsonl", rows)
+    assert json.loads(run("show", "e.jsonl", "--json").out)["group"] == "best"
 
 
 def test_what_no_dump_holds_is_refused(run):

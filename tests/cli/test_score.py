@@ -30,10 +30,10 @@ def lines_with(text, *parts):
 
 def test_tokens_in_both_files_out(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", GROUP)
-    result = run("r.jsonl")
+    result = run("r.jsonl", "-e", "paper")
     assert (result.status, result.err) == (0, "")
-    verdict, header, *_, last, following = result.out.splitlines()
-    assert verdict == "VERDICT: too few groups to tell anything."
+    advice, header, *_, last, following = result.out.splitlines()
+    assert "paper" in advice
     assert following == "next: ktae report r.jsonl"
     assert header.startswith("4 rollouts, 1 group (1 mixed, 0 all right, 0 all wrong), 10 tokens,")
     assert last == "wrote scores.parquet and scores.tokens.parquet"
@@ -64,11 +64,11 @@ def test_a_group_in_which_no_token_tells_anything(command, tmp_path):
 def test_the_strongest_tokens_over_the_file(run, tmp_path):
     rows = GROUP + [row | {"group": "h"} for row in GROUP] + [row | {"group": "i"} for row in GROUP]
     write_lines(tmp_path / "r.jsonl", rows)
-    out = run("r.jsonl").out
+    out = run("r.jsonl", "-e", "paper").out
     assert lines_with(out, " 1 ", "+1.50", "+0.500", "6/6", "0/6", "0.009", " 3 ")
     assert lines_with(out, " 2 ", "-1.50", "-0.500", "0/6", "6/6", "0.009", " 3 ")
     assert lines_with(out, " 3 ", "0/6", "3/6") and not lines_with(out, " 7 ")
-    assert not lines_with(run("r.jsonl", "--top", 1).out, " 3 ", "3/6")
+    assert not lines_with(run("r.jsonl", "-e", "paper", "--top", 1).out, " 3 ", "3/6")
 
 
 def test_estimator_settings_threshold_and_out(run, tmp_path):
@@ -117,7 +117,7 @@ def test_warnings(run, tmp_path):
     lonely = {"group": "lonely", "token_ids": [1], "reward": 1}
     unknown = {"group": "g", "token_ids": [1], "reward": 1, "correct": None}
     write_lines(tmp_path / "r.jsonl", [*GROUP, lonely, unknown])
-    result = run("r.jsonl")
+    result = run("r.jsonl", "-e", "paper")
     assert result.status == 0
     assert "6 rollouts (1 of unknown correctness), 2 groups (1 mixed, 1 all" in result.out
     assert result.err == "ktae: warning: 1 of 2 groups have one rollout; its credit is 0\n"
@@ -207,7 +207,7 @@ def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_pat
 def test_real_rollouts(run, tmp_path, shared_data):
     pytest.importorskip("transformers")
     file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"
-    result = run(file, "--tokenizer", shared_data / "tokenizer_qwen2")
+    result = run(file, "-e", "paper", "--tokenizer", shared_data / "tokenizer_qwen2")
     assert (result.status, result.err.count("\n")) == (0, 1)
     assert "token ids were made from the text" in result.err
     assert (

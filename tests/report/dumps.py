@@ -11,9 +11,23 @@ def unpack(block):
     return zlib.decompress(base64.b64decode(block), -15)
 
 
-def meta_of(dump, *estimator, **options):
+def page_data(dump, *estimator, **options):
     """What the page of a dump says, but for its tokens and texts."""
-    return json.loads(unpack(contents(dump, *estimator, **options).blocks["meta"]))
+    return contents(dump, *estimator, **options).page
+
+
+def vocabulary_of(dump, *estimator, **options):
+    """Of the page's tokens the columns by id: {id: {name: value}}."""
+    columns = json.loads(unpack(contents(dump, *estimator, **options).blocks["vocabulary"]))
+    return {
+        row["id"]: row
+        for row in (dict(zip(columns, x, strict=True)) for x in zip(*columns.values(), strict=True))
+    }
+
+
+def finding(page, key):
+    """The finding of a key; None where there is none."""
+    return next((x for x in page.findings if x.key == key), None)
 
 
 def move(page, fragment):

@@ -8,12 +8,8 @@ import scipy.stats
 from dumps import AGENTS, ROLLOUTS, move
 from saved_outputs import write_lines
 
-import ktae
-from ktae.estimators import preset
-from ktae.report import inputs, scoring, show, write_report
+from ktae.report import believing, inputs, show, summary, write_report
 from ktae.report.frame import frame_of
-from ktae.rollouts import record
-from ktae.tables import in_tables
 
 VIEWS = ("overview", "rollouts", "tokens", "training")
 
@@ -27,76 +23,28 @@ def run_page(run_folder, tmp_path_factory):
 
 @pytest.fixture
 def plain_page(dump_file, tmp_path):
-    write_report(dump_file, tmp_path / "plain.html")
+    write_report(dump_file, tmp_path / "plain.html", estimator="paper")
     return tmp_path / "plain.html"
 
 
-NUMBERS = {
-    "a": "a",
-    "b": "b",
-    "p": "p_value",
-    "fisher": "fisher_score",
-    "gain": "information_gain",
-    "direction": "direction",
-    "value": "value",
-    "credit": "credit",
-}
-"""Of the page's script, and the columns of `ktae.credit_table`."""
-
-
-def test_every_number_is_the_estimators(run_folder, run_page, open_page):
-    """Counts, p, gain, direction, value and credit of every token of every group, all presets."""
+def test_the_card_s_table_and_credit_are_those_of_the_data(run_folder, run_page, open_page):
+    """Of every token: the unit's counts, as the cells have them, and the estimator's credit."""
     page = open_page(run_page)
+    shown = page.evaluate(
+        """() => ktae.report.rollouts.length.map((n, r) => Array.from({ length: n }, (_, t) => {
+             const [unit] = ktae.unitsAt(r, t);
+             return [ktae.creditAt(r, t), unit?.a ?? 0, unit?.nCorrect ?? 0, unit?.p ?? 1]; }))"""
+    )
     frame = frame_of(inputs.load([run_folder]))
-    compared = 0
-    for number, name in enumerate(("paper", "released", "calibrated")):
-        tables = page.evaluate(
-            """([preset, names]) => ktae.report.groups.label.map((_, g) => {
-                 const group = ktae.groupStatistics(g, preset), id = ktae.report.vocabulary.id;
-                 return [...group.counts.keys()].sort((x, y) => id[x] - id[y]).map(
-                   (rank) => [id[rank], ...names.map((name) => group.of(rank)[name])]);
-               })""",
-            [number, list(NUMBERS)],
-        )
-        for group, shown in enumerate(tables):
-            rows = slice(*frame.starts_g[group : group + 2])
-            ids_bt, mask_bt = record.pad(frame.rollouts["token_ids"][rows].to_pylist())
-            correct = frame.correct_b[rows]
-            table = ktae.credit_table(
-                ids_bt, mask_bt, correct, np.zeros(len(correct), int), in_tables(preset(name))
-            )
-            expected = [getattr(table, x) for x in ("token_id", *NUMBERS.values())]
-            np.testing.assert_allclose(shown, np.column_stack(expected), rtol=1e-9, atol=1e-12)
-            compared += len(shown) * (len(set(correct)) == 2)
-    assert compared > 150
-
-
-def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, page_of):
-    """As ktae.report.scoring does; those whose verdicts differ are no evidence. The card of a
-    preset whose credit rests on no p shows that p alone."""
-    verdicts = {"same text": [1, 0, 0], "b c": [0] * 4, "b d": [0], "q e": [1, 1], "q f": [1]}
-    rows = [
-        {"group": 1, "response": text, "reward": reward}
-        for text, rewards in verdicts.items()
-        for reward in rewards
-    ]
-    for ordered in (rows, rows[::-1]):
-        page = page_of(ordered, "view=overview", estimator="calibrated")
-        tokens = scoring.score(inputs.load([tmp_path / "r.jsonl"]).rollouts).tokens
-        shown = page.evaluate(
-            """() => { const group = ktae.groupStatistics(0, 0), id = ktae.report.vocabulary.id;
-                 return [...group.counts].sort(([x], [y]) => id[x] - id[y]).map(
-                   ([rank, { distinct: { a, b } }]) => [id[rank], a, b, group.pOf(rank)]); }"""
-        )
-        counts = [tokens[x].to_pylist() for x in ("token_id", "distinct_a", "distinct_b")]
-        p_values = [
-            scipy.stats.fisher_exact([[a, b], [2 - a, 2 - b]])[1]
-            for a, b in zip(*counts[1:], strict=True)
-        ]
-        np.testing.assert_allclose(shown, np.column_stack([*counts, p_values]))
-    move(page, "view=rollouts&group=1&rollout=1&token=1")
-    shown = page.locator("#card .units td").nth(2).inner_text()
-    assert shown == f"{page.evaluate('ktae.groupStatistics(0, 0).pOf(ktae.idsOf(0)[0])'):.3f}"
+    choice = believing.choose(frame)
+    scored = summary.score(frame, choice.estimator)
+    cell_n = scored.units.cell_un[0]
+    numbers = np.where(cell_n[:, None] >= 0, scored.units.cells[cell_n][:, [1, 2, 5]], [0, 0, 1])
+    flat = np.array([token for rollout in shown for token in rollout])
+    np.testing.assert_allclose(flat[:, 1:], numbers, rtol=1e-5)
+    largest = np.abs(scored.credit_n).max()
+    np.testing.assert_allclose(flat[:, 0], scored.credit_n, atol=largest / 250)
+    assert (flat[:, 2] > 0).sum() > 100
 
 
 def test_rollouts_hover_and_pin(plain_page, open_page):
@@ -105,12 +53,9 @@ def test_rollouts_hover_and_pin(plain_page, open_page):
     maybe = page.locator(".t", has_text="maybe").first
     maybe.hover()
     card = page.locator("#card")
-    assert "Leans to wrong" in card.inner_text()
-    assert "0 of 2 right and 2 of 2 wrong" in card.inner_text()
-    # [[0, 2], [2, 0]]: one of six tables, and its mirror: p = 1/3, one bit of information.
+    assert "0 of 2 correct and 2 of 2 incorrect" in card.inner_text()
+    # [[0, 2], [2, 0]]: one of six tables, and its mirror: p = 1/3.
     assert "0.333" in card.inner_text()
-    card.locator("summary").click()
-    assert "1.000 bit" in card.inner_text()
     assert card.locator(".contingency td.cell b").all_inner_texts() == ["0", "2", "2", "0"]
     maybe.click()
     page.locator(".t", has_text="answer").first.hover()
@@ -133,8 +78,6 @@ def test_log_probabilities_and_entropy(page_of):
     page.wait_for_selector(".t.s8")
     page.select_option("#signal", "entropy")
     page.wait_for_selector(".t.s5")
-    page.click("#to-overview")
-    assert "1 rollout without log-prob" in page.locator("#notes").text_content()
 
 
 def test_inside_a_notebook(dump_file, tmp_path, browser):
@@ -147,22 +90,21 @@ def test_inside_a_notebook(dump_file, tmp_path, browser):
     page.goto(outer.as_uri())
     frame = page.frame_locator("iframe")
     frame.locator("html[data-ready]").wait_for()
-    frame.locator(".findings a").first.click()
-    assert "4" in frame.locator("#card .token").inner_text()
+    frame.locator(".headline a").first.click()
     frame.locator(".t", has_text="maybe").first.click()
-    assert "Leans to wrong" in frame.locator("#card").inner_text()
+    assert "maybe" in frame.locator("#card .token").inner_text()
     frame.locator("#to-overview").click()
-    assert "What to look at" in frame.locator("main").inner_text()
+    assert frame.locator(".headline").count() == 1
     page.close()
 
 
 def test_keys_and_links_lead_back(run_page, open_page):
     page = open_page(
-        run_page, "view=rollouts&group=6&rollout=3&token=4&signal=gain&preset=released"
+        run_page, "view=rollouts&group=6&rollout=3&token=4&signal=advantage&credit=paper"
     )
     card = page.locator("#card").inner_text()
-    assert "token 4 of" in card and "rollout 3" in card
-    assert page.input_value("#signal") == "gain"
+    assert "token 4 of" in card and "response 3" in card and "credit of paper" in card
+    assert page.input_value("#signal") == "advantage"
     again = open_page(run_page, page.url.partition("#")[2])
     assert again.locator("#card").inner_text() == card
     for key, view in zip("1342", (VIEWS[0], *VIEWS[2:], VIEWS[1]), strict=True):
@@ -185,29 +127,28 @@ def test_tokens_and_groups_lead_to_rollouts(plain_page, open_page):
     page.fill("input[type=search]", "maybe")
     page.locator(".scroller tbody button").first.click()
     contexts = page.locator("#contexts").inner_text()
-    assert "Right: 0 rollouts" in contexts and "Wrong: 2 rollouts" in contexts
+    assert "Correct: 0 responses" in contexts and "Incorrect: 2 responses" in contexts
     page.locator("#contexts a").first.click()
     page.wait_for_selector("#card.open")
     assert "maybe" in page.locator("#card .token").inner_text()
     page.click("#to-overview")
     assert page.locator(".tile b").all_inner_texts() == ["6", "2", "33.3 %", "1"]
-    page.locator(".findings a", has_text="overwritten").click()
-    page.locator(".why", has_text="Did later text overwrite a right answer?").wait_for()
-    page.locator(".found a").first.click()
+    page.locator("a.strong[href*='finding=overwritten']").click()
     assert "4" in page.locator("#card .token").inner_text()
+    assert page.locator(".why").count() >= 1
 
 
 def test_search_and_filters_are_in_the_address(plain_page, open_page):
     page = open_page(plain_page, "view=rollouts")
     page.fill("#search", "Hmm Wait")
     page.press("#search", "Enter")
-    assert page.locator("[role=status]").inner_text() == "1 rollout in 1 group"
+    assert page.locator("[role=status]").inner_text() == "1 response in 1 group"
     assert page.locator(".t.hit").all_inner_texts() == ["hmm", " ", "wait"]
     assert page.locator("#hits").inner_text() == "1 of 1 hit in this group"
-    page.select_option("#filter-verdict", "right")
+    page.select_option("#filter-outcome", "correct")
     assert page.locator(".empty").count() == 1
     again = open_page(plain_page, page.url.partition("#")[2])
-    assert again.locator("[role=status]").inner_text() == "0 rollouts in 0 groups"
+    assert again.locator("[role=status]").inner_text() == "0 responses in 0 groups"
     again.get_by_text("clear all").click()
     assert again.locator("[role=status]").inner_text() == "2 groups"
     again.click("#to-overview")
@@ -233,23 +174,29 @@ def test_two_runs_are_compared_by_prompt(tmp_path, open_page):
     write_report(paths, tmp_path / "r.html")
     page = open_page(tmp_path / "r.html", "view=compare")
     change = (right[1] - right[0]) / 4
-    assert page.locator(".compare-table td").first.inner_text() == "7"
-    shown = page.evaluate("(values) => ktae.pairedDifference(values)", change.tolist())
-    low, high = scipy.stats.ttest_1samp(change, 0).confidence_interval(0.95)
-    assert (shown["mean"], shown["n"]) == (pytest.approx(change.mean()), 7)
-    assert (shown["low"], shown["high"]) == pytest.approx((low, high), abs=0.003)
-    won, lost = page.locator(".won").all()
+    (comparison,) = page.evaluate("ktae.report.comparisons")
+    low, high = (100 * x for x in scipy.stats.ttest_1samp(change, 0).confidence_interval(0.95))
+    cell = page.locator(".numbers td").nth(3).inner_text().replace("\u2212", "-")
+    assert f"{100 * change.mean():+.1f} points (95 % interval {low:+.1f} to {high:+.1f})" in cell
+    assert (comparison["n_won"], comparison["n_lost"]) == ((change > 0).sum(), (change < 0).sum())
+    won, lost = page.locator(".side").all()
     assert won.locator("li").count() == (change > 0).sum()
     assert lost.locator("li").count() == (change < 0).sum()
 
 
 def test_steps_with_the_same_prompts_are_compared(page_of):
-    rows = [row | {"step": step} for step in (1, 2, 5) for row in ROLLOUTS]
+    """Those without prompts in common are not offered, and the largest change is opened."""
+    rows = [
+        {"group": g, "prompt": f"{g}?", "step": step, "response": f"{i}", "reward": int(i < n)}
+        for step, n in ((1, 1), (2, 1), (5, 3))
+        for g in range(6)
+        for i in range(4)
+    ]
     rows += [{**ROLLOUTS[0], "prompt": f"another {s}?", "group": s, "step": s} for s in (3, 4)]
     page = page_of(rows, "view=compare")
-    assert page.locator("select[aria-label='Side A'] option").all_inner_texts() == [
-        f"step {step}" for step in (1, 2, 5)
-    ]
+    options = page.locator("select[aria-label='Which two'] option").all_inner_texts()
+    assert options == ["step 1 → step 2", "step 1 → step 5"]
+    assert page.locator("select[aria-label='Which two']").input_value() == "1"
 
 
 def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open_page, page_of):
@@ -284,26 +231,11 @@ def test_turns_and_what_was_done_in_the_states_that_rollouts_share(page_of):
     page = page_of([*away, *AGENTS], max_tokens=60)
     rows = page.locator(".turn-rows tbody tr")
 
-    def texts(elements):
-        return [" ".join(re.sub("[⟨⟩]", "", x).split()) for x in elements.all_inner_texts()]
-
-    turns = [texts(row.locator("td a")) for row in rows.all()]
-    assert turns == [["#1 #2", "#3"], ["#1 #2", "#4", "#3"], ["#1 #2", "#4"], ["#5"]]
-    credit = page.evaluate(
-        """() => [0, 1].map((t) => ktae.creditOf(1, t, ktae.groupStatistics(1, 0)))"""
-    )
-    shown = rows.nth(1).locator("td small").first.inner_text().replace("\u2212", "-")
-    assert float(shown) == pytest.approx(sum(credit), abs=0.005) and sum(credit) != 0
-    states = page.locator(".turns tbody:has(th[scope=rowgroup])")
-    assert [texts(state.locator("th, td")) for state in states.all()] == [
-        ["The prompt 4 rollouts", "#1 #2", "3 of 4", "2/3", "#5", "1 of 4", "0/1"],
-        ["#8 #9 3 rollouts", "#3", "2 of 3", "2/2", "#4", "2 of 3", "1/2"],
-    ]
-    page.locator(".tree > summary").click()
-    (tree,) = texts(page.locator(".tree > ul"))
-    assert tree == "The prompt #1 #2 2/3 #8 #9 #4 1/2 #3 1/1 #5 0/1"
+    texts = [row.locator("td a").all_inner_texts() for row in rows.all()]
+    assert [len(row) for row in texts] == [2, 3, 2, 1]
+    assert page.locator(".states tbody").count() == 2
     rows.nth(1).locator("a").nth(1).click()
-    assert "#4" in page.locator("#card .token").inner_text()
+    assert "4" in page.locator("#card .token").inner_text()
 
 
 def test_a_picture_of_a_group_is_a_file_of_its_own(plain_page, open_page):
@@ -312,6 +244,7 @@ def test_a_picture_of_a_group_is_a_file_of_its_own(plain_page, open_page):
         page.click(".picture")
     text = download.value.path().read_text(encoding="utf-8")
     assert text.startswith("<svg") and "maybe" in text and "<rect" in text
+    assert download.value.suggested_filename == "2-2_Credit-of-paper.svg"
 
 
 def test_training_view(run_page, open_page):
@@ -320,12 +253,12 @@ def test_training_view(run_page, open_page):
     for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |credit|"):
         assert any(caption.startswith(name) for caption in captions), name
     assert page.locator("figure .curve").count() >= len(captions)
-    before = page.locator(".bars").inner_text()
+    before = page.locator(".sides").inner_text()
     page.locator("#step").fill("0")
-    assert page.locator(".slider output").inner_text() == "1"
-    assert page.locator(".bars").inner_text() != before
-    page.locator(".bar-list button").nth(1).click()
-    assert "step=1" in page.url and "id=" in page.url
+    assert page.locator("output").inner_text() == "1" and "step=1" in page.url
+    assert page.locator(".sides").inner_text() != before
+    page.locator(".sides .chip").first.click()
+    assert "id=" in page.url
 
 
 def test_nothing_is_wider_than_the_page(run_page, open_page):

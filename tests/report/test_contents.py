@@ -1,30 +1,31 @@
-"""What a page says: about gaps, suspicious rollouts and samples."""
+"""What a page holds: its notes, its groups and rollouts, samples, and the estimator's name."""
+
+import json
 
 import numpy as np
 import pytest
-from dumps import ROLLOUTS, meta_of
+from dumps import AGENTS, ROLLOUTS, finding, page_data, unpack
 from saved_outputs import write_lines
 
 from ktae import InputError
-from ktae.estimators import preset
+from ktae.estimators import KTAE, preset
 from ktae.report import ReadOptions, inputs, sampling, write_report
-from ktae.report.contents import BESIDE
+from ktae.report.contents import contents
+from ktae.report.frame import files_of
+from ktae.report.scoring import score
 from ktae.rollouts import readers
 from ktae.rollouts.trained_with import TrainedWith
+from ktae.validity.advice import RECOMMENDED
 
 
 @pytest.fixture
-def meta(tmp_path):
-    return lambda rows, **options: meta_of(
-        inputs.load([write_lines(tmp_path / "r.jsonl", rows)]), **options
-    )
+def page(tmp_path):
+    def make(rows, *estimator, **options):
+        return page_data(
+            inputs.load([write_lines(tmp_path / "r.jsonl", rows)]), *estimator, **options
+        )
 
-
-def flagged(meta):
-    """Each suspicious rollout's place and kind, and where to look."""
-    kinds = ("overwritten", "answer-stated")
-    findings = [x for x in meta["findings"] if x["key"] in kinds]
-    return {row: x["key"] for x in findings for row in x["rollouts"]}
+    return make
 
 
 def without(rows, *names):
@@ -32,115 +33,131 @@ def without(rows, *names):
 
 
 @pytest.mark.parametrize(
-    ("rows", "title"),
+    ("rows", "key"),
     [
-        ([row | {"group": i} for i, row in enumerate(ROLLOUTS)], "One rollout a prompt"),
-        ([*ROLLOUTS[:2], *[r | {"group": 2} for r in ROLLOUTS[2:]]], "No group is mixed"),
-        ([*ROLLOUTS, {"group": "sum", "response": "x"}], "1 of 5 rollouts have no reward"),
-        ([*ROLLOUTS, {"group": "sum", "reward": 1}], "Rows that could not be used: 1 ("),
+        ([row | {"group": i} for i, row in enumerate(ROLLOUTS)], "one-response"),
+        ([*ROLLOUTS[:2], *[r | {"group": 2} for r in ROLLOUTS[2:]]], "not-mixed"),
+        ([*ROLLOUTS, {"group": "sum", "response": "x"}], "without-reward"),
+        ([*ROLLOUTS, {"group": "sum", "reward": 1}], "rejected"),
+        (without(ROLLOUTS, "reward", "answer"), "no-rewards"),
     ],
 )
-def test_the_page_says_what_it_cannot(meta, rows, title):
-    severe = [note["title"] for note in meta(rows)["notes"] if note["severe"]]
-    assert any(x.startswith(title) for x in severe)
+def test_the_page_says_what_it_cannot(page, rows, key):
+    assert key in [note.key for note in page(rows).notes if note.severe]
 
 
 def test_a_page_without_rewards_or_tokenizer_has_all_views(page_of):
-    page = page_of(without(ROLLOUTS, "reward"), "view=overview")
-    assert "No rewards" in page.locator("#notes").inner_text()
+    page = page_of(without(ROLLOUTS, "reward", "answer"), "view=overview")
     for view in ("rollouts", "tokens", "overview"):
         page.click(f"#to-{view}")
         assert len(page.locator("main").inner_text()) > 40
     assert page.locator("#to-training, #to-compare").count() == 0
 
 
-def test_kinds_of_suspicion(meta):
-    overwritten, stated = ROLLOUTS[3], ROLLOUTS[3] | {"response": ROLLOUTS[1]["response"]}
-    page = meta([*ROLLOUTS[:2], overwritten, stated, ROLLOUTS[2]])
-    assert flagged(page) == {2: "overwritten", 3: "answer-stated"}
-    inside = ROLLOUTS[3] | {"response": "the answer is 14 or 4.5 or x4 wait"}
-    assert flagged(meta([*ROLLOUTS[:3], inside])) == {}
-    # What follows speaks less for a right answer than what is before, but not against it.
-    ends = " as he or she said"
-    right = [ROLLOUTS[0] | {"response": "the answer is 4" + ends * (i < 3)} for i in range(4)]
-    wrong = [ROLLOUTS[2] | {"response": f"no {i}"} for i in range(3)]
-    like_right = ROLLOUTS[3] | {"response": "the answer is 4" + ends}
-    assert flagged(meta([*right, *wrong, like_right])) == {7: "answer-stated"}
-    # Where the prompt asks for the answer, it tells nothing.
-    asked = [ROLLOUTS[2] | {"response": f"try {i} the answer is 4"} for i in range(3)]
-    assert flagged(meta([*ROLLOUTS, *asked])) == {}
+def test_one_name_stands_for_the_colours_the_numbers_and_the_advice(page):
+    """Where nothing is shown, the estimator that ktae recommends; else what was asked for."""
+    assert page(ROLLOUTS).advice.estimator == RECOMMENDED
+    assert page(ROLLOUTS).credits[0].name == RECOMMENDED
+    asked = page(ROLLOUTS, preset("calibrated"))
+    assert asked.credits[0].name == asked.advice.estimator == "calibrated"
+    own = page(ROLLOUTS, KTAE(h3=0))
+    assert own.credits[0].name == own.advice.estimator
 
 
-def test_a_stated_answer_needs_no_credit_and_no_mixed_group(meta):
-    """One group of incorrect rollouts in which one states the answer, among others that do not."""
-    others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(6)]
-    wrong = [row | {"reward": 0} for row in ROLLOUTS[1:3]]
-    page = meta([*wrong, *others])
-    assert flagged(page) == {0: "answer-stated"}
-    (finding,) = [x for x in page["findings"] if x["key"] == "all-wrong-but"]
-    assert finding["groups"] == [0]
-    # 5 is what the incorrect rollouts say, so its credit is below 0; it is the reference here.
-    rows = [row | {"answer": "5"} for row in ROLLOUTS[:3]]
-    assert flagged(meta([*rows, *others])) == {2: "answer-stated"}
-    # A group full of stated answers is told where others state none.
-    rows = [ROLLOUTS[1] | {"reward": 0}] * 3
-    assert len(flagged(meta([*rows, *(others * 6)], regrade=False))) == 3
-    assert flagged(meta(rows, regrade=False)) == {}
+def by_length(token_ids, mask, correct, groups):
+    return np.cumsum(mask, axis=1) * (2.0 * correct[:, None] - 1)
 
 
-def test_a_run_folder_has_its_own_settings_and_scorer(run_folder):
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *["sharp-trigrams", "tempo"],
+        {"estimator": "presence-z", "transforms": [{"over-units": "word"}, {"scaled": 2}]},
+        {"estimator": "ktae", "transforms": [{"ignoring": [1, 2]}, {"over-units": ["bigram"]}]},
+        pytest.param(by_length, id="by_length"),
+    ],
+    ids=str,
+)
+def test_the_credit_shown_is_that_of_the_estimator_named(estimator, tmp_path):
+    """Of each token, whatever the estimator rests on, as `ktae score` and a trainer have it."""
+    rows = [
+        {"group": group, "response": " ".join(f"w{x}" for x in words), "reward": int(i % 3 > 0)}
+        for group in range(2)
+        for i, words in enumerate(np.random.default_rng(group).integers(0, 6, (6, 12)).tolist())
+    ]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    shown = contents(dump, estimator)
+    numbers = np.frombuffer(unpack(shown.blocks["credit-0"]), np.int8)
+    scores = score(dump.rollouts, estimator=estimator, texts=dump.vocabulary).record["credit"]
+    expected = np.concatenate(scores.to_pylist())
+    largest = shown.page.credits[0].largest
+    assert largest == pytest.approx(np.abs(expected).max())
+    # In steps of 1/127 of the largest.
+    np.testing.assert_allclose(numbers / 127 * largest, expected, atol=largest / 250)
+
+
+def test_a_run_folder_has_its_own_scorer_and_says_what_it_was_trained_with(run_folder):
     """Not the general grader, which reads other answers out of the demo's language."""
     dump = inputs.load([run_folder])
     assert dump.estimator == preset("paper")
-    meta = meta_of(dump)
-    assert dump.grader == "demo" and meta["regraded"] is None
-    assert [entry["name"] for entry in meta["presets"]] == list(BESIDE)
-    chosen = preset("paper", h3=0)
-    meta = meta_of(dump, chosen)
-    assert [entry["name"] for entry in meta["presets"][1:]] == list(BESIDE)
-    assert meta["presets"][0]["h3"] == 0
-    assert any("trained with paper" in note["text"] for note in meta["notes"])
+    page = page_data(dump)
+    assert dump.grader == "demo"
+    keys = [note.key for note in page.notes]
+    assert "own-scorer" in keys and "graded-again" not in keys
+    assert "trained" in [note.key for note in page.notes]
+    assert [chart.name for chart in page.charts][-2:] == ["entropy", "KL"]
 
 
-def test_signals_that_are_no_numbers_are_counted(meta):
+def test_what_the_trainer_calls_entropy_is_entropy(tmp_path):
+    """The report's names are those of `ktae curves`."""
+    run = tmp_path / "run"
+    steps = [row | {"step": step} for step in (1, 2) for row in ROLLOUTS]
+    write_lines(run / "rollouts/1.jsonl", steps)
+    (run / "recipe.yaml").write_text("{name: x, task: demo, steps: 1, model: {path: nowhere}}")
+    metrics = [{"step": s, "actor/entropy_loss": 0.5 / s} for s in (1, 2)]
+    write_lines(run / "metrics.jsonl", metrics)
+    (entropy,) = [x for x in page_data(inputs.load([run])).charts if x.name == "entropy"]
+    assert entropy.lines[0].values == [0.5, 0.25]
+
+
+def test_signals_that_are_no_numbers_are_counted(page):
     entropies = ([0.5, None], ["high", "low"], "high", [[1], [2]], [1], [0, 10**400])
     row = {"group": 0, "token_ids": [1, 2], "reward": 1}
-    page = meta([row | {"entropy": entropy} for entropy in entropies])
-    assert page["signals"] == ["entropy"]
-    assert "5 rollouts without entropy" in [note["title"] for note in page["notes"]]
+    shown = page([row | {"entropy": entropy} for entropy in entropies])
+    assert shown.signals == ["entropy"]
+    assert [note.count for note in shown.notes if note.key == "no-entropy"] == [5]
 
 
-def test_advantages_are_the_dump_s_or_grpo_s(meta):
+def test_advantages_are_the_dump_s_or_grpo_s(page):
     rows = [row | {"advantage": i / 4} for i, row in enumerate(ROLLOUTS[:3])]
-    page = meta([*rows, ROLLOUTS[3]])
-    assert page["rollouts"]["advantage"] == [0, 0.25, 0.5, None]
-    notes = [note["title"] for note in page["notes"]]
-    assert page["rollouts"]["own_advantages"] and "1 of 4 rollouts have no advantage" in notes
-    grpo = meta(ROLLOUTS)["rollouts"]["advantage"]
+    shown = page([*rows, ROLLOUTS[3]])
+    assert shown.rollouts.own_advantages
+    np.testing.assert_equal(shown.rollouts.advantage, [0, 0.25, 0.5, np.nan])
+    assert [note.count for note in shown.notes if note.key == "without-advantage"] == [1]
+    grpo = page(ROLLOUTS).rollouts.advantage
     # (1 - .5) / (sd of 1, 1, 0, 0 + 1e-6), sd = sqrt(1/3)
     np.testing.assert_allclose(grpo, [0.866024, 0.866024, -0.866024, -0.866024], rtol=1e-5)
 
 
-def test_no_reward_is_no_reward_of_zero(meta):
+def test_no_reward_is_no_reward_of_zero(page):
     """GRPO's group mean is over the rollouts that have a reward, as in TRL."""
     rows = [*ROLLOUTS[:2], *without(ROLLOUTS[2:], "reward")]
-    page = meta([row | {"step": 1} for row in rows] + [rows[2] | {"step": 2}])
-    assert page["rollouts"]["reward"] == [1, 1, None, None, None]
-    assert page["rollouts"]["advantage"] == [0, 0, None, None, None]
-    assert page["groups"]["reward"] == [1, None]
-    curves = {series["name"]: series["values"] for series in page["training"]["series"]}
-    assert curves["reward"] == [1, None]
+    shown = page([row | {"step": 1} for row in rows] + [rows[2] | {"step": 2}])
+    np.testing.assert_equal(shown.rollouts.reward, [1, 1, *[np.nan] * 3])
+    np.testing.assert_equal(shown.rollouts.advantage, [0, 0, *[np.nan] * 3])
+    lines = {chart.name: chart.lines[0] for chart in shown.charts}
+    assert (lines["reward"].steps, lines["reward"].values) == ([1], [1])
 
 
-def test_sample_says_so(meta, tmp_path):
+def test_sample_says_so(page):
     rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
-    full, part = meta(rows), meta(rows, max_tokens=200)
-    assert sum(full["groups"]["shown"]) == 20
-    assert 1 < sum(part["groups"]["shown"]) < 20
-    assert "of 80 rollouts are in this page" in part["notes"][0]["title"]
-    assert part["totals"] == full["totals"]
-    assert part["groups"]["right"] == full["groups"]["right"]
-    assert len(part["rollouts"]["length"]) == 4 * sum(part["groups"]["shown"])
+    full, part = page(rows), page(rows, max_tokens=200)
+    assert sum(full.groups.shown) == 20
+    assert 1 < sum(part.groups.shown) < 20
+    assert "sample" in [note.key for note in part.notes]
+    assert part.tiles == full.tiles
+    assert part.groups.n_correct == full.groups.n_correct
+    assert len(part.rollouts.length) == 4 * sum(part.groups.shown)
 
 
 def test_sampling_rule():
@@ -158,7 +175,7 @@ def test_sampling_rule():
 def test_a_record_in_memory_takes_nothing_that_is_for_files(dump_file, tmp_path):
     rollouts = readers.read(dump_file)
     write_report(rollouts, tmp_path / "r.html")
-    with pytest.raises(InputError, match="threshold says how files are read"):
+    with pytest.raises(InputError):
         write_report(rollouts, tmp_path / "r.html", ReadOptions(threshold=0.5))
 
 
@@ -166,20 +183,60 @@ def test_what_a_trainer_has_stored_is_taken_and_named(tmp_path):
     TrainedWith.of(preset("trigrams")).write(tmp_path)
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", ROLLOUTS)])
     assert dump.estimator == preset("trigrams")
-    meta = meta_of(dump)
-    assert meta["presets"][0]["name"] == "trigrams"
-    assert any("ktae.json says" in note["text"] for note in meta["notes"])
+    page = page_data(dump)
+    assert page.credits[0].name == "trigrams"
+    assert "trained" in [note.key for note in page.notes]
 
 
-def test_models_and_what_of_a_finding_the_page_holds(tmp_path):
+def test_what_of_a_finding_the_page_holds(page):
     rows = [
-        {"group": g, "response": f"{m} {g}", "reward": m == "x" and g < 3, "model": m}
+        {"group": g, "response": f"{i % 3} {g}", "reward": int(i == 0)}
         for g in range(4)
-        for m in ("x", "y", "y")
+        for i in range(6)
     ]
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)], ReadOptions(pool_models=True))
-    meta = meta_of(dump, max_groups=2)
-    numbers = [tuple(model.values()) for model in meta["models"]]
-    assert numbers == [("x", 4, 4, 3, 3), ("y", 8, 8, 0, 3)]
-    (copies,) = (x for x in meta["findings"] if x["key"] == "copies")
-    assert (copies["count"], len(copies["rollouts"])) == (4, 2)
+    copies = finding(page(rows, max_groups=2), "copies")
+    assert copies.count > len(copies.rollouts) > 0
+
+
+def test_a_turn_has_its_own_credit(page, tmp_path):
+    """The mean over its tokens: turns of equal credit a token are equal, however long."""
+
+    def half(token_ids, mask, correct, groups):
+        return np.where(mask, 0.5 * (2 * correct[:, None] - 1), 0.0)
+
+    rows = [
+        {"group": 0, "token_ids": [1, *[2] * n, 9, 3, 4], "mask": [1] * (n + 1) + [0, 1, 1],
+         "reward": n % 2}
+        for n in (1, 2, 9)
+    ]  # fmt: skip
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    turns = json.loads(unpack(contents(dump, half).blocks["turns"]))["0"]
+    credit = [[turn["credit"] for turn in row] for row in turns["rollouts"]]
+    assert credit == [[0.5, 0.5], [-0.5, -0.5], [0.5, 0.5]]
+
+
+def test_turns_and_what_was_done_in_the_states_that_rollouts_share(tmp_path):
+    """One rollout pulls at the door, walks away and comes back to it; one never gets there."""
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", AGENTS)])
+    turns = json.loads(unpack(contents(dump).blocks["turns"]))["0"]
+    texts = [[turn["text"] for turn in row] for row in turns["rollouts"]]
+    first = "⟨1⟩ ⟨2⟩"
+    assert texts == [[first, "⟨3⟩"], [first, "⟨4⟩", "⟨3⟩"], [first, "⟨4⟩"], ["⟨5⟩"]]
+    assert [(x["text"], x["n"]) for x in turns["states"]] == [("", 4), ("⟨8⟩ ⟨9⟩", 3)]
+    choices = [list(choice.values()) for choice in turns["states"][1]["choices"]]
+    assert choices == [["⟨3⟩", 2, 2, 2], ["⟨4⟩", 2, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "files", "short"),
+    [
+        (["a/x.jsonl:7", "a/y.jsonl:7"], ["a/x.jsonl", "a/y.jsonl"], ["x.jsonl", "y.jsonl"], "7"),
+        (["a.jsonl:7", "sub/b.jsonl:7"], ["d"], ["a.jsonl", "sub/b.jsonl"], "7"),
+        (["test.json:1"], ["a.jsonl"], [], "test.json:1"),
+    ],
+)
+def test_files_of_labels(labels, names, files, short):
+    label, names_of_files, file = files_of(labels, names)
+    assert names_of_files == files
+    assert set(label) == {short}
+    assert file == ([0, 1] if files else [-1])

@@ -44,7 +44,8 @@ def test_no_text_of_a_rollout_is_in_the_file(hostile_page):
     assert "owned" not in text
     assert "hostile.jsonl" in text
     assert "<b>hostile" not in text
-    assert text.count("<script") == text.count("</script>") == 5  # four blocks and the script
+    blocks = text.count('<script type="application/octet-stream"')
+    assert text.count("<script") == text.count("</script>") == blocks + 1 > 5
 
 
 def test_nothing_runs_in_any_view(hostile_page, open_page):

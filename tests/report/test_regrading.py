@@ -1,7 +1,7 @@
 """Where the report's own grader disagrees with a dump's verdicts."""
 
 import pytest
-from dumps import ROLLOUTS, meta_of
+from dumps import ROLLOUTS, page_data
 from saved_outputs import write_lines
 
 from ktae.grading import Outcome, Verdict
@@ -46,10 +46,9 @@ def test_where_most_differ_no_single_rollout_is_flagged(tmp_path):
     rows = [row(i // 4, f"try {i}: the answer is 4", int(i == 0)) for i in range(8)]
     result = regraded(tmp_path / "r.jsonl", rows)
     assert result.asks_for_more and len(result.differences) == 7
-    meta = meta_of(inputs.load([tmp_path / "r.jsonl"]))
-    assert meta["regraded"]["total"] == 7
-    keys = {finding["key"] for finding in meta["findings"]}
-    assert not keys & {"right-here", "wrong-here", "overwritten", "answer-stated"}
+    keys = {finding.key for finding in page_data(inputs.load([tmp_path / "r.jsonl"])).findings}
+    assert "asks-for-more" in keys
+    assert not keys & {"correct-here", "incorrect-here", "overwritten", "answer-stated"}
 
 
 def test_only_what_can_be_graded(tmp_path):
@@ -104,18 +103,16 @@ def test_grading_ends_after_many_timeouts_and_asks_once_for_equal_responses(tmp_
 
 def test_without_math_verify_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(regrading, "can_grade", lambda: False)
-    result = meta_of(inputs.load([write_lines(tmp_path / "r.jsonl", DUMP)]))
-    assert result["regraded"] is None
-    assert "Not graded again" in [note["title"] for note in result["notes"]]
+    page = page_data(inputs.load([write_lines(tmp_path / "r.jsonl", DUMP)]))
+    assert "no-grader" in [note.key for note in page.notes]
 
 
 def test_the_page_lists_them_and_leads_there(page_of):
     page = page_of(DUMP, "")
-    counts = page.locator(".findings .count").all_inner_texts()
-    assert counts[:2] == ["3", "1"]
-    page.locator(".findings a").first.click()
-    assert "finding=right-here" in page.url
-    assert page.locator("[role=status]").inner_text() == "3 rollouts in 1 group"
+    assert page.locator(".headline .chip").all_inner_texts() == ["Example →", "All 3 →"]
+    page.locator(".headline .chip").nth(1).click()
+    assert "finding=correct-here" in page.url
+    assert page.locator("[role=status]").inner_text() == "3 responses in 1 group"
     assert page.locator(".rollout.fits").count() == 3
     page.locator(".rollout .flag:not(.fit)").nth(1).click()
     page.wait_for_selector("#card.open")

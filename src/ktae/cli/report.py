@@ -13,11 +13,12 @@ import typer
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, note_reading, note_unmixed, used
+from ktae.cli.reading import Reading, note_reading
 from ktae.errors import InputError
 from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
+    from ktae.report.data import Finding, Page
     from ktae.report.inputs import Dump
 
 LOOK_SECONDS = 5.0
@@ -41,14 +42,14 @@ def report(
     regrade: Annotated[
         bool,
         options.rare(
-            help="Whether to grade rollouts that have an answer, and list where the dump differs."
+            help="Whether to grade rollouts that have an answer: where none has a reward that is "
+            "the verdict; elsewhere it is listed where the dump differs."
         ),
     ] = True,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
     from ktae.cli.progress import working
     from ktae.report import write_report
-    from ktae.rollouts.groups import has_mixed
 
     asked = reading.asked()
     # What is watched may come later.
@@ -73,17 +74,17 @@ def report(
     with working("reading") as tell:
         dump = write(estimator=asked, tell=tell)
     note_reading(dump.notes)
-    estimator = used(asked, dump)
-    says_something = estimator.score_range is not None or has_mixed(dump.rollouts)
+    groups = dump.page.groups
+    says_something = any(0 < n < m for n, m in zip(groups.n_correct, groups.known, strict=True))
     if not says_something:
-        note_unmixed(estimator)
+        note("warning: no group has both correct and incorrect responses, so all credit is 0")
     # Groups that the page has no room for still count in its numbers.
     shown, n = dump.shown
     if shown < n:
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
     screen = Screen(reading.as_json)
-    screen.verdict(dump.verdict)
+    _print_findings(screen, dump.page)
     screen.print(
         f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; wrote {output} "
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
@@ -94,7 +95,11 @@ def report(
         {
             "rollouts": len(dump.rollouts),
             "groups": {"all": n, "shown": shown},
-            "verdict": dump.verdict,
+            "estimator": dump.page.advice.estimator,
+            "findings": [_finding(x) for x in dump.page.findings],
+            "advice": dump.page.advice,
+            "comparisons": dump.page.comparisons,
+            "page_notes": dump.page.notes,
             "left_out": dump.notes.counts["rejected"],
             "notes": dump.notes.listed(),
             "unit": dump.unit,
@@ -103,6 +108,27 @@ def report(
             "bytes": size,
         }
     )
+
+
+MOST_PRINTED = 5
+"""Findings that the terminal shows."""
+
+
+def _print_findings(screen: Screen, page: Page) -> None:
+    """What to act on, as the page says it first."""
+    first, *rest = page.findings
+    style = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}.get(first.tone, "bold")
+    screen.print(f"{first.sentence}.", style=style)
+    screen.print(f"  How sure: {first.sure}. {first.about}")
+    for finding in rest[: MOST_PRINTED - 1]:
+        screen.print(f"- {finding.sentence}.")
+    screen.print(f"Colours show the credit of {page.advice.estimator}. {page.advice.sentences[0]}")
+
+
+def _finding(finding: Finding) -> dict[str, object]:
+    """A finding without its places in the page."""
+    names = ("key", "tone", "sentence", "sure", "about", "count")
+    return {name: getattr(finding, name) for name in names}
 
 
 def changes(paths: Sequence[Path]) -> Iterator[None]:
@@ -140,5 +166,6 @@ def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
             if (listed := dump.notes.listed()) != told:
                 told = listed
                 note_reading(dump.notes)
-            typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}. {dump.verdict}")
+            wrote = f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}"
+            typer.echo(f"{wrote}. {printable(dump.page.findings[0].sentence)}")
     typer.echo("\nstopped")

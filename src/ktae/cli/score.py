@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, note_single_tokens, note_unmixed, used
+from ktae.cli.reading import Reading, note_single_tokens, note_unmixed
 from ktae.errors import InputError
 from ktae.files.text import counted, number, visible
 from ktae.tables import in_tables
@@ -24,8 +24,9 @@ impact        credit x |right rollouts with the token - their expected number|,
               over groups
 credit        mean over groups in which the two differ (groups), weighted by
               that distance
-p             within groups: exact in up to 20, else Mantel-Haenszel's;
-              identical rollouts count once; not corrected for picking tokens
+p             within groups: exact in up to 20 and below .01, else
+              Mantel-Haenszel's; identical rollouts count once; not corrected
+              for picking tokens
 """
 OF_SINGLE = """\
 *             what a single token would get; the files' column credit is the estimator's own
@@ -47,6 +48,7 @@ def score(
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from ktae.cli.progress import working
     from ktae.report import believing, scoring
+    from ktae.report.frame import frame_of
     from ktae.report.inputs import own_tokenizer
     from ktae.report.strongest import strongest
     from ktae.rollouts.tokens import load_tokenizer
@@ -61,15 +63,15 @@ def score(
     named = reading.tokenizer or own_tokenizer(reading.paths)
     loaded = load_tokenizer(str(named)) if named else None
     dump = reading.load(tokenizer=loaded, strict=True)
-    estimator = used(asked, dump)
     with working("scoring") as tell:
+        tell("holding out pairs", 0, None)
+        choice = believing.choose(frame_of(dump), asked)
+        estimator = choice.estimator
         texts = dump.vocabulary if estimator.needs_vocabulary else None
         scores = scoring.score(dump.rollouts, loaded, estimator, words=_words(dump), texts=texts)
         if output is not None and tokens_out is not None:
             scoring.write(scores, output, tokens_out)
-        tell("holding out pairs", 0, None)
-        verdict = believing.verdict_of(dump, estimator)
-    screen.verdict(verdict)
+    screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
     counts = _counts(scores) | {"seconds": time.perf_counter() - started}
     screen.print(_in_words(counts, dump.unit))
     _warn(dump, scores)
@@ -84,7 +86,9 @@ def score(
         # The table is of single tokens. Where the estimator is of larger units, their credit is
         # another one than the file's, and the star says so.
         star = "" if in_tables(estimator) == estimator else "*"
-        _print_strongest(screen, f"Over {counted(mixed, 'mixed group')}", strong, star)
+        _print_strongest(
+            screen, f"{choice.name}, over {counted(mixed, 'mixed group')}", strong, star
+        )
         screen.print(*(LEGEND + (OF_SINGLE if star else "")).splitlines(), style="dim")
     if output is None:
         screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
@@ -94,7 +98,7 @@ def score(
     screen.end(
         {
             **counts,
-            "verdict": verdict,
+            "advice": choice.advice,
             "notes": dump.notes.listed(),
             "unit": dump.unit,
             "estimator": scoring.described(estimator),

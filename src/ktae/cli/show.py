@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import Screen
-from ktae.cli.reading import Reading, note_single_tokens
+from ktae.cli.printing import Screen, note
+from ktae.cli.reading import Reading
 from ktae.errors import InputError
 from ktae.files import plots
 
@@ -19,7 +19,9 @@ def show(
     reading: Reading,
     group: Annotated[
         str | None,
-        typer.Option(help="Its label or its prompt's beginning [default: the first mixed one]."),
+        typer.Option(
+            help="Its label or its prompt's beginning [default: the one of most evidence]."
+        ),
     ] = None,
     step: Annotated[
         int | None, typer.Option(help="The training step of the group [default: the first].")
@@ -27,7 +29,7 @@ def show(
     output: Annotated[
         Path | None,
         options.output_option(
-            help="Write the group as a .html, .svg, .png or .pdf file instead of printing it.",
+            help="Write the group as a .html, .tex, .svg, .png or .pdf file instead.",
         ),
     ] = None,
 ) -> None:
@@ -42,7 +44,7 @@ def show(
     if missing:
         raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     asked = reading.asked()
-    options.require_outputs(reading.paths, ("--output", output, (".html", *plots.KINDS)))
+    options.require_outputs(reading.paths, ("--output", output, (".html", ".tex", *plots.KINDS)))
     screen = Screen(reading.as_json)
     dump = reading.load()
     shown = groups.scored_group(dump, group, step, asked)
@@ -51,8 +53,8 @@ def show(
     else:
         groups.save(shown, output)
         screen.print(f"wrote {output}")
-    if (of_dump := asked or dump.estimator) not in (None, shown.estimator):
-        note_single_tokens(of_dump)
+    if asked is None and dump.estimator not in (None, shown.estimator):
+        note(f"colours are {shown.name}'s; the run was trained with another estimator: see -e")
     if screen.console.is_terminal:  # a pipe gets the group alone
         screen.next("ktae", "report", *reading.paths)
     screen.end(groups.as_dict(shown) | {"notes": dump.notes.listed()})

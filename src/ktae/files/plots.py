@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,10 @@ from ktae.files.atomic import atomic_write
 
 KINDS = (".png", ".svg", ".pdf")
 """How the name of a picture's file may end."""
+
+
+LABEL_WIDTH = 90
+"""Characters of a line below an axis, which a figure shows whole."""
 
 
 class Mark(NamedTuple):
@@ -46,7 +51,7 @@ def forest(
     axes.axvline(line, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(labels)), labels, parse_math=False)  # $ is a sign like others
     axes.invert_yaxis()
-    axes.set_xlabel(xlabel, parse_math=False)
+    axes.set_xlabel("\n".join(textwrap.wrap(xlabel, LABEL_WIDTH)), parse_math=False)
     axes.set_title(title, fontsize=9, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     if any(mark.legend for mark in marks):
@@ -63,5 +68,7 @@ def save(figure: Any, path: Path) -> None:
 
     kind = path.suffix.lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with atomic_write(path) as temporary, rc_context({"svg.hashsalt": "ktae"}):
+    # Text stays text: TrueType in PDF (Type 42, which editors read), and words in SVG.
+    settings = {"svg.hashsalt": "ktae", "svg.fonttype": "none", "pdf.fonttype": 42}
+    with atomic_write(path) as temporary, rc_context(settings):
         figure.savefig(temporary, format=kind, dpi=120, metadata=metadata)

@@ -1,26 +1,28 @@
-"""How far to believe credit on this dump: held-out pairs and permuted labels, on some groups."""
+"""Which estimator to read with, and how far to believe it: held-out pairs and permuted labels."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from ktae.batch import Vocabulary
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset, to_text
-from ktae.report.frame import Frame, frame_of
-from ktae.report.inputs import Dump
+from ktae.files.text import counted
+from ktae.report.data import Advice, Row, Table
+from ktae.report.frame import Frame
 from ktae.rollouts.groups import take_rows
+from ktae.tables import table_estimator
 from ktae.validity import prefixes
-from ktae.validity.advice import advice
+from ktae.validity.advice import RECOMMENDED, advice
 from ktae.validity.held_out import group_key, held_out_pairs
 from ktae.validity.permutation import Statistics, permutation_test
+from ktae.validity.scores import HeldOut
 
-BESIDE = ("paper", "calibrated", "trigrams", "sharp-trigrams")
-"""Presets that stand beside the report's own estimator."""
+BESIDE = tuple(dict.fromkeys(("paper", "calibrated", "trigrams", RECOMMENDED)))
+"""Presets that are tried on the rollouts at hand."""
 
 MAX_TOKENS = 2_000_000
 MAX_HELD_OUT = 200
@@ -31,92 +33,156 @@ MAX_PERMUTED = 250
 PERMUTATIONS = 5
 """Enough for means to two digits, few enough that a report waits for seconds."""
 
-
-def verdict_of(dump: Dump, estimator: Estimator) -> str:
-    """The sentence that says how far to believe the estimator's credit on a dump."""
-    frame = frame_of(dump)
-    counted_b = frame.counted_b > 0
-    right_g, wrong_g = (frame.sum_rollouts(counted_b & (frame.correct_b == x)) for x in (1, 0))
-    texts = dump.vocabulary if estimator.needs_vocabulary else None
-    return in_words(held_out(frame, (right_g > 0) & (wrong_g > 0), estimator, texts))
+BASELINES = {
+    "shorter": "the shorter one is correct",
+    "majority": "the more frequent answer is correct",
+}
 
 
-def in_words(pairs: dict[str, Any]) -> str:
-    """The first line of what `held_out` gives."""
-    none = str(pairs.get("none", ""))
-    return f"VERDICT: nothing can be said. {none}" if none else str(pairs["lines"][0])
+class Choice(NamedTuple):
+    """The estimator that rollouts are read with."""
+
+    estimator: Estimator
+    advice: Advice
+    lacks_policy: bool
+    """Whether it stands for one that weighs by what a dump does not hold."""
+
+    @property
+    def name(self) -> str:
+        """What stands beside its numbers."""
+        return self.advice.estimator
 
 
-def held_out(
-    frame: Frame, mixed_g: np.ndarray, estimator: Estimator, vocabulary: Vocabulary | None = None
-) -> dict[str, Any]:
-    """Held-out pairs in mixed groups, of the estimator and of `BESIDE`, and what they advise.
+def choose(frame: Frame, asked: Estimator | None = None) -> Choice:
+    """The estimator to read a dump with, and why.
 
-    Returns:
-        `ktae.validity.held_out.HeldOut.as_dict`, with `take` (None: no estimator is shown to be
-        better than chance), `verdict` and `lines` of the advice; or only `none`, why there is
-        nothing.
+    The one that was asked for; else the one that held-out pairs advise; else the one that the run
+    was trained with; else `ktae.validity.advice.RECOMMENDED`.
     """
+    tried = {name: preset(name) for name in BESIDE}
+    lacks_policy, named = False, asked or frame.dump.estimator
+    if named is not None:
+        lacks_policy = bool(named.needs_policy)
+        named = table_estimator(named) if lacks_policy else named
+        if named not in tried.values():
+            tried = {to_text(named): named} | tried
+    pairs, none = _held_out(frame, tried)
+    sentences, verdict, tables = [none], "none", list[Table]()
+    taken = None
+    if pairs is not None:
+        advised = advice(pairs)
+        verdict, taken = advised.verdict, advised.take
+        first = advised.lines[0].removeprefix("VERDICT: ")
+        sentences = [f"{first[0].upper()}{first[1:]}", *advised.lines[1:]]
+        tables = [_held_out_table(pairs, taken)]
+    estimator = (asked and named) or (tried[taken] if taken else named or preset(RECOMMENDED))
+    name = next((x for x, y in tried.items() if y == estimator), to_text(estimator))
+    if (permuted := _permuted_table(frame, table_estimator(estimator))) is not None:
+        tables.append(permuted)
+    return Choice(estimator, Advice(name, verdict, sentences, tables), lacks_policy)
+
+
+def _mixed(frame: Frame) -> np.ndarray:
+    counted_b = frame.counted_b > 0
+    correct_g, incorrect_g = (
+        frame.sum_rollouts(counted_b & (frame.correct_b == x)) for x in (1, 0)
+    )
+    return (correct_g > 0) & (incorrect_g > 0)
+
+
+def _held_out(frame: Frame, tried: dict[str, Estimator]) -> tuple[HeldOut | None, str]:
+    """Held-out pairs in mixed groups, or None and why there are none."""
+    mixed_g = _mixed(frame)
     if not mixed_g.any():
-        return {"none": "No group has both right and wrong rollouts."}
-    # The report's own estimator stands first, unless it is one of those beside it.
-    estimators = {name: preset(name) for name in BESIDE}
-    if estimator not in estimators.values():
-        estimators = {to_text(estimator): estimator} | estimators
+        return None, "No prompt has both correct and incorrect responses, so there is no credit."
     # The groups that `held_out_pairs` draws first, twice as many as are needed: some are too small.
     keys = {g: group_key(frame.labels[g], frame.steps[g]) for g in np.flatnonzero(mixed_g)}
-    some = sorted(keys, key=keys.__getitem__)[: 2 * MAX_HELD_OUT]
-    rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, some)))
-    tokens = frame.sum_rollouts(frame.lengths_b)[some].mean()
+    drawn = sorted(keys, key=keys.__getitem__)[: 2 * MAX_HELD_OUT]
+    rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, drawn)))
+    tokens = frame.sum_rollouts(frame.lengths_b)[drawn].mean()
     most = int(min(MAX_HELD_OUT, max(1, MAX_TOKENS // max(1.0, tokens))))
-    answers = prefixes.AskedAnswers(rollouts)
+    vocabulary = frame.dump.vocabulary if any(x.needs_vocabulary for x in tried.values()) else None
     try:
         pairs = held_out_pairs(
-            rollouts, estimators, answers=answers, max_groups=most, vocabulary=vocabulary
+            rollouts,
+            tried,
+            answers=prefixes.AskedAnswers(rollouts),
+            max_groups=most,
+            vocabulary=vocabulary,
         )
-    except InputError as error:
-        return {"none": f"{error}."[0].upper() + f"{error}."[1:]}
-    # What is advised has to beat chance on these very pairs.
-    advised = advice(pairs)
-    of_advice = {"take": advised.take, "verdict": advised.verdict, "lines": advised.lines}
-    return pairs.as_dict() | of_advice
+    except InputError:  # no group is large enough
+        return None, (
+            "No prompt has two distinct correct and two distinct incorrect responses, so it cannot "
+            "be tested how far credit is to be believed here."
+        )
+    return pairs, ""
 
 
-def beside_permuted(
-    frame: Frame, mixed_g: np.ndarray, estimator: Estimator
-) -> dict[str, Any] | None:
-    """Statistics of single tokens in mixed groups under the real and under permuted labels.
+def _held_out_table(pairs: HeldOut, taken: str | None) -> Table:
+    def share(x: float) -> str:
+        return f"{x:.2f}".removeprefix("0")
 
-    Returns:
-        `groups` that were looked at of `mixed` ones, `permutations`, `pairs`, `testable` (the share
-        of them that could be significant), and by statistic `real`, and under permuted labels
-        `mean`, `low` and `high`. None where nothing can be compared.
-    """
-    groups = np.flatnonzero(mixed_g)
+    rows = []
+    for score in (*pairs.ranked(), *pairs.baselines):
+        name = BASELINES.get(score.name, score.name)
+        interval = f"{share(score.auc.low)} to {share(score.auc.high)}"
+        cells = [name, share(score.auc.value), interval, share(score.permuted.value)]
+        rows.append(Row(cells, strong=score.name == taken))
+    return Table(
+        "Held-out pairs",
+        "How often the correct one of two responses gets more credit, when credit is computed from "
+        f"the others of its group. Chance is .50. {counted(pairs.pairs, 'pair')} of "
+        f"{counted(pairs.groups, 'group')}.",
+        ["", "share", "95 %", "permuted labels"],
+        rows,
+    )
+
+
+STATISTICS = {
+    "credit_abs": ("mean |credit|", "{:.3f}"),
+    "saturated": ("saturated tokens (|credit| above 90 % of the largest)", "{:.1%}"),
+    "no_evidence": ("pairs of group and token with p = 1", "{:.1%}"),
+    "significant": ("pairs with p below .05", "{:.2%}"),
+    "discoveries": ("pairs at a false discovery rate of 5 %", "{:,.0f}"),
+}
+"""Name and format of the fields of `Statistics`."""
+
+
+def _permuted_table(frame: Frame, estimator: Estimator) -> Table | None:
+    """Statistics of single tokens under the real and under permuted labels; None: nothing to
+    compare."""
+    groups = np.flatnonzero(_mixed(frame))
     if not len(groups):
         return None
     tokens = int(frame.sum_rollouts(frame.lengths_b)[groups].sum())
     # Every k-th mixed group, for the smallest k that keeps within both bounds.
     stride = max(math.ceil(len(groups) / MAX_PERMUTED), math.ceil(tokens / MAX_TOKENS))
-    some = groups[::stride]
-    rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, some)))
+    rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, groups[::stride])))
     try:
         test = permutation_test(rollouts, estimator, permutations=PERMUTATIONS)
     except InputError:  # the estimator ignores all tokens of all rollouts of one kind
         return None
-    numbers: dict[str, Any] = {
-        "pairs": test.pairs,
-        "testable": test.testable,
-        "groups": len(some),
-        "mixed": len(groups),
-        "permutations": PERMUTATIONS,
-    }
+    rows = []
     for field in dataclasses.fields(Statistics):
-        values = [getattr(x, field.name) for x in test.permuted]
-        numbers[field.name] = {
-            "real": getattr(test.real, field.name),
-            "mean": float(np.mean(values)),
-            "low": float(np.min(values)),
-            "high": float(np.max(values)),
-        }
-    return numbers
+        name, form = STATISTICS[field.name]
+        permuted = [getattr(x, field.name) for x in test.permuted]
+        real, mean, low, high = (
+            form.format(x).replace("%", " %")
+            for x in (
+                getattr(test.real, field.name),
+                float(np.mean(permuted)),
+                min(permuted),
+                max(permuted),
+            )
+        )
+        rows.append(Row([name, real, mean, f"{low} to {high}"]))
+    which = "all" if stride == 1 else f"{test.groups:,} of {len(groups):,}"
+    return Table(
+        "Beside permuted labels",
+        f"Single tokens by {to_text(estimator)}, and the same with labels permuted within each "
+        f"group, {PERMUTATIONS} times, over {which} mixed groups. What permuted labels give as "
+        f"well says nothing about correctness. Of {test.pairs:,} pairs of group and token "
+        f"{test.testable:.1%} could have p below .05 at all.".replace("%", " %"),
+        ["", "real", "permuted", "from to"],
+        rows,
+    )

@@ -7,6 +7,7 @@ rollout can end a tag or start one.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import math
 import zlib
@@ -66,6 +67,8 @@ def _block(content: bytes) -> str:
 
 def _plain(content: Any) -> Any:
     """`content` in JSON's types, floats cut to `DIGITS`."""
+    if dataclasses.is_dataclass(content):
+        return {x.name: _plain(getattr(content, x.name)) for x in dataclasses.fields(content)}
     if isinstance(content, dict):
         return {key: _plain(value) for key, value in content.items()}
     if isinstance(content, list | tuple):

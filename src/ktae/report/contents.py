@@ -2,53 +2,58 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae._version import __version__
 from ktae.credit import AnEstimator
-from ktae.estimators import Estimator, as_estimator, preset, to_text
+from ktae.estimators import as_estimator, preset
 from ktae.estimators.transforms import ignored_by
+from ktae.files.text import counted
 from ktae.report import (
     believing,
     blocks,
+    changes,
+    comparing,
+    data,
+    drafts,
     findings,
     marks,
     notes,
+    overview,
     regrading,
     sampling,
     summary,
 )
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
-from ktae.report.segments import holes_of, segments_of, states_of
-from ktae.report.strongest import p_values
-from ktae.rollouts.files import SUFFIXES
-from ktae.tables import formula_of, in_tables, ngrams_of, table_estimator
+from ktae.report.segments import holes_of, segments_of, turns_of
+from ktae.report.units import Units, by_evidence
+from ktae.tables import ngrams_of
 
 LONGEST_PROMPT = 20_000
 """Characters of a prompt that are in the page."""
-
-BESIDE = ("paper", "released", "calibrated", "trigrams", "sharp-trigrams")
-"""Presets that a page can shade by, beside its own estimator."""
-
-FILE = re.compile(rf"([^:]+(?:{'|'.join(map(re.escape, SUFFIXES))})):")
-"""What a reader puts in front of the label of a group in one of a folder's files."""
 
 
 class Contents(NamedTuple):
     """What a page holds."""
 
+    page: data.Page
     blocks: dict[str, str]
     """Its data blocks, by name: see `ktae.report.blocks`."""
     shown: tuple[int, int]
     """How many groups are in it, of how many."""
-    verdict: str
-    """The sentence that it begins with."""
+
+
+class Shown(NamedTuple):
+    """What of a dump is in the page."""
+
+    group_g: np.ndarray
+    """(G,) bool, and the same of its B rollouts and N tokens."""
+    rollout_b: np.ndarray
+    token_n: np.ndarray
+    place_b: np.ndarray
+    """(B,) each rollout's place in the page; -1: it is not there."""
 
 
 def contents(
@@ -61,138 +66,209 @@ def contents(
     tell: Tell = lambda phase, done, total: None,
 ) -> Contents:
     """What the page of a dump holds; the arguments are those of `ktae.report.write_report`."""
+    dump, graded = regrading.grade_without_rewards(dump, tell) if regrade else (dump, 0)
     frame = frame_of(dump)
     dump.rollouts = frame.rollouts  # the same in another order: they lie in memory once
-    chosen = as_estimator(estimator or dump.estimator or "paper")
-    lacks_policy = bool(chosen.needs_policy)
-    if lacks_policy:  # log-probabilities and entropies, which a dump does not hold for all tokens
-        chosen = table_estimator(chosen)
-    vocabulary = dump.vocabulary if chosen.needs_vocabulary else None
+    tell("holding out pairs", 0, None)
+    choice = believing.choose(frame, None if estimator is None else as_estimator(estimator))
 
-    # Everything over all groups: verdicts, stated answers, credit, and where to look first.
+    # Everything over all groups: outcomes, stated answers, credit, and what to act on first.
     regraded = regrading.regrade(frame, tell=tell) if regrade else None
     tell("scoring", 0, None)
-    scored = summary.score(frame, chosen, vocabulary)
-    ended = marks.find(frame)
-    found = findings.find(frame, scored, regraded, ended)
+    scored = summary.score(frame, choice.estimator)
+    tokens = summary.token_numbers(frame, scored)
+    ended, compared = marks.find(frame), comparing.compare_sides(frame)
+    changed = changes.find_changes(frame, ended.finished_b)
+    seen = drafts.Seen(frame, scored, tokens, regraded, ended, changed, compared, graded)
+    found = findings.find(seen)
 
-    # Which groups are in the page, and their rollouts and tokens.
-    look_at = [int(frame.group_b[place.rollout]) for x in found[:4] for place in x.places]
-    tokens_g = frame.sum_rollouts(frame.lengths_b)
-    shown_g = sampling.choose(tokens_g, scored.mixed_g, look_at, max_tokens, max_groups)
-    shown_b = shown_g[frame.group_b]
-    shown_n = np.repeat(shown_b, frame.lengths_b)
-    place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
+    look_at = [int(frame.group_b[x.rollout]) for draft in found[:4] for x in draft.places]
+    shown = _shown(frame, scored.units.mixed_g, look_at, max_tokens, max_groups)
+    noted = notes.notes_of(frame, scored.units.mixed_g, graded)
+    if not shown.group_g.all():
+        noted.insert(0, notes.of_sample(shown.rollout_b, shown.group_g, max_tokens, max_groups))
+    if regraded is not None and not graded:
+        text = regraded.in_words()
+        noted.append(data.Note("graded-again", False, "Graded again", text, regraded.graded))
+    noted += notes.about_estimator(frame, choice, regrade)
 
     # A token's number in the page is its rank by frequency, so that frequent ones take one byte.
-    which_n = frame.which_n[shown_n]
+    which_n = frame.which_n[shown.token_n]
     by_rank = np.argsort(-np.bincount(which_n, minlength=len(dump.texts)), kind="stable")
-    rank_v = np.argsort(by_rank)
-
-    said = notes.notes_of(frame, scored.mixed_g)
-    if not shown_g.all():
-        said.insert(0, notes.of_sample(shown_b, shown_g, max_tokens, max_groups))
-    said += notes.about_estimator(frame, chosen, regrade, lacks_policy)
-    beside = {name: preset(name) for name in BESIDE}
-    presets = {to_text(chosen): chosen} | {name: x for name, x in beside.items() if x != chosen}
-    curves = summary.curves(frame, scored, dump.metrics)
-    followed = summary.tokens_over_steps(frame, scored, curves["steps"])
-    of_runs = runs_of(frame)
-    run_g = np.array(of_runs["run"])
-    curves["runs"] = [
-        {"run": run} | summary.curves(frame, scored, {}, run_g == run)
-        for run in np.unique(run_g[run_g >= 0]).tolist()
-    ]
-    states = {
-        group: of_group
-        for group in np.flatnonzero(shown_g).tolist()
-        if (of_group := states_of(frame, group, rank_v, place_b)) is not None
-    }
+    page_blocks = {"tokens": blocks.varints(np.argsort(by_rank)[which_n])}
+    credits = _credits(frame, choice, scored, shown, page_blocks)
+    for kind, cell_n in enumerate(scored.units.cell_un):
+        page_blocks[f"unit-{kind}"] = blocks.varints(cell_n[shown.token_n] + 1)
     signals = frame.signals[0]
-    tell("holding out pairs", 0, None)
-    meta: dict[str, Any] = {
-        "version": __version__,
-        "names": dump.names,
-        "unit": dump.unit,
-        "notes": [note._asdict() for note in said],
-        "presets": [{"name": name, **_as_preset(x)} for name, x in presets.items()],
-        "groups": _groups(frame, shown_g)
-        | {"credit_abs": summary.mean_credit_of_groups(frame, scored), "beyond": scored.beyond_g}
-        | of_runs
-        | {"states": states},
-        "rollouts": _rollouts(frame, shown_b) | {"finished": ended.finished_b[shown_b]},
-        "finished_rule": ended.rule,
-        "held_out": believing.held_out(frame, scored.mixed_g, chosen, vocabulary),
-        "regraded": regraded and regraded.in_numbers(),
-        "permuted": believing.beside_permuted(frame, scored.mixed_g, table_estimator(chosen)),
-        "findings": [finding.as_dict(place_b, frame.group_b, dump.unit) for finding in found],
-        "models": summary.by_model(frame),
-        "histograms": summary.histograms(frame),
-        "signals": sorted(signals),
-        "totals": {"rollouts": len(shown_b), "tokens": len(frame.which_n)},
-        "training": curves | {"of_tokens": followed | {"tokens": rank_v[followed["tokens"]]}},
-    }
-    page_blocks = {"tokens": blocks.varints(rank_v[which_n])}
-    if ngrams_of(chosen) is None:
-        credit_n = scored.credit_n[shown_n]
-        meta["largest_credit"] = float(np.abs(credit_n).max(initial=0)) or 1.0
-        page_blocks["credit"] = blocks.small(credit_n / meta["largest_credit"])
     for name in sorted(signals):
-        page_blocks[name] = blocks.fixed_point(signals[name][shown_n])
-    page_blocks["meta"] = blocks.as_json(meta)
-    p_v = p_values(scored.distinct, scored.which, len(dump.token_ids))
-    names = ("a", "b", "groups", "impact", "credit")
-    numbers = {name: getattr(scored.totals, name) for name in names}
-    numbers |= {"p": p_v, "mark": ended.mark_v, "id": dump.token_ids}
-    texts = {"text": [_text(dump.texts[i]) for i in by_rank.tolist()]}
-    page_blocks["vocabulary"] = blocks.as_json(
-        {name: values[by_rank] for name, values in numbers.items()} | texts
+        page_blocks[name] = blocks.fixed_point(signals[name][shown.token_n])
+    models = overview.models_table(frame)
+    units = scored.units
+    page = data.Page(
+        version=data.VERSION,
+        unit="word" if dump.unit == "words" else "token",
+        findings=[draft.finished(frame, shown.place_b) for draft in found],
+        advice=choice.advice,
+        tiles=overview.tiles(frame, units.mixed_g),
+        tables=[models] if models else [],
+        notes=noted,
+        comparisons=compared.comparisons,
+        opened=compared.opened,
+        charts=summary.charts(frame, scored),
+        over_steps=summary.tokens_over_steps(frame, scored),
+        credits=credits,
+        signals=sorted(signals),
+        unit_names=list(units.names),
+        cells=units.cells.tolist(),
+        unit_note=_unit_note(choice),
+        shares=_shares(units),
+        n_correct=max(1, _mixed_responses(frame, units, 1)),
+        n_incorrect=max(1, _mixed_responses(frame, units, 0)),
+        ignored=[*ignored_by(choice.estimator, counted=True)],
+        groups=_groups(frame, scored, shown),
+        rollouts=_rollouts(frame, scored, shown),
     )
+    page_blocks["meta"] = blocks.as_json(page)
+    page_blocks["vocabulary"] = blocks.as_json(_vocabulary(frame, tokens, ended.mark_v, by_rank))
     # Of a group that is not in the page, the list of groups has the beginning of its prompt.
     prompts = [
         prompt and prompt[: LONGEST_PROMPT if is_shown else 200]
-        for prompt, is_shown in zip(frame.of_groups("prompt"), shown_g.tolist(), strict=True)
+        for prompt, is_shown in zip(frame.of_groups("prompt"), shown.group_g.tolist(), strict=True)
     ]
     page_blocks["texts"] = blocks.as_json({"prompt": prompts, "answer": frame.of_groups("answer")})
-    in_page = int(shown_g.sum()), len(shown_g)
-    return Contents(page_blocks, in_page, believing.in_words(meta["held_out"]))
+    page_blocks["turns"] = blocks.as_json({
+        group: turns
+        for group in np.flatnonzero(shown.group_g).tolist()
+        if (turns := turns_of(frame, group, scored.credit_n)) is not None
+    })  # fmt: skip
+    return Contents(page, page_blocks, (int(shown.group_g.sum()), len(shown.group_g)))
 
 
-def _groups(frame: Frame, shown_g: np.ndarray) -> dict[str, Any]:
-    size_g = np.diff(frame.starts_g)
-    rewarded_g = frame.sum_rollouts(~np.isnan(frame.reward_b))
-    reward_g = frame.sum_rollouts(np.nan_to_num(frame.reward_b))
-    return {
-        "step": frame.steps,
-        "shown": shown_g.astype(int),
-        "size": size_g,
-        "right": frame.sum_rollouts(frame.correct_b == 1),
-        "known": frame.sum_rollouts(~np.isnan(frame.correct_b)),
-        "length": frame.sum_rollouts(frame.lengths_b) / size_g,
-        "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
-    }
+def _shown(
+    frame: Frame, mixed_g: np.ndarray, look_at: list[int], max_tokens: int, max_groups: int | None
+) -> Shown:
+    tokens_g = frame.sum_rollouts(frame.lengths_b)
+    shown_g = sampling.choose(tokens_g, mixed_g, look_at, max_tokens, max_groups)
+    shown_b = shown_g[frame.group_b]
+    place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
+    return Shown(shown_g, shown_b, np.repeat(shown_b, frame.lengths_b), place_b)
 
 
-def _rollouts(frame: Frame, shown_b: np.ndarray) -> dict[str, Any]:
-    """Columns of the rollouts in the page; `holes` and `segments` of those alone that have any."""
-    rows = np.flatnonzero(shown_b)
+def _credits(
+    frame: Frame,
+    choice: believing.Choice,
+    scored: summary.Scored,
+    shown: Shown,
+    page_blocks: dict[str, str],
+) -> list[data.Credit]:
+    """The credit that a page can be coloured by: the chosen estimator's, and the paper's."""
+    named = {choice.name: choice.estimator, "paper": preset("paper")}
+    listed = list[data.Credit]()
+    for name, estimator in named.items():
+        is_chosen = name == choice.name
+        credit_n = scored.credit_n if is_chosen else summary.credit_of(frame, estimator)
+        credit_n = credit_n[shown.token_n]
+        largest = float(np.abs(credit_n).max(initial=0)) or 1.0
+        page_blocks[f"credit-{len(listed)}"] = blocks.small(credit_n / largest)
+        rests_on_units = is_chosen and ngrams_of(estimator) is not None
+        listed.append(data.Credit(name, largest, rests_on_units))
+    return listed
+
+
+def _unit_note(choice: believing.Choice) -> str:
+    if ngrams_of(choice.estimator) is not None:
+        return ""
+    return f"{choice.name} rests on more than single tokens; the table is of the single token."
+
+
+def _mixed_responses(frame: Frame, units: Units, verdict: int) -> int:
+    return int((units.mixed_g[frame.group_b] & (frame.correct_b == verdict)).sum())
+
+
+def _shares(units: Units) -> str:
+    if not units.mixed_g.any():
+        return "No group has both correct and incorrect responses, so no token has a value."
+    return (
+        "Shares are of the responses of mixed groups. p is over groups; a token in bold is beyond "
+        "chance among all tokens of the dump."
+    )
+
+
+def _groups(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Groups:
+    size_g, origins, units = np.diff(frame.starts_g), frame.origins, scored.units
+    correct_g = frame.sum_rollouts(frame.correct_b == 1).astype(int)
+    known_g = frame.sum_rollouts(~np.isnan(frame.correct_b)).astype(int)
+    return data.Groups(
+        label=origins.label,
+        files=origins.files,
+        file=origins.file,
+        step=frame.steps,
+        shown=shown.group_g.astype(int).tolist(),
+        size=size_g.tolist(),
+        n_correct=correct_g.tolist(),
+        known=known_g.tolist(),
+        length=(frame.sum_rollouts(frame.lengths_b) / size_g).tolist(),
+        credit_abs=summary.mean_credit_of_groups(frame, scored).tolist(),
+        beyond=units.beyond_g.tolist(),
+        evidence=[
+            _evidence(frame, units, group, int(known_g[group]), int(correct_g[group]))
+            for group in range(len(size_g))
+        ],
+        order=by_evidence(units).tolist(),
+    )
+
+
+def _evidence(frame: Frame, units: Units, group: int, known: int, n_correct: int) -> str:
+    """What units say of correctness in a group, in a sentence."""
+    if known < 2:
+        return "Fewer than two responses have a verdict: there is nothing to compare."
+    if n_correct in (0, known):
+        kind = "correct" if n_correct else "incorrect"
+        return f"All {known:,} responses are {kind}: there is nothing to compare."
+    if not units.mixed_g[group]:
+        return "Correct or incorrect responses are empty: there is nothing to compare."
+    word = "word" if frame.dump.unit == "words" else "token"
+    unit = {"token": word, "bigram": f"pair of {word}s", "trigram": f"run of three {word}s"}
+    kinds = " or ".join(unit[name] for name in units.names)
+    smallest = f"the smallest p of a {kinds} here is {units.best_p_g[group]:.2g}"
+    if beyond := int(units.beyond_g[group]):
+        ways = counted(beyond, "split")
+        return f"{ways} of the responses beyond chance (underlined); {smallest}."
+    return f"Chance explains every single colour here: {smallest}, before correction."
+
+
+def _rollouts(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Rollouts:
+    rows = np.flatnonzero(shown.rollout_b)
     models = np.array(frame.rollouts["model"].to_pylist(), dtype=object)[rows].tolist()
     names = sorted({model for model in models if model is not None})
-    pairs, groups = set(zip(frame.group_b[rows], models, strict=True)), set(frame.group_b[rows])
-    segments = {i: x for i, row in enumerate(rows.tolist()) if (x := segments_of(frame, row))}
-    masked = np.flatnonzero(frame.counted_b[rows] < frame.lengths_b[rows])
-    return {
-        "length": frame.lengths_b[rows],
-        "reward": frame.reward_b[rows],
-        "correct": frame.correct_b[rows],
-        "advantage": frame.advantage_b[rows],
-        "own_advantages": frame.own_advantages,
-        "models": names,
-        "pooled": len(pairs) > len(groups),
-        "model": [-1 if model is None else names.index(model) for model in models],
-        "holes": {i: holes_of(frame, rows[i]) for i in masked.tolist()},
-        "segments": segments,
+    credit_b = frame.sum_tokens(scored.credit_n) / np.maximum(frame.counted_b, 1)
+    masked = np.flatnonzero(frame.counted_b[rows] < frame.lengths_b[rows]).tolist()
+    return data.Rollouts(
+        length=frame.lengths_b[rows].tolist(),
+        reward=frame.reward_b[rows].tolist(),
+        correct=frame.correct_b[rows].tolist(),
+        advantage=frame.advantage_b[rows].tolist(),
+        credit=credit_b[rows].tolist(),
+        own_advantages=frame.own_advantages,
+        models=names,
+        model=[-1 if model is None else names.index(model) for model in models],
+        holes={i: holes_of(frame, rows[i]).tolist() for i in masked},
+        segments={i: x for i, row in enumerate(rows.tolist()) if (x := segments_of(frame, row))},
+    )
+
+
+def _vocabulary(
+    frame: Frame, tokens: summary.TokenNumbers, mark_v: np.ndarray, by_rank: np.ndarray
+) -> data.Vocabulary:
+    numbers: dict[str, Any] = {
+        name: values[by_rank].tolist() for name, values in tokens._asdict().items()
     }
+    return data.Vocabulary(
+        id=frame.dump.token_ids[by_rank].tolist(),
+        text=[_text(frame.dump.texts[i]) for i in by_rank.tolist()],
+        mark=mark_v[by_rank].tolist(),
+        **numbers,
+    )
 
 
 def _text(piece: bytes | None) -> str | list[int] | None:
@@ -201,70 +277,3 @@ def _text(piece: bytes | None) -> str | list[int] | None:
         return piece if piece is None else piece.decode()
     except UnicodeDecodeError:
         return list(piece or b"")
-
-
-def _as_preset(estimator: Estimator) -> dict[str, Any]:
-    """How the page's script gets the credit of an estimator.
-
-    `units`: the n-grams whose mean credit it is, by the formula that stands beside; null: the
-    credit itself is in the page. `tables`: whether it rests on contingency tables at all, the
-    formula's, or else the paper's are shown. `ignored` tokens do not count, `silent` ones only get
-    no credit.
-    """
-    return formula_of(table_estimator(estimator))._asdict() | {
-        "units": ngrams_of(estimator),
-        "tables": in_tables(estimator) is not None,
-        "ignored": ignored_by(estimator),
-        "silent": ignored_by(estimator, counted=True),
-    }
-
-
-def runs_of(frame: Frame) -> dict[str, Any]:
-    """What `files_of` gives, and of each group its `run` (the input that it comes from, -1 where
-    there is one alone) and `same` (a number that groups of the same prompt share)."""
-    names = frame.dump.names
-    of_files = files_of(frame.labels, names)
-    run_g = [-1] * len(frame.labels)
-    if len(names) > 1:
-        # The longest name that a label begins with: one may begin another.
-        longest = sorted(names, key=len, reverse=True)
-        of_label = (next((x for x in longest if y.startswith(x)), None) for y in frame.labels)
-        run_g = [-1 if name is None else names.index(name) for name in of_label]
-    numbers: dict[str, int] = {}
-    same_g = [
-        numbers.setdefault(prompt or f"\0{label}", len(numbers))
-        for prompt, label in zip(frame.of_groups("prompt"), of_files["label"], strict=True)
-    ]
-    return of_files | {"run": run_g, "same": same_g}
-
-
-def files_of(labels: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    """Labels without their file, which of several inputs they begin with, and the files beside.
-
-    Returns:
-        `label`, `files` (short names, none where the dump is one file) and `file` (for each group
-        its place in `files`, -1 for none).
-    """
-    if not names:  # rollouts in memory: a label is a label
-        return {"label": list(labels), "files": [], "file": [-1] * len(labels)}
-    parts = [_split(label, names) for label in labels]
-    full = list(dict.fromkeys(file for file, _ in parts if file))
-    # Short names: without the folders that all files have in common.
-    folders = {os.path.dirname(os.path.abspath(file)) for file in full}
-    common = os.path.commonpath(folders) if folders else ""
-    return {
-        "label": [label for _, label in parts],
-        "files": [os.path.relpath(file, common) for file in full],
-        "file": [full.index(file) if file else -1 for file, _ in parts],
-    }
-
-
-def _split(label: str, names: Sequence[str]) -> tuple[str, str]:
-    """A label's file, empty for none, and what is left of the label."""
-    known = names if len(names) > 1 else []
-    name = next((name for name in known if label.startswith(f"{name}:")), "")
-    label = label.removeprefix(f"{name}:")
-    inner = FILE.match(label)
-    if inner is None or all(x.endswith(SUFFIXES) for x in ([name] if name else names)):
-        return name, label  # an input that is a file has no files in it
-    return os.path.join(name, inner.group(1)), label[inner.end() :]

@@ -1,299 +1,280 @@
-"""What to look at: findings about rollouts, groups and tokens, each with a count and its places.
+"""What a page says first: findings, ranked by what a person would act on, each in one sentence.
 
-The paper's case study: a rollout holds the right answer and gets no reward, since later text
-overwrites it, or it is in a form that the grader does not parse. So incorrect rollouts are looked
-for that state the reference answer as an answer: shortly after "answer", "boxed" or "####". It was
-overwritten where the credit after it adds up to less than 0, and its mean is below that of what is
-before. This needs no credit in favour of the answer, and no group with both verdicts.
-
-All are leads to look at, not verdicts. `ktae.report.regrading` gives verdicts.
+Paid without an answer; accuracy fell or rose; one run better than another; graders that disagree;
+responses cut off; answers that were overwritten; copies; and last, what single tokens tell.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from ktae.files.text import visible
+from ktae.files.text import counted
+from ktae.inference import LEVEL, sign_flip_p_value, t_interval
+from ktae.report.answers import (
+    alike,
+    answers_stated,
+    graders_differ,
+    paid_without_answer,
+    stated_answers,
+)
+from ktae.report.changes import Change
+from ktae.report.comparing import Compared, in_points
+from ktae.report.comparing import sentence as comparison_sentence
+from ktae.report.data import Chip, Tone
+from ktae.report.drafts import COUNT, Draft, Place, Seen, p_text, share_of
 from ktae.report.frame import Frame
-from ktae.report.marks import FORMAT, Marks
-from ktae.report.regrading import Regraded, references, token_of
-from ktae.report.summary import Scored
-from ktae.rollouts.tokens import standing_alone
+from ktae.report.marks import FORMAT
+from ktae.report.overview import percent
+from ktae.report.summary import chip
 from ktae.validity import repeats
 
-LONGEST_ANSWER = 120
-"""Characters of an answer that are in the page."""
-
-TELLS = 0.2
-"""How far the shares of correct and of incorrect rollouts with a token of an end or of a format
-have to differ for it to be named."""
-
 MOST_TOKENS = 6
-"""Tokens of an end or of a format that are named."""
+"""Tokens that are named."""
 
-LONGEST_REFERENCE = 40
-"""Characters. Longer reference answers are worked solutions; nobody repeats them by the letter."""
+MINOR = 0.01
+"""A warning about fewer than this share of the responses is none."""
 
-AS_ANSWER = rb"(?i:answer|box|####)[^\n]{0,24}?"
-"""What stands shortly before an answer that is stated as one."""
+FEWEST_BAD = 3
+"""And one about fewer responses is no headline, whatever it is about."""
 
-COMMON = 0.1
-"""Where more of a dump's incorrect rollouts state their reference answer, stating it is a habit."""
-
-SHORTEST_TAIL = 3
-"""Tokens that must follow an answer for it to count as overwritten."""
+RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 
 
-class Place(NamedTuple):
-    """Where in a rollout something was found."""
-
-    rollout: int
-    """Its place in `Frame`."""
-    token: int = -1
-    """Where to look; -1: nowhere in particular."""
-    why: str = ""
-
-
-class Finding(NamedTuple):
-    """Something to look at."""
-
-    key: str
-    """What the page's address calls it."""
-    title: str
-    """What it is, as the heading of a list of such rollouts or groups."""
-    about: str
-    """What it means, in a sentence or two."""
-    places: Sequence[Place] = ()
-    groups: Sequence[int] = ()
-    """Groups that it is about, where it is about groups."""
-    tokens: Sequence[dict[str, Any]] = ()
-    """Tokens that it is about: `id` and `text`, and the shares of `right` and `wrong` that have
-    it."""
-
-    def as_dict(self, place_b: np.ndarray, group_b: np.ndarray, unit: str) -> dict[str, Any]:
-        """As the page's script reads it; `place_b` is each rollout's place in the page, or -1."""
-        shown = [place for place in self.places if place_b[place.rollout] >= 0]
-        groups = self.groups or sorted({int(group_b[place.rollout]) for place in self.places})
-        return {
-            "key": self.key,
-            "title": in_units(self.title, unit),
-            "about": in_units(self.about, unit),
-            "kind": "tokens" if self.tokens else "rollouts" if self.places else "groups",
-            "count": len(self.tokens) or len(self.places) or len(self.groups),
-            "groups": groups,
-            "rollouts": [int(place_b[place.rollout]) for place in shown],
-            "tokens": [place.token for place in shown],
-            "why": [place.why for place in shown] if any(p.why for p in shown) else [],
-            "of_tokens": list(self.tokens),
-        }
-
-
-def find(frame: Frame, scored: Scored, regraded: Regraded | None, marks: Marks) -> list[Finding]:
-    """All findings that hold anything, in the order in which they are worth a look."""
-    asks_for_more = regraded is not None and regraded.asks_for_more  # then answers tell nothing
-    overwritten, stated = ([], []) if asks_for_more else _stated_answers(frame, scored)
-    findings = [
-        *_of_verdicts(frame, regraded, {place.rollout for place in overwritten}),
-        *_of_answers(frame, overwritten, stated),
-        *_of_length(frame, regraded, marks),
-        _rollouts(
-            "copies",
-            "Copies of another rollout of the group",
-            "Of identical rollouts only the first is evidence; where their verdicts differ, none "
-            "is.",
-            _copies(frame),
-        ),
-        _of_format(frame, scored, marks),
-        Finding(
-            "beyond-chance",
-            "Groups with tokens beyond chance",
-            "At least one token is significant at a false discovery rate of 5 % over the tokens of "
-            "its group. In the others chance explains every shade.",
-            groups=np.flatnonzero(scored.beyond_g).tolist(),
-        ),
+def find(seen: Seen) -> list[Draft]:
+    """All findings, the one to act on first before the others."""
+    asks_for_more = seen.regraded is not None and seen.regraded.asks_for_more
+    overwritten, stated = ([], []) if asks_for_more else stated_answers(seen.frame, seen.scored)
+    drafts = [
+        *alike(seen),
+        *paid_without_answer(seen),
+        *(_change(change) for change in seen.changes),
+        *_runs(seen.compared),
+        *_models(seen.frame),
+        *graders_differ(seen, {place.rollout for place in overwritten}),
+        *_cut_off(seen),
+        *answers_stated(seen.frame, overwritten, stated),
+        *_copies(seen.frame),
+        *_tokens(seen),
     ]
-    return [x for x in findings if x.places or x.groups or x.tokens]
+    drafts = [_minor(draft, seen.frame) for draft in drafts]
+    ranked = sorted(drafts, key=lambda draft: RANK[draft.tone])
+    if not ranked or ranked[0].tone == "plain":
+        ranked.insert(0, _in_sum(seen.frame))
+    return ranked
 
 
-def in_units(text: str, unit: str) -> str:
-    """A sentence of the page about tokens, or about words where the dump was cut at words."""
-    return text.replace("token", "word").replace("Token", "Word") if unit == "words" else text
+def _minor(draft: Draft, frame: Frame) -> Draft:
+    """What is about hardly any response is no warning."""
+    n = len(draft.places)
+    few = n < MINOR * len(frame.group_b) if n else bool(draft.groups)
+    is_minor = few if draft.tone == "warn" else 0 < n < FEWEST_BAD
+    return draft._replace(tone="plain") if is_minor else draft
 
 
-def _rollouts(key: str, title: str, about: str, rows: Iterable[int]) -> Finding:
-    return Finding(key, title, about, [Place(row) for row in rows])
+def _in_sum(frame: Frame) -> Draft:
+    """The headline where nothing needs to be acted on."""
+    known = frame.correct_b[~np.isnan(frame.correct_b)]
+    n = counted(len(frame.group_b), "response")
+    sentence = f"{n} without a verdict: correctness is unknown"
+    if len(known):
+        right = int((known == 1).sum())
+        sentence = f"Accuracy is {percent(right / len(known))} ({share_of(right, len(known))})"
+    return Draft(
+        *("accuracy", "plain", "Accuracy", sentence, COUNT),
+        "Nothing that ktae looks for needs to be acted on first. The smaller things are below.",
+        link={"view": "rollouts"},
+    )
 
 
-def _of_verdicts(
-    frame: Frame, regraded: Regraded | None, overwritten: set[int]
-) -> Iterator[Finding]:
-    if regraded is None or regraded.asks_for_more:
+def _models(frame: Frame) -> Iterator[Draft]:
+    """The best and the worst of several models, on the prompts that both answered."""
+    names = np.array([name or "" for name in frame.rollouts["model"].to_pylist()])
+    known = ~np.isnan(frame.correct_b)
+    sides = {
+        name: (
+            frame.sum_rollouts(known & (names == name)),
+            frame.sum_rollouts((names == name) & (frame.correct_b == 1)),
+        )
+        for name in np.unique(names[known & (names != "")]).tolist()
+    }
+    if len(sides) < 2 or len(frame.dump.names) > 1:
         return
-    for stored, key, title in (
-        (0.0, "right-here", "Marked wrong, and right by our grader"),
-        (1.0, "wrong-here", "Marked right, and wrong by our grader"),
-    ):
-        differences = [x for x in regraded.differences if x.stored == stored]
-        if not differences:
-            continue
-        places = []
-        for x in differences:
-            why = f"{x.reason[:1].upper()}{x.reason[1:]}."
-            if answer := x.verdict.extracted:
-                why += f" The answer found is “{answer[:LONGEST_ANSWER]}”."
-            places.append(Place(x.rollout, token_of(x, frame), why))
-        (reason, times), *_ = Counter(x.verdict.reason for x in differences).most_common(1)
-        about = f"Most often: {reason} ({times:,}). "
-        about += "Either side may be wrong: read the answers side by side."
-        if went_on := sum(x.rollout in overwritten for x in differences):
-            about += f" {went_on:,} of them went on after the right answer."
-        yield Finding(key, title, about, places)
+    ranked = sorted(sides, key=lambda name: sides[name][1].sum() / sides[name][0].sum())
+    (n_a, right_a), (n_b, right_b) = (sides[name] for name in (ranked[0], ranked[-1]))
+    both = (n_a > 0) & (n_b > 0)
+    if both.sum() < 5:
+        return
+    change = right_b[both] / n_b[both] - right_a[both] / n_a[both]
+    pairs = len(sides) * (len(sides) - 1) / 2  # any two could have been the best and the worst
+    p = min(1.0, pairs * sign_flip_p_value(change))
+    if p < LEVEL:
+        low, high = (
+            percent(right[both].sum() / n[both].sum())
+            for n, right in ((n_a, right_a), (n_b, right_b))
+        )
+        yield Draft(
+            *("models", "warn", "Models differ"),
+            f"Models differ: accuracy is {low} for {ranked[0]} and {high} for {ranked[-1]}",
+            f"{in_points(t_interval(change))}, {p_text(p)}, paired over "
+            f"{counted(int(both.sum()), 'prompt')}",
+            "Where their responses are pooled in a group, a token may only identify the stronger "
+            "model.",
+            link={"view": "overview"},
+        )
 
 
-def _of_answers(frame: Frame, overwritten: list[Place], stated: list[Place]) -> Iterator[Finding]:
-    yield Finding(
-        "overwritten",
-        "Right answer, then overwritten",
-        "It states the reference answer and goes on: a new question, a second thought.",
-        overwritten,
+def _change(change: Change) -> Draft:
+    def number(x: float) -> str:
+        if change.name in ("accuracy", "share cut off"):
+            return percent(x)
+        return f"{x:,.0f} tokens" if change.name == "response length" else f"{x:.3g}"
+
+    name = change.name[0].upper() + change.name[1:]
+    verb = "rose" if change.after > change.before else "fell"
+    is_bad = {"accuracy": verb == "fell", "share cut off": verb == "rose"}.get(change.name, False)
+    until, since = (
+        f"step {x:,}" if x == y else f"steps {x:,} to {y:,}"
+        for x, y in ((change.first, change.until), (change.since, change.last))
     )
-    yield Finding(
-        "answer-stated",
-        "Right answer stated, marked wrong",
-        "Is it in a form that the grader does not parse, or is the reference wrong?",
-        stated,
-    )
-    known_g = frame.sum_rollouts(~np.isnan(frame.correct_b))
-    all_wrong_g = (known_g > 0) & (frame.sum_rollouts(frame.correct_b == 1) == 0)
-    groups = {int(frame.group_b[place.rollout]) for place in (*overwritten, *stated)}
-    yield Finding(
-        "all-wrong-but",
-        "All-wrong groups with a right-looking answer",
-        "Not one rollout counts as right, and one of them states the reference answer.",
-        groups=sorted(group for group in groups if all_wrong_g[group]),
+    return Draft(
+        f"{change.name.replace(' ', '-')}-{verb}",
+        "bad" if is_bad else "good" if change.name == "accuracy" else "plain",
+        f"{name} {verb}",
+        f"{name} {verb} from {number(change.before)} ({until}) to {number(change.after)} ({since})",
+        f"{p_text(change.p)} over groups dealt anew to the steps; most likely at step "
+        f"{change.since:,}",
+        f"At the last step it is {number(change.at_last)}. Read responses from before and after.",
+        link={"view": "training"},
     )
 
 
-def _stated_answers(frame: Frame, scored: Scored) -> tuple[list[Place], list[Place]]:
-    """Incorrect rollouts that state the right answer, and overwrite it or not; strongest first."""
-    wrong_b = (frame.correct_b == 0) & (frame.counted_b > 0)
-    answers = {row: place for row, place in _answer_places(frame) if wrong_b[row]}
-    rows = np.array(list(answers), dtype=np.int64)
-    # Where many state it, the prompt may ask for it, as in "make 24". Then a group in which most
-    # incorrect rollouts do so tells nothing.
-    n_stated_g = np.bincount(frame.group_b[rows], minlength=len(frame.labels))
-    many_g = n_stated_g > np.maximum(2, frame.sum_rollouts(wrong_b) / 2)
-    if len(rows) > COMMON * wrong_b.sum():
-        rows = rows[~many_g[frame.group_b[rows]]]
-    places: tuple[list[tuple[float, Place]], ...] = ([], [])
-    for row in rows.tolist():
-        begin, end = answers[row]
-        credit_t = scored.credit_n[frame.span(row)]
-        before, after = float(credit_t[:end].sum()), float(credit_t[end:].sum())
-        n_after = len(credit_t) - end
-        why = f"It states the reference answer (up to token {end:,} of {len(credit_t):,}"
-        why += f"; the credit up to there adds up to {_signed(before)})"
-        strength = before / end
-        # The tail speaks against correctness, token for token more than what stands before it.
-        is_over = after < 0 and n_after >= SHORTEST_TAIL and after / n_after < before / end
-        if is_over:
-            strength -= after / n_after
-            why += f". Of the {n_after:,} tokens after it the credit adds up to {_signed(after)}. "
-            why += "Did later text overwrite a right answer?"
-        else:
-            why += ", and what follows does not speak against it more than that. "
-            why += "Is the answer in a form that the grader does not parse, or the reference wrong?"
-        place = Place(row, begin, in_units(why, frame.dump.unit))
-        places[not is_over].append((strength, place))
-    overwritten, stated = (sorted(x, key=lambda pair: -pair[0]) for x in places)
-    return [place for _, place in overwritten], [place for _, place in stated]
+def _runs(compared: Compared) -> Iterator[Draft]:
+    if not compared.by_run:
+        return
+    for comparison, difference in zip(compared.comparisons, compared.differences, strict=True):
+        tone: Tone = "plain"
+        if difference.shown:
+            tone = "good" if difference.interval.value > 0 else "bad"
+        yield Draft(
+            f"run-{len(comparison.b)}-{comparison.b}",
+            tone,
+            f"{comparison.a} and {comparison.b}",
+            comparison_sentence(comparison.a, comparison.b, difference),
+            f"{comparison.b} minus {comparison.a}: {in_points(difference.interval)}, "
+            f"{p_text(difference.p)}, paired over {counted(difference.prompts, 'prompt')}",
+            f"Of these prompts {comparison.n_won:,} are better with {comparison.b}, "
+            f"{comparison.n_lost:,} are worse and {comparison.n_same:,} are the same.",
+            link={"view": "compare"},
+        )
 
 
-def _signed(number: float) -> str:
-    return f"{number:+z.2f}".replace("-", "−")
-
-
-def _answer_places(frame: Frame) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Where incorrect rollouts last state their answer: the first token, and the one after it."""
-    accepted = references(frame)
-    for row in np.flatnonzero(frame.correct_b == 0).tolist():
-        answer = accepted[row][0].strip() if len(accepted[row]) == 1 else ""
-        if not 0 < len(answer) <= LONGEST_REFERENCE:
-            continue
-        spelling = frame.spell(row)
-        pattern = AS_ANSWER + rb"(" + standing_alone(answer) + rb")"
-        spans = [match.span(1) for match in re.finditer(pattern, spelling.text)]
-        if spans:
-            yield row, spelling.tokens(*spans[-1])
-
-
-def _of_length(frame: Frame, regraded: Regraded | None, marks: Marks) -> Iterator[Finding]:
-    cut_b = marks.finished_b == 0
+def _cut_off(seen: Seen) -> Iterator[Draft]:
+    frame, regraded = seen.frame, seen.regraded
+    cut_b = seen.marks.finished_b == 0
+    n = len(cut_b)
     right, wrong = (int((frame.correct_b == x).sum()) for x in (1, 0))
     cut_right, cut_wrong = (int((cut_b & (frame.correct_b == x)).sum()) for x in (1, 0))
-    yield _rollouts(
-        "unfinished",
-        "Cut off or unfinished",
-        f"{cut_wrong:,} of {wrong:,} wrong rollouts and {cut_right:,} of {right:,} right ones. "
-        f"Finished means: {marks.rule}.",
-        np.flatnonzero(cut_b).tolist(),
-    )
+    if cut_b.any():
+        yield Draft(
+            *("unfinished", "warn", "Cut off or unfinished"),
+            f"{percent(cut_b.mean())} of responses are cut off or unfinished "
+            f"({share_of(int(cut_b.sum()), n)})",
+            f"finished means: {seen.marks.rule}",
+            f"{share_of(cut_wrong, wrong)} incorrect responses and {share_of(cut_right, right)} "
+            "correct ones. If most of them are incorrect, the length limit costs accuracy.",
+            [Place(row) for row in np.flatnonzero(cut_b).tolist()],
+        )
     unanswered = [] if regraded is None else regraded.unanswered
-    wrong_rows = [row for row in unanswered if frame.correct_b[row] == 0]
-    # Where right ones have none either, our grader does not know the form of the answers.
-    many = len(wrong_rows) > wrong / 2 and len(unanswered) - len(wrong_rows) < right / 10
-    yield _rollouts(
-        "no-answer",
-        "Probably cut off: wrong, without an answer" if many else "Wrong, without an answer",
-        f"Our grader finds no answer in {len(wrong_rows):,} of {wrong:,} wrong rollouts.",
-        wrong_rows,
-    )
-    yield _rollouts(
-        "empty",
-        "Empty rollouts",
-        "They have no token that counts.",
-        np.flatnonzero(frame.counted_b == 0).tolist(),
-    )
+    rows = [row for row in unanswered if frame.correct_b[row] == 0]
+    if rows:
+        # Where correct ones have none either, our grader does not know the form of the answers.
+        many = len(rows) > wrong / 2 and len(unanswered) - len(rows) < right / 10
+        yield Draft(
+            *("no-answer", "warn", "Incorrect, without an answer"),
+            f"{share_of(len(rows), wrong)} incorrect responses give no answer",
+            "by ktae's grader, which may not know the form of the answers",
+            "Probably they were cut off." if many else "Read the example: what does it end with?",
+            [Place(row) for row in rows],
+        )
+    empty = np.flatnonzero(frame.counted_b == 0).tolist()
+    if empty:
+        yield Draft(
+            *("empty", "warn", "Empty responses"),
+            f"{share_of(len(empty), n)} responses are empty",
+            COUNT,
+            "They have no token that counts.",
+            [Place(row) for row in empty],
+        )
 
 
-def _copies(frame: Frame) -> list[int]:
+def _copies(frame: Frame) -> Iterator[Draft]:
     """Rollouts that repeat another one of their group."""
     spans = map(frame.span, range(len(frame.lengths_b)))
-    counted = [frame.which_n[span][frame.mask_n[span]] for span in spans]
+    counted_ids = [frame.which_n[span][frame.mask_n[span]] for span in spans]
     # Empty ones are alike, too, and have a finding of their own.
     verdict_b = np.where(frame.counted_b > 0, np.nan_to_num(frame.correct_b, nan=2.0), np.nan)
-    rows = np.flatnonzero(repeats.repeated(frame.group_b, counted, verdict_b))
-    return list(rows.tolist())
+    rows = np.flatnonzero(repeats.repeated(frame.group_b, counted_ids, verdict_b)).tolist()
+    if rows:
+        n = len(frame.lengths_b)
+        yield Draft(
+            *("copies", "plain", "Copies of another response of the group"),
+            f"{percent(len(rows) / n)} of responses are copies of another of their group "
+            f"({share_of(len(rows), n)})",
+            COUNT,
+            "Of identical responses only the first is evidence; where their verdicts differ, none "
+            "is. Many copies mean little exploration.",
+            [Place(row) for row in rows],
+        )
 
 
-def _of_format(frame: Frame, scored: Scored, marks: Marks) -> Finding:
-    """Tokens of an end or of a format that tell right from wrong."""
-    dump, mixed_b = frame.dump, scored.mixed_g[frame.group_b]
-    n_right, n_wrong = (max(1, int((mixed_b & (frame.correct_b == x)).sum())) for x in (1, 0))
-    right, wrong = scored.totals.a / n_right, scored.totals.b / n_wrong
-    apart = np.where(marks.mark_v > 0, np.abs(right - wrong), 0.0)
-    strongest = np.argsort(-apart, kind="stable")[:MOST_TOKENS]
-    strongest = strongest[apart[strongest] >= TELLS]
-    tokens = [
-        {
-            "token": i,
-            "id": dump.token_ids[i],
-            "text": visible((dump.texts[i] or b"").decode(errors="replace")),
-            "right": right[i],
-            "wrong": wrong[i],
-        }
-        for i in strongest.tolist()
-    ]
-    kinds = sorted({"format" if mark == FORMAT else "end" for mark in marks.mark_v[strongest]})
-    return Finding(
-        "format",
-        f"Tokens of the {' and the '.join(kinds)} that go with correctness",
-        "They tell which rollouts came to their end in the form that was asked for, and nothing of "
-        "the reasoning.",
-        tokens=tokens,
-    )
+def _tokens(seen: Seen) -> Iterator[Draft]:
+    """What tokens tell beyond chance, corrected over all groups and all tokens of the dump."""
+    frame, numbers, units = seen.frame, seen.tokens, seen.scored.units
+    known_b = units.mixed_g[frame.group_b] & ~np.isnan(frame.correct_b)
+    n_right = max(1, int((known_b & (frame.correct_b == 1)).sum()))
+    n_wrong = max(1, int((known_b & (frame.correct_b == 0)).sum()))
+    beyond = numbers.beyond & (numbers.impact != 0)
+    order = np.argsort(-np.abs(numbers.impact), kind="stable")
+
+    def chips(which: Any) -> list[Chip]:
+        shares = ((i, numbers.a[i] / n_right, numbers.b[i] / n_wrong) for i in which)
+        return [
+            chip(frame, i, f"in {percent(x)} of correct, {percent(y)} of incorrect")
+            for i, x, y in shares
+        ]
+
+    sure = "false discovery rate of 2 % over all tokens of the dump, within groups"
+    of_form = [i for i in order.tolist() if beyond[i] and seen.marks.mark_v[i]][:MOST_TOKENS]
+    if of_form:
+        kinds = sorted({"format" if seen.marks.mark_v[i] == FORMAT else "end" for i in of_form})
+        yield Draft(
+            *("format", "plain", "Tokens of the end or format that go with correctness"),
+            f"Tokens of the {' and the '.join(kinds)} go with correctness",
+            sure,
+            "They tell which responses came to their end in the form that was asked for, and "
+            "nothing of the reasoning.",
+            chips=chips(of_form),
+        )
+    others = [i for i in order.tolist() if beyond[i] and not seen.marks.mark_v[i]]
+    if others:
+        yield Draft(
+            *("tokens", "plain", "Tokens that go with correctness"),
+            f"{counted(len(others), 'token')} {'goes' if len(others) == 1 else 'go'} with "
+            "correctness, beyond chance",
+            sure,
+            "That is an association. Where a group mixes models it may only tell the stronger one.",
+            chips=chips(others[:MOST_TOKENS]),
+        )
+    groups = np.flatnonzero(units.beyond_g)
+    if len(groups):
+        yield Draft(
+            *("beyond-chance", "plain", "Groups with tokens beyond chance"),
+            f"In {counted(len(groups), 'group')} single colours are beyond chance",
+            f"false discovery rate of 2 % over {units.tests:,} splits of responses, all groups "
+            "together",
+            "There a token is underlined. In all other groups chance explains every single colour.",
+            groups=groups.tolist(),
+        )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
+import re
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,7 @@ import pyarrow.compute as pc
 
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
+from ktae.rollouts.files import SUFFIXES
 from ktae.rollouts.groups import arrays_of, group_codes, masks_of, take_rows
 from ktae.rollouts.tokens import Spelling
 
@@ -23,8 +27,26 @@ SIGNALS = {
 }
 """Names that a dump may give to a list of one number a token (natural logarithm, nats)."""
 
+FILE = re.compile(rf"([^:]+(?:{'|'.join(map(re.escape, SUFFIXES))})):")
+"""What a reader puts in front of the label of a group in one of a folder's files."""
+
 ROWS_AT_ONCE = 8192
 """Rollouts that are looked at in one go: Arrow has at most 2 GB of texts in one piece."""
+
+
+class Origins(NamedTuple):
+    """Where each group comes from."""
+
+    label: list[str]
+    """Its label, without the file."""
+    files: list[str]
+    """Short names of the files; none where the dump is one file."""
+    file: list[int]
+    """Each group's place in `files`; -1: none."""
+    run: list[int]
+    """Which of several inputs it comes from; -1 where there is one."""
+    prompt: list[int]
+    """A number that groups of the same prompt share."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +113,24 @@ class Frame:
         """A column of text, for the first rollout of each group."""
         texts = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
         return list(texts[name].to_pylist())
+
+    @functools.cached_property
+    def origins(self) -> Origins:
+        """The file, the input and the prompt of each group."""
+        names = self.dump.names
+        label, files, file = files_of(self.labels, names)
+        run_g = [-1] * len(self.labels)
+        if len(names) > 1:
+            # The longest name that a label begins with: one may begin another.
+            longest = sorted(names, key=len, reverse=True)
+            begins = (next((x for x in longest if y.startswith(x)), None) for y in self.labels)
+            run_g = [-1 if name is None else names.index(name) for name in begins]
+        numbers: dict[str, int] = {}
+        prompt = [
+            numbers.setdefault(prompt or f"\0{short}", len(numbers))
+            for prompt, short in zip(self.of_groups("prompt"), label, strict=True)
+        ]
+        return Origins(label, files, file, run_g, prompt)
 
     @functools.cached_property
     def signals(self) -> tuple[dict[str, np.ndarray], Counter[str]]:
@@ -165,3 +205,27 @@ def frame_of(dump: Dump) -> Frame:
         dump.which(np.concatenate(arrays_of(rollouts["token_ids"]))),
         mask_n,
     )
+
+
+def files_of(labels: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[str], list[int]]:
+    """Labels without their file, short names of the files, and which of them each label has."""
+    if not names:  # rollouts in memory: a label is a label
+        return list(labels), [], [-1] * len(labels)
+    parts = [_split(label, names) for label in labels]
+    full = list(dict.fromkeys(file for file, _ in parts if file))
+    # Short names: without the folders that all files have in common.
+    folders = {os.path.dirname(os.path.abspath(file)) for file in full}
+    common = os.path.commonpath(folders) if folders else ""
+    places = [full.index(file) if file else -1 for file, _ in parts]
+    return [label for _, label in parts], [os.path.relpath(x, common) for x in full], places
+
+
+def _split(label: str, names: Sequence[str]) -> tuple[str, str]:
+    """A label's file, empty for none, and what is left of the label."""
+    known = names if len(names) > 1 else []
+    name = next((name for name in known if label.startswith(f"{name}:")), "")
+    label = label.removeprefix(f"{name}:")
+    inner = FILE.match(label)
+    if inner is None or all(x.endswith(SUFFIXES) for x in ([name] if name else names)):
+        return name, label  # an input that is a file has no files in it
+    return os.path.join(name, inner.group(1)), label[inner.end() :]

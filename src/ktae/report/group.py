@@ -13,15 +13,17 @@ import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator, to_text
+from ktae.estimators import Estimator, as_estimator
+from ktae.estimators.transforms import ignored_by
 from ktae.files import plots
 from ktae.files.atomic import atomic_write
 from ktae.files.text import counted, number, printable, visible
-from ktae.report import scoring, summary
+from ktae.report import believing, scoring, summary
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump
+from ktae.report.units import by_evidence, find_units
 from ktae.rollouts.groups import take_rows
-from ktae.tables import in_tables, largest_credit, table_estimator
+from ktae.tables import in_tables, largest_credit, ngrams_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +44,7 @@ class Palette(NamedTuple):
     """Of red, green and blue: black or white."""
     least: float
     full: tuple[tuple[int, int, int], tuple[int, int, int]]
-    """Red, green and blue of the full shade for a right answer, and against it."""
+    """Red, green and blue of the full shade toward a correct answer, and against it."""
 
     def style(self, share: float) -> str:
         """The style of a share of the largest credit; none for 0."""
@@ -73,12 +75,14 @@ class ScoredGroup(NamedTuple):
     """Whether both correct and incorrect rollouts have a token that counts."""
     estimator: Estimator
     """Whose credit it is."""
+    name: str
+    """What that is called."""
 
     def rollouts(self) -> Iterator[tuple[int, str]]:
-        """Each rollout's row and verdict; the right ones first."""
+        """Each rollout's row and verdict; the correct ones first."""
         correct_b = self.frame.correct_b
         kinds = (correct_b == 1, correct_b == 0, np.isnan(correct_b))
-        for name, rows in zip(("right", "wrong", "unknown"), kinds, strict=True):
+        for name, rows in zip(("correct", "incorrect", "unknown"), kinds, strict=True):
             yield from ((row, name) for row in np.flatnonzero(rows).tolist())
 
     def tokens(self, row: int) -> Iterator[tuple[int, bytes | None, float]]:
@@ -94,32 +98,30 @@ def scored_group(
     step: int | None = None,
     estimator: AnEstimator | None = None,
 ) -> ScoredGroup:
-    """A group of the dump with the credit of its tokens: by default the first mixed one.
+    """A group of the dump with the credit of its tokens: by default the one of most evidence.
 
-    The estimator is the one that the run was trained with by default, or the paper's.
+    The estimator is by default the one that a report is coloured by (`ktae.report.believing`).
     """
-    shown = as_estimator(estimator or dump.estimator or "paper")
-    # A dump of rollouts lacks what some estimators need; then their tables are shown.
-    if shown.needs_policy:
-        shown = table_estimator(shown)
     frame = frame_of(dump)
-    group = _find(frame, label, step)
+    choice = believing.choose(frame, None if estimator is None else as_estimator(estimator))
+    shown = choice.estimator
+    group = _find(frame, shown, label, step)
     rows = np.arange(*frame.starts_g[group : group + 2])
     alone = dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows))
     # Whether advantages are the dump's own or GRPO's is asked of the whole dump.
     frame = dataclasses.replace(frame_of(alone), advantage_b=frame.advantage_b[rows])
-    texts = dump.vocabulary if shown.needs_vocabulary else None
-    scored = summary.score(frame, shown, texts)
+    scored = summary.score(frame, shown)
     # The full shade: what n rollouts may reach, or else what these do.
     largest = float(np.abs(scored.credit_n).max(initial=0)) or 1.0
     if in_tables(shown) == shown:
         n = int((~np.isnan(frame.correct_b) & (frame.counted_b > 0)).sum())
         largest = float(largest_credit(shown, max(2, n)))
-    return ScoredGroup(frame, scored.credit_n, largest, bool(scored.mixed_g[0]), shown)
+    is_mixed = bool(scored.units.mixed_g[0])
+    return ScoredGroup(frame, scored.credit_n, largest, is_mixed, shown, choice.name)
 
 
 def show_group(console: Console, shown: ScoredGroup) -> None:
-    """Print the right rollouts of a group, then the others.
+    """Print the correct rollouts of a group, then the others.
 
     Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
     its own, after its credit.
@@ -133,7 +135,7 @@ def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
     """What is shown of a group: title, prompt, legend, and each rollout below its heading."""
     from rich.text import Text
 
-    frame, name = shown.frame, f"credit of {to_text(shown.estimator)}"
+    frame, name = shown.frame, f"credit of {shown.name}"
     label = printable(frame.labels[0].replace("\n", "↵"))
     step = frame.steps[0]
     yield Text(f"Group {label}" + ("" if step is None else f", step {step}"), style="bold")
@@ -141,16 +143,20 @@ def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
         yield Text("\n".join(map(printable, prompt.splitlines())), style="dim")
     if not shown.is_mixed:
         zero = "" if shown.credit_n.any() else ": nothing to compare, all credit is 0"
-        yield Text(f"Not both right and wrong rollouts{zero}.")
+        yield Text(f"Not both correct and incorrect responses{zero}.")
     if palette and shown.credit_n.any():
-        signs = (" for a right answer ", palette.style(1)), " ", (" against it ", palette.style(-1))
+        signs = (
+            (" toward a correct answer ", palette.style(1)),
+            " ",
+            (" against it ", palette.style(-1)),
+        )
         yield Text.assemble("\n", *signs, f"  {name}; the full shade is {shown.largest:.2f}")
     for row, verdict in shown.rollouts():
         reward = "none" if np.isnan(frame.reward_b[row]) else f"{frame.reward_b[row]:g}"
         length = counted(
             int(frame.lengths_b[row]), "word" if frame.dump.unit == "words" else "token"
         )
-        yield Text(f"\n{verdict}, rollout {row + 1}: reward {reward}, {length}", style="bold")
+        yield Text(f"\n{verdict}, response {row + 1}: reward {reward}, {length}", style="bold")
         if palette:
             yield shaded(shown, row, palette)
             continue
@@ -217,16 +223,19 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     }
 
 
-def _find(frame: Frame, label: str | None, step: int | None) -> int:
-    """The group of a label, or of a prompt's beginning, at the first such step."""
+def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | None) -> int:
+    """The group of a label, or of a prompt's beginning, at the first such step.
+
+    None at all: the one in which the estimator's units say most of correctness.
+    """
     groups = [i for i, when in enumerate(frame.steps) if step in (None, when)]
     if not groups:
         steps = ", ".join(map(str, sorted({x for x in frame.steps if x is not None})))
         there = f"the steps are {steps:.80}" if steps else "there are no steps"
         raise InputError(f"--step is {step}; {there}")
     if label is None:
-        right_g, wrong_g = (frame.sum_rollouts(frame.correct_b == x) for x in (1, 0))
-        return next((i for i in groups if right_g[i] and wrong_g[i]), groups[0])
+        units = find_units(frame, ngrams_of(estimator) or ("token",), ignored_by(estimator))
+        return next(int(i) for i in by_evidence(units) if i in groups)
     by_label = {frame.labels[i]: i for i in reversed(groups)}
     if label in by_label:
         return by_label[label]
@@ -267,16 +276,65 @@ def save(shown: ScoredGroup, path: Path) -> None:
             lines.append([(x, y.bgcolor.name if y.bgcolor else "none") for x, y in styles])
         if len(rows) > LINES:
             lines.append([(f"… {len(rows) - LINES:,} more lines", "none")])
-    if path.suffix != ".html":
+    if path.suffix not in (".html", ".tex"):
         return plots.save(_figure(lines), path)
+    written = _html(lines) if path.suffix == ".html" else _latex(lines)
+    with atomic_write(path) as temporary:
+        temporary.write_text(written, encoding="utf-8")
+
+
+def _html(lines: list[Line]) -> str:
     span = '<span style="background:{}">{}</span>'.format
     body = "\n".join("".join(span(y, html.escape(x)) for x, y in line) for line in lines)
-    with atomic_write(path) as temporary:
-        temporary.write_text(
-            '<!doctype html>\n<meta charset="utf-8">\n<pre style="background:#ffffff;color:'
-            f'{PAPER.ink};padding:1rem;font:14px/1.5 monospace">{body}</pre>\n',
-            encoding="utf-8",
-        )
+    style = f"background:#ffffff;color:{PAPER.ink};padding:1rem;font:14px/1.5 monospace"
+    style += ";print-color-adjust:exact"
+    return f'<!doctype html>\n<meta charset="utf-8">\n<pre style="{style}">{body}</pre>\n'
+
+
+LATEX = {
+    **{sign: f"\\{sign}" for sign in "#$%&_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "⟨": r"\ensuremath{\langle}",
+    "⟩": r"\ensuremath{\rangle}",
+    "…": r"\dots{}",
+    "↵": r"\ensuremath{\hookleftarrow}",
+    "␣": r"\textvisiblespace{}",
+    " ": "~",
+}
+
+
+def _latex(lines: list[Line]) -> str:
+    """A document of its own; what stands between its `document` lines goes into any other."""
+    rows = []
+    for line in lines:
+        parts = [
+            _latex_text(text) if colour == "none" else _colour_box(text, colour)
+            for text, colour in line
+        ]
+        rows.append("".join(parts) + r"\strut\\")
+    head = [r"\documentclass{article}", r"\usepackage[utf8]{inputenc}"]
+    head += [r"\usepackage{xcolor,textcomp}", r"\usepackage[margin=1cm]{geometry}"]
+    begin = [r"\begin{document}", r"\setlength{\fboxsep}{0.5pt}\noindent\ttfamily\footnotesize"]
+    return "\n".join([*head, *begin, *rows, r"\end{document}", ""])
+
+
+def _latex_text(text: str) -> str:
+    """Text that pdflatex sets: signs that it does not know are written as their numbers."""
+    return "".join(
+        LATEX.get(x) or (x if x.isascii() or x in LATIN else f"[U+{ord(x):04X}]") for x in text
+    )
+
+
+LATIN = frozenset("äöüÄÖÜßéèêëàâáçñóòôíìîúùûÉÈÀÇÑ")
+"""Letters beyond ASCII that every LaTeX sets."""
+
+
+def _colour_box(text: str, colour: str) -> str:
+    return rf"\colorbox[HTML]{{{colour.removeprefix('#').upper()}}}{{\strut {_latex_text(text)}}}"
 
 
 def _figure(lines: list[Line]) -> Any:

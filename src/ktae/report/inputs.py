@@ -67,8 +67,8 @@ class Dump:
 
     shown: tuple[int, int] = (0, 0)
     """How many groups the page shows that was made of it, of how many."""
-    verdict: str = ""
-    """The sentence that the page begins with."""
+    page: Any = None
+    """What that page says (`ktae.report.data.Page`)."""
 
     @property
     def title(self) -> str:

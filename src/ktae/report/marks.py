@@ -45,6 +45,10 @@ LONG, AT_LIMIT, PEAK = 32, 3, 5
 """Rollouts were cut off at a length of so many tokens at least that so many share, and so many
 times as many as share a length a little below."""
 
+SHORTER = 0.05
+"""The share of rollouts that are far shorter than the limit: lengths that are all alike are none.
+"""
+
 
 class Marks(NamedTuple):
     """What is recognised."""
@@ -138,7 +142,9 @@ def _limit(lengths_b: np.ndarray) -> int:
     # Text that is tokenised again may be a token or two longer than the limit.
     limit = most - int(np.argmax(times[: most - 3 : -1]))
     below = times[int(0.9 * most) : most - 2].mean()
-    return limit if times[limit] >= max(AT_LIMIT, PEAK * below) else 0
+    is_far_shorter = (lengths_b < 0.8 * limit).mean() >= SHORTER
+    is_peak = times[limit] >= max(AT_LIMIT, PEAK * below)
+    return limit if is_peak and is_far_shorter else 0
 
 
 def _said(extra: Any) -> np.ndarray:

@@ -3,103 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
-from ktae.estimators import Estimator, to_text
+from ktae.estimators import to_text
 from ktae.files.text import counted
 from ktae.report import regrading, sampling
+from ktae.report.believing import Choice
+from ktae.report.data import Note
 from ktae.report.frame import Frame
-from ktae.tables import in_tables
+from ktae.rollouts.notes import TEMPLATES
+
+SAID_OTHERWISE = {"without_reward"}
+"""Notes of the reader that the page says in its own words."""
+
+OF_JOINING = {"apart", "models", "pooled"}
+"""Notes that propose to put groups together, which is no advice where models are compared."""
 
 
-class Note(NamedTuple):
-    """One thing to know; severe (shown open) where what a reader expects is missing."""
+def notes_of(frame: Frame, mixed_g: np.ndarray, graded: int) -> list[Note]:
+    """All notes about a dump, the severe ones first.
 
-    severe: bool
-    title: str
-    text: str
-
-
-def notes_of(frame: Frame, mixed_g: np.ndarray) -> list[Note]:
-    """All notes about a dump, the severe ones first."""
-    dump, n = frame.dump, len(frame.rollouts)
-    missing = dump.notes.counts["without_reward"]
-    if missing == n:
+    `graded`: how many responses have their verdict from our grader alone.
+    """
+    dump, notes = frame.dump, list[Note]()
+    missing = int(np.isnan(frame.reward_b).sum())
+    if graded:
         text = (
-            "No row has a reward or a verdict, so nothing can be compared: there is no credit and "
-            "no p-values. Rollouts, lengths and how often tokens occur are shown. Add a field "
-            "reward (a number) or correct (true, false or null)."
+            "The dump holds reference answers and no rewards, so ktae's grader gave the verdicts: "
+            "1 for a correct response, 0 for any other."
         )
-        notes = [Note(True, "No rewards", text)]
+        notes.append(Note("graded", False, f"{graded:,} responses were graded here", text, graded))
+    elif missing == len(frame.reward_b):
+        text = (
+            "No row has a reward, a verdict or a reference answer, so nothing can be compared: "
+            "there is no credit and no p-values. Add a field reward (a number), correct (true, "
+            "false or null) or answer."
+        )
+        notes.append(Note("no-rewards", True, "No rewards", text, missing))
     else:
-        notes = [*_about_rewards(frame, missing)]
+        notes += _about_rewards(frame, missing)
+    notes += _about_groups(frame, mixed_g)
+    if dump.unit == "ids":
+        title = "No tokenizer, so tokens have numbers and no text"
+        text = "All values are computed. --tokenizer, a folder or a hub name, gives their text."
+        notes.append(Note("ids", True, title, text))
+    # What was not used of the files, and how their rows became rollouts and groups.
+    skipped = SAID_OTHERWISE | (OF_JOINING if len(dump.names) > 1 else set())
+    counts = {**dump.notes.counts, "titles": sum(dump.notes.titles.values())}
+    keys = (key for key in TEMPLATES if counts.get(key))  # as the notes come
+    for key, note in zip(keys, dump.notes, strict=True):
+        if key not in skipped:
+            title = note.text[:1].upper() + note.text[1:]
+            notes.append(Note(key, note.severe, title, note.more, note.n))
+    for name, number in frame.signals[1].items():
+        title = f"{counted(number, 'response')} without {name.replace('_', '-')}"
+        text = "What they hold is not a list of one number for each token id, so it is not shown."
+        notes.append(Note(f"no-{name}", False, title, text, number))
+    return sorted(notes, key=lambda note: not note.severe)
+
+
+def _about_groups(frame: Frame, mixed_g: np.ndarray) -> Iterator[Note]:
     known = ~np.isnan(frame.correct_b)
     if np.diff(frame.starts_g).max() < 2:
-        title = "One rollout a prompt"
         text = (
-            "Every group has one rollout: there is nothing to compare it with, so there is no "
-            "credit. Rollouts of the same prompt need the same group, and at least two."
+            "Every group has one response: there is nothing to compare it with, so there is no "
+            "credit. Credit needs two or more responses to the same prompt."
         )
-        notes.append(Note(True, title, text))
+        yield Note("one-response", len(frame.dump.names) < 2, "One response a prompt", text)
     elif known.any() and not mixed_g.any():
-        verdicts = np.unique(frame.correct_b[known])
-        kind = {(1.0,): "right", (0.0,): "wrong"}.get(tuple(verdicts.tolist()))
-        title = f"Every rollout is {kind}" if kind else "No group is mixed"
+        kind = {1.0: "correct", 0.0: "incorrect"}
+        verdicts = np.unique(frame.correct_b[known]).tolist()
+        title = "No group is mixed"
+        if len(verdicts) == 1:
+            title = f"Every response is {kind[verdicts[0]]}"
         text = (
-            "Credit compares the right rollouts of a prompt with its wrong ones. Here no "
+            "Credit compares the correct responses of a prompt with its incorrect ones. Here no "
             "prompt has both, so all credit is 0; lengths and how often tokens occur are shown."
         )
-        notes.append(Note(True, title, text))
-    if dump.unit == "ids":
-        text = "All values are computed. --tokenizer, a folder or a hub name, gives their text."
-        notes.append(Note(True, "No tokenizer, so tokens have numbers and no text", text))
-    # What is not in the dump of the files, and how their rows became rollouts and groups; but
-    # rollouts without a reward are said above, with what that means for the page.
-    for note in dump.notes:
-        if not note.text.startswith("rollouts without a reward"):
-            notes.append(Note(note.severe, note.text[:1].upper() + note.text[1:], note.more))
-    for name, number in frame.signals[1].items():
-        title = f"{counted(number, 'rollout')} without {name.replace('_', '-')}"
-        text = "What they hold is not a list of one number for each token id, so it is not shown."
-        notes.append(Note(False, title, text))
-    return sorted(notes, key=lambda note: not note.severe)
+        yield Note("not-mixed", True, title, text)
 
 
 def _about_rewards(frame: Frame, missing: int) -> Iterator[Note]:
     n = len(frame.rollouts)
     if missing:
         yield Note(
+            "without-reward",
             True,
-            f"{missing:,} of {n:,} rollouts have no reward",
+            f"{missing:,} of {n:,} responses have no reward",
             "Their correctness is unknown: they are shown, left out of every table and of the mean "
             "reward, and have no credit.",
+            missing,
         )
     # Those without a reward were counted already.
     unknown = int(np.isnan(frame.correct_b).sum()) - missing
     if unknown > 0:
         yield Note(
+            "without-verdict",
             False,
-            f"{unknown:,} of {n:,} rollouts have no verdict",
+            f"{unknown:,} of {n:,} responses have no verdict",
             "The verifier could not decide; they are left out of every table and have no credit, "
-            "and never count as wrong.",
+            "and never count as incorrect.",
+            unknown,
         )
     # A dump may have advantages for some rollouts only: another formula for the rest would mix two.
     without = int(np.isnan(frame.advantage_b).sum())
     if not frame.own_advantages:
         yield Note(
+            "grpo-advantages",
             False,
             "Rollout advantages are computed here",
             "The dump holds none, so they are GRPO's: (reward - mean) / (standard deviation + "
-            "1e-6) over the rollouts of the group that have a reward.",
+            "1e-6) over the responses of the group that have a reward.",
         )
     elif without:
         yield Note(
+            "without-advantage",
             False,
-            f"{without:,} of {n:,} rollouts have no advantage",
+            f"{without:,} of {n:,} responses have no advantage",
             "The others' are the dump's. By which formula it got them is not known, so none is "
             "computed in the place of those that it lacks.",
+            without,
         )
 
 
@@ -109,40 +133,42 @@ def of_sample(
     """What is in the page where not all groups are."""
     bound = "" if max_groups is None else f"{max_groups:,} groups and "
     return Note(
+        "sample",
         False,
-        f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
+        f"{shown_b.sum():,} of {len(shown_b):,} responses are in this page",
         f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
         f"{bound}{max_tokens:,} tokens. {sampling.RULE} Overview, Tokens and Training are "
-        "of all rollouts; what is searched and filtered is in the page.",
+        "of all responses; what is searched and filtered is in the page.",
+        int(shown_b.sum()),
     )
 
 
-def about_estimator(
-    frame: Frame, estimator: Estimator, regrade: bool, lacks_policy: bool
-) -> Iterator[Note]:
+def about_estimator(frame: Frame, choice: Choice, regrade: bool) -> Iterator[Note]:
     """Whose credit the page shows, and who has graded."""
     dump = frame.dump
     if dump.trained:
-        yield Note(False, "What the run was trained with", dump.trained)
-    if lacks_policy:
+        trained = dump.estimator
+        text = dump.trained
+        if trained is not None and trained != choice.estimator and not choice.lacks_policy:
+            text += (
+                f" This page is coloured by {choice.name}; -e {to_text(trained)} shows the "
+                "credit of training."
+            )
+        yield Note("trained", False, "What the run was trained with", text)
+    if choice.lacks_policy:
         yield Note(
+            "no-policy",
             True,
             "Not the credit of training",
             "The estimator weighs by the policy's log-probabilities or entropies, which the dump "
-            f"does not hold. The page shows {to_text(estimator)}.",
-        )
-    elif estimator != in_tables(estimator):
-        by = "" if in_tables(estimator) else ", by the paper's statistic"
-        yield Note(
-            False,
-            "Tables are of single tokens",
-            f"Shades and the cards of tokens are of {to_text(estimator)}. Tokens, p-values over "
-            f"groups and permuted labels are of single tokens{by}.",
+            f"does not hold. The page shows {choice.name}.",
         )
     if (scorer := regrading.own_scorer(dump)) is not None:
-        yield Note(False, "Not graded again", f"The verdicts are by {scorer}'s own scorer.")
+        text = f"The verdicts are by {scorer}'s own scorer."
+        yield Note("own-scorer", False, "Not graded again", text)
     elif regrade and not regrading.can_grade() and any(regrading.references(frame)):
         yield Note(
+            "no-grader",
             False,
             "Not graded again",
             "The dump holds reference answers, but math-verify is not installed, so its verdicts "

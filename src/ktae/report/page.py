@@ -40,12 +40,14 @@ def write_report(
             `correct` says what is correct.
         out: the file; it is replaced whole or not at all.
         options: how files are read, and the tokenizer; a record in memory takes nothing else.
-        estimator: the one that the run was trained with by default, or the paper's.
+        estimator: by default the one that held-out pairs advise, else the one that the run was
+            trained with, else `ktae.validity.advice.RECOMMENDED`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
             the rule in `ktae.report.sampling`, and the page says so.
         max_groups: bound on the groups in the page, likewise.
-        regrade: whether to grade rollouts that have a reference answer, and to list where the
-            dump's verdict differs (`ktae.report.regrading`).
+        regrade: whether to grade rollouts that have a reference answer: where no row has a reward
+            that is the verdict, elsewhere the page lists where the dump's differs
+            (`ktae.report.regrading`).
         title: the page's title; the inputs' names by default.
         reloads: whether the page loads its own file again from time to time, as `--watch` needs it.
         tell: is told what is being done, how much of it is, and of how much (None: not known).
@@ -65,7 +67,7 @@ def write_report(
     # The page is whole in memory before the old file is touched.
     with atomic_write(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    return dataclasses.replace(dump, shown=page.shown, verdict=page.verdict)
+    return dataclasses.replace(dump, shown=page.shown, page=page.page)
 
 
 class Inline:

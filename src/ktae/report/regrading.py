@@ -9,18 +9,21 @@ does not know.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ktae.errors import InputError
 from ktae.grading import Outcome, Verdict
 from ktae.grading.workers import Task, default_pool
 from ktae.report import sampling
-from ktae.report.frame import Frame
+from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
+from ktae.rollouts import record
 from ktae.rollouts.answers import parse_answers
 
 MAX_GRADED = 10_000
@@ -33,9 +36,16 @@ RARE = 0.2
 """Of the rollouts that are correct in the dump, the share in which we find no answer up to which
 those are listed."""
 
+AS_TEXT = "compared as text"
+"""How the reason of a verdict ends whose reference does not parse (`ktae.grading.graders`)."""
+
 MOST_DIFFER = 0.5
 """Above this share of incorrect rollouts that are correct here, the prompt probably asks for more
 than the reference answer, as in the game of 24."""
+
+
+FEWEST_PROMPTS = 10
+"""So many prompts with one and the same reference answer ask for something else."""
 
 
 class Difference(NamedTuple):
@@ -48,10 +58,8 @@ class Difference(NamedTuple):
     @property
     def reason(self) -> str:
         """The dump's verdict, ours, and the rule that found and decided ours."""
-        words = {"correct": "right", "incorrect": "wrong"}
-        here = words.get(self.verdict.outcome, self.verdict.outcome)
-        stored = "right" if self.stored else "wrong"
-        return f"{stored} in the dump, {here} here ({self.verdict.reason})"
+        stored = "correct" if self.stored else "incorrect"
+        return f"{stored} in the dump, {self.verdict.outcome} here ({self.verdict.reason})"
 
 
 class Regraded(NamedTuple):
@@ -69,12 +77,22 @@ class Regraded(NamedTuple):
     stopped: bool
     """Whether grading ended early, after `MAX_TIMEOUTS`."""
     asks_for_more: bool
-    """Whether more than `MOST_DIFFER` of the incorrect rollouts are correct here."""
+    """Whether more than `MOST_DIFFER` of the incorrect rollouts are correct here, or some are and
+    all prompts share one reference answer."""
+    as_text: int = 0
+    """Incorrect ones whose reference is no value, so that it was compared letter by letter."""
+    example: str = ""
+    """Such a reference."""
 
-    def in_numbers(self) -> dict[str, Any]:
-        """What was graded, as the page's script reads it."""
-        counts = {"total": len(self.differences), "unanswered": len(self.unanswered)}
-        return {k: v for k, v in self._asdict().items() if k != "differences"} | counts
+    def in_words(self) -> str:
+        """What was graded, in a sentence or two."""
+        words = (
+            f"{self.graded:,} of {self.gradable:,} responses with a reference answer were graded"
+        )
+        words += "." if self.differences else ", and all verdicts agree."
+        if self.undecided:
+            words += f" {self.undecided:,} could not be decided."
+        return words + (" Grading ended early: too many ran out of time." if self.stopped else "")
 
 
 def regrade(
@@ -85,30 +103,12 @@ def regrade(
     None where nothing can be graded: no rollout has a reference answer and a verdict, or
     math-verify is not installed.
     """
-    accepted, scorer = references(frame), own_scorer(frame.dump)
-    # A task's own grader needs more than a record holds, and has given the verdicts.
-    if not can_grade() or scorer or not any(accepted):
-        return None
-    responses = frame.rollouts["response"]
-
-    def text_of(row: int) -> str:
-        # Where there is no text, the tokens spell it, if there is a tokenizer.
-        text = responses[row].as_py()
-        return frame.spell(row).text.decode(errors="replace") if text is None else str(text)
-
-    is_null_b = responses.is_null().to_numpy()
-    gradable = [
-        row
-        for row in np.flatnonzero(~np.isnan(frame.correct_b)).tolist()
-        if accepted[row] and (not is_null_b[row] or text_of(row))
-    ]
+    accepted = references(frame)
+    gradable = _gradable(frame, accepted, ~np.isnan(frame.correct_b))
     if not gradable:
         return None
-    # Whole groups: a part of one would be compared with nothing.
-    gradable_g = np.bincount(frame.group_b[gradable], minlength=len(frame.labels))
-    chosen_g = sampling.choose(gradable_g, gradable_g > 0, [], most)
-    rows = [row for row in gradable if chosen_g[frame.group_b[row]]]
-    verdicts = _verdicts({row: Task(text_of(row), accepted[row]) for row in rows}, tell)
+    rows = _whole_groups(frame, gradable, most)
+    verdicts = _verdicts_of(frame, accepted, rows, tell)
     # Where we often find no answer, the dump states it in a form that our grader does not know.
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
     n_right = sum(frame.correct_b[row] == 1 for row in verdicts)
@@ -123,6 +123,12 @@ def regrade(
     times = Counter(difference.reason for difference in differences)
     differences.sort(key=lambda x: (-times[x.reason], x.reason, x.rollout))
     n_missed = sum(x.stored == 0 for x in differences)
+    n_wrong = len(verdicts) - n_right
+    prompts = {frame.group_b[row] for row in verdicts}
+    # One reference for all prompts is not what they ask for.
+    is_shared = len(prompts) >= FEWEST_PROMPTS and len({accepted[row] for row in verdicts}) == 1
+    asks_for_more = n_missed > max(2, (0 if is_shared else MOST_DIFFER) * n_wrong)
+    as_text = [row for row, v in verdicts.items() if v.reason.endswith(AS_TEXT)]
     return Regraded(
         differences,
         gradable=len(gradable),
@@ -130,8 +136,65 @@ def regrade(
         unanswered=unanswered,
         undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
         stopped=len(verdicts) < len(rows),
-        asks_for_more=bool(n_missed > max(2, MOST_DIFFER * (len(verdicts) - n_right))),
+        asks_for_more=bool(asks_for_more),
+        as_text=len(as_text),
+        example=accepted[as_text[0]][0] if as_text else "",
     )
+
+
+def grade_without_rewards(
+    dump: Dump, tell: Tell = lambda phase, done, total: None
+) -> tuple[Dump, int]:
+    """The dump with our grader's verdicts where it has references and not a single verdict; and
+    how many responses were graded."""
+    frame = frame_of(dump)
+    accepted = references(frame)
+    if not np.isnan(frame.correct_b).all():
+        return dump, 0
+    rows = _gradable(frame, accepted, np.ones(len(frame.correct_b), dtype=bool))
+    if not rows:
+        return dump, 0
+    verdicts = _verdicts_of(frame, accepted, rows, tell)
+    correct_b: list[float | None] = [None] * len(frame.correct_b)
+    for row, verdict in verdicts.items():
+        correct_b[row] = verdict.correct
+    rollouts = frame.rollouts
+    for name in ("correct", "reward"):
+        field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
+        rollouts = rollouts.set_column(place, field, pa.array(correct_b, field.type))
+    return dataclasses.replace(dump, rollouts=rollouts), len(verdicts)
+
+
+def _text_of(frame: Frame, row: int) -> str:
+    """A response; where there is no text, the tokens spell it, if there is a tokenizer."""
+    text = frame.rollouts["response"][row].as_py()
+    return frame.spell(row).text.decode(errors="replace") if text is None else str(text)
+
+
+def _gradable(frame: Frame, accepted: list[tuple[str, ...]], asked_b: np.ndarray) -> list[int]:
+    """Rows with a text and a reference answer; none where there is nothing to grade with."""
+    # A task's own grader needs more than a record holds, and has given the verdicts.
+    if not can_grade() or own_scorer(frame.dump) is not None or not any(accepted):
+        return []
+    is_null_b = frame.rollouts["response"].is_null().to_numpy()
+    return [
+        row
+        for row in np.flatnonzero(asked_b).tolist()
+        if accepted[row] and (not is_null_b[row] or _text_of(frame, row))
+    ]
+
+
+def _whole_groups(frame: Frame, gradable: list[int], most: int) -> list[int]:
+    """Of these rows whole groups, as a part of one would be compared with nothing."""
+    gradable_g = np.bincount(frame.group_b[gradable], minlength=len(frame.labels))
+    chosen_g = sampling.choose(gradable_g, gradable_g > 0, [], most)
+    return [row for row in gradable if chosen_g[frame.group_b[row]]]
+
+
+def _verdicts_of(
+    frame: Frame, accepted: list[tuple[str, ...]], rows: list[int], tell: Tell
+) -> dict[int, Verdict]:
+    return _verdicts({row: Task(_text_of(frame, row), accepted[row]) for row in rows}, tell)
 
 
 def can_grade() -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ktae.report.data import Choice, State, Turn, Turns
 from ktae.report.frame import Frame
 from ktae.rollouts import record
 from ktae.turns import find_turns, shared_states
@@ -23,8 +24,12 @@ PARTS = re.compile(
 )
 """What marks thoughts and calls. A template may have begun the thought in the prompt."""
 
-LONGEST_TURN = 60
-"""Tokens of a shared state, and of a turn taken there, that are in the page."""
+LONGEST_TURN = 40
+LONGEST_TEXT = 90
+"""Tokens and characters of a turn, or of a shared state, that are in the page."""
+
+MOST_TURNS = 24
+"""Turns of a rollout that are listed."""
 
 MOST_CHOICES = 8
 """Turns of a shared state that are in the page, those of most rollouts; the others are counted."""
@@ -54,29 +59,57 @@ def holes_of(frame: Frame, row: int) -> np.ndarray:
     return np.flatnonzero(np.diff(padded))
 
 
-def states_of(
-    frame: Frame, group: int, rank_v: np.ndarray, place_b: np.ndarray
-) -> list[dict[str, Any]] | None:
-    """What the rollouts of a group did in the states that they share; None without several turns.
+def turns_of(frame: Frame, group: int, credit_n: np.ndarray) -> Turns | None:
+    """The turns of a group's rollouts and what was done in shared states; None without several.
 
-    Tokens and rollouts are numbered as in the page, by `rank_v` and `place_b`.
+    A turn's credit is the mean over its tokens, so that a longer turn looks no worse for it.
     """
     rows = np.arange(*frame.starts_g[group : group + 2])
     if (frame.counted_b[rows] == frame.lengths_b[rows]).all():
         return None
     spans = [frame.span(row) for row in rows]
-    arrays = record.pad([rank_v[frame.which_n[x]] for x in spans], [frame.mask_n[x] for x in spans])
-    if not find_turns(arrays[1]).number.any():
+    arrays = record.pad([frame.which_n[x] for x in spans], [frame.mask_n[x] for x in spans])
+    turns = find_turns(arrays[1])
+    if not turns.number.any():
         return None
-    return [
-        {
-            "seen": state.token_ids[:LONGEST_TURN],
-            "rollouts": sorted({place_b[rows[row]] for x in state.choices for row in x.rollouts}),
-            "choices": [
-                {"done": x.token_ids[:LONGEST_TURN], "rollouts": place_b[rows[list(x.rollouts)]]}
-                for x in state.choices[:MOST_CHOICES]
+    listed: list[list[Turn]] = [[] for _ in rows]
+    left_out = [0] * len(rows)
+    columns = (turns.row, turns.number, turns.start, turns.stop)
+    for row, number, start, stop in zip(*(x.tolist() for x in columns), strict=True):
+        if number >= MOST_TURNS:
+            left_out[row] += 1
+            continue
+        begin = spans[row].start
+        which_t = frame.which_n[begin + start : begin + stop]
+        credit = float(credit_n[begin + start : begin + stop].mean())
+        listed[row].append(Turn(start, _in_short(frame, which_t), credit))
+    largest = max((abs(turn.credit) for row in listed for turn in row), default=0.0) or 1.0
+    states = [
+        State(
+            _in_short(frame, state.token_ids) if state.token_ids else "",
+            len({row for choice in state.choices for row in choice.rollouts}),
+            [
+                Choice(
+                    _in_short(frame, choice.token_ids),
+                    len(choice.rollouts),
+                    int(choice.correct),
+                    choice.known,
+                )
+                for choice in state.choices[:MOST_CHOICES]
             ],
-            "others": max(0, len(state.choices) - MOST_CHOICES),
-        }
+            max(0, len(state.choices) - MOST_CHOICES),
+        )
         for state in shared_states(*arrays, frame.correct_b[rows], np.zeros_like(rows))
     ]
+    return Turns(listed, left_out, largest, states)
+
+
+def _in_short(frame: Frame, which_t: Any) -> str:
+    """The first words of some tokens, on one line."""
+    which = np.asarray(which_t[:LONGEST_TURN], dtype=np.int64).tolist()
+    pieces = [frame.dump.texts[i] for i in which]
+    if any(piece is None for piece in pieces):
+        ids = (f"⟨{frame.dump.token_ids[i]}⟩" for i in which)
+        return " ".join(ids)
+    text = " ".join(b"".join(x or b"" for x in pieces).decode(errors="replace").split())
+    return (f"{text[:LONGEST_TEXT]}…" if len(text) > LONGEST_TEXT else text) or "(empty)"

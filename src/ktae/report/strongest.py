@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.inference import LEVEL, mantel_haenszel_p_values, n_discoveries, stratified_p_value
+from ktae.inference import mantel_haenszel_p_values, stratified_p_value
 from ktae.stats import fisher_p_value
 
 EXACT_GROUPS = 20
 """Up to so many groups a token's p-value is exact."""
+
+EXACT_BELOW = 0.01
+"""And wherever the approximation is below this: with classes of unequal size it is too small there.
+"""
 
 DISTINCT = ["distinct_a", "distinct_b", "distinct_c", "distinct_d"]
 """The counts a, b, c and d with identical rollouts of a group taken once."""
@@ -164,18 +168,6 @@ class TokenTotals(NamedTuple):
         return credit
 
 
-def n_beyond_chance(distinct: np.ndarray) -> int:
-    """How many tokens of one group, of `MixedRows.distinct`, are significant at a false discovery
-    rate of 5 % (Fisher's exact test)."""
-    a, b, c, d = distinct.astype(np.int64)
-    # A token that repeated rollouts alone hold has no counts at all.
-    n_true, n_false = int((a + c).max(initial=0)), int((b + d).max(initial=0))
-    pairs, times = np.unique(a * (n_false + 1) + b, return_counts=True)
-    tables = [divmod(pair, n_false + 1) for pair in pairs.tolist()]
-    p = [fisher_p(a, b, n_true, n_false, False) for a, b in tables]
-    return n_discoveries(np.array(p), times, LEVEL)
-
-
 def p_values(distinct: np.ndarray, which: np.ndarray, n: int) -> np.ndarray:
     """(n,) each token's p-value over groups, of `MixedRows.distinct`; 1 where it is in no row."""
     a, b, c, d = distinct
@@ -193,21 +185,22 @@ def p_over_groups(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) ->
     """Two-sided p-value of one token over groups: the p of `ktae score` and of the page's Tokens.
 
     Exact (`stratified_p_value`) where at most `EXACT_GROUPS` tables [[a, b], [c, d]] can tell
-    anything, and Mantel and Haenszel's normal approximation above. For one group it is Fisher's.
+    anything, or where Mantel and Haenszel's normal approximation is below `EXACT_BELOW`; elsewhere
+    that approximation. For one group it is Fisher's.
 
     Args:
         a, b, c, d: (n_tables,) int64 counts.
     """
     n_with, n_without, total = a + b, c + d, a + b + c + d
     tells = (n_with > 0) & (n_without > 0) & (a + c > 0) & (b + d > 0)
+    tables = [x[tells] for x in (a, b, c, d)]
     if tells.sum() <= EXACT_GROUPS:
-        return _exact_p(tuple(sorted(zip(*(x[tells].tolist() for x in (a, b, c, d)), strict=True))))
+        return _exact_p(tuple(sorted(zip(*(x.tolist() for x in tables), strict=True))))
     excess = (a * d - b * c)[tells] / total[tells]
     margins = (n_with * n_without * (a + c) * (b + d))[tells].astype(np.float64)
     variance = margins / (total[tells] ** 2.0 * (total[tells] - 1))
-    return float(
-        mantel_haenszel_p_values(excess.sum(keepdims=True), variance.sum(keepdims=True))[0]
-    )
+    p = mantel_haenszel_p_values(excess.sum(keepdims=True), variance.sum(keepdims=True))[0]
+    return float(p) if p >= EXACT_BELOW else stratified_p_value(*tables)
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -1,4 +1,4 @@
-"""The credit of all groups, and what a report says over them: by model, step and token."""
+"""The credit of all groups, and what a report says over them: by token and by training step."""
 
 from __future__ import annotations
 
@@ -6,87 +6,115 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.batch import Vocabulary
+from ktae.credit import token_credit
 from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
-from ktae.report import scoring, strongest
+from ktae.files.text import visible
+from ktae.report.data import Chart, Chip, Line, StepTokens
 from ktae.report.frame import Frame
+from ktae.report.units import Units, find_units, tokens_beyond_chance
+from ktae.rollouts import record
+from ktae.rollouts.groups import MAX_POSITIONS, arrays_of, chunks_of, evidence, masks_of, take_rows
+from ktae.rollouts.metrics import common_names
+from ktae.tables import ngrams_of
 from ktae.validity.permutation import mean_abs_credit
 
-BINS = 20
-"""Of a histogram."""
+STRONGEST_AT_STEP = 12
+"""Tokens toward and against a correct answer that are listed for a training step."""
 
-TOKENS_OVER_STEPS = 300
-"""Tokens whose value is followed over training: those of greatest |impact| in the whole run."""
+ROUNDING = 1e-9
+"""Credit below this is the rounding of a sum that is 0, and gets no colour."""
 
-LOGGED = {
-    "entropy": ("entropy", "actor/entropy"),
-    "KL": ("kl", "actor/kl_loss", "actor/ppo_kl"),
-    "clip share": ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac"),
-    "truncated share": ("completions/clipped_ratio", "response_length/clip_ratio"),
-    "gradient norm": ("grad_norm", "actor/grad_norm"),
-    "loss": ("loss", "actor/pg_loss"),
-}
-"""What only the trainer knows, under the names that TRL and verl log it by."""
+FOLLOWED = ("entropy", "KL", "clip share", "truncated share", "gradient norm", "loss")
+"""What only the trainer knows, of the names of `ktae.rollouts.metrics`."""
 
 
 class Scored(NamedTuple):
-    """The credit of all groups, and the rows of their credit tables in mixed groups."""
+    """The credit of all groups by the page's estimator, and the units of their responses."""
 
     credit_n: np.ndarray
     """(N,) float32 token credit, 0 where masked."""
     compared_b: np.ndarray
-    """(B,) int64: the tokens of each rollout that a mean of |credit| is over, see
+    """(B,) int64: the tokens of each response that a mean of |credit| is over, see
     `ktae.validity.permutation`."""
-    mixed_g: np.ndarray
-    """(G,) bool: which groups have both correct and incorrect rollouts with a counted token."""
-    which: np.ndarray
-    """The token of each of the rows: its place in `Dump.token_ids`."""
-    group: np.ndarray
-    """Its group, ascending."""
-    distinct: np.ndarray
-    """(4, n) int32, and beside it `impact` and `weight`: see `strongest.MixedRows`."""
+    units: Units
+    credit_r: np.ndarray
+    """(R,) for each row of `units`: the mean credit of the token in that group."""
+    weight_r: np.ndarray
+    """(R,) |a - E[a]|: how far the correct responses with it are from as many as chance gives."""
+
+
+class TokenNumbers(NamedTuple):
+    """Columns of the page's list of tokens, all (V,)."""
+
+    a: np.ndarray
+    b: np.ndarray
+    groups: np.ndarray
     impact: np.ndarray
-    weight: np.ndarray
-    totals: strongest.TokenTotals
-    """Of the V tokens of the dump."""
-    beyond_g: np.ndarray
-    """(G,) int64: distinct tokens that are significant at a false discovery rate of 5 % in their
-    group (Fisher's exact test, identical rollouts counted once)."""
+    credit: np.ndarray
+    p: np.ndarray
+    beyond: np.ndarray
 
 
-def score(frame: Frame, estimator: Estimator, texts: Vocabulary | None = None) -> Scored:
-    """Score all groups; the tables are of single tokens. Groups of one have no credit and no table.
+def credit_of(frame: Frame, estimator: Estimator) -> np.ndarray:
+    """(N,) float32: the estimator's credit of every token, some groups at a time."""
+    rollouts, credit_n = frame.rollouts, np.zeros(len(frame.which_n), dtype=np.float32)
+    if np.diff(frame.starts_g).max() < 2:
+        return credit_n
+    vocabulary = frame.dump.vocabulary if estimator.needs_vocabulary else None
+    ids, evidence_b = arrays_of(rollouts["token_ids"]), evidence(rollouts, estimator)
+    masks = rollouts.select(["mask"])
+    for rows in chunks_of(frame.group_b, frame.lengths_b, MAX_POSITIONS):
+        ids_bt, mask_bt = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
+        credit_bt = token_credit(
+            *(ids_bt, mask_bt, evidence_b[rows], frame.group_b[rows], estimator),
+            vocabulary=vocabulary,
+            step=0,
+        )
+        for row, credit_t in zip(rows.tolist(), credit_bt, strict=True):
+            credit_n[frame.span(row)] = credit_t[: frame.lengths_b[row]]
+    credit_n[np.abs(credit_n) < ROUNDING] = 0
+    return credit_n
 
-    `texts` is the vocabulary, for units that are made of text.
+
+def score(frame: Frame, estimator: Estimator) -> Scored:
+    """Score all groups with the estimator, and count the units that it compares."""
+    credit_n, ignored = credit_of(frame, estimator), ignored_by(estimator)
+    units = find_units(frame, ngrams_of(estimator) or ("token",), ignored)
+    counted_n = units.row_n >= 0
+    row_n = units.row_n[counted_n]
+    n_rows = len(units.group)
+    times_r = np.bincount(row_n, minlength=n_rows)
+    credit_r = np.bincount(row_n, credit_n[counted_n], n_rows) / np.maximum(times_r, 1)
+    a, b, c, d = units.counts.astype(np.float64)
+    # |a - E[a]|, exactly 0 where a = E[a].
+    weight_r = np.abs((a * d - b * c) / np.maximum(a + b + c + d, 1))
+    compared_b = frame.sum_tokens(counted_n).astype(np.int64)
+    return Scored(credit_n, compared_b, units, credit_r, weight_r)
+
+
+def token_numbers(frame: Frame, scored: Scored) -> TokenNumbers:
+    """Each distinct token over all mixed groups.
+
+    `impact` is the sum over groups of credit * |a - E[a]|; `credit` the mean over `groups`, those
+    in which a is not E[a], weighted by that distance.
     """
-    dump, credit_n = frame.dump, np.zeros(len(frame.which_n), dtype=np.float32)
-    mixed_g = np.zeros(len(frame.labels), dtype=bool)
-    totals = strongest.TokenTotals.of(len(dump.token_ids))
-    none = (*np.zeros((2, 0), np.int32), np.zeros((4, 0), np.int32), *np.zeros((2, 0)))
-    parts = [[empty] for empty in none]
-    if np.diff(frame.starts_g).max() > 1:
-        for columns in scoring.chunks(
-            frame.rollouts, frame.group_b, estimator, credit_n, texts=texts
-        ):
-            rows, mixed = strongest.mixed_rows(columns)
-            which = dump.which(columns["token_id"][rows])
-            group = columns["group"][rows].astype(np.int32)
-            totals.add(which, mixed)
-            mixed_g[group] = True
-            part = (which, group, mixed.distinct, mixed.impact, mixed.weight)
-            for column, values in zip(parts, part, strict=True):
-                column.append(values)
-    # Most of the memory, so the parts of each column go when it is whole.
-    which, group, distinct, impact, weight = (np.concatenate(parts.pop(0), axis=-1) for _ in none)
-    # The tokens that a mean of |credit| is over: those that count, in mixed groups.
-    counted_n = frame.mask_n & ~np.isin(dump.token_ids, ignored_by(estimator))[frame.which_n]
-    compared_b = mixed_g[frame.group_b] & ~np.isnan(frame.correct_b)
-    compared_b = np.where(compared_b, frame.sum_tokens(counted_n), 0).astype(np.int64)
-    of_groups = np.split(distinct, np.searchsorted(group, np.arange(1, len(mixed_g))), axis=1)
-    beyond_g = np.array([strongest.n_beyond_chance(x) for x in of_groups])
-    return Scored(
-        credit_n, compared_b, mixed_g, which, group, distinct, impact, weight, totals, beyond_g
+    units, n = scored.units, len(frame.dump.token_ids)
+
+    def total(values_r: Any) -> np.ndarray:
+        sums: np.ndarray = np.bincount(units.which, values_r, n)
+        return sums
+
+    weight_v, impact_v = total(scored.weight_r), total(scored.credit_r * scored.weight_r)
+    p_v, beyond_v = tokens_beyond_chance(units, n)
+    return TokenNumbers(
+        total(units.counts[0]),
+        total(units.counts[1]),
+        total(scored.weight_r > 0),
+        impact_v,
+        impact_v / np.where(weight_v > 0, weight_v, 1.0),
+        p_v,
+        beyond_v,
     )
 
 
@@ -96,127 +124,92 @@ def mean_credit_of_groups(frame: Frame, scored: Scored) -> np.ndarray:
     return mean_abs_credit(frame.sum_rollouts(credit_b), frame.sum_rollouts(scored.compared_b))
 
 
-def by_model(frame: Frame) -> list[dict[str, Any]]:
-    """Each model's `name`, `rollouts`, `known` verdicts, `right` ones and mean `length`."""
-    names = np.array([name or "" for name in frame.rollouts["model"].to_pylist()])
-    rows = {name: names == name for name in np.unique(names).tolist() if name}
+def step_of_groups(frame: Frame) -> np.ndarray:
+    """(G,) int64; -1 where a group has no step."""
+    return np.array([-1 if step is None else step for step in frame.steps], dtype=np.int64)
+
+
+def charts(frame: Frame, scored: Scored) -> list[Chart]:
+    """Numbers over training steps: what the rollouts tell, and what the trainer logged.
+
+    One line, or one for each of several inputs; none where fewer than two steps are known.
+    """
+    run_g, names = np.array(frame.origins.run), frame.dump.names
+    runs = sorted({*run_g.tolist()} - {-1})
+    if not runs:
+        lines = {"": _lines(frame, scored, np.ones(len(run_g), dtype=bool), frame.dump.metrics)}
+    else:
+        lines = {names[run]: _lines(frame, scored, run_g == run, {}) for run in runs}
+    measures = dict.fromkeys(name for x in lines.values() for name in x)
     return [
-        {
-            "name": name,
-            "rollouts": is_its.sum(),
-            "known": (is_its & ~np.isnan(frame.correct_b)).sum(),
-            "right": (is_its & (frame.correct_b == 1)).sum(),
-            "length": frame.lengths_b[is_its].mean(),
-        }
-        for name, is_its in rows.items()
+        Chart(
+            measure,
+            [
+                Line(run, list(x[measure]), list(x[measure].values()))
+                for run, x in lines.items()
+                if measure in x
+            ],
+        )
+        for measure in measures
     ]
 
 
-def histograms(frame: Frame) -> dict[str, Any]:
-    """What the overview draws: `reward` and, of right and wrong rollouts, `length`; of groups
-    `accuracy` (as many bins as a group has rollouts and one more, at most `BINS`).
-
-    Each with the `edges` of its bins and the counts; `length` is cut at its 99 % quantile, above
-    which everything is in the last bin.
-    """
-    reward_b = frame.reward_b[~np.isnan(frame.reward_b)]
-    values, times = np.unique(reward_b, return_counts=True)
-    # A bin for each value where there are few.
-    is_few = len(values) <= BINS
-    counts, edges = (times, values) if is_few else np.histogram(reward_b, BINS)
-    longest = max(1.0, float(np.quantile(frame.lengths_b, 0.99)))
-    of_length = np.minimum(frame.lengths_b, longest)
-    length_edges = np.linspace(0, longest, BINS + 1)
-    right, wrong = (np.histogram(of_length[frame.correct_b == x], length_edges)[0] for x in (1, 0))
-    known_g = frame.sum_rollouts(~np.isnan(frame.correct_b))
-    right_g = frame.sum_rollouts(frame.correct_b == 1)[known_g > 0]
-    n_bins = int(min(BINS, known_g.max() + 1))
-    place_g = np.round(right_g / known_g[known_g > 0] * (n_bins - 1)).astype(np.int64)
-    return {
-        "reward": {"edges": edges, "counts": counts, "values": is_few},
-        "length": {"edges": length_edges, "right": right, "wrong": wrong},
-        "accuracy": {"counts": np.bincount(place_g, minlength=n_bins)},
+def _lines(
+    frame: Frame, scored: Scored, chosen_g: np.ndarray, logged: dict[int, dict[str, Any]]
+) -> dict[str, dict[int, float]]:
+    """By measure its value at each step that has one."""
+    step_g = np.where(chosen_g, step_of_groups(frame), -1)
+    if len({*step_g[step_g >= 0].tolist(), *logged}) < 2:
+        return {}
+    step_b = step_g[frame.group_b]
+    credit_b = frame.sum_tokens(np.abs(scored.credit_n))
+    sums = {
+        "accuracy": (frame.correct_b, ~np.isnan(frame.correct_b)),
+        "response length": (frame.lengths_b, frame.lengths_b >= 0),
+        "reward": (frame.reward_b, ~np.isnan(frame.reward_b)),
+        "mean |credit|": (credit_b, scored.compared_b),
     }
+    lines: dict[str, dict[int, float]] = {name: {} for name in (*sums, *FOLLOWED)}
+    for step in np.unique(step_b[step_b >= 0]).tolist():
+        here_b = step_b == step
+        for name, (values_b, number_b) in sums.items():
+            if (n := number_b[here_b].sum()) > 0:
+                lines[name][step] = float(np.nansum(values_b[here_b]) / n)
+    for step in sorted(logged):
+        named = common_names(logged[step])
+        for name in FOLLOWED:
+            if name in named:
+                lines[name][step] = named[name]
+    return {name: values for name, values in lines.items() if values}
 
 
-def curves(
-    frame: Frame,
-    scored: Scored,
-    logged: dict[int, dict[str, Any]],
-    chosen_g: np.ndarray | bool = True,
-) -> dict[str, Any]:
-    """Curves over training steps: what the rollouts of some groups tell, and what was logged.
-
-    Returns:
-        `steps` and `series`, a list of {name, values} with NaN where a step has no value; none
-        without a single value, and no steps at all where fewer than two are known.
-    """
-    # Steps of which there are rollouts, or only what the trainer has logged.
-    step_g = np.where(chosen_g, _steps(frame), -1)
-    steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
+def tokens_over_steps(frame: Frame, scored: Scored) -> list[StepTokens]:
+    """The strongest tokens of each training step."""
+    step_r = step_of_groups(frame)[scored.units.group]
+    steps = np.unique(step_r[step_r >= 0]).tolist()
     if len(steps) < 2:
-        return {"steps": [], "series": []}
-    # Groups without a step come after the last one.
-    step_b = np.where(step_g >= 0, np.searchsorted(steps, step_g), len(steps))[frame.group_b]
+        return []
+    impact_r, n = scored.credit_r * scored.weight_r, len(frame.dump.token_ids)
+    listed = []
+    for step in steps:
+        here = step_r == step
+        which = scored.units.which[here]
+        impact_v = np.bincount(which, impact_r[here], n)
+        weight_v = np.bincount(which, scored.weight_r[here], n)
 
-    def mean(values_b: np.ndarray, tokens_b: np.ndarray | None = None) -> np.ndarray:
-        numbers_b = ~np.isnan(values_b) if tokens_b is None else tokens_b
-        sums = (
-            np.bincount(step_b, x, len(steps) + 1) for x in (np.nan_to_num(values_b), numbers_b)
-        )
-        total, number = (x[: len(steps)] for x in sums)
-        values: np.ndarray = np.divide(
-            total, number, out=np.full(len(steps), np.nan), where=number > 0
-        )
-        return values
+        def chips(sign: int, impact_v: Any = impact_v, weight_v: Any = weight_v) -> list[Chip]:
+            greatest = np.argsort(-sign * impact_v, kind="stable")[:STRONGEST_AT_STEP].tolist()
+            return [
+                chip(frame, i, f"{impact_v[i]:+.2f}, credit {impact_v[i] / weight_v[i]:+.3f}")
+                for i in greatest
+                if sign * impact_v[i] > 0
+            ]
 
-    series = {
-        "accuracy": mean(frame.correct_b),
-        "response length": mean(frame.lengths_b),
-        "reward": mean(frame.reward_b),
-        "mean |credit|": mean(frame.sum_tokens(np.abs(scored.credit_n)), scored.compared_b),
-    }
-    # Of the names that TRL and verl log a number by, the first that a line has.
-    for name, keys in LOGGED.items():
-        values = series[name] = np.full(len(steps), np.nan)
-        for i, step in enumerate(steps):
-            line = logged.get(step, {})
-            numbers = (line[key] for key in keys if isinstance(line.get(key), int | float))
-            values[i] = next(numbers, np.nan)
-    shown = [{"name": n, "values": v} for n, v in series.items() if not np.isnan(v).all()]
-    return {"steps": steps, "series": shown}
+        listed.append(StepTokens(step, chips(1), chips(-1)))
+    return listed
 
 
-def tokens_over_steps(frame: Frame, scored: Scored, steps: list[int]) -> dict[str, Any]:
-    """How tokens' values changed: for the strongest tokens, one row a token, one column a step.
-
-    Returns:
-        `tokens`, places in `Dump.token_ids`; `credit` and `impact`, lists of rows with NaN where
-        the step has no group that `KeyToken.credit` is a mean over.
-    """
-    # The strongest tokens of the whole run, each with a row of its own.
-    impact_v = scored.totals.impact
-    greatest = np.argsort(-np.abs(impact_v), kind="stable")[:TOKENS_OVER_STEPS]
-    greatest = greatest[impact_v[greatest] != 0]
-    if not steps or not len(greatest):
-        return {"tokens": [], "credit": [], "impact": []}
-    place_v = np.full(len(impact_v), -1)
-    place_v[greatest] = np.arange(len(greatest))
-    place, step = place_v[scored.which], _steps(frame)[scored.group]
-    here = (place >= 0) & (step >= 0)
-    # Sums of impact and weight by token and step. Their ratio is the mean credit there.
-    at = place[here] * len(steps) + np.searchsorted(steps, step[here])
-    impact, weight = (
-        np.bincount(at, x[here], len(greatest) * len(steps)).reshape(len(greatest), -1)
-        for x in (scored.impact, scored.weight)
-    )
-    credit = np.divide(impact, weight, out=np.full(impact.shape, np.nan), where=weight > 0)
-    return {
-        "tokens": greatest,
-        "credit": credit,
-        "impact": np.where(weight > 0, impact, np.nan),
-    }
-
-
-def _steps(frame: Frame) -> np.ndarray:
-    return np.array([-1 if step is None else step for step in frame.steps], dtype=np.int64)
+def chip(frame: Frame, which: int, about: str) -> Chip:
+    """A token with what is said of it."""
+    text = visible((frame.dump.texts[which] or b"").decode(errors="replace"))
+    return Chip(int(frame.dump.token_ids[which]), text, about.replace("-", "−"))

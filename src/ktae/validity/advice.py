@@ -11,6 +11,9 @@ from ktae.files.text import counted
 from ktae.inference import LEVEL, holm, least_p_value, sign_flip_p_value
 from ktae.validity.scores import HeldOut, Score
 
+RECOMMENDED = "sharp-trigrams"
+"""The preset to read rollouts with, where nothing better is shown on the rollouts at hand."""
+
 Verdict = Literal["take", "no more than a baseline", "nothing shown", "too few groups"]
 """What held-out pairs say, in a word."""
 

@@ -1,25 +1,25 @@
-// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.page).
+// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.blocks).
 
 const FIXED_POINT = 512;
+const PAGE_VERSION = 1;
 const report = {};
 
-const blockOf = (name) => document.getElementById(`data-${name}`)?.textContent;
+const blockOf = name => document.getElementById(`data-${name}`)?.textContent;
 
 async function inflate(text) {
-  const raw = atob(text);
-  const bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const readJson = async (text) => JSON.parse(new TextDecoder().decode(await inflate(text)));
+const readJson = async name => JSON.parse(new TextDecoder().decode(await inflate(blockOf(name))));
 
-async function readVarints(text, n) {
-  const bytes = await inflate(text);
+async function readVarints(name, n) {
+  const bytes = await inflate(blockOf(name));
   const numbers = new Uint32Array(n);
   for (let i = 0, at = 0; i < n; i++) {
-    let shift = 0, byte;
+    let shift = 0;
+    let byte;
     do {
       byte = bytes[at++];
       numbers[i] |= (byte & 127) << shift;
@@ -29,9 +29,9 @@ async function readVarints(text, n) {
   return numbers;
 }
 
-// Log-probabilities or entropies; NaN where a rollout has none.
-async function readFixedPoint(text) {
-  const bytes = await inflate(text);
+// Log-probabilities or entropies; NaN where a response has none.
+async function readFixedPoint(name) {
+  const bytes = await inflate(blockOf(name));
   const view = new DataView(bytes.buffer);
   return Float32Array.from({ length: bytes.length / 2 }, (_, i) => {
     const number = view.getInt16(2 * i, true);
@@ -39,59 +39,80 @@ async function readFixedPoint(text) {
   });
 }
 
+async function readCredit({ largest }, i) {
+  const bytes = new Int8Array((await inflate(blockOf(`credit-${i}`))).buffer);
+  return Float32Array.from(bytes, x => (x / 127) * largest);
+}
+
 // First what the frame of the page needs, so that it can be drawn while the rest is unpacked.
 async function readFrame() {
-  Object.assign(report, await readJson(blockOf("meta")));
+  Object.assign(report, await readJson("meta"));
+  if (report.version !== PAGE_VERSION) throw new Error(`its data are of version ${report.version}`);
   const { groups, rollouts } = report;
   const n = groups.label.length;
   groups.first = new Int32Array(n).fill(-1);
+  report.groupOf = new Int32Array(rollouts.length.length);
   for (let g = 0, next = 0; g < n; g++) {
-    if (groups.shown[g]) {
-      groups.first[g] = next;
-      next += groups.size[g];
-    }
+    if (!groups.shown[g]) continue;
+    groups.first[g] = next;
+    next += groups.size[g];
+    report.groupOf.fill(g, groups.first[g], next);
   }
   report.offsets = new Uint32Array(rollouts.length.length + 1);
-  rollouts.length.forEach((length, r) => { report.offsets[r + 1] = report.offsets[r] + length; });
-  report.groupOf = new Int32Array(rollouts.length.length);
-  for (let g = 0; g < n; g++) {
-    if (groups.first[g] >= 0) report.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
-  }
-  report.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
-  // What was found, by its key and by rollout: [{ finding, token, why }].
-  report.findingOf = new Map(report.findings.map((finding) => [finding.key, finding]));
+  rollouts.length.forEach((length, r) => (report.offsets[r + 1] = report.offsets[r] + length));
+  // What was found, by its key and by response: [{ finding, token, why }].
+  report.findingOf = new Map(report.findings.map(finding => [finding.key, finding]));
   report.placesOf = new Map();
   for (const finding of report.findings) {
     finding.rollouts.forEach((rollout, i) => {
-      const place = { finding, token: finding.tokens[i] < 0 ? null : finding.tokens[i], why: finding.why[i] ?? "" };
+      const token = finding.tokens[i] < 0 ? null : finding.tokens[i];
+      const place = { finding, token, why: finding.why[i] ?? "" };
       report.placesOf.set(rollout, [...(report.placesOf.get(rollout) ?? []), place]);
     });
   }
 }
 
 async function readRest() {
-  const n = report.offsets[report.offsets.length - 1];
-  [report.vocabulary, report.texts, report.tokens] = await Promise.all([
-    readJson(blockOf("vocabulary")), readJson(blockOf("texts")), readVarints(blockOf("tokens"), n),
-  ]);
-  if (blockOf("credit")) {
-    const bytes = new Int8Array((await inflate(blockOf("credit"))).buffer);
-    report.credit = Float32Array.from(bytes, (x) => (x / 127) * report.largest_credit);
+  const n = report.offsets.at(-1);
+  [report.vocabulary, report.texts, report.turns] = await Promise.all(["vocabulary", "texts", "turns"].map(readJson));
+  report.tokens = await readVarints("tokens", n);
+  report.credit = await Promise.all(report.credits.map(readCredit));
+  report.units = await Promise.all(report.unit_names.map((_, i) => readVarints(`unit-${i}`, n)));
+  for (const name of report.signals) report[name] = await readFixedPoint(name);
+}
+
+const isMixed = g => report.groups.n_correct[g] > 0 && report.groups.n_correct[g] < report.groups.known[g];
+const idsOf = rollout => report.tokens.subarray(report.offsets[rollout], report.offsets[rollout + 1]);
+const rolloutsOf = g => Array.from({ length: report.groups.size[g] }, (_, i) => report.groups.first[g] + i);
+const numberOf = rollout => rollout - report.groups.first[report.groupOf[rollout]];
+
+// Whether a token of a response is the policy's: masked ones count nowhere.
+function isCounted(rollout, t) {
+  const edges = report.rollouts.holes[rollout] ?? [];
+  for (let i = 0; i < edges.length; i += 2) if (t >= edges[i] && t < edges[i + 1]) return false;
+  return true;
+}
+
+const creditAt = (rollout, t) => report.credit[state.credit][report.offsets[rollout] + t];
+
+// The contingency tables of the units that end at a token: [{ unit, a, n_correct, ... }].
+function unitsAt(rollout, t) {
+  if (!report.credits[state.credit].units && state.credit > 0) return [];
+  return report.units.flatMap(cells => {
+    const cell = cells[report.offsets[rollout] + t];
+    if (!cell) return [];
+    const [unit, a, nCorrect, b, nIncorrect, p, beyond] = report.cells[cell - 1];
+    return [{ name: report.unit_names[unit], a, nCorrect, b, nIncorrect, p, beyond: beyond === 1 }];
+  });
+}
+
+// The largest |credit| in a group, at which a shade is full; of nothing, 1.
+function largestIn(g) {
+  const { first, size } = report.groups;
+  const credit = report.credit[state.credit];
+  let most = 0;
+  for (let at = report.offsets[first[g]]; at < report.offsets[first[g] + size[g]]; at++) {
+    most = Math.max(most, Math.abs(credit[at]));
   }
-  for (const name of report.signals) report[name] = await readFixedPoint(blockOf(name));
+  return most || 1;
 }
-
-// Whether a rollout is left out by the switch "finished only".
-const leftOut = (rollout) => state.finished && report.rollouts.finished[rollout] === 0;
-const isMixed = (g) => report.groups.right[g] > 0 && report.groups.right[g] < report.groups.known[g];
-
-// Which tokens of a rollout count: an array of 0 and 1, or null where all do.
-function maskOf(rollout) {
-  const edges = report.rollouts.holes[rollout];
-  if (!edges) return null;
-  const mask = new Uint8Array(report.rollouts.length[rollout]).fill(1);
-  for (let i = 0; i < edges.length; i += 2) mask.fill(0, edges[i], edges[i + 1]);
-  return mask;
-}
-
-const idsOf = (rollout) => report.tokens.subarray(report.offsets[rollout], report.offsets[rollout + 1]);

@@ -1,16 +1,23 @@
 // Puts the page together.
 
-const DRAW = { overview: drawOverview, rollouts: drawRollouts, tokens: drawTokens, training: drawTraining, compare: drawCompare };
-const NAMES = { overview: "Overview", rollouts: "Rollouts", tokens: "Tokens", training: "Training", compare: "Compare" };
+const DRAW = {
+  overview: drawOverview,
+  rollouts: drawRollouts,
+  tokens: drawTokens,
+  training: drawTraining,
+  compare: drawCompare,
+};
 const root = document.documentElement;
 
 function draw() {
-  const views = viewsHere().map((view) => h("a", { id: `to-${view}`, href: fragment({ view, id: null }), "aria-current": view === state.view ? "page" : null }, view === "tokens" ? unitName() : NAMES[view]));
+  const views = viewsHere().map(view => {
+    const current = view === state.view ? "page" : null;
+    return h("a", { id: `to-${view}`, href: linkTo({ view }), "aria-current": current }, inUnits(VIEWS[view]));
+  });
   document.getElementById("views").replaceChildren(...views);
-  for (const name of ["signal", "shade"]) document.getElementById(name).value = state[name];
-  document.getElementById("preset").value = String(state.preset);
-  const { name } = report.presets[state.preset];
-  document.getElementById("shading").textContent = state.signal === "credit" ? `Credit: ${name.length > 24 ? `${name.slice(0, 23)}…` : name}` : SIGNALS[state.signal];
+  document.getElementById("signal").value = state.signal;
+  document.getElementById("credit").value = String(state.credit);
+  document.getElementById("shading").textContent = shadedBy();
   document.body.dataset.view = state.view;
   DRAW[state.view](document.getElementById("main"));
 }
@@ -21,30 +28,37 @@ function announce(text) {
 
 // What can be chosen depends on the data.
 function fillControls() {
-  const fill = (id, entries) => document.getElementById(id).replaceChildren(...entries.map(([value, name]) => h("option", { value }, name)));
-  fill("signal", signalNames().map((name) => [name, SIGNALS[name]]));
-  fill("preset", report.presets.map((p, i) => [String(i), p.name]));
-  fill("shade", Object.entries(SHADES));
+  const fill = (id, entries) => {
+    const options = entries.map(([value, name]) => h("option", { value }, name));
+    document.getElementById(id).replaceChildren(...options);
+  };
+  fill(
+    "signal",
+    signalNames().map(name => [name, inUnits(SIGNALS[name])]),
+  );
+  fill(
+    "credit",
+    report.credits.map(({ name }, i) => [String(i), name]),
+  );
 }
 
 function setUpControls() {
-  for (const element of document.getElementById("help").querySelectorAll(".unit")) element.textContent = inUnits(element.textContent);
-  for (const name of ["signal", "shade"]) document.getElementById(name).addEventListener("change", (event) => go({ [name]: event.target.value }));
-  document.getElementById("preset").addEventListener("change", (event) => go({ preset: Number(event.target.value) }));
-  for (const name of ["palette", "theme"]) document.getElementById(name).addEventListener("change", (event) => { root.dataset[name] = event.target.value; repaint(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  document.getElementById("help-button").addEventListener("click", () => document.getElementById("help").showModal());
-  const main = document.getElementById("main"), menu = document.getElementById("menu");
-  main.addEventListener("pointerover", onTokenOver);
-  main.addEventListener("click", onTokenClick);
+  for (const element of document.querySelectorAll(".unit")) element.textContent = inUnits(element.textContent);
+  const on = (id, name, f) => document.getElementById(id).addEventListener(name, f);
+  on("signal", "change", event => go({ signal: event.target.value }));
+  on("credit", "change", event => go({ credit: Number(event.target.value) }));
+  for (const name of ["palette", "theme"]) on(name, "change", event => (root.dataset[name] = event.target.value));
+  on("help-button", "click", () => document.getElementById("help").showModal());
+  on("main", "pointerover", onTokenOver);
+  on("main", "click", onTokenClick);
+  const menu = document.getElementById("menu");
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", onLink);
-  document.addEventListener("pointerdown", (event) => { if (!menu.contains(event.target)) menu.open = false; });
-  addEventListener("hashchange", () => { readState(); draw(); });
-  addEventListener("popstate", () => { readState(); draw(); });
+  document.addEventListener("pointerdown", event => {
+    if (!menu.contains(event.target)) menu.open = false;
+  });
+  for (const name of ["hashchange", "popstate"]) addEventListener(name, () => (readState(), draw()));
 }
-
-const repaint = () => document.querySelector(".scatter")?.repaint();
 
 function onKey(event) {
   const typing = event.target.matches?.("input:not([type=checkbox]):not([type=range]), textarea");
@@ -55,27 +69,34 @@ function onKey(event) {
   }
   if (typing || event.target.matches?.("select")) return;
   const keys = {
-    "[": () => state.view === "rollouts" && go({ group: neighbour(state.group, -1), rollout: null, token: null }),
-    "]": () => state.view === "rollouts" && go({ group: neighbour(state.group, 1), rollout: null, token: null }),
-    s: () => { const names = signalNames(); go({ signal: names[(names.indexOf(state.signal) + 1) % names.length] }); announce(SIGNALS[state.signal]); },
-    "/": () => { if (!document.querySelector(".search")) go({ view: "rollouts" }); document.querySelector(".search").focus(); },
+    "[": () => state.view === "rollouts" && toNeighbour(-1),
+    "]": () => state.view === "rollouts" && toNeighbour(1),
+    s: () => {
+      const names = signalNames();
+      go({ signal: names[(names.indexOf(state.signal) + 1) % names.length] });
+      announce(SIGNALS[state.signal]);
+    },
+    "/": () => {
+      if (!document.querySelector(".search")) go({ view: "rollouts" });
+      document.querySelector(".search").focus();
+    },
     "?": () => document.getElementById("help").showModal(),
   };
-  viewsHere().forEach((view, i) => { keys[String(i + 1)] = () => go({ view }); });
+  viewsHere().forEach((view, i) => {
+    keys[String(i + 1)] = () => go({ view });
+  });
   if (!(event.key in keys)) return;
   event.preventDefault();
   keys[event.key]();
 }
 
-// What the tests hold to the Python side, and whoever wants to look further in the console.
-globalThis.ktae = { report, state, groupStatistics, creditOf, fragment, runsOf, idsOf, asJson, pairedDifference };
+// For the tests, and whoever wants to look further in the console.
+globalThis.ktae = { report, state, creditAt, unitsAt, fragment, linkTo, runsOf, idsOf, asJson };
 
 // Draws the data that are in the file: first the frame, then all of it.
 (async () => {
   try {
     await readFrame();
-    SIGNALS.advantage = inUnits(SIGNALS.advantage);
-    SORTS.beyond[0] = inUnits(SORTS.beyond[0]);
     readState();
     fillControls();
     setUpControls();
@@ -86,7 +107,8 @@ globalThis.ktae = { report, state, groupStatistics, creditOf, fragment, runsOf, 
     if (document.getElementById("reload")) restoreSettings();
     root.dataset.ready = "true";
   } catch (error) {
-    document.getElementById("main").replaceChildren(h("p", { class: "warn" }, `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`));
+    const text = `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`;
+    document.getElementById("main").replaceChildren(h("p", { class: "warn" }, text));
     throw error;
   }
 })();

@@ -1,136 +1,138 @@
-// The first screen: what to conclude, four numbers, what to look at, and how far to believe it.
+// The first screen: what to act on, four numbers, how far to believe the colours, and about the dump.
 
 function drawOverview(main) {
-  const { groups, totals } = report;
-  const known = groups.known.reduce((sum, n) => sum + n, 0), right = groups.right.reduce((sum, n) => sum + n, 0);
-  const count = (kind) => groups.label.filter((_, g) => GROUP_KINDS[kind][1](g)).length;
-  main.replaceChildren(h("div", { class: "overview" },
-    verdictBanner(),
-    h("section", { class: "tiles", "aria-label": "In numbers" },
-      tile(thousands(totals.rollouts), "rollouts", counted(totals.tokens, unitWord()), rewardBars(), "by reward"),
-      tile(thousands(groups.label.length), "groups", "prompts with their rollouts", accuracyBars(), "by accuracy"),
-      tile(known ? percent(right / known) : "–", "accuracy", `${thousands(right)} of ${thousands(known)} right`, lengthBars(), "length of right and wrong"),
-      tile(thousands(count("mixed")), "mixed groups", "only these get credit", kindBar(count), "all wrong, mixed, all right")),
-    compareTeaser(),
-    h("div", { class: "columns" }, lookAt(), h("div", {}, modelsTable(), notesBox(), stepsTeaser())),
-    believeBox()));
+  const { tiles, tables, notes } = report;
+  const side = [...tables.map(numberTable), notes.length ? notesBox() : null, chartsTeaser()];
+  main.replaceChildren(
+    h(
+      "div",
+      { class: "overview" },
+      headline(),
+      h("section", { class: "tiles", "aria-label": "In numbers" }, tiles.map(tile)),
+      h("div", { class: "columns" }, h("div", {}, findingList(), adviceBox()), h("div", {}, side)),
+    ),
+  );
 }
 
-const VERDICT_CLASS = { take: "good", "no more than a baseline": "warned", "nothing shown": "warned" };
-
-function verdictBanner() {
-  const { held_out: found } = report;
-  const [first, ...rest] = found.none ? [`Nothing can be said: ${found.none}`] : found.lines;
-  const text = first.replace(/^VERDICT: /, "");
-  return h("section", { class: `verdict-banner ${VERDICT_CLASS[found.verdict] ?? "unsure"}`, "aria-label": "Verdict" },
-    h("span", { class: "who" }, "Verdict"), h("h2", {}, spellOut(text[0].toUpperCase() + text.slice(1))),
-    rest.length ? h("p", { class: "quiet" }, spellOut(rest.join(" "))) : null, pooledWarning());
+// The finding to act on first.
+function headline() {
+  const [first] = report.findings;
+  return h(
+    "section",
+    { class: `headline tone-${first.tone}`, "aria-label": "What to act on first" },
+    h("h2", {}, spellOut(first.sentence)),
+    h("p", {}, h("b", {}, "How sure: "), `${spellOut(first.sure)}.`),
+    h("p", {}, spellOut(first.about)),
+    findingLinks(first),
+  );
 }
 
-// Of several models a token may be one model's way of writing.
-function pooledWarning() {
-  const { pooled, models } = report.rollouts;
-  return pooled ? h("p", { class: "warn" }, `${counted(models.length, "model")} are pooled in these groups. A ${unitWord()} may be the handwriting of one that is often right, and say nothing of reasoning.`) : null;
+function findingLinks(finding) {
+  const { example, link, chips } = finding;
+  const all = finding.kind === "view" ? "Look at it" : `All ${findingCount(finding)}`;
+  const chip = ({ id, text, about }) =>
+    h("a", { class: "chip", href: linkTo({ view: "tokens", id }) }, tokenChip(id, text), ` ${about}`);
+  return h(
+    "p",
+    { class: "chips" },
+    example ? h("a", { class: "chip strong", href: linkTo(example) }, "Example →") : null,
+    link && !(link.view === "overview") ? h("a", { class: "chip", href: linkTo(link) }, `${all} →`) : null,
+    chips.map(chip),
+  );
 }
 
-function modelsTable() {
-  const { models } = report;
-  if (models.length < 2) return "";
-  const head = h("tr", {}, ["", "rollouts", "accuracy", `mean ${unitWord()}s`].map((name) => h("th", { scope: "col" }, name)));
-  const rows = [...models].sort((x, y) => y.right / y.known - x.right / x.known).map(({ name, rollouts, known, right, length }) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: filtered({ model: name }) }, onOneLine(name))),
-    h("td", {}, thousands(rollouts)), h("td", {}, known ? percent(right / known) : "–"), h("td", {}, thousands(Math.round(length)))));
-  return h("section", { class: "pane", "aria-label": "Models" }, h("h2", {}, "Models"), h("table", { class: "numbers models" }, h("thead", {}, head), h("tbody", {}, rows)));
+const tokenChip = (id, text) => h("code", { dir: "auto" }, onOneLine(text) || `⟨#${id}⟩`);
+
+function findingList() {
+  const rest = report.findings.slice(1);
+  if (!rest.length) return null;
+  const items = rest.map(finding =>
+    h(
+      "li",
+      { class: `tone-${finding.tone}` },
+      h("h3", {}, spellOut(finding.sentence)),
+      h("p", { class: "quiet" }, `${spellOut(finding.about)} (${spellOut(finding.sure)})`),
+      findingLinks(finding),
+    ),
+  );
+  return pane("More findings", h("ol", { class: "findings" }, items));
 }
 
-function tile(number, name, about, picture, caption) {
-  return h("div", { class: "tile" }, h("div", { class: "tile-text" }, h("b", {}, number), h("span", {}, name), h("small", {}, about)),
-    picture ? h("figure", {}, picture, h("figcaption", {}, caption)) : null);
+// How far to believe the colours, in the words of the advice; its tests are folded.
+function adviceBox() {
+  const { estimator, sentences, tables } = report.advice;
+  return pane(
+    "Can single colours be read?",
+    h("p", {}, "The page is coloured by ", h("b", {}, estimator), "."),
+    h("p", {}, spellOut(sentences.join(" "))),
+    tables.length ? h("details", { id: "believe" }, h("summary", {}, "The tests"), tables.map(numberTable)) : null,
+  );
 }
 
-const BARS_HEIGHT = 44;
-
-// Bars that lead to what they count: [{ parts: [[n, class]], href, label }].
-function bars(name, list) {
-  const most = Math.max(1, ...list.map(({ parts }) => parts.reduce((sum, [n]) => sum + n, 0)));
-  const width = 200 / list.length;
-  const picture = svg("svg", { viewBox: `0 0 200 ${BARS_HEIGHT + 2}`, class: "bars-picture", role: "group", "aria-label": name, preserveAspectRatio: "none" });
-  list.forEach(({ parts, href, label }, i) => {
-    const total = parts.reduce((sum, [n]) => sum + n, 0);
-    if (!total) return;
-    const link = svg("a", { href, "aria-label": label, role: "link", tabindex: 0 }, svg("title", {}, label), svg("rect", { x: i * width, y: 0, width, height: BARS_HEIGHT + 2, class: "hit-area" }));
-    let top = BARS_HEIGHT + 1;
-    for (const [n, kind] of parts) {
-      const height = n ? Math.max(1.5, (n / most) * BARS_HEIGHT) : 0;
-      top -= height;
-      link.append(svg("rect", { x: i * width + width * 0.08, y: Math.max(0, top), width: width * 0.84, height, class: kind, rx: Math.min(1.5, width / 6) }));
-    }
-    picture.append(link);
-  });
-  return picture;
+function pane(name, ...children) {
+  return h("section", { class: "pane", "aria-label": name }, h("h2", {}, name), children);
 }
 
-function rewardBars() {
-  const { edges, counts, values } = report.histograms.reward;
-  if (!counts.length) return null;
-  const range = (i) => (values ? [edges[i], edges[i]] : [edges[i], edges[i + 1]]);
-  const name = (i) => (values ? `reward ${short(edges[i])}` : `reward ${short(edges[i])} to ${short(edges[i + 1])}`);
-  return bars("Rollouts by reward", counts.map((n, i) => ({ parts: [[n, "plain-bar"]], href: filtered({ reward: range(i).map((x) => Number(x.toPrecision(6))) }), label: `${name(i)}: ${counted(n, "rollout")}` })));
+// A table of Python's: names and numbers, as they are shown.
+function numberTable({ title, about, columns, rows }) {
+  const head = h(
+    "tr",
+    {},
+    columns.map(name => (name ? h("th", { scope: "col" }, name) : h("td", {}))),
+  );
+  const row = ({ cells: [name, ...numbers], link, strong }) => {
+    const text = strong ? h("b", {}, onOneLine(name)) : onOneLine(name);
+    const cell = link ? h("a", { href: linkTo(link) }, text) : text;
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, cell),
+      numbers.map(number => h("td", {}, number)),
+    );
+  };
+  const table = h("table", { class: "numbers" }, h("thead", {}, head), h("tbody", {}, rows.map(row)));
+  return pane(title, about ? h("p", { class: "quiet" }, about) : null, scrollable(title, table));
 }
 
-function accuracyBars() {
-  const { counts } = report.histograms.accuracy, last = Math.max(1, counts.length - 1);
-  return bars("Groups by accuracy", counts.map((n, i) => ({
-    parts: [[n, i === 0 ? "wrong-bar" : i === last ? "right-bar" : "plain-bar"]],
-    href: filtered({ accuracy: [Math.max(0, (i - 0.5) / last), Math.min(1, (i + 0.5) / last)].map((x) => Number(x.toFixed(4))) }),
-    label: `${percent(i / last)} right: ${counted(n, "group")}` })));
-}
+const scrollable = (name, table) =>
+  h("div", { class: "wide-box", tabindex: 0, role: "region", "aria-label": `${name}, scrollable` }, table);
 
-function lengthBars() {
-  const { edges, right, wrong } = report.histograms.length, last = right.length - 1;
-  return bars("Rollouts by length", right.map((n, i) => ({
-    parts: [[wrong[i], "wrong-bar"], [n, "right-bar"]],
-    href: filtered({ length: [Math.round(edges[i]), i === last ? 1e9 : Math.round(edges[i + 1])] }),
-    label: `${thousands(Math.round(edges[i]))} ${i === last ? "or more" : `to ${thousands(Math.round(edges[i + 1]))}`} ${unitWord()}s: ${thousands(n)} right, ${thousands(wrong[i])} wrong` })));
-}
-
-function kindBar(count) {
-  return bars("Groups by kind", [["wrong", "wrong-bar"], ["mixed", "plain-bar"], ["right", "right-bar"]].map(([kind, style]) => ({
-    parts: [[count(kind), style]], href: filtered({ groups: kind }), label: `${GROUP_KINDS[kind][0]}: ${counted(count(kind), "group")}` })));
-}
-
-// What was found, each a filter.
-function lookAt() {
-  const items = report.findings.map((finding) => h("li", {},
-    finding.kind === "tokens" ? h("b", { class: "finding-title" }, finding.title)
-      : h("a", { class: "finding-title", href: filtered({ finding: finding.key, view: "rollouts" }) }, h("span", { class: "count" }, findingCount(finding)), finding.title),
-    finding.kind === "tokens" ? h("div", { class: "chips" }, finding.of_tokens.map(({ id, text, right, wrong }) =>
-      h("a", { class: "chip", href: fragment({ view: "tokens", id }) }, h("code", { dir: "auto" }, onOneLine(text) || `⟨#${id}⟩`), ` in ${percent(right)} of right, ${percent(wrong)} of wrong`))) : null,
-    h("p", { class: "quiet" }, spellOut(finding.about))));
-  const { regraded } = report;
-  const graded = regraded ? `${thousands(regraded.graded)} of ${thousands(regraded.gradable)} rollouts with a reference answer were graded again${regraded.total ? "" : ": all verdicts agree"}.${regraded.undecided ? ` ${thousands(regraded.undecided)} could not be decided.` : ""}${regraded.stopped ? " Grading ended early: too many ran out of time." : ""}` : "";
-  const asks = regraded?.asks_for_more ? h("p", { class: "warn" }, "Most wrong rollouts give the reference answer. Either the dump's verifier misses most right answers, or the prompt asks for more than the answer, as in the game of 24. So no single rollout is flagged for it.") : null;
-  return h("section", { class: "pane", "aria-label": "What to look at" }, h("h2", {}, "What to look at"), asks,
-    items.length ? h("ul", { class: "findings" }, items) : h("p", {}, "Nothing stands out."), graded ? h("p", { class: "quiet" }, graded) : null);
+function tile({ number, name, about, picture, caption }) {
+  const text = h("div", { class: "tile-text" }, h("b", {}, number), h("span", {}, name), h("small", {}, about));
+  return h(
+    "div",
+    { class: "tile" },
+    text,
+    picture ? h("figure", {}, histogram(picture), h("figcaption", {}, caption)) : null,
+  );
 }
 
 function notesBox() {
-  if (!report.notes.length) return null;
-  return h("section", { class: "pane", "aria-label": "About this dump", id: "notes" }, h("h2", {}, "About this dump"),
-    report.notes.map((note) => h("details", { class: note.severe ? "note severe" : "note", open: note.severe }, h("summary", {}, onOneLine(note.title)), h("p", {}, spellOut(note.text)))));
+  const notes = report.notes.map(({ severe, title, text }) =>
+    h(
+      "details",
+      { class: severe ? "note severe" : "note", open: severe },
+      h("summary", {}, onOneLine(title)),
+      h("p", {}, spellOut(text)),
+    ),
+  );
+  const box = pane("About this dump", notes);
+  box.id = "notes";
+  return box;
 }
 
-function compareTeaser() {
-  const sides = sidesHere();
-  if (sides.length < 2 || sides[0].run === undefined) return "";
-  return h("section", { class: "pane", "aria-label": "Runs" }, h("h2", {}, "Runs beside each other"), differences(sides[0], sides.slice(1)),
-    h("p", {}, h("a", { href: fragment({ view: "compare" }) }, "Problems won and lost, and the curves")));
-}
-
-function stepsTeaser() {
-  const { steps, series } = report.training;
-  if (!steps.length) return null;
-  const known = series.filter(({ name }) => ["accuracy", "response length"].includes(name));
-  return h("section", { class: "pane", "aria-label": "Over training" }, h("h2", {}, "Over training"),
-    h("div", { class: "charts" }, known.map(({ name, values }) => h("figure", {}, h("figcaption", {}, name), curve(steps, values, { name })))),
-    h("p", {}, h("a", { href: fragment({ view: "training" }) }, inUnits("All curves, and tokens over steps"))));
+function chartsTeaser() {
+  const known = report.charts.filter(({ name }) => ["accuracy", "response length"].includes(name));
+  if (!known.length) return null;
+  const more = h("p", {}, h("a", { href: fragment({ view: "training" }) }, "All curves, and tokens over steps"));
+  return pane(
+    "Over training",
+    lineKey(known[0].lines),
+    h(
+      "div",
+      { class: "charts" },
+      known.map(x => chart(x)),
+    ),
+    more,
+  );
 }

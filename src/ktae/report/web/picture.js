@@ -2,8 +2,12 @@
 
 const PICTURE = { columns: 88, width: 7.8, height: 19, most: 60 }; // characters, pixels, lines a rollout
 
+// The file is named after the prompt, or else the group, and whose numbers it shows.
 function savePicture(g) {
-  const link = h("a", { href: URL.createObjectURL(new Blob([pictureOf(g)], { type: "image/svg+xml" })), download: `${groupLabel(g).replace(/[^\w.-]+/g, "_")}.svg` });
+  const named = [report.texts.prompt[g]?.slice(0, 40) ?? groupLabel(g), shadedBy()];
+  const file = named.map(text => text.replace(/[^\w.-]+/g, "-").replace(/^-|-$/g, "")).join("_");
+  const picture = new Blob([pictureOf(g)], { type: "image/svg+xml" });
+  const link = h("a", { href: URL.createObjectURL(picture), download: `${file}.svg` });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
@@ -13,12 +17,18 @@ function savePicture(g) {
 function linesOf(pieces, columns) {
   const lines = [];
   let line = [];
-  const end = () => { lines.push(line); line = []; };
+  const end = () => {
+    lines.push(line);
+    line = [];
+  };
   for (const { text, fill } of pieces) {
     for (const c of text) {
-      if (c === "\n") { end(); continue; }
+      if (c === "\n") {
+        end();
+        continue;
+      }
       if (line.length >= columns) {
-        const blank = line.findLastIndex((x) => x.c === " ") + 1;
+        const blank = line.findLastIndex(x => x.c === " ") + 1;
         const rest = blank > 0 && c !== " " ? line.splice(blank) : [];
         end();
         line = rest;
@@ -27,44 +37,76 @@ function linesOf(pieces, columns) {
     }
   }
   end();
-  return lines.map((characters) => characters.reduce((parts, { c, fill }) => {
-    const last = parts[parts.length - 1];
-    if (last?.fill === fill) last.text += c;
-    else parts.push({ text: c, fill });
-    return parts;
-  }, []));
+  return lines.map(characters =>
+    characters.reduce((parts, { c, fill }) => {
+      const last = parts[parts.length - 1];
+      if (last?.fill === fill) last.text += c;
+      else parts.push({ text: c, fill });
+      return parts;
+    }, []),
+  );
+}
+
+const escapeText = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+
+// The background of a class of the style sheet, as the theme has it.
+function backgroundOf(name) {
+  const probe = h("i", { class: name });
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).backgroundColor;
+  probe.remove();
+  return colour;
 }
 
 function pictureOf(g) {
-  const { groups, rollouts, texts } = report, group = groupStatistics(g, state.preset), scale = fullShade(state.signal, g, group);
-  const rows = Array.from({ length: groups.size[g] }, (_, i) => groups.first[g] + i).filter((r) => !leftOut(r));
-  const { columns, width, height, most } = PICTURE, colours = new Map();
-  const fill = (name) => {
-    if (!colours.has(name)) {
-      const probe = h("i", { class: name });
-      document.body.append(probe);
-      colours.set(name, getComputedStyle(probe).backgroundColor);
-      probe.remove();
-    }
-    return colours.get(name);
-  };
-  const said = (text) => linesOf([{ text: spellOut(text.replace(/\r\n?/g, "\n")), fill: null }], columns);
-  const signs = ["credit", "advantage"].includes(state.signal) ? [{ text: " for a right answer ", fill: fill("p8") }, { text: " ", fill: null }, { text: " against it ", fill: fill("n8") }] : [];
-  const shaded = state.signal === "none" ? [] : [{ text: `  ${SIGNALS[state.signal]} of ${report.presets[state.preset].name}; the full shade is ${plain(scale, 2)}`, fill: null }];
-  const lines = [...said(`Group ${groupName(g)}: ${groups.right[g]} of ${groups.known[g]} right`), ...(texts.prompt[g] ? said(texts.prompt[g]) : []), [], [...signs, ...shaded]];
-  for (const r of [...rows].sort((x, y) => (rollouts.correct[y] ?? -1) - (rollouts.correct[x] ?? -1) || x - y)) {
-    const pieces = segmentsOf(r).flatMap((segment) => segment.runs).map((run) => ({ text: textOfRun(run), fill: runClass(run, r, group, scale).split(" ").filter((x) => /^[pns]\d$/.test(x)).map(fill)[0] ?? null }));
-    const its = linesOf(pieces, columns), reward = rollouts.reward[r] === null ? "none" : plain(rollouts.reward[r], 2);
-    lines.push([], ...said(`${verdictName(r)}, rollout ${r - groups.first[g] + 1}: reward ${reward}, ${counted(rollouts.length[r], unitWord())}`), ...its.slice(0, most), ...(its.length > most ? said(`… ${counted(its.length - most, "more line")}`) : []));
+  const { groups, rollouts, texts } = report;
+  const { columns, width, height, most } = PICTURE;
+  const fills = new Map();
+  const fill = name => fills.get(name) ?? (fills.set(name, backgroundOf(name)), fills.get(name));
+  const plainLines = text => linesOf([{ text: spellOut(text.replace(/\r\n?/g, "\n")), fill: null }], columns);
+  const scale = fullShade(state.signal, g);
+  const signs = [
+    { text: " toward a correct answer ", fill: fill("p8") },
+    { text: " ", fill: null },
+    { text: " against it ", fill: fill("n8") },
+  ];
+  const whose = { text: `  ${shadedBy()}; the full shade is ${plain(scale, 2)}`, fill: null };
+  const lines = [
+    ...plainLines(`Group ${groupName(g)}: ${groups.n_correct[g]} of ${groups.known[g]} correct`),
+    ...(texts.prompt[g] ? plainLines(texts.prompt[g]) : []),
+    [],
+    [...(isSigned(state.signal) ? signs : []), whose],
+  ];
+  const order = (x, y) => (rollouts.correct[y] ?? -1) - (rollouts.correct[x] ?? -1) || x - y;
+  for (const r of rolloutsOf(g).sort(order)) {
+    const pieces = segmentsOf(r)
+      .flatMap(segment => segment.runs)
+      .map(run => {
+        const shade = runClass(run, r, scale)
+          .split(" ")
+          .find(x => /^[pns]\d$/.test(x));
+        return { text: textOfRun(run), fill: shade ? fill(shade) : null };
+      });
+    const its = linesOf(pieces, columns);
+    const reward = rollouts.reward[r] === null ? "none" : plain(rollouts.reward[r], 2);
+    const facts = `${outcomeName(r)}, response ${numberOf(r) + 1}: reward ${reward}`;
+    const rest = its.length > most ? plainLines(`… ${counted(its.length - most, "more line")}`) : [];
+    lines.push([], ...plainLines(facts), ...its.slice(0, most), ...rest);
   }
-  const escape = (x) => x.replace(/&/g, "&amp;").replace(/</g, "&lt;"), parts = [];
-  lines.forEach((line, y) => {
+  const parts = lines.flatMap((line, y) => {
     let x = 16;
-    for (const { text, fill: colour } of line) {
-      if (colour) parts.push(`<rect x="${x}" y="${16 + y * height}" width="${text.length * width}" height="${height - 2}" rx="2" fill="${colour}"/>`);
-      parts.push(`<text x="${x}" y="${30 + y * height}" textLength="${text.length * width}" xml:space="preserve">${escape(text)}</text>`);
-      x += text.length * width;
-    }
+    return line.map(({ text, fill: colour }) => {
+      const size = text.length * width;
+      const at = down => `x="${x}" y="${down + y * height}"`;
+      const box = `<rect ${at(16)} width="${size}" height="${height - 2}" rx="2" fill="${colour}"/>`;
+      const word = `<text ${at(30)} textLength="${size}" xml:space="preserve">${escapeText(text)}</text>`;
+      x += size;
+      return (colour ? box : "") + word;
+    });
   });
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${32 + columns * width}" height="${32 + lines.length * height}" font-family="monospace" font-size="13" fill="${colourOf("--text")}"><rect width="100%" height="100%" fill="${colourOf("--paper")}"/>${parts.join("")}</svg>`;
+  const [ink, paper] = [getComputedStyle(document.body).color, backgroundOf("pane")];
+  const size = `width="${32 + columns * width}" height="${32 + lines.length * height}"`;
+  const ground = `<rect width="100%" height="100%" fill="${paper}"/>`;
+  const open = `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="monospace" font-size="13" fill="${ink}">`;
+  return `${open}${ground}${parts.join("")}</svg>`;
 }

@@ -33,7 +33,13 @@ function restoreSettings() {
 }
 
 for (const kind of ["pointermove", "pointerdown", "keydown", "wheel"]) {
-  addEventListener(kind, () => { touched = performance.now(); }, { capture: true, passive: true });
+  addEventListener(
+    kind,
+    () => {
+      touched = performance.now();
+    },
+    { capture: true, passive: true },
+  );
 }
 setInterval(() => {
   if (!document.getElementById("reload").checked || performance.now() - touched < REST) return;

@@ -1,78 +1,162 @@
-// All tokens: a scatter, a table, and the contexts of the one picked.
+// All tokens: a table, and the contexts of the one picked.
 
 const tokenView = { query: "", sorted: { key: "impact", down: true }, least: 2 };
+const AROUND = 14; // tokens on each side of a context
+const PER_SIDE = 25; // contexts shown before "more"
 
-function tokenRows() {
-  const { vocabulary, groups } = report;
-  let nTrue = 0, nFalse = 0;
-  groups.right.forEach((right, g) => {
-    if (!isMixed(g)) return;
-    nTrue += right;
-    nFalse += groups.known[g] - right;
-  });
-  const rows = vocabulary.id.map((id, rank) => ({
-    id, rank, text: tokenLabel(rank),
-    mark: vocabulary.mark[rank], p: vocabulary.p[rank], faint: vocabulary.p[rank] >= LEVEL, a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
-    impact: vocabulary.impact[rank], credit: vocabulary.credit[rank],
-    shareTrue: nTrue ? vocabulary.a[rank] / nTrue : 0, shareFalse: nFalse ? vocabulary.b[rank] / nFalse : 0,
+const tokenRows = memo(vocabulary => {
+  const { id, mark, a, b, groups, impact, credit, p, beyond } = vocabulary;
+  const most = Math.max(...credit.map(Math.abs), 1e-9);
+  return id.map((_, rank) => ({
+    rank,
+    id: id[rank],
+    text: tokenLabel(rank),
+    mark: mark[rank],
+    n: a[rank] + b[rank],
+    shareCorrect: a[rank] / report.n_correct,
+    shareIncorrect: b[rank] / report.n_incorrect,
+    groups: groups[rank],
+    impact: impact[rank],
+    credit: credit[rank],
+    p: p[rank],
+    beyond: beyond[rank] === 1,
+    shade: shadeClass("credit", credit[rank], most),
   }));
-  return { rows, nTrue, nFalse };
-}
+});
 
-function tokenClass(row) {
-  const name = shadeClass("credit", row.credit, largestOnPage(report.presets[0]));
-  return name && row.faint ? `${name[0]}0` : name;
+function textCell({ text, mark, beyond }) {
+  const code = h("code", { dir: "auto" }, text);
+  return h(
+    "span",
+    {},
+    beyond ? h("b", {}, code) : code,
+    mark ? h("span", { class: "flag", title: MARKS[mark][1] }, MARKS[mark][0]) : null,
+  );
 }
 
 const TOKEN_COLUMNS = [
-  { name: "text", key: "text", class: "token-cell", cell: (row) => h("span", {}, h("code", { dir: "auto" }, row.text), row.mark ? h("span", { class: "flag", title: MARKS[row.mark][1] }, MARKS[row.mark][0]) : null), sort: (row) => row.text },
-  { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
-  { name: "impact", key: "impact", class: "number", title: "credit × |right rollouts with it − as many as chance gives|, over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
-  { name: "credit", key: "credit", class: "number", title: "mean over the groups counted on the right, weighted by |right rollouts with it − as many as chance gives|", cell: (row) => h("span", { class: `pill ${tokenClass(row)}` }, signed(row.credit)), sort: (row) => row.credit },
-  { name: "p", key: "p", class: "number", title: "over groups: exact in up to 20, else Mantel-Haenszel; identical rollouts count once; not corrected for picking among many tokens. ktae score has the same", cell: (row) => pText(row.p), sort: (row) => -row.p },
-  { name: "right", key: "shareTrue", class: "number", cell: (row) => percent(row.shareTrue), sort: (row) => row.shareTrue },
-  { name: "wrong", key: "shareFalse", class: "number", cell: (row) => percent(row.shareFalse), sort: (row) => row.shareFalse },
-  { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which more or fewer right rollouts have it than chance gives: those that impact and credit are over", cell: (row) => thousands(row.groups), sort: (row) => row.groups },
-];
+  { name: "text", class: "token-cell", cell: textCell, sort: row => row.text },
+  { name: "id", class: "number wide", cell: row => String(row.id) },
+  { name: "impact", class: "number", cell: row => signed(row.impact, 1), sort: row => Math.abs(row.impact) },
+  { name: "credit", class: "number", cell: row => h("span", { class: `pill ${row.shade}` }, signed(row.credit)) },
+  { name: "p", class: "number", cell: row => pText(row.p), sort: row => -row.p },
+  { name: "correct", class: "number", cell: row => percent(row.shareCorrect), sort: row => row.shareCorrect },
+  { name: "incorrect", class: "number", cell: row => percent(row.shareIncorrect), sort: row => row.shareIncorrect },
+  { name: "groups", class: "number wide", cell: row => thousands(row.groups) },
+].map(column => ({ sort: row => row[column.name], ...column, key: column.name }));
 
 function drawTokens(main) {
-  const { rows, nTrue, nFalse } = tokenRows();
-  const compared = rows.filter((row) => row.a + row.b > 0);
-  const chosen = state.id === null ? null : rows.find((row) => row.id === state.id);
-  const pick = (row) => { go({ id: row.id }); document.getElementById("contexts")?.scrollIntoView({ block: "nearest" }); };
+  const rows = tokenRows(report.vocabulary);
+  const compared = rows.filter(row => row.n > 0);
+  const base = compared.length ? compared : rows;
+  const chosen = state.id === null ? null : rows.find(row => row.id === state.id);
   const holder = h("div", { class: "table-holder" });
   const fill = () => {
     const query = tokenView.query.toLowerCase();
-    const base = compared.length ? compared : rows;
-    const fits = base.filter((row) => (query === "" || row.text.toLowerCase().includes(query) || String(row.id) === query) && (row.a + row.b >= tokenView.least || !compared.length));
-    holder.replaceChildren(h("p", { class: "quiet", role: "status" }, `${thousands(fits.length)} of ${counted(base.length, unitWord())}${compared.length ? " in mixed groups" : ""}`),
-      virtualTable({ label: unitName(), columns: TOKEN_COLUMNS, rows: sortRows(fits, TOKEN_COLUMNS, tokenView.sorted), sorted: tokenView.sorted, onpick: pick, pickLabel: (row) => `Contexts of ${row.text}`, picked: (row) => row.id === state.id,
-        onsort: (key) => {
-          tokenView.sorted = { key, down: tokenView.sorted.key === key ? !tokenView.sorted.down : key !== "text" };
-          fill();
-          holder.querySelector(`button[data-key="${key}"]`)?.focus();
-        } }));
+    const matches = row => query === "" || row.text.toLowerCase().includes(query) || String(row.id) === query;
+    const fits = base.filter(row => matches(row) && (row.n >= tokenView.least || !compared.length));
+    const onsort = key => {
+      tokenView.sorted = { key, down: tokenView.sorted.key === key ? !tokenView.sorted.down : key !== "text" };
+      fill();
+      holder.querySelector(`button[data-key="${key}"]`)?.focus();
+    };
+    holder.replaceChildren(
+      h("p", { class: "quiet", role: "status" }, `${thousands(fits.length)} of ${counted(base.length, report.unit)}`),
+      virtualTable({
+        label: inUnits("Tokens"),
+        columns: TOKEN_COLUMNS,
+        rows: sortRows(fits, TOKEN_COLUMNS, tokenView.sorted),
+        sorted: tokenView.sorted,
+        onpick: row => go({ id: row.id }),
+        pickLabel: row => `Contexts of ${row.text}`,
+        picked: row => row.id === state.id,
+        onsort,
+      }),
+    );
   };
   fill();
-  const search = h("input", { type: "search", class: "search", placeholder: "text or id", "aria-label": `Search ${unitWord()}s`, value: tokenView.query, oninput: (event) => { tokenView.query = event.target.value; fill(); } });
-  const least = h("input", { type: "number", min: 1, value: String(tokenView.least), "aria-label": "Least number of rollouts with it", onchange: (event) => { tokenView.least = Math.max(1, Number(event.target.value) || 1); drawTokens(main); } });
-  const root = h("input", { type: "checkbox", checked: scatterScale.root, onchange: (event) => { scatterScale.root = event.target.checked; plot.repaint(); } });
-  const plot = scatter(compared.filter((row) => row.a + row.b >= tokenView.least), { onpick: pick, picked: (row) => row.id === state.id });
-  const about = compared.length ? `Shares are of the ${thousands(nTrue)} right and ${thousands(nFalse)} wrong rollouts of mixed groups. Above the diagonal: more in right ones. Faint: chance explains it, p over groups is .05 or more.` : "No group has both right and wrong rollouts, so none has a value.";
-  const contexts = h("section", { class: "pane", id: "contexts", "aria-label": "Contexts" }, chosen
-    ? [h("h2", {}, "Where ", h("code", { dir: "auto" }, chosen.text), " occurs"), contextList(chosen.rank)]
-    : h("p", { class: "quiet" }, "Pick one in the picture or in the table to read where it occurs."));
-  main.replaceChildren(h("div", { class: "two" },
-    h("div", {},
-      h("section", { class: "pane", "aria-label": `Scatter of ${unitWord()}s` }, h("h2", {}, unitName()), pooledWarning(), otherUnits(), h("p", { class: "quiet" }, about),
-        compared.length ? h("div", {}, h("label", { class: "check" }, root, " room for rare ones (cube root)"), plot) : null),
-      contexts),
-    h("section", { class: "pane", "aria-label": `Table of ${unitWord()}s` }, h("div", { class: "bar" }, search, h("label", {}, "in at least ", least, " rollouts")), holder)));
+  const search = h("input", {
+    type: "search",
+    class: "search",
+    placeholder: "text or id",
+    "aria-label": `Search ${report.unit}s`,
+    value: tokenView.query,
+    oninput: event => ((tokenView.query = event.target.value), fill()),
+  });
+  const least = h("input", {
+    type: "number",
+    min: 1,
+    value: String(tokenView.least),
+    "aria-label": "Least number of responses with it",
+    onchange: event => ((tokenView.least = Math.max(1, Number(event.target.value) || 1)), fill()),
+  });
+  const impact = "credit × how many more or fewer correct responses have it than chance gives, over groups";
+  const about = `Credit and impact (${impact}) are those of ${report.advice.estimator}. ${report.shares}`;
+  const bar = h("div", { class: "bar" }, search, h("span", {}, "in at least ", least, " responses"));
+  const title = ["Where ", h("code", { dir: "auto" }, chosen?.text ?? ""), " occurs"];
+  const contexts = chosen
+    ? [h("h2", {}, title), contextList(chosen.rank)]
+    : [h("p", { class: "quiet" }, "Pick one in the table to read where it occurs.")];
+  main.replaceChildren(
+    h(
+      "div",
+      { class: "two" },
+      pane(inUnits("Tokens"), h("p", { class: "quiet" }, inUnits(about)), bar, holder),
+      h("section", { class: "pane", id: "contexts", "aria-label": "Contexts" }, contexts),
+    ),
+  );
   if (chosen) document.getElementById("contexts").scrollIntoView({ block: "nearest" });
 }
 
-// What the tables leave out of the estimator's.
-function otherUnits() {
-  const settings = report.presets[0];
-  return settings.units?.join() === "token" ? null : h("p", { class: "quiet" }, `Of single ${unitWord()}s${settings.tables ? "" : ", by the paper's statistic"}: ${settings.name} rests on more than these.`);
+// The first place of a token in each response that has it, by outcome.
+function occurrences(rank) {
+  const places = { 1: [], 0: [], null: [] };
+  const { tokens, offsets, rollouts } = report;
+  let [rollout, last] = [0, -1];
+  for (let at = tokens.indexOf(rank); at >= 0; at = tokens.indexOf(rank, at + 1)) {
+    while (offsets[rollout + 1] <= at) rollout++;
+    if (rollout !== last) places[rollouts.correct[rollout]].push([rollout, at - offsets[rollout]]);
+    last = rollout;
+  }
+  return places;
+}
+
+function contextList(rank) {
+  const places = occurrences(rank);
+  const sides = Object.entries(OUTCOMES).map(([name, correct]) => [name, places[correct]]);
+  const side = ([name, list]) => {
+    const items = h("ul", { class: "contexts" });
+    const more = h("button", { type: "button" });
+    let shown = 0;
+    const grow = () => {
+      items.append(...list.slice(shown, shown + PER_SIDE).map(([rollout, t]) => contextLine(rollout, t)));
+      shown = Math.min(list.length, shown + PER_SIDE);
+      more.textContent = `${thousands(list.length - shown)} more`;
+      more.hidden = shown === list.length;
+    };
+    more.addEventListener("click", grow);
+    grow();
+    const title = `${name[0].toUpperCase()}${name.slice(1)}: ${counted(list.length, "response")}`;
+    return h("section", { class: "side", "aria-label": `In ${name} responses` }, h("h3", {}, title), items, more);
+  };
+  return h("div", { class: "sides" }, sides.filter(([name, list]) => list.length || name !== "unknown").map(side));
+}
+
+function contextLine(rollout, t) {
+  const ids = idsOf(rollout);
+  const from = Math.max(0, t - AROUND);
+  const to = Math.min(ids.length, t + AROUND + 1);
+  const text = (a, b) => spellOut(joined(ids.subarray(a, b)).replace(/\s+/g, " "));
+  const g = report.groupOf[rollout];
+  const number = numberOf(rollout);
+  const shade = shadeClass("credit", creditAt(rollout, t), largestIn(g));
+  const name = `${groupName(g)}, response ${number + 1}`;
+  const mark = h("mark", { class: shade }, tokenLabel(ids[t]));
+  const ends = [from > 0 ? "…" : "", to < ids.length ? "…" : ""];
+  return h(
+    "li",
+    {},
+    h("a", { href: filtered({ group: g, rollout: number, token: t }) }, name),
+    h("p", { dir: "auto" }, ends[0], text(from, t), mark, text(t + 1, to), ends[1]),
+  );
 }

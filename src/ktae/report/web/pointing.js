@@ -16,27 +16,31 @@ function onTokenClick(event) {
 }
 
 function strongestOf(run, rollout) {
-  const group = groupStatistics(report.groupOf[rollout], state.preset);
   let best = run.first;
   for (let t = run.first; t < run.first + run.count; t++) {
-    if (Math.abs(creditOf(rollout, t, group)) > Math.abs(creditOf(rollout, best, group))) best = t;
+    if (Math.abs(creditAt(rollout, t)) > Math.abs(creditAt(rollout, best))) best = t;
   }
   return best;
 }
 
-const emptyCard = () => h("p", { class: "quiet" }, `Point at a ${unitWord()} to see where its credit comes from. By keyboard: Tab into a rollout, then the arrows.`);
+function emptyCard() {
+  const text = `Point at a ${report.unit} to see where its credit comes from.`;
+  return h("p", { class: "quiet" }, `${text} By keyboard: Tab into a response, then the arrows.`);
+}
 
 // Show a token's numbers beside the rollouts; `pin` keeps them while the pointer moves on.
 function showCard(rollout, t, { run, pin = false, quiet = false } = {}) {
   const panel = document.getElementById("card");
   if (!panel) return;
   current = { rollout, t, run, pin };
-  const close = pin ? h("button", { type: "button", class: "close", "aria-label": "Let go of this token", onclick: letGo }, "×") : "";
+  const close = pin
+    ? h("button", { type: "button", class: "close", "aria-label": "Let go of this token", onclick: letGo }, "×")
+    : "";
   panel.replaceChildren(close, tokenCard(rollout, t, { run }));
   panel.classList.add("open");
   panel.classList.toggle("pinned", pin);
   mark(rollout, t);
-  if (pin && !quiet) go({ rollout: rollout - report.groups.first[report.groupOf[rollout]], token: t }, { quiet: true });
+  if (pin && !quiet) go({ rollout: numberOf(rollout), token: t }, { quiet: true });
 }
 
 function letGo() {
@@ -76,8 +80,13 @@ function mark(rollout, t) {
 function focusToken(rollout, t, { quiet = false } = {}) {
   const card = shownCards.get(rollout);
   if (!card) return;
-  if (t === null || !report.rollouts.length[rollout]) return card.box.closest(".rollout").scrollIntoView({ block: "start" });
-  if (!quiet) for (const [before] of [...shownCards].slice(0, [...shownCards.keys()].indexOf(rollout))) fillCard(before); // they grow
+  if (t === null || !report.rollouts.length[rollout])
+    return card.box.closest(".rollout").scrollIntoView({ block: "start" });
+  if (!quiet)
+    if (!quiet) {
+      const before = [...shownCards.keys()];
+      before.slice(0, before.indexOf(rollout)).forEach(fillCard); // they grow
+    }
   fillCard(rollout);
   const wanted = Math.min(t, report.rollouts.length[rollout] - 1);
   const chunk = card.chunks.find(({ runs }) => wanted < runs[runs.length - 1].first + runs[runs.length - 1].count);
@@ -87,7 +96,8 @@ function focusToken(rollout, t, { quiet = false } = {}) {
   showCard(rollout, wanted, { run: span.run, pin: !quiet, quiet });
   if (quiet) return;
   span.closest(".tokens").focus({ preventScroll: true });
-  card.box.scrollTop += span.getBoundingClientRect().top - card.box.getBoundingClientRect().top - card.box.clientHeight / 3;
+  card.box.scrollTop +=
+    span.getBoundingClientRect().top - card.box.getBoundingClientRect().top - card.box.clientHeight / 3;
   const { top } = span.getBoundingClientRect(); // in the upper half: a narrow page has the card in the lower
   if (top < 0.12 * innerHeight || top > 0.45 * innerHeight) scrollBy(0, top - 0.3 * innerHeight);
   span.classList.add("arrived");
@@ -106,7 +116,7 @@ function onTokenKey(event, rollout) {
   event.preventDefault();
   const { runs } = shownCards.get(rollout);
   if (!runs?.length) return;
-  const at = current?.rollout === rollout ? runs.findIndex((run) => current.t < run.first + run.count) : 0;
+  const at = current?.rollout === rollout ? runs.findIndex(run => current.t < run.first + run.count) : 0;
   const next = Math.max(0, Math.min(runs.length - 1, at + steps[event.key]));
   moveTo(rollout, strongestOf(runs[next], rollout));
 }
@@ -116,6 +126,5 @@ function moveTo(rollout, t) {
   const span = shownCards.get(rollout).box.querySelector(".active");
   span?.closest(".tokens").focus({ preventScroll: true });
   span?.scrollIntoView({ block: "nearest" });
-  const group = groupStatistics(report.groupOf[rollout], state.preset);
-  announce(`${tokenLabel(idsOf(rollout)[t])}, credit ${signed(creditOf(rollout, t, group))}`);
+  announce(`${tokenLabel(idsOf(rollout)[t])}, credit ${signed(creditAt(rollout, t))}`);
 }

@@ -1,0 +1,114 @@
+"""Does a page claim anything where there is nothing? Pages of dumps whose labels are random.
+
+    python benchmarks/noise_claims.py [--draws 100] [--rollouts FILE]... [--output CSV]
+
+Two kinds of noise: 2,000 groups of 8 responses, each of one of its group's two random templates,
+with random labels; and the labels of a dump permuted within its groups. A claim is whatever a page
+says of tokens, of groups, of steps, of runs or of an estimator that beats chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ktae.report import inputs
+from ktae.report.contents import contents
+from ktae.report.data import Page
+from ktae.rollouts import record
+from ktae.rollouts.groups import group_codes
+
+TEMPLATE_WORDS = 12
+VOCABULARY = 400
+
+
+def templates(seed: int, groups: int = 2000, size: int = 8) -> Any:
+    """A record of groups with two random templates each, and random labels."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, VOCABULARY, (groups, 2, TEMPLATE_WORDS))
+    # A number of its own in each response, so that responses are distinct.
+    own = np.arange(groups * size).reshape(groups, size)
+    choice, labels = rng.integers(0, 2, (2, groups, size))
+    texts = [
+        " ".join(f"w{x}" for x in words[g, choice[g, i]]) + f" n{own[g, i]}"
+        for g in range(groups)
+        for i in range(size)
+    ]
+    correct = labels.ravel().astype(float)
+    return record.conform(
+        pa.table({
+            "group": [str(g) for g in range(groups) for _ in range(size)],
+            "response": texts,
+            "reward": correct,
+            "correct": correct,
+        })
+    )  # fmt: skip
+
+
+def permuted(rollouts: Any, seed: int) -> Any:
+    """The record with its verdicts and rewards permuted within groups."""
+    rng = np.random.default_rng(seed)
+    codes_b, _ = group_codes(rollouts)
+    order = np.argsort(codes_b, kind="stable")
+    dealt = np.lexsort((rng.random(len(codes_b)), codes_b))
+    places = np.empty_like(order)
+    places[order] = dealt
+    for name in ("correct", "reward"):
+        column = rollouts[name].take(pa.array(places))
+        rollouts = rollouts.set_column(rollouts.column_names.index(name), name, column)
+    return record.conform(rollouts)
+
+
+def claims(page: Page) -> list[str]:
+    """What the page claims, by its findings' keys; `take` for an estimator that it advises."""
+    of_counts = {"copies", "empty", "unfinished", "no-answer", "accuracy", "all-alike", "as-text"}
+    of_counts |= {"asks-for-more", "overwritten", "answer-stated", "all-incorrect-but"}
+    of_counts |= {"paid-without-answer", "correct-here", "incorrect-here", "models"}
+    keys = [x.key for x in page.findings if x.key not in of_counts]
+    above_chance = page.advice.verdict in ("take", "no more than a baseline")
+    return keys + ["above chance"] * above_chance
+
+
+def page_of(rollouts: Any) -> Page:
+    """What the page of a record says, without grading."""
+    return contents(inputs.from_record(rollouts), regrade=False, max_tokens=1).page
+
+
+def draws(paths: list[Path], n: int) -> Iterator[tuple[str, int, list[str]]]:
+    """For each kind of noise and draw what is claimed."""
+    for seed in range(n):
+        yield "two templates, random labels", seed, claims(page_of(templates(seed)))
+    for path in paths:
+        rollouts = inputs.load([path]).rollouts
+        for seed in range(n):
+            yield f"{path.name}, labels permuted", seed, claims(page_of(permuted(rollouts, seed)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--rollouts", type=Path, action="append", default=[])
+    parser.add_argument("--output", type=Path, default=Path("noise_claims.csv"))
+    arguments = parser.parse_args()
+    began, totals = time.perf_counter(), dict[str, list[bool]]()
+    with arguments.output.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["noise", "seed", "claims"])
+        for name, seed, made in draws(arguments.rollouts, arguments.draws):
+            writer.writerow([name, seed, " ".join(made)])
+            file.flush()
+            totals.setdefault(name, []).append(bool(made))
+    for name, claimed in totals.items():
+        print(f"{name}: {sum(claimed)} of {len(claimed)} draws with a claim")
+    print(f"{time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
