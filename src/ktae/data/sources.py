@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ktae.errors import InputError, quoted
 from ktae.files.hub import rows_of_hub
 from ktae.files.text import require_text
-from ktae.rollouts.rows import is_null
+from ktae.rollouts.values import is_null
 
 
 class TaskProblem(NamedTuple):

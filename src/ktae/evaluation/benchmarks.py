@@ -22,7 +22,7 @@ from ktae.evaluation.templates import Messages
 from ktae.files.hub import rows_of_hub
 from ktae.files.text import printable, require_text
 from ktae.rollouts.files import SUFFIXES, iterate_rows, without_format
-from ktae.rollouts.rows import any_text, as_label
+from ktae.rollouts.values import any_text, as_label
 
 
 @dataclasses.dataclass(frozen=True)

@@ -58,7 +58,7 @@ def notes_of(frame: Frame, mixed_g: np.ndarray) -> list[Note]:
     # What is not in the dump of the files, and how their rows became rollouts and groups; but
     # rollouts without a reward are said above, with what that means for the page.
     for note in dump.notes:
-        if not note.text.startswith("rollouts without a reward"):
+        if note.key != "without_reward":
             notes.append(Note(note.severe, note.text[:1].upper() + note.text[1:], note.more))
     for name, number in frame.signals[1].items():
         title = f"{counted(number, 'rollout')} without {name.replace('_', '-')}"

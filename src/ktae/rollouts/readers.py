@@ -1,18 +1,19 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
-A file's rows (`files`) are told by their schema, which makes plain rollouts of them (`schemas`), or
-by what a user names (`spread`); each is checked and becomes a row of the record (`rows`). When all
-are read, it is known which are a group (`labels`).
+The values of a file (`files`) hold rows (`locate`). A row is told by its schema, which makes plain
+rollouts of it (`schemas`), or by what the fields of the whole file mean (`plain`), or by what a user
+names; each is checked and becomes a row of the record (`rows`). When all are read, it is known which
+are a group (`labels`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
-import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,27 +23,33 @@ import pyarrow.compute as pc
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
+from ktae.rollouts.conditions import Conditions
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation, stem_of
-from ktae.rollouts.labels import READ, by_model, front_of, labelled, note_rewards
+from ktae.rollouts.labels import READ, Place, grouped, note_rewards, place_of
+from ktae.rollouts.locate import KEY, Located, Locator
+from ktae.rollouts.names import PROMPTS
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import MISSING, PathError, UnknownRowsError, at, unknown_row
-from ktae.rollouts.rows import (
-    MissingFieldError,
-    Row,
-    as_verdict,
-    complete,
-    is_null,
-    to_record_row,
+from ktae.rollouts.paths import (
+    MISSING,
+    PathError,
+    UnknownRowsError,
+    at,
+    relative,
+    rows_and_fields,
 )
-from ktae.rollouts.schemas import BY_FIELDS, NESTED, PLAIN, detect
-from ktae.rollouts.schemas.base import Schema, Source
-from ktae.rollouts.spread import override
+from ktae.rollouts.plain import SAMPLE, AmbiguousError, Meanings, understand
+from ktae.rollouts.proposal import propose, unknown_rows, usual_rows
+from ktae.rollouts.rows import FINAL, MissingFieldError, complete, to_record_row
+from ktae.rollouts.schemas import BY_FIELDS, PLAIN, detect, is_of_tool
+from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose, scores_in
+from ktae.rollouts.tokens import note_prompt_ids
 from ktae.rollouts.trained_with import TrainedWith
+from ktae.rollouts.values import Row, as_verdict, is_null, label_of, without
 
-MOST_UNKNOWN = 100
-"""Rows in no known form, one after another, after which a file is none of rollouts."""
+WHOLE_LISTS = ("answer", "token_ids", "mask", "log_probs", "entropy")
+"""Fields of which a list may be one value."""
 T = TypeVar("T")
 
 
@@ -56,9 +63,8 @@ def read(
 
     Rollouts are a group if they have the same label, the same prompt (where rows hold one) and the
     same step (where there is one), and are of one file. `options.join` takes the files together,
-    and those of a run of ktae, TRL, verl or another trainer are together already. Where there are
-    several files or runs, their names are put in front of the labels ("a.jsonl:7"); where the
-    rollouts name several models, the model is added. The rows of a group may stand anywhere.
+    and those of a run of ktae, TRL, verl or another trainer are together already. Where rollouts
+    name several models, each has groups of its own. The rows of a group may stand anywhere.
 
     Args:
         inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them;
@@ -68,11 +74,26 @@ def read(
             be used are errors; they are where none is given.
 
     Raises:
-        InputError: a file or a row cannot be used, or a file is given twice. It names the file and
-            the line (or row, or entry, counted from 1), what was found and what was expected.
+        InputError: a file or a row cannot be used, most rows of a file cannot, or a file is given
+            twice. It names the file and the line (or row, or entry, counted from 1), what was found
+            and what was expected.
     """
     paths = paths_of(inputs)
     notes = Notes(strict=True) if notes is None else notes
+    try:
+        return _read(paths, options, notes)
+    except UnknownRowsError as error:
+        if not options.proposes or len(paths) > 1 or not paths[0].is_file():
+            raise
+        rows = [x.row for x in Reader(options, Notes()).located(paths[0])[0]]
+        proposal = propose(paths[0], [x for x in rows if isinstance(x, dict)], options)
+        if proposal is None:
+            raise
+        raise UnknownRowsError(f"{error}\n{proposal.text(paths[0])}") from None
+
+
+def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
+    """The same, without a proposal where nothing reads a file."""
     trained = TrainedWith.beside(paths)
     options = options if trained is None else trained.applied(options, notes)
     reader = Reader(options, notes)
@@ -81,24 +102,21 @@ def read(
     real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
     if twice := [name for name, n in real.items() if n > 1]:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
-    fronts: list[str] = []  # of the labels of each file
+    places: dict[Place, int] = {}
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
-        number, is_alone = len(fronts), len(paths) == 1
-        fronts.append("")
+        is_single = len(paths) == 1
         if not (options.fields or options.correctness) and record.is_own(file):
-            fronts[number] = "" if options.join else front_of(path, file, None, is_alone)
-            for table in own_tables(file):
-                for field, value in zip(READ, (number, False, None), strict=True):
-                    column = pa.repeat(pa.scalar(value, field.type), len(table))
-                    table = table.append_column(field, column)
-                yield table
+            place = places.setdefault(place_of(path, file, None, None, is_single), len(places))
+            yield from own_rows(file, place)
             return
-        for n, (row, schema) in enumerate(reader.record_rows(file)):
-            if n == 0 and not options.join:
-                fronts[number] = front_of(path, file, schema, is_alone)
-            yield row | {"file": number}
+        numbers: dict[tuple[int, str | None], int] = {}
+        for row, schema, table in reader.record_rows(file):
+            if (id(schema), table) not in numbers:
+                place = place_of(path, file, schema, table, is_single)
+                numbers[id(schema), table] = places.setdefault(place, len(places))
+            yield row | {"place": numbers[id(schema), table]}
 
     items = (
         item
@@ -121,7 +139,24 @@ def read(
         raise InputError(f"{where}: nothing in it is of an evaluation")
     if not len(table):
         raise EmptyFileError(f"{where}: no rollouts")
-    return by_model(labelled(table, fronts, options, notes), options.pool_models, notes)
+    table = grouped(table, list(places), options, notes)
+    note_prompt_ids(table, notes)
+    return table
+
+
+def own_rows(file: Path, place: int) -> Iterator[Any]:
+    """The tables of a record that ktae has written, with the columns of `READ`.
+
+    What told its groups apart is in their names, which are its labels.
+    """
+    for table in own_tables(file):
+        for name in ("label", "run", "file", "prompt_id"):
+            field, i = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
+            values = table["group"] if name == "label" else pa.nulls(len(table), field.type)
+            table = table.set_column(i, field, values)
+        for field, value in zip(READ, (place, False, None, False), strict=True):
+            table = table.append_column(field, pa.repeat(pa.scalar(value, field.type), len(table)))
+        yield table
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
@@ -188,112 +223,229 @@ class Reader:
         """What schemas remember from one file to the next."""
         self.rejected: list[InputError] = []
         """Of the file that is read."""
+        self.meanings, self.usual = Meanings(), frozenset[str]()
+        """What the fields of its plain rows mean, and those that most of them have."""
 
-    def rows(self, path: Path) -> Iterator[tuple[Row, str, Schema, Row]]:
-        """The rollouts of a file as plain rows, each with its place, its row's schema and that row.
+    def located(self, path: Path) -> tuple[Iterator[Located], Mapping[str, str]]:
+        """The rows of a file, and the fields that a user has named, as they are from a row."""
+        options = self.options
+        values = iterate_rows(path, self._reject)
+        first = list(itertools.islice(values, 2))
+        rows, fields = options.rows, dict(options.fields)
+        if rows is None and fields and first:
+            rows, fields = rows_and_fields(first[0][0], fields)
+        columns = {x for name, x in fields.items() if name not in WHOLE_LISTS or x != options.fields[name]}
+        rewards = {x for name, x in fields.items() if name in ("reward", "correct")}
+        locator = Locator(is_of_tool, rows, sorted(columns), sorted(rewards))
+        is_file = len(first) == 1 and path.name.removesuffix(".gz").endswith(".json")
+
+        def each() -> Iterator[Located]:
+            for value, where in itertools.chain(first, values):
+                try:
+                    yield from locator.rows(value, where, is_file)
+                except InputError as error:
+                    self._reject(error)
+
+        return each(), fields
+
+    def rows(self, path: Path) -> Iterator[tuple[Row, Located, Schema]]:
+        """The rollouts of a file as plain rows, each with where it was and its row's schema.
 
         A tolerant reader leaves rows out that cannot be used, and notes them.
         """
         notes, source = self.notes, Source(path, self.options, self.notes, run=self.run)
         self.rejected = []
         titles: set[str] = set()
-        unknown: list[InputError] = []
-        by_schema = itertools.groupby(self._detected(path), key=operator.itemgetter(0))
-        for schema, items in by_schema:
-            for row, where in schema.once(((row, where) for _, row, where in items), source):
+        located, fields = self.located(path)
+        items = self._with_meanings(located, fields, path)
+        by_schema = itertools.groupby(items, key=lambda item: item[0])
+        for schema, some in by_schema:
+            for row, one in schema.once(((x.row, x) for _, x in some), source):
+                where = one.where
                 try:
-                    taken_as, rollouts = self._rollouts_of(row, where, source, schema)
+                    rollouts = self._rollouts_of(row, where, source, schema, fields)
                 except PathError:
                     raise
                 except InputError as error:
-                    if titles or not isinstance(error, UnknownRowsError):
-                        self._reject(error)
-                        continue
-                    unknown.append(error)
-                    if notes.strict or len(unknown) > MOST_UNKNOWN:
-                        raise unknown[0] from None
+                    self._reject(error)
                     continue
-                if not rollouts and (schema.convert is None or schema is NESTED):
-                    notes.add("empty", where)
-                if taken_as.title not in titles:
-                    titles.add(taken_as.title)
-                    notes.titles[taken_as.title] += taken_as is not PLAIN
+                if schema.title not in titles:
+                    titles.add(schema.title)
+                    notes.titles[schema.title] += schema is not PLAIN
+                if one.path and one.path not in notes.names["rows"]:
+                    notes.add("rows", one.path)
                 for plain in rollouts:
-                    yield plain, where, taken_as, row
-        if unknown and not titles:
-            raise unknown[0]
-        for rejected in unknown:
-            self._reject(rejected)
+                    if plain.get("response") == [] and plain.get("token_ids") is None:
+                        notes.add("empty", where)
+                    else:
+                        yield plain, one, schema
 
-    def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema]]:
-        """Rows of the record, with what of `READ` a row says, each with its schema."""
+    def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema, str | None]]:
+        """Rows of the record, with what of `READ` a row says, its schema and its table's name."""
         n, repeated = 0, self.notes.counts["steps"]
-        for plain, where, schema, row in self.rows(path):
+        conditions = Conditions(self.notes)
+        for plain, located, schema in self.rows(path):
+            where = located.where
+            table = located.row.get(KEY) if "*" in located.path else None
+            parent = located.parent
+            label = f"rollout {n + 1}" if not self.notes.strict else None
+            label = f"row {parent}" if parent is not None else label
             try:
                 is_evaluation = bool(plain.pop("is_evaluation", False))
-                fields = complete(plain, where, self.notes)
-                made = to_record_row(fields, where, self.options.threshold or 0.0)
+                is_plain = schema is PLAIN
+                fields = complete(
+                    plain,
+                    where,
+                    self.notes,
+                    label,
+                    is_plain=is_plain,
+                    needs_reward=self.options.needs_reward,
+                )
+                if not self.options.needs_reward and fields.get("answer") is None:
+                    raise MissingFieldError(
+                        f"{where}: no field 'answer'; its fields are {quoted(located.row)}"
+                    )
+                if fields.get("_is_alone"):
+                    self.notes.add("by_row" if parent is not None else "alone")
+                made = to_record_row(
+                    without(fields, located.inherited) if located.inherited else fields,
+                    where,
+                    self.options.threshold or 0.0,
+                )
             except MissingFieldError as error:
                 message = str(error).removeprefix(f"{where}: ")
-                is_known = schema not in (PLAIN, NESTED)
-                self._reject(
-                    error if is_known else unknown_row(row, where, message, self.options.needed)
-                )
+                is_known = schema is not PLAIN or not isinstance(located.row, dict)
+                needed = self.options.needed
+                self._reject(error if is_known else unknown_rows([located.row], where, message, needed))
             except InputError as error:
                 self._reject(error)
             else:
                 n += 1
+                if schema in (PLAIN, BY_FIELDS):
+                    conditions.add(fields, made, is_evaluation)
                 made |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
-                yield made, schema
-        if not n and self.rejected:
-            raise self.rejected[0]
+                yield made, schema, table
+        if self.rejected and len(self.rejected) > n:
+            raise self._of_most_rows(path, n)
         if not n and self.notes.counts["steps"] == repeated:
             raise EmptyFileError(f"{path} is empty: it holds no rollouts")
+        conditions.note()
+
+    def _of_most_rows(self, path: Path, n: int) -> InputError:
+        """The error of a file most of whose rows cannot be used."""
+        first = self.rejected[0]
+        if n == 0:
+            return first
+        return type(first)(
+            f"{path}: {len(self.rejected)} of {len(self.rejected) + n} rows cannot be used; the first "
+            f"is {first}"
+        )
 
     def _reject(self, error: InputError) -> None:
         """Raise what is wrong with a row, or leave it out."""
         self.notes.reject(error)
         self.rejected.append(error)
 
-    def _detected(self, path: Path) -> Iterator[tuple[Schema, Row, str]]:
-        """The objects among a file's rows, each with its schema and its place."""
-        schema, names = None, dict[str, Any]().keys()
-        for row, where in self._with_fields(iterate_rows(path, self._reject)):
-            if isinstance(row, dict):
-                # Rows of no tool's, without a group, would be compared with each tool's.
-                if not (schema is PLAIN and row.keys() == names and PLAIN.also(row)):
-                    schema, names = detect(row, schema), row.keys()
-                yield schema, row, where
-            else:
+    def _with_meanings(
+        self, located: Iterator[Located], fields: Mapping[str, str], path: Path
+    ) -> Iterator[tuple[Schema, Located]]:
+        """The objects among a file's rows, each with its schema; it is known what plain ones mean."""
+        schema: Schema | None = None
+        names: Any = None
+        is_named = not {"response", "token_ids"}.isdisjoint(fields)
+        sample = list(itertools.islice(located, SAMPLE))
+        self._require_fields(sample, fields, path)
+        objects = [x.row for x in sample if isinstance(x.row, dict)]
+        of_plain = [x for x in objects if is_named or detect(x) is PLAIN]
+        self.meanings = meanings = Meanings()
+        if of_plain:
+            usual = usual_rows(of_plain)
+            self.usual = frozenset.intersection(*map(frozenset, usual))
+            rows = [self._named(x, fields) for x in usual] if fields else usual
+            try:
+                self.meanings = meanings = understand(rows, self.notes, fields)
+            except AmbiguousError as error:
+                raise UnknownRowsError(f"{path_text(path)}: {error}") from None
+            where = next(x.where for x in sample if x.row is usual[0])
+            self._require_known(rows, meanings, where, usual)
+        for one in itertools.chain(sample, located):
+            row = one.row
+            if not isinstance(row, dict):
                 message = f"{row!r:.60}; expected an object with group, response, reward"
-                self._reject(InputError(f"{where}: {message}"))
+                self._reject(InputError(f"{one.where}: {message}"))
+                continue
+            if not row:  # of no rollouts
+                self.notes.add("empty", one.where)
+                continue
+            if is_named:
+                schema = BY_FIELDS
+            elif not (schema is PLAIN and row.keys() == names and PLAIN.also(row)):
+                schema, names = detect(row, schema), row.keys()
+            if schema in (PLAIN, BY_FIELDS) and self._is_summary(row, fields):
+                self.notes.add("summaries", one.where)
+                continue
+            yield schema, one
 
-    def _with_fields(self, rows: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
-        """The rows, once each path that a user has named leads to something in one of them."""
-        missing, before = dict(self.options.fields), list[tuple[Any, str]]()
-        for item in rows if missing else ():
-            before.append(item)
-            missing = {name: x for name, x in missing.items() if at(item[0], x) is MISSING}
-            if not missing:
-                break
-        row, where = next((item for item in before if isinstance(item[0], dict)), (None, ""))
-        if missing and row is not None:
-            name = next(iter(missing))
-            raise unknown_row(row, where, f"nothing at {missing[name]!r} for {name}", (name,))
-        return itertools.chain(before, rows)
+    def _is_summary(self, row: Row, fields: Mapping[str, str]) -> bool:
+        """Whether a plain row has neither a response nor a reward, as a summary has none."""
+        if not self.usual or self.usual <= row.keys():
+            return False
+        plain = self.meanings.plain(self._named(row, fields) if fields else row)
+        names = ("response", "token_ids", "reward", "correct", "group", "prompt")
+        return all(plain.get(x) is None for x in names)
+
+    def _named(self, row: Row, fields: Mapping[str, str]) -> Row:
+        """A row with the fields that a user has named; null where it has nothing there.
+
+        Naming removes nothing: what a field is taken from stays what it is.
+        """
+        values = {name: at(row, path) for name, path in fields.items()}
+        values = {name: None if value is MISSING else value for name, value in values.items()}
+        if "group" in values:
+            values |= {"group": label_of(values["group"]), FINAL: True}
+        if "prompt" in values:
+            values["_prompt_is_final"] = True
+        # The row's verdict belongs to its own reward, not to the one that is named.
+        if "reward" in values and "correct" not in values:
+            row = without(row, ["correct"])
+        taken = {x for x in fields.values() if x not in PROMPTS} - {*fields}
+        return without(row, taken) | values
+
+    def _require_fields(
+        self, sample: Sequence[Located], fields: Mapping[str, str], path: Path
+    ) -> None:
+        """Raise an UnknownRowsError if a path that a user has named leads nowhere in all rows."""
+        rows = [x for x in sample if isinstance(x.row, dict)]
+        for name, where in fields.items() if rows else ():
+            if all(at(x.row, where) is MISSING for x in rows):
+                message = f"nothing at {self.options.fields[name]!r} for {name}"
+                objects = [x.row for x in rows]
+                raise unknown_rows(objects, rows[0].where, message, (name,))
+
+    def _require_known(
+        self, rows: Sequence[Row], meanings: Meanings, where: str, usual: Sequence[Row]
+    ) -> None:
+        """Raise an UnknownRowsError if rows lack a response, a reward or what tells their group."""
+        row = next((x for x in map(meanings.plain, rows)), None)
+        if row is None or {"response", "token_ids"} & row.keys():
+            return
+        message = f"no field 'response'; its fields are {quoted(usual[0])}"
+        raise unknown_rows(usual, where, message, self.options.needed)
 
     def _rollouts_of(
-        self, row: Row, where: str, source: Source, schema: Schema
-    ) -> tuple[Schema, list[Row]]:
-        """The plain rows in a row, and what it was taken as."""
-        fields = self.options.fields
-        if {"response", "token_ids"} & fields.keys():
-            schema = BY_FIELDS
-        elif schema is PLAIN and not (fields or {"response", "token_ids"} & row.keys()):
-            message = f"no field 'response'; its fields are {quoted(row)}"
-            raise unknown_row(row, where, message, self.options.needed)
+        self,
+        row: Row,
+        where: str,
+        source: Source,
+        schema: Schema,
+        fields: Mapping[str, str],
+    ) -> list[Row]:
+        """The plain rows in a row."""
         try:
-            plain = schema.rollouts(row, where, source)
+            if schema in (PLAIN, BY_FIELDS):
+                plain = [self._plain(row, where, source, fields)]
+            else:
+                plain = schema.rollouts(row, where, source)
         except InputError:
             raise
         except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -301,16 +453,59 @@ class Reader:
                 f"{where}: looks like {schema.title}, but a field is not as it should be: "
                 f"{type(error).__name__} ({one_line(error)})"
             ) from None
+        if schema not in (PLAIN, BY_FIELDS):
+            for rollout in plain:
+                # What a tool's row has null for a reward is an unknown verdict.
+                if is_null(rollout.get("reward", 0)):
+                    rollout.setdefault("correct", None)
+            if fields:
+                plain = overridden(plain, row, fields, where)
         for rollout in plain:
-            # What a tool's row has null for a reward is an unknown verdict.
-            if schema not in (PLAIN, BY_FIELDS, NESTED) and is_null(rollout.get("reward", 0)):
-                rollout.setdefault("correct", None)
-        if fields and schema is not BY_FIELDS:
-            plain = override(plain, row, fields, where)
-        for rollout in plain:
-            if len(plain) > 1:
-                rollout["of_row"] = True
             reward = rollout.get("reward")
             if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
                 rollout |= {"reward": float(verdict), "correct": rollout.get("correct", verdict)}
-        return schema, plain
+        return plain
+
+    def _plain(
+        self,
+        row: Row,
+        where: str,
+        source: Source,
+        fields: Mapping[str, str],
+    ) -> Row:
+        """A rollout of a row that no known tool has written."""
+        meanings = self.meanings
+        plain = meanings.plain(self._named(row, fields) if fields else row)
+        if self.options.correctness:
+            reward = choose(scores_in(row), (), where, source)
+            return without(plain, ["correct"]) | {"reward": reward}
+        if meanings.rewards is not None and "reward" not in fields:
+            rewards = row.get(meanings.rewards)
+            if isinstance(rewards, dict):
+                reward = choose(rewards, CORRECTNESS_NAMES, where, source)
+                return plain | {"reward": reward}
+        return dict(plain)
+
+
+def overridden(
+    rollouts: Sequence[Row], row: Row, fields: Mapping[str, str], where: str
+) -> list[Row]:
+    """A schema's rollouts, with what the user has named in the schema's row.
+
+    What this row lacks is null: never the schema's own value, which would be another quantity. Of a
+    row with several rollouts, a list that is named has one value a rollout.
+    """
+    values = {name: at(row, path) for name, path in fields.items()}
+    values = {name: None if value is MISSING else value for name, value in values.items()}
+    if "group" in values:
+        values |= {"group": label_of(values["group"]), FINAL: True}
+    if "prompt" in values:
+        values["_prompt_is_final"] = True
+    # The schema's verdict belongs to its own reward, not to the one that is named.
+    if "reward" in values and "correct" not in values:
+        rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
+    n, changed = len(rollouts), []
+    for i, rollout in enumerate(rollouts):
+        each = {k: x[i] if n > 1 and isinstance(x, list) and len(x) == n else x for k, x in values.items()}
+        changed.append(rollout | each)
+    return changed

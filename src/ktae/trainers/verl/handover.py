@@ -13,7 +13,7 @@ import torch
 
 from ktae.arrays import above
 from ktae.errors import InputError
-from ktae.rollouts.rows import is_null
+from ktae.rollouts.values import is_null
 from ktae.trainers.lists import warn_once
 from ktae.trainers.verl.names import without_mode
 
