@@ -146,7 +146,7 @@ TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]
 
 
 def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
-    sample = tools.rows("inspect's samples r.jsonl")[0]
+    sample = tools.rows("inspect's log r.jsonl")[0]
     rows = [sample | {"scores": {"m": {"value": letter}}} for letter in "CIPN"]
     table, notes = read(write_rows(tmp_path / "r.jsonl", *rows))
     assert table["correct"].to_pylist() == [1, 0, None, None]

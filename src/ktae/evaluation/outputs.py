@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of, parse_answers
+from ktae.files.text import path_text
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 from ktae.rollouts import readers, record
 from ktae.rollouts.files import EmptyFileError, without_format
@@ -123,7 +124,7 @@ def read(
             f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
             "problem; --partial accepts that"
         )
-    outputs = outputs_of(table, str(path), options.pool_models)
+    outputs = outputs_of(table, path, options, notes)
     models = len(by_model(outputs))
     notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
@@ -146,35 +147,38 @@ def evaluations_in(path: Path) -> list[Path]:
     return [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
 
 
-def outputs_of(table: Any, where: str, pool_models: bool | None = None) -> list[Output]:
+def outputs_of(table: Any, where: Path, options: ReadOptions, notes: Notes) -> list[Output]:
     """The rollouts of a record as outputs, with what only all of them together say.
 
     A file that is called as a benchmark is of that one. Of several others each is one by itself.
 
     Args:
         table: a record; each rollout has a response and a reference answer.
-        where: begins the errors.
-        pool_models: whether outputs of several models are samples of one.
+        where: the file or folder; it begins the errors.
+        options: `pool_models` makes outputs of several models samples of one.
+        notes: takes whether files ask the same.
 
     Raises:
         InputError: one problem has two different answers.
     """
     rows = table.select([x for x in table.column_names if x not in ("mask", "credit", "segments")])
-    places = [row["run"] or row["file"] for row in rows.select(["run", "file"]).to_pylist()]
+    single = path_text(where) if where.is_file() else None
+    places = [x["run"] or x["file"] or single for x in rows.select(["run", "file"]).to_pylist()]
     is_one_place = len(set(places)) == 1
     # Two files of a step each have their problems in common.
     is_one_step = len(pc.unique(table["step"])) == 1
     samples: Counter[tuple[str | None, str]] = Counter()
     accepted: dict[str, tuple[str, ...]] = {}
+    alike: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
     outputs = []
     for row, place in zip(rows.to_pylist(), places, strict=True):
         name = without_format(Path(place).name) if place else ""
         of_place = NAMES.get(name, UNNAMED if is_one_place else name)
-        output = output_of(row, where)
+        output = output_of(row, str(where))
         output = output._replace(
             benchmark=of_place if output.benchmark == UNNAMED else output.benchmark,
             step=None if is_one_step else output.step,
-            model=None if pool_models else output.model,
+            model=None if options.pool_models else output.model,
         )
         first_answers = accepted.setdefault(output.group, output.answers)
         if set(output.answers) != set(first_answers):
@@ -183,9 +187,13 @@ def outputs_of(table: Any, where: str, pool_models: bool | None = None) -> list[
                 f"{where}: problem {output.group} accepts {here:.80}, in an earlier row "
                 f"{before:.80}; expected the same answers in all rows of a problem"
             )
+        alike[output.problem, output.step][output.group] = output.prompt, output.answers
         # Each model's samples are numbered by themselves.
         outputs.append(output._replace(sample=samples[output.model, output.group]))
         samples[output.model, output.group] += 1
+    # Files of seeds ask the same under the same labels, and those of benchmarks something else.
+    apart = [set(groups.values()) for groups in alike.values() if len(groups) > 1]
+    notes.counts["apart"] = len(apart) if all(len(asked) == 1 for asked in apart) else 0
     return outputs
 
 
@@ -217,7 +225,8 @@ def output_of(row: dict[str, Any], where: str) -> Output:
         prompt=row["prompt"],
         tokens=kept.get("tokens") if ids is None else len(ids),
         finished=kept.get("finished"),
-        reward=row["reward"],
+        # A reward may only stand in for a verdict that is not known.
+        reward=None if row["correct"] is None else row["reward"],
         stored=row["correct"],
         verdict=verdict,
         grader=grader if verdict else None,

@@ -165,8 +165,9 @@ def with_places(
         notes.add("apart", n=n_several(problem_b, runs_b))
     tables = [x.table for x in places]
     notes.add("tables", n=len(set(tables)) if len(set(tables)) > 1 else 0)
+    is_one = options.join or len(set(runs)) == 1
     of_place = [
-        (None, x.table) if options.join else (x.run or x.table, x.table if x.run else x.file)
+        (None, x.table) if is_one else (x.run or x.table, x.table if x.run else x.file)
         for x in places
     ]
     of_row = [

@@ -63,6 +63,7 @@ class Locator:
         path: where the rows are, as the user says; None: they are looked for.
         columns: fields whose lists are dealt out beside the path's own, such as `scores`.
         rewards: fields of which none stands for several rows.
+        tokens: fields that are one list a rollout.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class Locator:
         path: str | None = None,
         columns: Sequence[str] = (),
         rewards: Sequence[str] = (),
+        tokens: Sequence[str] = (),
     ) -> None:
-        self.detects, self.path, self.columns, self.rewards = detects, path, columns, rewards
+        self.detects, self.path, self.columns = detects, path, columns
+        self.rewards, self.tokens = rewards, tokens
         self.parents = 0
         """Rows so far that hold several."""
         self.single: frozenset[Any] = frozenset()
@@ -208,7 +211,8 @@ class Locator:
         values, names = {}, entry.keys() if isinstance(entry, dict) else set()
         for name in self.columns:
             column = row.get(name)
-            if name not in names and isinstance(column, list) and messages_of(column) is None:
+            is_list = isinstance(column, list) and messages_of(column) is None
+            if name not in names and is_list and not (name in self.tokens and not KINDS["lists"](column)):
                 values[name] = column
         for name in PROMPTS:
             if name in row and name not in names and isinstance(row[name], list) and KINDS["saids"](row[name]):

@@ -127,6 +127,13 @@ def rows_and_fields(value: Any, fields: Mapping[str, str]) -> tuple[str | None, 
     full = {name: resolve(value, path) or path for name, path in fields.items()}
     main = next((full[x] for x in ("response", "token_ids") if x in full), "")
     rows = max(_rows_path(main), *map(_rows_path, [] if main else full.values()), "", key=len)
+    of_messages = at(value, rows.removesuffix("[]")) if rows else None
+    if rows and is_conversation(rows.removesuffix("[]"), of_messages) or name_of(rows) in TURNS:
+        turns = rows.removesuffix("[]")
+        raise PathError(
+            f"{main or rows} takes the turns in {turns!r} for rollouts of a group; name the list "
+            f"for all of them, or one of them ({turns}[-1])"
+        )
     if not rows:
         response = at(value, main) if main else MISSING
         if response is MISSING or (isinstance(response, list) and main in RESPONSES):
@@ -135,12 +142,6 @@ def rows_and_fields(value: Any, fields: Mapping[str, str]) -> tuple[str | None, 
             rows = f"{main}[]"
         else:
             return "", dict(fields)
-    if name_of(rows) in TURNS:
-        turns = rows.removesuffix("[]")
-        raise PathError(
-            f"response={main} takes the turns in {turns!r} for rollouts of a group; name the list "
-            f"for all of them, or one of them ({turns}[-1])"
-        )
     return rows, {name: relative(path, rows) for name, path in full.items()}
 
 

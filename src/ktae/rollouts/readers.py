@@ -27,7 +27,7 @@ from ktae.rollouts.conditions import Conditions
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation, stem_of
 from ktae.rollouts.labels import READ, Place, grouped, note_rewards, place_of
-from ktae.rollouts.locate import KEY, Located, Locator
+from ktae.rollouts.locate import KEY, TOKEN_LISTS, Located, Locator
 from ktae.rollouts.names import PROMPTS
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
@@ -48,8 +48,6 @@ from ktae.rollouts.tokens import note_prompt_ids
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.rollouts.values import Row, as_verdict, is_null, label_of, without
 
-WHOLE_LISTS = ("answer", "token_ids", "mask", "log_probs", "entropy")
-"""Fields of which a list may be one value."""
 T = TypeVar("T")
 
 
@@ -234,9 +232,10 @@ class Reader:
         rows, fields = options.rows, dict(options.fields)
         if rows is None and fields and first:
             rows, fields = rows_and_fields(first[0][0], fields)
-        columns = {x for name, x in fields.items() if name not in WHOLE_LISTS or x != options.fields[name]}
-        rewards = {x for name, x in fields.items() if name in ("reward", "correct")}
-        locator = Locator(is_of_tool, rows, sorted(columns), sorted(rewards))
+        columns = [x for name, x in fields.items() if name != "answer" or x != options.fields[name]]
+        rewards = [x for name, x in fields.items() if name in ("reward", "correct")]
+        tokens = [x for name, x in fields.items() if name in TOKEN_LISTS]
+        locator = Locator(is_of_tool, rows, columns, rewards, tokens)
         is_file = len(first) == 1 and path.name.removesuffix(".gz").endswith(".json")
 
         def each() -> Iterator[Located]:

@@ -130,6 +130,8 @@ def answer(value: Any) -> str:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
     if isinstance(value, list) and value and set(map(type, value)) <= {str, int, float, Decimal}:
         value = [str(as_label(x)) for x in value]  # no booleans among them
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError
     return any_text(value)
 
 

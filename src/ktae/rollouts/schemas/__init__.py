@@ -172,7 +172,7 @@ SCHEMAS = (
         "ART's trajectories",
         "messages:messages reward:number",
         "response=messages group!=group_index",
-        also=lambda row: "group_index" in row or {"metrics", "metadata", "logs"} <= row.keys(),
+        also=lambda row: not {"group_index", "metrics"}.isdisjoint(row),
     ),
     Schema(
         "rLLM's trajectories",

@@ -32,6 +32,8 @@ CORRECTNESS_NAMES = (
     *("exact_match", "math_verify", "extractive_match", "acc", "qem", "em"),
 )
 """Rewards and metrics that say whether a rollout is correct, if one alone is there."""
+OF_FORM = re.compile(r"form|length|len_|_len|tag|style|lang|xml|repet|penalt|soft|over")
+"""Rewards of such names say nothing about what is correct."""
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 """A training step in the name of a file."""
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)(?:_epoch_\d+)?")
@@ -169,6 +171,7 @@ def choose(
         return next((value for value in values if value is not None), None)
     if not wanted:
         names = list(rewards) if len(rewards) == 1 else [x for x in likely if x in rewards]
+        names = names or [x for x in rewards if not OF_FORM.search(x.lower())]
         if len(names) == 1:
             if len(rewards) > 1:
                 notes.add("taken", repr(names[0]))
