@@ -170,7 +170,7 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
     ("message", "error"),
     [
         (USER, "response is messages of 'user'; expected of 'assistant'"),
-        ({"content": "x"}, "response is .*; expected text"),
+        ({"content": "x"}, "line 1.*: no field 'response'"),
         ({"role": "narrator", "content": "x"}, "line 1: response is messages of 'narr"),
         ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
     ],

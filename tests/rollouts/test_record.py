@@ -38,7 +38,7 @@ def test_what_is_written_is_read(tmp_path):
     read = record.read_record(tmp_path / "r.parquet")
     assert read.to_pylist() == table.to_pylist()
     assert read.schema.types == record.SCHEMA.types
-    assert read.schema.metadata[record.VERSION_KEY] == b"2"
+    assert read.schema.metadata[record.VERSION_KEY] == b"3"
     assert read.schema.metadata[b"ktae.credit"] == b"{}"
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 

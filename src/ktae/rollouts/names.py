@@ -13,7 +13,7 @@ PROMPTS = tuple(
     for name in ("prompt", "instruction", "problem", "question", "query", "input")
 )
 """What a prompt may be called, alone or as one value for each of a row's responses."""
-QUESTIONS = ("problem", "question", "query", "problems", "questions", "queries", "input")
+QUESTIONS = ("problem", "question", "problems", "questions", "query", "queries", "input")
 """Fields that hold a problem where `prompt` is a template or a system's message."""
 TURNS = (
     *("messages", "steps", "turns", "trajectory", "traj", "conversation", "conversations"),

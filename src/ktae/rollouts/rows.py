@@ -105,8 +105,11 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     fields = dict(row)
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
-    if prompt is None or (isinstance(prompt, str) and not is_final):
-        names = PROMPTS if prompt is None else QUESTIONS
+    is_unlabelled = is_null(fields.get("group")) and not is_final
+    if prompt is None or (isinstance(prompt, str) and is_unlabelled):
+        # In a chat nothing beside it asks, such as the query that a policy wrote.
+        is_chat = not isinstance(fields.get("prompt"), str)
+        names = PROMPTS if prompt is None else QUESTIONS[: 4 if is_chat else None]
         texts = {name: plain_text(fields[name]) for name in names if name in fields}
         texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
