@@ -184,8 +184,10 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
     def plain_rows() -> Iterator[Any]:
         for table in map(record.without_words, parquet_tables(stream, name, ROWS_AT_ONCE)):
             is_own = record.VERSION_KEY in (table.schema.metadata or {})
-            if is_own and "credit" in table.column_names:
-                table = table.drop_columns("credit")
+            if is_own:  # credit is computed again, and groups are told apart again
+                names = {"credit", "run", "file", "label", "prompt_id"} & {*table.column_names}
+                empty = {x for x in table.column_names if table[x].null_count == len(table)}
+                table = table.drop_columns(list(names | (empty & {"outcome", "extracted", "grader"})))
             has_calls = ARGUMENTS.search(str(table.schema)) is not None
             try:
                 for row in table.to_pylist():

@@ -83,7 +83,9 @@ class Locator:
 
     def rows(self, value: Any, where: str, is_file: bool = False) -> Iterator[Located]:
         """The rows in one value of a file; `is_file`: the file holds nothing else."""
-        if self.path is not None:
+        if self._is_single(value):
+            yield Located(value, where)
+        elif self.path is not None:
             if not isinstance(value, dict):
                 raise InputError(f"{where}: {value!r:.60}; expected an object with {self.path}")
             if self.path:
@@ -93,13 +95,17 @@ class Locator:
         else:
             yield from self._found(Located(value, where), is_file)
 
+    def _is_single(self, value: Any) -> bool:
+        """Whether a value has the fields of a row by itself, and holds nothing else."""
+        if type(value) is not dict or value.keys() != self.single:
+            return False
+        types = set(map(type, value.values()))
+        return not (list in types or dict in types)
+
     def _found(self, located: Located, is_file: bool, level: int = 0) -> Iterator[Located]:
         """The row itself, or the rows in it, or in those."""
         row, where = located.row, located.where
-        if not isinstance(row, dict) or (
-            row.keys() == self.single
-            and not any(type(x) is list or type(x) is dict for x in row.values())
-        ):
+        if not isinstance(row, dict) or self._is_single(row):
             yield located
             return
         if (table := table_of(row)) is not None:

@@ -320,7 +320,7 @@ class Reader:
                 self._reject(error)
             else:
                 n += 1
-                if schema in (PLAIN, BY_FIELDS):
+                if schema is PLAIN or schema is BY_FIELDS:
                     conditions.add(fields, made, is_evaluation)
                 made |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
                 yield made, schema, table
@@ -378,7 +378,11 @@ class Reader:
                 continue
             if is_named:
                 schema = BY_FIELDS
-            elif not (schema is PLAIN and row.keys() == names and PLAIN.also(row)):
+            elif not (
+                schema is PLAIN
+                and row.keys() == names
+                and (type(row.get("response")) is str or PLAIN.also(row))
+            ):
                 schema, names = detect(row, schema), row.keys()
             if schema in (PLAIN, BY_FIELDS) and self._is_summary(row, fields):
                 self.notes.add("summaries", one.where)
@@ -483,7 +487,7 @@ class Reader:
             if isinstance(rewards, dict):
                 reward = choose(rewards, CORRECTNESS_NAMES, where, source)
                 return plain | {"reward": reward}
-        return dict(plain)
+        return plain if plain is not row else dict(row)
 
 
 def overridden(

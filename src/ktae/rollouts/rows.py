@@ -35,6 +35,9 @@ FINAL = "_group_is_final"
 prompt takes nothing from the conversation; `_task`: the text that tells the problem, not the prompt."""
 
 
+ASKS, THOUGHTS = frozenset(QUESTIONS), frozenset(REASONING)
+
+
 class MissingFieldError(InputError):
     """A rollout without a field that it needs."""
 
@@ -106,7 +109,7 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
     is_unlabelled = is_null(fields.get("group")) and not is_final
-    if prompt is None or (isinstance(prompt, str) and is_unlabelled):
+    if prompt is None or (is_unlabelled and not ASKS.isdisjoint(fields) and isinstance(prompt, str)):
         # In a chat nothing beside it asks, such as the query that a policy wrote.
         is_chat = not isinstance(fields.get("prompt"), str)
         names = PROMPTS if prompt is None else QUESTIONS[: 4 if is_chat else None]
@@ -115,7 +118,8 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     response = fields.get("response")
-    thought = next((fields[x] for x in REASONING if isinstance(fields.get(x), str)), None)
+    thoughts = () if THOUGHTS.isdisjoint(fields) else REASONING
+    thought = next((fields[x] for x in thoughts if isinstance(fields.get(x), str)), None)
     if isinstance(response, str) and thought and thought.strip() not in response:
         response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
         fields = without(fields, [x for x in REASONING if fields.get(x) == thought])
@@ -152,9 +156,11 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
     parsed: Row = {}
     for name, (parse, expected) in PARSERS.items():
         value = fields.pop(name, None)
+        if value is None and (name != "group" or prompt_id is not None):
+            parsed[name] = None
+            continue
         try:
-            is_needed = name == "group" and prompt_id is None
-            parsed[name] = None if value is None and not is_needed else parse(value)
+            parsed[name] = parse(value)
         except (TypeError, ValueError, OverflowError, AttributeError):
             raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
     reward, ids, labels = parsed["reward"], parsed["token_ids"], parsed["mask"]
