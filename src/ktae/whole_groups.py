@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.credit import AnEstimator, token_credit
+from ktae.arrays import is_above
 from ktae.errors import InputError
 
 
@@ -36,7 +37,6 @@ def score(
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from ktae.estimators import as_estimator
     from ktae.rollouts import groups, record
@@ -47,8 +47,9 @@ def score(
     names = {"group", "step", "response", "segments", "token_ids", "mask", "reward", "correct"}
     known = table.select([name for name in table.column_names if name in names])
     if "correct" not in known.column_names and "reward" in known.column_names:
-        above = pc.greater(known["reward"].cast(pa.float64()), threshold)
-        known = known.append_column("correct", above.cast(pa.float64()))
+        rewards = known["reward"].cast(pa.float64()).to_pylist()
+        correct = [None if x is None else float(is_above(x, threshold)) for x in rewards]
+        known = known.append_column("correct", pa.array(correct, pa.float64()))
     elif "reward" not in known.column_names and "correct" in known.column_names:
         known = known.append_column("reward", known["correct"].cast(pa.float64()))
     if isinstance(tokenizer, str | Path):

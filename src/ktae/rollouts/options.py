@@ -27,6 +27,8 @@ class ReadOptions:
     """Where nobody asks for a `correctness`: what the run was trained with, if there."""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a rollout's fields are in a row (`ktae.rollouts.paths`): {"reward": "scores.acc"}."""
+    group_by: Sequence[str] = ()
+    """Paths of what tells groups apart, all of them together; none: what rows say."""
     rows: str | None = None
     """The path to the rows of a container, such as `results[].samples[]`; None: it is looked for."""
     proposes: bool = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ktae.errors import InputError, quoted
@@ -37,7 +37,6 @@ from ktae.rollouts.values import (
     is_null,
     is_number,
     label_of,
-    without,
 )
 
 SAMPLE = 1000
@@ -120,7 +119,7 @@ class Columns:
         )
 
 
-def understand(rows: Sequence[Row], notes: Notes, named: Mapping[str, str] = {}) -> Meanings:
+def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Meanings:
     """What the fields of plain rows mean, by names and values; what is `named` is known.
 
     Raises:

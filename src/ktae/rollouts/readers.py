@@ -46,7 +46,7 @@ from ktae.rollouts.schemas import BY_FIELDS, PLAIN, detect, is_of_tool
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose, scores_in
 from ktae.rollouts.tokens import note_prompt_ids
 from ktae.rollouts.trained_with import TrainedWith
-from ktae.rollouts.values import Row, as_verdict, is_null, label_of, without
+from ktae.rollouts.values import Row, as_verdict, is_null, label_of, prompt_label, without
 
 T = TypeVar("T")
 
@@ -105,7 +105,8 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
         is_single = len(paths) == 1
-        if not (options.fields or options.correctness) and record.is_own(file):
+        is_changed = options.fields or options.correctness or options.group_by
+        if not is_changed and record.is_own(file):
             place = places.setdefault(place_of(path, file, None, None, is_single), len(places))
             yield from own_rows(file, place)
             return
@@ -285,7 +286,8 @@ class Reader:
         conditions = Conditions(self.notes)
         for plain, located, schema in self.rows(path):
             where = located.where
-            table = located.row.get(KEY) if "*" in located.path else None
+            has_tables = "*" in located.path.removesuffix("*")
+            table = located.row.get(KEY) if has_tables else None
             parent = located.parent
             label = f"rollout {n + 1}" if not self.notes.strict else None
             label = f"row {parent}" if parent is not None else label
@@ -360,9 +362,11 @@ class Reader:
         if of_plain:
             usual = usual_rows(of_plain)
             self.usual = frozenset.intersection(*map(frozenset, usual))
-            rows = [self._named(x, fields) for x in usual] if fields else usual
+            is_changed = fields or self.options.group_by
+            rows = [self._named(x, fields) for x in usual] if is_changed else usual
+            known = {*fields, "group"} if self.options.group_by else {*fields}
             try:
-                self.meanings = meanings = understand(rows, self.notes, fields)
+                self.meanings = meanings = understand(rows, self.notes, known)
             except AmbiguousError as error:
                 raise UnknownRowsError(f"{path_text(path)}: {error}") from None
             where = next(x.where for x in sample if x.row is usual[0])
@@ -404,8 +408,7 @@ class Reader:
         """
         values = {name: at(row, path) for name, path in fields.items()}
         values = {name: None if value is MISSING else value for name, value in values.items()}
-        if "group" in values:
-            values |= {"group": label_of(values["group"]), FINAL: True}
+        values |= self._labels(row, values)
         if "prompt" in values:
             values["_prompt_is_final"] = True
         # The row's verdict belongs to its own reward, not to the one that is named.
@@ -413,6 +416,14 @@ class Reader:
             row = without(row, ["correct"])
         taken = {x for x in fields.values() if x not in PROMPTS} - {*fields}
         return without(row, taken) | values
+
+    def _labels(self, row: Row, values: Row) -> Row:
+        """The group that a user has named, which is final: a path, or several together."""
+        if paths := self.options.group_by:
+            parts = [at(row, path) for path in paths]
+            label = label_of(parts[0]) if len(parts) == 1 else prompt_label(parts)
+            return {"group": None if MISSING in parts else label, FINAL: True}
+        return {"group": label_of(values["group"]), FINAL: True} if "group" in values else {}
 
     def _require_fields(
         self, sample: Sequence[Located], fields: Mapping[str, str], path: Path
@@ -461,8 +472,8 @@ class Reader:
                 # What a tool's row has null for a reward is an unknown verdict.
                 if is_null(rollout.get("reward", 0)):
                     rollout.setdefault("correct", None)
-            if fields:
-                plain = overridden(plain, row, fields, where)
+            if fields or self.options.group_by:
+                plain = overridden(plain, row, fields, self._labels(row, {}))
         for rollout in plain:
             reward = rollout.get("reward")
             if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
@@ -478,7 +489,8 @@ class Reader:
     ) -> Row:
         """A rollout of a row that no known tool has written."""
         meanings = self.meanings
-        plain = meanings.plain(self._named(row, fields) if fields else row)
+        is_named = fields or self.options.group_by
+        plain = meanings.plain(self._named(row, fields) if is_named else row)
         if self.options.correctness:
             reward = choose(scores_in(row), (), where, source)
             return without(plain, ["correct"]) | {"reward": reward}
@@ -491,7 +503,7 @@ class Reader:
 
 
 def overridden(
-    rollouts: Sequence[Row], row: Row, fields: Mapping[str, str], where: str
+    rollouts: Sequence[Row], row: Row, fields: Mapping[str, str], labels: Row
 ) -> list[Row]:
     """A schema's rollouts, with what the user has named in the schema's row.
 
@@ -504,6 +516,7 @@ def overridden(
         values |= {"group": label_of(values["group"]), FINAL: True}
     if "prompt" in values:
         values["_prompt_is_final"] = True
+    values |= labels
     # The schema's verdict belongs to its own reward, not to the one that is named.
     if "reward" in values and "correct" not in values:
         rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
