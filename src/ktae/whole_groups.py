@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ktae.credit import AnEstimator, token_credit
 from ktae.arrays import is_above
+from ktae.credit import AnEstimator, token_credit
 from ktae.errors import InputError
 
 

@@ -181,9 +181,13 @@ def test_plain_fields_are_what_they_hold(name: str, tmp_path: Path) -> None:
     assert set(table["answer"].to_pylist()) == case.answers
 
 
-@pytest.mark.parametrize("words", [("right", "wrong"), ("yes", "no"), ("pass", "Fail"), ("1.0", "0.0")])
+@pytest.mark.parametrize(
+    "words", [("right", "wrong"), ("yes", "no"), ("pass", "Fail"), ("1.0", "0.0")]
+)
 def test_words_are_verdicts(words: tuple[str, str], tmp_path: Path) -> None:
-    entries = [x | {"correct": words[i % 2]} for i, x in enumerate(rows(prompt="asked", response="text"))]
+    entries = [
+        x | {"correct": words[i % 2]} for i, x in enumerate(rows(prompt="asked", response="text"))
+    ]
     (tmp_path / "r.jsonl").write_text(json_lines(entries))
     assert counts(read(tmp_path / "r.jsonl")[0]) == (8, 2, 2)
 
@@ -229,7 +233,9 @@ def test_what_a_user_names_is_final(tmp_path: Path) -> None:
 
 
 def test_naming_a_field_removes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "r.jsonl").write_text(json_lines(rows(question="asked", response="text", reward="ok")))
+    (tmp_path / "r.jsonl").write_text(
+        json_lines(rows(question="asked", response="text", reward="ok"))
+    )
     table, _ = read(tmp_path / "r.jsonl", ("group=question",))
     assert table["prompt"].to_pylist() == [x["asked"] for x in rollouts()]
 
@@ -246,7 +252,9 @@ def test_a_task_wins_over_what_a_simulated_user_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("join", [False, True])
 @pytest.mark.parametrize("named", [False, True])
-def test_rows_of_different_prompts_never_share_a_group(join: bool, named: bool, tmp_path: Path) -> None:
+def test_rows_of_different_prompts_never_share_a_group(
+    join: bool, named: bool, tmp_path: Path
+) -> None:
     """Two tables of one file, rows by number in two files, and labels that two files share."""
     more = {"group": "g"} if named else {}
     table = {"columns": ["prompt", "response", "reward"], "data": [["p", "a", 1], ["q", "b", 0]]}
@@ -261,7 +269,9 @@ def test_rows_of_different_prompts_never_share_a_group(join: bool, named: bool, 
     for code, prompt in zip(codes.tolist(), prompts, strict=True):
         of_group.setdefault(code, set()).add(prompt)
     assert all(len(x) == 1 for x in of_group.values())
-    assert len({*zip(read_table["group"].to_pylist(), codes.tolist(), strict=True)}) == len(of_group)
+    assert len({*zip(read_table["group"].to_pylist(), codes.tolist(), strict=True)}) == len(
+        of_group
+    )
 
 
 @pytest.mark.parametrize("join", [False, True])
@@ -308,7 +318,11 @@ def test_calls_as_json_text_have_no_ids(tmp_path: Path) -> None:
     call = {"id": "call_xyz", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     entries = [
         {"prompt": "p", "reward": i}
-        | {"completion": [{"role": "assistant", "content": f"{i}", "tool_calls": [json.dumps(call)]}]}
+        | {
+            "completion": [
+                {"role": "assistant", "content": f"{i}", "tool_calls": [json.dumps(call)]}
+            ]
+        }
         for i in range(2)
     ]
     (tmp_path / "r.jsonl").write_text(json_lines(entries))
@@ -354,7 +368,13 @@ def test_what_is_no_group_of_rollouts_is_refused(name: str, tmp_path: Path) -> N
 
 def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
     entries = [
-        {"state": {"log": chat(x["asked"], x["text"]), "latest": {"text": "Noted."}, "solved": x["ok"]}}
+        {
+            "state": {
+                "log": chat(x["asked"], x["text"]),
+                "latest": {"text": "Noted."},
+                "solved": x["ok"],
+            }
+        }
         | {"task": {"task_id": x["n"]}}
         for x in rollouts()
     ]
@@ -369,7 +389,11 @@ def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
 
 def test_nothing_is_proposed_where_the_texts_are_not_the_policys(tmp_path: Path) -> None:
     entries = [
-        {"judge_feedback": f"This is fine, number {i}, I say.", "passed": x["ok"], "task_id": x["n"]}
+        {
+            "judge_feedback": f"This is fine, number {i}, I say.",
+            "passed": x["ok"],
+            "task_id": x["n"],
+        }
         for i, x in enumerate(rollouts())
     ]
     (tmp_path / "r.jsonl").write_text(json_lines(entries))

@@ -1,6 +1,5 @@
 """What counts as the policy's of conversations in all their forms."""
 
-import itertools
 import json
 
 import pytest

@@ -82,7 +82,11 @@ PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
     [
         ("absent.jsonl", None, "absent.jsonl does not exist"),
         ("r.jsonl", b"\n \n", "r.jsonl is empty: it holds no rollouts"),
-        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .ndjson, .parquet, .json"),
+        (
+            "r.txt",
+            b"x",
+            "r.txt: cannot tell the format; expected .* .jsonl, .ndjson, .parquet, .json",
+        ),
         ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: broken JSON: .*utf-8"),
         (
             "r.jsonl.gz",

@@ -179,7 +179,7 @@ def test_a_record_of_words_has_none_of_its_numbers_where_a_field_is_named(tmp_pa
     added = pq.read_table(tmp_path / "r.parquet").append_column("acc", [[0.5]])
     pq.write_table(added, tmp_path / "added.parquet")
     (row,) = read_rows(tmp_path / "added.parquet", fields={"reward": "acc"})
-    assert (row["reward"], json.loads(row["extra"])) == (0.5, {"note": "n", "acc": 0.5})
+    assert (row["reward"], json.loads(row["extra"])) == (0.5, {"note": "n"})
 
 
 def test_a_verdict_of_null_needs_no_reward_and_is_none(tmp_path):
@@ -329,7 +329,9 @@ def test_any_row_s_score_may_be_asked_for(tmp_path):
             readers.read(path, ReadOptions(correctness="nope"))
 
 
-@pytest.mark.parametrize("segments", [[1], ["x"], "x", [{"role": "tool"}], [{"role": 1, "text": 2}]])
+@pytest.mark.parametrize(
+    "segments", [[1], ["x"], "x", [{"role": "tool"}], [{"role": 1, "text": 2}]]
+)
 def test_segments_that_are_none_are_left_out(segments, tmp_path):
     row = ROLLOUT | {"segments": segments}
     assert "segments" not in read_rows(write_lines(tmp_path / "r.jsonl", row))[0]

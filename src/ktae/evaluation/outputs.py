@@ -1,7 +1,7 @@
 """Saved outputs of any model: the rollouts of a record, as grading and scores take them.
 
-Files are read as everywhere (`ktae.rollouts.readers`); a rollout needs no reward here, and an answer
-instead.
+Files are read as everywhere (`ktae.rollouts.readers`); a rollout needs no reward here, and an
+answer instead.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def read(
             "problem; --partial accepts that"
         )
     outputs = outputs_of(table, path, options, notes)
-    models = len(by_model(outputs))
+    models, notes.counts["pooled"] = len(by_model(outputs)), 0
     notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
         known = by_benchmark(outputs)
@@ -225,8 +225,7 @@ def output_of(row: dict[str, Any], where: str) -> Output:
         prompt=row["prompt"],
         tokens=kept.get("tokens") if ids is None else len(ids),
         finished=kept.get("finished"),
-        # A reward may only stand in for a verdict that is not known.
-        reward=None if row["correct"] is None else row["reward"],
+        reward=row["reward"],
         stored=row["correct"],
         verdict=verdict,
         grader=grader if verdict else None,

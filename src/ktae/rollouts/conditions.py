@@ -24,7 +24,9 @@ class Conditions:
         self.values: dict[str, set[str]] = defaultdict(set)
         self.many: set[str] = set()
         """Fields of too many values, and those whose names say that they are outcomes."""
-        self.of_group: dict[str, Counter[tuple[tuple[object, ...], str, object]]] = defaultdict(Counter)
+        self.of_group: dict[str, Counter[tuple[tuple[object, ...], str, object]]] = defaultdict(
+            Counter
+        )
 
     def add(self, plain: Row, made: Row, is_evaluation: bool) -> None:
         """Look at a rollout: as a plain row, and as a row of the record."""
@@ -68,7 +70,7 @@ class Conditions:
     def _is_condition(
         self, name: str, counts: Counter[tuple[tuple[object, ...], str, object]]
     ) -> bool:
-        """Whether most groups have several rollouts of several values, which verdicts do not tell."""
+        """Whether most groups have several values, more than once, which verdicts do not tell."""
         sizes: dict[tuple[object, ...], Counter[str]] = defaultdict(Counter)
         verdicts: dict[tuple[object, ...], set[object]] = defaultdict(set)
         of_value: dict[tuple[object, str], set[object]] = defaultdict(set)

@@ -120,8 +120,8 @@ def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             end += len(blanks.match(text, end)[0])  # type: ignore[index]  # it always matches
             if is_conversation(value):
                 raise UnknownRowsError(
-                    f"{name}: one conversation of {len(value)} messages; expected rows of rollouts, "
-                    "each with a reward"
+                    f"{name}: one conversation of {len(value)} messages; expected rows of "
+                    "rollouts, each with a reward"
                 )
             for entry, _ in entries_of(value, name):
                 number += 1
@@ -160,7 +160,10 @@ def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
                 sample = json.loads(archive.read(inside))
                 _require_shallow(sample, MAX_DEPTH + 1)
-                yield (parents | sample if isinstance(sample, dict) else sample), f"{name}, {inside}"
+                yield (
+                    (parents | sample if isinstance(sample, dict) else sample),
+                    f"{name}, {inside}",
+                )
     except (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError) as error:
         raise InputError(
             f"{name}: broken zip: {one_line(error)}; inspect log dump writes the same as JSON"
@@ -187,7 +190,9 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
             if is_own:  # credit is computed again, and groups are told apart again
                 names = {"credit", "run", "file", "label", "prompt_id"} & {*table.column_names}
                 empty = {x for x in table.column_names if table[x].null_count == len(table)}
-                table = table.drop_columns(list(names | (empty & {"outcome", "extracted", "grader"})))
+                table = table.drop_columns(
+                    list(names | (empty & {"outcome", "extracted", "grader"}))
+                )
             has_calls = ARGUMENTS.search(str(table.schema)) is not None
             try:
                 for row in table.to_pylist():

@@ -111,7 +111,9 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
     )
     fronts = [x.front for x in places]
     shows_place = len(set(fronts)) > 1 and not options.join
-    table = with_names(table, codes_b, models_b, [fronts[x] if shows_place else "" for x in place_b])
+    table = with_names(
+        table, codes_b, models_b, [fronts[x] if shows_place else "" for x in place_b]
+    )
     note_copies(table, codes_b, notes)
     kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
     return table if kept_b.all() else table.filter(pa.array(kept_b))
@@ -161,7 +163,12 @@ def with_places(
         n_files = len(np.unique(files_b))
         notes.add("join", n=n_files if n_files > 1 else 0)
     elif len(np.unique(files_b)) > 1:
-        notes.add("run", n=n_several(codes_of([table["label"], table["prompt_id"], table["step"]], runs_b), files_b))
+        notes.add(
+            "run",
+            n=n_several(
+                codes_of([table["label"], table["prompt_id"], table["step"]], runs_b), files_b
+            ),
+        )
         notes.add("apart", n=n_several(problem_b, runs_b))
     tables = [x.table for x in places]
     notes.add("tables", n=len(set(tables)) if len(set(tables)) > 1 else 0)
@@ -173,18 +180,21 @@ def with_places(
     of_row = [
         (None, x.file) if is_alone else of_place[place]
         for place, is_alone, x in zip(
-            place_b.tolist(), is_alone_b.tolist(), (places[i] for i in place_b.tolist()), strict=True
+            place_b.tolist(),
+            is_alone_b.tolist(),
+            (places[i] for i in place_b.tolist()),
+            strict=True,
         )
     ]
     for i, name in enumerate(("run", "file")):
         column = pa.array([x[i] for x in of_row], pa.string())
-        table = table.set_column(record.SCHEMA.get_field_index(name), record.SCHEMA.field(name), column)
+        table = table.set_column(
+            record.SCHEMA.get_field_index(name), record.SCHEMA.field(name), column
+        )
     return table
 
 
-def with_names(
-    table: Any, codes_b: np.ndarray, models_b: Any, fronts: Sequence[str]
-) -> Any:
+def with_names(table: Any, codes_b: np.ndarray, models_b: Any, fronts: Sequence[str]) -> Any:
     """The record with a name for each group, which no other has in its step."""
     names: list[str] = []
     labels, prompts = table["label"].to_pylist(), table["prompt_id"].to_pylist()
@@ -199,7 +209,9 @@ def with_names(
             name = f"prompt {prompt}" if label is None else label
             # Of a label's prompts, the first needs no name.
             if label is not None and prompt is not None:
-                known = first.setdefault((fronts[row], label, steps[row], model, tables[row]), prompt)
+                known = first.setdefault(
+                    (fronts[row], label, steps[row], model, tables[row]), prompt
+                )
                 name = label if known == prompt else f"{label}, prompt {prompt}"
             name = fronts[row] + name
             if model is not None and not name.endswith(f" ({model})"):

@@ -1,8 +1,8 @@
 """The rows of a container: whatever a file holds, one object for each rollout or problem.
 
 A container is an object that holds its rows in a list (`results[]`), in an object
-(`eval.*[]`), or as columns. What stands beside the list is visible in each row, as are the fields of
-rows further up. A list of responses in a row is several rollouts, too.
+(`eval.*[]`), or as columns. What stands beside the list is visible in each row, as are the fields
+of rows further up. A list of responses in a row is several rollouts, too.
 """
 
 from __future__ import annotations
@@ -218,10 +218,19 @@ class Locator:
         for name in self.columns:
             column = row.get(name)
             is_list = isinstance(column, list) and messages_of(column) is None
-            if name not in names and is_list and not (name in self.tokens and not KINDS["lists"](column)):
+            if (
+                name not in names
+                and is_list
+                and not (name in self.tokens and not KINDS["lists"](column))
+            ):
                 values[name] = column
         for name in PROMPTS:
-            if name in row and name not in names and isinstance(row[name], list) and KINDS["saids"](row[name]):
+            if (
+                name in row
+                and name not in names
+                and isinstance(row[name], list)
+                and KINDS["saids"](row[name])
+            ):
                 values[name] = row[name]
         for name, column in values.items():
             if len(column) != size:
@@ -268,7 +277,9 @@ def is_certain(rows: Sequence[Any]) -> bool:
     return all(isinstance(x, dict) and is_rollout(x) for x in rows[:ENTRIES_LOOKED_AT])
 
 
-def tables_of(row: Row, levels: int = MAX_LEVELS, path: str = "") -> Iterator[tuple[str, list[Any]]]:
+def tables_of(
+    row: Row, levels: int = MAX_LEVELS, path: str = ""
+) -> Iterator[tuple[str, list[Any]]]:
     """Paths of an object that may lead to rows, each with the rows."""
     inner = {k: x for k, x in row.items() if isinstance(k, str) and isinstance(x, dict | list)}
     lists = [x for x in inner.values() if _is_table(x)]
@@ -276,7 +287,12 @@ def tables_of(row: Row, levels: int = MAX_LEVELS, path: str = "") -> Iterator[tu
     if len(lists) > 1 and len(lists) == len(inner) and not set(inner) <= {*TABLES, *TURNS}:
         yield f"{path}*[]", [x for table in lists for x in table[:1]]
         return
-    if len(objects) > 1 and len(objects) == len(inner) and _are_alike(objects) and len(row) == len(inner):
+    if (
+        len(objects) > 1
+        and len(objects) == len(inner)
+        and _are_alike(objects)
+        and len(row) == len(inner)
+    ):
         yield f"{path}*", objects
         return
     for name, value in inner.items():
@@ -340,8 +356,10 @@ def table_of(row: Row) -> tuple[list[str], list[Any]] | None:
 def _is_column(row: Row, name: str) -> bool:
     """Whether a field is a list of one prompt or label a rollout."""
     value = row.get(name)
-    return isinstance(value, list) and bool(value) and (
-        KINDS["saids"](value) or (name in LABELS and all(map(KINDS["label"], value)))
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and (KINDS["saids"](value) or (name in LABELS and all(map(KINDS["label"], value))))
     )
 
 
@@ -374,7 +392,9 @@ def lists_beside(row: Row, name: str, n: int, where: str) -> dict[str, list[Any]
         if field in TOKEN_LISTS:
             is_dealt = any(isinstance(x, list) for x in values)
         else:
-            is_dealt = field in ONE_EACH or (len(values) == n and all(map(KINDS["verdict"], values)))
+            is_dealt = field in ONE_EACH or (
+                len(values) == n and all(map(KINDS["verdict"], values))
+            )
         if not is_dealt:
             continue
         if len(values) != n:
@@ -390,7 +410,7 @@ def lists_beside(row: Row, name: str, n: int, where: str) -> dict[str, list[Any]
         between = all(is_null(x) or 0 <= float(x) <= 1 for x in scores)
         if not between:
             raise InputError(
-                f"{where}: {name!r} may be several answers or the turns of one, which 'scores' does "
-                f"not say; --rows {name}[] says that each is a rollout"
+                f"{where}: {name!r} may be several answers or the turns of one, which 'scores' "
+                f"does not say; --rows {name}[] says that each is a rollout"
             )
     return columns

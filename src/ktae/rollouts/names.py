@@ -55,7 +55,18 @@ OUTCOMES = (
     *("epoch", "episode", "traj", "rollout", "session"),
     *("pred", "extract", "answer", "finish", "stop", "reason", "length", "token", "time", "score"),
     *("reward", "correct", "status", "error", "valid", "format", "seed", "sample", "trial", "rank"),
-    *("result", "acc", "pass", "success", "attempt", "date", "cost", "usage", "latency", "response"),
+    *(
+        "result",
+        "acc",
+        "pass",
+        "success",
+        "attempt",
+        "date",
+        "cost",
+        "usage",
+        "latency",
+        "response",
+    ),
     *("output", "outcome", "verdict", "grade", "judge", "advantage", "logprob", "metric", "turns"),
 )
 """Parts of the names of fields that come of a rollout, or number it."""

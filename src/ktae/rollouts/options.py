@@ -30,7 +30,7 @@ class ReadOptions:
     group_by: Sequence[str] = ()
     """Paths of what tells groups apart, all of them together; none: what rows say."""
     rows: str | None = None
-    """The path to the rows of a container, such as `results[].samples[]`; None: it is looked for."""
+    """The path to the rows of a container, such as `results[].samples[]`; None: looked for."""
     proposes: bool = True
     """Whether the error of a file that nothing reads names fields that would read it."""
     pool_models: bool | None = None

@@ -128,7 +128,7 @@ def rows_and_fields(value: Any, fields: Mapping[str, str]) -> tuple[str | None, 
     main = next((full[x] for x in ("response", "token_ids") if x in full), "")
     rows = max(_rows_path(main), *map(_rows_path, [] if main else full.values()), "", key=len)
     of_messages = at(value, rows.removesuffix("[]")) if rows else None
-    if rows and is_conversation(rows.removesuffix("[]"), of_messages) or name_of(rows) in TURNS:
+    if (rows and is_conversation(rows.removesuffix("[]"), of_messages)) or name_of(rows) in TURNS:
         turns = rows.removesuffix("[]")
         raise PathError(
             f"{main or rows} takes the turns in {turns!r} for rollouts of a group; name the list "

@@ -78,7 +78,11 @@ class Meanings:
             plain["_group_is_final"] = True
         if self.split is not None:
             plain["is_evaluation"] = str(row.get(self.split)).lower() in EVALUATIONS
-        if "prompt" not in plain and "response" in plain and self.fields.get("response") != "messages":
+        if (
+            "prompt" not in plain
+            and "response" in plain
+            and self.fields.get("response") != "messages"
+        ):
             before = prompt_of(row.get("messages"), plain["response"])
             plain |= {} if before is None else {"prompt": before}
         return plain
@@ -253,7 +257,8 @@ def _answer(columns: Columns, meanings: Meanings, notes: Notes) -> str | None:
     for name in names:
         of_group = defaultdict[str, set[str]](set)
         for row, prompt in zip(columns.rows, prompts, strict=True):
-            of_group[f"{row.get(label) if label else prompt}"].add(str(row.get(name)))
+            about = [row.get(x) for x in (label or "", "benchmark", "task_name", "data_source")]
+            of_group[str(about if label else [prompt, *about])].add(str(row.get(name)))
         if any(len(x) > 1 for x in of_group.values()):
             differing.append(name)
     known = [x for x in names if x not in differing]
@@ -298,9 +303,7 @@ def note_turns(columns: Columns, notes: Notes) -> None:
                 notes.add("turn_rows", f"{turn!r} of {episode!r}", n=sum(map(len, turns)))
                 if notes.strict:
                     raise InputError(
-                        f"rows are turns: {turn!r} counts within each {episode!r}; expected one row "
-                        "a rollout, such as its messages"
+                        f"rows are turns: {turn!r} counts within each {episode!r}; expected one "
+                        "row a rollout, such as its messages"
                     )
                 return
-
-

@@ -35,7 +35,9 @@ NOT_POLICY = re.compile(
     r"error|model$|model_name|status|type|reason$|template|canonical|test|latest"
 )
 """Names of texts that are hardly the policy's."""
-REWARD_LIKE = re.compile(r"correct|pass|success|reward|score|acc|solved|resolved|valid|right|status")
+REWARD_LIKE = re.compile(
+    r"correct|pass|success|reward|score|acc|solved|resolved|valid|right|status"
+)
 
 
 def usual_rows(rows: Sequence[Row]) -> list[Row]:
@@ -118,7 +120,9 @@ def propose(path: Path, rows: Sequence[Row], options: ReadOptions) -> Proposal |
         for group in [*groups[:TRIED], None]:
             fields = {"response": response, "group": group, "reward": reward}
             fields |= _others(values, response, group)
-            tried = _tried(path, {k: x for k, x in fields.items() if x is not None}, options, len(rows))
+            tried = _tried(
+                path, {k: x for k, x in fields.items() if x is not None}, options, len(rows)
+            )
             if tried is not None and (best is None or (best.incorrect and best.correct) == 0):
                 best = tried
                 if best.correct and best.incorrect:
@@ -196,7 +200,7 @@ def _groups(values: dict[str, list[Any]], response: str) -> list[str]:
     """Paths whose values may tell the problem: labels and prompts that repeat."""
     kept = []
     for path, column in values.items():
-        if path == response or not _share(column, lambda x: is_label(x)) == 1:
+        if path == response or _share(column, is_label) != 1:
             continue
         n = len({str(as_label(x)) for x in column})
         rank = _rank(path, "group")  # labels come before prompts
@@ -211,7 +215,9 @@ def _others(values: dict[str, list[Any]], response: str, group: str | None) -> d
     others = {}
     for name, names in (("prompt", LIKELY["prompt"]), ("answer", ANSWERS)):
         paths = [x for x in values if name_of(x) in names and x != response and "." in x]
-        paths = [x for x in paths if _share(values[x], lambda x: isinstance(plain_text(x), str)) == 1]
+        paths = [
+            x for x in paths if _share(values[x], lambda x: isinstance(plain_text(x), str)) == 1
+        ]
         others |= {name: paths[0]} if len(paths) == 1 else {}
     return others
 
@@ -249,5 +255,3 @@ def _tried(
         prompt=first["prompt"],
         response=first["response"] or "",
     )
-
-

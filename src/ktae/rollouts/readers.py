@@ -1,14 +1,13 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
 The values of a file (`files`) hold rows (`locate`). A row is told by its schema, which makes plain
-rollouts of it (`schemas`), or by what the fields of the whole file mean (`plain`), or by what a user
-names; each is checked and becomes a row of the record (`rows`). When all are read, it is known which
-are a group (`labels`).
+rollouts of it (`schemas`), or by what the fields of the whole file mean (`plain`), or by what a
+user names; each is checked and becomes a row of the record (`rows`). When all are read, it is known
+which are a group (`labels`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -36,7 +35,6 @@ from ktae.rollouts.paths import (
     PathError,
     UnknownRowsError,
     at,
-    relative,
     rows_and_fields,
 )
 from ktae.rollouts.plain import SAMPLE, AmbiguousError, Meanings, understand
@@ -130,7 +128,7 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
         while rows := list(itertools.islice(some, ROWS_PER_BATCH)):
             tables.append(pa.Table.from_pylist(rows, schema=schema))
     table = pa.concat_tables(tables)
-    if options.threshold is None:
+    if options.threshold is None and options.needs_reward:
         note_rewards(table, notes)
     by_name = any(of_evaluation(file) for _, files in files_of for file in files)
     where = ", ".join(map(str, paths))
@@ -308,6 +306,10 @@ class Reader:
                     )
                 if fields.get("_is_alone"):
                     self.notes.add("by_row" if parent is not None else "alone")
+                if not self.options.needs_reward and "correct" in fields:
+                    # A reward may be shaped, or stand in for a verdict that is not known.
+                    known = as_verdict(fields["correct"])
+                    fields["reward"] = None if known is None else float(known)
                 made = to_record_row(
                     without(fields, located.inherited) if located.inherited else fields,
                     where,
@@ -317,12 +319,14 @@ class Reader:
                 message = str(error).removeprefix(f"{where}: ")
                 is_known = schema is not PLAIN or not isinstance(located.row, dict)
                 needed = self.options.needed
-                self._reject(error if is_known else unknown_rows([located.row], where, message, needed))
+                self._reject(
+                    error if is_known else unknown_rows([located.row], where, message, needed)
+                )
             except InputError as error:
                 self._reject(error)
             else:
                 n += 1
-                if schema is PLAIN or schema is BY_FIELDS:
+                if (schema is PLAIN or schema is BY_FIELDS) and self.options.needs_reward:
                     conditions.add(fields, made, is_evaluation)
                 made |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
                 yield made, schema, table
@@ -338,8 +342,8 @@ class Reader:
         if n == 0:
             return first
         return type(first)(
-            f"{path}: {len(self.rejected)} of {len(self.rejected) + n} rows cannot be used; the first "
-            f"is {first}"
+            f"{path}: {len(self.rejected)} of {len(self.rejected) + n} rows cannot be used; "
+            f"the first is {first}"
         )
 
     def _reject(self, error: InputError) -> None:
@@ -350,7 +354,7 @@ class Reader:
     def _with_meanings(
         self, located: Iterator[Located], fields: Mapping[str, str], path: Path
     ) -> Iterator[tuple[Schema, Located]]:
-        """The objects among a file's rows, each with its schema; it is known what plain ones mean."""
+        """The objects among a file's rows, each with its schema, once plain fields are known."""
         schema: Schema | None = None
         names: Any = None
         is_named = not {"response", "token_ids"}.isdisjoint(fields)
@@ -522,6 +526,9 @@ def overridden(
         rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
     n, changed = len(rollouts), []
     for i, rollout in enumerate(rollouts):
-        each = {k: x[i] if n > 1 and isinstance(x, list) and len(x) == n else x for k, x in values.items()}
+        each = {
+            k: x[i] if n > 1 and isinstance(x, list) and len(x) == n else x
+            for k, x in values.items()
+        }
         changed.append(rollout | each)
     return changed

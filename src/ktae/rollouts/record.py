@@ -33,7 +33,7 @@ UNIT_KEY, WORDS = b"ktae.unit", b"words"
 COLUMNS: dict[str, tuple[Any, str]] = {
     "group": (
         pa.string(),
-        "a name for people: one for each run, file, label, prompt_id and model that are told apart; "
+        "a name for people, one for each run, file, label, prompt_id and model told apart; "
         "rows of equal group and step are compared, and may stand anywhere",
     ),
     "step": (pa.int32(), "training step; null outside training"),

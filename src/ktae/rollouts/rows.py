@@ -8,7 +8,6 @@ apart again.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError, quoted
@@ -32,7 +31,7 @@ from ktae.rollouts.values import (
 
 FINAL = "_group_is_final"
 """Field of a plain row: its label is its group, whatever the prompt says. `_prompt_is_final`: the
-prompt takes nothing from the conversation; `_task`: the text that tells the problem, not the prompt."""
+prompt takes nothing from the conversation; `_task`: the text that tells the problem."""
 
 
 ASKS, THOUGHTS = frozenset(QUESTIONS), frozenset(REASONING)
@@ -109,7 +108,9 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
     is_unlabelled = is_null(fields.get("group")) and not is_final
-    if prompt is None or (is_unlabelled and not ASKS.isdisjoint(fields) and isinstance(prompt, str)):
+    if prompt is None or (
+        is_unlabelled and not ASKS.isdisjoint(fields) and isinstance(prompt, str)
+    ):
         # In a chat nothing beside it asks, such as the query that a policy wrote.
         is_chat = not isinstance(fields.get("prompt"), str)
         names = PROMPTS if prompt is None else QUESTIONS[: 4 if is_chat else None]

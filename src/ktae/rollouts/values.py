@@ -21,7 +21,9 @@ Row = dict[str, Any]
 
 WORDS = {
     **dict.fromkeys(("true", "correct", "right", "yes", "pass", "passed", "c", "1", "1.0"), True),
-    **dict.fromkeys(("false", "incorrect", "wrong", "no", "fail", "failed", "i", "0", "0.0"), False),
+    **dict.fromkeys(
+        ("false", "incorrect", "wrong", "no", "fail", "failed", "i", "0", "0.0"), False
+    ),
 }
 """Texts that are verdicts, in small letters; C and I are inspect's."""
 IGNORED = -100
@@ -179,7 +181,7 @@ def mask(value: Any) -> np.ndarray:
 
 
 def segments(value: Any) -> list[dict[str, str]] | None:
-    """Parts of a response with roles, as the record has them; anything else by that name is none."""
+    """Parts of a response with roles, as the record has them; None for anything else."""
     names = {"role", "text"}
     are_parts = isinstance(value, list) and all(
         isinstance(x, dict) and x.keys() == names and set(map(type, x.values())) == {str}

@@ -30,7 +30,9 @@ SCHEMAS = (
         "step:label prompt:said completion:said",
         "response=completion answer=answer|solution|ground_truth advantage=advantage|advantages",
         trainers.trl_rows,
-        also=lambda row: any(x in row and KINDS["number?"](row[x]) for x in ("advantage", "advantages")),
+        also=lambda row: any(
+            x in row and KINDS["number?"](row[x]) for x in ("advantage", "advantages")
+        ),
         chooses=True,
         once=trainers.new_steps,
         run=r"(completions|c)_\d+\..*",

@@ -67,8 +67,8 @@ class Schema:
     """The paths that a row of it has, each with what is there: `step:number gts:any` (`KINDS`)."""
     reads: str = ""
     """Where a rollout's fields are, but for those that a row has by their names: `NAME=PATH`, or
-    `a|b` for the first that is there and not null. `a/b` are two labels that are joined, and `@name`
-    is the step that the name of the file, or its folder, says. `group!`: the tool's own task is the
+    `a|b` for the first that is there and not null. `a/b` are two labels, joined, and `@name` is
+    the step that the name of the file, or its folder, says. `group!`: the tool's own task is the
     group, whatever a simulated user asks; `_task` is the text that tells such a task."""
     convert: Callable[[Row, Row, str, Source], Iterable[Row]] | None = None
     """What paths cannot say: from a row's other fields with those of `reads`, the row itself, its

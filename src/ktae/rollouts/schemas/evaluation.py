@@ -87,7 +87,7 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
 
 
 def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
-    """A sample of inspect's log: `messages`, and a score for each scorer; perhaps the log's `eval`."""
+    """A sample of inspect's log: `messages`, scores by scorer, and perhaps the log's `eval`."""
     model = row["eval"].get("model") if isinstance(row.get("eval"), dict) else None
     roles = {message.get("role") for message in row["messages"]}
     error = at(row, "error.message")
