@@ -134,7 +134,7 @@ def note_prompts(table: Any, place_b: np.ndarray, options: ReadOptions, notes: N
     known_b = table["label"].is_valid().to_numpy()
     label_b = codes_of([table["label"], table["step"]], place_b)
     has_id_b = known_b & table["prompt_id"].is_valid().to_numpy()
-    first = {}
+    first: dict[int, int] = {}
     for row in np.flatnonzero(has_id_b).tolist():
         first.setdefault(label_b[row], prompt_b[row])
     firsts_b = np.array([first[x] for x in label_b[has_id_b]], dtype=np.int64)

@@ -214,7 +214,8 @@ class Locator:
         Raises:
             InputError: such a list has another length, or one reward stands for several rows.
         """
-        values, names = {}, entry.keys() if isinstance(entry, dict) else set()
+        values: dict[str, list[Any]] = {}
+        names = {*entry} if isinstance(entry, dict) else set()
         for name in self.columns:
             column = row.get(name)
             is_list = isinstance(column, list) and messages_of(column) is None
@@ -243,7 +244,7 @@ class Locator:
     def _dealt(self, located: Located, name: str) -> Iterator[Located]:
         """One row for each of a row's responses, with its entry of each list beside them."""
         row, where = located.row, located.where
-        responses = choices_of(row[name]) or row[name]
+        responses: Any = choices_of(row[name]) or row[name]
         columns = {name: responses} | lists_beside(row, name, len(responses), where)
         parent = located.parent if located.parent is not None else self._parent(True)
         for n in range(len(responses)):
@@ -298,7 +299,7 @@ def tables_of(
     for name, value in inner.items():
         if name.lower() in TURNS:
             continue
-        if _is_table(value):
+        if isinstance(value, list) and _is_table(value):
             yield f"{path}{name}[]", value
         elif isinstance(value, dict) and levels:
             yield from tables_of(value, levels - 1, f"{path}{name}.")

@@ -77,8 +77,8 @@ def resolve(value: Any, path: str) -> str | None:
         inside = value[int(index)] if -len(value) <= int(index) < len(value) else None
         rest = resolve(inside, rest_path)
         return None if rest is None else f"[{index}]{_joined(rest)}"
-    inner = (resolve(x, rest_path) for x in value[:MAX_LOOKED_AT])
-    rest = next((x for x in inner if x is not None), None)
+    paths = (resolve(x, rest_path) for x in value[:MAX_LOOKED_AT])
+    rest = next((x for x in paths if x is not None), None)
     return None if rest is None else f"[]{_joined(rest)}"
 
 

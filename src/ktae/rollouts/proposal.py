@@ -31,7 +31,7 @@ FITS = 0.9
 """The share of a field's values that have to be what it is proposed for, and of rows to be read."""
 NOT_POLICY = re.compile(
     r"judge|critic|feedback|observ|(^|_)obs(_|$)|env|user|system|tool|prompt|question|problem|query|"
-    r"instruct|gold|refer|ground|target|label|expected|answer|(^|_)id|uuid|path|file|url|time|date|"
+    r"instruct|input|context|gold|refer|ground|target|label|expected|answer|(^|_)id|uuid|path|file|url|time|date|"
     r"error|model$|model_name|status|type|reason$|template|canonical|test|latest"
 )
 """Names of texts that are hardly the policy's."""
@@ -108,12 +108,13 @@ def propose(path: Path, rows: Sequence[Row], options: ReadOptions) -> Proposal |
         options: as it was to be read.
     """
     values = _columns(usual_rows(rows[:LOOKED_AT])) if rows else {}
-    responses, rewards = _responses(values), _rewards(values)
+    responses = _responses(values)
+    rewards: list[str | None] = [*_rewards(values)]
     if options.fields:
         named = options.fields
         responses = [named["response"]] if "response" in named else responses
     if not options.needs_reward:
-        rewards = rewards or [None]
+        rewards = [*rewards[:TRIED], None]
     best: Proposal | None = None
     for response, reward in itertools.product(responses[:TRIED], rewards[:TRIED]):
         groups = _groups(values, response)
@@ -212,7 +213,7 @@ def _groups(values: dict[str, list[Any]], response: str) -> list[str]:
 
 def _others(values: dict[str, list[Any]], response: str, group: str | None) -> dict[str, str]:
     """The prompt and the reference answer, where names and values say so."""
-    others = {}
+    others: dict[str, str] = {}
     for name, names in (("prompt", LIKELY["prompt"]), ("answer", ANSWERS)):
         paths = [x for x in values if name_of(x) in names and x != response and "." in x]
         paths = [
@@ -243,6 +244,9 @@ def _tried(
     correct = table["correct"].to_pylist()
     if options.needs_reward and 2 * correct.count(None) > len(correct):
         return None
+    texts = set(table["response"].to_pylist())
+    if len(texts) <= len(firsts) or (options.needs_reward and len({*correct} - {None}) < 2):
+        return None  # a group's texts are one, as what was asked is, or nothing tells them apart
     first = table.slice(0, 1).to_pylist()[0]
     return Proposal(
         fields=fields,

@@ -105,8 +105,8 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
         is_single = len(paths) == 1
         is_changed = options.fields or options.correctness or options.group_by
         if not is_changed and record.is_own(file):
-            place = places.setdefault(place_of(path, file, None, None, is_single), len(places))
-            yield from own_rows(file, place)
+            own = place_of(path, file, None, None, is_single)
+            yield from own_rows(file, places.setdefault(own, len(places)))
             return
         numbers: dict[tuple[int, str | None], int] = {}
         for row, schema, table in reader.record_rows(file):

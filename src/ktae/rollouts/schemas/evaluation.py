@@ -140,7 +140,8 @@ def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     label = str(numbers[str(name)]) if name is None else f"{name}/{numbers[str(name)]}"
     numbers[str(name)] += 1
     rollout = {"group": label, "prompt": row.get("prompt")} | ({"benchmark": name} if name else {})
-    columns = {"response": responses, "reward": rewards} | ({"answer": golds} if is_each else {})
+    columns: dict[str, Any] = {"response": responses, "reward": rewards}
+    columns |= {"answer": golds} if is_each else {}
     yield from dealt(rollout if is_each else rollout | {"answer": golds}, columns, where)
 
 
