@@ -379,7 +379,7 @@ def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
         for x in rollouts()
     ]
     (tmp_path / "r.jsonl").write_text(json_lines([{"total": 8}, *entries]))
-    proposal = propose(tmp_path / "r.jsonl", entries, ReadOptions())
+    proposal = propose(tmp_path / "r.jsonl", entries, ReadOptions(), readers.read)
     assert proposal is not None
     assert (proposal.n_read, proposal.groups, proposal.correct, proposal.incorrect) == (8, 2, 4, 4)
     assert proposal.fields["response"] == "state.log"
@@ -397,4 +397,4 @@ def test_nothing_is_proposed_where_the_texts_are_not_the_policys(tmp_path: Path)
         for i, x in enumerate(rollouts())
     ]
     (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert propose(tmp_path / "r.jsonl", entries, ReadOptions()) is None
+    assert propose(tmp_path / "r.jsonl", entries, ReadOptions(), readers.read) is None

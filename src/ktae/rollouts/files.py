@@ -90,7 +90,8 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             if text:
                 row = json.loads(text)
                 _require_shallow(row, text.count("[") + text.count("{"))
-                yield from entries_of(row, where)
+                are_rows = isinstance(row, list) and any(isinstance(x, dict) for x in row)
+                yield from entries_of(row, where) if are_rows else [(row, where)]
         except (ValueError, RecursionError) as error:
             broken = InputError(f"{where}: broken JSON: {one_line(error)}")
             if number == 1:

@@ -217,7 +217,7 @@ class Locator:
         values: dict[str, list[Any]] = {}
         names = {*entry} if isinstance(entry, dict) else set()
         for name in self.columns:
-            column = row.get(name)
+            column: Any = row.get(name)
             is_list = isinstance(column, list) and messages_of(column) is None
             if (
                 name not in names
@@ -229,10 +229,10 @@ class Locator:
             if (
                 name in row
                 and name not in names
-                and isinstance(row[name], list)
-                and KINDS["saids"](row[name])
+                and isinstance(prompts := row[name], list)
+                and KINDS["saids"](prompts)
             ):
-                values[name] = row[name]
+                values[name] = prompts
         for name, column in values.items():
             if len(column) != size:
                 raise InputError(f"{located.where}: {len(column)} of {name} for {size} rows")

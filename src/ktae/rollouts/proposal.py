@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,13 +99,16 @@ class Proposal(NamedTuple):
         return "\n".join([*lines, f"  the first response begins {self.response[:60]!r}"])
 
 
-def propose(path: Path, rows: Sequence[Row], options: ReadOptions) -> Proposal | None:
+def propose(
+    path: Path, rows: Sequence[Row], options: ReadOptions, read: Callable[..., Any]
+) -> Proposal | None:
     """Fields that read a file's rows, tried on the whole file; None where none are found.
 
     Args:
         path: the file.
         rows: its rows, or the first of them.
         options: as it was to be read.
+        read: `ktae.rollouts.readers.read`.
     """
     values = _columns(usual_rows(rows[:LOOKED_AT])) if rows else {}
     responses = _responses(values)
@@ -122,7 +125,7 @@ def propose(path: Path, rows: Sequence[Row], options: ReadOptions) -> Proposal |
             fields = {"response": response, "group": group, "reward": reward}
             fields |= _others(values, response, group)
             tried = _tried(
-                path, {k: x for k, x in fields.items() if x is not None}, options, len(rows)
+                read, path, {k: x for k, x in fields.items() if x is not None}, options, len(rows)
             )
             if tried is not None and (best is None or (best.incorrect and best.correct) == 0):
                 best = tried
@@ -224,11 +227,9 @@ def _others(values: dict[str, list[Any]], response: str, group: str | None) -> d
 
 
 def _tried(
-    path: Path, fields: dict[str, str], options: ReadOptions, n_rows: int
+    read: Callable[..., Any], path: Path, fields: dict[str, str], options: ReadOptions, n_rows: int
 ) -> Proposal | None:
     """What comes out with these fields; None where rows are left out or nothing is compared."""
-    from ktae.rollouts.readers import read
-
     how = dataclasses.replace(options, fields={**options.fields, **fields}, proposes=False)
     notes = Notes()
     try:

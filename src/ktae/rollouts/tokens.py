@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
 from ktae.errors import InputError, one_line
 from ktae.files.hub import local_or_hub
@@ -176,48 +174,6 @@ def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
     inner = inner_tokenizer(tokenizer)
     n = max(inner.get_vocab().values(), default=-1) + 1
     return vocabulary_of_texts(token_bytes(inner, range(n)))
-
-
-PREFIX = 3
-"""Token ids that rollouts of a group have in common, if the ids begin with the prompt's."""
-SAME_TEXT = 16
-"""Characters that two texts have in common, if the same token begins both."""
-
-
-def note_prompt_ids(rollouts: Any, notes: Notes) -> None:
-    """Note groups whose token ids are not those of their responses, as far as that can be seen.
-
-    The ids of a group begin alike, though the texts do not, or they begin otherwise than those of
-    another group whose texts begin alike: they may begin with the prompt's.
-    """
-    has_both = pc.and_(rollouts["token_ids"].is_valid(), rollouts["response"].is_valid())
-    if not pc.any(has_both).as_py():
-        return
-    from ktae.rollouts.groups import group_codes
-
-    codes_b, _ = group_codes(rollouts)
-    heads = [x.values[:PREFIX].to_pylist() if x.is_valid else [] for x in rollouts["token_ids"]]
-    texts = pc.utf8_slice_codeunits(rollouts["response"], 0, SAME_TEXT).to_pylist()
-    of_group: dict[int, list[tuple[tuple[int, ...], str]]] = defaultdict(list)
-    for code, head, text in zip(codes_b.tolist(), heads, texts, strict=True):
-        if len(head) == PREFIX and text:
-            of_group[code].append((tuple(head), text))
-    alike = {
-        code: pairs
-        for code, pairs in of_group.items()
-        if len(pairs) > 1 and len({head for head, _ in pairs}) == 1
-    }
-    heads_of: dict[str, set[tuple[int, ...]]] = defaultdict(set)
-    for pairs in alike.values():
-        for head, text in pairs:
-            heads_of[text].add(head)
-    odd = [
-        pairs
-        for pairs in alike.values()
-        if len({text[:1] for _, text in pairs}) > 1
-        or any(len(text) == SAME_TEXT and len(heads_of[text]) > 1 for _, text in pairs)
-    ]
-    notes.add("ids_prompt", n=len(odd) if 2 * len(odd) > len(of_group) else 0)
 
 
 def note_other_texts(rollouts: Any, tokenizer: Any, notes: Notes) -> None:
