@@ -69,14 +69,14 @@ TOOLS = {
     "ART's trajectories r.jsonl": f"""
         {{"trajectories": [{{"reward": #.0, "metrics": {{}}, "messages": [{USER},
         {{"index": 0, "message": {{"role": "assistant", "content": "@"}}}}]}}]}}""",
-    "ART's trajectories as rows r.jsonl": f"""
+    "ART's trajectories rows.jsonl": f"""
         {{"group_index": 3, "reward": #.0, "metrics": "{{}}", "messages": [{USER},
         {{"role": "assistant", "content": "@", "tool_calls": null, "trainable": true}}]}}""",
     "rLLM's trajectories r.jsonl": f"""{{"chat_completions": {CHAT}, "reward": #.0}}""",
     "rLLM's trajectories of steps r.jsonl": f"""
         {{"task": {{"q": 1}}, "reward": #.0, "steps": [{{"chat_completions": [], "reward": 0}},
         {{"chat_completions": {CHAT}}}]}}""",
-    "rLLM's episodes r.jsonl": f"""
+    "rLLM's trajectories of steps e.jsonl": f"""
         {{"task": {{"q": 1}}, "trajectories": [{{"name": "solver", "reward": #.0, "steps": [
         {{"chat_completions": {CHAT}}}]}}]}}""",
     "OpenHands' outputs r.jsonl": """
@@ -108,7 +108,7 @@ TOOLS = {
     "ROLL's rollout dump r.jsonl": """
         {"global_step": [3, 3], "prompt": ["2 + 2?", "2 + 2?"], "scores": [1.0, 0.0],
         "responses": ["4", "5"], "ground_truth": ["4", "4"], "tag": ["a", "b"]}""",
-    "inspect's samples r.jsonl": f"""
+    "inspect's log r.jsonl": f"""
         {{"id": 1, "epoch": #, "input": "2 + 2?", "target": "4", "messages": {CHAT},
         "scores": {{"match": {{"value": "#"}}}}}}""",
     "reasoning-gym's results r.jsonl": """

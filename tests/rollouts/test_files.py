@@ -82,7 +82,11 @@ PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
     [
         ("absent.jsonl", None, "absent.jsonl does not exist"),
         ("r.jsonl", b"\n \n", "r.jsonl is empty: it holds no rollouts"),
-        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .parquet, .json, .csv"),
+        (
+            "r.txt",
+            b"x",
+            "r.txt: cannot tell the format; expected .* .jsonl, .ndjson, .parquet, .json",
+        ),
         ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: broken JSON: .*utf-8"),
         (
             "r.jsonl.gz",
@@ -155,7 +159,7 @@ def test_files_of_hugging_face(tmp_path):
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, COLUMNS.schema) as writer:
         writer.write_table(COLUMNS)
     (tmp_path / "state.json").write_text("{}")
-    assert read_rows(tmp_path) == [ROLLOUT | {"reward": 1.0, "correct": 1.0}]
+    assert read_rows(tmp_path) == [ROLLOUT | {"reward": 1.0, "correct": 1.0, "label": "g"}]
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, COLUMNS.schema) as writer:
         writer.write_table(COLUMNS)
     assert len(readers.read(path)) == 1

@@ -38,7 +38,7 @@ def test_what_is_written_is_read(tmp_path):
     read = record.read_record(tmp_path / "r.parquet")
     assert read.to_pylist() == table.to_pylist()
     assert read.schema.types == record.SCHEMA.types
-    assert read.schema.metadata[record.VERSION_KEY] == b"2"
+    assert read.schema.metadata[record.VERSION_KEY] == b"3"
     assert read.schema.metadata[b"ktae.credit"] == b"{}"
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 
@@ -74,8 +74,8 @@ def test_a_table_that_is_no_record_is_not_written(table, message, tmp_path):
 
 def test_other_versions_and_other_files_are_refused(tmp_path):
     path = tmp_path / "r.parquet"
-    pq.write_table(rows({}).replace_schema_metadata({record.VERSION_KEY: "3"}), path)
-    with pytest.raises(InputError, match=r"r\.parquet: .* version 3; this ktae reads 2"):
+    pq.write_table(rows({}).replace_schema_metadata({record.VERSION_KEY: "9"}), path)
+    with pytest.raises(InputError, match=r"r\.parquet: .* version 9; this ktae reads 3"):
         record.read_record(path)
     pq.write_table(rows({}), path)
     with pytest.raises(InputError, match=r"r\.parquet: not a rollout record"):

@@ -16,13 +16,15 @@ from ktae.rollouts.folders import choose_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import UnknownRowsError, parse_fields
+from ktae.rollouts.schemas import BY_FIELDS
 
 
 def read(*paths, **options):
     """The rollouts without what is null, and what the files were read as."""
     notes = Notes(strict=True)
     table = readers.read(paths, ReadOptions(**options), notes=notes)
-    rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
+    rows = table.drop_columns(["label", "prompt_id"]).to_pylist()
+    rows = [{k: v for k, v in row.items() if v is not None} for row in rows]
     return rows, dict(notes.titles)
 
 
@@ -99,7 +101,8 @@ def test_turns_of_nemo_rl_are_told_apart_by_its_mask(tmp_path):
     ids = {"token_ids": [[1, 2, 3, 4]], "token_loss_mask": [[0, 1, 0, 1]]}
     rollout = read(write_rows(tmp_path / "train_data_step2.jsonl", row | ids))[0][0]
     assert (rollout["prompt"], rollout["response"]) == ("2 + 2?", "run\nTOLD\nit is 4")
-    assert (rollout["token_ids"], rollout["context_spans"]) == ([2, 3, 4], [3, 8])
+    assert rollout["token_ids"] == [2, 3, 4]
+    assert [x["text"] for x in rollout["segments"] if x["role"] != "policy"] == ["\nTOLD"]
     with pytest.raises(InputError, match="line 1: content has 4 texts, and no token_ids"):
         read(write_rows(tmp_path / "train_data_step2.jsonl", row))
 
@@ -136,7 +139,7 @@ def test_lists_of_rollouts_in_a_row(row, tmp_path):
     rows, schemas = read(
         write_rows(tmp_path / "r.jsonl", {"group": 1, "answer": "4", "x": [1]} | row)
     )
-    assert schemas == {"rollouts nested in rows": 1}
+    assert schemas == {"plain rollouts": 0}
     assert [(x["group"], x["answer"], x["response"], x["correct"]) for x in rows] == [
         ("1", "4", "4", 1),
         ("1", "4", "5", 0),
@@ -147,14 +150,15 @@ FIELDS = ["response=output", "group=prompt_id", "reward=scores.acc"]
 
 
 def test_named_fields(tmp_path):
-    row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0, "style": 0.2}, "note": "n"}
+    row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0}, "note": "n"}
     rows, schemas = read(write_rows(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
-    assert schemas == {readers.BY_FIELDS.title: 1}
-    both = Counter({"a dump": 2, "another": 1, readers.BY_FIELDS.title: 1})
+    assert schemas == {BY_FIELDS.title: 1}
+    both = Counter({"a dump": 2, "another": 1, BY_FIELDS.title: 1})
     (note,) = Notes(titles=both)
     assert note.text == "read as a dump (2 files), another, rows whose fields were named"
     assert rows == [
-        {"group": "3", "response": "4", "reward": 1, "correct": 1, "extra": '{"note": "n"}'}
+        {"group": "3", "response": "4", "reward": 1, "correct": 1}
+        | {"extra": '{"scores": {"acc": 1.0}, "note": "n"}'}
     ]
 
 
@@ -189,7 +193,7 @@ def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_p
 
 def test_rows_that_look_like_a_schema_and_are_none(tmp_path):
     row = {"example_id": 1, "completion": "x", "reward": {"a": 1}, "trajectory": [{"tokens": 5}]}
-    with pytest.raises(UnknownRowsError, match="line 1: no field 'response'"):
+    with pytest.raises(UnknownRowsError):
         read(write_rows(tmp_path / "r.jsonl", row))
     row = {"doc": {}, "model_response": {"text": ["x"]}, "metric": {"acc": 1.0}, "x": 1}
     row["doc"] = {"gold_index": 0, "choices": 7}

@@ -203,7 +203,8 @@ def _advantages(
     if arm == "random places":
         shuffled = RandomPlaces(as_estimator("backoff"))
         return base + np.asarray(token_credit(tokens, everywhere, correct, group, shuffled))
-    return np.repeat(base, tokens.shape[1], axis=1)
+    same: np.ndarray = np.repeat(base, tokens.shape[1], axis=1)
+    return same
 
 
 def _gradients(

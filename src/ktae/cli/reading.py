@@ -41,6 +41,23 @@ class Rows:
             "reward=samples[].score. Can be given several times.",
         ),
     ] = None
+    rows: Annotated[
+        str | None,
+        rare(
+            "--rows",
+            metavar="PATH",
+            help="Where the rows are in a container, such as results[].samples[] or eval.*[]; "
+            "fields are relative to a row [default: they are looked for].",
+        ),
+    ] = None
+    group_by: Annotated[
+        list[str] | None,
+        rare(
+            "--group-by",
+            metavar="PATH",
+            help="What tells groups apart, such as task_id; given several times, all of them.",
+        ),
+    ] = None
     threshold: Annotated[
         float | None,
         rare(
@@ -78,10 +95,14 @@ class Rows:
         from ktae.rollouts.paths import parse_fields
 
         names = {x.name for x in dataclasses.fields(ReadOptions)}
+        names -= {"fields", "group_by"}
         values = {name: value for name, value in vars(self).items() if name in names}
         if values["tokenizer"] is not None:
             check_local_or_hub("tokenizer", values["tokenizer"])
-        return ReadOptions(fields=parse_fields(self.field or []), **values)
+        fields = parse_fields(self.field or [])
+        if self.group_by and "group" in fields:
+            raise InputError("both --group-by and --field group=PATH; expected one")
+        return ReadOptions(fields=fields, group_by=tuple(self.group_by or ()), **values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +148,7 @@ class Reading(Rows):
             metavar="INPUT",
             help="Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, "
             "OpenRLHF, slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, "
-            ".json, .csv, .arrow or .parquet file (also .gz).",
+            ".json, .csv, .arrow, .eval or .parquet file (also .gz).",
         ),
     ] = None
     example: Annotated[

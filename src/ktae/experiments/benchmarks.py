@@ -17,7 +17,7 @@ from ktae.experiments.templates import Messages
 from ktae.files.text import require_text
 from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import SUFFIXES, iterate_rows, without_format
-from ktae.rollouts.rows import any_text
+from ktae.rollouts.values import any_text
 
 
 @dataclasses.dataclass(frozen=True)

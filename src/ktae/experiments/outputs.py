@@ -1,52 +1,42 @@
-"""Saved outputs of any model: rollouts with their reference answers, as grading needs them.
+"""Saved outputs of any model: the rollouts of a record, as grading and scores take them.
 
-Files are read as everywhere (`ktae.rollouts.readers`), so the schemas are the same; a rollout needs
-no reward here, and an answer instead.
+Files are read as everywhere (`ktae.rollouts.readers`); a rollout needs no reward here, and an
+answer instead.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.errors import InputError, quoted
+from ktae.errors import InputError
 from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of
 from ktae.files.text import path_text
 from ktae.grading import GradingPool, Outcome, Task, Verdict
-from ktae.rollouts import record, rows
+from ktae.rollouts import readers, record
 from ktae.rollouts.answers import parse_answers
-from ktae.rollouts.files import without_format
-from ktae.rollouts.labels import note_rewards, of_one_kind, run_of
+from ktae.rollouts.files import EmptyFileError, without_format
+from ktae.rollouts.labels import note_rewards
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import unknown_row
-from ktae.rollouts.readers import Reader, files_in, read_all
 from ktae.rollouts.tokens import load_tokenizer, tokenize
+from ktae.rollouts.values import of_type
 
-FIELDS = {
-    "answer": (
-        *("answer", "answers", "gts", "gt", "ground_truth", "expected_answer", "gold_answer"),
-        "solution",
-    ),
-    "reward": ("reward", "acc", "score", "accuracy"),
-    "benchmark": ("benchmark", "task_name", "data_source"),
-}
-"""What a field may be called, in the order in which the names are tried."""
-
+BENCHMARK_FIELDS = ("benchmark", "task_name", "data_source")
+"""What a field that names the benchmark may be called."""
 KEPT: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("benchmark", "grader", "outcome", "extracted", "reason"), rows.of_type(str)),
-    "sample": rows.of_type(int),
+    **dict.fromkeys(("benchmark", "reason"), of_type(str)),
+    "sample": of_type(int),
     "tokens": lambda value: type(value) is int and 0 <= value <= MAX_TOKEN_ID,
-    "finished": rows.of_type(bool),
+    "finished": of_type(bool),
 }
 """What of an output stands in the column `extra` of a record, and whether a value can be that."""
 
@@ -126,35 +116,22 @@ def read(
     notes = Notes(strict=True) if notes is None else notes
     graded = evaluations_in(path)
     options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
-    files = graded or files_in(path, notes, options.evaluation)
-    notes.add("join", n=len(files) if options.join and len(files) > 1 else 0)
-    reader = Reader(options, notes)
-
-    def read_file(file: Path) -> Iterator[tuple[Output, Path, str, bool]]:
-        for row, where, schema, _ in reader.rows(file):
-            is_evaluation = row.pop("is_evaluation", False) is True
-            place = Path() if options.join else run_of(file, schema)
-            output = _output(row, where, options.threshold or 0.0, notes)
-            yield output, place, where, is_evaluation
-
-    all_read = list(read_all(path, files, read_file, notes))
+    try:
+        table = readers.read(graded or path, options, notes=notes)
+    except EmptyFileError as error:
+        raise EmptyFileError(f"{error}; {path} holds no outputs") from None
     if notes.counts["empty"] and not partial:
         raise InputError(
             f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
             "problem; --partial accepts that"
         )
-    of_evaluation_b = np.array([is_evaluation for *_, is_evaluation in all_read], dtype=bool)
-    kept_b = of_one_kind(of_evaluation_b, options.evaluation, notes)
-    all_read = list(itertools.compress(all_read, kept_b))
-    if not all_read:
-        raise InputError(f"{path} is empty: it holds no outputs")
-    outputs = _together(all_read, set(files), options.pool_models, notes)
-    models = len(by_model(outputs))
+    outputs = outputs_of(table, path, options, notes)
+    models, notes.counts["pooled"] = len(by_model(outputs)), 0
     notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
-        there = by_benchmark(outputs)
-        if unknown := sorted(set(benchmarks) - set(there)):
-            raise InputError(f"no {unknown[0]} in {path}; it holds {', '.join(there)}")
+        known = by_benchmark(outputs)
+        if unknown := sorted(set(benchmarks) - set(known)):
+            raise InputError(f"no {unknown[0]} in {path}; it holds {', '.join(known)}")
         outputs = [output for output in outputs if output.benchmark in benchmarks]
     if not partial:
         check_complete(outputs, str(path))
@@ -171,31 +148,38 @@ def evaluations_in(path: Path) -> list[Path]:
     return [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
 
 
-def _together(
-    all_read: Sequence[tuple[Output, Path, str, bool]],
-    files: Collection[Path],
-    pool_models: bool | None,
-    notes: Notes,
-) -> list[Output]:
-    """The outputs, with what only all of them together say: benchmark, step, number of a sample.
+def outputs_of(table: Any, where: Path, options: ReadOptions, notes: Notes) -> list[Output]:
+    """The rollouts of a record as outputs, with what only all of them together say.
 
     A file that is called as a benchmark is of that one. Of several others each is one by itself.
+
+    Args:
+        table: a record; each rollout has a response and a reference answer.
+        where: the file or folder; it begins the errors.
+        options: `pool_models` makes outputs of several models samples of one.
+        notes: takes whether files ask the same.
+
+    Raises:
+        InputError: one problem has two different answers.
     """
-    is_one_place = len({place for _, place, *_ in all_read}) == 1
+    rows = table.select([x for x in table.column_names if x not in ("mask", "credit", "segments")])
+    single = path_text(where) if where.is_file() else None
+    places = [x["run"] or x["file"] or single for x in rows.select(["run", "file"]).to_pylist()]
+    is_one_place = len(set(places)) == 1
     # Two files of a step each have their problems in common.
-    is_one_step = len({output.step for output, *_ in all_read}) == 1
+    is_one_step = len(pc.unique(table["step"])) == 1
     samples: Counter[tuple[str | None, str]] = Counter()
     accepted: dict[str, tuple[str, ...]] = {}
     alike: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
     outputs = []
-    for output, place, where, _ in all_read:
-        name = without_format(path_text(place.name))
-        of_file = UNNAMED if is_one_place else name
-        of_file = NAMES.get(name, of_file) if place in files else of_file
+    for row, place in zip(rows.to_pylist(), places, strict=True):
+        name = without_format(Path(place).name) if place else ""
+        of_place = NAMES.get(name, UNNAMED if is_one_place else name)
+        output = output_of(row, str(where))
         output = output._replace(
-            benchmark=of_file if output.benchmark == UNNAMED else output.benchmark,
+            benchmark=of_place if output.benchmark == UNNAMED else output.benchmark,
             step=None if is_one_step else output.step,
-            model=None if pool_models else output.model,
+            model=None if options.pool_models else output.model,
         )
         first_answers = accepted.setdefault(output.group, output.answers)
         if set(output.answers) != set(first_answers):
@@ -210,63 +194,45 @@ def _together(
         samples[output.model, output.group] += 1
     # Files of seeds ask the same under the same labels, and those of benchmarks something else.
     apart = [set(groups.values()) for groups in alike.values() if len(groups) > 1]
-    notes.add("apart", n=len(apart) if all(len(asked) == 1 for asked in apart) else 0)
+    notes.counts["apart"] = len(apart) if all(len(asked) == 1 for asked in apart) else 0
     return outputs
 
 
-def _output(row: rows.Row, where: str, threshold: float, notes: Notes) -> Output:
-    """A row's output by itself, by way of the record."""
-    is_labelled = not rows.is_null(row.get("group"))
-    fields = rows.complete(row if is_labelled else rows.without(row, ["group"]), where, notes)
-    answer = _field(fields, "answer")
-    has_response = not fields.keys().isdisjoint({"response", "token_ids"})
-    there = {"response": has_response, "group": "group" in fields, "answer": answer is not None}
-    if missing := [name for name, is_there in there.items() if not is_there]:
-        lacking = " and no field ".join(map(repr, missing))
-        message = f"no field {lacking}; its fields are {quoted(row)}"
-        raise unknown_row(row, where, message, missing)
-    # A reward may be shaped (verl's overlong penalty), so a verdict comes first; it is null where a
-    # record has an undecided output.
-    reward = fields["correct"] if "correct" in fields else _field(fields, "reward")
-    known = rows.as_verdict(reward)
-    fields = rows.without(fields, [*FIELDS["answer"], "correct"])
-    fields["reward"] = reward if known is None else float(known)
-    if known is not None or rows.is_null(reward):
-        fields["correct"] = known
-    plain = rows.to_record_row(fields, where, threshold)
-    if plain["response"] is None:
-        raise InputError(f"{where}: response is null; expected text")
-    extra = json.loads(plain["extra"] or "{}")
+def output_of(row: dict[str, Any], where: str) -> Output:
+    """A row of a record as an output."""
+    label = row["label"] or f"prompt {row['prompt_id']}"
+    if row["response"] is None:
+        raise InputError(f"{where}: the response of problem {label} is null; expected text")
+    extra = json.loads(row["extra"] or "{}")
     # Fields of other tools may have our names, but not our types.
     kept: dict[str, Any] = {
         name: extra[name] for name, fits in KEPT.items() if fits(extra.get(name))
     }
-    benchmark, problem = label_of(_field(extra, "benchmark"), plain["group"])
-    ids, verdict = plain["token_ids"], None
-    if kept.get("outcome") in list(Outcome) and "grader" in kept:
-        outcome = Outcome(kept["outcome"])
-        verdict = Verdict(outcome, kept.get("extracted"), kept.get("reason", ""))
+    named = next((extra[x] for x in BENCHMARK_FIELDS if extra.get(x) is not None), None)
+    benchmark, problem = label_of(named, label)
+    ids, verdict = row["token_ids"], None
+    # Records of ktae before 0.2 have these in `extra`.
+    outcome, extracted, grader = (
+        extra.get(x) if row[x] is None else row[x] for x in ("outcome", "extracted", "grader")
+    )
+    if outcome in list(Outcome) and isinstance(grader, str):
+        verdict = Verdict(Outcome(outcome), extracted, kept.get("reason", ""))
     return Output(
         benchmark=benchmark,
         problem=problem,
         sample=0,
-        response=plain["response"],
-        answers=parse_answers(answer, where),
-        prompt=plain["prompt"],
+        response=row["response"],
+        answers=parse_answers(row["answer"], f"{where}, problem {label}"),
+        prompt=row["prompt"],
         tokens=kept.get("tokens") if ids is None else len(ids),
         finished=kept.get("finished"),
-        reward=plain["reward"],
-        stored=plain["correct"],
+        reward=row["reward"],
+        stored=row["correct"],
         verdict=verdict,
-        grader=kept["grader"] if verdict else None,
-        model=plain["model"],
-        step=plain["step"],
+        grader=grader if verdict else None,
+        model=row["model"],
+        step=row["step"],
     )
-
-
-def _field(row: rows.Row, name: str) -> Any:
-    """The row's value of a field by any of its names; None where it has none."""
-    return next((row[key] for key in FIELDS[name] if row.get(key) is not None), None)
 
 
 def by_model(outputs: Sequence[Output]) -> dict[str | None, list[Output]]:
@@ -381,6 +347,7 @@ def to_record(outputs: Sequence[Output], model: str | None = None) -> Any:
         extra = {name: fields.get(name) for name in KEPT}
         row = {
             "group": output.label,
+            "label": output.label,
             "answer": json.dumps(output.answers, ensure_ascii=False),
             "reward": output.correct,
             "correct": output.correct,

@@ -28,7 +28,7 @@ from ktae.rollouts.groups import tokenized, with_ids
 from ktae.rollouts.metrics import metrics_by_step, metrics_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.tokens import Speller, load_tokenizer, token_bytes
+from ktae.rollouts.tokens import Speller, load_tokenizer, note_other_texts, token_bytes
 from ktae.rollouts.trained_with import FILE, TrainedWith
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
@@ -175,6 +175,8 @@ def from_record(
         texts: list[bytes | None] = [None] * len(distinct)
         return Dump(rollouts, "ids", distinct, texts, notes, [])
     texts = token_bytes(tokenizer, distinct)
+    if missing < len(rollouts):
+        note_other_texts(rollouts, tokenizer, notes)
     return Dump(rollouts, "tokens", distinct, texts, notes, [])
 
 

@@ -12,7 +12,6 @@ from ktae.report import regrading, sampling
 from ktae.report.believing import Choice
 from ktae.report.data import Note
 from ktae.report.frame import Frame
-from ktae.rollouts.notes import TEMPLATES
 
 SAID_OTHERWISE = {"without_reward"}
 """Notes of the reader that the page says in its own words."""
@@ -50,12 +49,10 @@ def notes_of(frame: Frame, mixed_g: np.ndarray, graded: int) -> list[Note]:
         notes.append(Note("ids", True, title, text))
     # What was not used of the files, and how their rows became rollouts and groups.
     skipped = SAID_OTHERWISE | (OF_JOINING if len(dump.names) > 1 else set())
-    counts = {**dump.notes.counts, "titles": sum(dump.notes.titles.values())}
-    keys = (key for key in TEMPLATES if counts.get(key))  # as the notes come
-    for key, note in zip(keys, dump.notes, strict=True):
-        if key not in skipped:
+    for note in dump.notes:
+        if note.key not in skipped:
             title = note.text[:1].upper() + note.text[1:]
-            notes.append(Note(key, note.severe, title, note.more, note.n))
+            notes.append(Note(note.key, note.severe, title, note.more, note.n))
     for name, number in frame.signals[1].items():
         title = f"{counted(number, 'response')} without {name.replace('_', '-')}"
         text = "What they hold is not a list of one number for each token id, so it is not shown."

@@ -254,7 +254,7 @@ def score_table(
     """
     if not isinstance(table, pa.Table):
         raise InputError(f"a {type(table).__name__}; expected a pyarrow.Table")
-    names = {"group", "step", "response", "context_spans", "token_ids", "mask", "reward", "correct"}
+    names = {"group", "step", "response", "segments", "token_ids", "mask", "reward", "correct"}
     known = table.select([name for name in table.column_names if name in names])
     if "correct" not in known.column_names and "reward" in known.column_names:
         rewards = known["reward"].to_numpy()

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from ktae.errors import InputError
 from ktae.files.text import require_text
-from ktae.rollouts.rows import as_label
+from ktae.rollouts.values import as_label
 
 UNPARSED = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
 """What parsers of lists raise: TypeError of a list as a key, the last two where it is too deep."""

@@ -24,28 +24,16 @@ from ktae.errors import InputError, quoted
 POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent", "chatbot", "reasoning")
 """Names of the policy's role; so are all that end in `_call`."""
 USERS = ("user", "human", "prompter")
-ASKING = (*USERS, "system", "developer")
+PROMPT_ROLES = (*USERS, "system", "developer")
 """Names of roles that write prompts."""
-OTHERS = (
-    *(*ASKING, "tool", "function", "observation"),
+CONTEXT_ROLES = (
+    *(*PROMPT_ROLES, "tool", "function", "observation"),
     *("environment", "env", "ipython", "executor", "context"),
 )
 """Names of other roles; so are all that end as a tool's result (`RESULTS`)."""
 CALLS = ("_call", "tool_use")
 RESULTS = ("_output", "_result", "_response")
 """Ends of the types of items, and of parts of messages."""
-PROMPTS = tuple(
-    f"{name}{s}"
-    for s in ("", "s")
-    for name in ("prompt", "instruction", "problem", "question", "query", "input")
-)
-"""What a prompt may be called, alone or as one value for each of a row's responses."""
-TURNS = (
-    *("messages", "steps", "turns", "trajectory", "traj", "conversation", "conversations"),
-    *("history", "nodes", "events", "transcript", "triplets", "transitions"),
-)
-"""Names of lists whose entries are turns of one rollout."""
-
 REASONING = (
     *("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details"),
     *("reasoningText", "tool_plan"),
@@ -61,7 +49,7 @@ OF_PARTS = {
 """Parts of Gemini's and of Bedrock's messages, and the types that they are of."""
 CALLS_IN = ("tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs")
 """Where a message has its calls."""
-SEEN = ("observation", "result", "outputs", "results", "output")
+TOOL_RESULT_FIELDS = ("observation", "result", "outputs", "results", "output")
 """What a tool, or the environment, answered to a call or a turn."""
 ANSWERS = ("body", "choices", "output")
 """Where an answer of OpenAI's, or a line of its batches, has its messages."""
@@ -76,11 +64,21 @@ MEDIA = re.compile("image|audio|video|file")
 """Types of parts that hold such."""
 
 
+POLICY_ROLE, TOOL_ROLE, USER_ROLE, SYSTEM_ROLE = "policy", "tool", "user", "system"
+"""Roles of segments."""
+
+
 class Segment(NamedTuple):
-    """A message's text, and whether the policy wrote it (None: its role is not known)."""
+    """A part of a conversation, and whose it is."""
 
     text: str
-    is_policy: bool | None
+    role: str | None
+    """`policy`, `tool`, `user` or `system`; None: not known."""
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether the policy wrote it."""
+        return self.role == POLICY_ROLE
 
 
 class Dialogue(NamedTuple):
@@ -88,11 +86,20 @@ class Dialogue(NamedTuple):
 
     prompt: str | None
     """None where it begins with the policy."""
-    response: str
-    context: list[int]
-    """Begin and end of each part of the response that another role wrote, in characters."""
-    is_of_users: bool = False
+    segments: list[Segment]
+    """The parts of the response, whose texts joined are its text."""
+    has_only_user_turns: bool = False
     """Whether users alone, and no tools, speak between its turns: the first may be examples."""
+
+    @property
+    def response(self) -> str:
+        """The text of the response."""
+        return "".join(part.text for part in self.segments)
+
+    @property
+    def context(self) -> list[Segment] | None:
+        """The segments, if others than the policy wrote some of them; or else None."""
+        return None if all(part.is_policy for part in self.segments) else self.segments
 
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
@@ -116,6 +123,21 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
     # Several choices are rollouts, and no turns of one.
     are_choices = len(entries) > 1 and all(isinstance(x.get("message"), dict) for x in entries)
     return None if are_choices or (is_text and is_answer(entries, is_alone)) else messages
+
+
+def dicts_of(parts: Sequence[Segment] | None) -> list[dict[str, Any]] | None:
+    """Segments as the record has them."""
+    return [part._asdict() for part in parts] if parts else None
+
+
+def choices_of(value: Any) -> list[dict[str, Any]] | None:
+    """The several choices of an answer of OpenAI's, each a response; None for anything else."""
+    while isinstance(value, dict) and "role" not in value:
+        value = next(filter(None, map(value.get, ("body", "response", "choices"))), None)
+    if not isinstance(value, list) or len(value) < 2:
+        return None
+    are_choices = all(isinstance(x, dict) and isinstance(x.get("message"), dict) for x in value)
+    return value if are_choices else None
 
 
 def is_answer(entries: Sequence[dict[str, Any]], is_alone: bool) -> bool:
@@ -193,7 +215,7 @@ def turn_of(value: Any) -> dict[str, Any] | None:
 
 def turn(role: str, value: dict[str, Any], said: Any, calls: Sequence[Any] = ()) -> dict[str, Any]:
     """A turn as a message: its reasoning, what it said and called, and what it saw then."""
-    saw = [{"type": "tool_result", "content": x} for x in map(value.get, SEEN) if x]
+    saw = [{"type": "tool_result", "content": x} for x in map(value.get, TOOL_RESULT_FIELDS) if x]
     content = [said, *({**x, "type": "tool_call"} for x in calls if isinstance(x, dict)), *saw]
     return {x: value.get(x) for x in REASONING} | {"role": role, "content": content}
 
@@ -217,67 +239,78 @@ def is_policy_role(role: str) -> bool | None:
     role = role.removesuffix("chunk").removesuffix("message") or role  # LangChain's classes
     if role in POLICY or role.endswith(CALLS):
         return True
-    return False if role in OTHERS or role.endswith(RESULTS) else None
+    return False if role in CONTEXT_ROLES or role.endswith(RESULTS) else None
 
 
 def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     """The texts of messages: what the policy wrote, and results of tools in between."""
     parts: list[Segment] = []
     for message in messages:
-        is_policy, said = author(message), message.get("content")
-        if len(message) == 2 and isinstance(said, str):  # most are a role and a text
-            parts.append(Segment(said, is_policy))
+        role, text = role_of(message), message.get("content")
+        if len(message) == 2 and isinstance(text, str):  # most are a role and a text
+            parts.append(Segment(text, role))
             continue
         texts = [x for x in pieces(message) if x.text]
-        if is_policy:
-            parts += texts or [Segment("", True)]
+        if role == POLICY_ROLE:
+            parts += texts or [Segment("", POLICY_ROLE)]
         else:
-            parts.append(Segment(joined(x.text for x in texts), is_policy))
+            parts.append(Segment(joined(x.text for x in texts), role))
     return parts
 
 
-def pieces(value: Any, own: bool = True) -> Iterator[Segment]:
-    """The texts of a message or of its content; `own`: they are no result of a tool."""
+def role_of(message: dict[str, Any]) -> str | None:
+    """The role of a message's segments; None for one that is not known."""
+    is_policy = author(message)
+    if is_policy is None:
+        return None
+    name = str(message.get("role")).lower()
+    asking = SYSTEM_ROLE if name.startswith(("system", "developer")) else USER_ROLE
+    is_prompt = is_policy_role(name) or name.startswith(PROMPT_ROLES)
+    return POLICY_ROLE if is_policy else asking if is_prompt else TOOL_ROLE
+
+
+def pieces(value: Any, role: str = POLICY_ROLE) -> Iterator[Segment]:
+    """The texts of a message or of its content: those of `role`, and results of tools."""
     if isinstance(value, list):
         for part in value:
-            yield from pieces(part, own)
+            yield from pieces(part, role)
     elif isinstance(value, dict):
-        yield from _of_part(value, own)
+        yield from _of_part(value, role)
     elif value is not None:
-        yield Segment(value if isinstance(value, str) else json.dumps(value, default=str), own)
+        yield Segment(value if isinstance(value, str) else json.dumps(value, default=str), role)
 
 
-def _of_part(value: dict[str, Any], own: bool) -> Iterator[Segment]:
+def _of_part(value: dict[str, Any], role: str) -> Iterator[Segment]:
     for name in (x for x in OF_PARTS if value.get(x) is not None):
         inner = value[name] if isinstance(value[name], dict) else {"content": value[name]}
         value = {"type": OF_PARTS[name]} | inner
     kind = str(value.get("type")).replace("-", "_")
     if kind.endswith(CALLS):
-        yield Segment(call_text(value), own)
-        for name in SEEN:
-            yield from pieces(value.get(name), False)
+        yield Segment(call_text(value), role)
+        for name in TOOL_RESULT_FIELDS:
+            yield from pieces(value.get(name), TOOL_ROLE)
         return
     is_result = kind.endswith(RESULTS)
-    own = own and not is_result
+    role = TOOL_ROLE if is_result else role
     names = REASONING if value.get("redacted") is not True else ()
     names = (*names, "summary") if kind.startswith("reasoning") else names
-    thoughts, texts = ([*pieces(first_text(value, some), own)] for some in (names, CONTENTS))
+    thoughts, texts = ([*pieces(first_text(value, some), role)] for some in (names, CONTENTS))
     begins = [x.text.removeprefix("<think>").lstrip() for x in texts]  # may be the thoughts
     texts = [x for x in thoughts if not any(y.startswith(x.text.strip()) for y in begins)] + texts
     is_media = MEDIA.search(kind) is not None and not texts
     if is_media and (data := DATA.findall(json.dumps(value, default=str))):
         digest = hashlib.blake2s("".join(data).encode(), digest_size=4)
-        texts = [Segment(f"[{kind} {digest.hexdigest()}]", own)]
+        texts = [Segment(f"[{kind} {digest.hexdigest()}]", role)]
     is_other = KNOWN.isdisjoint(value) and not {"role", "from"} & value.keys()
     if is_other or (is_result and not texts):
         content = {name: x for name, x in value.items() if name != "type" and x is not None}
-        texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), own)]
+        texts = [Segment(json.dumps(content, ensure_ascii=False, default=str), role)]
     yield from texts
     known = {"", *(text.text for text in texts)}  # a call may also be a part of the content
     for name in CALLS_IN:
         calls = [x for x in map(call_text, calls_in(value.get(name))) if x not in known]
         known.update(calls)
-        yield from (Segment(call, own) for call in calls)
+        yield from (Segment(call, role) for call in calls)
 
 
 def first_text(value: dict[str, Any], names: Iterable[str]) -> Any:
@@ -299,7 +332,7 @@ def calls_in(value: Any) -> Iterator[Any]:
 
 
 def dialogue(parts: list[Segment], begin: int = 0) -> Dialogue | None:
-    """Prompt, response and context; None where no part is the policy's.
+    """Prompt and response; None where no part is the policy's.
 
     The prompt ends where the policy first writes after `begin` parts, or else at all.
     """
@@ -307,13 +340,15 @@ def dialogue(parts: list[Segment], begin: int = 0) -> Dialogue | None:
     if not by_policy:
         return None
     first = next((i for i in by_policy if i >= begin), by_policy[0])
-    text, context = "", []
+    response: list[Segment] = []
     for part in parts[first:]:
-        begin = len(text)
-        text += "\n" + part.text if begin and part.text else part.text
-        if not part.is_policy and len(text) > begin:
-            context += [begin, len(text)]
-    return Dialogue(joined(part.text for part in parts[:first]) or None, text, context)
+        is_new_line = bool(response) and bool(part.text)
+        text = "\n" + part.text if is_new_line else part.text
+        if text and response and response[-1].role == part.role:
+            response[-1] = Segment(response[-1].text + text, part.role)
+        elif text:
+            response.append(Segment(text, part.role))
+    return Dialogue(joined(part.text for part in parts[:first]) or None, response)
 
 
 def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
@@ -331,18 +366,18 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
     if talk is None or None in map(author, messages):
         raise InputError(
             f"{where}: response is messages of {quoted(dict.fromkeys(m['role'] for m in messages))}"
-            f"; expected of {quoted(POLICY)}, which are the policy's, or of {quoted(OTHERS)}"
+            f"; expected of {quoted(POLICY)}, which are the policy's, or of {quoted(CONTEXT_ROLES)}"
         )
-    if not talk.response and not any(KNOWN & message.keys() for message in messages):
+    if not talk.segments and not any(KNOWN & message.keys() for message in messages):
         raise InputError(
             f"{where}: the messages of response have no content; they have {quoted(messages[-1])}"
         )
     # What a user says after a policy's turn is an answer to it, or the next example.
-    has_turns = bool(talk.context) and talk.context[-1] < len(talk.response)
+    has_turns = talk.context is not None and talk.segments[-1].is_policy
     if has_turns and talk.prompt is not None and begin is None:
         others = {x["role"].lower() for x in messages if not author(x)}
         results = (x for message in messages for x in pieces(message) if not x.is_policy)
-        return talk._replace(is_of_users=others <= {*ASKING} and not any(results))
+        return talk._replace(has_only_user_turns=others <= {*PROMPT_ROLES} and not any(results))
     return talk
 
 
@@ -372,7 +407,13 @@ def plain_text(value: Any) -> Any:
 
 
 def call_text(call: Any) -> str:
-    """A call of a tool as text, without its id: `python({"code": "print(2)"})`."""
+    """A call of a tool as text, without its id: `python({"code": "print(2)"})`.
+
+    A call may be an object, or the JSON text of one.
+    """
+    if isinstance(call, str) and call.lstrip()[:1] == "{":
+        with contextlib.suppress(ValueError, RecursionError):
+            call = json.loads(call)
     if not isinstance(call, dict):
         return str(call)
     function = call.get("function")

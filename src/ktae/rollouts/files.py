@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import re
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +27,8 @@ import pyarrow.parquet as pq
 from ktae.errors import InputError, one_line
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.paths import LIKELY
+from ktae.rollouts.names import LIKELY
+from ktae.rollouts.paths import UnknownRowsError
 
 ROWS_PER_BATCH = 1024
 """Rows that a batch of a record holds."""
@@ -35,8 +37,6 @@ ROWS_AT_ONCE = 256
 MAX_DEPTH = 100
 """Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
 has a limit of its own."""
-TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
-"""Fields of a table as W&B and pandas write them."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
 CALLED_WITH = ("arguments", "args", "input")
@@ -47,7 +47,7 @@ CSV_BLOCK = 1 << 24
 
 Stream = IO[bytes] | gzip.GzipFile
 Rows = Iterator[tuple[Any, str]]
-"""Each row, and its place for errors."""
+"""Each value that a file holds, and its place for errors."""
 Reject = Callable[[InputError], None]
 
 
@@ -78,7 +78,10 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
 
 
 def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """One value a line; blank lines are skipped."""
+    """One value a line, of a list each entry; blank lines are skipped.
+
+    A file whose first line is no value may hold JSON that goes over several lines.
+    """
     for number, line in enumerate(stream, start=1):
         where = f"{name}, line {number}"
         try:
@@ -87,22 +90,26 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             if text:
                 row = json.loads(text)
                 _require_shallow(row, text.count("[") + text.count("{"))
-                yield row, where
+                are_rows = isinstance(row, list) and any(isinstance(x, dict) for x in row)
+                yield from entries_of(row, where) if are_rows else [(row, where)]
         except (ValueError, RecursionError) as error:
             broken = InputError(f"{where}: broken JSON: {one_line(error)}")
-            # A first line that does not end: the file has only just been begun.
-            if number == 1 and not line.endswith(b"\n"):
-                raise EmptyFileError(*broken.args) from None
+            if number == 1:
+                stream.seek(0)
+                with contextlib.suppress(InputError):
+                    yield from list(json_rows(stream, name))
+                    return
+                # A first line that does not end: the file has only just been begun.
+                if not line.endswith(b"\n"):
+                    raise EmptyFileError(*broken.args) from None
+                stream.seek(len(line))
             if reject is None:
                 raise broken from None
             reject(broken)
 
 
 def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """The entries of each list, and each other value that the file holds, such as one object.
-
-    An entry that is a table, with names of columns and lists of values, stands for its rows.
-    """
+    """The entries of each list, and each other value that the file holds, such as one object."""
     decoder, blanks = json.JSONDecoder(), re.compile(r"\s*")
     number, end = 0, 0
     try:
@@ -112,17 +119,56 @@ def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             value, end = decoder.raw_decode(text, begin)
             _require_shallow(value, text.count("[", begin, end) + text.count("{", begin, end), 1)
             end += len(blanks.match(text, end)[0])  # type: ignore[index]  # it always matches
-            for entry in value if isinstance(value, list) else [value]:
+            if is_conversation(value):
+                raise UnknownRowsError(
+                    f"{name}: one conversation of {len(value)} messages; expected rows of "
+                    "rollouts, each with a reward"
+                )
+            for entry, _ in entries_of(value, name):
                 number += 1
-                where = f"{name}, entry {number}"
-                if isinstance(entry, dict) and {"columns", "data"} <= entry.keys() <= TABLE:
-                    names = list(map(str, entry["columns"]))
-                    for n, values in enumerate(entry["data"], start=1):
-                        yield dict(zip(names, values, strict=True)), f"{where}, row {n}"
-                else:
-                    yield entry, where
+                yield entry, f"{name}, entry {number}"
+    except InputError:
+        raise
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{name}: broken JSON: {one_line(error)}") from None
+
+
+def entries_of(value: Any, where: str) -> Rows:
+    """A value, or the entries of a list that is no conversation, each with its place."""
+    if not isinstance(value, list):
+        yield value, where
+    elif is_conversation(value):
+        yield {"messages": value}, where
+    else:
+        yield from ((x, f"{where}, entry {n}") for n, x in enumerate(value, start=1))
+
+
+def is_conversation(value: Any) -> bool:
+    """Whether a value is a list of messages, and so no list of rows."""
+    fields = {"role", "content"}
+    is_list = isinstance(value, list) and len(value) > 1
+    return is_list and all(isinstance(x, dict) and fields <= x.keys() for x in value)
+
+
+def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
+    """inspect's log, a zip of JSON: each sample, with `eval` of the log's header."""
+    packed = io.BytesIO(stream.read())
+    try:
+        with zipfile.ZipFile(packed) as archive:
+            names = archive.namelist()
+            header = json.loads(archive.read("header.json")) if "header.json" in names else {}
+            parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
+            for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
+                sample = json.loads(archive.read(inside))
+                _require_shallow(sample, MAX_DEPTH + 1)
+                yield (
+                    (parents | sample if isinstance(sample, dict) else sample),
+                    f"{name}, {inside}",
+                )
+    except (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError) as error:
+        raise InputError(
+            f"{name}: broken zip: {one_line(error)}; inspect log dump writes the same as JSON"
+        ) from None
 
 
 def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
@@ -142,8 +188,12 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
     def plain_rows() -> Iterator[Any]:
         for table in map(record.without_words, parquet_tables(stream, name, ROWS_AT_ONCE)):
             is_own = record.VERSION_KEY in (table.schema.metadata or {})
-            if is_own and "credit" in table.column_names:
-                table = table.drop_columns("credit")
+            if is_own:  # credit is computed again, and groups are told apart again
+                names = {"credit", "run", "file", "label", "prompt_id"} & {*table.column_names}
+                empty = {x for x in table.column_names if table[x].null_count == len(table)}
+                table = table.drop_columns(
+                    list(names | (empty & {"outcome", "extracted", "grader"}))
+                )
             has_calls = ARGUMENTS.search(str(table.schema)) is not None
             try:
                 for row in table.to_pylist():
@@ -241,10 +291,12 @@ def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 
 FORMATS: dict[str, Callable[[Stream, str, Reject | None], Rows]] = {
     ".jsonl": jsonl_rows,
+    ".ndjson": jsonl_rows,
     ".parquet": parquet_rows,
     ".json": json_rows,
     ".csv": csv_rows,
     ".arrow": parquet_rows,
+    ".eval": eval_rows,
     ".pt": torch_rows,
 }
 """By the end of a file's name, each with `.gz` after that, too. Of files of one name the first that

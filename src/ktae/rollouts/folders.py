@@ -11,11 +11,8 @@ from ktae.errors import InputError
 from ktae.rollouts import record
 from ktae.rollouts.files import FORMATS, SUFFIXES, without_format
 
-PACKED = (
-    *(f"{x}.{how}" for x in FORMATS for how in ("zst", "bz2", "xz", "lz4", "br", "zip")),
-    ".eval",
-)
-"""Files that are packed in a way that is not read, and inspect's: a folder's are named."""
+PACKED = tuple(f"{x}.{how}" for x in FORMATS for how in ("zst", "bz2", "xz", "lz4", "br", "zip"))
+"""Files that are packed in a way that is not read: a folder's are named."""
 SETTINGS = re.compile(
     r"(config|.*_config|tokenizer|.*_tokens|.*_tokens_map|vocab|.*\.index|trainer_state|ktae|state|"
     r"summary|before|dataset_info|dataset_dict|wandb-.*|manifest|run_manifest|.*settings)\.json|index\.jsonl|"

@@ -101,29 +101,31 @@ def tokenized(rollouts: Any, tokenizer: Any, *, named: str | None = None) -> Any
 def with_ids(rollouts: Any, encode: Callable[[list[str]], Sequence[Any]]) -> Any:
     """The record with ids, made where they are null, and without credit, which was of others.
 
-    What another role wrote is encoded apart from what the policy did, and masked. `encode` makes
-    ids of texts.
+    Each segment is encoded by itself, and those that are not the policy's are masked. `encode`
+    makes ids of texts.
     """
     ids: list[Any] = []
     masks: list[Any] = []
-    columns = rollouts.select(["token_ids", "mask", "response", "context_spans"])
+    columns = rollouts.select(["token_ids", "mask", "response", "segments"])
     for batch in columns.to_batches(ROWS_PER_BATCH):
-        texts_of, rows = {}, batch.select(["response", "context_spans"]).to_pylist()
+        parts_of, rows = {}, batch.select(["response", "segments"]).to_pylist()
         for row in np.flatnonzero(batch["token_ids"].is_null()).tolist():
-            text = rows[row]["response"] or ""
-            bounds = itertools.pairwise([0, *(rows[row]["context_spans"] or []), len(text)])
-            texts_of[row] = [text[begin:end] for begin, end in bounds]
-        encoded = iter(encode([text for texts in texts_of.values() for text in texts]))
+            alone = [{"role": "policy", "text": rows[row]["response"] or ""}]
+            parts_of[row] = rows[row]["segments"] or alone
+        encoded = iter(encode([part["text"] for parts in parts_of.values() for part in parts]))
         ids_b: list[Any] = []
         masks_b: list[Any] = []
         for row, (known, mask) in enumerate(zip(batch["token_ids"], batch["mask"], strict=True)):
-            if row not in texts_of:
+            if row not in parts_of:
                 ids_b.append(known.values.to_numpy())
                 masks_b.append(mask.as_py())
                 continue
-            pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in texts_of[row]]
-            # Every other part is context.
-            counts = [np.full(len(x), i % 2 == 0) for i, x in enumerate(pieces)]
+            parts = parts_of[row]
+            pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in parts]
+            counts = [
+                np.full(len(x), part["role"] == "policy")
+                for x, part in zip(pieces, parts, strict=True)
+            ]
             ids_b.append(np.concatenate(pieces))
             masks_b.append(np.concatenate(counts) if len(pieces) > 1 else None)
         ids.append(pa.array(ids_b, record.SCHEMA.field("token_ids").type))

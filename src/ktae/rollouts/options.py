@@ -27,6 +27,12 @@ class ReadOptions:
     """Where nobody asks for a `correctness`: what the run was trained with, if there."""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a rollout's fields are in a row (`ktae.rollouts.paths`): {"reward": "scores.acc"}."""
+    group_by: Sequence[str] = ()
+    """Paths of what tells groups apart, all of them together; none: what rows say."""
+    rows: str | None = None
+    """The path to the rows of a container, such as `results[].samples[]`; None: looked for."""
+    proposes: bool = True
+    """Whether the error of a file that nothing reads names fields that would read it."""
     pool_models: bool | None = None
     """Whether rollouts of several models are one group, if their problem is. None: only where most
     rollouts would otherwise be alone, since nothing is told apart in a group of one."""

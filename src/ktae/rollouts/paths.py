@@ -1,53 +1,36 @@
-"""Where a rollout's fields are in a row: `samples[].completion`, `messages[-1].content`.
+"""Where a field is in a row, and where the rows are in a container.
 
-Names are joined by dots. `[]` means each entry of a list, and `[0]` or `[-1]` one of them. Several
-levels are allowed: `results[].completions[].score` beside `results[].question`. Lists that are
-dealt out together must have the same length. A path without `[]` is read where it can mean one
-thing only: what lies in a list's entries is meant of each of them.
+Names are joined by dots: `state.history`, `messages[-1].content`. In a path to rows `[]` means each
+entry of a list, and `*` each value of an object: `results[].completions[]`, `eval.*[]`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import TURNS, messages_of
-from ktae.rollouts.rows import KINDS, PARSERS, Each, Row
+from ktae.rollouts.conversation import messages_of
+from ktae.rollouts.names import RESPONSES, TURNS
 
-NAMES = (*(x for x in PARSERS if x != "context_spans"), "benchmark", "log_probs", "entropy")
+NAMES = (
+    *("group", "step", "prompt", "response", "answer", "token_ids", "mask", "reward", "correct"),
+    *("advantage", "model", "source", "benchmark", "log_probs", "entropy"),
+)
 """Fields that `--field` may name."""
 MISSING = object()
 _ENTRY = re.compile(r"\[(-?\d*)\]|(-1|\d+)(?=[.\[]|$)")
 """`[]`, `[2]`, or the form without brackets, at the beginning of a path."""
-
-
-LIKELY = {
-    name: names.split()
-    for name, names in {
-        "response": f"""response completion output model_output generation generated_text generated
-            model_response full_model_response output_response prediction predict solution_str
-            rollout sample code text content solution ys output_list out tokens
-            {" ".join(TURNS)}""",
-        "group": """group group_id prompt_id problem_id question_id task_id example_id group_index
-            group_idx prompt_index problem_idx qid doc_id unique_id problem prompt question query
-            input instruction idx id pid""",
-        "reward": """reward correct is_correct correctness acc accuracy score exact_match pass
-            passed success is_right is_ok ok verdict symbolic_correct is_solved graded_list resolved
-            overall_score total_reward""",
-        "answer": """answer expected_answer gold_answer gt gts gold ground_truth reference
-            reference_answer target solution label""",
-    }.items()
-}
-"""Names that a field may have, in the singular, the likeliest first."""
-SHOWN = 60
-"""Paths in a tree."""
+MAX_LOOKED_AT = 50
+"""Entries of a list in which a path is looked for."""
+MAX_DEPTH = 6
+"""Levels of a row that are shown and looked at."""
 
 
 class UnknownRowsError(InputError):
-    """A row in no known form. After the first line of the message come its paths."""
+    """Rows in no known form. After the first line of the message come their paths."""
 
 
 class PathError(InputError):
@@ -69,8 +52,42 @@ def parse_fields(options: Sequence[str]) -> dict[str, str]:
     return fields
 
 
+def resolve(value: Any, path: str) -> str | None:
+    """The path with `[]` for each list that it leads through; None if it leads nowhere."""
+    if not path:
+        return ""
+    if isinstance(value, dict):
+        path = path.removeprefix(".")
+        if path == "*" or path.startswith(("*.", "*[")):
+            inner = islice(value.values(), MAX_LOOKED_AT)
+            rest = next((x for x in (resolve(y, path[1:]) for y in inner) if x is not None), None)
+            return None if rest is None else f"*{_joined(rest)}"
+        starts = [x for x in value if isinstance(x, str) and path.startswith((f"{x}.", f"{x}["))]
+        for name in [path] if path in value else sorted(starts, key=len, reverse=True):
+            rest = resolve(value[name], path[len(name) :])
+            if rest is not None:
+                return f"{name}{_joined(rest)}"
+        return None
+    if not isinstance(value, list):
+        return None
+    path = path.removeprefix(".")
+    entry = _ENTRY.match(path)
+    rest_path = path[entry.end() :] if entry else path
+    if entry and (index := entry[1] or entry[2]):
+        inside = value[int(index)] if -len(value) <= int(index) < len(value) else None
+        rest = resolve(inside, rest_path)
+        return None if rest is None else f"[{index}]{_joined(rest)}"
+    paths = (resolve(x, rest_path) for x in value[:MAX_LOOKED_AT])
+    rest = next((x for x in paths if x is not None), None)
+    return None if rest is None else f"[]{_joined(rest)}"
+
+
+def _joined(rest: str) -> str:
+    return f".{rest}" if rest and not rest.startswith("[") else rest
+
+
 def at(value: Any, path: str) -> Any:
-    """What a path leads to, `MISSING` for nothing; values of each entry of a list are an `Each`."""
+    """What a path leads to; `MISSING` for nothing, and for a path through each entry of a list."""
     if not path:
         return value
     if isinstance(value, dict) and (path in value or path.isidentifier()):
@@ -80,32 +97,80 @@ def at(value: Any, path: str) -> Any:
         starts = [x for x in value if isinstance(x, str) and path.startswith((f"{x}.", f"{x}["))]
         name = path if path in value else max(starts, key=len, default=None)
         return MISSING if name is None else at(value[name], path[len(name) :])
-    if not isinstance(value, list):
+    entry = _ENTRY.match(path) if isinstance(value, list) else None
+    index = (entry[1] or entry[2]) if entry else None
+    if entry is None or not index or not -len(value) <= int(index) < len(value):
         return MISSING
-    entry = _ENTRY.match(path)
-    rest = path[entry.end() :] if entry else path
-    if entry and (index := entry[1] or entry[2]):
-        return at(value[int(index)], rest) if -len(value) <= int(index) < len(value) else MISSING
-    entries = [at(x, rest) for x in value]
-    return MISSING if any(x is MISSING for x in entries) else Each(entries)
+    return at(value[int(index)], path[entry.end() :])
 
 
-def root_of(row: Row, path: str) -> str:
-    """The field of a row that a path begins with."""
-    return path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0]
+def first_of(value: Any, *paths: str) -> Any:
+    """What the first of these paths leads to that leads to something."""
+    values = (at(value, path) for path in paths)
+    return next((x for x in values if x is not MISSING and x is not None), None)
+
+
+def name_of(path: str) -> str:
+    """The last name in a path."""
+    return re.sub(r"(\[-?\d*\])+$", "", path).rpartition(".")[2].lower()
+
+
+def rows_and_fields(value: Any, fields: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
+    """The path to the rows that named fields imply, and the fields relative to such a row.
+
+    `value` is a container. The rows are where the response (or else any field) leads through a
+    list: `response=samples[].text` are the entries of `samples`. Lists beside it go along.
+
+    Raises:
+        PathError: the entries of the list are turns of a rollout.
+    """
+    full = {name: resolve(value, path) or path for name, path in fields.items()}
+    main = next((full[x] for x in ("response", "token_ids") if x in full), "")
+    rows = max(_rows_path(main), *map(_rows_path, [] if main else full.values()), "", key=len)
+    of_messages = at(value, rows.removesuffix("[]")) if rows else None
+    if (rows and is_conversation(rows.removesuffix("[]"), of_messages)) or name_of(rows) in TURNS:
+        turns = rows.removesuffix("[]")
+        raise PathError(
+            f"{main or rows} takes the turns in {turns!r} for rollouts of a group; name the list "
+            f"for all of them, or one of them ({turns}[-1])"
+        )
+    if not rows:
+        response = at(value, main) if main else MISSING
+        if response is MISSING or (isinstance(response, list) and main in RESPONSES):
+            return None, dict(fields)
+        if isinstance(response, list) and response and messages_of(response) is None:
+            rows = f"{main}[]"
+        else:
+            return "", dict(fields)
+    return rows, {name: relative(path, rows) for name, path in full.items()}
+
+
+def _rows_path(path: str) -> str:
+    """A path up to the last list each of whose entries it means."""
+    match = re.match(r".*(\[\]|\*(?=\.|\[|$))", path)
+    return match[0] if match else ""
+
+
+def relative(path: str, rows: str) -> str:
+    """A path as it is from a row: without the lists on the way, whose fields the row has, too."""
+    if path == rows:
+        return name_of(path)
+    if not (prefix := _rows_path(path)):
+        return path
+    return path[len(prefix) :].removeprefix(".") or name_of(path)
 
 
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Paths and what they lead to; a list of objects stands for its first one, as `list[]`, and
-    one of turns, which are no rollouts each, for its last one."""
-    if isinstance(value, dict) and depth < 6 and (path == "" or value):
+    """Paths of a row and what they lead to; a list of objects stands for its first one, as
+    `list[]`, and one of turns for its last one."""
+    if isinstance(value, dict) and depth < MAX_DEPTH and (path == "" or value):
         for name, inside in value.items():
             yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
     elif (
         isinstance(value, list)
         and value
         and isinstance(value[0], dict)
-        and depth < 6
+        and depth < MAX_DEPTH
         and not is_conversation(path, value)
     ):
         index = -1 if name_of(path) in TURNS else 0
@@ -114,59 +179,8 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
         yield path, value
 
 
-def name_of(path: str) -> str:
-    """The last name in a path."""
-    return re.sub(r"(\[-?\d*\])+$", "", path).rpartition(".")[2].lower()
-
-
 def is_conversation(path: str, value: Any) -> bool:
     """Whether a list is of messages; of objects with a response only if its name says turns."""
     if not isinstance(value, list) or messages_of(value) is None:
         return False
     return name_of(path) in TURNS or any({"role", "from", "type"} & x.keys() for x in value)
-
-
-def unknown_row(row: Row, where: str, message: str, needed: Sequence[str]) -> UnknownRowsError:
-    """The error of a row in no known form, which needs some of `LIKELY`."""
-    there = list(leaves(row))
-    marks = {path: f"   <- {name}?" for name in needed for path in likely_paths(there, name)}
-    missing = " ".join(f"--field {name}=PATH" for name in needed)
-    lines = [f"{where}: {message}; name its fields: {missing}"]
-    width = max((len(path) for path, _ in there[:SHOWN]), default=0)
-    for path, value in there[:SHOWN]:
-        lines.append(f"  {path:{width}}  {described(value)}{marks.get(path, '')}")
-    if len(there) > SHOWN:
-        lines.append(f"  and {len(there) - SHOWN:,} more paths")
-    return UnknownRowsError("\n".join(lines))
-
-
-def likely_paths(there: Sequence[tuple[str, Any]], name: str) -> list[str]:
-    """The paths with the first of the likely names whose values are such as the field holds.
-
-    Last come rewards with such a name in theirs.
-    """
-    ranks: dict[str, int] = {}
-    names = LIKELY.get(name, [])
-    fits = KINDS[{"response": "said", "group": "label", "reward": "score"}.get(name, "any")]
-    for path, value in there:
-        last = name_of(path)
-        last = last if last in names else last.removesuffix("s")
-        values = value if isinstance(value, list) and value and name != "group" else [value]
-        if value is not None and (fits(value) or fits(values[0])):
-            if last in names:
-                ranks[path] = names.index(last)
-            elif name == "reward" and not set(names).isdisjoint(re.split(r"\W|_", last)):
-                ranks[path] = len(names)
-    return [path for path, rank in ranks.items() if rank == min(ranks.values())]
-
-
-def described(value: Any) -> str:
-    """The type of a value, and an example of it."""
-    if (messages := messages_of(value)) is not None and not isinstance(value, str):
-        return f"{len(messages)} messages"
-    if isinstance(value, list):
-        return f"list of {len(value)}" + (f" of {described(value[0])}" if value else "")
-    kinds = {str: "text", bool: "true or false", int: "number", float: "number"}
-    shown = json.dumps(value, default=str)
-    shown = shown[:47] + "..." if len(shown) > 50 else shown
-    return f"{kinds.get(type(value), type(value).__name__)} {shown}"

@@ -1,15 +1,15 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
-A file's rows (`files`) are told by their schema, which makes plain rollouts of them (`schemas`), or
-by what a user names (`spread`); each is checked and becomes a row of the record (`rows`). When all
-are read, it is known which are a group (`labels`).
+The values of a file (`files`) hold rows (`locate`). A row is told by its schema, which makes plain
+rollouts of it (`schemas`), or by what the fields of the whole file mean (`plain`), or by what a
+user names; each is checked and becomes a row of the record (`rows`). When all are read, it is known
+which are a group (`labels`).
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import operator
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,30 +19,22 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ktae.errors import InputError, one_line, quoted
+from ktae.errors import InputError, one_line
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_tables
+from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation, stem_of
-from ktae.rollouts.labels import READ, by_model, front_of, labelled, note_rewards
+from ktae.rollouts.labels import READ, Place, grouped, note_prompt_ids, note_rewards, place_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import MISSING, PathError, UnknownRowsError, at, unknown_row
-from ktae.rollouts.rows import (
-    MissingFieldError,
-    Row,
-    as_verdict,
-    complete,
-    is_null,
-    to_record_row,
+from ktae.rollouts.paths import (
+    PathError,
+    UnknownRowsError,
 )
-from ktae.rollouts.schemas import BY_FIELDS, NESTED, PLAIN, detect
-from ktae.rollouts.schemas.base import Schema, Source
-from ktae.rollouts.spread import override
+from ktae.rollouts.proposal import propose
+from ktae.rollouts.reader import Reader
 from ktae.rollouts.trained_with import TrainedWith
 
-MOST_UNKNOWN = 100
-"""Rows in no known form, one after another, after which a file is none of rollouts."""
 T = TypeVar("T")
 
 
@@ -56,9 +48,8 @@ def read(
 
     Rollouts are a group if they have the same label, the same prompt (where rows hold one) and the
     same step (where there is one), and are of one file. `options.join` takes the files together,
-    and those of a run of ktae, TRL, verl or another trainer are together already. Where there are
-    several files or runs, their names are put in front of the labels ("a.jsonl:7"); where the
-    rollouts name several models, the model is added. The rows of a group may stand anywhere.
+    and those of a run of ktae, TRL, verl or another trainer are together already. Where rollouts
+    name several models, each has groups of its own. The rows of a group may stand anywhere.
 
     Args:
         inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them;
@@ -68,11 +59,26 @@ def read(
             be used are errors; they are where none is given.
 
     Raises:
-        InputError: a file or a row cannot be used, or a file is given twice. It names the file and
-            the line (or row, or entry, counted from 1), what was found and what was expected.
+        InputError: a file or a row cannot be used, most rows of a file cannot, or a file is given
+            twice. It names the file and the line (or row, or entry, counted from 1), what was found
+            and what was expected.
     """
     paths = paths_of(inputs)
     notes = Notes(strict=True) if notes is None else notes
+    try:
+        return _read(paths, options, notes)
+    except UnknownRowsError as error:
+        if not options.proposes or len(paths) > 1 or not paths[0].is_file():
+            raise
+        rows = [x.row for x in Reader(options, Notes()).located(paths[0])[0]]
+        proposal = propose(paths[0], [x for x in rows if isinstance(x, dict)], options, read)
+        if proposal is None:
+            raise
+        raise UnknownRowsError(f"{error}\n{proposal.text(paths[0])}") from None
+
+
+def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
+    """The same, without a proposal where nothing reads a file."""
     trained = TrainedWith.beside(paths)
     options = options if trained is None else trained.applied(options, notes)
     reader = Reader(options, notes)
@@ -81,24 +87,22 @@ def read(
     real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
     if twice := [name for name, n in real.items() if n > 1]:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
-    fronts: list[str] = []  # of the labels of each file
+    places: dict[Place, int] = {}
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
-        number, is_alone = len(fronts), len(paths) == 1
-        fronts.append("")
-        if not (options.fields or options.correctness) and record.is_own(file):
-            fronts[number] = "" if options.join else front_of(path, file, None, is_alone)
-            for table in own_tables(file):
-                for field, value in zip(READ, (number, False, None), strict=True):
-                    column = pa.repeat(pa.scalar(value, field.type), len(table))
-                    table = table.append_column(field, column)
-                yield table
+        is_single = len(paths) == 1
+        is_changed = options.fields or options.correctness or options.group_by
+        if not is_changed and record.is_own(file):
+            own = place_of(path, file, None, None, is_single)
+            yield from own_rows(file, places.setdefault(own, len(places)))
             return
-        for n, (row, schema) in enumerate(reader.record_rows(file)):
-            if n == 0 and not options.join:
-                fronts[number] = front_of(path, file, schema, is_alone)
-            yield row | {"file": number}
+        numbers: dict[tuple[int, str | None], int] = {}
+        for row, schema, table in reader.record_rows(file):
+            if (id(schema), table) not in numbers:
+                place = place_of(path, file, schema, table, is_single)
+                numbers[id(schema), table] = places.setdefault(place, len(places))
+            yield row | {"place": numbers[id(schema), table]}
 
     items = (
         item
@@ -113,7 +117,7 @@ def read(
         while rows := list(itertools.islice(some, ROWS_PER_BATCH)):
             tables.append(pa.Table.from_pylist(rows, schema=schema))
     table = pa.concat_tables(tables)
-    if options.threshold is None:
+    if options.threshold is None and options.needs_reward:
         note_rewards(table, notes)
     by_name = any(of_evaluation(file) for _, files in files_of for file in files)
     where = ", ".join(map(str, paths))
@@ -121,7 +125,24 @@ def read(
         raise InputError(f"{where}: nothing in it is of an evaluation")
     if not len(table):
         raise EmptyFileError(f"{where}: no rollouts")
-    return by_model(labelled(table, fronts, options, notes), options.pool_models, notes)
+    table = grouped(table, list(places), options, notes)
+    note_prompt_ids(table, notes)
+    return table
+
+
+def own_rows(file: Path, place: int) -> Iterator[Any]:
+    """The tables of a record that ktae has written, with the columns of `READ`.
+
+    What told its groups apart is in their names, which are its labels.
+    """
+    for table in own_tables(file):
+        for name in ("label", "run", "file", "prompt_id"):
+            field, i = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
+            values = table["group"] if name == "label" else pa.nulls(len(table), field.type)
+            table = table.set_column(i, field, values)
+        for field, value in zip(READ, (place, False, None, False), strict=True):
+            table = table.append_column(field, pa.repeat(pa.scalar(value, field.type), len(table)))
+        yield table
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
@@ -177,140 +198,3 @@ def read_all(
         is_other = isinstance(reason, UnknownRowsError | EmptyFileError)
         name = path_text(file.relative_to(path)) if is_other else str(reason).partition("\n")[0]
         notes.add("files" if is_other else "broken", name)
-
-
-class Reader:
-    """Reads rows of files as rollouts; what it knows of one file serves the next."""
-
-    def __init__(self, options: ReadOptions, notes: Notes) -> None:
-        self.options, self.notes = options, notes
-        self.run: Row = {}
-        """What schemas remember from one file to the next."""
-        self.rejected: list[InputError] = []
-        """Of the file that is read."""
-
-    def rows(self, path: Path) -> Iterator[tuple[Row, str, Schema, Row]]:
-        """The rollouts of a file as plain rows, each with its place, its row's schema and that row.
-
-        A tolerant reader leaves rows out that cannot be used, and notes them.
-        """
-        notes, source = self.notes, Source(path, self.options, self.notes, run=self.run)
-        self.rejected = []
-        titles: set[str] = set()
-        unknown: list[InputError] = []
-        by_schema = itertools.groupby(self._detected(path), key=operator.itemgetter(0))
-        for schema, items in by_schema:
-            for row, where in schema.once(((row, where) for _, row, where in items), source):
-                try:
-                    taken_as, rollouts = self._rollouts_of(row, where, source, schema)
-                except PathError:
-                    raise
-                except InputError as error:
-                    if titles or not isinstance(error, UnknownRowsError):
-                        self._reject(error)
-                        continue
-                    unknown.append(error)
-                    if notes.strict or len(unknown) > MOST_UNKNOWN:
-                        raise unknown[0] from None
-                    continue
-                if not rollouts and (schema.convert is None or schema is NESTED):
-                    notes.add("empty", where)
-                if taken_as.title not in titles:
-                    titles.add(taken_as.title)
-                    notes.titles[taken_as.title] += taken_as is not PLAIN
-                for plain in rollouts:
-                    yield plain, where, taken_as, row
-        if unknown and not titles:
-            raise unknown[0]
-        for rejected in unknown:
-            self._reject(rejected)
-
-    def record_rows(self, path: Path) -> Iterator[tuple[Row, Schema]]:
-        """Rows of the record, with what of `READ` a row says, each with its schema."""
-        n, repeated = 0, self.notes.counts["steps"]
-        for plain, where, schema, row in self.rows(path):
-            try:
-                is_evaluation = bool(plain.pop("is_evaluation", False))
-                fields = complete(plain, where, self.notes)
-                made = to_record_row(fields, where, self.options.threshold or 0.0)
-            except MissingFieldError as error:
-                message = str(error).removeprefix(f"{where}: ")
-                is_known = schema not in (PLAIN, NESTED)
-                self._reject(
-                    error if is_known else unknown_row(row, where, message, self.options.needed)
-                )
-            except InputError as error:
-                self._reject(error)
-            else:
-                n += 1
-                made |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
-                yield made, schema
-        if not n and self.rejected:
-            raise self.rejected[0]
-        if not n and self.notes.counts["steps"] == repeated:
-            raise EmptyFileError(f"{path} is empty: it holds no rollouts")
-
-    def _reject(self, error: InputError) -> None:
-        """Raise what is wrong with a row, or leave it out."""
-        self.notes.reject(error)
-        self.rejected.append(error)
-
-    def _detected(self, path: Path) -> Iterator[tuple[Schema, Row, str]]:
-        """The objects among a file's rows, each with its schema and its place."""
-        schema, names = None, dict[str, Any]().keys()
-        for row, where in self._with_fields(iterate_rows(path, self._reject)):
-            if isinstance(row, dict):
-                # Rows of no tool's, without a group, would be compared with each tool's.
-                if not (schema is PLAIN and row.keys() == names and PLAIN.also(row)):
-                    schema, names = detect(row, schema), row.keys()
-                yield schema, row, where
-            else:
-                message = f"{row!r:.60}; expected an object with group, response, reward"
-                self._reject(InputError(f"{where}: {message}"))
-
-    def _with_fields(self, rows: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
-        """The rows, once each path that a user has named leads to something in one of them."""
-        missing, before = dict(self.options.fields), list[tuple[Any, str]]()
-        for item in rows if missing else ():
-            before.append(item)
-            missing = {name: x for name, x in missing.items() if at(item[0], x) is MISSING}
-            if not missing:
-                break
-        row, where = next((item for item in before if isinstance(item[0], dict)), (None, ""))
-        if missing and row is not None:
-            name = next(iter(missing))
-            raise unknown_row(row, where, f"nothing at {missing[name]!r} for {name}", (name,))
-        return itertools.chain(before, rows)
-
-    def _rollouts_of(
-        self, row: Row, where: str, source: Source, schema: Schema
-    ) -> tuple[Schema, list[Row]]:
-        """The plain rows in a row, and what it was taken as."""
-        fields = self.options.fields
-        if {"response", "token_ids"} & fields.keys():
-            schema = BY_FIELDS
-        elif schema is PLAIN and not (fields or {"response", "token_ids"} & row.keys()):
-            message = f"no field 'response'; its fields are {quoted(row)}"
-            raise unknown_row(row, where, message, self.options.needed)
-        try:
-            plain = schema.rollouts(row, where, source)
-        except InputError:
-            raise
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise InputError(
-                f"{where}: looks like {schema.title}, but a field is not as it should be: "
-                f"{type(error).__name__} ({one_line(error)})"
-            ) from None
-        for rollout in plain:
-            # What a tool's row has null for a reward is an unknown verdict.
-            if schema not in (PLAIN, BY_FIELDS, NESTED) and is_null(rollout.get("reward", 0)):
-                rollout.setdefault("correct", None)
-        if fields and schema is not BY_FIELDS:
-            plain = override(plain, row, fields, where)
-        for rollout in plain:
-            if len(plain) > 1:
-                rollout["of_row"] = True
-            reward = rollout.get("reward")
-            if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
-                rollout |= {"reward": float(verdict), "correct": rollout.get("correct", verdict)}
-        return schema, plain

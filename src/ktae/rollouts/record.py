@@ -1,4 +1,4 @@
-"""The rollout record, version 2: an Arrow table of one row a rollout, kept as Parquet.
+"""The rollout record, version 3: an Arrow table of one row a rollout, kept as Parquet.
 
 Trainer, scoring, report and plots hand rollouts to each other in this form and no other. Every
 column's meaning is in the schema, and so in every file. A file carries the version in its metadata;
@@ -7,6 +7,7 @@ a reader refuses versions that it does not know.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_write
 from ktae.files.inputs import open_input
 
-VERSION = "2"
+VERSION, OLDER = "3", ("2",)
 VERSION_KEY = b"ktae.rollouts.version"
 CREDIT_KEY = b"ktae.credit"
 """Metadata of what `ktae score` has written: the estimator."""
@@ -31,7 +32,11 @@ UNIT_KEY, WORDS = b"ktae.unit", b"words"
 
 
 COLUMNS: dict[str, tuple[Any, str]] = {
-    "group": (pa.string(), "rows of equal group and step are compared; they may stand anywhere"),
+    "group": (
+        pa.string(),
+        "a name for people, one for each run, file, label, prompt_id and model told apart; "
+        "rows of equal group and step are compared, and may stand anywhere",
+    ),
     "step": (pa.int32(), "training step; null outside training"),
     "prompt": (pa.string(), "what the model was asked"),
     "response": (pa.string(), "what it answered; may be null where token_ids are given"),
@@ -50,11 +55,18 @@ COLUMNS: dict[str, tuple[Any, str]] = {
     ),
     "model": (pa.string(), "the policy that wrote the response"),
     "source": (pa.string(), "where the rollout comes from"),
-    "context_spans": (
-        pa.list_(pa.int32()),
-        "begin and end, in characters, of each part of the response that another role wrote "
-        "(tools, users): neither counted nor given credit. null: there is none",
+    "segments": (
+        pa.list_(pa.struct({"role": pa.string(), "text": pa.string()})),
+        "the parts of the response, of the roles policy, user, tool and system; what is not the "
+        "policy's is neither counted nor given credit. null: all of it is the policy's",
     ),
+    "run": (pa.string(), "the run whose rollouts are apart from others'; null: it tells nothing"),
+    "file": (pa.string(), "the same of a file, or of one table in it"),
+    "label": (pa.string(), "the problem's label; null: the prompt alone tells the problem"),
+    "prompt_id": (pa.string(), "a digest of the prompt; null: the label alone tells the problem"),
+    "outcome": (pa.string(), "what a grader of ktae found; null: it was not graded"),
+    "extracted": (pa.string(), "the answer that the grader found in the response"),
+    "grader": (pa.string(), "which grader"),
     "extra": (pa.string(), "further fields of the input, as a JSON object"),
 }
 """Each column's type and meaning; `group` is never null."""
@@ -68,6 +80,8 @@ SCHEMA = pa.schema(
 ROWS_PER_GROUP = 1 << 16
 """Of a Parquet file. A writer has a group's compressed columns in memory."""
 
+IDENTITY = ("run", "file", "label", "prompt_id", "model", "step")
+"""What tells groups apart: those of these columns that apply."""
 REQUIRED = ("group", "reward")
 """Columns that a table must have; the others may be absent where all of their values are null."""
 
@@ -129,10 +143,24 @@ def parse_record(table: Any, where: str, before: int = 0) -> Any:
     version = (table.schema.metadata or {}).get(VERSION_KEY)
     if version is None:
         raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
-    if version != VERSION.encode():
-        other = version.decode(errors="replace")
-        raise InputError(f"{where}: rollout record of version {other}; this ktae reads {VERSION}")
-    return conform(table, where, before)
+    number = version.decode(errors="replace")
+    if number not in (VERSION, *OLDER):
+        raise InputError(f"{where}: rollout record of version {number}; this ktae reads {VERSION}")
+    return conform(with_segments(table), where, before)
+
+
+def with_segments(table: Any) -> Any:
+    """A record of version 2 with segments for the spans of characters that it had."""
+    if "context_spans" not in table.column_names:
+        return table
+    segments = []
+    for row in table.select(["response", "context_spans"]).to_pylist():
+        bounds = [0, *(row["context_spans"] or []), len(row["response"] or "")]
+        parts = [(row["response"] or "")[a:b] for a, b in itertools.pairwise(bounds)]
+        roles = (("tool" if i % 2 else "policy", part) for i, part in enumerate(parts))
+        segments.append([{"role": x, "text": y} for x, y in roles] if len(parts) > 1 else None)
+    table = table.drop_columns("context_spans")
+    return table.append_column("segments", pa.array(segments, SCHEMA.field("segments").type))
 
 
 def without_words(table: Any) -> Any:

@@ -15,6 +15,7 @@ from ktae.files.hub import local_or_hub
 
 if TYPE_CHECKING:
     from ktae.batch import Vocabulary
+    from ktae.rollouts.notes import Notes
 
 HUB_TIMEOUT_S = 10
 TEXTS_AT_ONCE = 128
@@ -173,6 +174,18 @@ def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
     inner = inner_tokenizer(tokenizer)
     n = max(inner.get_vocab().values(), default=-1) + 1
     return vocabulary_of_texts(token_bytes(inner, range(n)))
+
+
+def note_other_texts(rollouts: Any, tokenizer: Any, notes: Notes) -> None:
+    """Note responses that are not the text of their token ids, in the first rollouts."""
+    some = rollouts.slice(0, TEXTS_AT_ONCE).select(["response", "token_ids", "segments", "source"])
+    for number, row in enumerate(some.to_pylist(), start=1):
+        ids, response = row["token_ids"], row["response"]
+        if ids is None or not response or row["segments"]:
+            continue
+        text = inner_tokenizer(tokenizer).decode(ids, skip_special_tokens=True)
+        if text.split() != response.split():
+            notes.add("ids_text", f"rollout {number}: {text[:30]!r}")
 
 
 class Spelling(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import require_text
-from ktae.rollouts.rows import is_null
+from ktae.rollouts.values import is_null
 
 
 class TaskProblem(NamedTuple):

@@ -6,32 +6,19 @@ function for what paths cannot say (`trainers`, `verifiers`, `evaluation`).
 
 from __future__ import annotations
 
-from ktae.rollouts.rows import KINDS, Row
+from ktae.rollouts.paths import at
 from ktae.rollouts.schemas import evaluation, trainers, verifiers
 from ktae.rollouts.schemas.base import Schema
-from ktae.rollouts.spread import by_fields, is_nested, spread, unfolded
+from ktae.rollouts.values import KINDS, Row
 
 PLAIN = Schema(
     "plain rollouts",
     "group:any",
-    convert=lambda plain, row, where, source: [row],
     also=lambda row: "token_ids" in row or KINDS["said"](row.get("response")),
 )
 """A row with a group and a response is what it says, whatever fields stand beside them. So is what
-no other schema fits, which is told by its prompt."""
-BY_FIELDS = Schema(
-    "rows whose fields were named",
-    "",
-    convert=lambda plain, row, where, source: by_fields(row, source.options.fields, where),
-)
-NESTED = Schema(
-    "rollouts nested in rows",
-    "",
-    convert=lambda plain, row, where, source: spread(
-        unfolded(row, where, "group" in source.options.fields), where
-    ),
-    also=is_nested,
-)
+no other schema fits, whose fields the whole file tells (`ktae.rollouts.plain`)."""
+BY_FIELDS = Schema("rows whose fields were named", "")
 SCHEMAS = (
     Schema(
         "Prime Intellect's export",
@@ -40,9 +27,12 @@ SCHEMAS = (
     ),
     Schema(
         "TRL's logged completions",
-        "step:label prompt:said completion:said advantage:number?",
-        "group=#prompt response=completion answer=answer|solution|ground_truth",
+        "step:label prompt:said completion:said",
+        "response=completion answer=answer|solution|ground_truth advantage=advantage|advantages",
         trainers.trl_rows,
+        also=lambda row: any(
+            x in row and KINDS["number?"](row[x]) for x in ("advantage", "advantages")
+        ),
         chooses=True,
         once=trainers.new_steps,
         run=r"(completions|c)_\d+\..*",
@@ -50,7 +40,7 @@ SCHEMAS = (
     Schema(
         "verl's rollout dump",
         "step:number? input:text output:text score:score",
-        "group=#input prompt=input response=output answer=gts reward=score",
+        "prompt=input response=output answer=gts reward=score",
         trainers.verl_rows,
         chooses=True,
         drops="gts",
@@ -60,7 +50,7 @@ SCHEMAS = (
     Schema(
         "slime's samples",
         "tokens:any response_length:number prompt:said response:any",
-        "group=group_index|#prompt step=rollout_id|@name answer=label",
+        "group=group_index step=rollout_id|@name answer=label",
         trainers.slime_rows,
         chooses=True,
         drops="tokens response_length loss_mask label group_index rollout_id",
@@ -79,10 +69,11 @@ SCHEMAS = (
     verifiers.TRACES,
     Schema(
         "the results of verifiers or prime-rl",
-        "example_id:label completion:said reward:number?",
+        "completion:said reward:number?",
         "group=task/example_id response=completion step=step|@name "
         "token_ids=trajectory[0].tokens.completion_ids mask=trajectory[0].tokens.completion_mask",
         prepare=verifiers.of_one_turn,
+        also=verifiers.has_example,
         run=verifiers.RUN,
     ),
     Schema(
@@ -101,12 +92,6 @@ SCHEMAS = (
     ),
     Schema(
         "inspect's log",
-        "eval:dict samples[].messages:lists",
-        convert=evaluation.inspect_rows,
-        chooses=True,
-    ),
-    Schema(
-        "inspect's samples",
         "messages:messages scores:dict epoch:number input:said",
         convert=evaluation.inspect_rows,
         chooses=True,
@@ -116,19 +101,20 @@ SCHEMAS = (
         "model_output:any",
         convert=evaluation.authors_rows,
         also=lambda row: (
-            isinstance(row["model_output"], str | list) and not {"gt", "task_name"}.isdisjoint(row)
+            "task_name" in row
+            if isinstance(row["model_output"], str)
+            else isinstance(row["model_output"], list) and "gt" in row
         ),
     ),
     Schema(
         "ROLL's rollout dump",
-        "prompt:saids responses:texts scores:scores global_step:list",
-        "response=responses[] prompt=prompt[] group=id[]|prompt[] reward=scores[] "
-        "answer=ground_truth[] step=global_step[]",
+        "prompt:said responses:text scores:score global_step:number",
+        "response=responses group=id reward=scores answer=ground_truth step=global_step",
         run=r"rollout_dump_data\.step_\d+\.jsonl",
     ),
     Schema(
         "Atropos's groups",
-        "tokens:lists masks:lists scores:scores",
+        "tokens:list masks:list scores:score",
         "token_ids=tokens mask=masks reward=scores",
         trainers.atropos_rows,
         drops="messages advantages inference_logprobs",
@@ -137,19 +123,19 @@ SCHEMAS = (
         "NeMo Gym's rollouts",
         "responses_create_params:dict response:dict reward:score",
         "response=response.output prompt=responses_create_params.input model=response.model "
-        "group=_ng_task_index|responses_create_params.input answer=expected_answer|answer",
+        "group=_ng_task_index answer=expected_answer|answer",
     ),
     Schema(
         "SkyRL's outputs",
         "input_prompt:text output_response:text score:any",
-        "group=#input_prompt prompt=input_prompt response=output_response reward=score "
+        "prompt=input_prompt response=output_response reward=score "
         "answer=env_extras.reward_spec.ground_truth benchmark=data_source",
         prepare=evaluation.summed,
     ),
     Schema(
         "NeMo-Skills' outputs",
         "generation:said problem:text",
-        "response=generation prompt=problem group=#problem answer=expected_answer "
+        "response=generation prompt=problem answer=expected_answer "
         "reward=symbolic_correct|is_correct|reward",
         also=lambda row: any(
             name in row
@@ -160,39 +146,35 @@ SCHEMAS = (
     Schema(
         "Qwen2.5-Math's outputs",
         "question:text code:texts score:scores gt:any",
-        "response=code[] prompt=question group=idx|question reward=score[] answer=gt",
+        "prompt=question group=idx answer=gt",
+        evaluation.qwen_rows,
+        drops="code score",
     ),
     Schema(
         "reasoning-gym's results",
-        "results[].question:texts results[].completions[].score:lists "
-        "results[].completions[].full_model_response:lists",
-        "group=results[].question prompt=results[].question "
-        "response=results[].completions[].full_model_response "
-        "reward=results[].completions[].score answer=results[].expected_answer",
+        "question:text score:score full_model_response:text",
+        "prompt=question response=full_model_response reward=score answer=expected_answer",
     ),
     Schema(
         "tau-bench's results",
         "task_id:label traj:messages reward:number",
-        "response=traj group=task_id",
+        "response=traj group!=task_id _task=info.task.instruction",
     ),
     Schema(
         "OpenRLHF's outputs",
         "input:said output:text reward:score",
-        "group=group|#input prompt=input response=output answer=label",
-    ),
-    *(
-        Schema(
-            "ART's trajectories",
-            f"trajectories[].{messages}:lists trajectories[].reward:scores",
-            f"response=trajectories[].{messages} reward=trajectories[].reward",
-        )
-        for messages in ("messages", "messages_and_choices")
+        "group=group prompt=input response=output answer=label",
     ),
     Schema(
-        "ART's trajectories as rows",
+        "ART's trajectories",
+        "messages_and_choices:messages reward:number",
+        "response=messages_and_choices group!=group_index",
+    ),
+    Schema(
+        "ART's trajectories",
         "messages:messages reward:number",
-        "response=messages group=group_index",
-        also=lambda row: "group_index" in row or {"metrics", "metadata", "logs"} <= row.keys(),
+        "response=messages group!=group_index",
+        also=lambda row: not {"group_index", "metrics"}.isdisjoint(row),
     ),
     Schema(
         "rLLM's trajectories",
@@ -201,21 +183,16 @@ SCHEMAS = (
     ),
     Schema(
         "rLLM's trajectories of steps",
-        "steps[].chat_completions:lists reward:score",
+        "steps:list reward:score",
         "response=steps[-1].chat_completions group=task",  # a step repeats the ones before it
+        also=lambda row: KINDS["messages"](at(row, "steps[-1].chat_completions")),
         drops="steps",
-    ),
-    Schema(
-        "rLLM's episodes",
-        "trajectories[].steps[].chat_completions:lists trajectories[].reward:scores",
-        "response=trajectories[].steps[-1].chat_completions reward=trajectories[].reward "
-        "group=task",
         run=r".*\.json",
     ),
     Schema(
         "OpenHands' outputs",
         "instance_id:label history:messages",
-        "response=history group=instance_id prompt=instruction "
+        "response=history group!=instance_id prompt=instruction "
         "reward=report.resolved|test_result.report.resolved|test_result.resolved|resolved",
     ),
 )
@@ -225,4 +202,9 @@ SCHEMAS = (
 def detect(row: Row, likely: Schema | None = None) -> Schema:
     """The schema of a row; `likely` is that of the row before."""
     first = (PLAIN,) if likely is None else (PLAIN, likely)
-    return next((schema for schema in (*first, *SCHEMAS, NESTED) if schema.detects(row)), PLAIN)
+    return next((schema for schema in (*first, *SCHEMAS) if schema.detects(row)), PLAIN)
+
+
+def is_of_tool(row: Row) -> bool:
+    """Whether an object is a row of a known tool."""
+    return any(schema.detects(row) for schema in SCHEMAS)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import plain_text
+from ktae.rollouts.locate import Located
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import MISSING, at, root_of
-from ktae.rollouts.rows import (
+from ktae.rollouts.paths import MISSING, at
+from ktae.rollouts.rows import FINAL
+from ktae.rollouts.values import (
     KINDS,
     Row,
     as_label,
@@ -23,24 +24,24 @@ from ktae.rollouts.rows import (
     is_null,
     is_score,
     label_of,
-    prompt_label,
     without,
 )
-from ktae.rollouts.spread import spread
 
 CORRECTNESS_NAMES = (
     *("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward"),
     *("exact_match", "math_verify", "extractive_match", "acc", "qem", "em"),
 )
 """Rewards and metrics that say whether a rollout is correct, if one alone is there."""
+OF_FORM = re.compile(r"form|length|len_|_len|tag|style|lang|xml|repet|penalt|soft|over")
+"""Rewards of such names say nothing about what is correct."""
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 """A training step in the name of a file."""
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)(?:_epoch_\d+)?")
 """The name of a training step's folder, such as step_7, global_step_7 or train_step_7_epoch_0."""
 
 
-Items = Iterator[tuple[Row, str]]
-"""Rows of a file, each with its place."""
+Items = Iterator[tuple[Row, Located]]
+"""Rows of a file, each with where it was found."""
 
 
 @dataclasses.dataclass
@@ -66,9 +67,9 @@ class Schema:
     """The paths that a row of it has, each with what is there: `step:number gts:any` (`KINDS`)."""
     reads: str = ""
     """Where a rollout's fields are, but for those that a row has by their names: `NAME=PATH`, or
-    `a|b` for the first that is there and not null. `#prompt` is the label that its prompt gives a
-    row without one, `a/b` two labels that are joined, and `@name` the step that the name of the
-    file, or its folder, says."""
+    `a|b` for the first that is there and not null. `a/b` are two labels, joined, and `@name` is
+    the step that the name of the file, or its folder, says. `group!`: the tool's own task is the
+    group, whatever a simulated user asks; `_task` is the text that tells such a task."""
     convert: Callable[[Row, Row, str, Source], Iterable[Row]] | None = None
     """What paths cannot say: from a row's other fields with those of `reads`, the row itself, its
     place (which begins errors) and its source to the plain rows in it."""
@@ -104,28 +105,39 @@ class Schema:
         row, plain = self.prepare(row), dict[str, Any]()
         used = [*self.dropped]
         for name, paths in self.fields:
+            is_final, name = name.endswith("!"), name.removesuffix("!")
             for path in paths.split("|"):
-                value: Any = step_of(source.path) if path == "@name" else at(row, path.strip("#"))
+                value: Any = step_of(source.path) if path == "@name" else at(row, path)
                 if "/" in path:
                     labels = filter(is_label, map(row.get, path.split("/")))
                     value = "/".join(str(as_label(x)) for x in labels)
                 if value is MISSING or (is_null(value) and name != "reward"):
                     continue
                 if name == "group":
-                    is_prompt = path.startswith("#")
-                    value = prompt_label(plain_text(value)) if is_prompt else label_of(value)
+                    value = label_of(value)
+                    plain |= {FINAL: True} if is_final else {}
                 plain[name] = value
-                used.append(root_of(row, path))
+                used.append(path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0])
                 if not is_null(value):
                     break
         rest = without(row, [*used, *plain]) | plain if used else row
         convert = self.convert
-        rollouts = list(convert(rest, row, where, source) if convert else spread(rest, where))
+        rollouts = list(convert(rest, row, where, source)) if convert else [rest]
         if source.options.correctness and not self.chooses:
             for i, rollout in enumerate(rollouts):
                 reward = choose(scores_in(row | rollout), (), where, source)
                 rollouts[i] = without(rollout, ["correct"]) | {"reward": reward}
         return rollouts
+
+
+def dealt(row: Row, columns: dict[str, Sequence[Any]], where: str) -> Iterator[Row]:
+    """One row for each of several responses, with its entry of each column."""
+    n = len(columns["response"])
+    for name, values in columns.items():
+        if len(values) != n:
+            raise InputError(f"{where}: {len(values)} of {name} for {n} of response")
+    for entries in zip(*columns.values(), strict=True):
+        yield row | dict(zip(columns, entries, strict=True))
 
 
 def scores_in(row: Row) -> Row:
@@ -152,13 +164,14 @@ def choose(
     """
     options, notes = source.options, source.notes
     wanted = options.correctness_names if asked is None else asked
-    there = [rewards[name] for name in wanted or options.hinted if name in rewards]
-    if there:
+    values = [rewards[name] for name in wanted or options.hinted if name in rewards]
+    if values:
         if not wanted:
             notes.add("trained", f"correctness {' or '.join(options.hinted)}")
-        return next((value for value in there if value is not None), None)
+        return next((value for value in values if value is not None), None)
     if not wanted:
         names = list(rewards) if len(rewards) == 1 else [x for x in likely if x in rewards]
+        names = names or [x for x in rewards if not OF_FORM.search(x.lower())]
         if len(names) == 1:
             if len(rewards) > 1:
                 notes.add("taken", repr(names[0]))

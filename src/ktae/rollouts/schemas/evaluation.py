@@ -11,9 +11,8 @@ from ktae.errors import InputError
 from ktae.rollouts.conversation import joined
 from ktae.rollouts.files import without_format
 from ktae.rollouts.paths import MISSING, at
-from ktae.rollouts.rows import Each, Row, as_verdict, is_number, is_score, prompt_label, without
-from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose
-from ktae.rollouts.spread import spread
+from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose, dealt
+from ktae.rollouts.values import Row, as_verdict, is_number, is_score, without
 
 SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
 
@@ -55,7 +54,7 @@ def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     value, texts = choose(metrics, CORRECTNESS_NAMES, where, source, asked), _as_list(responses[0])
     if not isinstance(value, list) and row.get("filtered_resps") == texts[:1]:  # the others are not
         value = [value, *[None] * (len(texts) - 1)]  # graded
-    yield from spread(plain | of_each(texts, value), where)
+    yield from dealt(plain, of_each(texts, value), where)
 
 
 def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -72,7 +71,7 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
     metrics = {name: x for name, x in row["metric"].items() if is_number(x)}
     label = doc.get("id")
     rollout = {
-        "group": prompt_label(doc.get("query")) if label in (None, "") else str(label),
+        "group": None if label in (None, "") else str(label),
         "prompt": doc.get("query"),
         "answer": answers[0] if len(answers) == 1 else answers or None,
         "metric": metrics,
@@ -83,38 +82,37 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
     value = choose(metrics, CORRECTNESS_NAMES, where, source)
     # The engine may have given ids for some samples only; then the text is what counts.
     ids = ids if isinstance(ids, list) and len(ids) == len(texts) else [None] * len(texts)
-    rollout |= of_each(texts, value) | {"token_ids": Each(x or MISSING for x in ids)}
-    yield from spread(rollout, where)
+    for one in dealt(rollout, of_each(texts, value) | {"token_ids": ids}, where):
+        yield one if one["token_ids"] else without(one, ["token_ids"])
 
 
 def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
-    """inspect's log, or one of its samples: `messages`, and a score for each scorer."""
+    """A sample of inspect's log: `messages`, scores by scorer, and perhaps the log's `eval`."""
     model = row["eval"].get("model") if isinstance(row.get("eval"), dict) else None
-    for sample in row.get("samples", [row]):
-        roles = {message.get("role") for message in sample["messages"]}
-        error = at(sample, "error.message")
-        if error is not MISSING and "assistant" not in roles:
-            name = f"sample {sample.get('id')!r} has no answer"
-            source.notes.reject(InputError(f"{where}: {name}; its error is {error!r:.200}"))
-            continue
-        scores: Row = {}
-        for name, score in (sample.get("scores") or {}).items():
-            value = score.get("value") if isinstance(score, dict) else score
-            several = value if isinstance(value, dict) else {name: value}
-            scores |= {f"{name}/{k}" if k in scores else k: x for k, x in several.items()}
-        value = choose(scores, CORRECTNESS_NAMES, where, source) if scores else None
-        if isinstance(value, str) and as_verdict(value) is None:
-            source.notes.add("verdicts", repr(value))  # P is partly correct, N is no answer
-        yield {
-            "group": str(sample.get("id")),
-            "response": sample["messages"],  # the input is the first of them
-            "prompt": sample.get("input"),
-            "answer": sample.get("target"),
-            "model": model,
-            "epoch": sample.get("epoch"),
-            "scores": scores,
-            "reward": value if is_score(value) else None,
-        }
+    roles = {message.get("role") for message in row["messages"]}
+    error = at(row, "error.message")
+    if error is not MISSING and "assistant" not in roles:
+        name = f"sample {row.get('id')!r} has no answer"
+        source.notes.reject(InputError(f"{where}: {name}; its error is {error!r:.200}"))
+        return
+    scores: Row = {}
+    for name, score in (row.get("scores") or {}).items():
+        value = score.get("value") if isinstance(score, dict) else score
+        several = value if isinstance(value, dict) else {name: value}
+        scores |= {f"{name}/{k}" if k in scores else k: x for k, x in several.items()}
+    value = choose(scores, CORRECTNESS_NAMES, where, source) if scores else None
+    if isinstance(value, str) and as_verdict(value) is None:
+        source.notes.add("verdicts", repr(value))  # P is partly correct, N is no answer
+    yield {
+        "group": str(row.get("id")),
+        "response": row["messages"],  # the input is the first of them
+        "prompt": row.get("input"),
+        "answer": row.get("target"),
+        "model": model,
+        "epoch": row.get("epoch"),
+        "scores": scores,
+        "reward": value if is_score(value) else None,
+    }
 
 
 def summed(row: Row) -> Row:
@@ -122,6 +120,11 @@ def summed(row: Row) -> Row:
     score = row["score"]
     is_list = isinstance(score, list) and all(map(is_number, score))
     return row | {"score": sum(score)} if is_list else row
+
+
+def qwen_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
+    """A problem of Qwen2.5-Math's outputs: `code` has its responses, `score` their verdicts."""
+    yield from dealt(plain, {"response": row["code"], "reward": row["score"]}, where)
 
 
 def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -136,16 +139,17 @@ def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     numbers: Counter[str] = source.state.setdefault("numbers", Counter())
     label = str(numbers[str(name)]) if name is None else f"{name}/{numbers[str(name)]}"
     numbers[str(name)] += 1
-    rollout = {"group": label, "prompt": row.get("prompt"), "benchmark": name or MISSING}
-    rollout |= {"response": Each(responses), "reward": Each(rewards)}
-    yield from spread(rollout | {"answer": Each(golds or ()) if is_each else golds}, where)
+    rollout = {"group": label, "prompt": row.get("prompt")} | ({"benchmark": name} if name else {})
+    columns: dict[str, Any] = {"response": responses, "reward": rewards}
+    columns |= {"answer": golds} if is_each else {}
+    yield from dealt(rollout if is_each else rollout | {"answer": golds}, columns, where)
 
 
 def of_each(responses: list[Any], value: object) -> Row:
     """The responses and their rewards. One value for several says nothing about each of them."""
     n = len(responses)
     values = value if isinstance(value, list) else [value]
-    return {"response": Each(responses), "reward": Each(values if len(values) == n else [None] * n)}
+    return {"response": responses, "reward": values if len(values) == n else [None] * n}
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError
-from ktae.rollouts.conversation import Segment, dialogue
-from ktae.rollouts.rows import (
+from ktae.rollouts.conversation import Segment, dialogue, dicts_of, messages_of
+from ktae.rollouts.locate import Located
+from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Items, Source, choose
+from ktae.rollouts.values import (
     IGNORED,
-    KINDS,
     Row,
     as_label,
     as_verdict,
@@ -23,8 +24,6 @@ from ktae.rollouts.rows import (
     prompt_label,
     without,
 )
-from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Items, Source, choose
-from ktae.rollouts.spread import spread
 
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
@@ -42,14 +41,18 @@ def new_steps(items: Items, source: Source) -> Items:
     """
     for label, rows in itertools.groupby(items, key=lambda item: str(as_label(item[0]["step"]))):
         of_step, step = list(rows), int(label) if label.isdecimal() else -1
-        said = ([row[x] for x in ("prompt", "completion", "advantage")] for row, _ in of_step)
-        batch = source.path.parent, Counter(map(repr, said))
+        batch = source.path.parent, Counter(repr(logged(row)) for row, _ in of_step)
         before, last = source.run.get("step", (step, None))
         source.run["step"] = step, batch
         if step > before and batch == last:
             source.notes.add("steps", f"step {step} repeats step {before}")
         else:
             yield from of_step
+
+
+def logged(row: Row) -> list[Any]:
+    """What tells a rollout that TRL has logged."""
+    return [row["prompt"], row["completion"], row.get("advantage", row.get("advantages"))]
 
 
 def last_outputs(items: Items, source: Source) -> Items:
@@ -59,24 +62,24 @@ def last_outputs(items: Items, source: Source) -> Items:
     """
     number = itertools.count()
 
-    def session(item: tuple[Row, str]) -> object:
-        row, where = item
+    def session(item: tuple[Row, Located]) -> object:
+        row, located = item
         n, key = next(number), VERL_KEY.fullmatch(str(row.get("uid")))
-        return (row["step"], row.get("gts"), key[1], int(key[3]) - n) if key else where
+        return (row["step"], row.get("gts"), key[1], int(key[3]) - n) if key else located.where
 
     for _, outputs in itertools.groupby(items, key=session):
         first, *others = outputs
-        row, where = (first, *others)[-1]
+        row, located = (first, *others)[-1]
         source.notes.add("intermediate", n=len(others))
         if VERL_PADDING.fullmatch(str(row.get("uid"))) and not row["input"] and not row["output"]:
             source.notes.add("padding")
         else:
-            yield row | {"input": first[0]["input"]}, where  # the session's prompt
+            yield row | {"input": first[0]["input"]}, located  # the session's prompt
 
 
 def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
-    rest = without(row, ("step", "prompt", "completion", "advantage"))
+    rest = without(row, ("step", "prompt", "completion", "advantage", "advantages"))
     # A reward function gives floats. Other columns that were logged are seldom scores.
     flags = {name: x for name, x in rest.items() if isinstance(x, bool)}
     rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
@@ -151,11 +154,12 @@ def nemo_rl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         )
     turns = sum(1 for trained, _ in itertools.groupby(mask or [True], key=bool) if trained)
     numbered = zip(range(len(texts) - 1, -1, -1), texts, strict=True)
-    talk = dialogue([Segment(x, n % 2 == 0 and n < 2 * turns) for n, x in numbered])
+    roles = ((x, "policy" if n % 2 == 0 and n < 2 * turns else "tool") for n, x in numbered)
+    talk = dialogue([Segment(x, role) for x, role in roles])
     if talk is not None:
-        plain |= {"response": talk.response, "context_spans": talk.context}
+        plain |= {"response": talk.response, "segments": dicts_of(talk.context)}
         if talk.prompt is not None:
-            plain |= {"prompt": talk.prompt, "group": prompt_label(talk.prompt)}
+            plain["prompt"] = talk.prompt
     if isinstance(ids, list) and isinstance(mask, list) and any(mask):
         first = next(i for i, trained in enumerate(mask) if trained)
         length = values.get("input_lengths")
@@ -171,15 +175,17 @@ def nemo_rl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
 
 
 def atropos_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
-    """A group: `tokens` of prompt and response, `masks` of labels, `scores`, perhaps `messages`."""
-    plain["group"] = where.rpartition(", ")[2]  # a group is a row
-    talks = row.get("messages")
-    if isinstance(talks, list) and len(talks) == len(row["tokens"]) and KINDS["saids"](talks):
-        plain["response"] = talks
-    for rollout in spread(plain, where):
-        labels = rollout["mask"]
-        mask = [x != IGNORED if IGNORED in labels else bool(x) for x in labels]
-        yield rollout | trained_part(rollout["token_ids"], mask)
+    """A rollout of a row: `tokens` of prompt and response, `masks` of labels, `scores`."""
+    labels = plain["mask"]
+    mask = [x != IGNORED if IGNORED in labels else bool(x) for x in labels]
+    if is_conversation(row.get("messages")):
+        plain |= {"response": row["messages"], "_prompt_is_final": True}
+    yield plain | trained_part(plain["token_ids"], mask)
+
+
+def is_conversation(value: Any) -> bool:
+    """Whether a value is messages."""
+    return messages_of(value) is not None
 
 
 def trained_part(ids: Sequence[Any], mask: Sequence[Any]) -> Row:

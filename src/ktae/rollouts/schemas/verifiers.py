@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.conversation import Segment, dialogue, joined, pieces
+from ktae.rollouts.conversation import Segment, dialogue, dicts_of, joined, pieces, role_of
 from ktae.rollouts.files import EmptyFileError, iterate_rows
-from ktae.rollouts.paths import MISSING, at
-from ktae.rollouts.rows import Each, Row, is_number, prompt_label, without
+from ktae.rollouts.paths import first_of
 from ktae.rollouts.schemas.base import Schema, Source, choose, step_of
 from ktae.rollouts.schemas.trainers import constant, trained_part
+from ktae.rollouts.values import Row, is_label, is_number, prompt_label, without
 
 
 def episode_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -116,11 +116,15 @@ def _last_branch(nodes: list[Row]) -> Row:
     parts = []
     for node in path:
         texts = (piece.text for piece in pieces(node.get("message")))
-        parts.append(Segment(joined(texts), bool(node.get("sampled"))))
+        message = node.get("message")
+        role = role_of(message) if isinstance(message, dict) and "role" in message else None
+        role = "policy" if node.get("sampled") else "tool" if role == "policy" else role
+        parts.append(Segment(joined(texts), role or "tool"))
     talk = dialogue(parts)
     plain: Row = {"prompt": joined(part.text for part in parts), "response": ""}
     if talk is not None:
-        plain = {"prompt": talk.prompt, "response": talk.response, "context_spans": talk.context}
+        plain = {"prompt": talk.prompt, "response": talk.response}
+        plain["segments"] = dicts_of(talk.context)
     ids, mask, advantages, log_probs = (
         [x for node in path for x in _list(node.get(name))]
         for name in ("token_ids", "mask", "advantages", "logprobs")
@@ -133,17 +137,20 @@ def _last_branch(nodes: list[Row]) -> Row:
     return plain
 
 
+def has_example(row: Row) -> bool:
+    """Whether flat results number their examples, as `example_id` or, earlier, `id`."""
+    return is_label(row.get("example_id")) or (
+        is_label(row.get("id")) and isinstance(row.get("task"), str) and "prompt" in row
+    )
+
+
 def of_one_turn(row: Row) -> Row:
     """Flat results whose `trajectory` has tokens and is one turn; others without it."""
+    if "example_id" not in row:
+        row = row | {"example_id": row["id"]}
     turns = _list(row.get("trajectory"))
     has_ids = len(turns) == 1 and first_of(turns[0], "tokens.completion_ids")
     return row if has_ids else without(row, ["trajectory"])
-
-
-def first_of(value: Any, *paths: str) -> Any:
-    """What the first of these paths leads to that leads to something."""
-    there = (at(value, path) for path in paths)
-    return next((x for x in there if not (x is MISSING or x is None or type(x) is Each)), None)
 
 
 def _list(value: Any) -> list[Any]:

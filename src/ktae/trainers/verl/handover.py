@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ktae.errors import InputError, expected_one_of
-from ktae.rollouts.rows import is_null
+from ktae.rollouts.values import is_null
 from ktae.trainers.settings import warn_once
 from ktae.trainers.verl.names import without_mode
 

@@ -1,0 +1,239 @@
+"""What a value of a row is, and what becomes of it in the record."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from array import array
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from ktae.arrays import MAX_TOKEN_ID
+from ktae.rollouts.conversation import messages_of, plain_text
+
+Row = dict[str, Any]
+
+
+WORDS = {
+    **dict.fromkeys(("true", "correct", "right", "yes", "pass", "passed", "c", "1", "1.0"), True),
+    **dict.fromkeys(
+        ("false", "incorrect", "wrong", "no", "fail", "failed", "i", "0", "0.0"), False
+    ),
+}
+"""Texts that are verdicts, in small letters; C and I are inspect's."""
+IGNORED = -100
+"""The label of a token that no loss is computed of."""
+STEPS = ("global_step", "training_step", "train_step")
+MASKS = ("loss_mask", "response_mask", "action_mask", "assistant_masks", "labels")
+OTHER_NAMES = frozenset((*STEPS, *MASKS))
+"""What trainers call a step, and a mask that is as long as the token ids."""
+LONGEST_LABEL = 80
+"""Characters. A longer text in the place of a group becomes a short label."""
+
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+# --- what a value is
+
+
+def as_verdict(value: object) -> bool | None:
+    """Whether a verdict says correct; None for what is no verdict."""
+    if isinstance(value, str):
+        return WORDS.get(value.strip().lower())
+    return bool(value == 1) if value in (0, 1) else None
+
+
+def is_null(value: object) -> bool:
+    """Null; NaN too, since that is what pandas writes for null in a column of numbers."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number, and not true or false."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def is_score(value: object) -> bool:
+    """Whether it is a number, a verdict, or null."""
+    return value is None or is_number(value) or as_verdict(value) is not None
+
+
+def as_label(value: object) -> object:
+    """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
+    databases have them as decimals."""
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        return int(value)
+    return value
+
+
+def is_label(value: object) -> bool:
+    """Whether it can be a group's label: text or an integer."""
+    return isinstance(as_label(value), int | str) and not isinstance(value, bool)
+
+
+def list_of(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a list of such values."""
+    return lambda value: isinstance(value, list) and all(map(kind, value))
+
+
+def is_said(value: Any) -> bool:
+    """Whether it is text or a conversation."""
+    return isinstance(value, str) or messages_of(value) is not None
+
+
+def of_type(*kinds: type) -> Callable[[Any], bool]:
+    """Whether a value is of one of these types."""
+    return lambda value: isinstance(value, kinds)
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "any": of_type(object),
+    "text": of_type(str),
+    "said": is_said,
+    "messages": lambda value: messages_of(value) is not None,
+    "number": is_number,
+    "number?": lambda value: value is None or is_number(value),
+    "score": is_score,
+    "verdict": lambda value: value is None or as_verdict(value) is not None,
+    "label": is_label,
+    "dict": of_type(dict),
+    "list": of_type(list),
+    "texts": list_of(of_type(str)),
+    "saids": lambda value: messages_of(value) is None and list_of(is_said)(value),
+    "scores": list_of(is_score),
+    "lists": lambda value: bool(value) and list_of(of_type(list))(value),
+}
+"""What a field of a schema's signature may hold."""
+
+
+# --- what becomes of a field's value: an exception says that it is none
+
+
+def text(value: Any) -> str:
+    """Text. Half a surrogate pair, which JSON can spell and nothing can write, is U+FFFD."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return str(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return str(value)
+
+
+def any_text(value: Any) -> str:
+    """Text; of anything else its JSON."""
+    return text(value if isinstance(value, str) else _AS_JSON(value))
+
+
+def answer(value: Any) -> str:
+    """Text; of a list of accepted answers the texts, which numbers become as they are written."""
+    if isinstance(value, list) and value and set(map(type, value)) <= {str, int, float, Decimal}:
+        value = [str(as_label(x)) for x in value]  # no booleans among them
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError
+    return any_text(value)
+
+
+def group_label(value: Any) -> str:
+    """Text, or the digits of an integer."""
+    return text(str(as_label(value)) if is_label(value) else None)
+
+
+def number(value: Any) -> float | None:
+    """A finite number; null for NaN."""
+    parsed = float(value) if is_number(value) else math.inf
+    if math.isinf(parsed):
+        raise ValueError
+    return None if math.isnan(parsed) else parsed
+
+
+def integer(value: Any) -> int | None:
+    """An integer, also as 7.0, which is how pandas has it where others are null, or as text."""
+    parsed = number(int(value) if isinstance(value, str) else value)
+    if parsed is not None and (parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID):
+        raise ValueError
+    return None if parsed is None else int(parsed)
+
+
+def verdict(value: Any) -> float | None:
+    """1, 0, or null where nothing is known."""
+    known = as_verdict(value)
+    return None if is_null(value) else float(known)  # type: ignore[arg-type]  # None raises
+
+
+def token_ids(value: Any) -> np.ndarray:
+    """(T,) int32: a column of arrays is made much faster than one of lists."""
+    ids = np.array(array("i", value))
+    if set(map(type, value)) - {int} or ids.min(initial=0) < 0 or not isinstance(value, list):
+        raise ValueError
+    return ids
+
+
+def mask(value: Any) -> np.ndarray:
+    """(T,) bool, or numbers where an entry is neither 0 nor 1."""
+    if not isinstance(value, list) or set(map(type, value)) - {bool, int, float}:
+        raise ValueError
+    entries = np.array(value, dtype=float)
+    return entries != 0 if np.isin(entries, (0, 1)).all() else entries
+
+
+def segments(value: Any) -> list[dict[str, str]] | None:
+    """Parts of a response with roles, as the record has them; None for anything else."""
+    names = {"role", "text"}
+    are_parts = isinstance(value, list) and all(
+        isinstance(x, dict) and x.keys() == names and set(map(type, x.values())) == {str}
+        for x in value
+    )
+    return [{k: text(x) for k, x in part.items()} for part in value] if are_parts else None
+
+
+VERDICTS = (
+    "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, C or I, "
+    "or null (unknown)"
+)
+PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "group": (group_label, "text or an integer"),
+    "step": (integer, "an integer within ±(2^31 - 1)"),
+    "prompt": (any_text, "text"),
+    "response": (text, "text or messages"),
+    "answer": (answer, "text"),
+    "token_ids": (token_ids, "a list of integers from 0 to 2^31 - 1"),
+    "mask": (mask, "a list of booleans"),
+    "reward": (number, "a finite number"),
+    "correct": (verdict, VERDICTS),
+    "advantage": (number, "a finite number"),
+    "model": (any_text, "text"),
+    "source": (any_text, "text"),
+    "segments": (segments, "parts with role and text"),
+}
+"""What becomes of each field's value, null aside, and what an error expects."""
+
+
+def prompt_label(prompt: object) -> str:
+    """A group's label made of its prompt: the same prompt has the same label in every step."""
+    spelt = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
+    return f"prompt {digest_of(spelt.strip())}"
+
+
+@functools.lru_cache(maxsize=256)
+def digest_of(prompt: str) -> str:
+    """16 hexadecimal digits that tell a prompt; rollouts of one often follow each other."""
+    return hashlib.blake2s(prompt.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
+def label_of(value: Any) -> Any:
+    """A group's label: of a long text or a conversation one made of it."""
+    if is_null(value) or (isinstance(value, list) and messages_of(value) is None):
+        return None if is_null(value) else value  # a list is of no use
+    if is_label(value) and not (isinstance(value, str) and len(value) > LONGEST_LABEL):
+        return as_label(value)
+    return prompt_label(plain_text(value))
+
+
+def without(row: Row, names: Iterable[str]) -> Row:
+    """The other fields of a row."""
+    names = frozenset(names)
+    return {name: value for name, value in row.items() if name not in names}
