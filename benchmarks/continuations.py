@@ -39,7 +39,6 @@ def segment_advantages(
     return np.repeat(steps, stride)[:length]
 
 
-@torch.inference_mode()
 def continuations(
     model: Any,
     prefixes: Sequence[Sequence[int]],
@@ -67,22 +66,25 @@ def continuations(
     """
     which = np.repeat(np.arange(len(prefixes)), repeats)
     made: list[Ids] = []
-    for start in range(0, len(which), rows):
-        made += _sampled(model, prefixes, which[start : start + rows], limit, ends, prompt)
+    with torch.inference_mode():
+        for start in range(0, len(which), rows):
+            made += _sampled(model, prefixes, which[start : start + rows], limit, ends, prompt)
     bounds = np.cumsum([0, *repeats])
     return [made[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
-@torch.inference_mode()
 def read_prompt(model: Any, ids: Sequence[int]) -> Any:
     """The keys and values of a prompt, for `continuations`."""
-    return model(torch.tensor([list(ids)]), use_cache=True).past_key_values
+    with torch.inference_mode():
+        return model(torch.tensor([list(ids)]), use_cache=True).past_key_values
 
 
-@torch.inference_mode()
 def after(model: Any, prompt: Any, ids: Sequence[int]) -> torch.Tensor:
     """(T, V) logits after each of the tokens that follow the prompt."""
-    return model(torch.tensor([list(ids)]), past_key_values=copy.deepcopy(prompt)).logits[0].float()
+    with torch.inference_mode():
+        out = model(torch.tensor([list(ids)]), past_key_values=copy.deepcopy(prompt))
+    logits: torch.Tensor = out.logits[0].float()
+    return logits
 
 
 def _sampled(
@@ -120,7 +122,9 @@ def _sampled(
     made: list[list[int]] = [[] for _ in which]
     while True:
         tokens = _drawn(logits)
-        for row, token, alive in zip(running.tolist(), tokens.tolist(), going.tolist(), strict=True):
+        for row, token, alive in zip(
+            running.tolist(), tokens.tolist(), going.tolist(), strict=True
+        ):
             if alive:
                 made[row].append(token)
         left = left - 1

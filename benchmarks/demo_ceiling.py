@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from continuations import continuations, segment_advantages
+from estimator import append_rows, machine
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from continuations import continuations, segment_advantages
-from estimator import append_rows, machine
 from ktae.demo.language import EOS, Language, Problem
 from ktae.demo.pretrain import base_model
 from ktae.inference import t_interval
@@ -64,7 +64,7 @@ def main() -> None:
             for arm in ARMS:
                 run.once(language, arm, best_rate(run.rows, language.name, arm), seed, "fresh")
     for language in languages:
-        print(*differences(run.rows, language.name), sep="\n")
+        report(run.rows, language.name)
 
 
 def named(text: str) -> Language:
@@ -118,22 +118,26 @@ def best_rate(rows: Sequence[dict[str, Any]], language: str, arm: str) -> float:
     return float(max(areas, key=lambda rate: np.mean(areas[rate])))
 
 
-def differences(rows: Sequence[dict[str, Any]], language: str) -> list[str]:
-    """A line for each arm beside GRPO, over the fresh seeds that both have."""
-    lines = []
+def differences(
+    rows: Sequence[dict[str, Any]], language: str, arm: str, measure: str
+) -> NDArray[np.float64]:
+    """(seeds,) an arm less GRPO, over the fresh seeds that both have."""
+    values = {
+        (row["arm"], row["seed"]): float(row[measure])
+        for row in rows
+        if (row["language"], row["role"]) == (language, "fresh")
+    }
+    seeds = [seed for name, seed in values if name == "grpo" and (arm, seed) in values]
+    return np.array([values[arm, seed] - values["grpo", seed] for seed in seeds])
+
+
+def report(rows: Sequence[dict[str, Any]], language: str) -> None:
+    """Print what exact advantages gain over GRPO, with a 95 % interval."""
     for measure in ("area", "final"):
-        by_arm: dict[str, dict[str, float]] = {arm: {} for arm in ARMS}
-        for row in rows:
-            if (row["language"], row["role"]) == (language, "fresh"):
-                by_arm[row["arm"]][row["seed"]] = float(row[measure])
-        grpo = by_arm["grpo"]
         for arm in ARMS[1:]:
-            pairs = [by_arm[arm][seed] - grpo[seed] for seed in grpo if seed in by_arm[arm]]
-            lines.append(
-                f"{language} {measure} {arm} - grpo ({np.mean(list(grpo.values())):.3f}): "
-                f"{t_interval(np.array(pairs))} over {len(pairs)} seeds"
-            )
-    return lines
+            gains = differences(rows, language, arm, measure)
+            if len(gains) > 1:
+                print(f"{language} {measure}: {arm} - grpo {t_interval(gains)}, n = {len(gains)}")
 
 
 class Rollout(NamedTuple):

@@ -3,34 +3,41 @@
     python benchmarks/real_tokens.py sample MODEL    # needs ktae[gym,trl] and `make smollm2`
     python benchmarks/real_tokens.py score [-e NAME ...]    # from the committed samples alone
 
-`sample` draws groups of 8 responses to the problems of recipes/smollm2/grpo.yaml, keeps mixed ones
-(correct and incorrect responses), and estimates V of every prefix of every response by at least 32
-continuations, drawn by the model itself at temperature 1: two independent halves of at least 16. A
-continuation of a prefix that goes on like a response also counts for the next prefix, whatever its
-outcome, so values are unbiased and differences of neighbours vary less. The advantage of a token is
-V(prefix and token) less V(prefix); after the last token V is the verdict. It can be stopped and goes
-on after the last complete group.
+`sample` draws groups of 8 responses at temperature 1 to the problems of recipes/smollm2/grpo.yaml
+whose numbers have one digit, keeps mixed groups (correct and incorrect responses), and estimates V
+of every prefix of every response by at least 32 continuations, drawn by the model itself: two
+independent halves of at least 16. A continuation of a prefix that goes on like a response also
+counts for the next prefix, whatever its outcome, so values are unbiased and differences of
+neighbours vary less. The advantage of a token is V(prefix and token) less V(prefix); after the last
+token V is the verdict. It can be stopped and goes on after the last complete group.
 
-`score` compares the credit of estimators with these advantages; new ones need no model.
+`score` compares the credit of estimators with these advantages (`token_scores.py`): rank
+correlation, average precision and sign at key tokens, and the share of what exact advantages would
+add to the cosine of the batch's policy gradient with the gradient of exact advantages at the same
+tokens, in logits of a table by prefix. New estimators need no model.
 """
 
 import argparse
 import csv
 import json
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import token_scores as scores
+from estimator import append_rows, machine, write_rows
 
-from estimator import append_rows
+from ktae import preset
+from ktae.estimators import PermutedLabels, RandomPlaces, as_estimator
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLES = RESULTS / "real_tokens_samples.csv"
 RECIPE = Path(__file__).parents[1] / "recipes/smollm2/grpo.yaml"
+ESTIMATORS = ("paper", "calibrated", "trigrams", "sharp-trigrams", "conflict-tokens", "tempo")
+DRAWS = 5
+"""Of each control."""
 OVERRIDES = ("steps=200", "rollout.max_response_length=12")
 """More problems, since few groups are mixed; and 12 tokens for 16: half of the continuations."""
 ONE_DIGIT = re.compile(r": \d [+-] \d =$")
@@ -47,9 +54,59 @@ def main() -> None:
     sample_.add_argument("--groups", type=int, default=30, help="mixed groups in the file at last")
     sample_.add_argument("--samples", type=Path, default=SAMPLES)
     sample_.add_argument("--shard", nargs=2, type=int, default=(0, 1), metavar=("I", "N"))
+    score_ = commands.add_parser("score", help="compare credit with the samples' advantages")
+    score_.add_argument("-e", "--estimators", nargs="+", metavar="NAME", default=ESTIMATORS)
+    score_.add_argument("--samples", type=Path, nargs="+", default=[SAMPLES])
+    score_.add_argument("--resamples", type=int, default=400)
+    score_.add_argument("--csv", type=Path, help="also write the table")
     arguments = parser.parse_args()
     if arguments.command == "sample":
         sample(arguments.model, arguments.groups, arguments.samples, arguments.shard)
+        return
+    samples = [row for path in arguments.samples for row in read_rows(path)]
+    rows = score(samples, arguments.estimators, arguments.resamples)
+    for row in rows:
+        print(*(f"{name} {value}" for name, value in row.items()), sep="  ")
+    if arguments.csv:
+        write_rows(arguments.csv, [row | machine() for row in rows])
+
+
+def score(
+    samples: Sequence[dict[str, str]], names: Sequence[str], resamples: int
+) -> list[dict[str, str]]:
+    """A row for GRPO, controls, each estimator and exact advantages.
+
+    Of GRPO's own row the first columns judge its rollout advantages themselves. Controls are of
+    `paper`, the mean over several draws.
+    """
+    by_group: dict[str, list[dict[str, str]]] = {}
+    for row in samples:
+        by_group.setdefault(row["group"], []).append(row)
+    groups = [scores.group_of(rows) for rows in by_group.values()]
+    exact = scores.exact_row(groups)
+    nothing = [np.zeros(len(group.grpo)) for group in groups]
+    grpo = np.concatenate([group.grpo for group in groups])
+    table = {"grpo": [scores.row_of(groups, nothing)._replace(pointing=(grpo, grpo))]}
+    paper = preset("paper")
+    for name, control in (("random places", RandomPlaces), ("permuted labels", PermutedLabels)):
+        drawn = [scores.credits(groups, control(paper, seed=seed)) for seed in range(DRAWS)]
+        table[name] = [scores.row_of(groups, credit) for credit in drawn]
+    for name in names:
+        table[name] = [scores.row_of(groups, scores.credits(groups, as_estimator(name)))]
+    table["exact"] = [exact]
+    n_tokens = sum(len(group.grpo) for group in groups)
+    keys = [scores.is_key(g.halves[h], g.errors[h]).sum() for g in groups for h in (0, 1)]
+    sizes = {"groups": len(groups), "tokens": n_tokens, "key_tokens": sum(keys) / 2}
+    rows = []
+    for name, several in table.items():
+
+        def measure(drawn: Any, several: list[Any] = several) -> dict[str, float]:
+            every = [scores.scores(groups, row, exact, drawn) for row in several]
+            return {key: float(np.mean([each[key] for each in every])) for key in every[0]}
+
+        measured = scores.with_intervals(measure, len(groups), resamples)
+        rows.append({"estimator": name} | {k: str(v) for k, v in sizes.items()} | measured)
+    return rows
 
 
 def sample(folder: Path, n_groups: int, path: Path, shard: Sequence[int]) -> None:
@@ -98,7 +155,7 @@ class Policy:
         self.prompt = read_prompt(model, prompt)
         self.verdicts: dict[str, bool] = {}
 
-    def continued(self, prefixes: Sequence[tuple[int, ...]], repeats: list[int]) -> list[Any]:
+    def continued(self, prefixes: Sequence[tuple[int, ...]], repeats: list[int]) -> Any:
         """So many continuations of each prefix of a response."""
         from continuations import continuations
 
@@ -134,9 +191,7 @@ class Policy:
                 for node in nodes:  # those of the parent that happen to go on like this
                     before = half.get(node[:-1], []) if node else []
                     half[node] = [ids[1:] for ids in before if ids[:1] == node[-1:]]
-            missing = {
-                node: [max(0, HALF - len(half[node])) for half in halves] for node in nodes
-            }
+            missing = {node: [max(0, HALF - len(half[node])) for half in halves] for node in nodes}
             drawn = self.continued(nodes, [sum(missing[node]) for node in nodes])
             for node, new in zip(nodes, drawn, strict=True):
                 halves[0][node] += new[: missing[node][0]]
@@ -173,7 +228,6 @@ class Policy:
     def distributions(self, ids: tuple[int, ...]) -> list[dict[str, str]]:
         """For each token its log-probability, the entropy there, and the sum of squares."""
         import torch
-
         from continuations import after
 
         log_probs = after(self.model, self.prompt, [self.last, *ids[:-1]]).log_softmax(dim=-1)
