@@ -36,6 +36,7 @@ RESULTS = Path(__file__).parent / "results"
 SAMPLES = RESULTS / "real_tokens_samples.csv"
 RECIPE = Path(__file__).parents[1] / "recipes/smollm2/grpo.yaml"
 ESTIMATORS = ("paper", "calibrated", "trigrams", "sharp-trigrams", "conflict-tokens", "tempo")
+MEASURES, SUFFIXES = ("rank", "precision", "sign", "share", "best_share"), ("", "_low", "_high")
 DRAWS = 5
 """Of each control."""
 OVERRIDES = ("steps=200", "rollout.max_response_length=12")
@@ -65,8 +66,11 @@ def main() -> None:
         return
     samples = [row for path in arguments.samples for row in read_rows(path)]
     rows = score(samples, arguments.estimators, arguments.resamples)
+    print("{groups} groups, {tokens} tokens, {key_tokens} key tokens".format(**rows[0]))
+    print(f"{'':16s}", *(f"{measure:23s}" for measure in MEASURES), "weight")
     for row in rows:
-        print(*(f"{name} {value}" for name, value in row.items()), sep="  ")
+        spans = ["{} ({} to {})".format(*(row[m + x] for x in SUFFIXES)) for m in MEASURES]
+        print(f"{row['estimator']:16s}", *(f"{span:23s}" for span in spans), row["best_weight"])
     if arguments.csv:
         write_rows(arguments.csv, [row | machine() for row in rows])
 

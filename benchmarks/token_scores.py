@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 KEY, ERRORS = 0.25, 2.5
 """A token is a key token where the advantage is at least so large, and so many standard errors."""
-WEIGHTS = 2.0 ** np.arange(-4, 7)
+WEIGHTS = np.array([0, *2.0 ** np.arange(-4, 7)])
 """Of the credit beside GRPO's advantages, for the share at the best of them."""
 
 

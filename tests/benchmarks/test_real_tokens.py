@@ -1,5 +1,7 @@
 """Prefix trees, advantages by continuation and what scores credit by them, on cases by hand."""
 
+import csv
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,3 +112,14 @@ def test_continuations_are_of_the_model_s_distribution():
     assert apart == full == [[greedy(long)] * 2, [greedy(short)[:2]]]
     after = continuations.after(model, cache, long)
     assert int(after[-1].argmax()) == greedy(long)[0]
+
+
+def test_estimators_are_scored_from_the_committed_samples_alone(tmp_path):
+    table = tmp_path / "rows.csv"
+    script = [sys.executable, BENCHMARKS / "real_tokens.py", "score", "-e", "tempo"]
+    done = subprocess.run([*script, "--resamples", "2", "--csv", table], capture_output=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = {row["estimator"]: row for row in csv.DictReader(table.read_text().splitlines())}
+    assert list(rows) == ["grpo", "random places", "permuted labels", "tempo", "exact"]
+    assert float(rows["grpo"]["share"]) == 0
+    assert float(rows["exact"]["share"]) == 1
