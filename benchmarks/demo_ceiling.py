@@ -5,8 +5,9 @@
 Three arms train the demo's base model (seed 0) by the plain policy gradient, one update a step:
 `grpo`; `beside`, GRPO's advantages and exact ones added; `alone`, exact ones instead. Exact means
 by continuation: V at every STRIDE-th position of every response of a mixed group, by CONTINUATIONS
-samples of the policy itself, so with noise: they can gain less than exact credit. A token's advantage is the difference of V around its segment, divided by the group's
-standard deviation as GRPO's is.
+samples of the policy itself, so with noise: they can gain less than exact credit. A token's
+advantage is the difference of V around its segment, divided by the group's standard deviation as
+GRPO's is.
 
 Smaller than recipes/demo/grpo.yaml, to be affordable on one core: 4 prompts of 8 responses a step
 and not 8 of 16, 60 steps and not 100, the loss is a mean over tokens. Each arm has its own learning
