@@ -140,7 +140,9 @@ def report(rows: Sequence[dict[str, Any]], language: str) -> None:
         for arm in ARMS[1:]:
             gains = differences(rows, language, arm, measure)
             if len(gains) > 1:
-                print(f"{language} {measure}: {arm} - grpo {t_interval(gains)}, n = {len(gains)}")
+                gain, low, high = (f"{value:+.3f}" for value in t_interval(gains))
+                place = f"{language} {measure}, {len(gains)} seeds"
+                print(f"{place}: {arm} - grpo {gain} ({low} to {high})")
 
 
 class Rollout(NamedTuple):
