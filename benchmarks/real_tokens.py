@@ -5,8 +5,8 @@
 
 `sample` draws groups of 8 responses at temperature 1 to the problems of recipes/smollm2/grpo.yaml
 whose numbers have one digit, keeps mixed groups (correct and incorrect responses), and estimates V
-of every prefix of every response by at least 32 continuations, drawn by the model itself: two
-independent halves of at least 16. A continuation of a prefix that goes on like a response also
+of every prefix of every response by 32 continuations, drawn by the model itself: two
+independent halves of 16. A continuation of a prefix that goes on like a response also
 counts for the next prefix, whatever its outcome, so values are unbiased and differences of
 neighbours vary less. The advantage of a token is V(prefix and token) less V(prefix); after the last
 token V is the verdict. It can be stopped and goes on after the last complete group.
@@ -44,7 +44,7 @@ OVERRIDES = ("steps=200", "rollout.max_response_length=12")
 ONE_DIGIT = re.compile(r": \d [+-] \d =$")
 """Problems that the model is at times right about; with larger numbers few groups are mixed."""
 HALF = 16
-"""Continuations of each prefix in each half, at least."""
+"""Continuations of each prefix in each half."""
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 Everything is of tokens of mixed groups. V has two halves of continuations, which are independent
 given the responses; so a product of two halves is free of their noise, and one half can play an
-estimator that is judged by the other.
+estimator that is judged by the other. Where credit is 0 at a key token its sign counts as wrong.
+The best weight is chosen on the same groups, so the share there is never below 0 and flatters.
 """
 
 from collections.abc import Callable, Sequence
