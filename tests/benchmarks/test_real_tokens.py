@@ -1,0 +1,125 @@
+"""Prefix trees, advantages by continuation and what scores credit by them, on cases by hand."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from extras import require
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+require("transformers")
+require("torch")
+sys.path.append(str(BENCHMARKS))
+import continuations  # noqa: E402
+import token_scores  # noqa: E402
+import torch  # noqa: E402
+
+from ktae.demo import SUMS  # noqa: E402
+from ktae.demo.model import make_model  # noqa: E402
+
+
+def sample_rows():
+    """A group of `5 6 2` (correct) and `5 7` (incorrect); V is .5 at first and after 5, then 1."""
+    counts = {(): (8, 16), (5,): (8, 16), (5, 6): (16, 16)}
+    return [
+        {"response": str(r), "position": str(t), "token_id": str(ids[t]), "correct": str(1 - r)}
+        | {"log_prob": str(np.log(0.5)), "entropy": "0.7", "squares": "0.5"}
+        | {f"{name}_{half}": str(counts[ids[:t]][i]) for i, name in enumerate(("right", "n"))
+           for half in "ab"}
+        for r, ids in enumerate([(5, 6, 2), (5, 7)])
+        for t in range(len(ids))
+    ]  # fmt: skip
+
+
+def test_the_nodes_where_a_token_was_chosen():
+    assert continuations.prefixes_of([(5, 6, 2), (5, 7)]) == [(), (5,), (5, 6)]
+    assert continuations.prefixes_of([(5,), (5,)]) == [()]
+
+
+def test_advantages_are_differences_of_value():
+    assert continuations.segment_advantages([0.5, 0.25], 1.0, 1, 2).tolist() == [-0.25, 0.75]
+    by_two = continuations.segment_advantages([0.5, 0.25], 1.0, 2, 3)
+    assert by_two.tolist() == [-0.25, -0.25, 0.75]
+
+
+def test_a_group_of_the_samples():
+    group = token_scores.group_of(sample_rows())
+    assert group.token_ids.tolist() == [[5, 6, 2], [5, 7, 0]]
+    for half in group.halves:
+        assert half.tolist() == [0, 0.5, 0, 0, -0.5]
+    # before and after `5`, V is .5 by 16 each; after the last token it is known
+    assert group.errors[0][0] == pytest.approx((2 * 0.25 / 16) ** 0.5)
+    assert group.errors[0][4] == pytest.approx((0.25 / 16) ** 0.5)
+    assert group.grpo == pytest.approx([2**-0.5] * 3 + [-(2**-0.5)] * 2, rel=1e-5)
+
+
+def test_the_kernel_is_of_gradients_of_log_probabilities():
+    logits = torch.tensor([0.3, -1.0, 0.8], dtype=torch.float64)
+    probs = logits.softmax(0).numpy()
+    gradients = [
+        torch.func.grad(lambda x, a=a: x.log_softmax(0)[a])(logits).numpy() for a in (0, 0, 2)
+    ]
+    ids, squares = np.array([0, 0, 2]), np.full(3, (probs**2).sum())
+    kernel = token_scores.logit_kernel(np.zeros(3), ids, probs[ids], squares)
+    assert kernel == pytest.approx(np.array(gradients) @ np.array(gradients).T)
+    apart = token_scores.logit_kernel(np.arange(3), ids, probs[ids], squares)
+    assert apart == pytest.approx(np.diag(np.diag(kernel)))
+
+
+def test_exact_advantages_are_the_ceiling_and_grpo_is_zero():
+    groups = [token_scores.group_of(sample_rows())]
+    exact, every = token_scores.exact_row(groups), np.array([0, 0])
+    scores = token_scores.scores(groups, exact, exact, every)
+    assert scores["share"] == 1
+    assert scores["rank"] == pytest.approx(1)
+    assert scores["precision"] == scores["sign"] == 1
+    nothing = token_scores.row_of(groups, [np.zeros(5)])
+    assert token_scores.scores(groups, nothing, exact, every)["share"] == 0
+    # the halves are alike here, so exact advantages as anyone's credit are the ceiling, too
+    same = token_scores.row_of(groups, [groups[0].halves[0]])
+    assert token_scores.scores(groups, same, exact, every)["share"] == pytest.approx(1)
+
+
+def test_tied_scores_share_their_precision():
+    key = np.array([True, False, False, True])
+    assert token_scores.average_precision(np.zeros(4), key) == 0.5
+    assert token_scores.average_precision(np.array([4.0, 3, 2, 1]), key) == (1 + 0.5) / 2
+    assert np.isnan(token_scores.average_precision(np.zeros(2), np.zeros(2, bool)))
+
+
+def test_continuations_are_of_the_model_s_distribution():
+    """With a prompt read before or with the prefix, padded or alone, it is the same next token."""
+    model = make_model(SUMS, 0).eval()
+    with torch.no_grad():
+        model.model.embed_tokens.weight *= 200  # one token has nearly all of the probability
+    prompt, long, short = [1, 20, 30], [40, 50, 60, 70], [45]
+
+    def greedy(ids):
+        made = []
+        with torch.no_grad():
+            for _ in range(3):
+                made.append(int(model(torch.tensor([prompt + ids + made])).logits[0, -1].argmax()))
+        return tuple(made)
+
+    torch.manual_seed(0)
+    cache = continuations.read_prompt(model, prompt)
+    how = {"repeats": [2, 1], "limit": [3, 2], "ends": [-1]}
+    apart = continuations.continuations(model, [long, short], prompt=cache, **how)
+    full = continuations.continuations(model, [prompt + long, prompt + short], **how)
+    assert apart == full == [[greedy(long)] * 2, [greedy(short)[:2]]]
+    after = continuations.after(model, cache, long)
+    assert int(after[-1].argmax()) == greedy(long)[0]
+
+
+def test_estimators_are_scored_from_the_committed_samples_alone(tmp_path):
+    table = tmp_path / "rows.csv"
+    script = [sys.executable, BENCHMARKS / "real_tokens.py", "score", "-e", "tempo"]
+    done = subprocess.run([*script, "--resamples", "2", "--csv", table], capture_output=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = {row["estimator"]: row for row in csv.DictReader(table.read_text().splitlines())}
+    assert list(rows) == ["grpo", "random places", "permuted labels", "tempo", "exact"]
+    assert float(rows["grpo"]["share"]) == 0
+    assert float(rows["exact"]["share"]) == 1
