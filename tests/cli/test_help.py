@@ -31,12 +31,13 @@ def shown(*words):
 
 
 def test_the_first_screen():
-    """Nine commands; the help of `validate` names the tenth, and a page the one that makes data."""
+    """Ten commands; the help of `validate` names another, and a page the one that makes data."""
     listed = re.findall(r"^│ ([a-z-]+) ", shown(), re.MULTILINE)
     names = [name for name in listed if not name.startswith("--")]
     assert names == [
         *("show", "report", "score", "validate"),
         *("train", "eval", "compare", "curves"),
+        "bench",
         "doctor",
     ]
     assert {words[0] for words in commands()} == {*names, "permutation-test", "data"}
