@@ -169,7 +169,7 @@ def credit_table(
     mask: ArrayLike,
     correct: ArrayLike,
     groups: ArrayLike,
-    credit: AnEstimator = DEFAULT,
+    credit: AnEstimator = "paper",
 ) -> CreditTable:
     """One row for each group and token: the counts, every statistic, the value and the credit.
 

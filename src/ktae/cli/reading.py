@@ -14,7 +14,16 @@ import typer
 from ktae.cli.options import rare
 from ktae.cli.printing import AsJson, note
 from ktae.errors import InputError
-from ktae.estimators import KINDS, PRESETS, Estimator, from_section, preset, resolved, to_section
+from ktae.estimators import (
+    DEFAULT,
+    KINDS,
+    PRESETS,
+    Estimator,
+    from_section,
+    preset,
+    resolved,
+    to_section,
+)
 from ktae.files.hub import check_local_or_hub
 from ktae.files.text import path_text
 from ktae.rollouts import EXAMPLE
@@ -210,7 +219,7 @@ class Reading(Rows):
                 return None
             trained = trained_with(self.paths)
             of_run = trained.estimator if trained else None
-            return with_settings(to_section(of_run) if of_run else "paper", self.settings)
+            return with_settings(to_section(of_run) if of_run else DEFAULT, self.settings)
         estimator = resolved(with_settings(self.estimator, self.settings))  # the user has named it
         if estimator.needs_policy:
             needs = " and the ".join(POLICY[need] for need in sorted(estimator.needs_policy))
@@ -245,7 +254,7 @@ def note_reading(notes: Notes) -> None:
 
 def used(asked: Estimator | None, dump: Dump) -> Estimator:
     """The estimator that was asked for, or the run's, or the paper's."""
-    return asked or dump.estimator or preset("paper")
+    return asked or dump.estimator or preset(DEFAULT)
 
 
 def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:

@@ -60,7 +60,7 @@ PRESETS: dict[str, Callable[..., Estimator]] = {
 }
 """Ready settings; their arguments replace settings of the innermost estimator."""
 
-DEFAULT = "paper"
+DEFAULT = "backoff"
 """What trainers, functions and commands take where no estimator is named."""
 
 TRANSFORMS: dict[str, type[Transform]] = {

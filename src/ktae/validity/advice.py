@@ -7,11 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ktae.estimators import DEFAULT
 from ktae.files.text import counted
 from ktae.inference import LEVEL, holm, least_p_value, sign_flip_p_value
 from ktae.validity.scores import HeldOut, Score
 
-RECOMMENDED = "sharp-trigrams"
+RECOMMENDED = DEFAULT
 """The preset to read rollouts with, where nothing better is shown on the rollouts at hand."""
 
 Verdict = Literal["take", "no more than a baseline", "nothing shown", "too few groups"]
