@@ -1,6 +1,6 @@
 """Was there anything to gain on the demo's languages? GRPO against advantages by continuation.
 
-    python benchmarks/demo_ceiling.py ktae.demo:SUMS ktae_lab.languages.lists:LISTS
+    python benchmarks/demo_ceiling.py ktae.experiments.demo:SUMS ktae_lab.languages.lists:LISTS
 
 Three arms train the demo's base model (seed 0) by the plain policy gradient, one update a step:
 `grpo`; `beside`, GRPO's advantages and exact ones added; `alone`, exact ones instead. Exact means
@@ -35,8 +35,8 @@ from estimator import append_rows, machine
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo.language import EOS, Language, Problem
-from ktae.demo.pretrain import base_model
+from ktae.experiments.demo.language import EOS, Language, Problem
+from ktae.experiments.demo.pretrain import base_model
 from ktae.inference import t_interval
 from ktae.rollout_advantages import rollout_advantages
 
@@ -199,7 +199,7 @@ class Policy:
 
     def right(self, problem: Problem, ids: Sequence[int]) -> bool:
         text = self.tokenizer.decode(ids)
-        return self.language.is_correct(text, problem.answer, text.endswith(EOS))
+        return bool(self.language.is_correct(text, problem.answer, text.endswith(EOS)))
 
     def success(self) -> float:
         """Share of held-out problems that one sampled response solves."""

@@ -121,23 +121,25 @@ def sample(folder: Path, n_groups: int, path: Path, shard: Sequence[int]) -> Non
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from ktae import recipe
-    from ktae.data import tasks
+    from ktae.experiments import recipe
+    from ktae.experiments.tasks import task_of
 
     torch.set_num_threads(1)
-    task = recipe.load(RECIPE, OVERRIDES)
+    settings = recipe.load(RECIPE, OVERRIDES)
+    task = task_of(settings)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     done = [int(row["group"]) for row in read_rows(path)] if path.is_file() else []
-    n_mixed, rows_of_task = len(set(done)), tasks.train_rows(task)
+    n_mixed, rows_of_task = len(set(done)), task.train_rows()
     for group in range(max(done, default=-1) + 1, len(rows_of_task)):
         if n_mixed >= n_groups:
             return
-        question = rows_of_task[group].prompt[-1]["content"]
+        messages: Any = rows_of_task[group].prompt
+        question = messages[-1]["content"]
         if group % shard[1] != shard[0] or not ONE_DIGIT.search(question):
             continue
         torch.manual_seed(group)
-        policy = Policy(model, tokenizer, task, rows_of_task[group])
+        policy = Policy(model, tokenizer, settings, rows_of_task[group])
         if rows := policy.group_rows(group):
             append_rows(path, rows)
             n_mixed += 1
@@ -174,12 +176,12 @@ class Policy:
 
     def is_correct(self, ids: Sequence[int]) -> bool:
         """Whether a response is right, by the task's own grader."""
-        from ktae.data import tasks
+        from ktae.experiments.tasks import task_of
         from ktae.grading import Outcome
 
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         if text not in self.verdicts:
-            verdict = tasks.grade(self.recipe, [text], [self.problem.reference])[0]
+            verdict = task_of(self.recipe).grade([text], [self.problem.reference], [True])[0]
             self.verdicts[text] = verdict.outcome is Outcome.CORRECT
         return self.verdicts[text]
 

@@ -17,8 +17,8 @@ import continuations  # noqa: E402
 import token_scores  # noqa: E402
 import torch  # noqa: E402
 
-from ktae.demo import SUMS  # noqa: E402
-from ktae.demo.model import make_model  # noqa: E402
+from ktae.experiments.demo import SUMS  # noqa: E402
+from ktae.experiments.demo.model import make_model  # noqa: E402
 
 
 def sample_rows():

@@ -197,14 +197,15 @@ def _advantages(
         exact[:, task.at] = still_correct * (hit - p) * rest / (std + 1e-6)[:, None]
         exact[std == 0] = 0.0
         return exact if arm == CEILING else base + exact
+    credit = np.zeros(tokens.shape)
     if arm in CREDITS:
         name, weight = CREDITS[arm]
-        return base + weight * np.asarray(token_credit(tokens, everywhere, correct, group, name))
+        credit = weight * np.asarray(token_credit(tokens, everywhere, correct, group, name))
     if arm == "random places":
         shuffled = RandomPlaces(as_estimator("backoff"))
-        return base + np.asarray(token_credit(tokens, everywhere, correct, group, shuffled))
-    same: np.ndarray = np.repeat(base, tokens.shape[1], axis=1)
-    return same
+        credit = np.asarray(token_credit(tokens, everywhere, correct, group, shuffled))
+    advantages: np.ndarray = base + credit
+    return advantages
 
 
 def _gradients(
