@@ -276,7 +276,7 @@ def picture(results: Sequence[Result], estimators: Sequence[str], worlds: Sequen
     for y, row in enumerate(values):
         for x, value in enumerate(row):
             text = "" if np.isnan(value) else f"{value:.2f}"
-            colour = "white" if abs(value) > 1.1 else "black"
+            colour = "white" if abs(value) > 0.8 else "black"
             axes.text(x, y, text, ha="center", va="center", fontsize=8, color=colour)
     axes.set_xticks(range(len(estimators)), estimators, rotation=35, ha="right", fontsize=9)
     axes.set_yticks(range(len(worlds)), worlds, fontsize=9)
