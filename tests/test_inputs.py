@@ -250,7 +250,7 @@ def test_message_says_what_came_and_what_was_expected(changed, message: str) -> 
 
 def test_the_first_bad_entry_of_a_long_mask(monkeypatch) -> None:
     """It is looked at a few rows at a time."""
-    monkeypatch.setattr("ktae.batch.AT_ONCE", 2)
+    monkeypatch.setattr("ktae.batch.CHUNK_POSITIONS", 2)
     with pytest.raises(InputError, match=r"mask\[2, 1\] is -1; expected 0 or 1"):
         token_credit(IDS, _mask_with(-1, np.int8), CORRECT, GROUPS)
 

@@ -22,11 +22,11 @@ ArrayLike: TypeAlias = Any
 
 MAX_TOKEN_ID = 2**31 - 1
 
-AT_ONCE = 1 << 16
+CHUNK_POSITIONS = 1 << 16
 """Padded positions that are taken in one go: half a megabyte of 64-bit numbers, which stays in a
 processor's cache. A group that is larger is taken whole."""
 
-LARGEST = 1e30
+MAX_MAGNITUDE = 1e30
 """Bound on every weight and reward, far beyond any use: no product of some of them overflows."""
 
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.arrays import (
-    AT_ONCE,
-    LARGEST,
+    CHUNK_POSITIONS,
+    MAX_MAGNITUDE,
     MAX_TOKEN_ID,
     Array,
     ArrayLike,
@@ -155,7 +155,7 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
 
 def _first(is_bad: Callable[..., np.ndarray], *arrays: np.ndarray) -> tuple[int, int] | None:
     """The row and column of the first bad position of (B, T) arrays, looked at in parts."""
-    rows_at_once = max(1, AT_ONCE // max(1, arrays[0].shape[1]))
+    rows_at_once = max(1, CHUNK_POSITIONS // max(1, arrays[0].shape[1]))
     for start in range(0, len(arrays[0]), rows_at_once):
         bad = np.argwhere(is_bad(*(x[start : start + rows_at_once] for x in arrays)))
         if len(bad):
@@ -326,10 +326,10 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
     array = as_array(name, values)
     check_per_rollout(name, array, n_rows, "biuf", "numbers")
     numbers: np.ndarray = array.astype(np.float64)
-    bad = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
+    bad = np.flatnonzero(~(np.abs(numbers) <= MAX_MAGNITUDE))
     if bad.size:
         raise InputError(
-            f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{LARGEST:g}"
+            f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{MAX_MAGNITUDE:g}"
         )
     return numbers
 

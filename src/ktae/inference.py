@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEVEL = 0.05
+ALPHA = 0.05
 """Of tests and intervals."""
 RESAMPLES = 10_000
 EXACT_PAIRS = 40
@@ -34,7 +34,7 @@ def t_quantile(freedom: float) -> float:
     """Student's t interval reaches this many standard errors to both sides."""
     from scipy import special  # not scipy.stats, which takes a second to import
 
-    return float(special.stdtrit(freedom, 1 - LEVEL / 2))
+    return float(special.stdtrit(freedom, 1 - ALPHA / 2))
 
 
 def t_interval(values: np.ndarray) -> Interval:
@@ -46,7 +46,7 @@ def t_interval(values: np.ndarray) -> Interval:
 
 def percentile_bounds(draws: np.ndarray) -> tuple[float, float]:
     """What 95 % of (n,) resampled values lie between."""
-    low, high = np.quantile(draws, (LEVEL / 2, 1 - LEVEL / 2))
+    low, high = np.quantile(draws, (ALPHA / 2, 1 - ALPHA / 2))
     return float(low), float(high)
 
 

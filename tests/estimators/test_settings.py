@@ -209,7 +209,7 @@ def test_every_transform_and_kind_has_a_name() -> None:
     abstract = {kind for kind in classes if inspect.isabstract(kind)} | {names.Transform}
     assert {x for x in classes if issubclass(x, Estimator)} - abstract == named | {
         Function,
-        names.Named,
+        names.ImportPath,
     }
 
 

@@ -211,7 +211,7 @@ def test_ngrams_that_are_counted_are_those_of_the_keys(unit):
 def test_several_chunks_are_one_result(monkeypatch):
     ids, mask = random_rows((50, 31))
     expected = unit_keys("step", ids, mask, vocabulary=VOCABULARY)
-    monkeypatch.setattr(compiled, "AT_ONCE", 100)
+    monkeypatch.setattr(compiled, "CHUNK_POSITIONS", 100)
     got = unit_keys("step", ids, mask, vocabulary=VOCABULARY)
     np.testing.assert_array_equal(got, expected)
     ids[33, :] = -1

@@ -9,7 +9,7 @@ import pytest
 
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, Function, RolloutMean, preset
-from ktae.inference import LEVEL, Interval
+from ktae.inference import ALPHA, Interval
 from ktae.report import believing, inputs
 from ktae.report.frame import frame_of
 from ktae.rollouts import record
@@ -244,27 +244,27 @@ def test_nothing_is_taken_where_a_baseline_does_as_well(share, taken):
     told = told_of({"a": [0.9] * 20, "b": [0.6] * 20}, {"majority": [share] * 20})
     assert told.take == taken
     assert told.verdict == ("take" if taken else "no more than a baseline")
-    assert min(told.above_chance.values()) < LEVEL
+    assert min(told.above_chance.values()) < ALPHA
 
 
 @pytest.mark.parametrize("worse", [{"bad": [0.1] * 30}, {"bad": [0.1] * 30, "even": [0.5] * 30}])
 def test_an_estimator_reliably_worse_than_chance_is_never_taken(worse):
     """Tests are two-sided, so it is significant; baselines far below it change nothing."""
     result = told_of(worse, {"shorter": [0.0] * 30})
-    assert result.above_chance["bad"] < LEVEL
+    assert result.above_chance["bad"] < ALPHA
     assert (result.verdict, result.take) == ("nothing shown", None)
 
 
 def test_nothing_is_taken_where_a_baseline_is_not_shown_to_be_worse():
     """Lower in 11 of 20 groups, and higher in 9."""
     told = told_of({"a": [0.9] * 20}, {"majority": [0.7] * 11 + [1.0] * 9})
-    assert told.above_chance["a"] < LEVEL <= told.below_best["majority"]
+    assert told.above_chance["a"] < ALPHA <= told.below_best["majority"]
     assert (told.verdict, told.take) == ("no more than a baseline", None)
 
 
 def test_six_groups_are_too_few_for_a_baseline_and_say_so():
     told = told_of({"a": [1.0] * 6}, {"shorter": [0.1] * 6, "majority": [0.2] * 6})
-    assert told.above_chance["a"] < LEVEL and told.take is None
+    assert told.above_chance["a"] < ALPHA and told.take is None
     assert told.verdict == "too few groups" and "at least 7" in told.lines[1]
 
 
@@ -290,6 +290,6 @@ def test_the_best_of_ten_equal_ones_is_rarely_called_better(rng):
     def draw():
         auc_kg = np.clip(0.8 + 0.1 * rng.standard_normal((10, 12)), 0, 1)
         told = told_of({str(k): auc_g for k, auc_g in enumerate(auc_kg)}, {})
-        return told.take is not None and min(told.below_best.values()) < LEVEL
+        return told.take is not None and min(told.below_best.values()) < ALPHA
 
-    assert np.mean([draw() for _ in range(200)]) < LEVEL
+    assert np.mean([draw() for _ in range(200)]) < ALPHA

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from ktae.arrays import AT_ONCE, Array
+from ktae.arrays import CHUNK_POSITIONS, Array
 from ktae.batch import Batch, Vocabulary, group_bounds
 from ktae.counting import Counts, Totals, kernels
 from ktae.counting.units import NGRAMS
 
-CHUNK_POSITIONS = 1 << 19
+COUNTED_POSITIONS = 1 << 19
 """Padded positions that are counted at a time; a group that is larger is counted whole."""
 
 MAX_MEMO = 1 << 26
@@ -48,7 +48,7 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
     """(B, T) float32 credit, as `ktae.counting.credit` has it."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     rows, starts = batch.by_group()
-    bounds = starts[group_bounds(starts, CHUNK_POSITIONS // max(1, out.shape[1]))].tolist()
+    bounds = starts[group_bounds(starts, COUNTED_POSITIONS // max(1, out.shape[1]))].tolist()
 
     def fill(part: slice) -> None:
         members: Any = rows[part]
@@ -163,7 +163,7 @@ def text_keys(
         tables = vocabulary.looks, vocabulary.hashes
         kernels.fill_text_keys(*arrays, *tables, BREAKS[unit], keys_bt[part])
 
-    in_threads(fill, [*range(0, n_rows, max(1, AT_ONCE // max(1, width))), n_rows])
+    in_threads(fill, [*range(0, n_rows, max(1, CHUNK_POSITIONS // max(1, width))), n_rows])
     return keys_bt
 
 

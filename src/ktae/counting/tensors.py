@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, ArrayLike, as_array, on_host
+from ktae.arrays import MAX_MAGNITUDE, MAX_TOKEN_ID, Array, ArrayLike, as_array, on_host
 from ktae.batch import (
     Batch,
     ScoreRange,
@@ -176,7 +176,7 @@ def group_totals(group: torch.Tensor, scores: torch.Tensor, tokens: torch.Tensor
     # From a score of the group, so that equal scores leave no rounding.
     origin = scores.new_full((n_groups,), -torch.inf)
     origin.scatter_reduce_(0, group, torch.where(tokens > 0, scores, -torch.inf), "amax")
-    shifted = (scores - origin.clamp(min=-LARGEST).gather(0, group)) * counts
+    shifted = (scores - origin.clamp(min=-MAX_MAGNITUDE).gather(0, group)) * counts
     mean = total(shifted) / n.clamp(min=1)
     variance = total((shifted - mean.gather(0, group)) ** 2 * counts) / n.clamp(min=1)
     tokens_incorrect = total(tokens.double()) - tokens_correct

@@ -19,7 +19,7 @@ from ktae.estimators.controls import (
     ShuffledValues,
     WithinRollout,
 )
-from ktae.estimators.function import CreditFunction, Function, Named, resolved
+from ktae.estimators.function import CreditFunction, Function, ImportPath, resolved
 from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
@@ -39,7 +39,7 @@ from ktae.estimators.transforms import (
     Centred,
     Decayed,
     Ignoring,
-    Moved,
+    PostTransform,
     OverUnits,
     Scaled,
     Transform,
@@ -68,8 +68,8 @@ __all__ = [
     "Function",
     "GroupMean",
     "Ignoring",
-    "Moved",
-    "Named",
+    "PostTransform",
+    "ImportPath",
     "OverUnits",
     "PermutedLabels",
     "PresenceZ",

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from ktae.arrays import Array
 from ktae.batch import Batch, differ
-from ktae.estimators.base import AboveZero, GradedEstimator, Share, of_equals
+from ktae.estimators.base import AboveZero, GradedEstimator, Share, impute_by_key
 from ktae.rollout_advantages import rollout_advantages
 from ktae.turns import ODD, Normalise, find_turns, state_hashes, turn_hashes
 
@@ -91,7 +91,7 @@ class AnchorStates(GradedEstimator):
         )
         if batch.look_up_unknown:  # the same turn in the same state
             done_n = state_n * ODD + turn_hashes(turns, batch.token_ids, counted_bt)
-            credit_n = of_equals(credit_n, batch.known()[turns.row], done_n)
+            credit_n = impute_by_key(credit_n, batch.known()[turns.row], done_n)
         credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
         credit_bt[batch.mask != 0] = turns.per_token(credit_n + 0.0)  # not -0.0
         credit_bt[~counted_bt] = 0

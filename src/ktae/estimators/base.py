@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from ktae import counting
-from ktae.arrays import LARGEST, Array, namespace
+from ktae.arrays import MAX_MAGNITUDE, Array, namespace
 from ktae.batch import EQUAL, Batch, ScoreRange, differ, group_extreme
 from ktae.counting import Counts
 from ktae.errors import InputError
@@ -24,11 +24,11 @@ class Between(NamedTuple):
     """What a number among the settings may be."""
 
     low: float
-    high: float = LARGEST
+    high: float = MAX_MAGNITUDE
 
 
 FromZero = Annotated[float, Between(0)]
-AboveZero = Annotated[float, Between(1 / LARGEST)]
+AboveZero = Annotated[float, Between(1 / MAX_MAGNITUDE)]
 Share = Annotated[float, Between(0, 1)]
 
 
@@ -101,7 +101,7 @@ class GradedEstimator(Estimator):
     """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
     an error."""
 
-    GRADES: ClassVar[ScoreRange] = (-LARGEST, LARGEST)
+    GRADES: ClassVar[ScoreRange] = (-MAX_MAGNITUDE, MAX_MAGNITUDE)
     """Of graded scores."""
 
     def __post_init__(self) -> None:
@@ -207,7 +207,7 @@ class ByUnits(NamedTuple):
         return total
 
 
-def of_equals(credit_n: np.ndarray, known_n: np.ndarray, key_n: np.ndarray) -> np.ndarray:
+def impute_by_key(credit_n: np.ndarray, known_n: np.ndarray, key_n: np.ndarray) -> np.ndarray:
     """(N,) credit; of unknown ones the mean of the known ones with the same key, 0 of none."""
     number = np.unique(key_n, return_inverse=True)[1]
     total, n_known = np.bincount(number, credit_n * known_n), np.bincount(number, known_n)

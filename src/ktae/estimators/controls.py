@@ -22,11 +22,11 @@ from ktae.arrays import Array, ArrayLike, on_host
 from ktae.batch import Batch, make_batch, row_sums
 from ktae.errors import InputError
 from ktae.estimators.base import Between
-from ktae.estimators.transforms import Moved, OfGroups, Transform
+from ktae.estimators.transforms import PostTransform, GroupTransform, Transform
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class GroupMean(OfGroups):
+class GroupMean(GroupTransform):
     """A control: every token of a group gets the mean credit of the group.
 
     It is a function of the group alone: an offset of all its advantages, and no rollout or token
@@ -34,13 +34,13 @@ class GroupMean(OfGroups):
     """
 
     @override
-    def moved(self, credit_bt: Array, batch: Batch) -> Array:
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         credit_bt[:] = self.shared(credit_bt, batch)
         return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class RolloutMean(Moved):
+class RolloutMean(PostTransform):
     """A control: every token of a rollout gets the mean credit of the rollout's tokens.
 
     With `WithinRollout` it adds up to the wrapped estimator's credit: what that does to a rollout's
@@ -48,23 +48,23 @@ class RolloutMean(Moved):
     """
 
     @override
-    def moved(self, credit_bt: Array, batch: Batch) -> Array:
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         credit_bt[:] = _rollout_means(credit_bt, batch)
         return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class WithinRollout(Moved):
+class WithinRollout(PostTransform):
     """A control: the credit less its mean over the rollout, whose own advantage stays as it was."""
 
     @override
-    def moved(self, credit_bt: Array, batch: Batch) -> Array:
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         credit_bt -= _rollout_means(credit_bt, batch)
         return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Drawn(Transform):
+class RandomControl(Transform):
     """A control that draws at random."""
 
     seed: Annotated[int, Between(0)] = 0
@@ -74,7 +74,7 @@ class Drawn(Transform):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class PermutedLabels(Drawn):
+class PermutedLabels(RandomControl):
     """A control: the estimator sees correctness permuted among the rollouts of each group.
 
     Tokens and labels then have nothing to do with each other, while the group's size and accuracy
@@ -96,7 +96,7 @@ class PermutedLabels(Drawn):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ShuffledValues(Drawn, Moved):
+class ShuffledValues(RandomControl, PostTransform):
     """A control: credit exchanged among the distinct tokens of each group.
 
     The values are as many and as large as the estimator's, and each still belongs to all
@@ -105,7 +105,7 @@ class ShuffledValues(Drawn, Moved):
     """
 
     @override
-    def moved(self, credit_bt: Array, batch: Batch) -> Array:
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         counted_bt, known_b = batch.counted(), batch.known()
         for rows, digests in _groups(batch):
             rng = _generator(self.seed, b"".join(sorted(digests)))
@@ -129,11 +129,11 @@ class ShuffledValues(Drawn, Moved):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class RandomPlaces(Drawn, Moved):
+class RandomPlaces(RandomControl, PostTransform):
     """A control: each rollout's credit, on random tokens of the same rollout."""
 
     @override
-    def moved(self, credit_bt: Array, batch: Batch) -> Array:
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         for row, counted_t in enumerate(batch.counted()):
             rng = _generator(self.seed, _digest(batch.token_ids[row, counted_t]))
             credit_bt[row, counted_t] = rng.permutation(credit_bt[row, counted_t])

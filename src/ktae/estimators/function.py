@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, as_array, describe, on_host
+from ktae.arrays import MAX_MAGNITUDE, MAX_TOKEN_ID, Array, as_array, describe, on_host
 from ktae.batch import Batch
 from ktae.errors import InputError, expected_one_of
-from ktae.estimators.base import Estimator, of_equals
+from ktae.estimators.base import Estimator, impute_by_key
 from ktae.estimators.transforms import Transform
 
 CreditFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], Any]
@@ -61,7 +61,7 @@ class Function(Estimator):
             if batch.look_up_unknown:
                 keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
                 known_n = np.repeat(batch.known(), counted_bt.sum(axis=1))
-                credit_n = of_equals(credit_bt[counted_bt], known_n, keys_bt[counted_bt])
+                credit_n = impute_by_key(credit_bt[counted_bt], known_n, keys_bt[counted_bt])
                 credit_bt[counted_bt] = credit_n
         return credit_bt.astype(np.float32)
 
@@ -79,20 +79,20 @@ class Function(Estimator):
                 "for each token of the rollouts that it was called with"
             )
         credit: np.ndarray = np.where(counted_bt[rows], array, 0).astype(np.float64)
-        bad = np.argwhere(~(np.abs(credit) <= LARGEST))
+        bad = np.argwhere(~(np.abs(credit) <= MAX_MAGNITUDE))
         if len(bad):
             assert batch.labels is not None
             row, column = rows[bad[0, 0]], bad[0, 1]
             raise InputError(
                 f"{name} gave {credit[*bad[0]]} for token {batch.token_ids[row, column]} of "
                 f"rollout {row} in group {batch.labels[batch.group_b[row]]}; expected a finite "
-                f"number within ±{LARGEST:g}"
+                f"number within ±{MAX_MAGNITUDE:g}"
             )
         return credit
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Named(Estimator):
+class ImportPath(Estimator):
     """The name of an estimator of the user's own; it computes nothing before it is `resolved`."""
 
     name: str
@@ -113,14 +113,14 @@ class Named(Estimator):
 
 
 def resolved(estimator: Estimator) -> Estimator:
-    """The estimator, with what is `Named` in it imported; errors of its code are its own.
+    """The estimator, with what is `ImportPath` in it imported; errors of its code are its own.
 
     Raises:
         InputError: there is no such module, file or name, or it is no estimator.
     """
     if isinstance(estimator, Transform):
         return dataclasses.replace(estimator, inner=resolved(estimator.inner))
-    if not isinstance(estimator, Named):
+    if not isinstance(estimator, ImportPath):
         return estimator
     value, settings = imported(estimator.name), estimator.settings
     if isinstance(value, type) and issubclass(value, Estimator):

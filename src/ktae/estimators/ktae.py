@@ -8,7 +8,7 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from ktae import counting, stats
-from ktae.arrays import LARGEST, Array
+from ktae.arrays import MAX_MAGNITUDE, Array
 from ktae.counting import Counts
 from ktae.errors import InputError
 from ktae.estimators.base import AboveZero, ContingencyEstimator, Explained, FromZero, Share
@@ -59,8 +59,10 @@ class KTAE(ContingencyEstimator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
-            raise InputError(f"normalize divides by h1 + h2; expected at least {1 / LARGEST:g}")
+        if self.normalize and self.h1 + self.h2 < 1 / MAX_MAGNITUDE:
+            raise InputError(
+                f"normalize divides by h1 + h2; expected at least {1 / MAX_MAGNITUDE:g}"
+            )
 
     @override
     def explain(self, counts: Counts) -> Explained:

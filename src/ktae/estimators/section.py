@@ -21,7 +21,7 @@ from ktae.estimators import controls, transforms
 from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.backoff import Backoff
 from ktae.estimators.base import Estimator
-from ktae.estimators.function import SIGNATURE, Function, Named, name_of
+from ktae.estimators.function import SIGNATURE, Function, ImportPath, name_of
 from ktae.estimators.ktae import KTAE, released
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ, calibrated, trigrams
@@ -91,7 +91,7 @@ def preset(name: str, /, **settings: Any) -> Estimator:
         InputError: there is no such preset or no such setting; the message lists what there is.
     """
     if isinstance(name, str) and ":" in name:
-        return Named(name, settings)
+        return ImportPath(name, settings)
     makers = PRESETS | KINDS
     if not isinstance(name, str) or name not in makers:
         raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
@@ -158,7 +158,7 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
     *wrappers, inner = layers(estimator)
     of_inner: str | None
     settings: dict[str, Any] = {}
-    if isinstance(inner, Named):
+    if isinstance(inner, ImportPath):
         of_inner, settings = inner.name, inner.settings
     elif isinstance(inner, Function):
         of_inner = name_of(inner.function)

@@ -200,20 +200,20 @@ class Decayed(Transform):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Moved(Transform):
+class PostTransform(Transform):
     """Credit, changed after it was computed; a subclass says how."""
 
     @override
     def credit(self, batch: Batch) -> Array:
-        return self.moved(self.inner.credit(batch), batch)
+        return self.changed_credit(self.inner.credit(batch), batch)
 
     @abc.abstractmethod
-    def moved(self, credit_bt: Array, batch: Batch) -> Array:
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         """(B, T) the changed credit, 0 where a token is not counted."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class OfGroups(Moved):
+class GroupTransform(PostTransform):
     """Credit with a part that all tokens of a group share."""
 
     over: Literal["tokens", "rollouts"] = "tokens"
@@ -232,14 +232,14 @@ class OfGroups(Moved):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Centred(OfGroups):
+class Centred(GroupTransform):
     """The credit less its mean over the group, so that a group as a whole gets none.
 
     With `GroupMean` it adds up to the wrapped estimator's credit.
     """
 
     @override
-    def moved(self, credit_bt: Array, batch: Batch) -> Array:
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         credit_bt -= self.shared(credit_bt, batch)
         return credit_bt
 

@@ -30,7 +30,7 @@ from ktae.grading import GradingPool
 from ktae.grading.graders import DEFAULT as GRADER
 from ktae.grading.graders import GRADERS
 from ktae.inference import (
-    LEVEL,
+    ALPHA,
     Interval,
     bootstrap_interval,
     bootstrap_means,
@@ -70,7 +70,7 @@ class Comparison(NamedTuple):
     @property
     def shown(self) -> bool:
         """Whether a difference is shown at the 5 % level."""
-        return self.corrected < LEVEL
+        return self.corrected < ALPHA
 
 
 def compare(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.files.text import counted
-from ktae.inference import LEVEL, Interval, holm, pooled_p_value, sign_flip_p_value, t_interval
+from ktae.inference import ALPHA, Interval, holm, pooled_p_value, sign_flip_p_value, t_interval
 from ktae.report.data import Comparison, Link, Problem, Row
 from ktae.report.frame import Frame
 from ktae.report.overview import percent
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
     @property
     def shown(self) -> bool:
         """Whether a difference is shown at the 5 % level."""
-        return self.p < LEVEL
+        return self.p < ALPHA
 
 
 class Compared(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ktae.files.text import counted
-from ktae.inference import LEVEL, sign_flip_p_value, t_interval
+from ktae.inference import ALPHA, sign_flip_p_value, t_interval
 from ktae.report.answers import (
     alike,
     answers_stated,
@@ -110,7 +110,7 @@ def _models(frame: Frame) -> Iterator[Draft]:
     change = right_b[both] / n_b[both] - right_a[both] / n_a[both]
     pairs = len(sides) * (len(sides) - 1) / 2  # any two could have been the best and the worst
     p = min(1.0, pairs * sign_flip_p_value(change))
-    if p < LEVEL:
+    if p < ALPHA:
         low, high = (
             percent(right[both].sum() / n[both].sum())
             for n, right in ((n_a, right_a), (n_b, right_b))

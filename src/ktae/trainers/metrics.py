@@ -10,7 +10,7 @@ import torch
 
 from ktae.credit import credit_table
 from ktae.estimators import Estimator
-from ktae.inference import LEVEL
+from ktae.inference import ALPHA
 from ktae.tables import table_estimator
 
 PREFIX = "credit/"
@@ -75,7 +75,7 @@ class Seen(NamedTuple):
         arrays = (self.token_ids, self.mask, self.correct, self.groups)
         ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
         table = credit_table(ids, mask, correct, groups, table_estimator(estimator))
-        return len(table.p_value), int((table.p_value < LEVEL).sum())
+        return len(table.p_value), int((table.p_value < ALPHA).sum())
 
     def only(self, kept: torch.Tensor) -> Seen:
         """Of the process's own rollouts those where (m,) `kept` is true."""

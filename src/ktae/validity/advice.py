@@ -9,7 +9,7 @@ import numpy as np
 
 from ktae.estimators import DEFAULT
 from ktae.files.text import counted
-from ktae.inference import LEVEL, holm, least_p_value, sign_flip_p_value
+from ktae.inference import ALPHA, holm, least_p_value, sign_flip_p_value
 from ktae.validity.scores import HeldOut, Score
 
 RECOMMENDED = DEFAULT
@@ -91,7 +91,7 @@ def advice(held_out: HeldOut) -> Advice:
     # Against chance every estimator was tried, so the correction is over all of them.
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
     # Sign flips are two-sided: one that is reliably below chance is significant, too.
-    shown = [score for score in ranked if above[score.name] < LEVEL and score.auc.value > 0.5]
+    shown = [score for score in ranked if above[score.name] < ALPHA and score.auc.value > 0.5]
     best = (shown or ranked)[0]
     words: dict[str, Any] = {
         "groups": counted(groups, "group"),
@@ -111,7 +111,7 @@ def advice(held_out: HeldOut) -> Advice:
     others = [score for score in (*ranked, *held_out.baselines) if score is not best]
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], n_pairs)
     outdone = [score for score in held_out.baselines if score.auc.value >= best.auc.value]
-    rivals = [x for x in held_out.baselines if x in outdone or below[x.name] >= LEVEL]
+    rivals = [x for x in held_out.baselines if x in outdone or below[x.name] >= ALPHA]
     words |= {
         "needed": _needed(n_pairs),
         "named": f"{best.name}, the best of {n} tried here" if n > 1 else best.name,
@@ -128,7 +128,7 @@ def advice(held_out: HeldOut) -> Advice:
     lines = text.format(**words).split("\n")
     if n > 1:
         lines.append("It was chosen as the best here: on new rollouts expect a little less.")
-        alike = [x.name for x in ranked if x is not best and below[x.name] >= LEVEL]
+        alike = [x.name for x in ranked if x is not best and below[x.name] >= ALPHA]
         if too_few:
             lines.append(f"{words['groups']}: too few to tell the estimators apart.")
         elif alike:
@@ -147,14 +147,14 @@ def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -
 
 def _needed(tests: int) -> int:
     """The fewest groups of which one test can be significant, corrected for all."""
-    return next(k for k in itertools.count(1) if least_p_value(k) * tests < LEVEL)
+    return next(k for k in itertools.count(1) if least_p_value(k) * tests < ALPHA)
 
 
 def _beside(baseline: Score, is_higher: bool, p_value: float) -> str:
     """How a baseline that is not shown to be worse does."""
     verb = "is not shown to be worse"
     if is_higher:
-        verb = "is better" if p_value < LEVEL else "does as well"
+        verb = "is better" if p_value < ALPHA else "does as well"
     name = _BASELINES[baseline.name]
     return f"{name[0].upper()}{name[1:]} {verb}: {_interval(baseline)}."
 

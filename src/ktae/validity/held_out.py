@@ -31,14 +31,14 @@ from ktae.validity.scores import HeldOut, Score
 PAIRS = 16
 """Held-out pairs of a group, drawn at random where it has more."""
 
-MOST_GROUPS = 2000
+MAX_GROUPS = 2000
 """Groups that are looked at, drawn at random where there are more."""
 
-FEWEST = 2
+MIN_PER_CLASS = 2
 """Distinct correct and distinct incorrect rollouts that a group needs: one of each is left out, and
 one of each has to be left."""
 
-SETTLED = 100
+MIN_PERMUTED_GROUPS = 100
 """Groups, each with permuted labels, that the mean under permuted labels is over at least: where
 there are fewer groups, their labels are permuted several times."""
 
@@ -74,7 +74,7 @@ def held_out_pairs(
     answers: Sequence[str | None] | None = None,
     vocabulary: Vocabulary | None = None,
     pairs: int = PAIRS,
-    max_groups: int = MOST_GROUPS,
+    max_groups: int = MAX_GROUPS,
     seed: int = 0,
 ) -> HeldOut:
     """How often each estimator scores a held-out correct rollout above a held-out incorrect one.
@@ -110,7 +110,7 @@ def held_out_pairs(
         record.conform(rollouts), tokenizer, keep, max_groups, seed
     )
     # Few groups give a mean under permuted labels that is mostly chance: then more permutations.
-    permutations = max(1, math.ceil(SETTLED / len(groups)))
+    permutations = max(1, math.ceil(MIN_PERMUTED_GROUPS / len(groups)))
     sides = list(_sides(groups, pairs, permutations))
 
     def score(name: str, wins_of: Wins) -> Score:
@@ -270,7 +270,7 @@ def _groups(
         distinct = repeats.distinct(usable, counted, correct_b, left_out)
         right = correct_b[distinct] == 1
         n_least = min(int(right.sum()), int((~right).sum()))
-        if n_least >= FEWEST:
+        if n_least >= MIN_PER_CLASS:
             key = group_key(name["group"], name["step"], seed)
             seen = [ids[row][: ends[row]] for row in distinct]
             written = [masks[row][: ends[row]] for row in distinct]

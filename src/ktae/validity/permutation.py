@@ -16,7 +16,7 @@ from ktae.estimators import Estimator, as_estimator
 from ktae.estimators.controls import label_permutations
 from ktae.estimators.transforms import ignored_by
 from ktae.files.text import counted
-from ktae.inference import LEVEL, n_discoveries
+from ktae.inference import ALPHA, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
 from ktae.tables import in_tables, largest_credit
@@ -193,7 +193,7 @@ def permutation_test(
         left_out=left_out,
         tokens=int(sums[0].tokens),
         pairs=int(real.sum()),
-        testable=float(real[cells.best_p < LEVEL].sum() / max(real.sum(), 1)),
+        testable=float(real[cells.best_p < ALPHA].sum() / max(real.sum(), 1)),
         smallest_p=float(cells.best_p[real > 0].min(initial=1.0)),
         bins=tuple(_bins(sums)),
     )
@@ -296,9 +296,9 @@ class _Sums:
         return Statistics(
             credit_abs=float(mean_abs_credit(self.tokens_abs, self.tokens)),
             saturated=float(self.saturated / tokens),
-            significant=float(self.pairs_c[self.cells.p < LEVEL].sum() / pairs),
+            significant=float(self.pairs_c[self.cells.p < ALPHA].sum() / pairs),
             no_evidence=float(self.pairs_c[self.cells.p == 1].sum() / pairs),
-            discoveries=n_discoveries(self.cells.p, self.pairs_c, LEVEL),
+            discoveries=n_discoveries(self.cells.p, self.pairs_c, ALPHA),
         )
 
 
