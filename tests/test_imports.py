@@ -35,8 +35,8 @@ for name in {absent}:
     sys.modules[name] = None  # importing it raises ModuleNotFoundError
 import ktae
 ids, mask, correct, groups = [[1, 2], [1, 3]], [[1, 1], [1, 1]], [1, 0], [0, 0]
-print(ktae.token_credit(ids, mask, correct, groups).tolist())
-print(ktae.token_advantages(correct, ids, mask, groups, base=[0, 0]).tolist())
+print(ktae.token_credit(ids, mask, correct, groups, "paper").tolist())
+print(ktae.token_advantages(correct, ids, mask, groups, base=[0, 0], credit="paper").tolist())
 print(len(ktae.credit_table(ids, mask, correct, groups).credit))
 """
 

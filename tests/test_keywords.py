@@ -54,6 +54,6 @@ def test_none_is_unknown_and_uuids_are_labels():
 
     ids, mask = [[1], [2], [3]], [[1]] * 3
     label = uuid.uuid4()
-    got = token_credit(ids, mask, [True, False, None], [label] * 3)
-    np.testing.assert_array_equal(got, token_credit(ids, mask, [1, 0, np.nan], [0] * 3))
+    got = token_credit(ids, mask, [True, False, None], [label] * 3, "paper")
+    np.testing.assert_array_equal(got, token_credit(ids, mask, [1, 0, np.nan], [0] * 3, "paper"))
     assert got[0, 0] == 0.5 and got[2, 0] == 0

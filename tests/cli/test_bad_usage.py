@@ -18,7 +18,7 @@ def rows(command):
 @pytest.mark.parametrize("more", [[], ["-s", "h2=0.5"]])
 def test_an_estimator_may_be_a_section_everywhere(command, rows, more):
     outs = []
-    for given in (["-e", "{estimator: ktae, h3: 0}", *more], ["-s", "h3=0", *more]):
+    for given in (["-e", "{estimator: ktae, h3: 0}", *more], ["-e", "paper", "-s", "h3=0", *more]):
         assert command("score", rows, *given, "--json").status == 0
         outs.append(command("show", rows, *given).out)
     assert outs[0] == outs[1]

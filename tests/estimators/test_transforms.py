@@ -216,7 +216,7 @@ def test_what_draws_keep(batch: Arrays) -> None:
     """Labels their group, values their group and token, places their rollout."""
     ids, mask, correct, groups = batch
     known = mask & ~np.isnan(correct)[:, None]
-    real = ktae.token_credit(*batch)
+    real = ktae.token_credit(*batch, "paper")
     labels, values, places = (draw(*batch, seed=0) for draw in DRAWS)
     is_fixed = ~known.any(axis=1)
     np.testing.assert_array_equal(labels[is_fixed], correct[is_fixed])

@@ -170,9 +170,9 @@ def test_a_word_is_its_text_however_it_is_tokenised_and_has_one_credit():
     # A word of three tokens, whose middle one occurs in every rollout.
     ids = np.array([[at("S"), at("o"), at("3")], [at("o"), at("."), at(" ")]] * 2)
     keys = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)
-    credit = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4)
+    credit = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4, "paper")
     assert len(set(credit[0].tolist())) == 1 and credit[0, 0] > 0
-    assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4)[0, 1] == 0
+    assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4, "paper")[0, 1] == 0
 
 
 @pytest.mark.parametrize("unit", LARGER)

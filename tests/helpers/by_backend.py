@@ -67,14 +67,23 @@ def _settings_to(reference: Any) -> Any:
     return credit
 
 
-def token_credit(*arguments: Any, backend: str = "cpu", **options: Any) -> Any:
+def token_credit(
+    token_ids: Any,
+    mask: Any,
+    correct: Any,
+    groups: Any,
+    credit: Any = "paper",
+    *,
+    backend: str = "cpu",
+    **options: Any,
+) -> Any:
     with computed_by(backend):
-        return ktae.token_credit(*arguments, **options)
+        return ktae.token_credit(token_ids, mask, correct, groups, credit, **options)
 
 
 def token_advantages(*arguments: Any, backend: str = "cpu", **options: Any) -> Any:
     with computed_by(backend):
-        return ktae.token_advantages(*arguments, **options)
+        return ktae.token_advantages(*arguments, **{"credit": "paper"} | options)
 
 
 def credit_table(*arguments: Any, backend: str = "cpu", **options: Any) -> ktae.CreditTable:

@@ -60,9 +60,11 @@ def test_the_threshold_is_that_of_the_functions_and_of_the_reader(dtype, tmp_pat
     ids = [[1, 2], [1, 3], [4, 2], [5, 5]]
     table = pa.table({"group": ["g"] * 4, "token_ids": ids, "reward": pa.array(values, dtype)})
     mask = np.ones((4, 2), dtype=bool)
-    of_function = ktae.token_advantages(values, ids, mask, [0] * 4, threshold=0.1, base=np.zeros(4))
+    of_function = ktae.token_advantages(
+        values, ids, mask, [0] * 4, threshold=0.1, base=np.zeros(4), credit="paper"
+    )
     assert of_function[1, 1] == 0.5 and of_function[0, 1] < 0
-    assert ktae.score(table, threshold=0.1)["credit"].to_pylist() == of_function.tolist()
+    assert ktae.score(table, "paper", threshold=0.1)["credit"].to_pylist() == of_function.tolist()
     lines = [x | {"reward": float(x["reward"])} for x in table.to_pylist()]
     path = write_lines(tmp_path / "r.jsonl", lines)
     read = ktae.read_rollouts(path, ReadOptions(threshold=0.1))

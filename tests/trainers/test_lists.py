@@ -16,7 +16,7 @@ GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
 SCORES = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
 
 
-def credit(scores=SCORES, settings=Settings(), ids=IDS):  # noqa: B008
+def credit(scores=SCORES, settings=Settings("paper"), ids=IDS):  # noqa: B008
     parts = [[(row, [1] * len(row))] for row in ids]
     return credit_of(list(map(Rollout, parts, GROUPS, scores, [0.5, 0.1] * 3)), settings)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from ktae.cli import options
 from ktae.cli.printing import Screen
-from ktae.cli.reading import Reading, note_single_tokens, used
+from ktae.cli.reading import Reading, note_single_tokens
+from ktae.estimators import preset
 from ktae.files.text import counted, number
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def permutation_test(
     options.require_outputs(reading.paths, ("--output", output, ()))
     screen = Screen(reading.as_json)
     dump = reading.load()
-    estimator = used(asked, dump)
+    estimator = asked or dump.estimator or preset("paper")  # the test is of tables
     with working("permuting labels"):
         result = permutation.permutation_test(
             dump.rollouts, estimator, permutations=permutations, seed=seed

@@ -253,7 +253,7 @@ def note_reading(notes: Notes) -> None:
 
 
 def used(asked: Estimator | None, dump: Dump) -> Estimator:
-    """The estimator that was asked for, or the run's, or the paper's."""
+    """The estimator that was asked for, or the run's, or the default."""
     return asked or dump.estimator or preset(DEFAULT)
 
 

@@ -42,6 +42,7 @@ def groups_of_unequal_rewards(batch):
 def trained(arguments, **more):
     """The first batch of rollouts, and what was logged of it."""
     batches = []
+    more = {"credit": "paper"} | more
     trainer = KTAETrainer(**arguments, on_rollouts=batches.append, **more)
     trainer.train()
     return batches[0], next(line for line in trainer.state.log_history if "loss" in line)

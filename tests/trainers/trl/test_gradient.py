@@ -49,7 +49,7 @@ def test_gradient_with_a_penalty_on_leaving_the_reference(trainer_arguments, tmp
     arguments["model"] = str(tmp_path / "model")
     arguments["args"].model_init_kwargs = {"dtype": "float32"}
     keep, batches = KeepGradient(), []
-    KTAETrainer(**arguments, callbacks=[keep], on_rollouts=batches.append).train()
+    KTAETrainer(**arguments, credit="paper", callbacks=[keep], on_rollouts=batches.append).train()
     advantages = torch.from_numpy(naive_advantages(batches[0]))
     tokenizer = arguments["processing_class"]
     expected = expected_gradient(policy, tokenizer, batches[0], advantages, WEIGHTS["dapo"])

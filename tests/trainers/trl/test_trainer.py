@@ -42,6 +42,7 @@ def undecided(completion_ids, **_):
 
 def train(arguments, **more):
     batches = []
+    more = {"credit": "paper"} | more
     trainer = KTAETrainer(**arguments, on_rollouts=batches.append, **more)
     trainer.train()
     return batches[0], trainer

@@ -62,7 +62,7 @@ def gradient_error(loss_type: str, **settings: Any) -> float:
     """
     with tempfile.TemporaryDirectory() as folder:
         arguments = tiny_trainer(folder, loss_type=loss_type, **settings)
-        batch, policy, gradient = train_one_step(arguments)
+        batch, policy, gradient = train_one_step(arguments, credit="paper")
     if len(set(map(len, batch.token_ids))) == 1:
         raise RuntimeError("in this step all rollouts are equally long: losses weigh them alike")
     of_tokens = torch.from_numpy(naive_advantages(batch))

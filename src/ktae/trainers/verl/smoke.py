@@ -39,7 +39,13 @@ def advantage_error() -> float:
     import ktae.trainers.verl  # noqa: F401  # the plug-in
     from ktae.trainers.verl.handover import handed_over, rollouts_of_infos
 
-    algorithm = OmegaConf.create({"adv_estimator": "ktae", "norm_adv_by_std_in_grpo": True})
+    algorithm = OmegaConf.create(
+        {
+            "adv_estimator": "ktae",
+            "norm_adv_by_std_in_grpo": True,
+            "credit": {"estimator": "paper"},
+        }
+    )
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 9, (8, 12))
     lengths = rng.integers(4, 13, 8)
