@@ -109,7 +109,7 @@ def test_beside_credit_without_tables_the_papers_are_shown(run, tmp_path):
 @pytest.mark.parametrize("command_name", ["score", "permutation-test"])
 def test_huge_credit_fits_in_the_table(command_name, command, tmp_path):
     write_lines(tmp_path / "r.jsonl", GROUP)
-    result = command(command_name, "r.jsonl", "-s", "transforms={scaled: 1.0e30}")
+    result = command(command_name, "r.jsonl", "-e", "paper", "-s", "transforms={scaled: 1.0e30}")
     assert result.status == 0 and max(map(len, lines_with(result.out, "e+29"))) <= 80
 
 

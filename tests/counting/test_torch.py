@@ -118,12 +118,14 @@ def test_host_values_beside_a_devices_ids() -> None:
     """Lists and NumPy arrays work, and what is the host's is looked at."""
     rewards = np.arange(17.0)
     given = {"rewards": rewards, "token_ids": IDS, "mask": BATCH.mask, "groups": BATCH.groups}
+    given["credit"] = "paper"
     expected = oracle.token_advantages(**given)
     for form in (list, np.float32, torch.tensor):
         forms = {
             "rewards": rewards.tolist() if form is list else form(rewards),
             "mask": BATCH.mask.tolist() if form is list else BATCH.mask,
             "correct": None,
+            "credit": "paper",
         }
         np.testing.assert_allclose(on_path(**forms), expected, rtol=0, atol=1e-6)  # float32
     rewards[3] = np.nan

@@ -33,7 +33,7 @@ def test_rollouts_without_tokens_and_no_rollouts():
 )
 def test_a_score_is_a_verdict_by_the_threshold_at_its_own_precision(threshold, above, equal):
     scores = [above, equal, equal, above, above, equal]
-    assert credit(scores, Settings(threshold=threshold)).parts == credit().parts
+    assert credit(scores, Settings("paper", threshold=threshold)).parts == credit().parts
 
 
 def test_an_unknown_rollout_is_no_evidence():

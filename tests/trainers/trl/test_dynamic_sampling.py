@@ -61,7 +61,7 @@ def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_ty
     """One round does not replace every group; the rest counts nowhere."""
     settings = {"per_device_train_batch_size": 16 // passes, "gradient_accumulation_steps": passes}
     arguments = trainer_arguments(loss_type=loss_type, **settings) | {"reward_funcs": often_equal}
-    batch, policy, gradient = train_one_step(arguments, resampling_rounds=1)
+    batch, policy, gradient = train_one_step(arguments, credit="paper", resampling_rounds=1)
     kept = np.repeat(groups_of_unequal_rewards(batch), 4)
     assert kept.any()
     assert not kept.all(), "every group was replaced: nothing is dropped here"

@@ -114,7 +114,7 @@ def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch):
 def test_what_it_trains_with_is_beside_the_rollouts(verl, tmp_path):
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    config = configuration("ktae", "ktae_sync", h3=0, threshold=0.5)
+    config = configuration("ktae", "ktae_sync", estimator="paper", h3=0, threshold=0.5)
     config.trainer.rollout_data_dir = str(tmp_path / "rollouts")
     with pytest.raises(AttributeError):  # verl's own: the checks are passed
         get_trainer_cls("ktae_sync")(config)
