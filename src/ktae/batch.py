@@ -329,7 +329,8 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
     bad = np.flatnonzero(~(np.abs(numbers) <= MAX_MAGNITUDE))
     if bad.size:
         raise InputError(
-            f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{MAX_MAGNITUDE:g}"
+            f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within "
+            f"±{MAX_MAGNITUDE:g}"
         )
     return numbers
 

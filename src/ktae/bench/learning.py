@@ -12,6 +12,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -99,10 +100,13 @@ class Task:
         self.trunk = rng.normal(size=(self.n_features, self.width)) * 2 / self.n_features**0.5
         self.head = np.zeros((self.width, self.n_tokens))
 
-    def policy(self, prompts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(P, T, H) activations of the trunk and (P, T, V) probabilities, for P prompts."""
-        hidden = np.tanh(self.features[prompts] @ self.trunk)
-        logits = self.base + hidden @ self.head
+    def policy(self, prompts: np.ndarray, at: Any = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """(P, T, H) activations of the trunk and (P, T, V) probabilities, for P prompts.
+
+        `at`: the T places, if not all.
+        """
+        hidden = np.tanh(self.features[prompts][:, at] @ self.trunk)
+        logits = self.base[at] + hidden @ self.head
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return hidden, weights / weights.sum(axis=-1, keepdims=True)
 
@@ -113,12 +117,8 @@ class Task:
 
     def success(self) -> float:
         """The exact success rate over all prompts."""
-        prompts = np.arange(self.n_prompts)
-        hidden = np.tanh(self.features[:, self.at] @ self.trunk)
-        logits = self.base[self.at] + hidden @ self.head
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        p = np.take_along_axis(weights, self.correct[prompts][..., None], -1)[..., 0]
+        _, policy = self.policy(np.arange(self.n_prompts), self.at)
+        p = np.take_along_axis(policy, self.correct[..., None], -1)[..., 0]
         return float(p.prod(axis=1).mean())
 
 
@@ -240,64 +240,36 @@ def _gradients(
     return [by_trunk, np.tensordot(hidden, by_logit, axes=([0, 1], [0, 1]))]
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One training: its arm, and what came out."""
-
-    setting: str
-    arm: str
-    rate: float
-    seed: int
-    area: float
-    """Mean exact success rate over the run."""
-    final: float
-
-
 class Runs:
     """The runs of a CSV file: each is appended when it is done, and not run again."""
 
+    columns = ("setting", "arm", "rate", "seed", "area", "final")
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._done: dict[tuple[str, str, float, int], Run] = {}
+        self.areas_done: dict[tuple[str, str, float, int], float] = {}
         if path.exists():
             with path.open(newline="") as file:
                 for row in csv.DictReader(file):
-                    area, final = float(row["area"]), float(row["final"])
-                    self._keep(
-                        Run(
-                            row["setting"],
-                            row["arm"],
-                            float(row["rate"]),
-                            int(row["seed"]),
-                            area,
-                            final,
-                        )
-                    )
+                    key = row["setting"], row["arm"], float(row["rate"]), int(row["seed"])
+                    self.areas_done[key] = float(row["area"])
 
-    def _keep(self, run: Run) -> Run:
-        self._done[run.setting, run.arm, run.rate, run.seed] = run
-        return run
-
-    def get(self, setting: str, arm: str, rate: float, seed: int) -> Run:
-        """The run, trained now if it is not in the file."""
-        if run := self._done.get((setting, arm, rate, seed)):
-            return run
-        curve = train(SETTINGS[setting], arm, rate, seed)
-        run = Run(
-            setting, arm, rate, seed, round(float(curve.mean()), 6), round(float(curve[-1]), 6)
-        )
-        is_new = not self.path.exists()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(
-                file, [f.name for f in dataclasses.fields(Run)], lineterminator="\n"
-            )
-            if is_new:
-                writer.writeheader()
-            writer.writerow(dataclasses.asdict(run))
-            file.flush()
-            os.fsync(file.fileno())
-        return self._keep(run)
+    def area(self, setting: str, arm: str, rate: float, seed: int) -> float:
+        """The mean exact success rate over a run, which is trained now if it is not in the file."""
+        key = setting, arm, rate, seed
+        if key not in self.areas_done:
+            curve = train(SETTINGS[setting], arm, rate, seed)
+            area = round(float(curve.mean()), 6)
+            is_new = not self.path.exists()
+            with self.path.open("a", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                if is_new:
+                    writer.writerow(self.columns)
+                writer.writerow([*key, area, round(float(curve[-1]), 6)])
+                file.flush()
+                os.fsync(file.fileno())
+            self.areas_done[key] = area
+        return self.areas_done[key]
 
     def best_rate(self, setting: str, arm: str) -> float:
         """The rate with the largest mean area on the rate's seeds, inside of the rates tried."""
@@ -311,11 +283,11 @@ class Runs:
             tried |= {rate: self._mean(setting, arm, rate) for rate in missing}
 
     def _mean(self, setting: str, arm: str, rate: float) -> float:
-        return float(np.mean([self.get(setting, arm, rate, seed).area for seed in RATE_SEEDS]))
+        return float(np.mean([self.area(setting, arm, rate, seed) for seed in RATE_SEEDS]))
 
     def areas(self, setting: str, arm: str, rate: float) -> np.ndarray:
         """(20,) areas on the fresh seeds."""
-        return np.array([self.get(setting, arm, rate, seed).area for seed in SEEDS])
+        return np.array([self.area(setting, arm, rate, seed) for seed in SEEDS])
 
 
 @dataclasses.dataclass(frozen=True)

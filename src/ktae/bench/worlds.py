@@ -110,13 +110,8 @@ def only_together(distance: int = 1) -> World:
     world = filler(24, [0.5, 0.0, 1.0, 0.0], tokens=12, first=4)
     start, second, right, wrong = range(4)
     world.choose(8, start, {0: (0.5, start), 1: (0.5, second)})
-    for state, fits in ((start, 2), (second, 3)):
-        for token in (2, 3):
-            leads_to = right if token == fits else wrong
-            world.policy[8 + distance, state, :2] = 0.0
-            world.next_state[8 + distance, state, token] = leads_to
-        world.policy[8 + distance, state] = 0.0
-        world.policy[8 + distance, state, 2:4] = 0.5
+    for state, ends in ((start, (right, wrong)), (second, (wrong, right))):
+        world.choose(8 + distance, state, {2: (0.5, ends[0]), 3: (0.5, ends[1])})
     return world
 
 
@@ -145,26 +140,20 @@ def arithmetic(steps: int = 6) -> World:
         steps: of a response.
     """
     digits, words, p_right = 10, 4, 0.85
-    world = filler(steps * (words + 2), [1.0] * digits + [0.0] * digits, tokens=12, first=digits)
+    success = [1.0] * digits + [0.0] * digits
+    world = filler(steps * (words + 2), success, tokens=12, first=digits)
     addends = np.random.default_rng(1).integers(1, digits, steps)
     for step in range(steps):
         t = step * (words + 2) + words
         for state in range(2 * digits):
             digit, is_wrong = state % digits, state >= digits
             right = (digit + addends[step]) % digits
-            others = (1 - p_right) / (digits - 1)
+            choices = {}
+            for after in range(digits):
+                p = p_right if after == right else (1 - p_right) / (digits - 1)
+                choices[after] = p, after + digits * (is_wrong or after != right)
             world.choose(t, state, {digit: (1.0, state)})
-            world.choose(
-                t + 1,
-                state,
-                {
-                    after: (
-                        p_right if after == right else others,
-                        after + digits * (is_wrong or after != right),
-                    )
-                    for after in range(digits)
-                },
-            )
+            world.choose(t + 1, state, choices)
     return world
 
 

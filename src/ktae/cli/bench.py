@@ -16,6 +16,7 @@ from ktae.files import plots
 if TYPE_CHECKING:
     from ktae.bench.pointing import Result
     from ktae.estimators import Estimator
+    from ktae.inference import Interval
 
 LEGEND = """\
 Share of the ceiling: 0 is GRPO, 1 what exact advantages as credit add to the cosine with the true
@@ -162,40 +163,34 @@ def _print_shares(
     screen.print(LEGEND, style="dim")
 
 
-def _print_world(screen: Screen, results: Sequence[Result]) -> None:
-    def number(value: float | None, form: str = ".2f") -> str:
-        return "-" if value is None else format(value, form)
+COLUMNS = {
+    "cosine": "cosine",
+    "share of the ceiling": "share_of_ceiling",
+    "permuted": "permuted_share",
+    "best weight": "best_weight",
+    "share there": "best_share",
+    "avg. precision": "average_precision",
+    "sign": "sign",
+    "bias": "bias",
+    "variance": "variance",
+}
 
-    rows = [
-        (
-            r.estimator,
-            f"{r.cosine.value:.3f} ± {r.cosine.high - r.cosine.value:.3f}",
-            "-"
-            if r.share_of_ceiling is None
-            else "{:.2f} ({:.2f} to {:.2f})".format(*r.share_of_ceiling),
-            number(r.permuted_share),
-            f"{r.best_weight:g}",
-            number(r.best_share),
-            number(r.average_precision),
-            number(r.sign),
-            number(r.bias, ".3f"),
-            number(r.variance, ".1f"),
+
+def _print_world(screen: Screen, results: Sequence[Result]) -> None:
+    def cell(value: float | Interval | None) -> str:
+        if value is None:
+            return "-"
+        return (
+            "{:.2f} ({:.2f} to {:.2f})".format(*value)
+            if isinstance(value, tuple)
+            else f"{value:.3g}"
         )
-        for r in results
-    ]
-    columns = (
-        "cosine",
-        "share of the ceiling",
-        "permuted",
-        "best weight",
-        "share there",
-        "avg. precision",
-        "sign",
-        "bias",
-        "variance",
+
+    screen.table(
+        f"{results[0].world}: {100 * results[0].base_rate:.1f} % of the tokens decide",
+        list(COLUMNS),
+        [(r.estimator, *(cell(getattr(r, name)) for name in COLUMNS.values())) for r in results],
     )
-    heading = f"{results[0].world}: {100 * results[0].base_rate:.1f} % of the tokens decide"
-    screen.table(heading, columns, rows)
 
 
 def _learn(screen: Screen, path: Path) -> None:
