@@ -2,6 +2,8 @@
 
     python benchmarks/demo_ceiling.py ktae.experiments.demo:SUMS ktae_lab.languages.lists:LISTS
 
+*lists* is in lab/src at commit ef5644a3.
+
 Three arms train the demo's base model (seed 0) by the plain policy gradient, one update a step:
 `grpo`; `beside`, GRPO's advantages and exact ones added; `alone`, exact ones instead. Exact means
 by continuation: V at every STRIDE-th position of every response of a mixed group, by CONTINUATIONS

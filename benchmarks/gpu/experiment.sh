@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does token credit train a real model better? Five arms, thirty seeds, paired; nobody has run it yet.
+# Does token credit train a real model better? Six arms, thirty seeds, paired; nobody has run it yet.
 # By arithmetic about 400 hours of one H100. First: ktae data prepare math12k
 #     benchmarks/gpu/experiment.sh rates    # three learning rates an arm, on two seeds of their own
 #     RATE_backoff=5e-7 benchmarks/gpu/experiment.sh run    # with each arm's best rate; resumable
@@ -11,6 +11,7 @@ declare -A arms=(
   [penalty]=trl.entropy_coef=-0.003
   [backoff]=credit=backoff
   [paper]=credit=paper
+  [paper4]='credit={estimator: paper, transforms: [{scaled: 4}]}'
   [random]='credit={estimator: backoff, transforms: [random-places]}'
 )
 
@@ -28,9 +29,9 @@ case "${1:-}" in
   run)
     for seed in $(seq 5100 5129); do for arm in "${!arms[@]}"; do
       rate=RATE_$arm
-      one "$arm" "${!rate:-1e-6}" "$seed" "gpu/$arm-seed$seed"
+      one "$arm" "${!rate:?set RATE_$arm to its best rate}" "$seed" "gpu/$arm-seed$seed"
     done; done
-    for arm in penalty backoff paper random; do
+    for arm in penalty backoff paper paper4 random; do
       for seed in $(seq 5100 5129); do
         ktae compare "gpu/grpo-seed$seed/eval" "gpu/$arm-seed$seed/eval" --json > "gpu/$arm-seed$seed/compare.json"
       done

@@ -60,6 +60,12 @@ def test_sampled_responses_agree_with_the_exact_values(name: str) -> None:
     assert estimates.mean() == pytest.approx((gradient * truth.gradient).sum())
     error = estimates.std() / n**0.5 + 1e-12
     assert abs(estimates.mean() - (truth.gradient**2).sum()) < 3 * error
+    # A at the tokens written, by the outcomes of the responses that wrote them.
+    values = np.where(responses.mask, truth.value[np.arange(world.shape[0]), responses.states], 0)
+    advantages = responses.at(truth.advantage)
+    returns = np.where(responses.mask, responses.correct[:, None] - values, 0)
+    differences = (advantages * (returns - advantages)).sum(axis=1)
+    assert abs(differences.mean()) < 3 * differences.std() / n**0.5 + 1e-12
 
 
 def test_advantages_by_hand() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from ktae.bench.worlds import World
+from ktae.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,13 @@ class Truth:
 
 
 def solve(world: World) -> Truth:
-    """V, A, state probabilities and the exact policy gradient of a world."""
+    """V, A, state probabilities and the exact policy gradient of a world.
+
+    Raises:
+        InputError: a row of the policy is no distribution.
+    """
+    if world.policy.min() < 0 or np.abs(world.policy.sum(axis=-1) - 1).max() > 1e-9:
+        raise InputError("world.policy has a row that is no distribution: it does not add up to 1")
     length, n_states, _ = world.shape
     value = np.zeros((length + 1, n_states))
     value[length] = world.success

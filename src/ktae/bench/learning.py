@@ -2,7 +2,9 @@
 
 Many prompts, a policy with a shared trunk, Adam. Each arm trains at its own best learning rate,
 chosen on seeds of its own; then every arm runs on fresh seeds. The ceiling is what exact token
-advantages gain over GRPO: where it is not above zero, no credit could have gained anything.
+advantages gain over GRPO in the groups in which GRPO learns at all, those with correct and
+incorrect responses. "exact everywhere" has them in the other groups, too, which no comparison
+within a group can reach.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ktae.credit import token_credit
+from ktae.errors import InputError
 from ktae.estimators import RandomPlaces, as_estimator
 from ktae.inference import holm, sign_flip_p_value, t_interval
 from ktae.rollout_advantages import rollout_advantages
@@ -58,7 +61,7 @@ SETTINGS: dict[str, Setting] = {
     "split, four uses": Setting(minibatches=4, uses=4),
     "shared names": Setting(own_names=False),
 }
-"""The map: one factor changed at a time, and two together."""
+"""The map: mostly one factor changed at a time."""
 
 CEILING = "exact"
 CREDITS: dict[str, tuple[str, float]] = {
@@ -70,6 +73,8 @@ CREDITS: dict[str, tuple[str, float]] = {
     "conflict-tokens": ("conflict-tokens", 1.0),
 }
 ARMS = ("grpo", CEILING, "exact added", *CREDITS, "random places", "entropy penalty")
+ADDED = ("exact everywhere",)
+"""Arms that were added after the first runs: not announced, and not corrected for."""
 ANNOUNCED = [(setting, arm) for setting in SETTINGS for arm in ARMS if arm != "grpo"]
 """The comparisons with GRPO that were fixed before the first run; Holm corrects over all."""
 
@@ -185,7 +190,7 @@ def _advantages(
     base: np.ndarray = rollout_advantages("grpo", correct.astype(float), everywhere[:, 0], group)[
         :, None
     ]
-    if arm in (CEILING, "exact added"):
+    if arm in (CEILING, "exact added", *ADDED):
         std = np.repeat(
             correct.reshape(len(prompts), -1).std(axis=1, ddof=1), task.setting.responses
         )
@@ -193,8 +198,13 @@ def _advantages(
         rest = np.cumprod(p[:, ::-1], axis=1)[:, ::-1] / p
         still_correct = np.cumprod(np.hstack([np.ones((len(hit), 1)), hit[:, :-1]]), axis=1)
         exact = np.zeros(tokens.shape)
+        exact[:, task.at] = still_correct * (hit - p) * rest
+        if arm in ADDED:  # with the policy's own deviation, which no group has to be mixed for
+            success = p.prod(axis=1)
+            exact /= np.sqrt(success * (1 - success) + 1e-12)[:, None]
+            return exact
         # In GRPO's units, and only where GRPO has a signal: mixed groups.
-        exact[:, task.at] = still_correct * (hit - p) * rest / (std + 1e-6)[:, None]
+        exact /= (std + 1e-6)[:, None]
         exact[std == 0] = 0.0
         return exact if arm == CEILING else base + exact
     credit = np.zeros(tokens.shape)
@@ -240,6 +250,13 @@ def _gradients(
     return [by_trunk, np.tensordot(hidden, by_logit, axes=([0, 1], [0, 1]))]
 
 
+def drop_torn_line(path: Path) -> None:
+    """Cut off a last line that an interrupted run has not finished."""
+    content = path.read_bytes()
+    if content and not content.endswith(b"\n"):
+        path.write_bytes(content[: content.rfind(b"\n") + 1])
+
+
 class Runs:
     """The runs of a CSV file: each is appended when it is done, and not run again."""
 
@@ -249,8 +266,14 @@ class Runs:
         self.path = path
         self.areas_done: dict[tuple[str, str, float, int], float] = {}
         if path.exists():
+            drop_torn_line(path)
             with path.open(newline="") as file:
-                for row in csv.DictReader(file):
+                rows = csv.DictReader(file)
+                if tuple(rows.fieldnames or ()) != self.columns:
+                    raise InputError(
+                        f"{path} has the columns {rows.fieldnames}; expected {list(self.columns)}"
+                    )
+                for row in rows:
                     key = row["setting"], row["arm"], float(row["rate"]), int(row["seed"])
                     self.areas_done[key] = float(row["area"])
 
@@ -303,7 +326,7 @@ class Gain:
     low: float
     high: float
     p: float
-    """Holm's, over all announced comparisons that have been run."""
+    """Holm's, over all announced comparisons; without correction for an arm that was added."""
     share_of_ceiling: float | None
     """The gain as a share of the ceiling's; None where the ceiling is not above zero."""
 
@@ -322,12 +345,12 @@ def learn(
     for setting in SETTINGS:
         areas: dict[str, np.ndarray] = {}
         rates: dict[str, float] = {}
-        for arm in ARMS:
+        for arm in (*ARMS, *ADDED):
             progress(setting, arm)
             rates[arm] = runs.best_rate(setting, arm)
             areas[arm] = runs.areas(setting, arm, rates[arm])
         ceiling = t_interval(areas[CEILING] - areas["grpo"])
-        for arm in ARMS[1:]:
+        for arm in (*ARMS[1:], *ADDED):
             difference = areas[arm] - areas["grpo"]
             share = difference.mean() / ceiling.value if ceiling.low > 0 else None
             p_values.append(sign_flip_p_value(difference))
@@ -336,5 +359,8 @@ def learn(
                     setting, arm, rates[arm], areas[arm].mean(), *t_interval(difference), 1.0, share
                 )
             )
-    corrected = holm(p_values)
-    return [dataclasses.replace(gain, p=p) for gain, p in zip(gains, corrected, strict=True)]
+    corrected = iter(holm([p for gain, p in zip(gains, p_values, strict=True) if gain.arm in ARMS]))
+    return [
+        dataclasses.replace(gain, p=next(corrected) if gain.arm in ARMS else p)
+        for gain, p in zip(gains, p_values, strict=True)
+    ]

@@ -12,7 +12,7 @@ from ktae.bench.exact import Responses, sample, solve
 from ktae.bench.worlds import World
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimators import AnchorStates, Estimator, RandomPlaces
+from ktae.estimators import DEFAULT, AnchorStates, Estimator, RandomPlaces, preset
 from ktae.estimators.transforms import innermost, layers
 from ktae.estimators.units import OF_TURNS
 from ktae.inference import Interval, percentile_bounds
@@ -23,11 +23,12 @@ BATCH = {"group_size": GROUP_SIZE, "groups": GROUPS, "batches": BATCHES}
 """A gradient is estimated from 8 groups of 16 responses, 50 times."""
 KEY = 0.02
 """Key tokens: their exact advantage is at least this far from 0."""
-WEIGHTS = 2.0 ** np.arange(-3, 6)
+WEIGHTS = 2.0 ** np.arange(-3, 9)
 """Of the credit beside the rollout advantage, for the best weight."""
 RESAMPLES = 2000
 GRPO, EXACT, RANDOM, PERMUTED = CONTROLS = ("GRPO", "exact", "random", "permuted")
-"""The rows that are always there."""
+"""The rows that are always there: the last two are of `CONTROL`'s credit."""
+CONTROL = preset(DEFAULT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Result:
     sign: float
     """The share of key tokens with credit of the right sign; no credit counts as wrong."""
     bias: float
-    """1 - the cosine of the mean gradient over all batches."""
+    """1 - the cosine of the expected gradient: the mean over all batches, less its own variance."""
     variance: float
     """The gradients' mean squared distance from their mean, over the mean's squared length."""
     permuted_share: float | None
@@ -157,6 +158,9 @@ class Course:
         total = self._base_gradients + gradients
         cosines, mean = self.cosines_of(total), total.mean(axis=0)
         half = 1.96 * cosines.std(ddof=1) / BATCHES**0.5
+        exact = self.truth.gradient.ravel()
+        variance = ((total - mean) ** 2).sum() / (BATCHES - 1)
+        length = max(mean @ mean - variance / BATCHES, 1e-30) ** 0.5
         share, best_share = self.share(cosines), self.share(by_weight[best])
         permuted_share = None if permuted is None else self.share(self.cosines(permuted))
         return Result(
@@ -166,8 +170,8 @@ class Course:
             share_of_ceiling=share,
             best_weight=float(WEIGHTS[best]) if credit.any() else 0.0,
             best_share=best_share and best_share.value,
-            bias=float(1 - self.cosines_of(mean[None])[0]),
-            variance=float(((total - mean) ** 2).sum(axis=1).mean() / (mean @ mean)),
+            bias=float(1 - mean @ exact / (length * np.linalg.norm(exact))),
+            variance=float(variance / length**2),
             permuted_share=permuted_share and permuted_share.value,
             **self._pointing(credit),
         )
@@ -183,6 +187,8 @@ class Course:
         noise = np.random.default_rng(0).random(len(credit_n))
         hits = is_key[np.lexsort([noise, -np.abs(credit_n)])]
         precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+        if not is_key.any():
+            raise InputError(f"world {self.name} has no token with |advantage| of {KEY} or more")
         return {
             "average_precision": float(precision[hits].mean()),
             "base_rate": float(is_key.mean()),
@@ -209,7 +215,7 @@ def measure(
 ) -> tuple[list[Result], list[Left]]:
     """Every estimator in every world, and the four rows that are always there.
 
-    Those are GRPO, exact advantages as credit, and the first estimator's credit at random places
+    Those are GRPO, exact advantages as credit, and the default estimator's credit at random places
     and with permuted labels.
 
     Args:
@@ -228,7 +234,7 @@ def measure(
         course = Course(world_name, world, seed)
         results.append(course.result(GRPO, np.zeros(course.exact.shape), None))
         results.append(course.result(EXACT, course.exact, None))
-        for i, (name, estimator) in enumerate(estimators.items()):
+        for name, estimator in estimators.items():
             progress(f"{name}, {world_name}")
             if reason := lacks(estimator, world):
                 left.append(Left(world_name, name, reason, is_error=False))
@@ -236,16 +242,14 @@ def measure(
             try:
                 credit = course.credit(estimator)
                 permuted = course.credit(estimator, permuted=True)
-                if i == 0:
-                    misplaced = course.credit(RandomPlaces(estimator))
             except Exception as error:  # someone's own code may raise anything
                 reason = f"{type(error).__name__}: {error}"
                 left.append(Left(world_name, name, reason, is_error=True))
                 continue
             results.append(course.result(name, credit, permuted))
-            if i == 0:
-                results.append(course.result(RANDOM, misplaced, None))
-                results.append(course.result(PERMUTED, permuted, None))
+        random = course.credit(RandomPlaces(CONTROL))
+        results.append(course.result(RANDOM, random, None))
+        results.append(course.result(PERMUTED, course.credit(CONTROL, permuted=True), None))
     return results, left
 
 

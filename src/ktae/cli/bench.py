@@ -12,6 +12,7 @@ from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError, expected_one_of
 from ktae.files import plots
+from ktae.files.text import counted
 
 if TYPE_CHECKING:
     from ktae.bench.pointing import Result
@@ -81,8 +82,8 @@ def bench(
     options.require_outputs([], ("--output", output, plots.KINDS))
     screen = Screen(as_json)
     if learn:
-        if estimator or world or output:
-            raise InputError("--learn has fixed arms; expected no --estimator, --world or --output")
+        if estimator or world or output or seed:
+            raise InputError("--learn has fixed arms and seeds; expected none of the other options")
         _learn(screen, runs)
     else:
         _point(screen, estimator, world, output, seed)
@@ -116,7 +117,7 @@ def _point(
             lambda what: bars.show("measuring", next(steps), total, what),
             seed,
         )
-    rows = [name for name in dict.fromkeys(r.estimator for r in results) if name != pointing.GRPO]
+    rows = list(dict.fromkeys(r.estimator for r in results))
     rows.sort(key=lambda name: -pointing.mean_share(results, name)[0])
     _print_shares(screen, results, rows, list(worlds))
     for name in world_names or ():
@@ -128,7 +129,7 @@ def _point(
         else:
             lacking[x.estimator, x.reason] += 1
     for (name, reason), n in lacking.items():
-        note(f"{name} {reason}; left out of {n} worlds")
+        note(f"{name} {reason}; left out of {counted(n, 'world')}")
     if output is not None:
         plots.save(pointing.picture(results, rows, list(worlds)), output)
         screen.print(f"wrote {output}")

@@ -1,7 +1,6 @@
 """Proof that the (B, T) advantages reach TRL's loss at their tokens: `gradient_check`, under every
 setting of TRL's that leaves the first step's gradient as it is."""
 
-
 import pytest
 import torch
 
