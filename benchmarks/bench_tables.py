@@ -38,6 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.measure:
         measure()
+        measure_dials()
     if arguments.learning:
         shutil.copy(arguments.learning, RESULTS / "bench_learning.csv")
     text = PAGE.read_text("utf-8")
@@ -107,8 +108,56 @@ def shares() -> str:
     return "\n".join(lines)
 
 
-SHOWN = ("exact", "paper", "paper x4", "backoff", "trigrams", "conflict-tokens", "random places")
+SHOWN = (
+    *("exact everywhere", "exact", "exact added", "paper", "paper x4", "backoff", "trigrams"),
+    *("conflict-tokens", "random places", "entropy penalty"),
+)
 """The arms of the page's map; the CSV has all."""
+DIALS: dict[str, tuple[float, ...]] = {
+    "few-decisions": (1 / 2, 1 / 10, 1 / 200),
+    "shared-names": (12, 40, 60),
+    "only-together": (2, 4),
+    "order-decides": (2, 3),
+    "arithmetic": (4, 8),
+    "early-method": (0.2, 0.8),
+    "repaired": (0.2, 0.8),
+    "symptoms": (2, 15),
+    "shared-beginnings": (12, 48),
+    "many-choices": (4, 12),
+    "rare-success": (1 / 8, 1 / 4),
+    "rare-failure": (1 / 8, 1 / 4),
+    "longer-when-wrong": (2, 4),
+    "rooms": (2, 6, 8),
+}
+"""Other settings of each world's dial, on which nothing was chosen."""
+COMPARED = ("backoff", "paper", "calibrated", "trigrams")
+
+
+def measure_dials() -> None:
+    """The worlds at other dials."""
+    worlds = {f"{name}({dial:.3g})": WORLDS[name](dial) for name in DIALS for dial in DIALS[name]}
+    results, _ = pointing.measure(
+        worlds,
+        {name: as_estimator(name) for name in COMPARED},
+        lambda what: print(what, flush=True),
+    )
+    write_rows(RESULTS / "bench_dials.csv", [row_of(result) | machine() for result in results])
+
+
+def dials() -> str:
+    """Shares at other dials: where `backoff` is below .25, and means over all of them."""
+    rows = [row for row in read("bench_dials.csv") if row["share_of_ceiling"]]
+    share = {(r["world"], r["estimator"]): float(r["share_of_ceiling"]) for r in rows}
+    worlds = list(dict.fromkeys(r["world"] for r in rows))
+    lines = [f"| world (dial) | {' | '.join(COMPARED)} |", "| --- |" + " --- |" * len(COMPARED)]
+    for world in worlds:
+        if share[world, "backoff"] < 0.25:
+            cells = [f"{share[world, name]:+.2f}" for name in COMPARED]
+            lines.append(f"| `{world}` | {' | '.join(cells)} |")
+    means = [sum(share[w, name] for w in worlds) / len(worlds) for name in COMPARED]
+    cells = [f"**{mean:+.2f}**" for mean in means]
+    lines.append(f"| **mean of all {len(worlds)}** | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def the_map() -> str:
@@ -162,6 +211,7 @@ def demo_ceiling() -> str:
 
 TABLES = {
     "bench shares": shares,
+    "bench dials": dials,
     "bench map": the_map,
     "real tokens": real_tokens,
     "demo ceiling": demo_ceiling,
