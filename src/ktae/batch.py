@@ -32,17 +32,10 @@ ScoreRange = tuple[float, float] | None
 
 
 class Vocabulary(NamedTuple):
-    """The texts of a tokenizer's V tokens, as tables that a compiled loop reads by token id.
+    """The texts of a tokenizer's V tokens."""
 
-    V + 1 entries: one for each token id from 0, and a last one for every id above."""
-
-    looks: np.ndarray
-    """(V + 1,) uint8: see `ktae.counting.units`."""
-    hashes: np.ndarray
-    """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
-    multiplied by when that text is appended to its own."""
-    texts: tuple[bytes | None, ...] = ()
-    """V, each token's bytes; None: no token has that id."""
+    texts: tuple[bytes | None, ...]
+    """Each token's bytes; None: no token has that id."""
 
     def text(self, token_ids: Sequence[int]) -> str:
         """What the tokens spell; `<id>` for an id that no token has."""
@@ -329,7 +322,8 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
     bad = np.flatnonzero(~(np.abs(numbers) <= MAX_MAGNITUDE))
     if bad.size:
         raise InputError(
-            f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{MAX_MAGNITUDE:g}"
+            f"{name}[{bad[0]}] is {numbers[bad[0]]}; "
+            f"expected a finite number within ±{MAX_MAGNITUDE:g}"
         )
     return numbers
 

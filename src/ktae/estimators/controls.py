@@ -22,7 +22,7 @@ from ktae.arrays import Array, ArrayLike, on_host
 from ktae.batch import Batch, make_batch, row_sums
 from ktae.errors import InputError
 from ktae.estimators.base import Between
-from ktae.estimators.transforms import PostTransform, GroupTransform, Transform
+from ktae.estimators.transforms import GroupTransform, PostTransform, Transform
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

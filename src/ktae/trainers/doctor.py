@@ -99,7 +99,7 @@ def compared(backend: str) -> tuple[float, str]:
     else:
         import torch
 
-        from ktae.counting.tensors import batch_on_device
+        from ktae.device_batch import batch_on_device
 
         on_device = torch.from_numpy(ids).to("cuda" if torch.cuda.is_available() else "cpu")
         tensors = batch_on_device(on_device, *arrays[1:], score_range=None)
