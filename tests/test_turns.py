@@ -108,7 +108,7 @@ def test_normalise_makes_noisy_states_equal(exact, normalised):
     np.testing.assert_allclose(got, expected, atol=1e-6)
     assert not np.allclose(ktae.token_credit(ids, mask, CORRECT, GROUPS, exact), expected)
     assert normalised.needs_vocabulary and not exact.needs_vocabulary
-    with pytest.raises(ktae.InputError, match="^normalise .*vocabulary="):
+    with pytest.raises(ktae.InputError, match=r"^normalise .*vocabulary="):
         ktae.token_credit(ids, mask, CORRECT, GROUPS, normalised)
 
 

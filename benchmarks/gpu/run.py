@@ -141,7 +141,7 @@ def credit_of(made: Any) -> Callable[[], torch.Tensor]:
     """The credit of random rollouts whose ids lie on the device."""
     ids = torch.from_numpy(made.token_ids).long().to(DEVICE)
     others = (made.mask, made.correct.astype(float), made.groups)
-    return lambda: KTAE().credit(batch_on_device(ids, *others, score_range=None))
+    return lambda: KTAE().credit(batch_on_device(ids, *others))
 
 
 def training(model: str | None) -> Rows:

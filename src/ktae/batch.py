@@ -27,9 +27,6 @@ EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
 in single precision, and their sums round differently in another order."""
 
-ScoreRange = tuple[float, float] | None
-"""The least and the greatest graded score that an estimator takes; None: it takes verdicts."""
-
 
 class Vocabulary(NamedTuple):
     """The texts of a tokenizer's V tokens."""
@@ -118,19 +115,19 @@ def make_batch(
     correct: ArrayLike,
     groups: ArrayLike,
     *,
-    score_range: ScoreRange = None,
+    graded: bool = False,
     **optional: Any,
 ) -> Batch:
     """Check the four arrays of `ktae.token_credit`, in the host's memory, and number the groups.
 
-    `score_range` is what graded scores may be; `optional` are other fields, such as `vocabulary`.
+    `graded`: `correct` may be any scores; `optional` are other fields, such as `vocabulary`.
     """
     token_ids, mask = as_array("token_ids", token_ids), as_array("mask", mask)
     check_tokens(token_ids, mask)
     check_mask(mask)
     n_rows = token_ids.shape[0]
     labels, group_b = np.unique(group_labels(groups, n_rows), return_inverse=True)
-    evidence, graded = correctness(correct, n_rows, score_range)
+    evidence, graded = correctness(correct, n_rows, graded)
     return Batch(token_ids, mask, evidence, group_b.astype(np.int64), graded, labels, **optional)
 
 
@@ -237,9 +234,7 @@ def _label_kind(label: object) -> type | None:
     return next((kind for kind in (str, bytes) if isinstance(label, kind)), None)
 
 
-def correctness(
-    correct: ArrayLike, n_rows: int, score_range: ScoreRange
-) -> tuple[np.ndarray, bool]:
+def correctness(correct: ArrayLike, n_rows: int, graded: bool) -> tuple[np.ndarray, bool]:
     """`Batch.evidence` and `Batch.graded` of what the caller gave."""
     array = as_array("correct", correct)
     if array.dtype.kind == "O" and all(x is None or isinstance(x, Number) for x in array.flat):
@@ -247,12 +242,12 @@ def correctness(
     check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN or None (unknown)")
     values: np.ndarray = array.astype(np.float64)
     is_graded = ~(np.isnan(values) | (values == 0) | (values == 1))
-    if score_range is None:
+    if graded:
+        bad = np.flatnonzero(np.abs(values) > MAX_MAGNITUDE)  # NaN is none of them
+        expected = f"a number within ±{MAX_MAGNITUDE:g}, or NaN (unknown)"
+    else:
         bad = np.flatnonzero(is_graded)
         expected = "0, 1 or NaN (unknown); other scores need an estimator with graded_rewards=True"
-    else:
-        bad = out_of_range(values, score_range)
-        expected = f"a number {in_words(score_range)}, or NaN (unknown)"
     if bad.size:
         raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected {expected}")
     return values, bool(is_graded.any())
@@ -301,17 +296,6 @@ def group_extreme(
 def differ(low: Array, high: Array) -> Array:
     """Whether lowest and highest scores differ by more than rounding; false for inf."""
     return high - low > EQUAL * high.clip(min=-low)  # the larger of |low| and |high|
-
-
-def in_words(score_range: tuple[float, float]) -> str:
-    """`from 0 to 1`."""
-    return "from {:g} to {:g}".format(*score_range)
-
-
-def out_of_range(scores: np.ndarray, score_range: tuple[float, float]) -> np.ndarray:
-    """The places of graded scores that are out of the range; NaN is none of them."""
-    low, high = score_range
-    return np.flatnonzero((scores < low) | (scores > high))
 
 
 def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:

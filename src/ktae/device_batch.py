@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ktae.arrays import ArrayLike, as_array, on_host
+from ktae.arrays import MAX_MAGNITUDE, ArrayLike, as_array, on_host
 from ktae.batch import (
     Batch,
-    ScoreRange,
     check_mask,
     check_per_rollout,
     check_tokens,
@@ -26,7 +25,7 @@ def batch_on_device(
     correct: ArrayLike,
     groups: ArrayLike,
     *,
-    score_range: ScoreRange = None,
+    graded: bool = False,
     **optional: Any,
 ) -> Batch:
     """A batch on the device of `token_ids`, without the host ever waiting for it.
@@ -50,8 +49,8 @@ def batch_on_device(
     number = torch.zeros_like(rows)
     number[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
     group_b = torch.empty_like(rows).scatter_(0, rows, number)
-    evidence = _evidence(correct, n_rows, score_range).to(device)
-    return Batch(ids, mask, evidence, group_b, score_range is not None, **optional)
+    evidence = _evidence(correct, n_rows, graded).to(device)
+    return Batch(ids, mask, evidence, group_b, graded, **optional)
 
 
 def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tensor:
@@ -64,14 +63,14 @@ def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tenso
     return values.to(device).double()
 
 
-def _evidence(correct: ArrayLike, n_rows: int, score_range: ScoreRange) -> torch.Tensor:
+def _evidence(correct: ArrayLike, n_rows: int, graded: bool) -> torch.Tensor:
     correct = _on_host_or_tensor("correct", correct)
     if not isinstance(correct, torch.Tensor):
-        return torch.from_numpy(correctness(correct, n_rows, score_range)[0])
+        return torch.from_numpy(correctness(correct, n_rows, graded)[0])
     check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
     numbers = correct.double()
-    if score_range is not None:
-        return numbers.clamp(*score_range)  # NaN stays
+    if graded:
+        return numbers.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE)  # NaN stays
     return torch.where(numbers.isnan(), numbers, (numbers != 0).double())
 
 

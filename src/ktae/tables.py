@@ -100,7 +100,7 @@ def ngrams_of(estimator: Estimator) -> tuple[str, ...] | None:
                 return None
             units = estimator.units
         estimator = estimator.inner
-    is_table = isinstance(estimator, ContingencyEstimator) and estimator.score_range is None
+    is_table = isinstance(estimator, ContingencyEstimator) and not estimator.takes_scores
     return units if is_table and set(units) <= set(NGRAMS) else None
 
 

@@ -174,7 +174,7 @@ def shared_states(
         InputError: shapes or dtypes do not fit.
     """
     arrays = (on_host(array) for array in (token_ids, mask, correct, groups))
-    batch = make_batch(*arrays, score_range=(-np.inf, np.inf))
+    batch = make_batch(*arrays, graded=True)
     credit_bt = None if credit is None else as_array("credit", on_host(credit))
     # By group and observation, and then by what was done: the row and columns of each such turn.
     states: dict[Any, dict[Any, list[tuple[int, slice]]]] = {}

@@ -95,7 +95,7 @@ def ids_of_correct(ids, mask, correct, groups):
 def test_estimators_on_a_device(estimator: Estimator) -> None:
     scores = np.round(np.random.default_rng(1).random(17), 2)
     correct = BATCH.correct
-    if estimator.score_range is not None:
+    if estimator.takes_scores:
         correct = np.where(np.isnan(BATCH.correct), np.nan, scores)
     expected = oracle.token_advantages(
         np.arange(17.0), IDS, BATCH.mask, BATCH.groups, correct=correct, credit=estimator

@@ -96,7 +96,7 @@ def test_what_is_no_credit_is_refused(estimate, message):
 
 
 def test_it_gets_verdicts_and_has_no_table():
-    assert as_estimator(presence).score_range is None
+    assert not as_estimator(presence).takes_scores
     with pytest.raises(InputError, match="presence"):
         credit_table(*BATCH, presence)
 

@@ -145,7 +145,7 @@ def batches(draw, scores):
     evidence = rng.choice([*scores, math.nan], n)
     groups = rng.integers(0, draw(st.integers(1, 2)), n)
     entropies = rng.uniform(0.1, 3, (n, width))
-    return make_batch(ids, mask, evidence, groups, score_range=(0, 1))._replace(
+    return make_batch(ids, mask, evidence, groups, graded=True)._replace(
         ignored=draw(st.sampled_from([(), (2,)])),
         entropies=entropies,
         log_probs=-entropies,

@@ -296,5 +296,5 @@ def test_what_stands_for_an_estimator() -> None:
     assert as_estimator({"estimator": "paper", "h3": 0}) == preset("no-tf")
     assert as_estimator(function) == Function(function)
     for nothing in (None, 3, [KTAE()]):
-        with pytest.raises(InputError, match="^credit "):
+        with pytest.raises(InputError, match=r"^credit "):
             as_estimator(nothing, "credit")

@@ -291,5 +291,5 @@ def test_draws_of_equal_rollouts_empty_batches_and_tensors(batch: Arrays) -> Non
     for control in (PermutedLabels, ShuffledValues, RandomPlaces):
         got = ktae.token_credit(*map(torch.from_numpy, batch), control(KTAE(), 3))
         np.testing.assert_array_equal(got.numpy(), ktae.token_credit(*batch, control(KTAE(), 3)))
-    with pytest.raises(InputError, match="^correct "):
+    with pytest.raises(InputError, match=r"^correct "):
         permuted_labels(ids, mask, [1], [0] * 4, seed=0)

@@ -176,7 +176,7 @@ def test_no_response_votes_for_itself(rng):
 def test_groups_that_are_too_small(rng, size):
     with pytest.raises(InputError):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, size=size)), {"paper": "paper"})
-    with pytest.raises(InputError, match="^estimators "):
+    with pytest.raises(InputError, match=r"^estimators "):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), ["paper"])
 
 

@@ -27,7 +27,7 @@ from ktae.estimators.units import UNITS, unit_keys
 from ktae.turns import Normalise
 
 NEEDS = (
-    "score_range",
+    "takes_scores",
     "needs_vocabulary",
     "needs_policy",
     "needs_step",

@@ -102,7 +102,7 @@ def compared(backend: str) -> tuple[float, str]:
         from ktae.device_batch import batch_on_device
 
         on_device = torch.from_numpy(ids).to("cuda" if torch.cuda.is_available() else "cpu")
-        tensors = batch_on_device(on_device, *arrays[1:], score_range=None)
+        tensors = batch_on_device(on_device, *arrays[1:])
         credit = paper.credit(tensors).cpu()
     seconds = time.perf_counter() - started
     error = float(np.abs(np.asarray(credit) - paper.credit(batch, naive.credit)).max())

@@ -118,7 +118,7 @@ def scored(
     label: dict[Hashable, int] = {}
     group_b = np.array([label.setdefault(x, len(label)) for x in groups], dtype=np.int64)
     evidence = values
-    if estimator.score_range is None:
+    if not estimator.takes_scores:
         evidence, name = correct, settings.correctness or "reward"
         warn_unless_verdicts(name, values, correct, group_b, settings.threshold)
     started = time.perf_counter()

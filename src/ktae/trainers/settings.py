@@ -154,7 +154,7 @@ def announce(estimator: Estimator | None, name: str, threshold: float, group_siz
     """
     if estimator is None:
         what = "no token credit"
-    elif estimator.score_range is None:
+    elif not estimator.takes_scores:
         what = f"credit {to_text(estimator)}; correct is {name} above {threshold:g}"
     else:
         what = f"credit {to_text(estimator)} of the scores {name}"

@@ -223,7 +223,7 @@ def test_rewards_of_turns_come_with_the_agent_loops_extra_fields(advantages_of, 
     used, _ = advantages_of(rows, "ktae", estimator="turn-rewards")
     by_verl, _ = advantages_of(rows, "grpo")
     wanted = core_credit(
-        rows, compute=ktae.token_credit, estimator="turn-rewards", turn_rewards=[*sessions.values()]
+        rows, compute=ktae.token_credit, credit="turn-rewards", turn_rewards=[*sessions.values()]
     )
     for key in rows:
         credit = wanted[key][: len(used[key])]

@@ -28,7 +28,6 @@ from ktae.trainers.trl.checks import (
     check_arguments,
     check_enough,
     check_infinite,
-    check_scores,
     correctness_columns,
     foreign_loss,
     turn_rewards_of,
@@ -216,7 +215,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             score = torch.where(score.isnan(), rewards[:, column], score)
         score = score.masked_fill(score.isinf(), torch.nan)
         correct = torch.where(score.isnan(), score, (score > self.threshold).to(score))
-        is_judged = self.credit is not None and self.credit.score_range is None
+        is_judged = self.credit is not None and not self.credit.takes_scores
         if is_judged and self.accelerator.is_main_process:
             name, groups = self._correctness_name, np.arange(len(score)) // self._group_size
             arrays = (on_host(score), on_host(correct), groups)
@@ -226,7 +225,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        check_scores(score[of_process], self.credit, self._correctness_name)
         none: list[Any] = [None] * n
         # As TRL reads it: of a row the places of the completion, and 1 where it is shorter.
         masks = [
@@ -341,7 +339,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         for name, values in policy.items():
             if values is None:
                 raise InputError(without_policy(estimator, name))
-        evidence = correct if estimator.score_range is None else kept["rollout_scores"]
+        evidence = correct if not estimator.takes_scores else kept["rollout_scores"]
         if "entropies" in policy and self.mask_truncated_completions:
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
             unknown = (policy["entropies"] == 0).all(dim=1)
