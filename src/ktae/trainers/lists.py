@@ -16,7 +16,7 @@ import numpy as np
 from ktae.arrays import Array, above, on_host
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator
+from ktae.trainers.metrics import Scored
 from ktae.trainers.settings import Settings, warn_unless_verdicts
 
 Part = tuple[Sequence[int], Sequence[Any]]
@@ -51,44 +51,6 @@ class Rollout(NamedTuple):
             written += map(bool, mask)
         start = written.index(True) if any(written) else len(ids)
         return ids[start:], written[start:], start
-
-
-class Scored(NamedTuple):
-    """The credit of B rollouts, and what its metrics are made of."""
-
-    token_ids: Array
-    """(B, T)"""
-    mask: Array
-    """(B, T)"""
-    evidence: Array
-    """(B,) what the estimator got for correctness: scores if it is graded."""
-    correct: np.ndarray
-    """(B,) 1, 0, or NaN for unknown."""
-    groups: np.ndarray
-    """(B,) integers from 0 on."""
-    credit: Array
-    """(B, T) float32, of the type of `token_ids`."""
-    estimator: Estimator
-    seconds: float
-
-    def metrics(self, advantages: Any, *, padding: np.ndarray | None = None) -> dict[str, float]:
-        """What every engine shows of a step, by names that begin with `credit/`; needs torch.
-
-        Args:
-            advantages: (B,) the rollout advantages.
-            padding: (B,) bool, rollouts that do not count.
-        """
-        import torch
-
-        from ktae.trainers.metrics import PREFIX, Seen, step_metrics
-
-        seen = Seen(*map(torch.as_tensor, self[:6]), own=slice(None))  # type: ignore[misc]
-        base = torch.as_tensor(advantages)
-        if padding is not None and padding.any():
-            kept = torch.from_numpy(~padding)
-            seen, base = seen.only(kept), base[kept.to(base.device)]
-        metrics = step_metrics(seen, base, self.estimator)
-        return metrics | {f"{PREFIX}seconds": self.seconds}
 
 
 def scored(
