@@ -91,8 +91,7 @@ class Batch(NamedTuple):
         return known_b
 
     def by_group(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of arrays: (B,) row numbers, group by group, and (n_groups + 1,) where in them each group
-        begins."""
+        """(B,) row numbers, group by group, and (n_groups + 1,) where groups begin; of arrays."""
         rows = np.argsort(self.group_b, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(self.group_b))])
         return rows, starts.astype(np.int64)

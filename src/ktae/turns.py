@@ -137,7 +137,7 @@ class Choice(NamedTuple):
 class State(NamedTuple):
     """An observation that rollouts of a group have in common, and what each did then.
 
-    "Here 6 of 8 rollouts opened the door; 5 of them were right": `len(choice.rollouts)` of
+    "Here 6 of 8 rollouts opened the door; 5 of them are correct": `len(choice.rollouts)` of
     `state.rollouts`, and `choice.correct` of `choice.known`.
     """
 

@@ -68,7 +68,7 @@ class RandomControl(Transform):
     """A control that draws at random."""
 
     seed: Annotated[int, Between(0)] = 0
-    """Of its random numbers, which depend on it and the rollouts alone; from 0."""
+    """Seeds its random numbers, which depend on it and the rollouts alone; from 0."""
 
     on_host = True
 

@@ -73,9 +73,7 @@ def scored(
     """
     estimator = settings.estimator
     values = np.asarray(on_host(scores), dtype=np.float64)
-    # A score that was a float32 is compared at that precision: 0.1 is not above 0.1.
-    single = values == np.float64(np.float32(settings.threshold))
-    correct = np.where(np.isnan(values), np.nan, above(values, settings.threshold) & ~single)
+    correct = np.where(np.isnan(values), np.nan, above(values, settings.threshold))
     # Not np.unique, which sorts: the engines' names of groups need not compare.
     label: dict[Hashable, int] = {}
     group_b = np.array([label.setdefault(x, len(label)) for x in groups], dtype=np.int64)
@@ -94,7 +92,7 @@ class Credited(NamedTuple):
     """The credit of rollouts of parts."""
 
     parts: list[list[list[float]]]
-    """Of each rollout's parts: one number a token, 0 for those that the policy did not write."""
+    """For each part of each rollout a token, 0 for those that the policy did not write."""
     scored: Scored
     advantages: list[float]
 

@@ -54,7 +54,7 @@ class Settings:
 
         Raises:
             InputError: these are no options, one is unknown (the nearest known one is named), or
-                has a wrong value.
+                has a value that does not fit.
         """
         if not isinstance(options, Mapping):
             raise InputError(f"token credit has the options {options!r}; expected a mapping")
@@ -165,7 +165,7 @@ def warn_unless_verdicts(
     name: str, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray, threshold: float
 ) -> None:
     """Log once where (B,) scores are no verdicts: then credit is 0, or part of a score counts as
-    right. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
+    correct. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
     values = np.unique(scores[np.isfinite(scores)])
     if len(values) < 2:
         return
