@@ -114,6 +114,7 @@ def credit_of(
     mask = np.zeros(ids.shape, dtype=bool)
     for row, (of_row, written, _) in enumerate(joined):
         ids[row, : len(of_row)], mask[row, : len(of_row)] = of_row, written
+    rewards = [rollout.turn_rewards for rollout in rollouts]
     result = scored(
         ids,
         mask,
@@ -121,7 +122,7 @@ def credit_of(
         [rollout.group for rollout in rollouts],
         settings,
         step=step,
-        turn_rewards=_turn_rewards(rollouts, settings),
+        turn_rewards=rewards if settings.estimator.needs_turn_rewards else None,
     )
     parts = []
     for rollout, (_, _, start), values in zip(rollouts, joined, result.credit, strict=True):
@@ -129,17 +130,6 @@ def credit_of(
         ends = np.cumsum([0, *(len(ids) for ids, _ in rollout.parts)])
         parts.append([every[a:b].tolist() for a, b in itertools.pairwise(ends)])
     return Credited(parts, result, [rollout.advantage for rollout in rollouts])
-
-
-def _turn_rewards(rollouts: Sequence[Rollout], settings: Settings) -> list[Any] | None:
-    if not settings.estimator.needs_turn_rewards:
-        return None
-    missing = [i for i, rollout in enumerate(rollouts) if rollout.turn_rewards is None]
-    if missing:
-        raise InputError(
-            f"rollout {missing[0]} has no turn rewards, which {settings.estimator} needs"
-        )
-    return [rollout.turn_rewards for rollout in rollouts]
 
 
 def credit_samples(
