@@ -73,7 +73,7 @@ def test_a_prompt_in_the_arrays_changes_nothing(estimator):
 
 
 def test_what_a_turn_did_is_compared_where_it_was_done():
-    """Of `state-turn` the contingency table is that of rollouts that did this there."""
+    """The contingency table of `state-turn` is that of rollouts that did this there."""
     ids, mask = arrays([(a, [HALL, AT, NINE], b) for a, _, b in ROLLOUTS])
     credit = ktae.token_credit(ids, mask, CORRECT, GROUPS, OverUnits(PresenceZ(), ("state-turn",)))
     held = {"GO": [1, 1, 1, 0], "TAKE KEY": [1, 1, 0, 0]}

@@ -283,7 +283,7 @@ def test_permuted_labels_are_every_arrangement_equally_often() -> None:
 
 
 def test_draws_of_equal_rollouts_empty_batches_and_tensors(batch: Arrays) -> None:
-    """Of equal rollouts, which has which label says nothing; their number stays."""
+    """Which of equal rollouts has which label says nothing; their number stays."""
     ids, mask = np.zeros((4, 2), dtype=int), np.ones((4, 2))
     assert permuted_labels(ids, mask, [1, 1, 1, 0], [0] * 4, seed=5).sum() == 3
     for draw in DRAWS:

@@ -61,7 +61,7 @@ def naive_statistics(ids, correct, groups, estimator):
 
 @pytest.mark.parametrize(("estimator", "size"), [(preset("paper"), 5), (preset("released"), 8)])
 def test_the_real_side_is_plain_counting(estimator, size):
-    """Of eight rollouts two are exactly a quarter, and six three quarters."""
+    """Two of eight rollouts are exactly a quarter, and six three quarters."""
     ids, correct, groups = random_rollouts(size=size)
     correct[3], ids[8] = None, []
     found = permutation_test(make_record(ids, correct, groups), estimator, permutations=2)

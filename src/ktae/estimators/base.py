@@ -134,7 +134,7 @@ class AdvantageEstimator(Estimator):
             is_evidence_b,
             batch.group_b,
         )
-        # Of a reward that is its group's mean rounding leaves a little, which has no sign.
+        # Rounding leaves a little of a reward that is its group's mean: it has no sign.
         largest_b = group_extreme(np.abs(advantage_b), is_evidence_b, batch.group_b, "max")
         is_some_b = np.abs(advantage_b) > EQUAL * largest_b
         return np.where(differ(*batch.score_bounds()) & is_some_b, advantage_b, 0.0)

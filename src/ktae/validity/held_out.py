@@ -216,7 +216,7 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Wins]:
         assert answers is not None
         stated = [answers[row] for row in group.rows]
         votes = Counter(answer for answer in stated if answer is not None)
-        # Of the others. Where the two of a pair agree each has the other's vote too: they are even.
+        # Votes of the others. Two of a pair that agree have each other's vote too: they are even.
         others = np.array([float(votes[x] - 1) if x is not None else 0.0 for x in stated])
         return _first_wins(others[pairs_p2])
 

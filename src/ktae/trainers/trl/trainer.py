@@ -209,7 +209,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.credit is not None:
             check_infinite(rewards, self.reward_func_names, self.scale_rewards)
-        # Of several the first that is there counts; of none all are unknown.
+        # The first of several that gave a number counts; without any all are unknown.
         score = torch.full_like(rewards[:, 0], torch.nan)
         for column in self._correctness_columns:
             score = torch.where(score.isnan(), rewards[:, column], score)
