@@ -136,7 +136,7 @@ CASES = [
 
 @st.composite
 def batches(draw, scores):
-    """Batches of few tokens, so that rollouts have much in common; with holes, unknown rollouts, groups."""
+    """Batches of few tokens: rollouts have much in common. With holes, unknown ones, groups."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n, width = draw(st.integers(1, 12)), draw(st.integers(1, 12))
     ids = rng.integers(0, draw(st.integers(1, 3)), (n, width))
