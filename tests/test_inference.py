@@ -125,7 +125,7 @@ def test_beyond_forty_pairs_random_patterns_come_close():
 
 
 def test_the_bootstrap_of_many_values_is_that_of_their_distinct_ones():
-    """Of 200,000 problems; all resamples of each at once would be 16 GB."""
+    """200,000 problems; all resamples of each at once would be 16 GB."""
     rng = np.random.default_rng(0)
     values = (rng.random(200_000) < 0.3).astype(np.float64)
     means = bootstrap_means(values, rng)

@@ -174,9 +174,7 @@ def estimate(request: pytest.FixtureRequest) -> Callable[..., Any]:
 def test_bad_token_id_names_row_and_column(estimate, row: int, bad: int) -> None:
     ids = IDS.copy()
     ids[row, 1] = bad
-    with pytest.raises(
-        ValueError, match=rf"token_ids\[{row}, 1\] is {bad}; expected 0 to 2\^31 - 1"
-    ):
+    with pytest.raises(ValueError, match=rf"^token_ids\[{row}, 1\] is {bad};"):
         estimate(ids, MASK, CORRECT, GROUPS)
 
 
@@ -186,10 +184,10 @@ def test_first_bad_token_id_in_reading_order(estimate) -> None:
     ids[1, 3] = -100  # masked
     ids[2, 1], ids[2, 3], ids[3, 0], ids[4, 0] = -3, -4, -5, -6
     groups = [7, 7, 7, 7, 2]  # row 4's group is the first
-    with pytest.raises(InputError, match=r"token_ids\[2, 1\] is -3;"):
+    with pytest.raises(InputError, match=r"^token_ids\[2, 1\]"):
         estimate(ids, MASK, CORRECT, groups)
     ids[0, 0] = -7  # in a group that comes later than that of row 4
-    with pytest.raises(InputError, match=r"token_ids\[0, 0\] is -7;"):
+    with pytest.raises(InputError, match=r"^token_ids\[0, 0\]"):
         estimate(ids, MASK, CORRECT, groups)
 
 
@@ -206,7 +204,7 @@ def test_first_bad_token_id_in_reading_order(estimate) -> None:
 def test_bad_token_id_is_found_where_nothing_is_counted(estimate, correct, groups) -> None:
     ids = IDS.copy()
     ids[3, 2] = -100
-    with pytest.raises(InputError, match=r"token_ids\[3, 2\] is -100;"):
+    with pytest.raises(InputError, match=r"^token_ids\[3, 2\]"):
         estimate(ids, MASK, correct, groups)
 
 
@@ -219,27 +217,27 @@ def _mask_with(bad: float, dtype: type) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"token_ids": IDS.astype(float)}, r"token_ids is float64 of shape \(5, 4\); expected int"),
-        ({"token_ids": IDS[0]}, r"token_ids is int64 of shape \(4,\); .* shape \(B, T\)"),
-        ({"token_ids": IDS > 2}, r"token_ids is bool of shape \(5, 4\); expected integers"),
-        ({"token_ids": [[1, 2], [1]]}, "token_ids is ragged; expected rows of equal length"),
-        ({"token_ids": np.ma.masked_array(IDS, mask=~MASK)}, "token_ids is a masked array"),
-        ({"mask": MASK[:, :3]}, r"mask is bool of shape \(5, 3\); .* token_ids, \(5, 4\)"),
-        ({"mask": MASK.astype(str)}, r"mask is <U5 of shape \(5, 4\); expected bool, integers"),
-        ({"mask": _mask_with(np.nan, np.float32)}, r"mask\[2, 1\] is nan; expected 0 or 1"),
-        ({"mask": _mask_with(0.5, np.float16)}, r"mask\[2, 1\] is 0.5; expected 0 or 1"),
-        ({"mask": _mask_with(-1, np.int8)}, r"mask\[2, 1\] is -1; expected 0 or 1"),
-        ({"correct": CORRECT[:4]}, r"correct is bool of shape \(4,\); expected shape \(5,\)"),
-        ({"correct": [1, 1, 0, 0, 2]}, r"correct\[4\] is 2; expected 0, 1 or NaN"),
-        ({"correct": [1, 0.5, 0, 0, 0.7]}, r"correct\[1\] is 0.5; expected 0, 1 or NaN"),
-        ({"correct": [True, "no", 0, 0, 0]}, r"correct is .* of shape \(5,\); .* NaN"),
-        ({"correct": [np.inf] * 5, "credit": GRADED_Z}, r"correct\[0\] is inf; .* to 1e\+30"),
-        ({"groups": GROUPS[:3]}, r"groups is int64 of shape \(3,\); expected shape \(5,\)"),
-        ({"groups": [1, 2]}, r"groups is object of shape \(2,\); expected shape \(5,\)"),
-        ({"groups": GROUPS / 2}, r"groups is float64 of shape \(5,\); expected integers or str"),
-        ({"groups": [1, 1, 1, "1", "1"]}, r"groups\[0\] is 1 and groups\[3\] is '1'; .* not both"),
-        ({"groups": [2, 2, True, 2, 2]}, r"groups\[2\] is True; expected integers or strings"),
-        ({"groups": [[1]] * 5}, r"groups\[0\] is \[1\]; expected integers or strings"),
+        ({"token_ids": IDS.astype(float)}, r"^token_ids .*float64.*\(5, 4\)"),
+        ({"token_ids": IDS[0]}, r"^token_ids .*\(4,\).*\(B, T\)"),
+        ({"token_ids": IDS > 2}, "^token_ids .*bool"),
+        ({"token_ids": [[1, 2], [1]]}, "^token_ids .*ragged"),
+        ({"token_ids": np.ma.masked_array(IDS, mask=~MASK)}, "^token_ids .*masked"),
+        ({"mask": MASK[:, :3]}, r"^mask .*\(5, 3\).*\(5, 4\)"),
+        ({"mask": MASK.astype(str)}, "^mask .*<U5"),
+        ({"mask": _mask_with(np.nan, np.float32)}, r"^mask\[2, 1\].*nan"),
+        ({"mask": _mask_with(0.5, np.float16)}, r"^mask\[2, 1\].*0\.5"),
+        ({"mask": _mask_with(-1, np.int8)}, r"^mask\[2, 1\].*-1"),
+        ({"correct": CORRECT[:4]}, r"^correct .*\(4,\).*\(5,\)"),
+        ({"correct": [1, 1, 0, 0, 2]}, r"^correct\[4\]"),
+        ({"correct": [1, 0.5, 0, 0, 0.7]}, r"^correct\[1\]"),
+        ({"correct": [True, "no", 0, 0, 0]}, r"^correct .*NaN"),
+        ({"correct": [np.inf] * 5, "credit": GRADED_Z}, r"^correct\[0\].*inf.*1e\+30"),
+        ({"groups": GROUPS[:3]}, r"^groups .*\(3,\).*\(5,\)"),
+        ({"groups": [1, 2]}, r"^groups .*\(2,\).*\(5,\)"),
+        ({"groups": GROUPS / 2}, "^groups .*float64"),
+        ({"groups": [1, 1, 1, "1", "1"]}, r"^groups\[0\].*groups\[3\]"),
+        ({"groups": [2, 2, True, 2, 2]}, r"^groups\[2\]"),
+        ({"groups": [[1]] * 5}, r"^groups\[0\]"),
     ],
     ids=lambda x: "" if isinstance(x, str) else next(iter(x)),
 )
@@ -251,21 +249,21 @@ def test_message_says_what_came_and_what_was_expected(changed, message: str) -> 
 def test_the_first_bad_entry_of_a_long_mask(monkeypatch) -> None:
     """It is looked at a few rows at a time."""
     monkeypatch.setattr("ktae.batch.CHUNK_POSITIONS", 2)
-    with pytest.raises(InputError, match=r"mask\[2, 1\] is -1; expected 0 or 1"):
+    with pytest.raises(InputError, match=r"^mask\[2, 1\].*-1"):
         token_credit(IDS, _mask_with(-1, np.int8), CORRECT, GROUPS)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"rewards": REWARDS[:4]}, r"rewards is float64 of shape \(4,\); expected shape \(5,\)"),
-        ({"rewards": list("abcde")}, r"rewards is <U1 of shape \(5,\); expected numbers"),
-        ({"rewards": [0, 0, 0, np.nan, np.inf]}, r"rewards\[3\] is nan; expected a finite number"),
-        ({"base": IDS}, r"base is int64 of shape \(5, 4\); expected shape \(5,\)"),
-        ({"base": [0, -np.inf, 0, 0, 0]}, r"base\[1\] is -inf; expected a finite number"),
-        ({"base": "ppo"}, r"base is 'ppo'; expected 'grpo', 'dr_grpo', 'rloo' or "),
-        ({"threshold": np.nan}, "threshold is nan; expected a finite number"),
-        ({"threshold": True}, "threshold is True; expected a finite number"),
+        ({"rewards": REWARDS[:4]}, r"^rewards .*\(4,\).*\(5,\)"),
+        ({"rewards": list("abcde")}, "^rewards .*<U1"),
+        ({"rewards": [0, 0, 0, np.nan, np.inf]}, r"^rewards\[3\].*nan"),
+        ({"base": IDS}, r"^base .*\(5, 4\).*\(5,\)"),
+        ({"base": [0, -np.inf, 0, 0, 0]}, r"^base\[1\].*-inf"),
+        ({"base": "ppo"}, "^base .*'ppo'"),
+        ({"threshold": np.nan}, "^threshold .*nan"),
+        ({"threshold": True}, "^threshold .*True"),
     ],
     ids=lambda x: "" if isinstance(x, str) else next(iter(x)),
 )
@@ -282,7 +280,7 @@ def test_number_too_large_for_float32(name: str, base: str) -> None:
     arguments = ARRAYS | {"rewards": REWARDS, "base": base, name: REWARDS * 1e30 / 2}
     assert np.all(np.isfinite(token_advantages(**arguments)))
     arguments[name] = REWARDS[::-1] * 1e38
-    with pytest.raises(InputError, match=rf"{name}\[0\] is 2e\+38; expected a finite number with"):
+    with pytest.raises(InputError, match=rf"^{name}\[0\].*2e\+38"):
         token_advantages(**arguments)
 
 
@@ -336,11 +334,11 @@ def test_tensors_of_other_layouts_are_left_alone(expected) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda x: x.to_sparse(), "{} is a sparse_coo tensor; expected a dense one"),
-        (lambda x: x.to("meta"), "{} is a meta tensor, which has no values"),
+        (lambda x: x.to_sparse(), "^{} .*sparse_coo"),
+        (lambda x: x.to("meta"), "^{} .*meta"),
         (
             lambda x: torch.quantize_per_tensor(x.float(), 1.0, 0, torch.qint8),
-            "{} is a quantized tensor; expected",
+            "^{} .*quantized",
         ),
     ],
     ids=["sparse", "meta", "quantized"],

@@ -170,7 +170,7 @@ def test_saturated_term_frequency(tf: str, relative_length: str, k1: str, b_len:
 
 
 def test_relative_lengths_by_hand() -> None:
-    """Of 3 correct rollouts with 30 tokens and one incorrect one with 20: 30 of 25, 10 of 12.5."""
+    """3 correct rollouts with 30 tokens and one incorrect one with 20: 30 of 25, 10 of 12.5."""
     assert stats.relative_lengths(30, 20, 3, 1, False) == pytest.approx((1.2, 0.8))
     assert stats.relative_lengths(30, 20, 3, 1, True) == pytest.approx((0.8, 1.6))
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 import ktae
+from ktae.batch import Vocabulary
 from ktae.estimators import KTAE, AnchorStates, Function, Ignoring, OverUnits, PresenceZ
 from ktae.estimators.units import unit_keys
-from ktae.estimators.vocabulary import vocabulary_of_texts
 from ktae.turns import find_turns, shared_states
 
 WORDS = ["go", "take", "key", "door", "at", "9:00", "9:05", "hall", "<end>"]
-TEXTS = vocabulary_of_texts([word.encode() + b" " for word in WORDS])
+TEXTS = Vocabulary(tuple(word.encode() + b" " for word in WORDS))
 
 GO, TAKE, KEY, DOOR, AT, NINE, FIVE, HALL, END = range(len(WORDS))
 ROLLOUTS = [
@@ -73,7 +73,7 @@ def test_a_prompt_in_the_arrays_changes_nothing(estimator):
 
 
 def test_what_a_turn_did_is_compared_where_it_was_done():
-    """Of `state-turn` the contingency table is that of rollouts that did this there."""
+    """The contingency table of `state-turn` is that of rollouts that did this there."""
     ids, mask = arrays([(a, [HALL, AT, NINE], b) for a, _, b in ROLLOUTS])
     credit = ktae.token_credit(ids, mask, CORRECT, GROUPS, OverUnits(PresenceZ(), ("state-turn",)))
     held = {"GO": [1, 1, 1, 0], "TAKE KEY": [1, 1, 0, 0]}
@@ -108,7 +108,7 @@ def test_normalise_makes_noisy_states_equal(exact, normalised):
     np.testing.assert_allclose(got, expected, atol=1e-6)
     assert not np.allclose(ktae.token_credit(ids, mask, CORRECT, GROUPS, exact), expected)
     assert normalised.needs_vocabulary and not exact.needs_vocabulary
-    with pytest.raises(ktae.InputError, match="expected a function of text, and the tokens"):
+    with pytest.raises(ktae.InputError, match=r"^normalise .*vocabulary="):
         ktae.token_credit(ids, mask, CORRECT, GROUPS, normalised)
 
 
@@ -164,5 +164,5 @@ def test_a_bad_id_is_named_where_the_policy_wrote_it(unit):
     ids[1, 3] = -7  # a tool's
     unit_keys(unit, ids, mask)
     ids[2, 5] = -7
-    with pytest.raises(ktae.InputError, match=r"token_ids\[2, 5\] is -7"):
+    with pytest.raises(ktae.InputError, match=r"^token_ids\[2, 5\]"):
         unit_keys(unit, ids, mask)

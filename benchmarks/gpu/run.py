@@ -37,7 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from estimator import append_rows, random_batch
 
 from ktae.batch import make_batch
-from ktae.counting import naive, tensors
+from ktae.counting import naive
+from ktae.device_batch import batch_on_device
 from ktae.estimators import KTAE
 from ktae.files.hub import copy_of
 from ktae.trainers.trl import KTAETrainer
@@ -140,7 +141,7 @@ def credit_of(made: Any) -> Callable[[], torch.Tensor]:
     """The credit of random rollouts whose ids lie on the device."""
     ids = torch.from_numpy(made.token_ids).long().to(DEVICE)
     others = (made.mask, made.correct.astype(float), made.groups)
-    return lambda: KTAE().credit(tensors.batch_on_device(ids, *others, score_range=None))
+    return lambda: KTAE().credit(batch_on_device(ids, *others))
 
 
 def training(model: str | None) -> Rows:

@@ -27,22 +27,12 @@ EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
 in single precision, and their sums round differently in another order."""
 
-ScoreRange = tuple[float, float] | None
-"""The least and the greatest graded score that an estimator takes; None: it takes verdicts."""
-
 
 class Vocabulary(NamedTuple):
-    """The texts of a tokenizer's V tokens, as tables that a compiled loop reads by token id.
+    """The texts of a tokenizer's V tokens."""
 
-    V + 1 entries: one for each token id from 0, and a last one for every id above."""
-
-    looks: np.ndarray
-    """(V + 1,) uint8: see `ktae.counting.units`."""
-    hashes: np.ndarray
-    """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
-    multiplied by when that text is appended to its own."""
-    texts: tuple[bytes | None, ...] = ()
-    """V, each token's bytes; None: no token has that id."""
+    texts: tuple[bytes | None, ...]
+    """Each token's bytes; None: no token has that id."""
 
     def text(self, token_ids: Sequence[int]) -> str:
         """What the tokens spell; `<id>` for an id that no token has."""
@@ -101,8 +91,7 @@ class Batch(NamedTuple):
         return known_b
 
     def by_group(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of arrays: (B,) row numbers, group by group, and (n_groups + 1,) where in them each group
-        begins."""
+        """(B,) row numbers, group by group, and (n_groups + 1,) where groups begin; of arrays."""
         rows = np.argsort(self.group_b, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(self.group_b))])
         return rows, starts.astype(np.int64)
@@ -125,19 +114,19 @@ def make_batch(
     correct: ArrayLike,
     groups: ArrayLike,
     *,
-    score_range: ScoreRange = None,
+    graded: bool = False,
     **optional: Any,
 ) -> Batch:
     """Check the four arrays of `ktae.token_credit`, in the host's memory, and number the groups.
 
-    `score_range` is what graded scores may be; `optional` are other fields, such as `vocabulary`.
+    `graded`: `correct` may be any scores; `optional` are other fields, such as `vocabulary`.
     """
     token_ids, mask = as_array("token_ids", token_ids), as_array("mask", mask)
     check_tokens(token_ids, mask)
     check_mask(mask)
     n_rows = token_ids.shape[0]
     labels, group_b = np.unique(group_labels(groups, n_rows), return_inverse=True)
-    evidence, graded = correctness(correct, n_rows, score_range)
+    evidence, graded = correctness(correct, n_rows, graded)
     return Batch(token_ids, mask, evidence, group_b.astype(np.int64), graded, labels, **optional)
 
 
@@ -244,9 +233,7 @@ def _label_kind(label: object) -> type | None:
     return next((kind for kind in (str, bytes) if isinstance(label, kind)), None)
 
 
-def correctness(
-    correct: ArrayLike, n_rows: int, score_range: ScoreRange
-) -> tuple[np.ndarray, bool]:
+def correctness(correct: ArrayLike, n_rows: int, graded: bool) -> tuple[np.ndarray, bool]:
     """`Batch.evidence` and `Batch.graded` of what the caller gave."""
     array = as_array("correct", correct)
     if array.dtype.kind == "O" and all(x is None or isinstance(x, Number) for x in array.flat):
@@ -254,12 +241,12 @@ def correctness(
     check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN or None (unknown)")
     values: np.ndarray = array.astype(np.float64)
     is_graded = ~(np.isnan(values) | (values == 0) | (values == 1))
-    if score_range is None:
+    if graded:
+        bad = np.flatnonzero(np.abs(values) > MAX_MAGNITUDE)  # NaN is none of them
+        expected = f"a number within ±{MAX_MAGNITUDE:g}, or NaN (unknown)"
+    else:
         bad = np.flatnonzero(is_graded)
         expected = "0, 1 or NaN (unknown); other scores need an estimator with graded_rewards=True"
-    else:
-        bad = out_of_range(values, score_range)
-        expected = f"a number {in_words(score_range)}, or NaN (unknown)"
     if bad.size:
         raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected {expected}")
     return values, bool(is_graded.any())
@@ -310,17 +297,6 @@ def differ(low: Array, high: Array) -> Array:
     return high - low > EQUAL * high.clip(min=-low)  # the larger of |low| and |high|
 
 
-def in_words(score_range: tuple[float, float]) -> str:
-    """`from 0 to 1`."""
-    return "from {:g} to {:g}".format(*score_range)
-
-
-def out_of_range(scores: np.ndarray, score_range: tuple[float, float]) -> np.ndarray:
-    """The places of graded scores that are out of the range; NaN is none of them."""
-    low, high = score_range
-    return np.flatnonzero((scores < low) | (scores > high))
-
-
 def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
     """(B,) float64, finite and far from float32's limit."""
     array = as_array(name, values)
@@ -329,8 +305,8 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
     bad = np.flatnonzero(~(np.abs(numbers) <= MAX_MAGNITUDE))
     if bad.size:
         raise InputError(
-            f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within "
-            f"±{MAX_MAGNITUDE:g}"
+            f"{name}[{bad[0]}] is {numbers[bad[0]]}; "
+            f"expected a finite number within ±{MAX_MAGNITUDE:g}"
         )
     return numbers
 

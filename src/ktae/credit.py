@@ -26,9 +26,7 @@ from ktae.batch import (
     Batch,
     Vocabulary,
     finite_per_rollout,
-    in_words,
     make_batch,
-    out_of_range,
 )
 from ktae.errors import InputError, checked_keywords
 from ktae.estimators import DEFAULT, CreditFunction, Estimator, as_estimator, resolved
@@ -148,8 +146,8 @@ def token_advantages(
     if isinstance(base, str):
         require_scale(estimator, SCALED.get(base), f"base is {base!r}")
     if correct is None:
-        _check_rewards(rewards, token_ids, estimator)
-        correct = rewards if estimator.score_range else above(rewards, threshold)
+        _check_rewards(rewards, token_ids)
+        correct = rewards if estimator.takes_scores else above(rewards, threshold)
     arrays = (token_ids, mask, correct, groups)
     batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
     base_b = _rollout_advantages(batch, rewards, base)
@@ -184,9 +182,7 @@ def credit_table(
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = map(on_host, (token_ids, mask, correct, groups))
     ignored = ignored_by(of_tokens)
-    return table_of(
-        make_batch(*arrays, score_range=estimator.score_range, ignored=ignored), of_tokens
-    )
+    return table_of(make_batch(*arrays, graded=estimator.takes_scores, ignored=ignored), of_tokens)
 
 
 def check_threshold(threshold: Any, name: str = "threshold") -> None:
@@ -196,21 +192,12 @@ def check_threshold(threshold: Any, name: str = "threshold") -> None:
         raise InputError(f"{name} is {threshold!r}; expected a finite number")
 
 
-def _check_rewards(rewards: ArrayLike, token_ids: ArrayLike, estimator: Estimator) -> None:
+def _check_rewards(rewards: ArrayLike, token_ids: ArrayLike) -> None:
     """Raise an InputError for rewards in the host's memory that tell nothing of correctness."""
     if on_supported_device(rewards):
         return
     shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
-    rewards_b = finite_per_rollout("rewards", on_host(rewards), shape[0] if shape else 0)
-    if estimator.score_range is None:
-        return
-    bad = out_of_range(rewards_b, estimator.score_range)
-    if bad.size:
-        raise InputError(
-            f"rewards[{bad[0]}] is {rewards_b[bad[0]]}; with {estimator} and no `correct` they are "
-            f"the scores, {in_words(estimator.score_range)}: give `correct`, or "
-            "PresenceZ(graded_rewards=True)"
-        )
+    finite_per_rollout("rewards", on_host(rewards), shape[0] if shape else 0)
 
 
 def _resolved(credit: AnEstimator) -> Estimator:
@@ -235,9 +222,9 @@ def _batch(
         raise InputError(f"step is {step!r}; expected an integer from 0")
     optional: dict[str, Any] = {"vocabulary": vocabulary, "step": step}
     if on_supported_device(token_ids) and not estimator.on_host:
-        from ktae.counting.tensors import batch_on_device
+        from ktae.device_batch import batch_on_device
 
-        return batch_on_device(*arrays, score_range=estimator.score_range, **optional)
+        return batch_on_device(*arrays, graded=estimator.takes_scores, **optional)
     if estimator.needs_turn_rewards:
         mask_bt = as_array("mask", on_host(mask))
         optional["turn_rewards"] = padded_turn_rewards(turn_rewards, mask_bt)
@@ -254,7 +241,7 @@ def _batch(
         if numbers_bt.shape != shape or numbers_bt.dtype.kind not in "iuf":
             raise InputError(f"{name} is {describe(numbers_bt)}; expected numbers of shape {shape}")
         optional[name] = numbers_bt
-    return make_batch(*map(on_host, arrays), score_range=estimator.score_range, **optional)
+    return make_batch(*map(on_host, arrays), graded=estimator.takes_scores, **optional)
 
 
 def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Array:
@@ -263,7 +250,7 @@ def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Ar
     def numbers_of(name: str, values: ArrayLike) -> Array:
         if not is_tensor(batch.evidence):
             return finite_per_rollout(name, on_host(values), len(batch.evidence))
-        from ktae.counting.tensors import numbers_on_device
+        from ktae.device_batch import numbers_on_device
 
         return numbers_on_device(name, values, batch)
 

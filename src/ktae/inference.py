@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 ALPHA = 0.05
-"""Of tests and intervals."""
+"""Level of tests; intervals are of 1 - ALPHA."""
 RESAMPLES = 10_000
 EXACT_PAIRS = 40
 """Up to so many `sign_flip_p_value` is exact, whatever the differences."""
@@ -118,18 +118,18 @@ def pooled_p_value(
     rng = np.random.default_rng(seed)
     observed = math.fsum(b / n_b - a / n_a for a, n_a, b, n_b in sides)
     one_way = sorted((a + b, n_a, n_b) for a, n_a, b, n_b in sides)
-    other_way = sorted((right, n_b, n_a) for right, n_a, n_b in one_way)
+    other_way = sorted((total, n_b, n_a) for total, n_a, n_b in one_way)
     tables = defaultdict[tuple[int, ...], list[tuple[int, int, int]]](list)
-    for right, n_a, n_b in min(one_way, other_way):
-        tables[min(n_a, n_b), max(n_a, n_b)].append((right, n_b, n_a))
+    for total, n_a, n_b in min(one_way, other_way):
+        tables[min(n_a, n_b), max(n_a, n_b)].append((total, n_b, n_a))
     dealt = np.zeros(draws)
     # A problem's difference is (1 / n_a + 1 / n_b) times the second side's correct, less the mean.
     for (few, many), of_sizes in tables.items():
         pmf = _pmf_of_sum(*np.unique(of_sizes, axis=0, return_counts=True))
         cdf = np.cumsum(pmf)
-        right_b = np.searchsorted(cdf, cdf[-1] * rng.random(draws), side="right")
-        mean = math.fsum(right * n_b / (n_a + n_b) for right, n_b, n_a in of_sizes)
-        dealt += (1 / few + 1 / many) * (right_b - mean)
+        correct_b = np.searchsorted(cdf, cdf[-1] * rng.random(draws), side="right")
+        mean = math.fsum(total * n_b / (n_a + n_b) for total, n_b, n_a in of_sizes)
+        dealt += (1 / few + 1 / many) * (correct_b - mean)
     as_far = int(np.sum(np.abs(dealt) >= abs(observed) - 1e-9 * len(sides)))
     return (1 + as_far) / (1 + draws)
 

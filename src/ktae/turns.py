@@ -137,7 +137,7 @@ class Choice(NamedTuple):
 class State(NamedTuple):
     """An observation that rollouts of a group have in common, and what each did then.
 
-    "Here 6 of 8 rollouts opened the door; 5 of them were right": `len(choice.rollouts)` of
+    "Here 6 of 8 rollouts opened the door; 5 of them are correct": `len(choice.rollouts)` of
     `state.rollouts`, and `choice.correct` of `choice.known`.
     """
 
@@ -174,7 +174,7 @@ def shared_states(
         InputError: shapes or dtypes do not fit.
     """
     arrays = (on_host(array) for array in (token_ids, mask, correct, groups))
-    batch = make_batch(*arrays, score_range=(-np.inf, np.inf))
+    batch = make_batch(*arrays, graded=True)
     credit_bt = None if credit is None else as_array("credit", on_host(credit))
     # By group and observation, and then by what was done: the row and columns of each such turn.
     states: dict[Any, dict[Any, list[tuple[int, slice]]]] = {}

@@ -45,7 +45,7 @@ def test_a_table_that_becomes_full_in_the_middle_of_a_group(lengths: list[int]) 
 def test_chunks_change_nothing(
     name: str, estimator_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "COUNTED_POSITIONS", 64)
+    monkeypatch.setattr(compiled, "CHUNK_POSITIONS", 64)
     estimator = ESTIMATORS[estimator_name]
     batch = graded(BATCHES[name], estimator)
     expected = oracle.token_credit(*batch, estimator)

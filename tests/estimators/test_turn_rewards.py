@@ -219,6 +219,7 @@ def test_the_baseline_does_not_depend_on_when_the_policy_stops():
         ([[1.0, 2.0]], "turn_rewards is of 1"),
         ([[1.0, 2.0], [1.0, 2.0, 3.0]], "turn_rewards[1]"),
         ([[], [1.0]], "turn_rewards[0]"),
+        ([[1.0], None], "turn_rewards[1]"),
         ([[1.0, float("nan")], [1.0, 2.0]], "turn_rewards[0]"),
     ],
 )

@@ -69,7 +69,7 @@ def rollouts(
 def graded(batch: Rollouts, estimator: Estimator) -> Rollouts:
     """The batch with scores where the estimator takes them: some rewards of a group alike, some 0
     and 1, and some groups of one reward alone."""
-    if estimator.score_range is None:
+    if not estimator.takes_scores:
         return batch
     known = np.nan_to_num(batch.correct)
     score = np.round(0.3 * known + 0.7 * np.random.default_rng(7).random(len(known)), 1)

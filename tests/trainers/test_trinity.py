@@ -110,7 +110,7 @@ def test_an_estimator_of_advantages_of_another_scale_is_refused():
 
 
 def gradient(name, advantages, first_ratio=0.01):
-    """Of the loss by each token's log-probability, within the clipping range."""
+    """The gradient of the loss by each token's log-probability, within the clipping range."""
     loss = POLICY_LOSS_FN.get(name)(**POLICY_LOSS_FN.get(name).default_args())
     log_probs = torch.tensor([[-0.5, -1.0, -2.0]], requires_grad=True)
     old = log_probs.detach() - torch.tensor([[first_ratio, 0.02, -0.01]])

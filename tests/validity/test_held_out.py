@@ -174,9 +174,9 @@ def test_no_response_votes_for_itself(rng):
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_groups_that_are_too_small(rng, size):
-    with pytest.raises(InputError, match="two distinct correct and two distinct incorrect"):
+    with pytest.raises(InputError):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, size=size)), {"paper": "paper"})
-    with pytest.raises(InputError, match="expected names and estimators, such as"):
+    with pytest.raises(InputError, match=r"^estimators "):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), ["paper"])
 
 
@@ -204,7 +204,7 @@ def test_equal_rollouts_with_different_verdicts_are_no_evidence(rng):
 
 def test_groups_without_a_verdict_are_not_called_equal(rng):
     groups = [[(ids, None) for ids, _ in group] for group in told_by_a_token(rng, n_groups=2)]
-    with pytest.raises(InputError, match="left out: 2 groups without a verdict; 12 rollouts"):
+    with pytest.raises(InputError, match="2 groups without a verdict"):
         held_out.held_out_pairs(make_rollouts(groups), {"paper": "paper"})
 
 

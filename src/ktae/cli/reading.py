@@ -288,7 +288,7 @@ def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:
 def note_unmixed(estimator: Estimator) -> None:
     """Say on stderr that no group has both verdicts, and what that means for credit."""
     unmixed = "no group has both correct and incorrect rollouts"
-    if estimator.score_range is None:
+    if not estimator.takes_scores:
         note(f"warning: {unmixed}, so all credit is 0")
     else:
         note(f"{unmixed}: no table compares verdicts; credit by graded rewards is in the file")

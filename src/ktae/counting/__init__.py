@@ -35,7 +35,7 @@ class Totals(NamedTuple):
     tokens_incorrect: Array
     """Tokens of the incorrect responses."""
     variance: Array
-    """Of correctness, divided by n. Exactly 0 where there is nothing to compare."""
+    """Variance of correctness, divided by n. Exactly 0 where there is nothing to compare."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,19 +11,16 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from ktae.arrays import CHUNK_POSITIONS, Array
-from ktae.batch import Batch, Vocabulary, group_bounds
+from ktae.arrays import Array
+from ktae.batch import Batch, group_bounds
 from ktae.counting import Counts, Totals, kernels
 from ktae.counting.units import NGRAMS
 
-COUNTED_POSITIONS = 1 << 19
+CHUNK_POSITIONS = 1 << 19
 """Padded positions that are counted at a time; a group that is larger is counted whole."""
 
 MAX_MEMO = 1 << 26
 """Pairs of counts of a group whose rows are remembered, at most."""
-
-BREAKS = {"word": 0, "line": 1, "step": 2}
-"""How many line breaks units of text lie between; 0: words lie between other characters."""
 
 
 class Layout(NamedTuple):
@@ -48,7 +45,7 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
     """(B, T) float32 credit, as `ktae.counting.credit` has it."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     rows, starts = batch.by_group()
-    bounds = starts[group_bounds(starts, COUNTED_POSITIONS // max(1, out.shape[1]))].tolist()
+    bounds = starts[group_bounds(starts, CHUNK_POSITIONS // max(1, out.shape[1]))].tolist()
 
     def fill(part: slice) -> None:
         members: Any = rows[part]
@@ -149,22 +146,6 @@ def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.nda
     # numba would compile once more for arrays that can be written.
     ids.flags.writeable = mask.flags.writeable = False
     return ids, mask
-
-
-def text_keys(
-    unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, vocabulary: Vocabulary
-) -> np.ndarray:
-    """(B, T) int32 keys of `word`, `line` or `step`; 0 where masked. Token ids are in range."""
-    keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
-    n_rows, width = ids_bt.shape
-
-    def fill(part: slice) -> None:
-        arrays = as_contiguous(ids_bt[part], mask_bt[part])
-        tables = vocabulary.looks, vocabulary.hashes
-        kernels.fill_text_keys(*arrays, *tables, BREAKS[unit], keys_bt[part])
-
-    in_threads(fill, [*range(0, n_rows, max(1, CHUNK_POSITIONS // max(1, width))), n_rows])
-    return keys_bt
 
 
 def in_threads(work: Callable[[slice], Any], bounds: Sequence[int]) -> None:

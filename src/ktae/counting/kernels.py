@@ -14,7 +14,7 @@ import numpy as np
 
 from ktae import stats
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.counting.units import FINISH, LEAD_SHIFT, MANY, MIX, POSITION_BUCKET, TAIL_SHIFT
+from ktae.counting.units import FINISH, MIX, POSITION_BUCKET
 
 HASH = 0x9E3779B97F4A7C15
 """Odd: what a key is multiplied by, and the top bits of the product spread it evenly."""
@@ -271,45 +271,3 @@ def spread(values, mask, ends, begins, out):
             if mask[i, t] != 0:
                 out[i, t] = values[n]
                 n += 1
-
-
-@jit
-def fill_text_keys(ids, mask, looks, hashes, breaks, out):
-    """Write the keys of words (`breaks` 0), or of what lies between that number of line breaks.
-
-    A unit's hash is that of its text without blanks, as a polynomial over its bytes, whatever
-    tokens it is made of. `looks` and `hashes` are those of a `Vocabulary`.
-    """
-    unknown = len(looks) - 1
-    for i in range(len(out)):
-        pending = last = seen = np.int64(0)
-        state = np.uint64(0)
-        for t in range(mask.shape[1]):
-            if mask[i, t] == 0:
-                continue
-            token = np.int64(ids[i, t])
-            known = min(token, unknown)
-            look = np.int64(looks[known])
-            # Where units begin cannot be predicted, so no branch may depend on it.
-            if breaks == 0:
-                begins = 1 - (last >> 1 & look & 1)
-                last = look
-            else:
-                pending += look >> LEAD_SHIFT & MANY
-                is_text = 1 - (look >> 2 & 1)
-                begins = seen & is_text & (pending >= breaks)
-                seen |= is_text
-                pending = look >> TAIL_SHIFT if is_text else pending
-            state = (state if begins == 0 else np.uint64(0)) * hashes[known, 1] + hashes[known, 0]
-            if known == unknown:
-                state = mixed(state, np.uint64(token))
-            # The key of the unit so far; a negative number where a unit begins.
-            out[i, t] = np.int32(finished(state)) | np.int32(-begins) << np.int32(31)
-        # Every position gets the key that its unit has at its last one.
-        key, ends = np.int32(0), True
-        for t in range(mask.shape[1] - 1, -1, -1):
-            if mask[i, t] != 0:
-                here = out[i, t]
-                key = here & np.int32(MAX_TOKEN_ID) if ends else key
-                ends = here < 0
-                out[i, t] = key

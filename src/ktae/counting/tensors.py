@@ -1,30 +1,19 @@
 """Counts of tensors on any device, around one sort.
 
 Sorting the tokens by (group, key) turns each group's unit into a run, and all that is counted of it
-are sums over runs. `batch_on_device` makes the batch.
+are sums over runs.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
-from ktae.arrays import MAX_MAGNITUDE, MAX_TOKEN_ID, Array, ArrayLike, as_array, on_host
-from ktae.batch import (
-    Batch,
-    ScoreRange,
-    check_mask,
-    check_per_rollout,
-    check_tokens,
-    correctness,
-    finite_per_rollout,
-    group_bounds,
-    group_labels,
-)
+from ktae.arrays import MAX_MAGNITUDE, MAX_TOKEN_ID, Array
+from ktae.batch import Batch, group_bounds
 from ktae.counting import Counts, Totals
 from ktae.counting.units import ngram_keys
 
@@ -34,68 +23,6 @@ MEMORY_BYTES = 2**30
 BYTES_PER_POSITION = 256
 """Extra memory at the peak for each position of a chunk that has no masked one and no two tokens
 alike, with some air for what the allocator does not give back at once."""
-
-
-def batch_on_device(
-    token_ids: torch.Tensor,
-    mask: ArrayLike,
-    correct: ArrayLike,
-    groups: ArrayLike,
-    *,
-    score_range: ScoreRange = None,
-    **optional: Any,
-) -> Batch:
-    """A batch on the device of `token_ids`, without the host ever waiting for it.
-
-    Shapes and dtypes are known to the host and always checked, and so are the values of what is in
-    the host's memory. Nobody looks at what is on the device: ids out of range count as some token,
-    and what is neither 0 nor NaN in `correct` as correct.
-    Graded scores on the device are clamped to their range. Otherwise as `make_batch`.
-    """
-    device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
-    check_tokens(ids, mask)
-    n_rows = len(ids)
-    if not isinstance(mask, torch.Tensor):
-        check_mask(mask)
-        mask = torch.from_numpy(np.not_equal(mask, 0))  # torch does not know every dtype
-    mask = mask.to(device)
-    if not isinstance(groups, torch.Tensor):
-        groups = torch.from_numpy(np.unique(group_labels(groups, n_rows), return_inverse=True)[1])
-    check_per_rollout("groups", groups, n_rows, "i", "integers or strings")
-    ordered, rows = groups.to(device).long().sort(stable=True)
-    number = torch.zeros_like(rows)
-    number[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
-    group_b = torch.empty_like(rows).scatter_(0, rows, number)
-    evidence = _evidence(correct, n_rows, score_range).to(device)
-    return Batch(ids, mask, evidence, group_b, score_range is not None, **optional)
-
-
-def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tensor:
-    """(B,) float64 on the batch's device; values are looked at where they are the host's."""
-    n_rows, device = len(batch.evidence), batch.evidence.device
-    values = _on_host_or_tensor(name, values)
-    if not isinstance(values, torch.Tensor):
-        return torch.from_numpy(finite_per_rollout(name, values, n_rows)).to(device)
-    check_per_rollout(name, values, n_rows, "bif", "numbers")
-    return values.to(device).double()
-
-
-def _evidence(correct: ArrayLike, n_rows: int, score_range: ScoreRange) -> torch.Tensor:
-    correct = _on_host_or_tensor("correct", correct)
-    if not isinstance(correct, torch.Tensor):
-        return torch.from_numpy(correctness(correct, n_rows, score_range)[0])
-    check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
-    numbers = correct.double()
-    if score_range is not None:
-        return numbers.clamp(*score_range)  # NaN stays
-    return torch.where(numbers.isnan(), numbers, (numbers != 0).double())
-
-
-def _on_host_or_tensor(name: str, values: ArrayLike) -> Any:
-    """An array of whatever is in the host's memory; a tensor of other memory as it is."""
-    if not isinstance(values, torch.Tensor):
-        return as_array(name, values)
-    return values.detach() if values.device.type != "cpu" else on_host(values)
 
 
 def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -> torch.Tensor:

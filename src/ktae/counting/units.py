@@ -12,16 +12,6 @@ NGRAMS = ("token", "bigram", "trigram", "position")
 POSITION_BUCKET = 8
 """Tokens in a bucket of the unit `position`."""
 
-FIRST_IS_WORD = 1 << 0
-LAST_IS_WORD = 1 << 1
-BLANK = 1 << 2
-LEAD_SHIFT = 3
-TAIL_SHIFT = 5
-MANY = 3
-"""In a token's byte of looks: does its text begin, end with a word character; is it blank; and two
-bits each for the line breaks before its first other character and, at most, within a later run of
-blanks. For a blank token all of its line breaks are before. Counts go up to `MANY`."""
-
 MIX = 0x9E3779B97F4A7C15
 FINISH = 0xD6E8FEB86659FD93
 """Odd, so that multiplying by them modulo 2**64 loses nothing."""

@@ -7,14 +7,14 @@ import dataclasses
 import functools
 import numbers
 import typing
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
 from ktae import counting
 from ktae.arrays import MAX_MAGNITUDE, Array, namespace
-from ktae.batch import EQUAL, Batch, ScoreRange, differ, group_extreme
+from ktae.batch import EQUAL, Batch, differ, group_extreme
 from ktae.counting import Counts
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
@@ -43,8 +43,8 @@ class Estimator(abc.ABC):
     and numbers such as `FromZero`.
     """
 
-    score_range: ScoreRange = None
-    """The least and greatest graded score it takes; None: it takes verdicts."""
+    takes_scores: bool = False
+    """Whether it takes graded scores; if not, it takes verdicts."""
     needs_vocabulary: bool = False
     """Whether it looks at the tokens' texts."""
     needs_policy: frozenset[str] = frozenset()
@@ -101,12 +101,9 @@ class GradedEstimator(Estimator):
     """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
     an error."""
 
-    GRADES: ClassVar[ScoreRange] = (-MAX_MAGNITUDE, MAX_MAGNITUDE)
-    """Of graded scores."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "score_range", self.GRADES if self.graded_rewards else None)
+        object.__setattr__(self, "takes_scores", self.graded_rewards)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -137,7 +134,7 @@ class AdvantageEstimator(Estimator):
             is_evidence_b,
             batch.group_b,
         )
-        # Of a reward that is its group's mean rounding leaves a little, which has no sign.
+        # Rounding leaves a little of a reward that is its group's mean: it has no sign.
         largest_b = group_extreme(np.abs(advantage_b), is_evidence_b, batch.group_b, "max")
         is_some_b = np.abs(advantage_b) > EQUAL * largest_b
         return np.where(differ(*batch.score_bounds()) & is_some_b, advantage_b, 0.0)

@@ -68,7 +68,7 @@ class RandomControl(Transform):
     """A control that draws at random."""
 
     seed: Annotated[int, Between(0)] = 0
-    """Of its random numbers, which depend on it and the rollouts alone; from 0."""
+    """Seeds its random numbers, which depend on it and the rollouts alone; from 0."""
 
     on_host = True
 
@@ -154,7 +154,7 @@ def label_permutations(
     `ktae.token_credit`; `correct` may be graded.
     """
     arrays = map(on_host, (token_ids, mask, correct, groups))
-    return _permuted(make_batch(*arrays, score_range=(-np.inf, np.inf)), seeds)
+    return _permuted(make_batch(*arrays, graded=True), seeds)
 
 
 def _permuted(batch: Batch, seeds: Iterable[int]) -> Iterator[np.ndarray]:

@@ -111,8 +111,8 @@ class EntropyWeights(AdvantageEstimator):
         self, batch: Batch, row_n: np.ndarray, place_n: np.ndarray, entropy_n: np.ndarray
     ) -> np.ndarray:
         """(N,) the advantages of rewards weighted by entropy."""
-        group_n, right_n = batch.group_b[row_n], batch.evidence[row_n] == 1
-        class_n, sign_n = 2 * group_n + right_n, np.where(right_n, 1.0, -1.0)
+        group_n, is_correct_n = batch.group_b[row_n], batch.evidence[row_n] == 1
+        class_n, sign_n = 2 * group_n + is_correct_n, np.where(is_correct_n, 1.0, -1.0)
         share_n = (entropy_n + SMALL) ** sign_n
         # A cell is a place of one class of a group: d or h tokens.
         cell_n = class_n * batch.mask.shape[1] + place_n

@@ -21,12 +21,13 @@ from ktae.counting.units import NGRAMS
 from ktae.errors import InputError
 from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.base import AboveZero, AdvantageEstimator, Between, ByUnits, Estimator
+from ktae.estimators.text_units import BREAKS
 from ktae.estimators.turn_rewards import TurnRewards
-from ktae.estimators.units import OF_TEXT, UNITS, unit_keys
+from ktae.estimators.units import UNITS, unit_keys
 from ktae.turns import Normalise
 
 NEEDS = (
-    "score_range",
+    "takes_scores",
     "needs_vocabulary",
     "needs_policy",
     "needs_step",
@@ -140,7 +141,7 @@ class OverUnits(Transform):
             raise InputError(
                 f"{innermost(self.inner)} compares whole turns itself; expected no OverUnits of it"
             )
-        if self.normalise is not None or not {*units}.isdisjoint(OF_TEXT):
+        if self.normalise is not None or not {*units}.isdisjoint(BREAKS):
             object.__setattr__(self, "needs_vocabulary", True)
 
     @override

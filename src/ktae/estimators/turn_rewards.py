@@ -158,7 +158,9 @@ def padded_turn_rewards(turn_rewards: ArrayLike, mask: np.ndarray) -> np.ndarray
     n_turns = np.bincount(turns.row, minlength=len(mask))
     padded_bk = np.zeros((len(mask), n_turns.max(initial=0)))
     for i, row in enumerate(rows):
-        values = np.asarray([] if row is None else on_host(row), dtype=np.float64).reshape(-1)
+        if row is None:
+            raise InputError(f"turn_rewards[{i}] is None; expected a list of numbers")
+        values = np.asarray(on_host(row), dtype=np.float64).reshape(-1)
         if isinstance(rows, np.ndarray):  # padded with NaN
             values = values[: len(values) - np.argmin(np.isnan(values[::-1]))]
             values = values[:0] if np.isnan(values).all() else values

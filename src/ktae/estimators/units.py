@@ -6,10 +6,11 @@ import sys
 
 import numpy as np
 
-from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
+from ktae.arrays import CHUNK_POSITIONS, Array, ArrayLike, as_array, is_tensor, on_host
 from ktae.batch import Vocabulary, check_token_range, check_tokens
 from ktae.counting.units import ngram_keys
 from ktae.errors import InputError
+from ktae.estimators.text_units import BREAKS, text_keys
 from ktae.turns import Normalise, turn_keys
 
 UNITS = {
@@ -25,9 +26,6 @@ UNITS = {
     "state-turn": "the turn, and the observation before it",
 }
 """What there is, by name."""
-
-OF_TEXT = ("word", "line", "step")
-"""What needs the tokens' texts."""
 
 OF_TURNS = ("turn", "state", "state-turn")
 """What follows from where the policy's turns begin and end (`ktae.turns`)."""
@@ -92,7 +90,7 @@ def unit_keys(
     """
     if unit not in UNITS:
         raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
-    if unit in OF_TEXT and vocabulary is None:
+    if unit in BREAKS and vocabulary is None:
         raise InputError(
             f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
             "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
@@ -105,20 +103,19 @@ def unit_keys(
     if unit in OF_TURNS:
         written_bt = mask_bt if written is None else as_array("written", on_host(written))
         keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
-    elif vocabulary is not None and unit in OF_TEXT:
-        from ktae.counting.compiled import text_keys  # imports numba
-
-        keys_bt = text_keys(unit, ids_bt, mask_bt, vocabulary)
     else:
-        keys_bt = _ngram_keys(unit, ids_bt, np.not_equal(mask_bt, 0))
+        keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
+        rows_at_once = max(1, CHUNK_POSITIONS // max(1, ids_bt.shape[1]))
+        for start in range(0, len(ids_bt), rows_at_once):
+            rows = slice(start, start + rows_at_once)
+            inside_bt = np.not_equal(mask_bt[rows], 0)
+            ids_n, lengths = ids_bt[rows][inside_bt].astype(np.int64), inside_bt.sum(axis=1)
+            if vocabulary is not None and unit in BREAKS:
+                keys_n = text_keys(unit, ids_n, lengths, vocabulary)
+            else:
+                place = np.arange(len(ids_n)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+                keys_n = ngram_keys(unit, ids_n, place)
+            keys_bt[rows][inside_bt] = keys_n
     if is_tensor(token_ids):
         keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)
-    return keys_bt
-
-
-def _ngram_keys(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
-    keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
-    lengths = mask_bt.sum(axis=1)
-    place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    keys_bt[mask_bt] = ngram_keys(unit, ids_bt[mask_bt].astype(np.int64), place)
     return keys_bt

@@ -269,7 +269,7 @@ class Recipe(Section):
     def wants_scores(self) -> bool:
         """Whether the reward is a score between 0 and 1, and not a verdict."""
         has_scores = isinstance(self.task, ReasoningGym) or self.reward is not None
-        return has_scores and self.credit is not None and self.credit.score_range is not None
+        return has_scores and self.credit is not None and self.credit.takes_scores
 
     @property
     def correct_above(self) -> float:

@@ -86,13 +86,12 @@ class Dump:
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
         """The tokens' texts, for units that are made of text."""
-        from ktae.estimators.vocabulary import vocabulary_of_texts
 
         if self.unit == "ids":
             raise InputError("words, lines and steps are made of text; give --tokenizer")
 
         texts = dict(zip(self.token_ids.tolist(), self.texts, strict=True))
-        return vocabulary_of_texts(texts.get(i) for i in range(max(texts, default=-1) + 1))
+        return Vocabulary(tuple(texts.get(i) for i in range(max(texts, default=-1) + 1)))
 
     @functools.cached_property
     def speller(self) -> Speller:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.text import counted
@@ -65,17 +64,10 @@ def evidence(rollouts: Any, estimator: Estimator) -> np.ndarray:
     """(B,) what the estimator gets for `correct`: the verdicts, or the rewards of those rollouts
     that have one if it is graded. NaN is unknown."""
     verdicts_b: np.ndarray = rollouts["correct"].to_numpy()
-    score_range = estimator.score_range
-    if score_range is None:
+    if not estimator.takes_scores:
         return verdicts_b
-    rewards_b = np.where(np.isnan(verdicts_b), np.nan, rollouts["reward"].to_numpy())
     # A graded score counts only where there is a verdict at all.
-    bad = out_of_range(rewards_b, score_range)
-    if bad.size:
-        raise InputError(
-            f"the reward of rollout {bad[0]} is {rewards_b[bad[0]]:g}; graded scores of "
-            f"{estimator} are {in_words(score_range)}"
-        )
+    rewards_b: np.ndarray = np.where(np.isnan(verdicts_b), np.nan, rollouts["reward"].to_numpy())
     return rewards_b
 
 

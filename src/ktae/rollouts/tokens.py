@@ -169,11 +169,11 @@ def vocabulary(tokenizer: Any) -> Vocabulary:
 
 @functools.lru_cache(maxsize=4)
 def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
-    from ktae.estimators.vocabulary import vocabulary_of_texts
+    from ktae.batch import Vocabulary
 
     inner = inner_tokenizer(tokenizer)
     n = max(inner.get_vocab().values(), default=-1) + 1
-    return vocabulary_of_texts(token_bytes(inner, range(n)))
+    return Vocabulary(tuple(token_bytes(inner, range(n))))
 
 
 def note_other_texts(rollouts: Any, tokenizer: Any, notes: Notes) -> None:

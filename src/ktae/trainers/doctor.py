@@ -1,4 +1,4 @@
-"""Whether this installation works: what is there, what is right, and what to do about the rest."""
+"""Whether this installation works: what is installed, and what to do where it fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ktae.errors import one_line
 from ktae.estimators import KTAE
 
 TOLERANCE = 1e-6
-"""Of credit and, relatively, of gradients; both are computed in float32."""
+"""Largest difference of credit, and relative one of gradients, which are float32."""
 
 ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
 """Which instructions torch's CPU library may use."""
@@ -99,10 +99,10 @@ def compared(backend: str) -> tuple[float, str]:
     else:
         import torch
 
-        from ktae.counting.tensors import batch_on_device
+        from ktae.device_batch import batch_on_device
 
         on_device = torch.from_numpy(ids).to("cuda" if torch.cuda.is_available() else "cpu")
-        tensors = batch_on_device(on_device, *arrays[1:], score_range=None)
+        tensors = batch_on_device(on_device, *arrays[1:])
         credit = paper.credit(tensors).cpu()
     seconds = time.perf_counter() - started
     error = float(np.abs(np.asarray(credit) - paper.credit(batch, naive.credit)).max())

@@ -16,7 +16,7 @@ import numpy as np
 from ktae.arrays import Array, above, on_host
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator
+from ktae.trainers.metrics import Scored
 from ktae.trainers.settings import Settings, warn_unless_verdicts
 
 Part = tuple[Sequence[int], Sequence[Any]]
@@ -53,44 +53,6 @@ class Rollout(NamedTuple):
         return ids[start:], written[start:], start
 
 
-class Scored(NamedTuple):
-    """The credit of B rollouts, and what its metrics are made of."""
-
-    token_ids: Array
-    """(B, T)"""
-    mask: Array
-    """(B, T)"""
-    evidence: Array
-    """(B,) what the estimator got for correctness: scores if it is graded."""
-    correct: np.ndarray
-    """(B,) 1, 0, or NaN for unknown."""
-    groups: np.ndarray
-    """(B,) integers from 0 on."""
-    credit: Array
-    """(B, T) float32, of the type of `token_ids`."""
-    estimator: Estimator
-    seconds: float
-
-    def metrics(self, advantages: Any, *, padding: np.ndarray | None = None) -> dict[str, float]:
-        """What every engine shows of a step, by names that begin with `credit/`; needs torch.
-
-        Args:
-            advantages: (B,) the rollout advantages.
-            padding: (B,) bool, rollouts that do not count.
-        """
-        import torch
-
-        from ktae.trainers.metrics import PREFIX, Seen, step_metrics
-
-        seen = Seen(*map(torch.as_tensor, self[:6]), own=slice(None))  # type: ignore[misc]
-        base = torch.as_tensor(advantages)
-        if padding is not None and padding.any():
-            kept = torch.from_numpy(~padding)
-            seen, base = seen.only(kept), base[kept.to(base.device)]
-        metrics = step_metrics(seen, base, self.estimator)
-        return metrics | {f"{PREFIX}seconds": self.seconds}
-
-
 def scored(
     token_ids: Array,
     mask: Array,
@@ -111,14 +73,12 @@ def scored(
     """
     estimator = settings.estimator
     values = np.asarray(on_host(scores), dtype=np.float64)
-    # A score that was a float32 is compared at that precision: 0.1 is not above 0.1.
-    single = values == np.float64(np.float32(settings.threshold))
-    correct = np.where(np.isnan(values), np.nan, above(values, settings.threshold) & ~single)
+    correct = np.where(np.isnan(values), np.nan, above(values, settings.threshold))
     # Not np.unique, which sorts: the engines' names of groups need not compare.
     label: dict[Hashable, int] = {}
     group_b = np.array([label.setdefault(x, len(label)) for x in groups], dtype=np.int64)
     evidence = values
-    if estimator.score_range is None:
+    if not estimator.takes_scores:
         evidence, name = correct, settings.correctness or "reward"
         warn_unless_verdicts(name, values, correct, group_b, settings.threshold)
     started = time.perf_counter()
@@ -132,7 +92,7 @@ class Credited(NamedTuple):
     """The credit of rollouts of parts."""
 
     parts: list[list[list[float]]]
-    """Of each rollout's parts: one number a token, 0 for those that the policy did not write."""
+    """For each part of each rollout a token, 0 for those that the policy did not write."""
     scored: Scored
     advantages: list[float]
 
@@ -154,6 +114,7 @@ def credit_of(
     mask = np.zeros(ids.shape, dtype=bool)
     for row, (of_row, written, _) in enumerate(joined):
         ids[row, : len(of_row)], mask[row, : len(of_row)] = of_row, written
+    rewards = [rollout.turn_rewards for rollout in rollouts]
     result = scored(
         ids,
         mask,
@@ -161,7 +122,7 @@ def credit_of(
         [rollout.group for rollout in rollouts],
         settings,
         step=step,
-        turn_rewards=_turn_rewards(rollouts, settings),
+        turn_rewards=rewards if settings.estimator.needs_turn_rewards else None,
     )
     parts = []
     for rollout, (_, _, start), values in zip(rollouts, joined, result.credit, strict=True):
@@ -169,17 +130,6 @@ def credit_of(
         ends = np.cumsum([0, *(len(ids) for ids, _ in rollout.parts)])
         parts.append([every[a:b].tolist() for a, b in itertools.pairwise(ends)])
     return Credited(parts, result, [rollout.advantage for rollout in rollouts])
-
-
-def _turn_rewards(rollouts: Sequence[Rollout], settings: Settings) -> list[Any] | None:
-    if not settings.estimator.needs_turn_rewards:
-        return None
-    missing = [i for i, rollout in enumerate(rollouts) if rollout.turn_rewards is None]
-    if missing:
-        raise InputError(
-            f"rollout {missing[0]} has no turn rewards, which {settings.estimator} needs"
-        )
-    return [rollout.turn_rewards for rollout in rollouts]
 
 
 def credit_samples(

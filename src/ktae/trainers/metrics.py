@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
+from ktae.arrays import Array, on_host
 from ktae.credit import credit_table
 from ktae.estimators import Estimator
 from ktae.inference import ALPHA
@@ -21,42 +21,52 @@ BINS = 1000
 GROUPS_TESTED = 64
 """Groups of a process whose p-values are looked at in each step, to bound the time."""
 
-Combine = Callable[[torch.Tensor], torch.Tensor]
-"""From this process's tensor to that over all processes, elementwise."""
+Combine = Callable[[np.ndarray], np.ndarray]
+"""From this process's numbers to those over all processes, elementwise."""
 
 
-class Seen(NamedTuple):
-    """A batch of one process as the estimator saw it: m rollouts of whole groups, n of them own."""
+def alone(values: np.ndarray) -> np.ndarray:
+    """The numbers of a single process."""
+    return values
 
-    token_ids: torch.Tensor
+
+class Scored(NamedTuple):
+    """A batch of one process as the estimator saw it: m rollouts of whole groups, n of them own.
+
+    Arrays or tensors.
+    """
+
+    token_ids: Array
     """(m, T)"""
-    mask: torch.Tensor
+    mask: Array
     """(m, T)"""
-    evidence: torch.Tensor
-    """(m,) what the estimator got for `correct`: scores if it is graded."""
-    correct: torch.Tensor
+    evidence: Array
+    """(m,) what the estimator got for correctness: scores if it is graded."""
+    correct: Array
     """(m,) 1, 0, or NaN for unknown."""
-    groups: torch.Tensor
+    groups: Array
     """(m,) integers from 0 on."""
-    credit: torch.Tensor
-    """(m, T)"""
-    own: slice
+    credit: Array
+    """(m, T) float32, of the type of `token_ids`."""
+    estimator: Estimator
+    seconds: float | None = None
+    """What the credit took; None: the caller measures it."""
+    own: Any = slice(None)
     """Which of the m rollouts are this process's; the others belong to its groups."""
 
-    def counted_credit(self, rollout_advantages: torch.Tensor) -> tuple[torch.Tensor, int]:
+    def counted_credit(self, rollout_advantages: np.ndarray) -> tuple[np.ndarray, int]:
         """Each counted token's |credit|, one after another; and how many of these tokens have an
         advantage of another sign than their rollout's."""
-        credit, counted = self.credit[self.own], self.mask[self.own] != 0
-        added = _picked(credit, counted)
-        base = _picked(rollout_advantages.to(credit).unsqueeze(1).expand_as(counted), counted)
-        return added.abs(), int((base * (base + added) < 0).sum())
+        counted = on_host(self.mask[self.own]) != 0
+        added = on_host(self.credit[self.own])[counted]
+        base = np.repeat(rollout_advantages.astype(added.dtype), counted.sum(axis=1))
+        return np.abs(added), int((base * (base + added) < 0).sum())
 
     def skipped(self) -> list[int]:
         """Rollouts in groups of equal scores, whose credit is 0: all correct, none correct, none
         known; and all rollouts."""
-        group, correct = self.groups.cpu().numpy(), self.correct.cpu().numpy()
-        has_tokens = self.mask.any(dim=1).cpu().numpy()
-        evidence = np.where(has_tokens, self.evidence.double().cpu().numpy(), np.nan)
+        group, correct, evidence = map(on_host, (self.groups, self.correct, self.evidence))
+        evidence = np.where(on_host(self.mask).any(axis=1), evidence.astype(np.float64), np.nan)
         n_groups = group.max(initial=-1) + 1
         low, high = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
         # Neither looks at NaN. Where no score is known, low stays above high.
@@ -67,75 +77,68 @@ class Seen(NamedTuple):
         group = group[self.own]
         return [*(int(kind[group].sum()) for kind in kinds), len(group)]
 
-    def significant(self, estimator: Estimator) -> tuple[int, int]:
+    def significant(self) -> tuple[int, int]:
         """How many (group, token) pairs were tested, and how many have p < 0.05."""
         if not len(self.groups):
             return 0, 0
-        tested = (self.groups < self.groups.min() + GROUPS_TESTED).cpu()
-        arrays = (self.token_ids, self.mask, self.correct, self.groups)
-        ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
-        table = credit_table(ids, mask, correct, groups, table_estimator(estimator))
+        groups = on_host(self.groups)
+        rows = np.flatnonzero(groups < groups.min() + GROUPS_TESTED)
+        ids, mask, correct = (on_host(x[rows]) for x in (self.token_ids, self.mask, self.correct))
+        table = credit_table(ids, mask, correct, groups[rows], table_estimator(self.estimator))
         return len(table.p_value), int((table.p_value < ALPHA).sum())
 
-    def only(self, kept: torch.Tensor) -> Seen:
-        """Of the process's own rollouts those where (m,) `kept` is true."""
-        *arrays, _ = self
-        return Seen(*(x[kept.to(x.device)] for x in arrays), own=slice(None))  # type: ignore[misc]
+    def metrics(
+        self,
+        rollout_advantages: Array,
+        *,
+        padding: np.ndarray | None = None,
+        total: Combine = alone,
+        largest: Combine = alone,
+    ) -> dict[str, float]:
+        """Metrics over all processes' rollouts, by names that begin with `PREFIX`; every process
+        has to call it. docs/trl.md says what each of them is.
+
+        Args:
+            rollout_advantages: (n,) of this process's own rollouts.
+            padding: (n,) bool, rollouts that do not count.
+            total: sums over processes.
+            largest: takes the largest over processes.
+        """
+        if padding is not None and padding.any():
+            rows = np.flatnonzero(~padding)
+            counted = self._replace(**{x: getattr(self, x)[rows] for x in self._fields[:6]})
+            return counted.metrics(on_host(rollout_advantages)[rows], total=total, largest=largest)
+        absolute, flips = self.counted_credit(on_host(rollout_advantages))
+        sums = [absolute.sum(dtype=np.float64), flips, len(absolute)]
+        totals = total(np.array([*sums, *self.skipped(), *self.significant()], dtype=np.float64))
+        sum_abs, n_flips, n_tokens, *skipped, rollouts, pairs, significant = totals.tolist()
+        bound = float(largest(np.array([absolute.max(initial=0)]))[0])
+        metrics = {
+            "mean_abs": sum_abs / max(n_tokens, 1),
+            "sign_flips": n_flips / max(n_tokens, 1),
+            "significant_tokens_sampled": significant / max(pairs, 1),
+        }
+        for why, n in zip(("all_correct", "all_incorrect", "unknown"), skipped, strict=True):
+            metrics[f"skipped/{why}"] = n / max(rollouts, 1)
+        # Quantiles over processes without gathering the tokens: of a histogram, whose bins are a
+        # thousandth of the largest |credit| wide.
+        counts, _ = np.histogram(absolute, BINS, (0.0, bound or 1.0))
+        share = np.cumsum(total(counts.astype(np.float64))) / max(n_tokens, 1)
+        for q in QUANTILES:
+            middle = (int((share < q).sum()) + 0.5) / BINS * bound
+            metrics[f"abs_p{100 * q:.0f}"] = middle if n_tokens else 0.0
+        if self.seconds is not None:
+            metrics["seconds"] = self.seconds
+        metrics = {PREFIX + name: value for name, value in metrics.items()}
+        return metrics | verdict_metrics(self.correct[self.own], total=total)
 
 
-def step_metrics(
-    seen: Seen,
-    rollout_advantages: torch.Tensor,
-    estimator: Estimator,
-    *,
-    total: Combine = lambda sums: sums,
-    largest: Combine = lambda values: values,
-) -> dict[str, float]:
-    """Metrics over all processes' rollouts, by names that begin with `PREFIX`; every process has to
-    call it. docs/trl.md says what each of them is. `seen` and the (n,) advantages are of this
-    process's own rollouts; `total` sums over processes, `largest` takes the largest.
-    """
-    absolute, flips = seen.counted_credit(rollout_advantages)
-    sums = [float(absolute.sum(dtype=torch.float64)), flips, len(absolute)]
-    sums += [*seen.skipped(), *seen.significant(estimator)]
-    totals = total(absolute.new_tensor(sums, dtype=torch.float64)).tolist()
-    sum_abs, n_flips, n_tokens, *skipped, rollouts, pairs, significant = totals
-    peak = absolute.amax(dim=0, keepdim=True) if len(absolute) else absolute.new_zeros(1)
-    bound = float(largest(peak))
-    metrics = {
-        "mean_abs": sum_abs / max(n_tokens, 1),
-        "sign_flips": n_flips / max(n_tokens, 1),
-        "significant_tokens_sampled": significant / max(pairs, 1),
-    }
-    for why, n in zip(("all_correct", "all_incorrect", "unknown"), skipped, strict=True):
-        metrics[f"skipped/{why}"] = n / max(rollouts, 1)
-    # Quantiles over processes without gathering the tokens: of a histogram, whose bins are a
-    # thousandth of the largest |credit| wide.
-    # On the host: a GPU's histogram is refused where training has to be deterministic.
-    counts = torch.histc(absolute.cpu(), bins=BINS, min=0, max=bound or 1.0)
-    share = total(counts.to(absolute.device).double()).cumsum(0) / max(n_tokens, 1)
-    for q in QUANTILES:
-        middle = (int((share < q).sum()) + 0.5) / BINS * bound
-        metrics[f"abs_p{100 * q:.0f}"] = middle if n_tokens else 0.0
-    metrics = {PREFIX + name: value for name, value in metrics.items()}
-    return metrics | verdict_metrics(seen.correct[seen.own], total=total)
-
-
-def verdict_metrics(
-    correct: torch.Tensor, *, total: Combine = lambda sums: sums
-) -> dict[str, float]:
-    """Those of `step_metrics` that need no estimator: `correct` and `unknown`."""
-    known = ~correct.isnan()
-    sums = [x.sum().double() for x in (correct == 1, known, torch.ones_like(known))]
-    n_correct, n_known, rollouts = total(torch.stack(sums)).tolist()
+def verdict_metrics(correct: Array, *, total: Combine = alone) -> dict[str, float]:
+    """The metrics that need no estimator: `correct` and `unknown`."""
+    correct = on_host(correct)
+    sums = [(correct == 1).sum(), (~np.isnan(correct)).sum(), len(correct)]
+    n_correct, n_known, rollouts = total(np.array(sums, dtype=np.float64)).tolist()
     metrics = {f"{PREFIX}unknown": 1 - n_known / max(rollouts, 1)}
-    if n_known:  # 0 would say that all were wrong, once a trainer has averaged it
+    if n_known:  # 0 would say that all were incorrect, once a trainer has averaged it
         metrics[f"{PREFIX}correct"] = n_correct / n_known
     return metrics
-
-
-def _picked(values: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """`values[counted]`, for which NumPy takes a sixth of torch's time on a CPU."""
-    if values.device.type == "cpu":
-        return torch.from_numpy(values.numpy()[counted.numpy()])
-    return values[counted]

@@ -54,7 +54,7 @@ class Settings:
 
         Raises:
             InputError: these are no options, one is unknown (the nearest known one is named), or
-                has a wrong value.
+                has a value that does not fit.
         """
         if not isinstance(options, Mapping):
             raise InputError(f"token credit has the options {options!r}; expected a mapping")
@@ -154,7 +154,7 @@ def announce(estimator: Estimator | None, name: str, threshold: float, group_siz
     """
     if estimator is None:
         what = "no token credit"
-    elif estimator.score_range is None:
+    elif not estimator.takes_scores:
         what = f"credit {to_text(estimator)}; correct is {name} above {threshold:g}"
     else:
         what = f"credit {to_text(estimator)} of the scores {name}"
@@ -165,7 +165,7 @@ def warn_unless_verdicts(
     name: str, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray, threshold: float
 ) -> None:
     """Log once where (B,) scores are no verdicts: then credit is 0, or part of a score counts as
-    right. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
+    correct. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
     values = np.unique(scores[np.isfinite(scores)])
     if len(values) < 2:
         return

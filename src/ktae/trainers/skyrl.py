@@ -28,7 +28,7 @@ def use_credit(trainer: Any, **options: Any) -> Any:
     a response is correct where its reward is above `threshold`.
 
     Raises:
-        InputError: an option is wrong, or a setting of SkyRL's would erase credit.
+        InputError: an option does not fit, or a setting of SkyRL's would erase credit.
     """
     settings = Settings.of(options).tried(step=0)
     algorithm, why = trainer.cfg.trainer.algorithm, "whose rows are no whole rollouts"

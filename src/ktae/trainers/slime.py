@@ -2,7 +2,7 @@
 
     --custom-reward-post-process-path ktae.trainers.slime.post_process_rewards
     --custom-advantage-function-path ktae.trainers.slime.token_advantages
-    --custom-config-path credit.yaml        # ktae: {credit: trigrams, correctness: right}
+    --custom-config-path credit.yaml        # ktae: {credit: trigrams, correctness: accuracy}
 
 The first hook sees whole groups, the second one rank's samples: token advantages travel between
 them in `rewards`, a field that slime hands on.

@@ -18,7 +18,7 @@ from ktae.trainers.settings import Settings
 from ktae.trainers.verifiers import add_to_nodes
 
 DECIMALS = 6
-"""Of the advantages in a file."""
+"""Digits of advantages in a file, after the point."""
 
 
 def write_advantages(source: str | Path, path: str | Path, **options: Any) -> int:
@@ -37,7 +37,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
         The number of traces that got advantages.
 
     Raises:
-        InputError: the file cannot be read or written, or an option is wrong.
+        InputError: the file cannot be read or written, or an option is unknown.
     """
     if Path(path).suffix not in (".jsonl", ".json"):
         raise InputError(f"the new file is {path}; expected a name that ends in .jsonl")

@@ -51,14 +51,14 @@ SAYS: dict[str, tuple[Verdict, str]] = {
     "too few to tell": (
         "too few groups",
         "VERDICT: too few groups to tell anything.\n"
-        "{groups} with two right and two wrong rollouts; for {estimators} at least {needed} are "
-        "needed.",
+        "{groups} with two correct and two incorrect responses; for {estimators} at least "
+        "{needed} are needed.",
     ),
     "none": (
         "nothing shown",
-        "VERDICT: no estimator is shown to tell right rollouts from wrong ones here.\n"
-        "The best of them, {best}, scored the right rollout of a held-out pair higher in {share} "
-        "of {pairs:,} pairs; chance is .50.",
+        "VERDICT: no estimator is shown to tell correct responses from incorrect ones here.\n"
+        "The best of them, {best}, scored the correct response of a held-out pair higher in "
+        "{share} of {pairs:,} pairs; chance is .50.",
     ),
     "take": ("take", "VERDICT: take {named}.\nIt {scores}"),
     "too few to compare": (
@@ -76,8 +76,8 @@ SAYS: dict[str, tuple[Verdict, str]] = {
 """What is said first, by what was found."""
 
 _BASELINES = {
-    "shorter": "calling the shorter rollout right",
-    "majority": "calling the more frequent answer right",
+    "shorter": "calling the shorter response correct",
+    "majority": "calling the more frequent answer correct",
 }
 
 
@@ -116,7 +116,7 @@ def advice(held_out: HeldOut) -> Advice:
         "needed": _needed(n_pairs),
         "named": f"{best.name}, the best of {n} tried here" if n > 1 else best.name,
         "comma": "," if n > 1 else "",
-        "scores": f"scores the right rollout of a held-out pair higher in {_interval(best)} of "
+        "scores": f"scores the correct response of a held-out pair higher in {_interval(best)} of "
         "pairs; chance is .50.",
         "tells": "tells" if outdone else "may tell",
         "rivals": " or ".join(_BASELINES[score.name] for score in rivals),

@@ -208,7 +208,7 @@ def interval_of(values_g: np.ndarray) -> Interval:
 
 def _baselines(answers: Sequence[str | None] | None) -> dict[str, Wins]:
     def shorter(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
-        # It needs no credit and no tokens, and is right surprisingly often: what has to be beaten.
+        # It needs no credit and no tokens, and often orders pairs well: what has to be beaten.
         scores = np.array([-np.count_nonzero(mask) for mask in group.masks], dtype=np.float64)
         return _first_wins(np.take(scores, pairs_p2))
 
@@ -216,7 +216,7 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Wins]:
         assert answers is not None
         stated = [answers[row] for row in group.rows]
         votes = Counter(answer for answer in stated if answer is not None)
-        # Of the others. Where the two of a pair agree each has the other's vote too: they are even.
+        # Votes of the others. Two of a pair that agree have each other's vote too: they are even.
         others = np.array([float(votes[x] - 1) if x is not None else 0.0 for x in stated])
         return _first_wins(others[pairs_p2])
 
@@ -241,11 +241,12 @@ def _sides(
 
 def _pairs(correct: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
     """(P, 2) rows of a correct and an incorrect rollout."""
-    right, wrong = np.flatnonzero(correct), np.flatnonzero(~correct)
-    n = len(right) * len(wrong)
+    correct_rows, other_rows = np.flatnonzero(correct), np.flatnonzero(~correct)
+    n_others = len(other_rows)
+    n = len(correct_rows) * n_others
     # Pairs are numbered, not listed: a group of a thousand has 250,000 of them.
     drawn = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
-    return np.stack([right[drawn // len(wrong)], wrong[drawn % len(wrong)]], axis=1)
+    return np.stack([correct_rows[drawn // n_others], other_rows[drawn % n_others]], axis=1)
 
 
 def _groups(
@@ -268,13 +269,13 @@ def _groups(
         usable = rows[usable_b[rows]]
         # A copy among the others would tell the held-out rollout's own verdict.
         distinct = repeats.distinct(usable, counted, correct_b, left_out)
-        right = correct_b[distinct] == 1
-        n_least = min(int(right.sum()), int((~right).sum()))
+        is_correct = correct_b[distinct] == 1
+        n_least = min(int(is_correct.sum()), int((~is_correct).sum()))
         if n_least >= MIN_PER_CLASS:
             key = group_key(name["group"], name["step"], seed)
             seen = [ids[row][: ends[row]] for row in distinct]
             written = [masks[row][: ends[row]] for row in distinct]
-            groups.append(Group(key, seen, written, right, distinct))
+            groups.append(Group(key, seen, written, is_correct, distinct))
         elif not len(usable):
             left_out["groups without a verdict"] += 1
         elif not np.ptp(correct_b[usable]):

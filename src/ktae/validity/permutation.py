@@ -85,7 +85,7 @@ class PermutationTest:
     """Share of pairs that could have p below .05, had their tokens been placed as clearly as can
     be: the rest cannot, at this group size, accuracy and frequency."""
     smallest_p: float
-    """Of any pair, had its token been placed so."""
+    """Smallest p of any pair, had its token been placed so."""
     bins: tuple[Bin, ...]
 
     def quantiles(self, name: str) -> tuple[float, float, float]:
@@ -215,17 +215,18 @@ def _mixed(
         known = rows[known_b[rows]]
         known_b[known] = False
         known_b[repeats.distinct(known, counted_ids, correct_b, left_out)] = True
-    right_g, wrong_g = (
+    correct_g, incorrect_g = (
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(firsts)) > 0
         for verdict in (1, 0)
     )
     # Elsewhere no labelling differs from another: such groups would only dilute every share.
-    rows = np.flatnonzero(known_b & (right_g & wrong_g)[codes_b])
+    rows = np.flatnonzero(known_b & (correct_g & incorrect_g)[codes_b])
     if not len(rows):
         raise InputError(
             f"of {counted(len(firsts), 'group')} none has both correct and incorrect distinct "
-            f"rollouts ({right_g.sum()} have correct ones, {wrong_g.sum()} incorrect ones), so "
-            "nothing can be significant" + "".join(f"; {x}" for x in repeats.in_words(left_out))
+            f"rollouts ({correct_g.sum()} have correct ones, {incorrect_g.sum()} incorrect "
+            "ones), so nothing can be significant"
+            + "".join(f"; {x}" for x in repeats.in_words(left_out))
         )
     some = ([ids[row] for row in rows], [masks[row] for row in rows])
     return *some, correct_b[rows], codes_b[rows], left_out

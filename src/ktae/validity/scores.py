@@ -54,12 +54,12 @@ class HeldOut(NamedTuple):
     baselines: tuple[Score, ...]
     """`shorter`, and `majority` where responses state answers."""
     groups: int
-    """That were looked at."""
+    """Groups that were looked at."""
     rollouts: int
-    """Distinct ones in them."""
+    """Distinct rollouts in them."""
     pairs: int
     permutations: int
-    """Of each group's labels."""
+    """How often each group's labels are permuted."""
     left_out: dict[str, int]
     """Groups and rollouts that were not looked at, by the reason."""
     too_small: tuple[str, ...]

@@ -207,7 +207,7 @@ def test_a_loss_that_averages_advantages_is_refused(verl, loss):
 
 
 def gradient(loss, advantages):
-    """Of verl's loss of that name, by the log-probability of each token."""
+    """The gradient of verl's loss of that name, by the log-probability of each token."""
     import torch
     from verl.trainer.ppo.core_algos import get_policy_loss_fn
     from verl.workers.config import FSDPActorConfig

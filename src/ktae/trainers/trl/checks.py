@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
-from ktae.arrays import on_host
-from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
@@ -170,22 +168,6 @@ def check_infinite(rewards: torch.Tensor, names: Sequence[str], scale_rewards: s
         "is unknown",
         about="infinite rewards",
     )
-
-
-def check_scores(scores: Any, estimator: Estimator | None, name: str) -> None:
-    """Raise an InputError if a graded score of this process's rollouts is out of range.
-
-    The estimator would find it on the CPU and let it pass on a GPU, where looking makes it wait.
-    """
-    if estimator is None or estimator.score_range is None:
-        return
-    scores = on_host(scores)
-    outside = scores[out_of_range(scores, estimator.score_range)]
-    if len(outside):
-        raise InputError(
-            f"the reward function {name} gave {outside[0]:g}; {estimator} is graded, so its "
-            f"rewards are the scores, {in_words(estimator.score_range)}"
-        )
 
 
 def turn_rewards_of(inputs: Sequence[dict[str, Any]], environments: Any) -> list[list[float]]:

@@ -39,7 +39,7 @@ class KTAEConfig(GRPOConfig):
     and the model card names them.
 
     Raises:
-        InputError: a setting is wrong.
+        InputError: a setting does not fit.
     """
 
     credit: dict[str, Any] | str | None = dataclasses.field(
@@ -75,7 +75,7 @@ class KTAEConfig(GRPOConfig):
         self.check()
 
     def check(self) -> None:
-        """Raise an InputError for a wrong setting of token credit."""
+        """Raise an InputError for a setting of token credit that does not fit."""
         if isinstance(self.credit, str) and self.credit.startswith("{"):
             self.credit = json.loads(self.credit)
         as_credit(self.credit)

@@ -213,5 +213,5 @@ def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None
 
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Of two vectors, in the Euclidean norm."""
+    """Relative difference of two vectors, in the Euclidean norm."""
     return float((found - expected).norm() / expected.norm())

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import torch
+from accelerate import PartialState
 from accelerate.utils import gather
 
-
-def of_all(values: torch.Tensor) -> torch.Tensor:
-    """(processes, ...): accelerate gathers along the first dimension, which a scalar lacks."""
-    gathered: torch.Tensor = gather(values.unsqueeze(0))
-    return gathered
+from ktae.arrays import on_host
 
 
-def total(values: torch.Tensor) -> torch.Tensor:
+def of_all(values: np.ndarray) -> np.ndarray:
+    """(processes, n) of each process's (n,) numbers."""
+    gathered = gather(torch.tensor(values[None], device=PartialState().device))
+    return np.asarray(on_host(gathered))
+
+
+def total(values: np.ndarray) -> np.ndarray:
     """The sum over processes, elementwise."""
-    return of_all(values).sum(dim=0)
+    summed: np.ndarray = of_all(values).sum(axis=0)
+    return summed
 
 
-def largest(values: torch.Tensor) -> torch.Tensor:
+def largest(values: np.ndarray) -> np.ndarray:
     """The largest over processes, elementwise."""
-    return of_all(values).amax(dim=0)
+    most: np.ndarray = of_all(values).max(axis=0)
+    return most
 
 
 def now(device: torch.device) -> float:

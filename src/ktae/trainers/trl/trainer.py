@@ -20,7 +20,7 @@ from ktae.estimators import Estimator, resolved, to_text
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.tables import table_estimator
-from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
+from ktae.trainers.metrics import PREFIX, Scored, verdict_metrics
 from ktae.trainers.settings import announce, as_credit, warn_unless_verdicts
 from ktae.trainers.trl.checks import (
     Correctness,
@@ -28,7 +28,6 @@ from ktae.trainers.trl.checks import (
     check_arguments,
     check_enough,
     check_infinite,
-    check_scores,
     correctness_columns,
     foreign_loss,
     turn_rewards_of,
@@ -210,13 +209,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.credit is not None:
             check_infinite(rewards, self.reward_func_names, self.scale_rewards)
-        # Of several the first that is there counts; of none all are unknown.
+        # The first of several that gave a number counts; without any all are unknown.
         score = torch.full_like(rewards[:, 0], torch.nan)
         for column in self._correctness_columns:
             score = torch.where(score.isnan(), rewards[:, column], score)
         score = score.masked_fill(score.isinf(), torch.nan)
         correct = torch.where(score.isnan(), score, (score > self.threshold).to(score))
-        is_judged = self.credit is not None and self.credit.score_range is None
+        is_judged = self.credit is not None and not self.credit.takes_scores
         if is_judged and self.accelerator.is_main_process:
             name, groups = self._correctness_name, np.arange(len(score)) // self._group_size
             arrays = (on_host(score), on_host(correct), groups)
@@ -226,7 +225,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        check_scores(score[of_process], self.credit, self._correctness_name)
         none: list[Any] = [None] * n
         # As TRL reads it: of a row the places of the completion, and 1 where it is shorter.
         masks = [
@@ -268,18 +266,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             metrics = verdict_metrics(correct, total=total) if self._correctness_columns else {}
         else:
             started = now(rollout_advantages.device)
-            seen = self._estimate(self.credit, output, kept)
-            credit = seen.credit[seen.own, : credit.shape[1]]
+            scored = self._estimate(self.credit, output, kept)
+            credit = scored.credit[scored.own, : credit.shape[1]]
             # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
             # Here and not in the loss, for before that TRL shuffles the rows and splits them
             # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
-            metrics = step_metrics(
-                seen, rollout_advantages, self.credit, total=total, largest=largest
-            )
+            metrics = scored.metrics(rollout_advantages, total=total, largest=largest)
             seconds = now(rollout_advantages.device) - started
-            seconds = largest(torch.tensor([seconds], device=credit.device)).item()
-            metrics[f"{PREFIX}seconds"] = seconds
+            metrics[f"{PREFIX}seconds"] = float(largest(np.array([seconds]))[0])
             self._log_advantages(output["advantages"], credit, kept)
         for name, value in metrics.items():
             self._metrics[mode][name].append(value)
@@ -318,7 +313,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         if self.log_completions:
             self._logs["extra"]["token_credit"].extend(gather_object(cells))
 
-    def _estimate(self, estimator: Estimator, output: dict[str, Any], kept: dict[str, Any]) -> Seen:
+    def _estimate(
+        self, estimator: Estimator, output: dict[str, Any], kept: dict[str, Any]
+    ) -> Scored:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
@@ -341,7 +338,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         for name, values in policy.items():
             if values is None:
                 raise InputError(without_policy(estimator, name))
-        evidence = correct if estimator.score_range is None else kept["rollout_scores"]
+        evidence = correct if not estimator.takes_scores else kept["rollout_scores"]
         if "entropies" in policy and self.mask_truncated_completions:
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
             unknown = (policy["entropies"] == 0).all(dim=1)
@@ -370,7 +367,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             options["turn_rewards"] = touched(padded.to(ids.device))
         credit = self._token_credit(estimator, *batch, groups, **options)
         of_process = slice(first_row - start, first_row - start + n)
-        return Seen(*batch, touched(correct), groups, credit, of_process)
+        return Scored(*batch, touched(correct), groups, credit, estimator, own=of_process)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took."""

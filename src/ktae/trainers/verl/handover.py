@@ -36,7 +36,7 @@ class Rollouts:
     sessions: list[list[int]] | None = None
     """The rows of each session's outputs, in their order; None: each session has one output."""
     turns: Sequence[tuple[list[int], int]] = ()
-    """Of B rows, where sessions have several outputs: what each was asked, and how long it is."""
+    """Where sessions have several outputs: each of B rows' prompt, and its length."""
     padding: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
     """(B,) which rows verl filled the batch up with, for the metrics to leave out; or none."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -94,7 +94,7 @@ class Rollouts:
             warn_once(
                 "the reward function gives no 'acc', so such a rollout counts as correct where its "
                 "reward is above the threshold; with a shaped reward (DAPO's overlong penalty) "
-                "that is wrong: let it return {'score': ..., 'acc': ...}, as "
+                "it does not follow: let it return {'score': ..., 'acc': ...}, as "
                 "pkg://ktae.trainers.verl.reward does"
             )
         scores = np.where(without, rewards.cpu().double().numpy(), self.acc)

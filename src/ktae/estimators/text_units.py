@@ -1,0 +1,103 @@
+"""Words, lines and steps: units that are told apart by the tokens' texts."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from typing import NamedTuple
+
+import numpy as np
+
+from ktae.batch import Vocabulary
+from ktae.counting.units import FINISH
+
+BREAKS = {"word": 0, "line": 1, "step": 2}
+"""How many line breaks units of text lie between; 0: words lie between other characters."""
+
+BASE = 0x2545F4914F6CDD1D
+"""Base of the polynomial over a text's bytes; odd, and so large that short texts do not collide."""
+
+
+class Look(NamedTuple):
+    """What matters of a token's text for the units around it."""
+
+    begins_in_word: bool
+    ends_in_word: bool
+    is_blank: bool
+    lead: int
+    """Line breaks before its first other character; of a blank token all."""
+    tail: int
+    """Line breaks within a later run of blanks, at most."""
+    hash: int
+    """The polynomial over the bytes of the text without blanks, modulo 2**64."""
+    power: int
+    """What the hash of a text is multiplied by when this one is appended to it."""
+    inverse: int
+    """1 / power, modulo 2**64."""
+
+
+def text_keys(
+    unit: str, ids_n: np.ndarray, lengths: np.ndarray, vocabulary: Vocabulary
+) -> np.ndarray:
+    """(N,) int32 keys of `word`, `line` or `step` of tokens, one response after the other.
+
+    Args:
+        unit: a key of `BREAKS`.
+        ids_n: (N,) token ids from 0.
+        lengths: (R,) how many tokens each response has.
+        vocabulary: the tokens' texts.
+    """
+    if not len(ids_n):
+        return np.zeros(0, dtype=np.int32)
+    distinct, which = np.unique(ids_n, return_inverse=True)
+    texts = vocabulary.texts
+    looks = [look_of(i, texts[i] if i < len(texts) else None) for i in distinct.tolist()]
+    begins_in_word, ends_in_word, is_blank, lead, tail = np.array([x[:5] for x in looks])[which].T
+    row_n = np.repeat(np.arange(len(lengths)), lengths)
+    begins = np.diff(row_n, prepend=-1) != 0
+    if unit == "word":
+        begins[1:] |= (ends_in_word[:-1] & begins_in_word[1:]) == 0
+    else:
+        text = np.flatnonzero(is_blank == 0)
+        n_breaks = np.diff(np.cumsum(lead)[text]) + tail[text[:-1]]
+        is_next = np.diff(row_n[text]) == 0
+        begins[text[1:]] |= is_next & (n_breaks >= BREAKS[unit])
+    # The hash of a run of tokens, as that of prefixes: all modulo 2**64, in which products of odd
+    # numbers can be divided again.
+    hashes, power, inverse = np.array([x[5:] for x in looks], dtype=np.uint64)[which].T
+    terms = hashes * np.cumprod(inverse)
+    first = np.flatnonzero(begins)
+    last = np.append(first, len(ids_n))[1:] - 1
+    sums = np.cumsum(terms)
+    state = np.cumprod(power)[last] * (sums[last] - sums[first] + terms[first])
+    keys = (state * np.uint64(FINISH) >> np.uint64(33)).astype(np.int32)
+    return np.repeat(keys, last - first + 1)
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def look_of(token_id: int, raw: bytes | None) -> Look:
+    """The look of a token by its bytes. An id without any is told from others by its number."""
+    content = b"\0%d\0" % token_id if raw is None else raw
+    try:
+        text = content.decode()
+        without_blanks = "".join(text.split()).encode()
+    except UnicodeDecodeError:
+        # A letter for each byte that is part of a character only.
+        text = "".join(chr(byte) if byte < 128 else "x" for byte in content)
+        without_blanks = b"".join(content.split())
+    state = 0
+    for byte in without_blanks:
+        state = (state * BASE + byte + 1) % 2**64  # from 1, so that no text is a prefix's hash
+    powers = (pow(BASE, sign * len(without_blanks), 2**64) for sign in (1, -1))
+    if not text.strip():
+        return Look(False, False, True, text.count("\n"), 0, state, *powers)
+    runs = [run.group().count("\n") for run in re.finditer(r"\s+", text)]
+    lead = runs.pop(0) if text[0].isspace() else 0
+    in_word = (_is_of_word(text[0]), _is_of_word(text[-1]))
+    return Look(*in_word, False, lead, max(runs, default=0), state, *powers)
+
+
+def _is_of_word(character: str) -> bool:
+    """Whether it is a letter, its mark, a number or the underscore."""
+    return character == "_" or unicodedata.category(character)[0] in "LMN"
