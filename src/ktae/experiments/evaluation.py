@@ -26,7 +26,7 @@ from ktae.experiments.outputs import Output
 from ktae.experiments.run_folder import write_json
 from ktae.experiments.templates import prompt_of, written_out
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
-from ktae.files.inputs import read_input
+from ktae.files.inputs import open_input, read_input
 from ktae.rollouts.metrics import json_lines, json_object
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
@@ -82,7 +82,7 @@ def weights_digest(folder: Path) -> str:
         raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
     digest = hashlib.sha256()
     for file in files:
-        with file.open("rb") as content:
+        with open_input(file) as content:
             hashlib.file_digest(content, lambda: digest)  # goes on with it
     return digest.hexdigest()[:16]
 
