@@ -32,11 +32,11 @@ import numpy as np
 import torch
 from continuations import continuations, segment_advantages
 from estimator import append_rows, machine
+from ktae.demo.language import EOS, Language, Problem
+from ktae.demo.pretrain import base_model
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo.language import EOS, Language, Problem
-from ktae.demo.pretrain import base_model
 from ktae.inference import t_interval
 from ktae.rollout_advantages import rollout_advantages
 

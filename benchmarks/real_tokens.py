@@ -119,10 +119,10 @@ def sample(folder: Path, n_groups: int, path: Path, shard: Sequence[int]) -> Non
     Processes with a file each can share the work: each takes the I-th of every N problems.
     """
     import torch
+    from ktae.data import tasks
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from ktae import recipe
-    from ktae.data import tasks
 
     torch.set_num_threads(1)
     task = recipe.load(RECIPE, OVERRIDES)
@@ -175,6 +175,7 @@ class Policy:
     def is_correct(self, ids: Sequence[int]) -> bool:
         """Whether a response is right, by the task's own grader."""
         from ktae.data import tasks
+
         from ktae.grading import Outcome
 
         text = self.tokenizer.decode(ids, skip_special_tokens=True)

@@ -16,7 +16,6 @@ sys.path.append(str(BENCHMARKS))
 import continuations  # noqa: E402
 import token_scores  # noqa: E402
 import torch  # noqa: E402
-
 from ktae.demo import SUMS  # noqa: E402
 from ktae.demo.model import make_model  # noqa: E402
 

@@ -103,8 +103,10 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     """As `ktae train` grades it before and after; an untrained model will do."""
     pytest.importorskip("transformers")
     from ktae.experiments.demo import SUMS
-    from ktae.experiments.demo.evaluate import evaluate
     from ktae.experiments.demo.model import make_model, make_tokenizer
+    from ktae.experiments.recipe import load
+    from ktae.experiments.tasks import task_of
+    from ktae.experiments.trl.tasks import held_out_scores
 
     model, tokenizer = make_model(SUMS, seed=0), make_tokenizer(SUMS)
     for part in (model, tokenizer):
@@ -113,10 +115,11 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     options = ("--recipe", "recipe.yaml", "--problems", 8, "--output", "out", "--json")
     result = json.loads(command("eval", "./base", *options).out)
     assert (result["grading"]["grader"], result["grading"]["time_limit"]) == ("demo", None)
-    expected = evaluate(SUMS, model, tokenizer, SUMS.test_problems(8), seed=0)
+    task = task_of(load(Path("recipe.yaml"), ["logging.eval_problems=8"]))
+    expected = held_out_scores(task, model, tokenizer)
     sums = result["benchmarks"]["sums"]
-    assert sums["accuracy"]["value"] == expected.greedy_accuracy
-    assert sums["length"]["value"] == expected.greedy_length
+    assert sums["accuracy"]["value"] == expected["greedy_accuracy"]
+    assert sums["length"]["value"] == expected["greedy_length"]
     notes = json.loads(command("show", "out", "--json").out)["notes"]
     assert [note["kind"] for note in notes if note["severe"]] == ["missing"], "a tokenizer"
     for graders in ("ktae", "ktae,demo"):  # the first one's verdicts count

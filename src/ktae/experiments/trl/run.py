@@ -23,7 +23,7 @@ from trl import GRPOConfig
 
 from ktae.errors import InputError, one_line
 from ktae.experiments import recipe as recipes
-from ktae.experiments.demo import language_named
+from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.demo.pretrain import base_model
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.run_folder import RunFolder, write_json
@@ -307,10 +307,10 @@ def _lora(rank: int) -> Any:
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer; the demo's model is pretrained if it is not there yet."""
-    if recipe.model.path == "demo":
-        language = language_named(recipe.demo.language)
+    if recipe.task == "demo":
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
-        name = str(base_model(language, recipe.model.demo_seed))
+    if recipe.model.path == "demo":
+        name = str(base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
     else:
         name = local_or_hub("model", recipe.model.path)
     try:

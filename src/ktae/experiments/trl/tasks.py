@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from datasets import Dataset
 from trl.rewards import get_soft_overlong_punishment
 
-from ktae.experiments.demo.evaluate import evaluate, play
+from ktae.experiments.demo.play import play
 from ktae.experiments.generation import generate
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.tasks import Task
@@ -82,33 +83,33 @@ def rollout_function(task: Task, tokenizer: Any) -> Callable[..., dict[str, Any]
 
 
 def held_out_scores(task: Task, model: Any, tokenizer: Any) -> dict[str, float]:
-    """A model's scores on held-out problems: greedy, and sampled as in training."""
+    """A model's scores on held-out problems: greedy, and sampled as in training.
+
+    `entropy` is that of the sampled responses, in nats a token.
+    """
     rollout = task.recipe.rollout
-    longest = rollout.max_response_length
-    if isinstance(task, DemoTask) and task.recipe.reward is None:
-        problems = task.language.test_problems(task.recipe.logging.eval_problems)
-        scores = evaluate(task.language, model, tokenizer, problems, seed=0, max_new_tokens=longest)
-        return scores._asdict()
     rows = task.held_out_rows()
     prompts = [task.prompt_text(tokenizer, row.prompt) for row in rows]
-    shares: dict[str, float] = {}
+    scores: dict[str, float] = {}
+    entropy = math.nan
     for name, temperature in (("greedy", 0.0), ("sampled", rollout.temperature)):
-        made = generate(
-            model,
-            tokenizer,
-            prompts,
-            max_new_tokens=longest,
-            temperature=temperature,
-            batch_size=64,
-            seed=0,
-        )
-        verdicts = task.grade(made.texts, [row.reference for row in rows], made.finished)
-        outcomes = [verdict.outcome for verdict in verdicts]
+        how: dict[str, Any] = {"temperature": temperature, "seed": 0}
+        longest = rollout.max_response_length
+        if isinstance(task, DemoTask) and task.plays_episodes and task.recipe.reward is None:
+            played = play(task.language, model, tokenizer, prompts, max_tokens=longest, **how)
+            outcomes = [Outcome.CORRECT if x else Outcome.INCORRECT for x in played.solved]
+            lengths, entropy = [*map(sum, played.mask)], played.entropy
+        else:
+            how |= {"max_new_tokens": longest, "batch_size": task.evaluated_at_once}
+            made = generate(model, tokenizer, prompts, **how)
+            verdicts = task.grade(made.texts, [row.reference for row in rows], made.finished)
+            outcomes = [verdict.outcome for verdict in verdicts]
+            lengths, entropy = [*map(len, made.token_ids)], made.mean_entropy
         for outcome, share in (
             (Outcome.CORRECT, "accuracy"),
             (Outcome.UNANSWERED, "unanswered"),
             (Outcome.UNDECIDED, "undecided"),
         ):
-            shares[f"{name}_{share}"] = outcomes.count(outcome) / len(outcomes)
-        shares[f"{name}_length"] = sum(map(len, made.token_ids)) / len(outcomes)
-    return shares
+            scores[f"{name}_{share}"] = outcomes.count(outcome) / len(outcomes)
+        scores[f"{name}_length"] = sum(lengths) / len(lengths)
+    return scores | {"entropy": entropy}
