@@ -155,7 +155,12 @@ def generate_all(
         # A batch is a whole file or none: what a killed run was writing has another name.
         if not path.exists():
             engine = engine or load_engine()
-            prompts = [_prompt(job, problem, engine.tokenizer) for problem in batch]
+            prompts = [
+                prompt_of(job.template, problem.text, engine.tokenizer)
+                if problem.messages is None
+                else written_out(problem.messages, engine.tokenizer)
+                for problem in batch
+            ]
             answers = engine.generate(prompts, sampling, sampling.seed + number)
             lines = [
                 {
@@ -182,9 +187,3 @@ def generate_all(
         for problem in problems
         for i, sample in enumerate(rows[problem.group]["samples"])
     ]
-
-
-def _prompt(job: Job, problem: BenchmarkProblem, tokenizer: Any) -> str:
-    if problem.messages is None:
-        return prompt_of(job.template, problem.text, tokenizer)
-    return written_out(problem.messages, tokenizer)

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, trainer_utils
 from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
+from trl.rewards import get_soft_overlong_punishment
 
 from ktae.errors import InputError, one_line
 from ktae.experiments import recipe as recipes
@@ -266,14 +267,17 @@ def _make_trainer(
         if trainer.accelerator.is_main_process:
             folder.write_rollouts(step, pa.concat_tables(parts))
 
-    penalty = tasks.overlong_penalty(recipe)
+    reward_functions: list[Any] = [tasks.reward_function(task, tokenizer)]
+    if buffer := recipe.algorithm.overlong_buffer:  # DAPO's penalty, which TRL adds to the rewards
+        longest = recipe.rollout.max_response_length
+        reward_functions.append(get_soft_overlong_punishment(longest, buffer))
     # That its loop for several turns may change concerns us, and the tests run it.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     with _refusals_named():
         trainer = KTAETrainer(
             model=model,
             processing_class=tokenizer,
-            reward_funcs=[tasks.reward_function(task, tokenizer), *filter(None, [penalty])],
+            reward_funcs=reward_functions,
             args=config,
             train_dataset=tasks.train_set(task),
             callbacks=callbacks,

@@ -8,16 +8,12 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from trl.rewards import get_soft_overlong_punishment
 
 from ktae.experiments.demo.play import play
 from ktae.experiments.generation import generate
-from ktae.experiments.recipe import Recipe
 from ktae.experiments.tasks import Task
 from ktae.experiments.tasks.demo import DemoTask
 from ktae.grading import Outcome
-
-RewardFunction = Callable[..., list[float | None]]
 
 
 def train_set(task: Task) -> Dataset:
@@ -25,7 +21,7 @@ def train_set(task: Task) -> Dataset:
     return Dataset.from_list([row._asdict() for row in task.train_rows()])
 
 
-def reward_function(task: Task, tokenizer: Any) -> RewardFunction:
+def reward_function(task: Task, tokenizer: Any) -> Callable[..., list[float | None]]:
     """TRL's reward function; above `Recipe.correct_above` is correct, None is unknown."""
 
     def correct(
@@ -43,16 +39,6 @@ def reward_function(task: Task, tokenizer: Any) -> RewardFunction:
         return task.rewards(completions, reference, finished)
 
     return correct
-
-
-def overlong_penalty(recipe: Recipe) -> RewardFunction | None:
-    """DAPO's soft overlong punishment, which TRL adds to the rewards; None without a buffer."""
-    if not recipe.algorithm.overlong_buffer:
-        return None
-    punish: RewardFunction = get_soft_overlong_punishment(
-        recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
-    )
-    return punish
 
 
 def rollout_function(task: Task, tokenizer: Any) -> Callable[..., dict[str, Any]] | None:

@@ -157,7 +157,7 @@ def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
             f"algorithm.minibatches is {algorithm.minibatches}; verl splits a step by prompts, so "
             f"it expects a divisor of rollout.prompts_per_step, which is {prompts}"
         )
-    actor = {
+    actor: Overrides = {
         "ppo_mini_batch_size": prompts // algorithm.minibatches,
         "optim.betas": [recipe.optimizer.beta1, recipe.optimizer.beta2],
         "loss_agg_mode": LOSSES[algorithm.loss],
@@ -165,7 +165,7 @@ def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
     }
     if algorithm.loss == "dr_grpo":  # left alone, verl divides by each batch's own width
         actor["loss_scale_factor"] = recipe.rollout.max_response_length
-    settings = {
+    settings: Overrides = {
         "actor_rollout_ref.actor": actor,
         "algorithm.adv_estimator": ESTIMATOR if recipe.credit else "grpo",
     }
@@ -174,7 +174,7 @@ def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
         settings["algorithm.filter_groups"] = {"enable": True, "metric": "acc"}
     if recipe.credit:
         section = to_section(recipe.credit)
-        credit = {"estimator": section} if isinstance(section, str) else section
+        credit: Overrides = {"estimator": section} if isinstance(section, str) else section
         if recipe.credit.needs_vocabulary:
             credit["tokenizer"] = paths.model
         if recipe.correct_above:

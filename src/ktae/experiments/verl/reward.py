@@ -10,7 +10,6 @@ from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.tasks import gym
 from ktae.experiments.tasks.base import own_reward
 from ktae.experiments.tasks.demo import VERL_SOURCE
-from ktae.grading.verdict import Outcome
 from ktae.trainers.verl.reward import as_scores
 
 
@@ -60,7 +59,6 @@ def compute_score(
         return as_scores(language.verdict(solution_str, ground_truth, finished))
     if data_source != f"ktae/{gym.NAME}":
         raise InputError(f"data_source is {data_source!r:.100}; expected a task of ktae's")
-    scores = as_scores(verdict := gym.verdict(solution_str, ground_truth))
-    if graded and verdict.outcome is Outcome.INCORRECT:  # part of it may be right
-        scores["score"] = scores["acc"] = gym.score(solution_str, ground_truth) or 0.0
-    return scores
+    verdict, score = gym.graded(solution_str, ground_truth)
+    # Part of an incorrect answer may be right.
+    return as_scores(verdict) | ({"score": score, "acc": score} if graded and score else {})
