@@ -46,7 +46,7 @@ def compute_score(
         zero = dict.fromkeys(("score", "acc", "unanswered", "undecided"), 0.0)
         unknown = {"undecided": 1.0}
         return zero | (unknown if reward is None else {"score": reward, "acc": reward})
-    language = LANGUAGES.get(data_source.removeprefix(VERL_SOURCE))
+    language = LANGUAGES.get(data_source.partition(VERL_SOURCE)[2])
     if language is not None:
         if max_response_length is None:
             raise InputError(
