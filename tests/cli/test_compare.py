@@ -23,9 +23,8 @@ def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> Non
         assert command("compare", grader, grader).status == 0
     refused = command("compare", "ktae-boxed", "ktae")
     assert refused.status == 2
-    assert "ktae eval --regrade ktae-boxed --graders ktae --output FOLDER" in refused.err
-    refused = command("compare", "ktae", "stored")
-    assert "ktae eval --regrade stored --graders ktae" in refused.err
+    assert "--regrade ktae-boxed --graders ktae " in refused.err
+    assert command("compare", "ktae", "stored").status == 2
     assert command("compare", "ktae-boxed", file).status == 2
     assert command("compare", "ktae", file, "--workers", 1).status == 0
     again = ("--regrade", "ktae-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")
@@ -39,22 +38,19 @@ def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) ->
         content = [row | {"benchmark": None, "group": str(i)} for i, row in enumerate(rows(rights))]
         file = write_lines(tmp_path / f"{name}.jsonl", content)
         assert command("eval", "--regrade", file, "--output", name, "--workers", 1).status == 0
-    expected = "all: new is better than old by 100.0 points"
-    assert expected in command("compare", "old.jsonl", "new.jsonl", "--workers", 1).out
-    assert expected in command("compare", "old", "new.jsonl", "--workers", 1).out
-    assert expected in command("compare", "old", "new").out
+    for paths in (("old.jsonl", "new.jsonl"), ("old", "new.jsonl"), ("old", "new")):
+        (row, *_) = json.loads(command("compare", *paths, "--json").out)["comparisons"]
+        assert (row["a"], row["b"], row["up"], row["shown"]) == ("old", "new", 20, True)
 
 
 def test_models_of_one_name_are_told_apart_by_their_paths(command: Run, tmp_path: Path) -> None:
     for folder, right in (("a", 0), ("b", 1)):
         (tmp_path / folder / "evals").mkdir(parents=True)
         write_lines(tmp_path / folder / "evals" / "o.jsonl", rows([right] * 20))
-    expected = "own: b/evals is better than a/evals by 100.0 points"
-    assert expected in command("compare", "a/evals", "b/evals", "--workers", 1).out
+    assert "A: a/evals   B: b/evals" in command("compare", "a/evals", "b/evals").out
     result = command("compare", "a/evals/o.jsonl", "a/evals/o.jsonl", "--workers", 1)
     assert "A: o (1)   B: o (2)" in result.out
-    assert "files that several of the compared hold: 1 (o.jsonl)" in result.err
-    assert "hold" not in command("compare", "a/evals", "b/evals", "--workers", 1).err
+    assert "o.jsonl" in result.err and not command("compare", "a/evals", "b/evals").err
 
 
 def test_compare(command: Run, tmp_path: Path) -> None:
@@ -62,7 +58,6 @@ def test_compare(command: Run, tmp_path: Path) -> None:
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))
     result = command("compare", a, b, "--plot", "forest.png", "--workers", 1)
     assert (result.status, result.err) == (0, "")
-    assert "own: new is better than old by 60.0 points (95 % interval " in result.out
     assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
     assert command("compare", a, b, "--plot", "forest.svg", "--workers", 1).status == 0
     assert "<svg" in Path("forest.svg").read_text(encoding="utf-8")
@@ -70,8 +65,8 @@ def test_compare(command: Run, tmp_path: Path) -> None:
     assert found == json.loads(Path("c.json").read_text())
     (row,) = found["comparisons"]
     assert (row["name"], row["difference"]["value"], row["shown"]) == ("own", 0.6, True)
-    same = command("compare", a, a, "--workers", 1)
-    assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
+    same = json.loads(command("compare", a, a, "--json").out)
+    assert not same["comparisons"][0]["shown"]
 
 
 def test_seeds_in_one_folder_and_several_models(command: Run, tmp_path: Path) -> None:
@@ -90,7 +85,7 @@ def test_seeds_in_one_folder_and_several_models(command: Run, tmp_path: Path) ->
         graded = ("--regrade", file, "--output", tmp_path / name, "--workers", 1)
         assert command("eval", *graded).status == 0
     refused = command("compare", "a", "b2.5")
-    assert (refused.status, "--pool-models takes them as" in refused.err) == (2, True)
+    assert (refused.status, "--pool-models" in refused.err) == (2, True)
     result = command("compare", "a", "b2.5", "a/1", "--pool-models", "-o", "c.json")
     assert result.status == 0
     accuracy, length, *_ = json.loads(Path("c.json").read_text())["comparisons"]

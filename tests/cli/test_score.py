@@ -1,6 +1,5 @@
 """`ktae score` as a user runs it: arguments in; exit status, output and files out."""
 
-import gzip
 import json
 
 import numpy as np
@@ -202,23 +201,6 @@ def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_pat
         assert lines_with(result.out, f" {text} ", f" {token_id} ", "1/1"), text
     table = pq.read_table(tmp_path / "scores.tokens.parquet")
     assert table["token"].to_pylist() == ["a", *HOSTILE]
-
-
-def test_real_rollouts(run, tmp_path, shared_data):
-    pytest.importorskip("transformers")
-    file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"
-    result = run(file, "-e", "paper", "--tokenizer", shared_data / "tokenizer_qwen2")
-    assert (result.status, result.err.count("\n")) == (0, 1)
-    assert "token ids were made from the text" in result.err
-    assert (
-        "800 rollouts, 100 groups (10 mixed, 86 all right, 4 all wrong), 312,402 tokens, "
-        in result.out
-    )
-    assert lines_with(result.out, "␣these", "1493", "+1.95", "17/34", "12/38")
-    scored = record.read_record(tmp_path / "scores.parquet")
-    rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
-    assert scored["response"].to_pylist() == [row["response"] for row in rows]
-    assert scored["prompt"].to_pylist() == [row["problem"] for row in rows]
 
 
 def test_texts_need_no_tokenizer(run, command, tmp_path):

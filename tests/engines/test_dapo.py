@@ -74,7 +74,7 @@ def test_nothing_to_learn_stops_with_what_is_saved(command, tmp_path):
     hopeless = ["rollout.max_response_length=4", "algorithm.overlong_buffer=0"]
     done = run_here(command(folder, *hopeless, "algorithm.patience=2"))
     assert done.returncode == 2
-    assert "in 2 steps in a row the rewards of no group differed" in done.stderr
+    assert "algorithm.patience" in done.stderr
     assert "Traceback" not in done.stderr
     assert 2 <= len(metrics(folder)) < 5
     assert list((folder / "checkpoints").glob("checkpoint-*"))

@@ -76,4 +76,4 @@ def test_dry_run_shows_the_configuration_without_a_model(request):
     assert "#   max_completion_length: 3072" in done.stdout
     assert "#   use_vllm: True" in done.stdout
     assert "#   num_generations: 16" in done.stdout
-    assert "does not exist yet: see ktae data prepare" in done.stdout
+    assert "ktae data prepare" in done.stdout

@@ -32,7 +32,6 @@ def straight(command, tmp_path_factory):
 def test_run_folder_holds_everything(command, straight):
     folder, said = straight
     assert "greedy accuracy" in said
-    assert "estimator" in said
 
     lines = metrics(folder)
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
@@ -82,9 +81,9 @@ def test_dry_run_refuses_what_training_would(command, tmp_path):
     """In ktae's own words: TRL has nothing to do with it."""
     one_step = ["algorithm.minibatches=1", "algorithm.epochs=1", "credit=advantage-reweighting"]
     for more, message in (
-        (one_step, "ktae: AdvantageReweighting() needs log_probs"),
-        (["trl.forward_rollouts=7"], "ktae: trl.forward_rollouts is 7; expected a divisor"),
+        (one_step, "log_probs"),
+        (["trl.forward_rollouts=7"], "trl.forward_rollouts"),
     ):
         done = run_here([*command(tmp_path / "run", "--dry-run"), *more])
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(message)
+        assert message in done.stderr and done.stderr.startswith("ktae: ")

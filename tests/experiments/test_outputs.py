@@ -9,7 +9,6 @@ import pytest
 from saved_outputs import write_rows
 
 from ktae.errors import InputError
-from ktae.experiments.benchmarks import PAPER
 from ktae.experiments.outputs import (
     Output,
     by_reward,
@@ -161,7 +160,7 @@ def test_what_the_file_says_as_a_verdict() -> None:
     graded = output._replace(verdict=Verdict(Outcome.INCORRECT), grader="ktae")
     assert [(o.correct, o.grader) for o in stored([output, graded])] == [(1, "stored"), (0, "ktae")]
     assert [o.correct for o in by_reward([graded, output._replace(stored=None)])] == [1, None]
-    with pytest.raises(InputError, match="x/1 has no reward"):
+    with pytest.raises(InputError, match="x/1"):
         stored([output._replace(stored=None)])
 
 
@@ -179,52 +178,35 @@ def outputs_of(counts: dict[str, int], name: str = "aime24") -> list[Output]:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "message"),
+    ("outputs", "place"),
     [
-        (
-            outputs_of({str(i): 1 for i in range(30) if i not in (4, 9)}),
-            r"f: 28 problems of aime24; expected 30 \(missing: 4, 9\); --partial accepts that",
-        ),
-        (outputs_of({str(i): 1 for i in range(31)}), "f: 31 problems of aime24; expected 30"),
-        (outputs_of({"a": 4, "b": 4, "c": 3}, "own"), "problem own/c has 3 outputs, most have 4"),
+        (outputs_of({str(i): 1 for i in range(30) if i not in (4, 9)}), "4, 9"),
+        (outputs_of({str(i): 1 for i in range(31)}), "aime24"),
+        (outputs_of({"a": 4, "b": 4, "c": 3}, "own"), "own/c"),
     ],
 )
-def test_duplicate_and_missing_problems(outputs: list[Output], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_duplicate_and_missing_problems(outputs: list[Output], place: str) -> None:
+    with pytest.raises(InputError, match=place):
         check_complete(outputs, "f")
-
-
-def test_complete_files_pass(shared_data: Path) -> None:
-    outputs = read(shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz")
-    check_complete(outputs, "f")
-    assert len(outputs) == 1560
-    assert {o.benchmark for o in outputs} == set(PAPER)
-    assert all(o.reward in (0, 1) for o in outputs)
 
 
 ROW = {"response": "1", "answer": 1, "group": 1}
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("row", "place"),
     [
-        ({"answer": "1"}, "line 1: no field 'response'; its fields are 'answer'; name"),
-        (
-            {"response": "1", "group": 1},
-            "line 1: no field 'answer'; its fields are 'response', 'group'; name",
-        ),
-        ({"response": 1, "answer": 1, "group": 1}, "line 1: response is 1; expected text"),
-        (
-            {"response": "1", "answer": 1},
-            "line 1: no field 'group'",
-        ),
-        (ROW | {"reward": "good"}, "line 1: reward is 'good'; expected a finite number"),
-        (ROW | {"answer": math.inf}, "line 1: answer is inf; expected text"),
+        ({"answer": "1"}, "response"),
+        ({"response": "1", "group": 1}, "answer"),
+        ({"response": 1, "answer": 1, "group": 1}, "response"),
+        ({"response": "1", "answer": 1}, "group"),
+        (ROW | {"reward": "good"}, "reward"),
+        (ROW | {"answer": math.inf}, "answer"),
     ],
 )
-def test_rows_that_cannot_be_graded(row: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_graded(row: dict[str, Any], place: str, tmp_path: Path) -> None:
     """What is wrong with a file as such, the reader's tests have."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=rf"line 1: .*{place}"):
         read(write_rows(tmp_path / "a.jsonl", row))
 
 
@@ -252,7 +234,7 @@ def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
     unnamed = write_answers(tmp_path / "base.jsonl", "1")
     assert read(unnamed)[0].group == "0"
     assert len(read(unnamed, benchmarks=["all"])) == 1
-    with pytest.raises(InputError, match=r"no amc in .*base.jsonl; it holds all"):
+    with pytest.raises(InputError, match=r"base\.jsonl"):
         read(unnamed, benchmarks=["amc"])
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
     write_answers(tmp_path / "ev" / "qwen2.5_math.jsonl", "3", "4")
@@ -285,6 +267,5 @@ def test_files_that_are_joined_are_one_benchmark(tmp_path: Path) -> None:
     assert notes.counts["join"] == 2
     assert [(x.group, x.sample) for x in joined] == [("0", 0), ("1", 0), ("0", 1), ("1", 1)]
     write_answers(tmp_path / "ev" / "rank_1.jsonl", "1", "7")
-    message = r"problem 1 accepts '7', in an earlier row '2'; expected the"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="problem 1 "):
         read(tmp_path / "ev", ReadOptions(join=True))

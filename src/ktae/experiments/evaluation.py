@@ -26,7 +26,7 @@ from ktae.experiments.outputs import Output
 from ktae.experiments.run_folder import write_json
 from ktae.experiments.templates import prompt_of, written_out
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
-from ktae.files.inputs import read_input
+from ktae.files.inputs import open_input, read_input
 from ktae.rollouts.metrics import json_lines, json_object
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
@@ -82,7 +82,7 @@ def weights_digest(folder: Path) -> str:
         raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
     digest = hashlib.sha256()
     for file in files:
-        with file.open("rb") as content:
+        with open_input(file) as content:
             hashlib.file_digest(content, lambda: digest)  # goes on with it
     return digest.hexdigest()[:16]
 
@@ -155,7 +155,12 @@ def generate_all(
         # A batch is a whole file or none: what a killed run was writing has another name.
         if not path.exists():
             engine = engine or load_engine()
-            prompts = [_prompt(job, problem, engine.tokenizer) for problem in batch]
+            prompts = [
+                prompt_of(job.template, problem.text, engine.tokenizer)
+                if problem.messages is None
+                else written_out(problem.messages, engine.tokenizer)
+                for problem in batch
+            ]
             answers = engine.generate(prompts, sampling, sampling.seed + number)
             lines = [
                 {
@@ -182,9 +187,3 @@ def generate_all(
         for problem in problems
         for i, sample in enumerate(rows[problem.group]["samples"])
     ]
-
-
-def _prompt(job: Job, problem: BenchmarkProblem, tokenizer: Any) -> str:
-    if problem.messages is None:
-        return prompt_of(job.template, problem.text, tokenizer)
-    return written_out(problem.messages, tokenizer)

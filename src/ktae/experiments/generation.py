@@ -133,7 +133,9 @@ def _generate_batch(
     model: PreTrainedModel, prompt_ids: list[list[int]], settings: GenerationConfig
 ) -> tuple[list[list[int]], float]:
     """The answers' token ids, and the sum of the entropies at their tokens."""
-    ids_bt, mask_bt = pad_left(prompt_ids, settings.pad_token_id)
+    width, pad = max(map(len, prompt_ids)), settings.pad_token_id
+    ids_bt = torch.tensor([[pad] * (width - len(row)) + row for row in prompt_ids])
+    mask_bt = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompt_ids])
     entropies: list[torch.Tensor] = []
 
     def record_entropy(_: torch.Tensor, logits_bv: torch.Tensor) -> torch.Tensor:
@@ -157,11 +159,3 @@ def _generate_batch(
         answers.append(ids[:n])
         entropy_sum += entropy_t[:n].sum().item()
     return answers, entropy_sum
-
-
-def pad_left(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(B, T) token ids with the padding in front, and 1 where there is a token."""
-    width = max(map(len, rows))
-    ids = [[pad] * (width - len(row)) + row for row in rows]
-    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
-    return torch.tensor(ids), torch.tensor(mask)

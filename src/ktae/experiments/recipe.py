@@ -12,7 +12,6 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_section
 from ktae.estimators.transforms import require_scale
-from ktae.experiments.demo import language_named
 from ktae.experiments.templates import INSTRUCTION
 from ktae.files.typed import Section, dump_yaml, parse_yaml, read_mapping, validated
 
@@ -40,14 +39,9 @@ class Model(Section):
 class Demo(Section):
     """The embedded task."""
 
-    language: str = "sums"
+    language: Literal["sums", "rooms"] = "sums"
     """What its problems are about, and what its base models speak: `sums` (numbers, one after the
-    other), or a language that another distribution offers."""
-
-    @pydantic.field_validator("language")
-    @classmethod
-    def _is_installed(cls, name: str) -> str:
-        return language_named(name).name
+    other), or `rooms` (a key and a door, in several turns)."""
 
 
 class ReasoningGym(Section):

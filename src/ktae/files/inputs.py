@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from pathlib import Path
-from typing import IO
 
 from ktae.errors import InputError
 
@@ -15,7 +15,7 @@ MAX_DOCUMENT = 1 << 28
 _last = ""
 
 
-def open_input(path: str | Path, *, named: bool = False) -> IO[bytes]:
+def open_input(path: str | Path, *, named: bool = False) -> io.BufferedReader:
     """Open a file for reading bytes: a regular file, or a pipe if the user named it.
 
     A pipe, a device or a socket that merely lies in a folder is refused. Opening or reading it

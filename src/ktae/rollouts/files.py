@@ -25,6 +25,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
+from ktae.files.inputs import open_input
 from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.names import LIKELY
@@ -313,7 +314,7 @@ def without_format(name: str) -> str:
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[Stream]:
     try:
-        with open(path, "rb") as raw:
+        with open_input(path) as raw:
             if os.fstat(raw.fileno()).st_size == 0:
                 raise EmptyFileError(f"{path} is empty")
             yield gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw

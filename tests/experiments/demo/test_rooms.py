@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ktae.experiments.demo import evaluate
-from ktae.experiments.demo.language import Problem
+from ktae.experiments.demo import play
 from ktae.experiments.demo.model import make_model, make_tokenizer
 from ktae.experiments.demo.rooms import HOUSES, LONGEST, SHORTEST, Walk, extract_answer, walked
 
@@ -64,8 +63,8 @@ def test_an_episode_is_what_the_house_says_to_the_model_s_moves():
     tokenizer, model = make_tokenizer(HOUSES), make_model(HOUSES, seed=0)
     prompts = [house.prompt for house in HOUSES.train_problems(5, seed=2)]
     settings = {"temperature": 1.0, "seed": 3, "max_tokens": HOUSES.max_response_length}
-    played = evaluate.play(HOUSES, model, tokenizer, prompts, **settings)
-    assert played == evaluate.play(HOUSES, model, tokenizer, prompts, **settings)
+    played = play.play(HOUSES, model, tokenizer, prompts, **settings)
+    assert played == play.play(HOUSES, model, tokenizer, prompts, **settings)
     for prompt, ids, mask in zip(prompts, played.token_ids, played.mask, strict=True):
         walk, rest = Walk(prompt), list(zip(ids, mask, strict=True))
         while rest:
@@ -79,14 +78,13 @@ def test_an_episode_is_what_the_house_says_to_the_model_s_moves():
 
 def test_a_model_that_walks_the_quickest_way_solves_it(monkeypatch):
     tokenizer = make_tokenizer(HOUSES)
-    moves = iter(2 * QUICKEST)
+    moves = iter(QUICKEST)
 
     def generate(model, tokenizer, prompts, **_):
         ids = [tokenizer(f"{next(moves)} <eos>")["input_ids"] for _ in prompts]
         return SimpleNamespace(token_ids=ids, mean_entropy=0.5)
 
-    monkeypatch.setattr(evaluate, "generate", generate)
-    problem = Problem(PROMPT, "open", None)
-    scores = evaluate.evaluate(HOUSES, None, tokenizer, [problem], seed=0)
-    length = 3 * len(QUICKEST)
-    assert scores == (1.0, 1.0, length, length, 0.5)
+    monkeypatch.setattr(play, "generate", generate)
+    played = play.play(HOUSES, None, tokenizer, [PROMPT], temperature=0.0, seed=0, max_tokens=100)
+    assert played.solved == [True] and played.entropy == 0.5
+    assert sum(played.mask[0]) == 3 * len(QUICKEST)

@@ -10,6 +10,11 @@ from ktae.experiments.tasks import gym
 
 pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
 
+
+def score(response, reference):
+    return gym.graded(response, reference)[1]
+
+
 SUMS = ReasoningGym(name="chain_sum", settings={"min_terms": 2, "max_terms": 2})
 
 
@@ -22,44 +27,42 @@ def test_problems_are_the_same_each_time_and_seeds_differ():
 
 
 @pytest.mark.parametrize(
-    ("answer", "response", "score"),
+    ("answer", "response", "outcome"),
     [
-        ("last-number", "It is {}.", 1.0),
-        ("last-number", r"\boxed{{{}}} and 7 more", 1.0),
-        ("last-number", "{} and then 5", 0.0),
-        ("last-number", "no number", None),
-        ("stated", "First 1, then {}", None),
-        ("stated", "The answer is {}.", 1.0),
-        ("whole", " {}\n", 1.0),
-        ("whole", "", None),
+        ("last-number", "It is {}.", "correct"),
+        ("last-number", r"\boxed{{{}}} and 7 more", "correct"),
+        ("last-number", "{} and then 5", "incorrect"),
+        ("last-number", "no number", "unanswered"),
+        ("stated", "First we add 1 to it, and so we come to {} in the end, I think", "unanswered"),
+        ("stated", "The answer is {}.", "correct"),
+        ("whole", " {}\n", "correct"),
+        ("whole", "", "unanswered"),
     ],
 )
-def test_score(answer, response, score):
+def test_score(answer, response, outcome):
     task = SUMS.model_copy(update={"answer": answer})
     problem = gym.problems(task, 3, 1)[1]
-    found = gym.score(response.format(problem.answer), problem.reference)
-    if score == 0:
-        assert found is not None and found < 1
-    else:
-        assert found == score
+    verdict, value = gym.graded(response.format(problem.answer), problem.reference)
+    assert verdict.outcome == outcome
+    assert (value == 1) == (outcome == "correct")
 
 
 def test_a_reference_is_all_that_another_process_needs():
     problem = gym.problems(SUMS, 3, 1)[2]
     gym._dataset.cache_clear()
-    assert gym.score(problem.answer, problem.reference) == 1
+    assert score(problem.answer, problem.reference) == 1
     assert json.loads(problem.reference)["index"] == 2
 
 
 def test_what_a_scorer_cannot_read_is_worth_nothing():
     problem = gym.problems(ReasoningGym(name="prime_factorization", answer="whole"), 1, 1)[0]
-    assert gym.score("2 × 2 x x", problem.reference) == 0
+    assert score("2 × 2 x x", problem.reference) == 0
 
 
 def test_graded_scores_are_kept():
     task = ReasoningGym(name="letter_counting", answer="whole")
     problem = gym.problems(task, 1, 1)[0]
-    assert gym.score("it is " + problem.answer, problem.reference) not in (None, 1)
+    assert score("it is " + problem.answer, problem.reference) not in (None, 1)
 
 
 @pytest.mark.parametrize("name", [*gym.REFUSED, "graph_color", "game_of_life_halting"])
@@ -69,12 +72,8 @@ def test_tasks_that_run_code_or_whose_scorer_tells_nothing_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"name": "chain_sun"}, "chain_sum"),
-        ({"settings": {"min_terms": 5, "max_terms": 2}}, "max_terms"),
-    ],
+    "changes", [{"name": "chain_sun"}, {"settings": {"min_terms": 5, "max_terms": 2}}]
 )
-def test_what_there_is_not(changes, message):
-    with pytest.raises(InputError, match=message):
+def test_what_there_is_not(changes):
+    with pytest.raises(InputError):
         gym.problems(SUMS.model_copy(update=changes), 2, 0)

@@ -5,28 +5,23 @@ import random
 import numpy as np
 import pytest
 from extras import require
-from second_language import MORE, offer
 
 from ktae import InputError
 from ktae.estimators import preset
-from ktae.experiments.demo import SUMS
+from ktae.experiments.demo import HOUSES, SUMS
 from ktae.experiments.demo.model import make_tokenizer
-from ktae.experiments.recipe import Recipe
+from ktae.experiments.generation import Generations
+from ktae.experiments.recipe import Logging, Recipe
 from ktae.experiments.tasks import task_of
 from ktae.experiments.trl import tasks
-
-
-@pytest.fixture(autouse=True)
-def two_languages(monkeypatch):
-    offer(monkeypatch)
 
 
 def recipe_of(language, **fields):
     return Recipe(name="r", steps=3, demo={"language": language.name}, **fields)
 
 
-@pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
-def test_problems_and_checker_are_the_language_s(language):
+def test_problems_and_checker_are_the_language_s():
+    language = SUMS
     rows = tasks.train_set(task_of(recipe_of(language, seed=2))).to_list()
     problems = language.train_problems(3 * 8, seed=2)
     assert [(x["prompt"], x["answer"]) for x in rows] == [
@@ -50,9 +45,9 @@ def test_problems_and_checker_are_the_language_s(language):
 
 
 def test_a_model_of_another_language_is_refused():
-    task_of(recipe_of(MORE)).check_tokenizer(make_tokenizer(MORE))
+    task_of(recipe_of(HOUSES)).check_tokenizer(make_tokenizer(HOUSES))
     with pytest.raises(InputError):
-        task_of(recipe_of(MORE)).check_tokenizer(make_tokenizer(SUMS))
+        task_of(recipe_of(HOUSES)).check_tokenizer(make_tokenizer(SUMS))
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -76,3 +71,24 @@ def test_reasoning_gym_s_scores_are_for_a_graded_estimator(graded):
     assert all(score <= recipe.correct_above for score in scores if score < 1)
     right = reward(completions=rows["answer"], reference=rows["reference"])
     assert np.all(np.array(right, np.float32) > np.float32(recipe.correct_above))
+
+
+@pytest.mark.parametrize(("longest", "greedy", "sampled"), [(64, 1.0, 0.75), (4, 0.0, 0.0)])
+def test_a_response_counts_if_it_is_right_and_ended(longest, greedy, sampled, monkeypatch):
+    """A model that copies the answers, and sampled one wrong one; a box takes five tokens."""
+    recipe = recipe_of(SUMS, rollout={"max_response_length": longest})
+    task = task_of(recipe.model_copy(update={"logging": Logging(eval_problems=4)}))
+    answers = [row.answer for row in task.held_out_rows()]
+
+    def generate(*_, temperature, max_new_tokens, **__):
+        boxes = [f"so box {x} }}" for x in answers]
+        if temperature:
+            boxes[0] += f" so box {(int(answers[0]) + 1) % 20} }}"
+        ids = [[0] * min(5, max_new_tokens)] * 4
+        return Generations(ids, boxes, [max_new_tokens >= 5] * 4, 0.5 if temperature else 0.1)
+
+    monkeypatch.setattr(tasks, "generate", generate)
+    scores = tasks.held_out_scores(task, None, None)
+    assert (scores["greedy_accuracy"], scores["sampled_accuracy"]) == (greedy, sampled)
+    assert scores["greedy_length"] == min(5, longest) and scores["entropy"] == 0.5
+    assert scores["greedy_unanswered"] == 0

@@ -1,8 +1,9 @@
 """The reward function that verl calls."""
 
+import random
+
 import pyarrow.parquet as pq
 import pytest
-from second_language import MORE, offer
 
 from ktae.errors import InputError
 from ktae.experiments.demo import SUMS
@@ -38,30 +39,22 @@ def test_the_demo(response, expected):
     assert demo(response) == expected
 
 
-@pytest.fixture
-def second_language(monkeypatch):
-    offer(monkeypatch)
-
-
-@pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
-def test_the_demo_s_check_is_the_one_that_trl_uses(second_language, language):
-    import random
-
+def test_the_demo_s_check_is_the_one_that_trl_uses():
     rng = random.Random(0)
     verdicts = set()
-    for problem in language.train_problems(200, seed=3):
-        response = language.worked_solution(problem, rng)
+    for problem in SUMS.train_problems(200, seed=3):
+        response = SUMS.worked_solution(problem, rng)
         text = response.removesuffix(EOS).strip()
         for limit in (16, 64):
             finished = len(response.split()) <= limit
             cut = " ".join(text.split()[:limit])
-            expected = language.is_correct(cut, problem.answer, finished)
+            expected = SUMS.is_correct(cut, problem.answer, finished)
             verdicts.add(expected)
-            assert demo(cut, str(problem.answer), limit, language.name)["acc"] == expected
+            assert demo(cut, str(problem.answer), limit)["acc"] == expected
     assert verdicts == {True, False}
 
 
-def test_a_language_that_is_not_installed_is_not_graded_as_mathematics(second_language):
+def test_an_unknown_language_is_not_graded_as_mathematics():
     with pytest.raises(InputError):
         demo("box 7 }", language="latin")
 

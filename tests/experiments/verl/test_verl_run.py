@@ -10,7 +10,6 @@ import pytest
 import yaml
 from extras import hide, installed
 from in_process import ktae
-from second_language import offer
 
 from ktae.errors import InputError
 from ktae.experiments import recipe as recipes
@@ -74,10 +73,9 @@ def pretrained(monkeypatch, tmp_path):
 def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     recipe_file, tmp_path, capsys, monkeypatch, pretrained, started
 ):
-    offer(monkeypatch)
     out = tmp_path / "run"
     words = "credit={estimator: paper, transforms: [{over-units: [word]}]}"
-    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=more-sums", words]
+    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=sums", words]
     arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
     assert ktae(*arguments, "--dry-run") == 0
     printed = capsys.readouterr().out
@@ -93,7 +91,7 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
 
 def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, started):
     bad = ["model.path=demo", "verl.overrides.zzz=1"]
-    with pytest.raises(InputError, match="zzz"):
+    with pytest.raises(InputError):
         run.run(recipes.load(recipe_file, bad), RunFolder(tmp_path / "run"), resume=False)
     assert not pretrained and not started
 

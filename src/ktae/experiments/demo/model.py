@@ -3,8 +3,6 @@ trains or serves a real model takes this one too."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -69,15 +67,3 @@ def make_model(language: Language, seed: int) -> LlamaForCausalLM:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return LlamaForCausalLM(config)
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread: at this size threads cost more than they save, and on a
-    busy machine many times more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -56,7 +56,10 @@ def pretrain(
     what = f"pretraining the demo's base model of {language.name} (once)"
     console = Console(stderr=True, force_jupyter=False)
     base.train()
-    with model.one_thread():
+    # At this size threads cost more than they save, and on a busy machine many times more.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         for _ in track(range(steps), what, console=console):
             problems = language.train_problems(model.SIZE["batch"], rng.getrandbits(32))
             prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
@@ -76,6 +79,8 @@ def pretrain(
             optimizer.step()
             optimizer.zero_grad()
             schedule.step()
+    finally:
+        torch.set_num_threads(threads)
     return base.eval(), tokenizer
 
 

@@ -75,16 +75,6 @@ class Operation(NamedTuple):
         return MEANINGS[self.verb]._replace(n=self.n) if self.n else MEANINGS[self.verb]
 
 
-def problem_of(name: str, start: int, *operations: Operation) -> Problem:
-    """Someone has `start`, then the operations happen; the name is no part of the story."""
-    value = start
-    for operation in operations:
-        value = operation.sum.result(value)
-    events = " ".join(f"{verb} {n} ." if n else f"{verb} ." for verb, n in operations)
-    prompt = f"<bos> {name} has {start} . {events} how many ? <sol>"
-    return Problem(prompt, value, (start, operations))
-
-
 def random_problem(rng: random.Random) -> Problem:
     """A problem of two to four operations, each kind of operation equally likely."""
     kinds = (("gets", "finds"), ("loses", "gives"), ("doubles",), ("triples",), ("flips",))
@@ -93,7 +83,14 @@ def random_problem(rng: random.Random) -> Problem:
         verbs = rng.choice(kinds)
         verb = rng.choice(verbs)
         operations.append(Operation(verb, rng.randint(1, 9) if len(verbs) == 2 else 0))
-    return problem_of(rng.choice(NAMES), rng.randrange(MODULUS), *operations)
+    name, start = rng.choice(NAMES), rng.randrange(MODULUS)
+    value = start
+    for operation in operations:
+        value = operation.sum.result(value)
+    events = " ".join(f"{verb} {n} ." if n else f"{verb} ." for verb, n in operations)
+    prompt = f"<bos> {name} has {start} . {events} how many ? <sol>"
+    # The name is no part of the story.
+    return Problem(prompt, value, (start, tuple(operations)))
 
 
 def extract_answer(response: str) -> int | None:

@@ -44,6 +44,8 @@ class Task(ABC):
     """Whether a run makes the engines' files of problems; else `ktae data prepare` has."""
     chat_template: str | None = None
     """What verl is to take in the place of the tokenizer's own."""
+    evaluated_at_once = 64
+    """Held-out problems that a model answers together."""
     plays_episodes = False
     """Whether a rollout has several turns, with observations between them."""
 

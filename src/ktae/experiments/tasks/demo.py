@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from ktae.errors import InputError
-from ktae.experiments.demo import language_named
+from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.demo.language import EOS, Problem
 from ktae.experiments.tasks.base import Task, TaskRow
 
@@ -24,11 +24,12 @@ class DemoTask(Task):
     """`task: demo`."""
 
     grader = "demo"
+    evaluated_at_once = 256
     chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
-        self.language = language_named(recipe.demo.language)
+        self.language = LANGUAGES[recipe.demo.language]
         self.plays_episodes = self.language.environment is not None
 
     @property

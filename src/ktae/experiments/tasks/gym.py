@@ -87,22 +87,6 @@ def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[TaskProb
     return list(unseen.values())[:n]
 
 
-def score(response: str, reference: str) -> float | None:
-    """The task's own score of a response, from 0 to 1; None where no answer is found in it.
-
-    Args:
-        response: what the policy wrote, without special tokens.
-        reference: a problem's `TaskProblem.reference`.
-    """
-    answer = answer_in(response, reference)
-    if answer is None:
-        return None
-    of_problem = json.loads(reference)
-    index = of_problem.pop("index")
-    dataset = _dataset(json.dumps(of_problem, sort_keys=True))
-    return _scored(dataset, answer, dataset[index])
-
-
 def answer_in(response: str, reference: str) -> str | None:
     """What of a response is scored; None where there is no answer in it."""
     how = json.loads(reference)["answer"]
@@ -176,17 +160,26 @@ def _check_scorer(name: str, dataset: Any) -> None:
             raise InputError(f"reasoning-gym's task {name} is refused: its scorer {why}")
 
 
-def verdict(response: str, reference: str) -> Verdict:
-    """The verdict of a task's own scorer: correct where the score is 1."""
+def graded(response: str, reference: str) -> tuple[Verdict, float | None]:
+    """The verdict of a task's own scorer, correct where its score is 1; and the score, 0 without
+    an answer, None where the scorer fails.
+
+    Args:
+        response: what the policy wrote, without special tokens.
+        reference: a problem's `TaskProblem.reference`.
+    """
     answer = answer_in(response, reference)
     if answer is None:
-        return Verdict(Outcome.UNANSWERED, None, "no answer was found")
+        return Verdict(Outcome.UNANSWERED, None, "no answer was found"), 0.0
+    of_problem = json.loads(reference)
+    index = of_problem.pop("index")
+    dataset = _dataset(json.dumps(of_problem, sort_keys=True))
     try:
-        value = score(response, reference)
+        value = _scored(dataset, answer, dataset[index])
     except ScorerError as error:
-        return Verdict(Outcome.UNDECIDED, answer, f"{NAME}'s scorer failed: {error}")
+        return Verdict(Outcome.UNDECIDED, answer, f"{NAME}'s scorer failed: {error}"), None
     outcome = Outcome.CORRECT if value == 1 else Outcome.INCORRECT
-    return Verdict(outcome, answer, f"{NAME} scores {value:g}")
+    return Verdict(outcome, answer, f"{NAME} scores {value:g}"), value
 
 
 class GymTask(Task):
@@ -228,7 +221,7 @@ class GymTask(Task):
     def _verdicts(
         self, responses: Sequence[str], references: Sequence[str], finished: Sequence[bool]
     ) -> list[Verdict]:
-        return [verdict(x, y) for x, y in zip(responses, references, strict=True)]
+        return [graded(x, y)[0] for x, y in zip(responses, references, strict=True)]
 
     @override
     def rewards(
@@ -236,16 +229,8 @@ class GymTask(Task):
     ) -> list[float | None]:
         if self.recipe.reward or not self.recipe.wants_scores:
             return super().rewards(responses, references, finished)
-        return [_reward(text_of(x), y) for x, y in zip(responses, references, strict=True)]
+        return [graded(text_of(x), y)[1] for x, y in zip(responses, references, strict=True)]
 
     @override
     def _verl_reward_kwargs(self) -> dict[str, Any]:
         return {"graded": True} if self.recipe.wants_scores else {}
-
-
-def _reward(response: str, reference: str) -> float | None:
-    """The score, 0 without an answer; None where the scorer fails."""
-    try:
-        return score(response, reference) or 0.0
-    except ScorerError:
-        return None

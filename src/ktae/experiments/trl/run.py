@@ -20,10 +20,11 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, trainer_utils
 from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
+from trl.rewards import get_soft_overlong_punishment
 
 from ktae.errors import InputError, one_line
 from ktae.experiments import recipe as recipes
-from ktae.experiments.demo import language_named
+from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.demo.pretrain import base_model
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.run_folder import RunFolder, write_json
@@ -266,14 +267,17 @@ def _make_trainer(
         if trainer.accelerator.is_main_process:
             folder.write_rollouts(step, pa.concat_tables(parts))
 
-    penalty = tasks.overlong_penalty(recipe)
+    reward_functions: list[Any] = [tasks.reward_function(task, tokenizer)]
+    if buffer := recipe.algorithm.overlong_buffer:  # DAPO's penalty, which TRL adds to the rewards
+        longest = recipe.rollout.max_response_length
+        reward_functions.append(get_soft_overlong_punishment(longest, buffer))
     # That its loop for several turns may change concerns us, and the tests run it.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     with _refusals_named():
         trainer = KTAETrainer(
             model=model,
             processing_class=tokenizer,
-            reward_funcs=[tasks.reward_function(task, tokenizer), *filter(None, [penalty])],
+            reward_funcs=reward_functions,
             args=config,
             train_dataset=tasks.train_set(task),
             callbacks=callbacks,
@@ -307,10 +311,10 @@ def _lora(rank: int) -> Any:
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer; the demo's model is pretrained if it is not there yet."""
-    if recipe.model.path == "demo":
-        language = language_named(recipe.demo.language)
+    if recipe.task == "demo":
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
-        name = str(base_model(language, recipe.model.demo_seed))
+    if recipe.model.path == "demo":
+        name = str(base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
     else:
         name = local_or_hub("model", recipe.model.path)
     try:

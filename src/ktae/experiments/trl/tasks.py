@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from datasets import Dataset
-from trl.rewards import get_soft_overlong_punishment
 
-from ktae.experiments.demo.evaluate import evaluate, play
+from ktae.experiments.demo.play import play
 from ktae.experiments.generation import generate
-from ktae.experiments.recipe import Recipe
 from ktae.experiments.tasks import Task
 from ktae.experiments.tasks.demo import DemoTask
 from ktae.grading import Outcome
-
-RewardFunction = Callable[..., list[float | None]]
 
 
 def train_set(task: Task) -> Dataset:
@@ -24,7 +21,7 @@ def train_set(task: Task) -> Dataset:
     return Dataset.from_list([row._asdict() for row in task.train_rows()])
 
 
-def reward_function(task: Task, tokenizer: Any) -> RewardFunction:
+def reward_function(task: Task, tokenizer: Any) -> Callable[..., list[float | None]]:
     """TRL's reward function; above `Recipe.correct_above` is correct, None is unknown."""
 
     def correct(
@@ -42,16 +39,6 @@ def reward_function(task: Task, tokenizer: Any) -> RewardFunction:
         return task.rewards(completions, reference, finished)
 
     return correct
-
-
-def overlong_penalty(recipe: Recipe) -> RewardFunction | None:
-    """DAPO's soft overlong punishment, which TRL adds to the rewards; None without a buffer."""
-    if not recipe.algorithm.overlong_buffer:
-        return None
-    punish: RewardFunction = get_soft_overlong_punishment(
-        recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
-    )
-    return punish
 
 
 def rollout_function(task: Task, tokenizer: Any) -> Callable[..., dict[str, Any]] | None:
@@ -82,33 +69,33 @@ def rollout_function(task: Task, tokenizer: Any) -> Callable[..., dict[str, Any]
 
 
 def held_out_scores(task: Task, model: Any, tokenizer: Any) -> dict[str, float]:
-    """A model's scores on held-out problems: greedy, and sampled as in training."""
+    """A model's scores on held-out problems: greedy, and sampled as in training.
+
+    `entropy` is that of the sampled responses, in nats a token.
+    """
     rollout = task.recipe.rollout
-    longest = rollout.max_response_length
-    if isinstance(task, DemoTask) and task.recipe.reward is None:
-        problems = task.language.test_problems(task.recipe.logging.eval_problems)
-        scores = evaluate(task.language, model, tokenizer, problems, seed=0, max_new_tokens=longest)
-        return scores._asdict()
     rows = task.held_out_rows()
     prompts = [task.prompt_text(tokenizer, row.prompt) for row in rows]
-    shares: dict[str, float] = {}
+    scores: dict[str, float] = {}
+    entropy = math.nan
     for name, temperature in (("greedy", 0.0), ("sampled", rollout.temperature)):
-        made = generate(
-            model,
-            tokenizer,
-            prompts,
-            max_new_tokens=longest,
-            temperature=temperature,
-            batch_size=64,
-            seed=0,
-        )
-        verdicts = task.grade(made.texts, [row.reference for row in rows], made.finished)
-        outcomes = [verdict.outcome for verdict in verdicts]
+        how: dict[str, Any] = {"temperature": temperature, "seed": 0}
+        longest = rollout.max_response_length
+        if isinstance(task, DemoTask) and task.plays_episodes and task.recipe.reward is None:
+            played = play(task.language, model, tokenizer, prompts, max_tokens=longest, **how)
+            outcomes = [Outcome.CORRECT if x else Outcome.INCORRECT for x in played.solved]
+            lengths, entropy = [*map(sum, played.mask)], played.entropy
+        else:
+            how |= {"max_new_tokens": longest, "batch_size": task.evaluated_at_once}
+            made = generate(model, tokenizer, prompts, **how)
+            verdicts = task.grade(made.texts, [row.reference for row in rows], made.finished)
+            outcomes = [verdict.outcome for verdict in verdicts]
+            lengths, entropy = [*map(len, made.token_ids)], made.mean_entropy
         for outcome, share in (
             (Outcome.CORRECT, "accuracy"),
             (Outcome.UNANSWERED, "unanswered"),
             (Outcome.UNDECIDED, "undecided"),
         ):
-            shares[f"{name}_{share}"] = outcomes.count(outcome) / len(outcomes)
-        shares[f"{name}_length"] = sum(map(len, made.token_ids)) / len(outcomes)
-    return shares
+            scores[f"{name}_{share}"] = outcomes.count(outcome) / len(outcomes)
+        scores[f"{name}_length"] = sum(lengths) / len(lengths)
+    return scores | {"entropy": entropy}

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shlex
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +29,67 @@ IGNORED = ("custom_reward_function.", "reward_model.")
 """Left in verl's configuration from an older one, and read by nobody."""
 
 Overrides = dict[str, Any]
-Tree = dict[str, Any]
-"""Sections in sections; `+` is before the name of a new key."""
+
+CONSTANT: Overrides = {
+    "algorithm.use_kl_in_reward": False,
+    "data.prompt_key": "prompt",
+    "data.filter_overlong_prompts": False,
+    "data.truncation": "left",
+    "actor_rollout_ref.model.use_remove_padding": True,
+    "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+    "actor_rollout_ref.actor.strategy": "fsdp2",
+    "actor_rollout_ref.actor.fsdp_config.strategy": "fsdp2",
+    "actor_rollout_ref.actor.use_dynamic_bsz": True,
+    "actor_rollout_ref.actor.kl_loss_type": "low_var_kl",  # as TRL
+    "actor_rollout_ref.actor.entropy_coeff": 0,
+    "actor_rollout_ref.rollout.top_p": 1.0,
+    "actor_rollout_ref.rollout.top_k": -1,
+    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
+    "actor_rollout_ref.rollout.val_kwargs.do_sample": False,
+    "actor_rollout_ref.rollout.val_kwargs.temperature": 0,
+    "actor_rollout_ref.rollout.val_kwargs.n": 1,
+    "reward.custom_reward_function.name": "compute_score",
+    "trainer.use_v1": True,
+    "trainer.val_before_train": True,
+    "trainer.project_name": "ktae",
+}
+"""The same for every recipe."""
+
+FROM_RECIPE = {
+    "algorithm.norm_adv_by_std_in_grpo": "algorithm.scale_by_std",
+    "data.train_batch_size": "rollout.prompts_per_step",
+    "data.max_prompt_length": "rollout.max_prompt_length",
+    "data.max_response_length": "rollout.max_response_length",
+    "data.val_max_samples": "logging.eval_problems",
+    "data.seed": "seed",
+    "actor_rollout_ref.actor.fsdp_config.seed": "seed",
+    "actor_rollout_ref.actor.data_loader_seed": "seed",
+    "actor_rollout_ref.actor.optim.lr": "optimizer.learning_rate",
+    "actor_rollout_ref.actor.optim.weight_decay": "optimizer.weight_decay",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps": "optimizer.warmup_steps",
+    "actor_rollout_ref.actor.grad_clip": "optimizer.max_grad_norm",
+    "actor_rollout_ref.actor.ppo_epochs": "algorithm.epochs",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "verl.tokens_per_gpu",
+    "actor_rollout_ref.actor.clip_ratio": "algorithm.clip_low",
+    "actor_rollout_ref.actor.clip_ratio_low": "algorithm.clip_low",
+    "actor_rollout_ref.actor.clip_ratio_high": "algorithm.clip_high",
+    "actor_rollout_ref.actor.kl_loss_coef": "algorithm.kl",
+    "actor_rollout_ref.rollout.name": "verl.rollout_engine",
+    "actor_rollout_ref.rollout.n": "rollout.group_size",
+    "actor_rollout_ref.rollout.temperature": "rollout.temperature",
+    "actor_rollout_ref.rollout.seed": "seed",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "verl.tensor_parallel",
+    "actor_rollout_ref.rollout.gpu_memory_utilization": "verl.gpu_memory",
+    "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": "verl.tokens_per_gpu",
+    "trainer.nnodes": "verl.nodes",
+    "trainer.n_gpus_per_node": "verl.gpus_per_node",
+    "trainer.total_training_steps": "steps",
+    "trainer.total_epochs": "steps",  # no epoch is shorter than a step
+    "trainer.save_freq": "logging.save_every",
+    "trainer.max_actor_ckpt_to_keep": "logging.keep_checkpoints",
+    "trainer.test_freq": "verl.validate_every",
+}
+"""verl's key, and the recipe's key that it has the value of."""
 
 
 class Paths(NamedTuple):
@@ -72,17 +132,12 @@ def overrides(
             f"runs all {recipe.steps} steps, whether or not there is something to learn; leave "
             "algorithm.patience out, or train with --engine trl"
         )
-    task = task_of(recipe)
     settings = {
+        **CONSTANT,
+        **{key: attrgetter(name)(recipe) for key, name in FROM_RECIPE.items()},
         **_algorithm(recipe, paths),
-        "data": _data(recipe, paths),
-        "actor_rollout_ref": {
-            "model": _model(task, paths),
-            "actor": _actor(recipe),
-            "rollout": _rollout(recipe),
-        },
-        **_reward(task),
-        "trainer": _trainer(recipe, paths, resume),
+        **_task(task_of(recipe)),
+        **_run(recipe, paths, resume),
         "+ray_kwargs.ray_init.runtime_env.env_vars": environment or {},
     }
     of_recipe = dotted(recipe.verl.overrides)
@@ -95,142 +150,72 @@ def overrides(
     return ours | of_recipe
 
 
-def _algorithm(recipe: Recipe, paths: Paths) -> Tree:
-    settings: Tree = {
-        "adv_estimator": ESTIMATOR if recipe.credit else "grpo",
-        "norm_adv_by_std_in_grpo": recipe.algorithm.scale_by_std,
-        "use_kl_in_reward": False,
-    }
-    if recipe.algorithm.resampling_rounds:
-        # verl samples until the batch is full, however many rounds that takes.
-        settings["filter_groups"] = {"enable": True, "metric": "acc"}
-    if not recipe.credit:
-        return {"algorithm": settings}
-    section = to_section(recipe.credit)
-    credit: Tree = {"estimator": section} if isinstance(section, str) else section
-    if recipe.credit.needs_vocabulary:
-        credit["tokenizer"] = paths.model
-    if recipe.correct_above:
-        credit["threshold"] = recipe.correct_above
-    return {"algorithm": settings, "+algorithm.credit": credit}
-
-
-def _data(recipe: Recipe, paths: Paths) -> Tree:
-    return {
-        "train_files": str(paths.train),
-        "val_files": str(paths.test),
-        "prompt_key": "prompt",
-        "train_batch_size": recipe.rollout.prompts_per_step,
-        "max_prompt_length": recipe.rollout.max_prompt_length,
-        "max_response_length": recipe.rollout.max_response_length,
-        "filter_overlong_prompts": False,
-        "truncation": "left",
-        "val_max_samples": recipe.logging.eval_problems,
-        "seed": recipe.seed,
-    }
-
-
-def _model(task: Task, paths: Paths) -> Tree:
-    rank = task.recipe.model.lora_rank
-    return {
-        "path": paths.model,
-        "use_remove_padding": True,
-        "enable_gradient_checkpointing": True,
-        # on all linear layers, verl's default
-        **({"lora_rank": rank, "lora_alpha": 2 * rank} if rank else {}),
-        **({"custom_chat_template": task.chat_template} if task.chat_template else {}),
-    }
-
-
-def _actor(recipe: Recipe) -> Tree:
-    prompts, minibatches = recipe.rollout.prompts_per_step, recipe.algorithm.minibatches
-    if prompts % minibatches:
+def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
+    algorithm, prompts = recipe.algorithm, recipe.rollout.prompts_per_step
+    if prompts % algorithm.minibatches:
         raise InputError(
-            f"algorithm.minibatches is {minibatches}; verl splits a step by prompts, so it "
-            f"expects a divisor of rollout.prompts_per_step, which is {prompts}"
+            f"algorithm.minibatches is {algorithm.minibatches}; verl splits a step by prompts, so "
+            f"it expects a divisor of rollout.prompts_per_step, which is {prompts}"
         )
-    optimizer = recipe.optimizer
-    actor = {
-        "strategy": "fsdp2",
-        "fsdp_config": {"strategy": "fsdp2", "seed": recipe.seed},
-        "optim": {
-            "lr": optimizer.learning_rate,
-            "betas": [optimizer.beta1, optimizer.beta2],
-            "weight_decay": optimizer.weight_decay,
-            "lr_warmup_steps": optimizer.warmup_steps,
-        },
-        "ppo_mini_batch_size": prompts // minibatches,
-        "ppo_epochs": recipe.algorithm.epochs,
-        "use_dynamic_bsz": True,
-        "ppo_max_token_len_per_gpu": recipe.verl.tokens_per_gpu,
-        "data_loader_seed": recipe.seed,
-        "loss_agg_mode": LOSSES[recipe.algorithm.loss],
-        "clip_ratio": recipe.algorithm.clip_low,
-        "clip_ratio_low": recipe.algorithm.clip_low,
-        "clip_ratio_high": recipe.algorithm.clip_high,
-        "use_kl_loss": recipe.algorithm.kl > 0,
-        "kl_loss_coef": recipe.algorithm.kl,
-        "kl_loss_type": "low_var_kl",  # as TRL
-        "entropy_coeff": 0,
-        "grad_clip": optimizer.max_grad_norm,
+    actor: Overrides = {
+        "ppo_mini_batch_size": prompts // algorithm.minibatches,
+        "optim.betas": [recipe.optimizer.beta1, recipe.optimizer.beta2],
+        "loss_agg_mode": LOSSES[algorithm.loss],
+        "use_kl_loss": algorithm.kl > 0,
     }
-    if recipe.algorithm.loss == "dr_grpo":  # left alone, verl divides by each batch's own width
+    if algorithm.loss == "dr_grpo":  # left alone, verl divides by each batch's own width
         actor["loss_scale_factor"] = recipe.rollout.max_response_length
-    return actor
-
-
-def _rollout(recipe: Recipe) -> Tree:
-    return {
-        "name": recipe.verl.rollout_engine,
-        "n": recipe.rollout.group_size,
-        "temperature": recipe.rollout.temperature,
-        "top_p": 1.0,
-        "top_k": -1,
-        "seed": recipe.seed,
-        "tensor_model_parallel_size": recipe.verl.tensor_parallel,
-        "gpu_memory_utilization": recipe.verl.gpu_memory,
-        "log_prob_use_dynamic_bsz": True,
-        "log_prob_max_token_len_per_gpu": recipe.verl.tokens_per_gpu,
-        "val_kwargs": {"do_sample": False, "temperature": 0, "n": 1},
+    settings: Overrides = {
+        "actor_rollout_ref.actor": actor,
+        "algorithm.adv_estimator": ESTIMATOR if recipe.credit else "grpo",
     }
+    if algorithm.resampling_rounds:
+        # verl samples until the batch is full, however many rounds that takes.
+        settings["algorithm.filter_groups"] = {"enable": True, "metric": "acc"}
+    if recipe.credit:
+        section = to_section(recipe.credit)
+        credit: Overrides = {"estimator": section} if isinstance(section, str) else section
+        if recipe.credit.needs_vocabulary:
+            credit["tokenizer"] = paths.model
+        if recipe.correct_above:
+            credit["threshold"] = recipe.correct_above
+        settings["+algorithm.credit"] = credit
+    return settings
 
 
-def _reward(task: Task) -> Tree:
-    recipe = task.recipe
-    longest, buffer = recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
+def _task(task: Task) -> Overrides:
+    recipe, rank = task.recipe, task.recipe.model.lora_rank
     path, kwargs = task.verl_reward()
-    settings: Tree = {"custom_reward_function": {"path": path, "name": "compute_score"}}
-    shaping: Tree = {}
-    if buffer:
-        settings["reward_manager.name"] = "dapo"
-        enabled = {"enable": True, "len": buffer, "penalty_factor": 1.0, "log": True}
-        shaping = {"max_resp_len": longest, "overlong_buffer_cfg": enabled}
-    return {
-        "reward": settings,
+    settings: Overrides = {
+        "reward.custom_reward_function.path": path,
         "+reward.custom_reward_function.reward_kwargs": kwargs,
-        "+reward.reward_kwargs": shaping,
     }
+    if rank:  # on all linear layers, verl's default
+        settings["actor_rollout_ref.model"] = {"lora_rank": rank, "lora_alpha": 2 * rank}
+    if task.chat_template:
+        settings["actor_rollout_ref.model.custom_chat_template"] = task.chat_template
+    if buffer := recipe.algorithm.overlong_buffer:
+        settings["reward.reward_manager.name"] = "dapo"
+        shaping = {"enable": True, "len": buffer, "penalty_factor": 1.0, "log": True}
+        settings["+reward.reward_kwargs"] = {
+            "max_resp_len": recipe.rollout.max_response_length,
+            "overlong_buffer_cfg": shaping,
+        }
+    return settings
 
 
-def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Tree:
+def _run(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
     mode = recipe.verl.mode
     return {
-        "use_v1": True,
-        "v1.trainer_mode": f"ktae_{mode}" if recipe.credit else mode,
-        "nnodes": recipe.verl.nodes,
-        "n_gpus_per_node": recipe.verl.gpus_per_node,
-        "total_training_steps": recipe.steps,
-        "total_epochs": recipe.steps,  # no epoch is shorter than a step
-        "save_freq": recipe.logging.save_every,
-        "max_actor_ckpt_to_keep": recipe.logging.keep_checkpoints,
-        "test_freq": recipe.verl.validate_every,
-        "val_before_train": True,
-        "logger": list(dict.fromkeys(["console", "file", *recipe.logging.report_to])),
-        "project_name": "ktae",
-        "experiment_name": f"{recipe.name}-seed{recipe.seed}",
-        "default_local_dir": str(paths.output / "checkpoints"),
-        "rollout_data_dir": str(paths.output / "rollouts"),
-        "resume_mode": "auto" if resume else "disable",
+        "data.train_files": str(paths.train),
+        "data.val_files": str(paths.test),
+        "actor_rollout_ref.model.path": paths.model,
+        "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.credit else mode,
+        "trainer.logger": list(dict.fromkeys(["console", "file", *recipe.logging.report_to])),
+        "trainer.experiment_name": f"{recipe.name}-seed{recipe.seed}",
+        "trainer.default_local_dir": str(paths.output / "checkpoints"),
+        "trainer.rollout_data_dir": str(paths.output / "rollouts"),
+        "trainer.resume_mode": "auto" if resume else "disable",
     }
 
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.experiments.demo import language_named
+from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.tasks import gym
 from ktae.experiments.tasks.base import own_reward
 from ktae.experiments.tasks.demo import VERL_SOURCE
-from ktae.grading.verdict import Outcome
 from ktae.trainers.verl.reward import as_scores
 
 
@@ -40,15 +39,15 @@ def compute_score(
         As `ktae.trainers.verl.reward.compute_score`.
 
     Raises:
-        InputError: the demo without its limit, a language that is not installed here, or no such
-            function.
+        InputError: the demo without its limit, no such task, or no such function.
     """
     if function is not None:
         reward = own_reward(function)(solution_str, str(ground_truth))
         zero = dict.fromkeys(("score", "acc", "unanswered", "undecided"), 0.0)
         unknown = {"undecided": 1.0}
         return zero | (unknown if reward is None else {"score": reward, "acc": reward})
-    if data_source.startswith(VERL_SOURCE):
+    language = LANGUAGES.get(data_source.partition(VERL_SOURCE)[2])
+    if language is not None:
         if max_response_length is None:
             raise InputError(
                 "the demo's reward needs "
@@ -57,11 +56,9 @@ def compute_score(
         # verl strips the <eos> that says whether the response came to its end. A word is a token,
         # so a response that did is at least one word short of the limit.
         finished = len(solution_str.split()) < max_response_length
-        language = language_named(data_source.removeprefix(VERL_SOURCE))
         return as_scores(language.verdict(solution_str, ground_truth, finished))
     if data_source != f"ktae/{gym.NAME}":
         raise InputError(f"data_source is {data_source!r:.100}; expected a task of ktae's")
-    scores = as_scores(verdict := gym.verdict(solution_str, ground_truth))
-    if graded and verdict.outcome is Outcome.INCORRECT:  # part of it may be right
-        scores["score"] = scores["acc"] = gym.score(solution_str, ground_truth) or 0.0
-    return scores
+    verdict, score = gym.graded(solution_str, ground_truth)
+    # Part of an incorrect answer may be right.
+    return as_scores(verdict) | ({"score": score, "acc": score} if graded and score else {})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ktae.errors import InputError
 from ktae.experiments import recipe as recipes
-from ktae.experiments.demo import language_named
+from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.run_folder import RunFolder
 from ktae.experiments.tasks import Task, task_of
@@ -95,7 +95,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     if recipe.model.path == "demo":
         from ktae.experiments.demo.pretrain import base_model
 
-        base_model(language_named(recipe.demo.language), recipe.model.demo_seed)
+        base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed)
     with folder.held() as lock:
         if not resume:
             folder.create(recipes.dump(recipe))
@@ -141,7 +141,7 @@ def _paths(recipe: Recipe, folder: RunFolder) -> Paths:
     if recipe.model.path == "demo":
         from ktae.experiments.demo.pretrain import base_model_folder  # which needs transformers
 
-        language = language_named(recipe.demo.language)
+        language = LANGUAGES[recipe.demo.language]
         model = str(base_model_folder(language, recipe.model.demo_seed))
     else:
         model = local_or_hub("model", recipe.model.path)

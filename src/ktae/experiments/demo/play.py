@@ -1,74 +1,17 @@
-"""How well a model does the problems of a demo language, in one response or turn by turn."""
+"""Episodes of a demo language with an environment, which a model plays turn by turn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ktae.experiments.demo.language import EOS, Language, Problem
-from ktae.experiments.demo.model import one_thread
-from ktae.experiments.generation import Generations, generate
+from ktae.experiments.demo.language import EOS, Language
+from ktae.experiments.generation import generate
 
 LONGEST_TURN = 6
 """Tokens; a turn without `<eos>` is cut there, and counts as it is."""
-
-
-class DemoScores(NamedTuple):
-    """Means over the problems, one greedy response and one sampled at temperature 1 each."""
-
-    greedy_accuracy: float
-    """Share of the problems that are solved, 0 to 1."""
-    sampled_accuracy: float
-    greedy_length: float
-    """Tokens of the policy's, `<eos>` included."""
-    sampled_length: float
-    entropy: float
-    """Nats a token, over the sampled responses."""
-
-
-def evaluate(
-    language: Language,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    problems: Sequence[Problem],
-    *,
-    seed: int,
-    max_new_tokens: int | None = None,
-) -> DemoScores:
-    """Answer each problem greedily and once by sampling; a few seconds for 512 problems.
-
-    A response is correct if its answer is right and it came to its end within `max_new_tokens`, the
-    language's own limit by default.
-    """
-    prompts = [problem.prompt for problem in problems]
-    longest = max_new_tokens or language.max_response_length
-    scores: dict[str, float] = {}
-    for name, temperature in (("greedy", 0.0), ("sampled", 1.0)):
-        how: dict[str, Any] = {"temperature": temperature, "seed": seed}
-        with one_thread():
-            if language.environment is not None:
-                played = play(language, model, tokenizer, prompts, max_tokens=longest, **how)
-                correct, lengths = played.solved, [sum(mask) for mask in played.mask]
-                entropy = played.entropy
-            else:
-                how |= {"max_new_tokens": longest, "batch_size": 256}
-                made = generate(model, tokenizer, prompts, **how)
-                correct = verdicts(language, made, problems)
-                lengths, entropy = [len(ids) for ids in made.token_ids], made.mean_entropy
-        means = {"accuracy": np.mean(correct), "length": np.mean(lengths)}
-        scores |= {f"{name}_{key}": float(mean) for key, mean in means.items()}
-    return DemoScores(**scores, entropy=entropy)
-
-
-def verdicts(
-    language: Language, generations: Generations, problems: Sequence[Problem]
-) -> list[bool]:
-    """Whether each problem's response is correct and came to its end."""
-    responses = zip(problems, generations.texts, generations.finished, strict=True)
-    return [language.is_correct(text, p.answer, done) for p, text, done in responses]
 
 
 class Episodes(NamedTuple):
