@@ -71,8 +71,18 @@ _BETWEEN = re.compile(
     rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
     re.DOTALL,
 )
-_HEDGE_BEFORE = re.compile(r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|\bне|不是)[\s$*_=\\(\[:]*$")
+_HEDGE_BEFORE = re.compile(
+    r"(?:\b(?:neither|nor|not|never|nicht|than|не)|n['’]t(?: be)?|不是?|[大小多少高低]于|超过|至[少多]"
+    r"|\bnot (?:true|correct|right|so) that\b[^.,;:\n]{0,60})[\s$*_=\\(\[:]*$"
+)
 _HEDGE_BEHIND = re.compile(r"[$*\s]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)")
+_TAKEN_BACK = re.compile(
+    r"[\W_]*(?:(?:or[ \t]+)?(?:if|unless|maybe|perhaps|wrong|incorrect)\b"
+    r"|(?:wait|oops|hmm+|but|however|no|actually|I|this|that|it(?! is impossible)|which|is)\b"
+    rf"[^.!?\n\d]{{0,60}}?(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
+    re.IGNORECASE,
+)
+"""Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)(</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(
     r'"(?:final_)?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|\[?(-?[\d.]+(?:[eE][-+]?\d+)?)\]?)'
@@ -105,14 +115,14 @@ _NOT_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _NOT_BEHIND = re.compile(
-    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose)\b)"
+    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose|(?:more|less) than [a-z])\b)"
 )
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
-_SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
+_SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])|\n")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(
-    r"(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
+    r"^(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
     r"|option|choice|equal to|given by|the interval)[ \t:]+)+",
     re.IGNORECASE,
 )
@@ -193,6 +203,7 @@ def _boxes(text: str) -> Iterator[_Statement]:
     start, end, content = boxes.pop()
     is_hedged = _HEDGE_BEFORE.search(text, max(0, start - 30), start)
     is_hedged = is_hedged or _HEDGE_BEHIND.match(text, end, end + 30)
+    is_hedged = is_hedged or _TAKEN_BACK.match(text, end)
     place, contents = end, [content]
     while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - _LONGEST_BETWEEN), start):
         start, _, content = boxes.pop()
@@ -208,7 +219,9 @@ def _conventions(text: str) -> Iterator[_Statement]:
     """What all conventions but boxes say, in any order."""
     for tag in _TAG.finditer(text):
         is_whole = tag[2] and not _BOX.search(tag[1])
-        yield _Statement(tag.end() if is_whole else tag.start(), "tag", tag[1])
+        is_doubted = bool(_TAKEN_BACK.match(text, tag.end()))
+        place = tag.end() if is_whole else tag.start()
+        yield _Statement(place, "tag", tag[1], is_doubted=is_doubted)
     for value in _JSON.finditer(text):
         content = value[1] or value[2] or ""
         with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
@@ -232,6 +245,8 @@ def _behind(label: re.Match[str]) -> _Statement:
     is_doubted = is_phrase and bool(_DOUBT.search(clause))
     behind = _BEHIND.match(label.string, label.end())
     text = (behind["line"] or "") if behind else ""
+    if behind and (end := _SENTENCE_END.search(label.string, behind.start("line"))):
+        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, end.end()))
     if behind and behind["block"]:
         text = f"${' '.join(next(filter(None, behind.groups()[1:6]), '').split())}$"
     return _Statement(label.start(), "label", text, is_phrase, is_doubted)
@@ -305,6 +320,10 @@ def _last_line(text: str) -> str:
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
         formula = text.removesuffix(closing).rpartition(opening)[2]
         if text.endswith(closing):
+            lead = text.removesuffix(closing).rpartition(opening)[0].rstrip()
+            lead = _SENTENCE_END.split(lead)[-1]
+            if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
+                return ""
             text = f"${' '.join(formula.split())}$"
         elif text.count(opening) > text.count(closing) or (
             opening == closing and text.count(opening) % 2
