@@ -59,9 +59,9 @@ _IS_ANSWER = re.compile(
     r"|(?:the|our|my)[ \t]+(?:(?:final|correct|right)[ \t]+)*(?:answer|option|choice)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-_NEAR_END, _LONGEST, _LONGEST_BETWEEN = 300, 1000, 60
+_NEAR_END, _LONGEST, _LONGEST_LINE, _LONGEST_BETWEEN = 300, 1000, 200, 60
 """Characters at the end in which a sentence may state the answer (above, it states a step); of a
-statement; and between two boxes of one list."""
+statement; of a last line that is one value; and between two boxes of one list."""
 _BOX = re.compile(r"\\(?:begin)?(?:boxed|fbox)(?=\s*\{)")
 _BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\boxed\s+(?P<bare>[\w.]*\w)|\\.|[{{}}]", re.DOTALL)
 _JOIN = (
@@ -72,12 +72,12 @@ _BETWEEN = re.compile(
     re.DOTALL,
 )
 _HEDGE_BEFORE = re.compile(
-    r"(?:\b(?:neither|nor|not|never|nicht|than|не)|n['’]t(?: be)?|不是?|[大小多少高低]于|超过|至[少多]"
-    r"|\bnot (?:true|correct|right|so) that\b[^.,;:\n]{0,60})[\s$*_=\\(\[:]*$"
+    r"(?:\b(?:neither|nor|not|never|nicht|than|не)|n['’]t(?: be)?|不是?|[大小多少高低]于|超过"
+    r"|至[少多]|\bnot (?:true|correct|right|so) that\b[^.,;:\n]{0,60})[\s$*_=\\(\[:]*$"
 )
-_HEDGE_BEHIND = re.compile(r"[$*\s]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)")
 _TAKEN_BACK = re.compile(
-    r"[\W_]*(?:(?:or[ \t]+)?(?:if|unless|maybe|perhaps|wrong|incorrect)\b"
+    r"[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
+    r"|(?:or[ \t]+)?(?:if|unless|maybe|perhaps|wrong|incorrect)\b"
     r"|(?:wait|oops|hmm+|but|however|no|actually|I|this|that|it(?! is impossible)|which|is)\b"
     rf"[^.!?\n\d]{{0,60}}?(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
     re.IGNORECASE,
@@ -115,7 +115,8 @@ _NOT_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _NOT_BEHIND = re.compile(
-    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose|(?:more|less) than [a-z])\b)"
+    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose)\b"
+    r"|(?:more|less) than [a-z]\b)"
 )
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
@@ -126,7 +127,7 @@ _FIRST = re.compile(
     r"|option|choice|equal to|given by|the interval)[ \t:]+)+",
     re.IGNORECASE,
 )
-_JUDGES = re.compile(r"(?:in)?(?:correct|right|wrong|valid|reasonable)\b", re.IGNORECASE)
+_JUDGES = re.compile(r"(?:correct|right|valid|reasonable)\b", re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
@@ -160,19 +161,17 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
     statements = [*_boxes(text)] if fallback == "none" else [*_boxes(text), *_conventions(text)]
-    refused, judgement = "", None
+    refused = ""
     for _, rule, statement, is_phrase, is_doubted in sorted(statements, reverse=True):
         if refused and (rule != "boxed" or statement not in refused):
             return None
         answer = statement if rule == "boxed" else answer_in(statement, rule, is_phrase)
-        if is_phrase and answer and _JUDGES.match(answer):  # may refer to what stands above
-            judgement = judgement or Extracted(answer, rule)
-        elif answer and not is_doubted:
+        if answer and not is_doubted:
             return Extracted(answer, rule)
         elif answer is not None:
             refused = statement
-    if refused or fallback == "none" or judgement:
-        return judgement
+    if refused or fallback == "none":
+        return None
     if line := _last_line(text):
         return Extracted(line, "line")
     numbers = _NUMBER.findall(text) if fallback == "last" else []
@@ -201,9 +200,9 @@ def _boxes(text: str) -> Iterator[_Statement]:
     if not boxes:
         return
     start, end, content = boxes.pop()
-    is_hedged = _HEDGE_BEFORE.search(text, max(0, start - 30), start)
-    is_hedged = is_hedged or _HEDGE_BEHIND.match(text, end, end + 30)
-    is_hedged = is_hedged or _TAKEN_BACK.match(text, end)
+    is_hedged = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(
+        text, end
+    )
     place, contents = end, [content]
     while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - _LONGEST_BETWEEN), start):
         start, _, content = boxes.pop()
@@ -258,7 +257,7 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     None where it says nothing, and empty where it leaves open what it says.
     """
     text = _plain(statement)
-    if not re.search(r"\w|\\[a-zA-Z{]", text):
+    if not re.search(r"\w|\\[a-zA-Z{]", text) or (is_phrase and _JUDGES.match(text)):
         return None
     if _BOX.search(text):
         return ""  # it counts at its own place, or the end cut it off
@@ -318,10 +317,9 @@ def _last_line(text: str) -> str:
     """The last line's value: all of it, or the only one of a sentence that has come to its end."""
     text = text.rstrip()
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
-        formula = text.removesuffix(closing).rpartition(opening)[2]
+        before, _, formula = text.removesuffix(closing).rpartition(opening)
         if text.endswith(closing):
-            lead = text.removesuffix(closing).rpartition(opening)[0].rstrip()
-            lead = _SENTENCE_END.split(lead)[-1]
+            lead = _SENTENCE_END.split(before.rstrip())[-1]
             if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
                 return ""
             text = f"${' '.join(formula.split())}$"
@@ -336,11 +334,7 @@ def _last_line(text: str) -> str:
     bare = _plain(_NAMED.sub("", line, count=1))
     if _is_sentence(bare):
         return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
-    is_value = (
-        re.search(r"\d|\\[a-zA-Z]", bare)
-        or _CHOICE.fullmatch(bare)
-        or (not any(above) and re.fullmatch(r"[^\W\d_]{3,20}|[Nn]o", bare))
-    )
-    return (
-        bare if is_value and bare[-1:] not in ":=?+-*/(" and '"' not in bare[:200] == bare else ""
-    )
+    word = r"[^\W\d_]{3,20}|[Nn]o" if not any(above) else "(?!)"  # alone it may be all of it
+    is_value = re.search(r"\d|\\[a-zA-Z]", bare) or re.fullmatch(rf"{_CHOICE.pattern}|{word}", bare)
+    is_open = bare[-1:] in (*":=?+-*/(", "") or '"' in bare or len(bare) > _LONGEST_LINE
+    return bare if is_value and not is_open else ""
