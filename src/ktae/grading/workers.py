@@ -1,10 +1,9 @@
 """Grades in worker processes that can be killed: limits of processor time, memory and the clock.
 
-A worker is a fresh interpreter and no child of `multiprocessing` (nor of pebble, which is built on
-it): it needs no `if __name__ == "__main__"` in the caller's script, copies no locks and no CUDA
-context, and a daemon process may start it. It imports nothing from the folder in which its parent
-works: a `sympy.py` beside somebody's rollouts is as good as a program. It grades one response at a
-time. What runs out of time or memory is `undecided`; its process is replaced.
+A worker is a fresh interpreter and no child of `multiprocessing` or pebble: it needs no
+`if __name__ == "__main__"` in the caller's script, copies no locks and no CUDA context, and a
+daemon process may start it. It imports nothing from its parent's folder: a `sympy.py` beside
+somebody's rollouts is data. What runs out of time or memory is `undecided`, its process replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,12 +83,7 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
         self._forget()
 
     def grade(self, response: str, answer: str | Sequence[str]) -> Verdict:
-        """Grade one response; waits for a free worker first.
-
-        Args:
-            response: whatever a model wrote.
-            answer: the accepted answer, or several of which one is enough.
-        """
+        """Grade one response as `ktae.grading.grade` does; waits for a free worker first."""
         request = [self.grader, *_checked(response, answer), self.time_limit]
         if self._process != os.getpid():
             self._forget()  # the workers are the parent's
@@ -156,14 +149,13 @@ class _Worker:
     def __init__(self) -> None:
         environment = os.environ | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
         environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=self.errors,
+                stderr=subprocess.PIPE,  # of its start alone
                 cwd="/",
                 env=environment,
                 process_group=0,
@@ -186,12 +178,10 @@ class _Worker:
     def end(self) -> tuple[int, str]:
         """Kill it where it lives, and return its exit status and what it wrote as errors."""
         self.process.kill()
-        status = self.process.wait()
+        _, errors = self.process.communicate()
         self.replies.close()
         self.socket.close()
-        with self.errors as errors:
-            errors.seek(0)
-            return status, errors.read().decode(errors="replace").strip()[-2000:]
+        return self.process.returncode, errors.decode(errors="replace").strip()[-2000:]
 
 
 def _started() -> _Worker:
