@@ -72,14 +72,15 @@ _BETWEEN = re.compile(
     re.DOTALL,
 )
 _HEDGE_BEFORE = re.compile(
-    r"(?:\b(?:neither|nor|not|never|nicht|than|не)|n['’]t(?: be)?|不是?|[大小多少高低]于|超过"
-    r"|至[少多]|\bnot (?:true|correct|right|so) that\b[^.,;:\n]{0,60})[\s$*_=\\(\[:]*$"
+    r"(?:\b(?:neither|nor|never|nicht|than|anything but|не)|不是?|[大小多少高低]于|超过|至[少多]"
+    r"|(?:\bnot|n['’]t)(?: (?:be|get|equal(?: to)?|(?:true|right|so) that\b[^.,;:\n]{0,60}))?)"
+    r"[\s$*_=\\(\[:]*$"
 )
 _TAKEN_BACK = re.compile(
     r"[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
-    r"|(?:or[ \t]+)?(?:if|unless|maybe|perhaps|wrong|incorrect)\b"
-    r"|(?:wait|oops|hmm+|but|however|no|actually|I|this|that|it(?! is impossible)|which|is)\b"
-    rf"[^.!?\n\d]{{0,60}}?(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
+    r"|(?:or[ \t]+)?(?:if|unless|provided|only (?:if|when)|maybe|perhaps|wrong|incorrect)\b"
+    r"|(?:wait|oops|hmm+|but|however|no|actually|I|this|that|it(?! is impossible)|which|is|was"
+    rf"|would)\b[^.!?\n\d]{{0,60}}?(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
     re.IGNORECASE,
 )
 """Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
@@ -115,8 +116,8 @@ _NOT_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _NOT_BEHIND = re.compile(
-    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose)\b"
-    r"|(?:more|less) than [a-z]\b)"
+    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*[-+*/×÷^<>≈]"
+    r"|[ \t]*(?:times|minus|of \d|per ?cent of|choose|(?:more|less) than [a-z])\b"
 )
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
