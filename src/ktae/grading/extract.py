@@ -121,7 +121,8 @@ _NOT_BEHIND = re.compile(
 )
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
-_SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])|\n")
+_SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
+_NEXT = re.compile(rf"{_SENTENCE_END.pattern}|\n|\Z")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(
     r"^(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
@@ -129,7 +130,7 @@ _FIRST = re.compile(
     re.IGNORECASE,
 )
 _JUDGES = re.compile(r"(?:correct|right|valid|reasonable)\b", re.IGNORECASE)
-_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
+_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
@@ -243,12 +244,13 @@ def _behind(label: re.Match[str]) -> _Statement:
     clause = re.split(r"[.,:;!?\n]", before)[-1]
     is_phrase = label["verb"] is not None
     is_doubted = is_phrase and bool(_DOUBT.search(clause))
-    behind = _BEHIND.match(label.string, label.end())
-    text = (behind["line"] or "") if behind else ""
-    if behind and (end := _SENTENCE_END.search(label.string, behind.start("line"))):
-        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, end.end()))
+    behind, text = _BEHIND.match(label.string, label.end()), ""
     if behind and behind["block"]:
         text = f"${' '.join(next(filter(None, behind.groups()[1:6]), '').split())}$"
+        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, behind.end()))
+    elif behind and (end := _NEXT.search(label.string, behind.start("line"))):
+        text = behind["line"]
+        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, end.end()))
     return _Statement(label.start(), "label", text, is_phrase, is_doubted)
 
 
@@ -320,7 +322,7 @@ def _last_line(text: str) -> str:
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
         before, _, formula = text.removesuffix(closing).rpartition(opening)
         if text.endswith(closing):
-            lead = _SENTENCE_END.split(before.rstrip())[-1]
+            lead = _SENTENCE_END.split(before.rstrip().rpartition("\n")[2])[-1]
             if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
                 return ""
             text = f"${' '.join(formula.split())}$"
