@@ -59,9 +59,9 @@ _IS_ANSWER = re.compile(
     r"|(?:the|our|my)[ \t]+(?:(?:final|correct|right)[ \t]+)*(?:answer|option|choice)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-_NEAR_END, _LONGEST, _LONGEST_BETWEEN = 300, 1000, 60
+_NEAR_END, _LONGEST, _LONGEST_LINE, _LONGEST_BETWEEN = 300, 1000, 200, 60
 """Characters at the end in which a sentence may state the answer (above, it states a step); of a
-statement; and between two boxes of one list."""
+statement; of a last line that is one value; and between two boxes of one list."""
 _BOX = re.compile(r"\\(?:begin)?(?:boxed|fbox)(?=\s*\{)")
 _BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\boxed\s+(?P<bare>[\w.]*\w)|\\.|[{{}}]", re.DOTALL)
 _JOIN = (
@@ -71,8 +71,19 @@ _BETWEEN = re.compile(
     rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
     re.DOTALL,
 )
-_HEDGE_BEFORE = re.compile(r"(?:\bnot|n['’]t|n['’]t be|never|nicht|than|\bне|不是)[\s$*_=\\(\[:]*$")
-_HEDGE_BEHIND = re.compile(r"[$*\s]*,?\s*(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)")
+_HEDGE_BEFORE = re.compile(
+    r"(?:\b(?:neither|nor|never|nicht|than|anything but|не)|不是?|[大小多少高低]于|超过|至[少多]"
+    r"|(?:\bnot|n['’]t)(?: (?:be|get|equal(?: to)?|(?:true|right|so) that\b[^.,;:\n]{0,60}))?)"
+    r"[\s$*_=\\(\[:]*$"
+)
+_TAKEN_BACK = re.compile(
+    r"[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
+    r"|(?:or[ \t]+)?(?:if|unless|provided|only (?:if|when)|maybe|perhaps|wrong|incorrect)\b"
+    r"|(?:wait|oops|hmm+|but|however|no|actually|I|this|that|it(?! is impossible)|which|is|was"
+    rf"|would)\b[^.!?\n\d]{{0,60}}?(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
+    re.IGNORECASE,
+)
+"""Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)(</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(
     r'"(?:final_)?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|\[?(-?[\d.]+(?:[eE][-+]?\d+)?)\]?)'
@@ -105,19 +116,21 @@ _NOT_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _NOT_BEHIND = re.compile(
-    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*(?:[-+*/×÷^<>≈]|(?:times|of \d|per ?cent of|choose)\b)"
+    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*[-+*/×÷^<>≈]"
+    r"|[ \t]*(?:times|minus|of \d|per ?cent of|choose|(?:more|less) than [a-z])\b"
 )
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
 _SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
+_NEXT = re.compile(rf"{_SENTENCE_END.pattern}|\n|\Z")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(
-    r"(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
+    r"^(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
     r"|option|choice|equal to|given by|the interval)[ \t:]+)+",
     re.IGNORECASE,
 )
-_JUDGES = re.compile(r"(?:in)?(?:correct|right|wrong|valid|reasonable)\b", re.IGNORECASE)
-_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+")
+_JUDGES = re.compile(r"(?:correct|right|valid|reasonable)\b", re.IGNORECASE)
+_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
@@ -150,19 +163,17 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
     statements = [*_boxes(text)] if fallback == "none" else [*_boxes(text), *_conventions(text)]
-    refused, judgement = "", None
+    refused = ""
     for _, rule, statement, is_phrase, is_doubted in sorted(statements, reverse=True):
         if refused and (rule != "boxed" or statement not in refused):
             return None
         answer = statement if rule == "boxed" else answer_in(statement, rule, is_phrase)
-        if is_phrase and answer and _JUDGES.match(answer):  # may refer to what stands above
-            judgement = judgement or Extracted(answer, rule)
-        elif answer and not is_doubted:
+        if answer and not is_doubted:
             return Extracted(answer, rule)
         elif answer is not None:
             refused = statement
-    if refused or fallback == "none" or judgement:
-        return judgement
+    if refused or fallback == "none":
+        return None
     if line := _last_line(text):
         return Extracted(line, "line")
     numbers = _NUMBER.findall(text) if fallback == "last" else []
@@ -191,8 +202,9 @@ def _boxes(text: str) -> Iterator[_Statement]:
     if not boxes:
         return
     start, end, content = boxes.pop()
-    is_hedged = _HEDGE_BEFORE.search(text, max(0, start - 30), start)
-    is_hedged = is_hedged or _HEDGE_BEHIND.match(text, end, end + 30)
+    is_hedged = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(
+        text, end
+    )
     place, contents = end, [content]
     while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - _LONGEST_BETWEEN), start):
         start, _, content = boxes.pop()
@@ -208,7 +220,9 @@ def _conventions(text: str) -> Iterator[_Statement]:
     """What all conventions but boxes say, in any order."""
     for tag in _TAG.finditer(text):
         is_whole = tag[2] and not _BOX.search(tag[1])
-        yield _Statement(tag.end() if is_whole else tag.start(), "tag", tag[1])
+        is_doubted = bool(_TAKEN_BACK.match(text, tag.end()))
+        place = tag.end() if is_whole else tag.start()
+        yield _Statement(place, "tag", tag[1], is_doubted=is_doubted)
     for value in _JSON.finditer(text):
         content = value[1] or value[2] or ""
         with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
@@ -230,10 +244,13 @@ def _behind(label: re.Match[str]) -> _Statement:
     clause = re.split(r"[.,:;!?\n]", before)[-1]
     is_phrase = label["verb"] is not None
     is_doubted = is_phrase and bool(_DOUBT.search(clause))
-    behind = _BEHIND.match(label.string, label.end())
-    text = (behind["line"] or "") if behind else ""
+    behind, text = _BEHIND.match(label.string, label.end()), ""
     if behind and behind["block"]:
         text = f"${' '.join(next(filter(None, behind.groups()[1:6]), '').split())}$"
+        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, behind.end()))
+    elif behind and (end := _NEXT.search(label.string, behind.start("line"))):
+        text = behind["line"]
+        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, end.end()))
     return _Statement(label.start(), "label", text, is_phrase, is_doubted)
 
 
@@ -243,7 +260,7 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     None where it says nothing, and empty where it leaves open what it says.
     """
     text = _plain(statement)
-    if not re.search(r"\w|\\[a-zA-Z{]", text):
+    if not re.search(r"\w|\\[a-zA-Z{]", text) or (is_phrase and _JUDGES.match(text)):
         return None
     if _BOX.search(text):
         return ""  # it counts at its own place, or the end cut it off
@@ -303,8 +320,11 @@ def _last_line(text: str) -> str:
     """The last line's value: all of it, or the only one of a sentence that has come to its end."""
     text = text.rstrip()
     for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
-        formula = text.removesuffix(closing).rpartition(opening)[2]
+        before, _, formula = text.removesuffix(closing).rpartition(opening)
         if text.endswith(closing):
+            lead = _SENTENCE_END.split(before.rstrip().rpartition("\n")[2])[-1]
+            if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
+                return ""
             text = f"${' '.join(formula.split())}$"
         elif text.count(opening) > text.count(closing) or (
             opening == closing and text.count(opening) % 2
@@ -317,11 +337,7 @@ def _last_line(text: str) -> str:
     bare = _plain(_NAMED.sub("", line, count=1))
     if _is_sentence(bare):
         return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
-    is_value = (
-        re.search(r"\d|\\[a-zA-Z]", bare)
-        or _CHOICE.fullmatch(bare)
-        or (not any(above) and re.fullmatch(r"[^\W\d_]{3,20}|[Nn]o", bare))
-    )
-    return (
-        bare if is_value and bare[-1:] not in ":=?+-*/(" and '"' not in bare[:200] == bare else ""
-    )
+    word = r"[^\W\d_]{3,20}|[Nn]o" if not any(above) else "(?!)"  # alone it may be all of it
+    is_value = re.search(r"\d|\\[a-zA-Z]", bare) or re.fullmatch(rf"{_CHOICE.pattern}|{word}", bare)
+    is_open = bare[-1:] in (*":=?+-*/(", "") or '"' in bare or len(bare) > _LONGEST_LINE
+    return bare if is_value and not is_open else ""

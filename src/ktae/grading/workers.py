@@ -1,17 +1,15 @@
 """Grades in worker processes that can be killed: limits of processor time, memory and the clock.
 
-A worker is a fresh interpreter and no child of `multiprocessing` (nor of pebble, which is built on
-it): it needs no `if __name__ == "__main__"` in the caller's script, copies no locks and no CUDA
-context, and a daemon process may start it. It imports nothing from the folder in which its parent
-works: a `sympy.py` beside somebody's rollouts is as good as a program. It grades one response at a
-time. What runs out of time or memory is `undecided`; its process is replaced.
+A worker is a fresh interpreter and no child of `multiprocessing` or pebble: it needs no
+`if __name__ == "__main__"` in the caller's script, copies no locks and no CUDA context, and a
+daemon process may start it. It imports nothing from its parent's folder: a `sympy.py` beside
+somebody's rollouts is data. What runs out of time or memory is `undecided`, its process replaced.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import importlib.util
 import json
 import os
@@ -20,9 +18,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,18 +80,15 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
         self.size = workers or len(os.sched_getaffinity(0))
         self.time_limit, self.grader = time_limit, grader
         self.wall_limit = time_limit * WALL_CLOCK + WALL_FLOOR
-        self.forget()
-        _pools.add(self)
+        self._forget()
 
     def grade(self, response: str, answer: str | Sequence[str]) -> Verdict:
-        """Grade one response; waits for a free worker first.
-
-        Args:
-            response: whatever a model wrote.
-            answer: the accepted answer, or several of which one is enough.
-        """
+        """Grade one response as `ktae.grading.grade` does; waits for a free worker first."""
         request = [self.grader, *_checked(response, answer), self.time_limit]
-        idle, worker = self._idle, self._idle.get()
+        if self._process != os.getpid():
+            self._forget()  # the workers are the parent's
+        idle = self._idle
+        worker = idle.get()
         try:
             while True:
                 # One that has graded before may have used up its memory on others: then a new one.
@@ -136,16 +128,16 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
     def close(self) -> None:
         """End all workers. The pool can be used again: it starts new ones."""
         for worker in list(self._idle.queue):
-            if worker is not None:
+            if worker is not None and self._process == os.getpid():
                 worker.end()
-        self.forget()
+        self._forget()
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 
-    def forget(self) -> None:
-        """Leave all workers to whoever has them, as a fork does, and begin without any."""
+    def _forget(self) -> None:
+        self._process = os.getpid()
         self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         for _ in range(self.size):
             self._idle.put(None)  # one that is not started
@@ -157,14 +149,13 @@ class _Worker:
     def __init__(self) -> None:
         environment = os.environ | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
         environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=self.errors,
+                stderr=subprocess.PIPE,  # of its start alone
                 cwd="/",
                 env=environment,
                 process_group=0,
@@ -187,12 +178,10 @@ class _Worker:
     def end(self) -> tuple[int, str]:
         """Kill it where it lives, and return its exit status and what it wrote as errors."""
         self.process.kill()
-        status = self.process.wait()
+        _, errors = self.process.communicate()
         self.replies.close()
         self.socket.close()
-        with self.errors as errors:
-            errors.seek(0)
-            return status, errors.read().decode(errors="replace").strip()[-2000:]
+        return self.process.returncode, errors.decode(errors="replace").strip()[-2000:]
 
 
 def _started() -> _Worker:
@@ -229,31 +218,19 @@ def _checked(response: str, answer: str | Sequence[str]) -> Task:
     return Task(response, list(answers))
 
 
-_lock = threading.RLock()
-_pools: weakref.WeakSet[GradingPool] = weakref.WeakSet()
+_default: dict[str, GradingPool] = {}
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-    for pool in _pools:
-        pool.forget()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-@functools.cache
-def _made_once() -> GradingPool:
-    pool = GradingPool()
-    atexit.register(pool.close)
-    return pool
+@atexit.register
+def _close_default() -> None:
+    for pool in _default.values():
+        pool.close()
 
 
 def default_pool() -> GradingPool:
     """The pool that `grade` and `accuracy` share in this process; ended with it."""
-    with _lock:  # `cache` alone lets threads that come at once make one each
-        return _made_once()
+    # A pool that is made has started nothing: of threads that come at once, the first one's stays.
+    return _default.get("pool") or _default.setdefault("pool", GradingPool())
 
 
 def grade(response: str, answer: str | Sequence[str]) -> Verdict:

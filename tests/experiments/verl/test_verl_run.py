@@ -160,7 +160,7 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
 
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
     hide(monkeypatch, "latex2sympy2_extended")
-    workers._made_once.cache_clear()
+    monkeypatch.setattr(workers, "_default", {})
     (tmp_path / "verl").mkdir()
     for name in ("train", "test"):
         (tmp_path / f"verl/{name}.parquet").touch()
