@@ -64,6 +64,8 @@ MEDIA = re.compile("image|audio|video|file")
 """Types of parts that hold such."""
 
 
+JSON_BEGINS = "[{ \n\t"
+"""A text that is a conversation begins with one of these."""
 POLICY_ROLE, TOOL_ROLE, USER_ROLE, SYSTEM_ROLE = "policy", "tool", "user", "system"
 """Roles of segments."""
 
@@ -105,6 +107,8 @@ class Dialogue(NamedTuple):
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a conversation, which may be text of JSON or Python; None for none."""
     is_text = isinstance(value, str)
+    if is_text and value[:1] not in JSON_BEGINS:
+        return None  # most texts
     value = _parsed(value) if is_text else value
     while isinstance(value, dict) and "role" not in value and not is_text:
         if not isinstance(inside := next(filter(None, map(value.get, ANSWERS)), None), dict | list):
@@ -155,8 +159,7 @@ def is_answer(entries: Sequence[dict[str, Any]], is_alone: bool) -> bool:
 
 def _parsed(text: str) -> Any:
     """What a text of JSON or Python holds that may be messages; None for any other."""
-    # Most responses are other text, so a look at both ends comes first.
-    text = text.strip() if text[:1] in "[{ \n\t" else ""
+    text = text.strip()
     if text[:1] + text[-1:] in ("[]", "{}") and any(x in text for x in ("role", "from", "type")):
         # Python's text is what pandas writes into CSV, without commas where it had arrays.
         python = re.sub(r"\}\s*\n\s*\{", "}, {", text)
