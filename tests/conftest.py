@@ -100,12 +100,3 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the shared data at {folder}, and there is no such folder")
     return folder
-
-
-@pytest.fixture(scope="session")
-def shared_cases() -> Path:
-    """Inputs that once failed, beside the repository: dumps, answers and training scripts."""
-    folder = ROOT.parent / "shared" / "cases"
-    if not folder.is_dir():
-        pytest.skip(f"needs the shared cases at {folder}, and there is no such folder")
-    return folder

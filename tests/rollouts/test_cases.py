@@ -1,5 +1,7 @@
 """Dumps in the structure of other tools' writers, and the one right reading of each."""
 
+import json
+
 import pytest
 import tools
 from saved_outputs import write_rows
@@ -11,9 +13,7 @@ from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import PathError, UnknownRowsError, parse_fields
-
-TWO_BY_TWO = (4, 2, 2)
-"""Rollouts, groups and mixed groups."""
+from ktae.rollouts.values import without
 
 
 def counts(table):
@@ -29,98 +29,107 @@ def read(path, *fields, **options):
     return table, notes
 
 
-CASES = """
-4 2 2 wrapped_list.json response=samples.completion group=samples.problem_id reward=samples.reward
-4 2 2 wrapped_list.json response=samples[].completion group=samples[].problem_id
-    reward=samples[].reward
-4 2 2 roll_columns.jsonl
-4 2 2 plain_columns.jsonl
-4 2 2 plain_columns.jsonl response=response group=prompt reward=reward
-4 1 1 verifiers_tools
-4 1 1 trl_tools.jsonl
-4 1 1 trl_reasoning.jsonl
-4 1 1 verifiers_reasoning
-2 1 1 chat_response.jsonl
-8 4 4 two_depths
-3 3 0 samples_gsm8k_2024-06-01T00-00-00.jsonl
-4 1 1 format_reward_of_one.jsonl
-2 1 1 steps_of_trajectories.jsonl response=steps group=task_id reward=total_reward
-4 2 2 group_is_the_row.jsonl
-4 1 1 prime_results.jsonl
-4 2 2 problems_by_completions.json
-4 2 2 problems_by_completions.json response=results.completions.full_model_response
-    group=results.question reward=results.completions.score
-4 2 2 problems_by_completions.json response=results[].completions[].full_model_response
-    group=results[].question reward=results[].completions[].score
-4 2 2 inspect_letters.json
-4 2 2 inspect_letters.json response=samples.output.choices.0.message.content group=samples.id
-    reward=samples.scores.match.value
-2 1 1 pass_fail_text.jsonl response=completion group=task_id reward=correct
-4 2 2 atropos.jsonl
-4 2 2 atropos.jsonl token_ids=tokens mask=masks reward=scores
-4 2 2 metrics_beside
-4 2 2 completions_1_abc.table.json
-4 2 2 rollouts.csv
-4 1 1 prime_rl_run
-4 1 1 prime_rl_run/rollouts
-2 1 1 prime_rl_run/rollouts/step_5/eval
-""".replace("\n    ", " ").strip()
-"""Rollouts, groups, mixed groups; file; fields that are named."""
+SUMS = [
+    {"ask": "3+4?", "text": "7", "won": 1},
+    {"ask": "3+4?", "text": "8", "won": 0},
+    {"ask": "5*7?", "text": "35", "won": 1},
+    {"ask": "5*7?", "text": "30", "won": 0},
+]
+BELOW = {"page": 1, "list": SUMS}
+CALLS = [
+    {"role": "user", "content": "USERTEXT"},
+    {
+        "role": "assistant",
+        "reasoning_content": "THINK",
+        "content": None,
+        "tool_calls": [{"id": "call-9b", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"role": "tool", "content": "TOLD"},
+    {"role": "assistant", "content": "7"},
+]
 
 
-@pytest.mark.parametrize("case", CASES.split("\n"))
-def test_the_cases(case, shared_cases):
-    *expected, name = case.split()[:4]
-    table, notes = read(shared_cases / "dumps" / name, *case.split()[4:])
-    assert counts(table) == tuple(map(int, expected))
-    text = " ".join(filter(None, table["response"].to_pylist()))
-    assert "USERTEXT" not in text
-    if "reasoning" in name:
-        assert text.count("THINK") == 4
-    if "tools" in name or name == "prime_results.jsonl":
-        assert notes.counts["context"] == 4
-        assert "call-" not in text and "0f3a" not in text
-    if name in ("metrics_beside", "prime_rl_run"):
-        assert any("metrics.jsonl" in note.text for note in notes)
-    if name.startswith("format"):
-        assert notes.counts["values"] == 3
-    if name.startswith("samples_"):
-        assert notes.counts["filters"] == 3 and table["correct"].to_pylist() == [0, 1, 0]
-    if name == "atropos.jsonl":
-        masks = table["mask"].to_pylist()
-        ids = table["token_ids"].to_pylist()
-        counted = [
-            [x for x, m in zip(i, k, strict=True) if m] for i, k in zip(ids, masks, strict=True)
+@pytest.mark.parametrize("before", ["list.", "list[]."])
+def test_fields_of_a_list_may_be_named_with_and_without_brackets(before, tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(BELOW))
+    named = {"response": "text", "group": "ask", "reward": "won"}
+    table, _ = read(path, *(f"{name}={before}{field}" for name, field in named.items()))
+    assert counts(table) == (4, 2, 2)
+
+
+def test_fields_of_columns_may_be_named(tmp_path):
+    columns = {name: [x[name] for x in SUMS] for name in SUMS[0]}
+    path = write_rows(tmp_path / "r.jsonl", columns)
+    assert counts(read(path, "response=text", "group=ask", "reward=won")[0]) == (4, 2, 2)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_what_others_wrote_in_a_response_is_not_the_policys(as_text, tmp_path):
+    response = json.dumps(CALLS) if as_text else CALLS
+    rows = [{"group": 1, "response": response, "reward": reward} for reward in (1, 0)]
+    table, notes = read(write_rows(tmp_path / "r.jsonl", *rows))
+    assert notes.counts["context"] == 2
+    text = table["response"][0].as_py()
+    assert "THINK" in text and "f({})" in text
+    assert "USERTEXT" not in text and "call-9b" not in text
+
+
+def test_rewards_of_several_values_above_0_are_noted(tmp_path):
+    rows = [{"group": 1, "response": str(x), "reward": x} for x in (0, 1, 2.5)]
+    assert read(write_rows(tmp_path / "r.jsonl", *rows))[1].counts["values"] == 2
+
+
+def test_a_response_that_several_filters_read_counts_once(tmp_path):
+    row = tools.rows("samples of lm-evaluation-harness samples_gsm8k_2025-01-02T03-04-05.6.jsonl")
+    rows = [
+        without(row[0], ["filter"]) | {"doc_id": x % 2, "exact_match": x // 2} for x in range(4)
+    ]
+    table, notes = read(write_rows(tmp_path / "samples_x.jsonl", *rows))
+    assert table["correct"].to_pylist() == [0, 0] and notes.counts["filters"] == 2
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_tokens_without_a_label_are_masked(named, tmp_path):
+    path = write_rows(tmp_path / "r.jsonl", *tools.rows("Atropos's groups r.jsonl"))
+    fields = ["token_ids=tokens", "mask=masks", "reward=scores"] if named else []
+    rows = read(path, *fields)[0].to_pylist()
+    ids = [[x for x, m in zip(r["token_ids"], r["mask"], strict=True) if m] for r in rows]
+    assert ids == [[7], [8]]
+
+
+def test_files_of_seeds_are_taken_together(tmp_path):
+    for seed in range(3):
+        rows = [
+            {"generation": f"It is {seed}.", "problem": x, "expected_answer": y}
+            | {"symbolic_correct": seed == 0}
+            for x, y in (("3+4?", "7"), ("5*7?", "35"))
         ]
-        assert counted == [[20], [21], [22], [23]]
-
-
-def test_evaluations_in_files_of_their_own_are_read_alone(shared_cases):
-    dumps = shared_cases / "dumps"
-    for folder in (dumps / "prime_rl_run", dumps / "prime_rl_run" / "rollouts"):
-        assert counts(read(folder, evaluation=True)[0]) == (2, 1, 1)
-    with pytest.raises(InputError, match="nothing in it is of an evaluation"):
-        read(dumps / "rollouts.csv", evaluation=True)
-
-
-def test_files_of_seeds_are_taken_together(shared_cases):
-    folder = shared_cases / "dumps" / "nemo_skills"
-    for fields in ([], ["response=generation", "group=problem", "reward=symbolic_correct"]):
-        apart, notes = read(folder, *fields)
-        if fields:  # otherwise the tool's names say that they are of one run
-            assert counts(apart) == (6, 6, 0) and notes.counts["apart"] == 2
-        assert counts(read(folder, *fields, join=True)[0]) == (6, 2, 2)
-    joined = outputs.read(folder, ReadOptions(join=True))
+        write_rows(tmp_path / f"output-rs{seed}.jsonl", *rows)
+    assert counts(read(tmp_path)[0]) == (6, 2, 2)  # the tool's names say that they are of one run
+    fields = ["response=generation", "group=problem", "reward=symbolic_correct"]
+    apart, notes = read(tmp_path, *fields)
+    assert counts(apart) == (6, 6, 0) and notes.counts["apart"] == 2
+    assert counts(read(tmp_path, *fields, join=True)[0]) == (6, 2, 2)
+    joined = outputs.read(tmp_path, ReadOptions(join=True))
     assert sorted(x.sample for x in joined) == [0, 0, 1, 1, 2, 2]
-    assert {x.answers for x in joined} == {("5",), ("16",)}
+    assert {x.answers for x in joined} == {("7",), ("35",)}
 
 
-def test_turns_are_no_rollouts(shared_cases):
-    path = shared_cases / "dumps" / "steps_of_trajectories.jsonl"
+def test_turns_are_no_rollouts(tmp_path):
+    steps = [{"response": "Let me think", "reward": 0}, {"response": "7", "reward": 1}]
+    path = write_rows(tmp_path / "r.jsonl", {"task_id": 1, "total_reward": 1, "steps": steps})
     with pytest.raises(PathError):
         read(path, "response=steps[].response", "group=task_id", "reward=steps[].reward")
     with pytest.raises(UnknownRowsError):
         read(path)
+    assert len(read(path, "response=steps", "group=task_id", "reward=total_reward")[0]) == 1
+
+
+def test_evaluations_are_asked_for_where_there_are_some(tmp_path):
+    path = write_rows(tmp_path / "r.jsonl", *({"group": 1, "response": "7", "reward": 1},) * 2)
+    with pytest.raises(InputError):
+        read(path, evaluation=True)
 
 
 TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import hashlib
 import json
 import re
@@ -20,52 +19,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
-
-POLICY = ("assistant", "gpt", "ai", "model", "bot", "agent", "chatbot", "reasoning")
-"""Names of the policy's role; so are all that end in `_call`."""
-USERS = ("user", "human", "prompter")
-PROMPT_ROLES = (*USERS, "system", "developer")
-"""Names of roles that write prompts."""
-CONTEXT_ROLES = (
-    *(*PROMPT_ROLES, "tool", "function", "observation"),
-    *("environment", "env", "ipython", "executor", "context"),
+from ktae.rollouts.roles import (
+    ANSWERS,
+    CALLS,
+    CALLS_IN,
+    CONTENTS,
+    CONTEXT_ROLES,
+    DATA,
+    JSON_BEGINS,
+    KNOWN,
+    MEDIA,
+    OF_MESSAGES,
+    OF_PARTS,
+    POLICY,
+    POLICY_ROLE,
+    PROMPT_ROLES,
+    REASONING,
+    RESULTS,
+    SAID_BY,
+    TOOL_RESULT_FIELDS,
+    TOOL_ROLE,
+    USERS,
+    author,
+    is_policy_role,
+    role_of,
 )
-"""Names of other roles; so are all that end as a tool's result (`RESULTS`)."""
-CALLS = ("_call", "tool_use")
-RESULTS = ("_output", "_result", "_response")
-"""Ends of the types of items, and of parts of messages."""
-REASONING = (
-    *("reasoning_content", "reasoning", "thinking", "thought", "reasoning_details"),
-    *("reasoningText", "tool_plan"),
-)
-CONTENTS = ("content", "value", "parts", "text", "refusal", "output", "logs", "results")
-"""Where a message, or a part of one, has its text."""
-OF_PARTS = {
-    **dict.fromkeys(("functionCall", "executableCode", "executable_code", "toolUse"), "tool_call"),
-    **dict.fromkeys(("functionResponse", "function_response", "toolResult"), "tool_result"),
-    **dict.fromkeys(("codeExecutionResult", "code_execution_result"), "tool_result"),
-    "reasoningContent": "reasoning",
-}
-"""Parts of Gemini's and of Bedrock's messages, and the types that they are of."""
-CALLS_IN = ("tool_calls", "invalid_tool_calls", "function_call", "additional_kwargs")
-"""Where a message has its calls."""
-TOOL_RESULT_FIELDS = ("observation", "result", "outputs", "results", "output")
-"""What a tool, or the environment, answered to a call or a turn."""
-ANSWERS = ("body", "choices", "output")
-"""Where an answer of OpenAI's, or a line of its batches, has its messages."""
-SAID_BY = {"message": "content", "system": "content", "think": "thought", "finish": "final_thought"}
-"""OpenHands' actions that are no calls, and the argument that is their text."""
-KNOWN = frozenset((*CONTENTS, *REASONING, *OF_PARTS, *CALLS_IN, "type"))
-"""Fields that say what a message is about."""
-OF_MESSAGES = {*KNOWN, "role", "from", "name", "id", "call_id", "tool_call_id", "weight"}
-DATA = re.compile(r'"data:[^"]+"|"(?:data|bytes)": "[^"\\]*(?:\\.[^"\\]*)*"')
-"""A picture, sound or file within a part of a message, in its JSON."""
-MEDIA = re.compile("image|audio|video|file")
-"""Types of parts that hold such."""
-
-
-POLICY_ROLE, TOOL_ROLE, USER_ROLE, SYSTEM_ROLE = "policy", "tool", "user", "system"
-"""Roles of segments."""
 
 
 class Segment(NamedTuple):
@@ -105,6 +83,8 @@ class Dialogue(NamedTuple):
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a conversation, which may be text of JSON or Python; None for none."""
     is_text = isinstance(value, str)
+    if is_text and value[:1] not in JSON_BEGINS:
+        return None  # most texts
     value = _parsed(value) if is_text else value
     while isinstance(value, dict) and "role" not in value and not is_text:
         if not isinstance(inside := next(filter(None, map(value.get, ANSWERS)), None), dict | list):
@@ -155,8 +135,7 @@ def is_answer(entries: Sequence[dict[str, Any]], is_alone: bool) -> bool:
 
 def _parsed(text: str) -> Any:
     """What a text of JSON or Python holds that may be messages; None for any other."""
-    # Most responses are other text, so a look at both ends comes first.
-    text = text.strip() if text[:1] in "[{ \n\t" else ""
+    text = text.strip()
     if text[:1] + text[-1:] in ("[]", "{}") and any(x in text for x in ("role", "from", "type")):
         # Python's text is what pandas writes into CSV, without commas where it had arrays.
         python = re.sub(r"\}\s*\n\s*\{", "}, {", text)
@@ -220,28 +199,6 @@ def turn(role: str, value: dict[str, Any], said: Any, calls: Sequence[Any] = ())
     return {x: value.get(x) for x in REASONING} | {"role": role, "content": content}
 
 
-def author(message: dict[str, Any]) -> bool | None:
-    """Whether the policy wrote a message; None where its role is not known.
-
-    What ART does not train on, OpenAI gives no weight, or SWE-agent shows as an example, another
-    wrote in its place.
-    """
-    is_example = message.get("is_demo") is True
-    if is_example or message.get("trainable") is False or message.get("weight") == 0:
-        return False
-    return is_policy_role(message["role"])
-
-
-@functools.lru_cache
-def is_policy_role(role: str) -> bool | None:
-    """Whether a role is the policy's; None for one that is not known."""
-    role = role.lower()
-    role = role.removesuffix("chunk").removesuffix("message") or role  # LangChain's classes
-    if role in POLICY or role.endswith(CALLS):
-        return True
-    return False if role in CONTEXT_ROLES or role.endswith(RESULTS) else None
-
-
 def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     """The texts of messages: what the policy wrote, and results of tools in between."""
     parts: list[Segment] = []
@@ -256,17 +213,6 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
         else:
             parts.append(Segment(joined(x.text for x in texts), role))
     return parts
-
-
-def role_of(message: dict[str, Any]) -> str | None:
-    """The role of a message's segments; None for one that is not known."""
-    is_policy = author(message)
-    if is_policy is None:
-        return None
-    name = str(message.get("role")).lower()
-    asking = SYSTEM_ROLE if name.startswith(("system", "developer")) else USER_ROLE
-    is_prompt = is_policy_role(name) or name.startswith(PROMPT_ROLES)
-    return POLICY_ROLE if is_policy else asking if is_prompt else TOOL_ROLE
 
 
 def pieces(value: Any, role: str = POLICY_ROLE) -> Iterator[Segment]:

@@ -53,13 +53,6 @@ def require_comparable(codes_b: np.ndarray) -> None:
         )
 
 
-def has_mixed(rollouts: Any) -> bool:
-    """Whether a group has both a correct and an incorrect rollout."""
-    codes_b, _ = group_codes(rollouts)
-    correct_b = rollouts["correct"].to_numpy()
-    return bool(np.isin(codes_b[correct_b == 0], codes_b[correct_b == 1]).any())
-
-
 def evidence(rollouts: Any, estimator: Estimator) -> np.ndarray:
     """(B,) what the estimator gets for `correct`: the verdicts, or the rewards of those rollouts
     that have one if it is graded. NaN is unknown."""

@@ -131,7 +131,7 @@ def codes_of(columns: Sequence[Any], *more: np.ndarray) -> np.ndarray:
 
 def note_prompts(table: Any, place_b: np.ndarray, options: ReadOptions, notes: Notes) -> None:
     """Note labels with several prompts: those that are told apart, and those that stay a group."""
-    label_b, prompt_b = numbered(table["label"]), numbered(table["prompt_id"])
+    prompt_b = numbered(table["prompt_id"])
     known_b = table["label"].is_valid().to_numpy()
     label_b = codes_of([table["label"], table["step"]], place_b)
     has_id_b = known_b & table["prompt_id"].is_valid().to_numpy()
@@ -156,42 +156,31 @@ def with_places(
     notes: Notes,
 ) -> Any:
     """The record with `run` and `file` where they tell groups apart."""
-    problem_b = codes_of([table["label"], table["prompt_id"], table["step"]])
-    files_b = numbered(pa.chunked_array([[x.file for x in places]]))[place_b]
+    keys = [table[x] for x in ("label", "prompt_id", "step")]
     runs = [x.run or x.file for x in places]
-    runs_b = numbered(pa.chunked_array([runs]))[place_b]
+    files_b, runs_b = (
+        numbered(pa.chunked_array([x]))[place_b] for x in ([x.file for x in places], runs)
+    )
+    n_files = len(np.unique(files_b))
     if options.join:
-        n_files = len(np.unique(files_b))
         notes.add("join", n=n_files if n_files > 1 else 0)
-    elif len(np.unique(files_b)) > 1:
-        notes.add(
-            "run",
-            n=n_several(
-                codes_of([table["label"], table["prompt_id"], table["step"]], runs_b), files_b
-            ),
-        )
-        notes.add("apart", n=n_several(problem_b, runs_b))
-    tables = [x.table for x in places]
-    notes.add("tables", n=len(set(tables)) if len(set(tables)) > 1 else 0)
+    elif n_files > 1:
+        notes.add("run", n=n_several(codes_of(keys, runs_b), files_b))
+        notes.add("apart", n=n_several(codes_of(keys), runs_b))
+    n_tables = len({x.table for x in places})
+    notes.add("tables", n=n_tables if n_tables > 1 else 0)
     is_one = options.join or len(set(runs)) == 1
     of_place = [
         (None, x.table) if is_one else (x.run or x.table, x.table if x.run else x.file)
         for x in places
     ]
     of_row = [
-        (None, x.file) if is_alone else of_place[place]
-        for place, is_alone, x in zip(
-            place_b.tolist(),
-            is_alone_b.tolist(),
-            (places[i] for i in place_b.tolist()),
-            strict=True,
-        )
+        (None, places[place].file) if is_alone else of_place[place]
+        for place, is_alone in zip(place_b.tolist(), is_alone_b.tolist(), strict=True)
     ]
-    for i, name in enumerate(("run", "file")):
-        column = pa.array([x[i] for x in of_row], pa.string())
-        table = table.set_column(
-            record.SCHEMA.get_field_index(name), record.SCHEMA.field(name), column
-        )
+    for name, values in zip(("run", "file"), zip(*of_row, strict=True), strict=True):
+        i, field = record.SCHEMA.get_field_index(name), record.SCHEMA.field(name)
+        table = table.set_column(i, field, pa.array(values, field.type))
     return table
 
 

@@ -140,7 +140,9 @@ class Locator:
         if not tables or self.detects(row):
             return None
         fits = [x for x in tables if any(map(self._is_row, x[1][:ENTRIES_LOOKED_AT]))]
-        if is_rollout(row) and not (fits and all(is_certain(x[1]) for x in fits[:1])):
+        first = fits[0][1][:ENTRIES_LOOKED_AT] if fits else ()
+        are_certain = bool(first) and all(isinstance(x, dict) and is_rollout(x) for x in first)
+        if is_rollout(row) and not are_certain:
             return None
         if len(fits) > 1:
             named = [x for x in fits if x[0].rpartition(".")[2].removesuffix("[]") in TABLES]
@@ -216,23 +218,14 @@ class Locator:
         """
         values: dict[str, list[Any]] = {}
         names = {*entry} if isinstance(entry, dict) else set()
-        for name in self.columns:
+        for name in dict.fromkeys((*self.columns, *PROMPTS)):
             column: Any = row.get(name)
-            is_list = isinstance(column, list) and messages_of(column) is None
-            if (
-                name not in names
-                and is_list
-                and not (name in self.tokens and not KINDS["lists"](column))
-            ):
+            if name in names or not isinstance(column, list):
+                continue
+            is_single = name in self.tokens and not KINDS["lists"](column)
+            is_named = name in self.columns and messages_of(column) is None and not is_single
+            if is_named or (name in PROMPTS and KINDS["saids"](column)):
                 values[name] = column
-        for name in PROMPTS:
-            if (
-                name in row
-                and name not in names
-                and isinstance(prompts := row[name], list)
-                and KINDS["saids"](prompts)
-            ):
-                values[name] = prompts
         for name, column in values.items():
             if len(column) != size:
                 raise InputError(f"{located.where}: {len(column)} of {name} for {size} rows")
@@ -271,11 +264,6 @@ def is_rollout(row: Row, likely: bool = False) -> bool:
     return likely and any(
         KINDS["said"](row[x]) for x in (*LIKELY["response"], *TURNS) if row.get(x)
     )
-
-
-def is_certain(rows: Sequence[Any]) -> bool:
-    """Whether rows have responses by names that say so."""
-    return all(isinstance(x, dict) and is_rollout(x) for x in rows[:ENTRIES_LOOKED_AT])
 
 
 def tables_of(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.conversation import author, choices_of, messages_of, plain_text
+from ktae.rollouts.conversation import choices_of, messages_of, plain_text
 from ktae.rollouts.names import (
     ANSWERS,
     CONVERSATIONS,
@@ -28,6 +28,7 @@ from ktae.rollouts.names import (
     VERDICTS,
 )
 from ktae.rollouts.notes import Notes
+from ktae.rollouts.roles import author
 from ktae.rollouts.values import (
     KINDS,
     Row,

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import author, messages_of, plain_text
+from ktae.rollouts.conversation import messages_of, plain_text
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.names import ANSWERS, LIKELY
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import MISSING, UnknownRowsError, at, leaves, name_of
+from ktae.rollouts.roles import author
 from ktae.rollouts.values import Row, as_label, as_verdict, is_label, is_null, is_number
 
 SHOWN = 60

@@ -15,13 +15,7 @@ from ktae.rollouts.locate import KEY, TOKEN_LISTS, Located, Locator
 from ktae.rollouts.names import PROMPTS
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import (
-    MISSING,
-    PathError,
-    UnknownRowsError,
-    at,
-    rows_and_fields,
-)
+from ktae.rollouts.paths import MISSING, PathError, UnknownRowsError, at, rows_and_fields
 from ktae.rollouts.plain import SAMPLE, AmbiguousError, Meanings, understand
 from ktae.rollouts.proposal import unknown_rows, usual_rows
 from ktae.rollouts.rows import FINAL, MissingFieldError, complete, to_record_row
@@ -75,8 +69,7 @@ class Reader:
         titles: set[str] = set()
         located, fields = self.located(path)
         items = self._with_meanings(located, fields, path)
-        by_schema = itertools.groupby(items, key=lambda item: item[0])
-        for schema, some in by_schema:
+        for schema, some in itertools.groupby(items, key=lambda item: item[0]):
             for row, one in schema.once(((x.row, x) for _, x in some), source):
                 where = one.where
                 try:
@@ -102,22 +95,16 @@ class Reader:
         n, repeated = 0, self.notes.counts["steps"]
         conditions = Conditions(self.notes)
         for plain, located, schema in self.rows(path):
-            where = located.where
+            where, parent = located.where, located.parent
             has_tables = "*" in located.path.removesuffix("*")
             table = located.row.get(KEY) if has_tables else None
-            parent = located.parent
-            label = f"rollout {n + 1}" if not self.notes.strict else None
-            label = f"row {parent}" if parent is not None else label
+            label = None if self.notes.strict else f"rollout {n + 1}"
+            label = label if parent is None else f"row {parent}"
             try:
                 is_evaluation = bool(plain.pop("is_evaluation", False))
-                is_plain = schema is PLAIN
+                needs_reward, is_plain = self.options.needs_reward, schema is PLAIN
                 fields = complete(
-                    plain,
-                    where,
-                    self.notes,
-                    label,
-                    is_plain=is_plain,
-                    needs_reward=self.options.needs_reward,
+                    plain, where, self.notes, label, is_plain=is_plain, needs_reward=needs_reward
                 )
                 if not self.options.needs_reward and fields.get("answer") is None:
                     raise MissingFieldError(
@@ -150,20 +137,12 @@ class Reader:
                 made |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
                 yield made, schema, table
         if self.rejected and len(self.rejected) > n:
-            raise self._of_most_rows(path, n)
+            first, rejected = self.rejected[0], len(self.rejected)
+            message = f"{rejected} of {rejected + n} rows cannot be used; the first is {first}"
+            raise type(first)(f"{path}: {message}") if n else first
         if not n and self.notes.counts["steps"] == repeated:
             raise EmptyFileError(f"{path} is empty: it holds no rollouts")
         conditions.note()
-
-    def _of_most_rows(self, path: Path, n: int) -> InputError:
-        """The error of a file most of whose rows cannot be used."""
-        first = self.rejected[0]
-        if n == 0:
-            return first
-        return type(first)(
-            f"{path}: {len(self.rejected)} of {len(self.rejected) + n} rows cannot be used; "
-            f"the first is {first}"
-        )
 
     def _reject(self, error: InputError) -> None:
         """Raise what is wrong with a row, or leave it out."""
@@ -185,15 +164,16 @@ class Reader:
         if of_plain:
             usual = usual_rows(of_plain)
             self.usual = frozenset.intersection(*map(frozenset, usual))
-            is_changed = fields or self.options.group_by
-            rows = [self._named(x, fields) for x in usual] if is_changed else usual
+            rows = [self._named(x, fields) for x in usual]
             known = {*fields, "group"} if self.options.group_by else {*fields}
             try:
                 self.meanings = meanings = understand(rows, self.notes, known)
             except AmbiguousError as error:
                 raise UnknownRowsError(f"{path_text(path)}: {error}") from None
-            where = next(x.where for x in sample if x.row is usual[0])
-            self._require_known(rows, meanings, where, usual)
+            if not {"response", "token_ids"} & meanings.plain(rows[0]).keys():
+                message = f"no field 'response'; its fields are {quoted(usual[0])}"
+                where = next(x.where for x in sample if x.row is usual[0])
+                raise unknown_rows(usual, where, message, self.options.needed)
         for one in itertools.chain(sample, located):
             row = one.row
             if not isinstance(row, dict):
@@ -220,7 +200,7 @@ class Reader:
         """Whether a plain row has neither a response nor a reward, as a summary has none."""
         if not self.usual or self.usual <= row.keys():
             return False
-        plain = self.meanings.plain(self._named(row, fields) if fields else row)
+        plain = self.meanings.plain(self._named(row, fields))
         names = ("response", "token_ids", "reward", "correct", "group", "prompt")
         return all(plain.get(x) is None for x in names)
 
@@ -229,24 +209,28 @@ class Reader:
 
         Naming removes nothing: what a field is taken from stays what it is.
         """
-        values = {name: at(row, path) for name, path in fields.items()}
-        values = {name: None if value is MISSING else value for name, value in values.items()}
-        values |= self._labels(row, values)
-        if "prompt" in values:
-            values["_prompt_is_final"] = True
+        if not fields and not self.options.group_by:
+            return row
+        values = self._values(row, fields)
         # The row's verdict belongs to its own reward, not to the one that is named.
         if "reward" in values and "correct" not in values:
             row = without(row, ["correct"])
         taken = {x for x in fields.values() if x not in PROMPTS} - {*fields}
         return without(row, taken) | values
 
-    def _labels(self, row: Row, values: Row) -> Row:
-        """The group that a user has named, which is final: a path, or several together."""
+    def _values(self, row: Row, fields: Mapping[str, str]) -> Row:
+        """What a user has named in a row; the group, a path or several together, is final."""
+        values = {name: at(row, path) for name, path in fields.items()}
+        values = {name: None if value is MISSING else value for name, value in values.items()}
+        if "prompt" in values:
+            values["_prompt_is_final"] = True
         if paths := self.options.group_by:
             parts = [at(row, path) for path in paths]
             label = label_of(parts[0]) if len(parts) == 1 else prompt_label(parts)
-            return {"group": None if MISSING in parts else label, FINAL: True}
-        return {"group": label_of(values["group"]), FINAL: True} if "group" in values else {}
+            return values | {"group": None if MISSING in parts else label, FINAL: True}
+        return values | (
+            {"group": label_of(values["group"]), FINAL: True} if "group" in values else {}
+        )
 
     def _require_fields(
         self, sample: Sequence[Located], fields: Mapping[str, str], path: Path
@@ -259,95 +243,57 @@ class Reader:
                 objects = [x.row for x in rows]
                 raise unknown_rows(objects, rows[0].where, message, (name,))
 
-    def _require_known(
-        self, rows: Sequence[Row], meanings: Meanings, where: str, usual: Sequence[Row]
-    ) -> None:
-        """Raise an UnknownRowsError if rows lack a response, a reward or what tells their group."""
-        row = next((x for x in map(meanings.plain, rows)), None)
-        if row is None or {"response", "token_ids"} & row.keys():
-            return
-        message = f"no field 'response'; its fields are {quoted(usual[0])}"
-        raise unknown_rows(usual, where, message, self.options.needed)
-
     def _rollouts_of(
-        self,
-        row: Row,
-        where: str,
-        source: Source,
-        schema: Schema,
-        fields: Mapping[str, str],
+        self, row: Row, where: str, source: Source, schema: Schema, fields: Mapping[str, str]
     ) -> list[Row]:
         """The plain rows in a row."""
-        try:
-            if schema in (PLAIN, BY_FIELDS):
-                plain = [self._plain(row, where, source, fields)]
-            else:
-                plain = schema.rollouts(row, where, source)
-        except InputError:
-            raise
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise InputError(
-                f"{where}: looks like {schema.title}, but a field is not as it should be: "
-                f"{type(error).__name__} ({one_line(error)})"
-            ) from None
-        if schema not in (PLAIN, BY_FIELDS):
-            for rollout in plain:
+        if schema in (PLAIN, BY_FIELDS):
+            rollouts = [self._plain(row, where, source, fields)]
+        else:
+            try:
+                rollouts = schema.rollouts(row, where, source)
+            except InputError:
+                raise
+            except (TypeError, ValueError, LookupError, AttributeError) as error:
+                raise InputError(
+                    f"{where}: looks like {schema.title}, but a field is not as it should be: "
+                    f"{type(error).__name__} ({one_line(error)})"
+                ) from None
+            for rollout in rollouts:
                 # What a tool's row has null for a reward is an unknown verdict.
                 if is_null(rollout.get("reward", 0)):
                     rollout.setdefault("correct", None)
             if fields or self.options.group_by:
-                plain = overridden(plain, row, fields, self._labels(row, {}))
-        for rollout in plain:
+                rollouts = overridden(rollouts, self._values(row, fields))
+        for rollout in rollouts:
             reward = rollout.get("reward")
             if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
                 rollout |= {"reward": float(verdict), "correct": rollout.get("correct", verdict)}
-        return plain
+        return rollouts
 
-    def _plain(
-        self,
-        row: Row,
-        where: str,
-        source: Source,
-        fields: Mapping[str, str],
-    ) -> Row:
+    def _plain(self, row: Row, where: str, source: Source, fields: Mapping[str, str]) -> Row:
         """A rollout of a row that no known tool has written."""
-        meanings = self.meanings
-        is_named = fields or self.options.group_by
-        plain = meanings.plain(self._named(row, fields) if is_named else row)
+        plain = self.meanings.plain(self._named(row, fields))
+        rewards = row.get(self.meanings.rewards or "")
         if self.options.correctness:
             reward = choose(scores_in(row), (), where, source)
             return without(plain, ["correct"]) | {"reward": reward}
-        if meanings.rewards is not None and "reward" not in fields:
-            rewards = row.get(meanings.rewards)
-            if isinstance(rewards, dict):
-                reward = choose(rewards, CORRECTNESS_NAMES, where, source)
-                return plain | {"reward": reward}
+        if isinstance(rewards, dict) and "reward" not in fields:
+            return plain | {"reward": choose(rewards, CORRECTNESS_NAMES, where, source)}
         return plain if plain is not row else dict(row)
 
 
-def overridden(
-    rollouts: Sequence[Row], row: Row, fields: Mapping[str, str], labels: Row
-) -> list[Row]:
+def overridden(rollouts: Sequence[Row], values: Row) -> list[Row]:
     """A schema's rollouts, with what the user has named in the schema's row.
 
     What this row lacks is null: never the schema's own value, which would be another quantity. Of a
     row with several rollouts, a list that is named has one value a rollout.
     """
-    values = {name: at(row, path) for name, path in fields.items()}
-    values = {name: None if value is MISSING else value for name, value in values.items()}
-    if "group" in values:
-        values |= {"group": label_of(values["group"]), FINAL: True}
-    if "prompt" in values:
-        values["_prompt_is_final"] = True
-    values |= labels
     # The schema's verdict belongs to its own reward, not to the one that is named.
     if "reward" in values and "correct" not in values:
         rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
     n, changed = len(rollouts), []
     for i, rollout in enumerate(rollouts):
-        each = {
-            k: x[i] if n > 1 and isinstance(x, list) and len(x) == n else x
-            for k, x in values.items()
-        }
-        changed.append(rollout | each)
+        dealt = {k for k, x in values.items() if n > 1 and isinstance(x, list) and len(x) == n}
+        changed.append(rollout | {k: x[i] if k in dealt else x for k, x in values.items()})
     return changed

@@ -80,8 +80,6 @@ SCHEMA = pa.schema(
 ROWS_PER_GROUP = 1 << 16
 """Of a Parquet file. A writer has a group's compressed columns in memory."""
 
-IDENTITY = ("run", "file", "label", "prompt_id", "model", "step")
-"""What tells groups apart: those of these columns that apply."""
 REQUIRED = ("group", "reward")
 """Columns that a table must have; the others may be absent where all of their values are null."""
 

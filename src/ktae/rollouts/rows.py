@@ -34,6 +34,8 @@ FINAL = "_group_is_final"
 prompt takes nothing from the conversation; `_task`: the text that tells the problem."""
 
 
+INTERNAL = frozenset(("_prompt_id", "_is_alone", FINAL, "extra"))
+"""Names that are not kept among a row's further fields."""
 ASKS, THOUGHTS = frozenset(QUESTIONS), frozenset(REASONING)
 
 
@@ -145,25 +147,26 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
 
 def to_record_row(row: Row, where: str, threshold: float) -> Row:
     """One row of the record from a plain rollout; a verdict is a reward above the threshold."""
-    fields = dict(row)
-    prompt_id, is_alone = fields.pop("_prompt_id", None), fields.pop("_is_alone", False)
-    fields.pop(FINAL, None)
     for name, other in (("response", "token_ids"), ("group", "prompt"), ("reward", "correct")):
-        if name not in fields and other not in fields:
+        if name not in row and other not in row:
             raise MissingFieldError(
                 f"{where}: no field {name!r}; its fields are {quoted(row)}; expected {name} or "
                 f"{other}, or --field {name}=NAME for one of them"
             )
-    parsed: Row = {}
-    for name, (parse, expected) in PARSERS.items():
-        value = fields.pop(name, None)
-        if value is None and (name != "group" or prompt_id is not None):
-            parsed[name] = None
-            continue
-        try:
-            parsed[name] = parse(value)
-        except (TypeError, ValueError, OverflowError, AttributeError):
-            raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
+    prompt_id = row.get("_prompt_id")
+    if row.get("group") is None and prompt_id is None:
+        raise InputError(f"{where}: group is None; expected {PARSERS['group'][1]}")
+    parsed: Row = dict.fromkeys(PARSERS)
+    rest: Row = {}
+    for name, value in row.items():
+        if name not in PARSERS:
+            rest[name] = value
+        elif value is not None:
+            parse, expected = PARSERS[name]
+            try:
+                parsed[name] = parse(value)
+            except (TypeError, ValueError, OverflowError, AttributeError):
+                raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
     reward, ids, labels = parsed["reward"], parsed["token_ids"], parsed["mask"]
     if "correct" not in row:  # null is a verdict, too: that nothing is known
         if reward is None:
@@ -183,14 +186,24 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 f"{IGNORED} and the token id"
             )
         parsed["mask"] = labels if labels.dtype == bool else labels != IGNORED
-    # A record's column `extra` is a JSON object as text; anything else by that name is a field.
-    extra = fields.pop("extra", None)
+    identity = {
+        "label": parsed["group"],
+        "prompt_id": prompt_id,
+        "is_alone": row.get("_is_alone", False),
+    }
+    return parsed | identity | {"extra": further_fields(rest)}
+
+
+def further_fields(rest: Row) -> str | None:
+    """The JSON of what is no field of the record, and of what a record's `extra` holds already."""
+    fields = {name: x for name, x in rest.items() if name not in INTERNAL}
+    extra = rest.get("extra")
     try:
-        further = json.loads(extra) if isinstance(extra, str) else None
+        inner = json.loads(extra) if isinstance(extra, str) else None
     except (ValueError, RecursionError):
-        further = None
-    if not isinstance(further, dict):
-        further = {} if extra is None else {"extra": extra}
-    further |= fields
-    identity = {"label": parsed["group"], "prompt_id": prompt_id, "is_alone": is_alone}
-    return parsed | identity | {"extra": any_text(further) if further else None}
+        inner = None
+    # Anything but a JSON object by that name is a field.
+    if not isinstance(inner, dict):
+        inner = {} if extra is None else {"extra": extra}
+    inner |= fields
+    return any_text(inner) if inner else None

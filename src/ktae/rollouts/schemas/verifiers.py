@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.conversation import Segment, dialogue, dicts_of, joined, pieces, role_of
+from ktae.rollouts.conversation import Segment, dialogue, dicts_of, joined, pieces
 from ktae.rollouts.files import EmptyFileError, iterate_rows
 from ktae.rollouts.paths import first_of
+from ktae.rollouts.roles import role_of
 from ktae.rollouts.schemas.base import Schema, Source, choose, step_of
 from ktae.rollouts.schemas.trainers import constant, trained_part
 from ktae.rollouts.values import Row, is_label, is_number, prompt_label, without
