@@ -15,7 +15,7 @@ import numpy as np
 from ktae import counting
 from ktae.arrays import Array
 from ktae.batch import Batch
-from ktae.estimators import KTAE, Estimator, PresenceZ, as_estimator, preset
+from ktae.estimators import Estimator, PresenceZ, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import (
     Ignoring,
@@ -156,38 +156,3 @@ def largest_credit(estimator: Estimator, n: Array) -> Array:
     statistic = cast("ContingencyEstimator", innermost(estimator))
     factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
     return factor * statistic.largest(n)
-
-
-class PageFormula(NamedTuple):
-    """The settings that the page's script computes with, as long as it computes any statistic."""
-
-    h1: float
-    h2: float
-    h3: float
-    k1: float
-    b_len: float
-    eps: float
-    value_scale: float
-    credit_scale: float
-    point: bool
-    z: bool
-    sharp: bool
-    single: bool
-    mean_lengths: bool
-
-
-def formula_of(estimator: Estimator) -> PageFormula:
-    """The page's settings for what `in_tables` gives."""
-    statistic = innermost(estimator)
-    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
-    ktae = statistic if isinstance(statistic, KTAE) else KTAE(h3=0.0)
-    return PageFormula(
-        *(ktae.h1, ktae.h2, ktae.h3, ktae.k1, ktae.b_len, ktae.eps),
-        value_scale=1.0 / (ktae.h1 + ktae.h2) if ktae.normalize else 1.0,
-        credit_scale=factor,
-        point=ktae.fisher == "point",
-        z=isinstance(statistic, PresenceZ),
-        sharp=isinstance(statistic, PresenceZ) and statistic.sharp,
-        single=ktae.fisher == "float32",
-        mean_lengths=ktae.lengths == "mean",
-    )
