@@ -131,7 +131,6 @@ def test_signals_that_are_no_numbers_are_counted(page):
 def test_advantages_are_the_dump_s_or_grpo_s(page):
     rows = [row | {"advantage": i / 4} for i, row in enumerate(ROLLOUTS[:3])]
     shown = page([*rows, ROLLOUTS[3]])
-    assert shown.rollouts.own_advantages
     np.testing.assert_equal(shown.rollouts.advantage, [0, 0.25, 0.5, np.nan])
     assert [note.count for note in shown.notes if note.key == "without-advantage"] == [1]
     grpo = page(ROLLOUTS).rollouts.advantage

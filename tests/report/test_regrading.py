@@ -5,6 +5,7 @@ from dumps import ROLLOUTS, page_data
 from saved_outputs import write_lines
 
 from ktae.grading import Outcome, Verdict
+from ktae.grading.verdict import TIME_LIMIT
 from ktae.report import inputs, regrading
 from ktae.report.frame import frame_of
 
@@ -92,7 +93,7 @@ def test_grading_ends_after_many_timeouts_and_asks_once_for_equal_responses(tmp_
         def grade_all(self, tasks):
             for task in tasks:
                 asked.append(task.response)
-                yield Verdict(Outcome.UNDECIDED, None, "time limit of 5 s")
+                yield Verdict(Outcome.UNDECIDED, None, "5 s", TIME_LIMIT)
 
     monkeypatch.setattr(regrading, "default_pool", Pool)
     monkeypatch.setattr(regrading, "MAX_TIMEOUTS", 3)

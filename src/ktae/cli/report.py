@@ -74,8 +74,7 @@ def report(
     with working("reading") as tell:
         dump = write(estimator=asked, tell=tell)
     note_reading(dump.notes)
-    groups = dump.page.groups
-    says_something = any(0 < n < m for n, m in zip(groups.n_correct, groups.known, strict=True))
+    says_something = _is_mixed(dump.page)
     if not says_something:
         note("warning: no group has both correct and incorrect responses, so all credit is 0")
     # Groups that the page has no room for still count in its numbers.
@@ -91,23 +90,30 @@ def report(
     )
     if says_something:
         screen.next("ktae", "show", *reading.paths)
-    screen.end(
-        {
-            "rollouts": len(dump.rollouts),
-            "groups": {"all": n, "shown": shown},
-            "estimator": dump.page.advice.estimator,
-            "findings": [_finding(x) for x in dump.page.findings],
-            "advice": dump.page.advice,
-            "comparisons": dump.page.comparisons,
-            "page_notes": dump.page.notes,
-            "left_out": dump.notes.counts["rejected"],
-            "notes": dump.notes.listed(),
-            "unit": dump.unit,
-            "seconds": seconds,
-            "output": output,
-            "bytes": size,
-        }
-    )
+    screen.end(_as_dict(dump) | {"seconds": seconds, "output": output, "bytes": size})
+
+
+def _is_mixed(page: Page) -> bool:
+    """Whether any group has both correct and incorrect responses."""
+    groups = page.groups
+    return any(0 < n < m for n, m in zip(groups.n_correct, groups.known, strict=True))
+
+
+def _as_dict(dump: Dump) -> dict[str, object]:
+    """For JSON: what the page says first, and what was read."""
+    shown, n = dump.shown
+    return {
+        "rollouts": len(dump.rollouts),
+        "groups": {"all": n, "shown": shown},
+        "estimator": dump.page.advice.estimator,
+        "findings": [_finding(x) for x in dump.page.findings],
+        "advice": dump.page.advice,
+        "comparisons": dump.page.comparisons,
+        "page_notes": dump.page.notes,
+        "left_out": dump.notes.counts["rejected"],
+        "notes": dump.notes.listed(),
+        "unit": dump.unit,
+    }
 
 
 MOST_PRINTED = 5

@@ -83,13 +83,8 @@ def score(
     note_single_tokens(estimator)
     strong = strongest(scores.tokens, top)
     if mixed:
-        # The table is of single tokens. Where the estimator is of larger units, their credit is
-        # another one than the file's, and the star says so.
-        star = "" if in_tables(estimator) == estimator else "*"
-        _print_strongest(
-            screen, f"{choice.name}, over {counted(mixed, 'mixed group')}", strong, star
-        )
-        screen.print(*(LEGEND + (OF_SINGLE if star else "")).splitlines(), style="dim")
+        heading = f"{choice.name}, over {counted(mixed, 'mixed group')}"
+        _print_strongest(screen, heading, strong, in_tables(estimator) == estimator)
     if output is None:
         screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
     else:
@@ -173,10 +168,17 @@ def _in_words(counts: dict[str, Any], unit: str) -> str:
     )
 
 
-def _print_strongest(screen: Screen, heading: str, strongest: Strongest, star: str) -> None:
-    """The tokens in favour, a blank line, and those against."""
+def _print_strongest(
+    screen: Screen, heading: str, strongest: Strongest, is_of_single: bool
+) -> None:
+    """The tokens in favour, a blank line, and those against.
+
+    The table is of single tokens. Where the estimator is of larger units, their credit is another
+    one than the file's, and a star says so.
+    """
     from ktae.inference import P_VALUE_FLOOR
 
+    star = "" if is_of_single else "*"
     rows: list[tuple[str, ...] | None] = []
     for tokens in strongest:
         for token in tokens:
@@ -197,3 +199,4 @@ def _print_strongest(screen: Screen, heading: str, strongest: Strongest, star: s
         rows.append(None)
     columns = ("id", "impact", f"credit{star}", "right (a)", "wrong (b)", "p", "groups")
     screen.table(heading, columns, rows, first="token")
+    screen.print(*(LEGEND + (OF_SINGLE if star else "")).splitlines(), style="dim")

@@ -22,7 +22,7 @@ from ktae.grading.compare import same
 from ktae.grading.expressions import parsed
 from ktae.grading.extract import Extracted, Fallback, extract
 from ktae.grading.forms import Kind, read
-from ktae.grading.verdict import Outcome, Verdict
+from ktae.grading.verdict import AS_TEXT, Outcome, Verdict
 
 PATIENCE = 1.5
 """Processor seconds to compare a response with all its accepted answers; see `_compared`."""
@@ -90,7 +90,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
         if how := same(accepted, given):
             return Outcome.CORRECT, how
         if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
-            return Outcome.INCORRECT, "compared as text"
+            return Outcome.INCORRECT, AS_TEXT
         if accepted.kind is given.kind:
             return Outcome.INCORRECT, f"another {given.kind}"
         return Outcome.INCORRECT, f"{given.kind} for {accepted.kind}"

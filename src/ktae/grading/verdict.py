@@ -5,6 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+AS_TEXT = "compared as text"
+"""The reason of an incorrect verdict whose accepted answer is no value, only text."""
+
+TIME_LIMIT = "time limit"
+"""The rule of a verdict that was not reached in time."""
+
 
 class Outcome(StrEnum):
     """The four outcomes.
@@ -28,7 +34,7 @@ class Verdict(NamedTuple):
     reason: str = ""
     """Which comparison decided, or why nothing could be decided."""
     rule: str = ""
-    """The convention that marks the answer: see `ktae.grading.extract`."""
+    """The convention that marks the answer (`ktae.grading.extract`), or `TIME_LIMIT`."""
 
     @property
     def correct(self) -> float | None:

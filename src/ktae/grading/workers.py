@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError
-from ktae.grading.verdict import Outcome, Verdict
+from ktae.grading.verdict import TIME_LIMIT, Outcome, Verdict
 
 WALL_CLOCK, WALL_FLOOR = 10, 30.0
 """Wall-clock seconds for each second of the time limit, and those that are added: for a worker that
@@ -100,7 +100,8 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
                 if reply is None:
                     reason = f"no answer within {self.wall_limit:g} s on the wall clock"
                 elif status == -signal.SIGPROF:
-                    reason = f"time limit of {self.time_limit:g} s"
+                    reason = f"{TIME_LIMIT} of {self.time_limit:g} s"
+                    return Verdict(Outcome.UNDECIDED, None, reason, TIME_LIMIT)
                 elif is_fresh:
                     reason = f"out of memory, or the worker died: exit status {status}"
                 else:

@@ -82,9 +82,10 @@ def contents(
     seen = drafts.Seen(frame, scored, tokens, regraded, ended, changed, compared, graded)
     found = findings.find(seen)
 
+    units = scored.units
     look_at = [int(frame.group_b[x.rollout]) for draft in found[:4] for x in draft.places]
-    shown = _shown(frame, scored.units.mixed_g, look_at, max_tokens, max_groups)
-    noted = notes.notes_of(frame, scored.units.mixed_g, graded)
+    shown = _shown(frame, units.mixed_g, look_at, max_tokens, max_groups)
+    noted = notes.notes_of(frame, units.mixed_g, graded)
     if not shown.group_g.all():
         noted.insert(0, notes.of_sample(shown.rollout_b, shown.group_g, max_tokens, max_groups))
     if regraded is not None and not graded:
@@ -92,18 +93,8 @@ def contents(
         noted.append(data.Note("graded-again", False, "Graded again", text, regraded.graded))
     noted += notes.about_estimator(frame, choice, regrade)
 
-    # A token's number in the page is its rank by frequency, so that frequent ones take one byte.
-    which_n = frame.which_n[shown.token_n]
-    by_rank = np.argsort(-np.bincount(which_n, minlength=len(dump.texts)), kind="stable")
-    page_blocks = {"tokens": blocks.varints(np.argsort(by_rank)[which_n])}
-    credits = _credits(frame, choice, scored, shown, page_blocks)
-    for kind, cell_n in enumerate(scored.units.cell_un):
-        page_blocks[f"unit-{kind}"] = blocks.varints(cell_n[shown.token_n] + 1)
-    signals = frame.signals[0]
-    for name in sorted(signals):
-        page_blocks[name] = blocks.fixed_point(signals[name][shown.token_n])
+    page_blocks = _blocks(frame, scored, shown, tokens, ended.mark_v)
     models = overview.models_table(frame)
-    units = scored.units
     page = data.Page(
         version=data.VERSION,
         unit="word" if dump.unit == "words" else "token",
@@ -116,8 +107,8 @@ def contents(
         opened=compared.opened,
         charts=summary.charts(frame, scored),
         over_steps=summary.tokens_over_steps(frame, scored),
-        credits=credits,
-        signals=sorted(signals),
+        credits=_credits(frame, choice, scored, shown, page_blocks),
+        signals=sorted(frame.signals[0]),
         unit_names=list(units.names),
         cells=units.cells.tolist(),
         unit_note=_unit_note(choice),
@@ -129,7 +120,28 @@ def contents(
         rollouts=_rollouts(frame, scored, shown),
     )
     page_blocks["meta"] = blocks.as_json(page)
-    page_blocks["vocabulary"] = blocks.as_json(_vocabulary(frame, tokens, ended.mark_v, by_rank))
+    return Contents(page, page_blocks, (int(shown.group_g.sum()), len(shown.group_g)))
+
+
+def _blocks(
+    frame: Frame,
+    scored: summary.Scored,
+    shown: Shown,
+    tokens: summary.TokenNumbers,
+    mark_v: np.ndarray,
+) -> dict[str, str]:
+    """What the page has beside its `Page`: texts, turns, and what has an entry a token."""
+    # A token's number in the page is its rank by frequency, so that frequent ones take one byte.
+    which_n = frame.which_n[shown.token_n]
+    by_rank = np.argsort(-np.bincount(which_n, minlength=len(mark_v)), kind="stable")
+    page_blocks = {
+        "tokens": blocks.varints(np.argsort(by_rank)[which_n]),
+        "vocabulary": blocks.as_json(_vocabulary(frame, tokens, mark_v, by_rank)),
+    }
+    for kind, cell_n in enumerate(scored.units.cell_un):
+        page_blocks[f"unit-{kind}"] = blocks.varints(cell_n[shown.token_n] + 1)
+    for name, values_n in sorted(frame.signals[0].items()):
+        page_blocks[name] = blocks.fixed_point(values_n[shown.token_n])
     # Of a group that is not in the page, the list of groups has the beginning of its prompt.
     prompts = [
         prompt and prompt[: LONGEST_PROMPT if is_shown else 200]
@@ -141,7 +153,7 @@ def contents(
         for group in np.flatnonzero(shown.group_g).tolist()
         if (turns := turns_of(frame, group, scored.credit_n)) is not None
     })  # fmt: skip
-    return Contents(page, page_blocks, (int(shown.group_g.sum()), len(shown.group_g)))
+    return page_blocks
 
 
 def _shown(
@@ -249,7 +261,6 @@ def _rollouts(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Rollou
         correct=frame.correct_b[rows].tolist(),
         advantage=frame.advantage_b[rows].tolist(),
         credit=credit_b[rows].tolist(),
-        own_advantages=frame.own_advantages,
         models=names,
         model=[-1 if model is None else names.index(model) for model in models],
         holes={i: holes_of(frame, rows[i]).tolist() for i in masked},

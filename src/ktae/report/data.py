@@ -235,7 +235,6 @@ class Rollouts:
     advantage: list[float | None]
     credit: list[float]
     """The mean credit of its counted tokens, by the page's estimator."""
-    own_advantages: bool
     models: list[str]
     model: list[int]
     """Place in `models`; -1: none."""

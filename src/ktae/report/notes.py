@@ -160,8 +160,8 @@ def about_estimator(frame: Frame, choice: Choice, regrade: bool) -> Iterator[Not
             "The estimator weighs by the policy's log-probabilities or entropies, which the dump "
             f"does not hold. The page shows {choice.name}.",
         )
-    if (scorer := regrading.own_scorer(dump)) is not None:
-        text = f"The verdicts are by {scorer}'s own scorer."
+    if dump.grader is not None:
+        text = f"The verdicts are by {dump.grader}'s own scorer."
         yield Note("own-scorer", False, "Not graded again", text)
     elif regrade and not regrading.can_grade() and any(regrading.references(frame)):
         yield Note(

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ktae.errors import InputError
 from ktae.grading import Outcome, Verdict
+from ktae.grading.verdict import AS_TEXT, TIME_LIMIT
 from ktae.grading.workers import Task, default_pool
 from ktae.report import sampling
 from ktae.report.frame import Frame, frame_of
@@ -35,9 +36,6 @@ MAX_TIMEOUTS = 20
 RARE = 0.2
 """Of the rollouts that are correct in the dump, the share in which we find no answer up to which
 those are listed."""
-
-AS_TEXT = "compared as text"
-"""How the reason of a verdict ends whose reference does not parse (`ktae.grading.graders`)."""
 
 MOST_DIFFER = 0.5
 """Above this share of incorrect rollouts that are correct here, the prompt probably asks for more
@@ -128,7 +126,7 @@ def regrade(
     # One reference for all prompts is not what they ask for.
     is_shared = len(prompts) >= FEWEST_PROMPTS and len({accepted[row] for row in verdicts}) == 1
     asks_for_more = n_missed > max(2, (0 if is_shared else MOST_DIFFER) * n_wrong)
-    as_text = [row for row, v in verdicts.items() if v.reason.endswith(AS_TEXT)]
+    as_text = [row for row, v in verdicts.items() if v.reason == AS_TEXT]
     return Regraded(
         differences,
         gradable=len(gradable),
@@ -174,7 +172,7 @@ def _text_of(frame: Frame, row: int) -> str:
 def _gradable(frame: Frame, accepted: list[tuple[str, ...]], asked_b: np.ndarray) -> list[int]:
     """Rows with a text and a reference answer; none where there is nothing to grade with."""
     # A task's own grader needs more than a record holds, and has given the verdicts.
-    if not can_grade() or own_scorer(frame.dump) is not None or not any(accepted):
+    if not can_grade() or frame.dump.grader is not None or not any(accepted):
         return []
     is_null_b = frame.rollouts["response"].is_null().to_numpy()
     return [
@@ -228,11 +226,6 @@ def token_of(difference: Difference, frame: Frame) -> int:
     return spelling.tokens(begin, begin + len(answer))[0]
 
 
-def own_scorer(dump: Dump) -> str | None:
-    """The name of the grader of a run's task; None: ktae's own grader gave the verdicts."""
-    return dump.grader
-
-
 def _verdicts(tasks: dict[int, Task], tell: Tell) -> dict[int, Verdict]:
     """Each row's verdict; where grading ended early, the last rows have none."""
     # Equal responses to equal answers are graded once.
@@ -245,7 +238,7 @@ def _verdicts(tasks: dict[int, Task], tell: Tell) -> dict[int, Verdict]:
         for n, (rows, verdict) in enumerate(zip(rows_of.values(), graded, strict=False)):
             tell("grading", n, len(distinct))
             verdicts |= dict.fromkeys(rows, verdict)
-            timeouts += verdict.reason.startswith("time limit")
+            timeouts += verdict.rule == TIME_LIMIT
             if timeouts >= MAX_TIMEOUTS:
                 break
     return {row: verdicts[row] for row in tasks if row in verdicts}

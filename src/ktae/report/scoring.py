@@ -106,12 +106,10 @@ def score(
     rollouts = record.conform(rollouts)
     codes_b, first_rows = group_codes(rollouts)
     require_comparable(codes_b)
-    made = rollouts["token_ids"].null_count > 0
     rollouts = tokenized(rollouts, tokenizer)
     if texts is None and estimator.needs_vocabulary and tokenizer:
         texts = vocabulary(tokenizer)
-    ids = arrays_of(rollouts["token_ids"])
-    ends_b = np.cumsum([len(x) for x in ids])
+    ends_b = np.cumsum([len(x) for x in arrays_of(rollouts["token_ids"])])
     credit_n = np.zeros(ends_b[-1], dtype=np.float32)
     counts, parts = np.zeros((2, len(first_rows)), dtype=np.int64), []
     for part in chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts):
@@ -120,38 +118,34 @@ def score(
         narrow = {x: y.astype(np.int32) for x, y in part.items() if y.dtype.kind == "i"}
         parts.append(pa.table(part | narrow))
     numbers = pa.concat_tables(parts)
-    group_n, id_n = numbers["group"].to_numpy(), numbers["token_id"].to_numpy()
-
+    group_n = numbers["group"].to_numpy()
     labels = take_rows(rollouts.select(["group", "step"]), first_rows).combine_chunks()
-    tokens = {
+    columns = {
         "group": labels["group"].combine_chunks().dictionary_encode().take(pa.array(group_n)),
         "step": labels["step"].combine_chunks().take(pa.array(group_n)),
         "token_id": numbers["token_id"],
-        "token": _spelled(id_n, tokenizer, words),
+        "token": _spelled(numbers["token_id"].to_numpy(), tokenizer, words),
         **{name: numbers[name] for name in (*"abcd", *DISTINCT, *CreditTable._fields[6:])},
     }
     # The table names the estimator that it is of, and the record the one of its credit.
     written = estimator if in_tables(estimator) else table_estimator(estimator)
-    tokens_credit, record_credit = (json.dumps(described(x)).encode() for x in (written, estimator))
-    columns = {"credit": np.split(credit_n, ends_b[:-1])} | ({"token_ids": ids} if made else {})
-    for name, lists in columns.items():
-        field = record.SCHEMA.field(name)
-        place = rollouts.column_names.index(name)
-        rollouts = rollouts.set_column(place, field, list_column(lists, field.type))
-    metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: record_credit}
+    of_tokens = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
+    metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: _as_json(estimator)}
     if words is not None:
         metadata[record.UNIT_KEY] = record.WORDS
-    of_tokens = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: tokens_credit}
-
+    field, place = record.SCHEMA.field("credit"), rollouts.column_names.index("credit")
+    lists = list_column(np.split(credit_n, ends_b[:-1]), field.type)
+    rollouts = rollouts.set_column(place, field, lists).replace_schema_metadata(metadata)
     sizes = np.bincount(codes_b).tolist()
     bounds = np.searchsorted(group_n, np.arange(len(first_rows) + 1)).tolist()
     rows = itertools.starmap(slice, itertools.pairwise(bounds))
-    names, steps = (labels[name].to_pylist() for name in ("group", "step"))
-    return Scores(
-        rollouts.replace_schema_metadata(metadata),
-        pa.table(tokens, metadata=of_tokens),
-        list(map(Group, names, steps, sizes, *counts.tolist(), rows)),
-    )
+    named = (labels[name].to_pylist() for name in ("group", "step"))
+    groups = list(map(Group, *named, sizes, *counts.tolist(), rows))
+    return Scores(rollouts, pa.table(columns, metadata=of_tokens), groups)
+
+
+def _as_json(estimator: Estimator) -> bytes:
+    return json.dumps(described(estimator)).encode()
 
 
 def _spelled(ids: np.ndarray, tokenizer: Any, words: Mapping[int, str | None] | None) -> Any:

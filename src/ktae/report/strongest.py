@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,39 +64,32 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             was read from a file of `write` gives the same, but p counts identical rollouts each.
         top: how many for, and how many against.
     """
-    names = {"token_id", *"abcd", "credit", *DISTINCT} & set(tokens.column_names)
-    ids = np.unique(tokens["token_id"].to_numpy())
+    names = DISTINCT if DISTINCT[0] in tokens.column_names else "abcd"
+    a, b, c, d = (tokens[name].to_numpy() for name in "abcd")
+    rows = np.flatnonzero((a + c > 0) & (b + d > 0))  # those in mixed groups
 
-    # A part of the table at a time, twice, since it can be most of the memory.
-    def parts() -> Iterator[tuple[np.ndarray, np.ndarray, MixedRows]]:
-        begin = 0
-        for batch in tokens.select(names).to_batches():
-            columns = {name: batch[name].to_numpy() for name in names}
-            rows, mixed = mixed_rows(columns)
-            yield begin + rows, np.searchsorted(ids, columns["token_id"][rows]), mixed
-            begin += len(batch)
+    def column(name: str) -> np.ndarray:
+        values: np.ndarray = tokens[name].to_numpy()[rows]
+        return values
 
-    sums = TokenTotals.of(len(ids))
-    for _, which, mixed in parts():
-        sums.add(which, mixed)
-    credit, sides = sums.credit, []
+    ids, which = np.unique(column("token_id"), return_inverse=True)
+    sums = over_groups(which, np.array([*map(column, "abcd")]), column("credit"), len(ids))
+    sides = []
     for side in (sums.impact, -sums.impact):
         greatest = np.argsort(-side, kind="stable")[:top]
         sides.append(greatest[side[greatest] > 0].tolist())
-    chosen, of_chosen = [*sides[0], *sides[1]], []
-    for rows, which, mixed in parts():
-        places = np.flatnonzero(np.isin(which, chosen))
-        of_chosen.append((rows[places], which[places], mixed.distinct[:, places]))
-    none = (*np.zeros((2, 0), dtype=np.int64), np.zeros((4, 0), dtype=np.int32))
-    rows, which, distinct = map(np.hstack, zip(none, *of_chosen, strict=True))
-    p = p_values(distinct, which, len(ids))
-    first = dict(zip(which[::-1].tolist(), rows[::-1].tolist(), strict=True))
-    of_tokens = {
-        i: KeyToken(
+    chosen = [*sides[0], *sides[1]]
+    places = np.flatnonzero(np.isin(which, chosen))
+    distinct = np.array([column(name)[places] for name in names])
+    p = p_values(distinct, which[places], len(ids))
+    first = dict(zip(which[places][::-1].tolist(), rows[places][::-1].tolist(), strict=True))
+
+    def key_token(i: int) -> KeyToken:
+        return KeyToken(
             token_id=int(ids[i]),
             token=tokens["token"][first[i]].as_py(),
             impact=float(sums.impact[i]),
-            credit=float(credit[i]),
+            credit=float(sums.credit[i]),
             a=int(sums.a[i]),
             n_true=int(sums.n_true[i]),
             b=int(sums.b[i]),
@@ -105,61 +97,21 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             groups=int(sums.groups[i]),
             p_value=float(p[i]),
         )
-        for i in chosen
-    }
-    return Strongest(*([of_tokens[i] for i in side] for side in sides))
 
-
-class MixedRows(NamedTuple):
-    """Rows of a credit table that are in mixed groups."""
-
-    cells: np.ndarray
-    """(4, n) int32: a, b, c, d."""
-    distinct: np.ndarray
-    """(4, n) int32: the same with identical rollouts of a group taken once."""
-    impact: np.ndarray
-    """(n,) float64: see `KeyToken`; and |a - E[a]|."""
-    weight: np.ndarray
-
-
-def mixed_rows(columns: Mapping[str, np.ndarray]) -> tuple[np.ndarray, MixedRows]:
-    """Where the rows in mixed groups are, and their numbers, of the columns of a credit table.
-
-    A file of `write` has no counts of distinct rollouts: there `distinct` is the cells themselves.
-    """
-    a, b, c, d = (columns[name] for name in "abcd")
-    rows = np.flatnonzero((a + c > 0) & (b + d > 0))
-    cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int32)
-    names = DISTINCT if DISTINCT[0] in columns else "abcd"
-    distinct = np.array([columns[name][rows] for name in names], dtype=np.int32)
-    a, b, c, d = cells.astype(np.int64)
-    weight = np.abs((a * d - b * c) / (a + b + c + d))  # |a - E[a]|, exactly 0 where a = E[a]
-    return rows, MixedRows(cells, distinct, columns["credit"][rows] * weight, weight)
+    return Strongest(*(list(map(key_token, side)) for side in sides))
 
 
 class TokenTotals(NamedTuple):
     """Each of V tokens over all mixed groups, as in `KeyToken`."""
 
     a: np.ndarray
-    b: np.ndarray
     n_true: np.ndarray
+    b: np.ndarray
     n_false: np.ndarray
     groups: np.ndarray
     impact: np.ndarray
     weight: np.ndarray
     """Σ |a - E[a]|."""
-
-    @classmethod
-    def of(cls, n: int) -> TokenTotals:
-        """Those of n tokens before any row was added."""
-        return cls(*np.zeros((len(cls._fields), n)))
-
-    def add(self, which: np.ndarray, mixed: MixedRows) -> None:
-        """Add rows, of which `which` is the token of each, 0 to n - 1."""
-        a, b, c, d = mixed.cells
-        columns = (a, b, a + c, b + d, mixed.weight > 0, mixed.impact, mixed.weight)
-        for total, column in zip(self, columns, strict=True):
-            total += np.bincount(which, column, len(total))
 
     @property
     def credit(self) -> np.ndarray:
@@ -168,8 +120,23 @@ class TokenTotals(NamedTuple):
         return credit
 
 
+def distance(counts: np.ndarray) -> np.ndarray:
+    """(R,) |a - E[a]| of (4, R) tables, exactly 0 where a = E[a]."""
+    a, b, c, d = counts.astype(np.int64)
+    distances: np.ndarray = np.abs((a * d - b * c) / np.maximum(a + b + c + d, 1))
+    return distances
+
+
+def over_groups(which: np.ndarray, counts: np.ndarray, credit: np.ndarray, n: int) -> TokenTotals:
+    """Sum (4, R) tables and (R,) credits of tokens in groups by `which`, each one's token of n."""
+    weight = distance(counts)
+    a, b, c, d = counts
+    columns = (a, a + c, b, b + d, weight > 0, credit * weight, weight)
+    return TokenTotals(*(np.bincount(which, column, n) for column in columns))
+
+
 def p_values(distinct: np.ndarray, which: np.ndarray, n: int) -> np.ndarray:
-    """(n,) each token's p-value over groups, of `MixedRows.distinct`; 1 where it is in no row."""
+    """(n,) each token's p-value over groups, of (4, R) tables; 1 where it is in no row."""
     a, b, c, d = distinct
     # What is in every rollout of a group, or in none, says nothing.
     tells = np.flatnonzero((a + b > 0) & (c + d > 0))

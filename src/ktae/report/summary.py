@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.credit import token_credit
 from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
 from ktae.files.text import visible
 from ktae.report.data import Chart, Chip, Line, StepTokens
 from ktae.report.frame import Frame
+from ktae.report.scoring import credited
+from ktae.report.strongest import distance, over_groups
 from ktae.report.units import Units, find_units, tokens_beyond_chance
-from ktae.rollouts import record
-from ktae.rollouts.groups import MAX_POSITIONS, arrays_of, chunks_of, evidence, masks_of, take_rows
 from ktae.rollouts.metrics import common_names
 from ktae.tables import ngrams_of
 from ktae.validity.permutation import mean_abs_credit
@@ -58,21 +57,12 @@ class TokenNumbers(NamedTuple):
 
 def credit_of(frame: Frame, estimator: Estimator) -> np.ndarray:
     """(N,) float32: the estimator's credit of every token, some groups at a time."""
-    rollouts, credit_n = frame.rollouts, np.zeros(len(frame.which_n), dtype=np.float32)
+    credit_n = np.zeros(len(frame.which_n), dtype=np.float32)
     if np.diff(frame.starts_g).max() < 2:
         return credit_n
-    vocabulary = frame.dump.vocabulary if estimator.needs_vocabulary else None
-    ids, evidence_b = arrays_of(rollouts["token_ids"]), evidence(rollouts, estimator)
-    masks = rollouts.select(["mask"])
-    for rows in chunks_of(frame.group_b, frame.lengths_b, MAX_POSITIONS):
-        ids_bt, mask_bt = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
-        credit_bt = token_credit(
-            *(ids_bt, mask_bt, evidence_b[rows], frame.group_b[rows], estimator),
-            vocabulary=vocabulary,
-            step=0,
-        )
-        for row, credit_t in zip(rows.tolist(), credit_bt, strict=True):
-            credit_n[frame.span(row)] = credit_t[: frame.lengths_b[row]]
+    texts = frame.dump.vocabulary if estimator.needs_vocabulary else None
+    for _ in credited(frame.rollouts, frame.group_b, estimator, credit_n, texts=texts):
+        pass
     credit_n[np.abs(credit_n) < ROUNDING] = 0
     return credit_n
 
@@ -86,11 +76,8 @@ def score(frame: Frame, estimator: Estimator) -> Scored:
     n_rows = len(units.group)
     times_r = np.bincount(row_n, minlength=n_rows)
     credit_r = np.bincount(row_n, credit_n[counted_n], n_rows) / np.maximum(times_r, 1)
-    a, b, c, d = units.counts.astype(np.float64)
-    # |a - E[a]|, exactly 0 where a = E[a].
-    weight_r = np.abs((a * d - b * c) / np.maximum(a + b + c + d, 1))
     compared_b = frame.sum_tokens(counted_n).astype(np.int64)
-    return Scored(credit_n, compared_b, units, credit_r, weight_r)
+    return Scored(credit_n, compared_b, units, credit_r, distance(units.counts))
 
 
 def token_numbers(frame: Frame, scored: Scored) -> TokenNumbers:
@@ -100,21 +87,10 @@ def token_numbers(frame: Frame, scored: Scored) -> TokenNumbers:
     in which a is not E[a], weighted by that distance.
     """
     units, n = scored.units, len(frame.dump.token_ids)
-
-    def total(values_r: Any) -> np.ndarray:
-        sums: np.ndarray = np.bincount(units.which, values_r, n)
-        return sums
-
-    weight_v, impact_v = total(scored.weight_r), total(scored.credit_r * scored.weight_r)
+    sums = over_groups(units.which, units.counts, scored.credit_r, n)
     p_v, beyond_v = tokens_beyond_chance(units, n)
     return TokenNumbers(
-        total(units.counts[0]),
-        total(units.counts[1]),
-        total(scored.weight_r > 0),
-        impact_v,
-        impact_v / np.where(weight_v > 0, weight_v, 1.0),
-        p_v,
-        beyond_v,
+        sums.a, sums.b, sums.groups, sums.impact, sums.credit, p=p_v, beyond=beyond_v
     )
 
 
