@@ -34,8 +34,6 @@ import numpy as np
 import torch
 from continuations import continuations, segment_advantages
 from estimator import append_rows, machine
-from ktae.demo.language import EOS, Language, Problem
-from ktae.demo.pretrain import base_model
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
