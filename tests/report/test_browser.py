@@ -154,6 +154,9 @@ def test_search_and_filters_are_in_the_address(plain_page, open_page):
     again.click("#to-overview")
     again.locator("svg[aria-label='Groups by kind'] a").nth(1).click()
     assert "groups=mixed" in again.url
+    again.wait_for_selector(
+        ".group-items a", state="attached"
+    )  # the list is filled with the next frame
     assert again.locator(".group-items a").count() == 1
 
 

@@ -189,12 +189,6 @@ def _whole_groups(frame: Frame, gradable: list[int], most: int) -> list[int]:
     return [row for row in gradable if chosen_g[frame.group_b[row]]]
 
 
-def _verdicts_of(
-    frame: Frame, accepted: list[tuple[str, ...]], rows: list[int], tell: Tell
-) -> dict[int, Verdict]:
-    return _verdicts({row: Task(_text_of(frame, row), accepted[row]) for row in rows}, tell)
-
-
 def can_grade() -> bool:
     """Whether the parser of formulas is installed."""
     return importlib.util.find_spec("latex2sympy2_extended") is not None
@@ -226,8 +220,11 @@ def token_of(difference: Difference, frame: Frame) -> int:
     return spelling.tokens(begin, begin + len(answer))[0]
 
 
-def _verdicts(tasks: dict[int, Task], tell: Tell) -> dict[int, Verdict]:
+def _verdicts_of(
+    frame: Frame, accepted: list[tuple[str, ...]], rows: list[int], tell: Tell
+) -> dict[int, Verdict]:
     """Each row's verdict; where grading ended early, the last rows have none."""
+    tasks = {row: Task(_text_of(frame, row), accepted[row]) for row in rows}
     # Equal responses to equal answers are graded once.
     rows_of: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for row, task in tasks.items():

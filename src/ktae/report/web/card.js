@@ -23,7 +23,7 @@ function tokenCard(rollout, t, { run } = {}) {
   else if (!isMixed(g) && credit === 0) say(report.groups.evidence[g]);
   else card.append(verdict(credit, units), ...units.map(contingency));
   card.append(advantageSum(rollout, credit), signalsOf(rollout, t));
-  if (units.length && report.unit_note && !state.credit) card.append(h("p", { class: "quiet" }, report.unit_note));
+  if (units.length && report.unit_note && !state.credit) card.append(remark(report.unit_note));
   card.append(h("p", {}, h("a", { href: linkTo({ view: "tokens", id }) }, inUnits("This token in all groups"))));
   return card;
 }
@@ -38,7 +38,7 @@ function cardTitle(rollout, t, rank) {
     {},
     h("h3", {}, h("code", { class: "token", dir: "auto" }, tokenLabel(rank))),
     mark ? h("p", {}, h("span", { class: "flag" }, mark[0]), ` ${mark[1]}`) : null,
-    h("p", { class: "quiet" }, facts.join(" · ")),
+    remark(facts.join(" · ")),
   );
 }
 
@@ -102,7 +102,7 @@ function contingency({ name, a, nCorrect, b, nIncorrect }) {
 
 function advantageSum(rollout, credit) {
   const advantage = report.rollouts.advantage[rollout];
-  if (advantage === null) return h("p", { class: "quiet" }, "No reward or advantage is known of this response.");
+  if (advantage === null) return remark("No reward or advantage is known of this response.");
   const part = (number, name) => h("span", {}, h("b", {}, signed(number)), h("small", {}, name));
   return h(
     "p",

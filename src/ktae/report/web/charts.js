@@ -68,6 +68,13 @@ function chart({ name, lines }, at = null) {
   return h("figure", {}, h("figcaption", {}, name, value === undefined ? null : h("b", {}, plain(value))), picture);
 }
 
+const chartGrid = (charts, at) =>
+  h(
+    "div",
+    { class: "charts" },
+    charts.map(x => chart(x, at)),
+  );
+
 // Whose line has which colour, of several.
 function lineKey(lines) {
   if (lines.length < 2) return null;

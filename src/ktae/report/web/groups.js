@@ -101,7 +101,7 @@ const toNeighbour = by => go({ group: neighbour(state.group, by), rollout: null,
 function promptBox(g) {
   const { prompt, answer } = Object.fromEntries(Object.entries(report.texts).map(([name, all]) => [name, all[g]]));
   const long = prompt && (prompt.length > 400 || prompt.split("\n").length > 6);
-  let text = h("p", { class: "quiet" }, "The dump holds no prompt.");
+  let text = remark("The dump holds no prompt.");
   if (prompt) text = h("div", { class: "prompt-text", dir: "auto" }, spellOut(prompt.replace(/\r\n?/g, "\n")));
   if (long) {
     const more = h("span", { class: "link" }, ` … all ${thousands(prompt.length)} characters`);

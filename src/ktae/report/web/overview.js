@@ -30,18 +30,20 @@ function headline() {
 function findingLinks(finding) {
   const { example, link, chips } = finding;
   const all = finding.kind === "view" ? "Look at it" : `All ${findingCount(finding)}`;
-  const chip = ({ id, text, about }) =>
-    h("a", { class: "chip", href: linkTo({ view: "tokens", id }) }, tokenChip(id, text), ` ${about}`);
   return h(
     "p",
     { class: "chips" },
     example ? h("a", { class: "chip strong", href: linkTo(example) }, "Example →") : null,
     link && !(link.view === "overview") ? h("a", { class: "chip", href: linkTo(link) }, `${all} →`) : null,
-    chips.map(chip),
+    chips.map(tokenChip),
   );
 }
 
-const tokenChip = (id, text) => h("code", { dir: "auto" }, onOneLine(text) || `⟨#${id}⟩`);
+// A token and what is said of it, as a link to its contexts.
+function tokenChip({ id, text, about }) {
+  const code = h("code", { dir: "auto" }, onOneLine(text) || `⟨#${id}⟩`);
+  return h("a", { class: "chip", href: linkTo({ view: "tokens", id }) }, code, ` ${about}`);
+}
 
 function findingList() {
   const rest = report.findings.slice(1);
@@ -51,7 +53,7 @@ function findingList() {
       "li",
       { class: `tone-${finding.tone}` },
       h("h3", {}, spellOut(finding.sentence)),
-      h("p", { class: "quiet" }, `${spellOut(finding.about)} (${spellOut(finding.sure)})`),
+      remark(`${spellOut(finding.about)} (${spellOut(finding.sure)})`),
       findingLinks(finding),
     ),
   );
@@ -91,7 +93,7 @@ function numberTable({ title, about, columns, rows }) {
     );
   };
   const table = h("table", { class: "numbers" }, h("thead", {}, head), h("tbody", {}, rows.map(row)));
-  return pane(title, about ? h("p", { class: "quiet" }, about) : null, scrollable(title, table));
+  return pane(title, about ? remark(about) : null, scrollable(title, table));
 }
 
 const scrollable = (name, table) =>
@@ -125,14 +127,5 @@ function chartsTeaser() {
   const known = report.charts.filter(({ name }) => ["accuracy", "response length"].includes(name));
   if (!known.length) return null;
   const more = h("p", {}, h("a", { href: fragment({ view: "training" }) }, "All curves, and tokens over steps"));
-  return pane(
-    "Over training",
-    lineKey(known[0].lines),
-    h(
-      "div",
-      { class: "charts" },
-      known.map(x => chart(x)),
-    ),
-    more,
-  );
+  return pane("Over training", lineKey(known[0].lines), chartGrid(known), more);
 }

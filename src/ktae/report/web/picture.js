@@ -13,7 +13,7 @@ function savePicture(g) {
 }
 
 // Pieces of text with a fill each (null: none), as lines of at most so many characters, broken at
-// blanks: [[{ text, fill }]]. As in ktae.report.picture.
+// blanks: [[{ text, fill }]]. As in ktae.report.group.
 function linesOf(pieces, columns) {
   const lines = [];
   let line = [];

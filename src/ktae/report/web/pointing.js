@@ -25,7 +25,7 @@ function strongestOf(run, rollout) {
 
 function emptyCard() {
   const text = `Point at a ${report.unit} to see where its credit comes from.`;
-  return h("p", { class: "quiet" }, `${text} By keyboard: Tab into a response, then the arrows.`);
+  return remark(`${text} By keyboard: Tab into a response, then the arrows.`);
 }
 
 // Show a token's numbers beside the rollouts; `pin` keeps them while the pointer moves on.

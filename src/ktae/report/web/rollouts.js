@@ -56,7 +56,7 @@ function groupContents(g) {
     groupHead(g),
     promptBox(g),
     foundHere(g),
-    h("div", { class: "evidence" }, legend(state.signal, g), h("p", { class: "quiet" }, groups.evidence[g])),
+    h("div", { class: "evidence" }, legend(state.signal, g), remark(groups.evidence[g])),
     turnsPane(g),
     h(
       "div",

@@ -35,7 +35,7 @@ function virtualTable({ label, columns, rows, sorted, onsort, onpick, pickLabel,
     fill();
   }).observe(scroller);
   fill();
-  if (!rows.length) scroller.append(h("p", { class: "quiet" }, "Nothing fits the filter."));
+  if (!rows.length) scroller.append(remark("Nothing fits the filter."));
   return scroller;
 }
 

@@ -89,6 +89,8 @@ function h(tag, properties = {}, ...children) {
   return element;
 }
 
+const remark = (...children) => h("p", { class: "quiet" }, ...children);
+
 function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);

@@ -96,12 +96,12 @@ function drawTokens(main) {
   const title = ["Where ", h("code", { dir: "auto" }, chosen?.text ?? ""), " occurs"];
   const contexts = chosen
     ? [h("h2", {}, title), contextList(chosen.rank)]
-    : [h("p", { class: "quiet" }, "Pick one in the table to read where it occurs.")];
+    : [remark("Pick one in the table to read where it occurs.")];
   main.replaceChildren(
     h(
       "div",
       { class: "two" },
-      pane(inUnits("Tokens"), h("p", { class: "quiet" }, inUnits(about)), bar, holder),
+      pane(inUnits("Tokens"), remark(inUnits(about)), bar, holder),
       h("section", { class: "pane", id: "contexts", "aria-label": "Contexts" }, contexts),
     ),
   );

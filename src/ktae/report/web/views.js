@@ -4,12 +4,12 @@ function drawTraining(main) {
   const { charts, over_steps: listed } = report;
   const steps = [...new Set(charts.flatMap(({ lines }) => lines.flatMap(line => line.steps)))].sort((x, y) => x - y);
   const at = steps.includes(state.step) ? state.step : steps.at(-1);
-  const pictures = h("div", { class: "charts" });
+  const pictures = h("div");
   const bars = h("div", { class: "sides" });
   const output = h("output", { for: "step" });
   const show = step => {
     output.textContent = String(step);
-    pictures.replaceChildren(...charts.map(x => chart(x, step)));
+    pictures.replaceChildren(chartGrid(charts, step));
     bars.replaceChildren(...tokensAt(listed.find(x => x.step === step)));
   };
   const slider = h("input", {
@@ -34,20 +34,18 @@ function drawTraining(main) {
       h("div", { class: "bar" }, h("label", { for: "step" }, "Step "), slider, output),
       lineKey(charts[0].lines),
       pictures,
-      about ? h("p", { class: "quiet" }, about) : null,
+      about ? remark(about) : null,
     ),
     pane(`${inUnits("Tokens")} at this step, by impact and credit of ${report.advice.estimator}`, bars),
   );
 }
 
 function tokensAt(listed) {
-  if (!listed) return [h("p", { class: "quiet" }, "No group of this step is mixed.")];
-  const side = (name, chips) =>
-    h("section", { "aria-label": name }, h("h3", {}, name), chips.length ? null : h("p", { class: "quiet" }, "none"), [
-      ...chips.map(({ id, text, about }) =>
-        h("p", {}, h("a", { class: "chip", href: linkTo({ view: "tokens", id }) }, tokenChip(id, text), ` ${about}`)),
-      ),
-    ]);
+  if (!listed) return [remark("No group of this step is mixed.")];
+  const side = (name, chips) => {
+    const items = chips.map(chip => h("p", {}, tokenChip(chip)));
+    return h("section", { "aria-label": name }, h("h3", {}, name), items.length ? items : remark("none"));
+  };
   return [side("Toward a correct answer", listed.toward), side("Against it", listed.against)];
 }
 
@@ -66,21 +64,11 @@ function drawCompare(main) {
   const box = numberTable(names);
   box.append(
     h("div", { class: "sides" }, problems("Won", nWon, won, a, b), problems("Lost", nLost, lost, a, b)),
-    h("p", { class: "quiet" }, `${thousands(same)} prompts have the same accuracy. Paired by prompt.`),
+    remark(`${thousands(same)} prompts have the same accuracy. Paired by prompt.`),
   );
   if (comparisons.length > 1) box.prepend(pick);
   const curves = report.charts.filter(({ lines }) => lines.length > 1);
-  const drawn = curves.length
-    ? pane(
-        "Curves",
-        lineKey(curves[0].lines),
-        h(
-          "div",
-          { class: "charts" },
-          curves.map(x => chart(x)),
-        ),
-      )
-    : null;
+  const drawn = curves.length ? pane("Curves", lineKey(curves[0].lines), chartGrid(curves)) : null;
   main.replaceChildren(h("div", { class: "overview" }, box, drawn));
 }
 
