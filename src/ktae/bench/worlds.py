@@ -75,8 +75,7 @@ def spread(n: int, length: int) -> list[int]:
 def few_decisions(share: float = 1 / 60) -> World:
     """A few words decide, and they stand nowhere else: "multiply" or "add" in a long solution.
 
-    Args:
-        share: of the tokens that decide, 1/2 to 1/200; there are two.
+    `share`: of the tokens that decide, 1/2 to 1/200; there are two.
     """
     length = round(2 / share)
     world = filler(length, [1.0, 0.0], tokens=30, first=4)
@@ -91,8 +90,7 @@ def shared_names(length: int = 24) -> World:
 
     Two decisions, between tokens that are filler everywhere else.
 
-    Args:
-        length: tokens of a response.
+    `length`: tokens of a response.
     """
     world = filler(length, [1.0, 0.0], tokens=12)
     for t in spread(2, length):
@@ -104,8 +102,7 @@ def shared_names(length: int = 24) -> World:
 def only_together(distance: int = 1) -> World:
     """Two choices fit each other or not, and neither is wrong alone: a name and its definition.
 
-    Args:
-        distance: tokens from the first choice to the second.
+    `distance`: tokens from the first choice to the second.
     """
     world = filler(24, [0.5, 0.0, 1.0, 0.0], tokens=12, first=4)
     start, second, right, wrong = range(4)
@@ -120,8 +117,7 @@ def order_decides(distance: int = 1) -> World:
 
     Both tokens stand in every response, `distance` apart.
 
-    Args:
-        distance: tokens from the first step to the second.
+    `distance`: tokens from the first step to the second.
     """
     world = filler(24, [1.0, 0.0], tokens=12, first=2)
     world.choose(10, CORRECT, {0: (0.5, CORRECT), 1: (0.5, WRONG)})
@@ -136,8 +132,7 @@ def arithmetic(steps: int = 6) -> World:
     Each step says words, repeats the digit, and writes the next one. An error is final. No digit
     has a meaning of its own.
 
-    Args:
-        steps: of a response.
+    `steps`: of a response.
     """
     digits, words, p_right = 10, 4, 0.85
     success = [1.0] * digits + [0.0] * digits
@@ -160,8 +155,7 @@ def arithmetic(steps: int = 6) -> World:
 def early_method(gap: float = 0.5) -> World:
     """The first word chooses a method, and much later the weaker method fails more often.
 
-    Args:
-        gap: between the methods' probabilities of success.
+    `gap`: between the methods' probabilities of success.
     """
     start, strong, weak, failed = range(4)
     world = filler(40, [0.0, 1.0, 1.0, 0.0], tokens=12, first=4)
@@ -174,8 +168,7 @@ def early_method(gap: float = 0.5) -> World:
 def repaired(repair: float = 0.5) -> World:
     """A mistake can be noticed and taken back: "wait", and the response is right again.
 
-    Args:
-        repair: probability that a response notices its mistake.
+    `repair`: probability that a response notices its mistake.
     """
     world = filler(32, [1.0, 0.0], tokens=12, first=4)
     for t in (6, 18):
@@ -187,8 +180,7 @@ def repaired(repair: float = 0.5) -> World:
 def symptoms(after: int = 6) -> World:
     """After a mistake the text sounds unsure, and changes nothing any more: symptom, not cause.
 
-    Args:
-        after: how many tokens the mistake is followed by that stand in wrong responses alone.
+    `after`: how many tokens the mistake is followed by that stand in wrong responses alone.
     """
     world = filler(32, [1.0, 0.0], tokens=12, first=6)
     world.choose(8, CORRECT, {0: (0.5, CORRECT), 1: (0.5, WRONG)})
@@ -200,8 +192,7 @@ def symptoms(after: int = 6) -> World:
 def shared_beginnings(length: int = 24) -> World:
     """Sampled at low temperature: responses copy each other and part in a few places, one decides.
 
-    Args:
-        length: tokens before the responses part for good.
+    `length`: tokens before the responses part for good.
     """
     total, n_tokens = length + 12, 12
     world = filler(total, [1.0, 0.0], tokens=n_tokens)
@@ -220,8 +211,7 @@ def shared_beginnings(length: int = 24) -> World:
 def many_choices(choices: int = 8) -> World:
     """One of many next steps is right, and each wrong one is rare: which lemma to use.
 
-    Args:
-        choices: what there is to choose from.
+    `choices`: what there is to choose from.
     """
     world = filler(32, [1.0, 0.0], tokens=16, first=choices)
     wrong = dict.fromkeys(range(1, choices), (0.5 / (choices - 1), WRONG))
@@ -232,8 +222,7 @@ def many_choices(choices: int = 8) -> World:
 def rare_success(rate: float = 1 / 16) -> World:
     """A hard problem: four decisions, and one response of sixteen gets all of them right.
 
-    Args:
-        rate: of correct responses.
+    `rate`: of correct responses.
     """
     return _four_decisions(rate)
 
@@ -241,8 +230,7 @@ def rare_success(rate: float = 1 / 16) -> World:
 def rare_failure(rate: float = 1 / 16) -> World:
     """An easy problem: four decisions, and one response of sixteen gets one of them wrong.
 
-    Args:
-        rate: of incorrect responses.
+    `rate`: of incorrect responses.
     """
     return _four_decisions(1 - rate)
 
@@ -259,8 +247,7 @@ def _four_decisions(rate: float) -> World:
 def longer_when_wrong(factor: int = 3) -> World:
     """Wrong responses ramble, correct ones end: length goes with the reward and causes nothing.
 
-    Args:
-        factor: length of an incorrect response beside a correct one.
+    `factor`: length of an incorrect response beside a correct one.
     """
     short = 16
     correct, wrong, ended_correct, ended_wrong = range(4)
@@ -278,8 +265,7 @@ def rooms(turns: int = 4) -> World:
     Which act is right depends on the room; acts have the same names everywhere. The environment
     writes what the agent sees, with mask 0.
 
-    Args:
-        turns: of an episode.
+    `turns`: of an episode.
     """
     n_rooms, n_acts, thoughts = 3, 2, 5
     lost, first = n_rooms, n_acts + 2 * (n_rooms + 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +17,24 @@ from ktae.files import plots
 from ktae.files.text import counted
 
 if TYPE_CHECKING:
-    from ktae.bench.pointing import Result
-    from ktae.estimators import Estimator
     from ktae.inference import Interval
 
 LEGEND = """\
 Share of the ceiling: 0 is GRPO, 1 what exact advantages as credit add to the cosine with the true
 policy gradient; a larger weight can pass 1. -: exact advantages add nothing there.
 """
+COLUMNS = {
+    "cosine": "cosine",
+    "share of the ceiling": "share_of_ceiling",
+    "permuted": "permuted_share",
+    "best weight": "best_weight",
+    "share there": "best_share",
+    "avg. precision": "average_precision",
+    "sign": "sign",
+    "bias": "bias",
+    "variance": "variance",
+}
+"""Of the table of a world: headings, and the fields of `pointing.Result`."""
 DEFAULTS = (
     "backoff",
     "paper",
@@ -98,36 +110,41 @@ def _point(
 ) -> None:
     from ktae.bench import pointing
     from ktae.bench.worlds import WORLDS
-    from ktae.cli.progress import Bars
     from ktae.estimators import as_estimator, resolved
 
     for name in world_names or ():
         if name not in WORLDS:
             raise InputError(f"--world {name}: {expected_one_of(WORLDS, name)}")
-    estimators: dict[str, Estimator] = {
-        name: resolved(as_estimator(name)) for name in names or DEFAULTS
-    }
+    estimators = {name: resolved(as_estimator(name)) for name in names or DEFAULTS}
     worlds = {name: WORLDS[name]() for name in world_names or WORLDS}
-    total = len(worlds) * len(estimators)
-    with Bars(screen.progress, lines=0) as bars:
-        steps = iter(range(1, total + 1))
-        results, left = pointing.measure(
-            worlds,
-            estimators,
-            lambda what: bars.show("measuring", next(steps), total, what),
-            seed,
-        )
-    rows = list(dict.fromkeys(r.estimator for r in results))
-    rows.sort(key=lambda name: -pointing.mean_share(results, name)[0])
-    _print_shares(screen, results, rows, list(worlds))
+    with _progress(screen, "measuring", len(worlds) * len(estimators), lines=0) as step:
+        results, left = pointing.measure(worlds, estimators, step, seed)
+    means = {r.estimator: pointing.mean_share(results, r.estimator) for r in results}
+    rows = sorted(means, key=lambda name: -means[name][0])
+    share = {(r.estimator, r.world): r.share_of_ceiling for r in results}
+    screen.table(
+        "Share of the ceiling",
+        rows,
+        [
+            *((w, *(_cell(share.get((name, w)), "{:+.2f}") for name in rows)) for w in worlds),
+            None,
+            ("mean", *(f"{means[name][0]:+.2f}" for name in rows)),
+            ("lowest", *(f"{means[name][1]:+.2f}" for name in rows)),
+        ],
+        first="world",
+    )
+    screen.print(*LEGEND.splitlines(), style="dim")
     for name in world_names or ():
-        _print_world(screen, [r for r in results if r.world == name])
-    lacking = {(x.estimator, x.reason): 0 for x in left if not x.is_error}
+        of_world = [r for r in results if r.world == name]
+        screen.table(
+            f"{name}: {100 * of_world[0].base_rate:.1f} % of the tokens decide",
+            list(COLUMNS),
+            [(r.estimator, *(_cell(getattr(r, x)) for x in COLUMNS.values())) for r in of_world],
+        )
     for x in left:
         if x.is_error:
             note(f"{x.estimator} failed in world {x.world}: {x.reason}")
-        else:
-            lacking[x.estimator, x.reason] += 1
+    lacking = Counter((x.estimator, x.reason) for x in left if not x.is_error)
     for (name, reason), n in lacking.items():
         note(f"{name} {reason}; left out of {counted(n, 'world')}")
     if output is not None:
@@ -138,86 +155,41 @@ def _point(
         raise typer.Exit(1)
 
 
-def _print_shares(
-    screen: Screen, results: Sequence[Result], rows: list[str], worlds: list[str]
-) -> None:
-    from ktae.bench import pointing
-
-    share = {(r.estimator, r.world): r.share_of_ceiling for r in results}
-
-    def cell(name: str, world: str) -> str:
-        interval = share.get((name, world))
-        return "-" if interval is None else f"{interval.value:+.2f}"
-
-    means = {name: pointing.mean_share(results, name) for name in rows}
-    screen.table(
-        "Share of the ceiling",
-        rows,
-        [
-            *((world, *(cell(name, world) for name in rows)) for world in worlds),
-            None,
-            ("mean", *(f"{means[name][0]:+.2f}" for name in rows)),
-            ("lowest", *(f"{means[name][1]:+.2f}" for name in rows)),
-        ],
-        first="world",
-    )
-    screen.print(LEGEND, style="dim")
+def _cell(value: float | Interval | None, form: str = "{:.2f} ({:.2f} to {:.2f})") -> str:
+    if value is None:
+        return "-"
+    return form.format(*value) if isinstance(value, tuple) else f"{value:.3g}"
 
 
-COLUMNS = {
-    "cosine": "cosine",
-    "share of the ceiling": "share_of_ceiling",
-    "permuted": "permuted_share",
-    "best weight": "best_weight",
-    "share there": "best_share",
-    "avg. precision": "average_precision",
-    "sign": "sign",
-    "bias": "bias",
-    "variance": "variance",
-}
+@contextlib.contextmanager
+def _progress(screen: Screen, phase: str, total: int, lines: int) -> Iterator[Callable[..., None]]:
+    """A function of what is done next, which moves a bar by one."""
+    from ktae.cli.progress import Bars
 
-
-def _print_world(screen: Screen, results: Sequence[Result]) -> None:
-    def cell(value: float | Interval | None) -> str:
-        if value is None:
-            return "-"
-        return (
-            "{:.2f} ({:.2f} to {:.2f})".format(*value)
-            if isinstance(value, tuple)
-            else f"{value:.3g}"
-        )
-
-    screen.table(
-        f"{results[0].world}: {100 * results[0].base_rate:.1f} % of the tokens decide",
-        list(COLUMNS),
-        [(r.estimator, *(cell(getattr(r, name)) for name in COLUMNS.values())) for r in results],
-    )
+    with Bars(screen.progress, lines=lines) as bars:
+        steps = iter(range(1, total + 1))
+        yield lambda *what: bars.show(phase, next(steps), total, ", ".join(what))
 
 
 def _learn(screen: Screen, path: Path) -> None:
     from ktae.bench import learning
-    from ktae.cli.progress import Bars
 
-    total = len(learning.SETTINGS) * len(learning.ARMS)
-    with Bars(screen.progress, lines=total) as bars:
-        steps = iter(range(total))
-        gains = learning.learn(
-            path,
-            lambda setting, arm: bars.show("training", next(steps), total, f"{arm}, {setting}"),
-        )
-    rows: list[tuple[str, ...] | None] = []
-    for gain in gains:
-        if rows and gain.arm == learning.ARMS[1]:
-            rows.append(None)
-        share = "-" if gain.share_of_ceiling is None else f"{gain.share_of_ceiling:+.2f}"
-        interval = f"{gain.gain:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
-        rows.append(
-            (f"{gain.setting}: {gain.arm}", interval, f"{gain.p:.2g}", share, f"{gain.rate:g}")
-        )
+    total = len(learning.SETTINGS) * len(learning.ARMS + learning.ADDED)
+    with _progress(screen, "training", total, lines=total) as step:
+        gains = learning.learn(path, step)
     screen.table(
         "Gain over GRPO: area under the exact success curve",
         ("gain (95 %)", "p (Holm)", "of the ceiling", "rate"),
-        rows,
+        [
+            (
+                f"{x.setting}: {x.arm}",
+                f"{x.gain:+.3f} ({x.low:+.3f} to {x.high:+.3f})",
+                f"{x.p:.2g}",
+                _cell(x.share_of_ceiling),
+                f"{x.rate:g}",
+            )
+            for x in gains
+        ],
         first="setting: arm",
     )
     screen.print(f"the trainings are in {path}")
