@@ -22,7 +22,7 @@ ARRAYS = {"token_ids": IDS, "mask": MASK, "correct": CORRECT, "groups": GROUPS}
 
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
-    credit = token_credit(**ARRAYS)
+    credit = token_credit(**ARRAYS, credit="paper")
     assert np.count_nonzero(credit) == 13
     return credit
 
@@ -295,7 +295,7 @@ DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 def test_tensors_give_a_tensor_on_the_same_device(expected, device: str) -> None:
     """Rewards and a base that require gradients are detached: an advantage is a constant."""
     moved = {name: tensor.to(device) for name, tensor in TENSORS.items()}
-    got = token_credit(**moved)
+    got = token_credit(**moved, credit="paper")
     assert (got.dtype, got.device.type, got.requires_grad) == (torch.float32, device, False)
     np.testing.assert_allclose(got.cpu().numpy(), expected, rtol=0, atol=1e-6)  # float32
     rewards = torch.tensor(REWARDS, dtype=torch.float32, device=device, requires_grad=True)
@@ -324,7 +324,8 @@ def test_tensors_of_other_layouts_are_left_alone(expected) -> None:
     """Lists and tensors may be mixed: the result is of the token ids' kind."""
     ids = TENSORS["token_ids"].t().contiguous().t()
     mask = TENSORS["mask"].repeat_interleave(2, dim=1)[:, ::2]
-    first = token_credit(ids, mask, CORRECT.tolist(), [torch.tensor(x) for x in GROUPS])
+    groups = [torch.tensor(x) for x in GROUPS]
+    first = token_credit(ids, mask, CORRECT.tolist(), groups, "paper")
     np.testing.assert_array_equal(first.numpy(), expected)
     first += 7  # an in-place operation on an advantage is common in trainers
     assert torch.equal(ids, torch.from_numpy(IDS)) and torch.equal(mask, torch.from_numpy(MASK))

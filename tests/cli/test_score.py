@@ -38,7 +38,7 @@ def test_tokens_in_both_files_out(run, tmp_path):
     assert last == "wrote scores.parquet and scores.tokens.parquet"
     scored = record.read_record(tmp_path / "scores.parquet")
     ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
-    expected = oracle.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4)
+    expected = oracle.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4, "paper")
     for credit, expected_t, mask in zip(scored["credit"], expected, mask_bt, strict=True):
         np.testing.assert_allclose(credit.as_py(), expected_t[mask], atol=1e-6)
     table = pq.read_table(tmp_path / "scores.tokens.parquet")

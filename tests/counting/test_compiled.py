@@ -26,7 +26,9 @@ def test_groups_share_nothing() -> None:
         own = groups == group
         batch = ids[own], mask[own], correct[own], groups[own]
         np.testing.assert_array_equal(together[own], token_credit(*batch))
-        np.testing.assert_allclose(together[own], oracle.token_credit(*batch), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(
+            together[own], oracle.token_credit(*batch, "paper"), rtol=0, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("lengths", [[64] * 16, [30_000, 36_000]], ids=str)
@@ -36,7 +38,7 @@ def test_a_table_that_becomes_full_in_the_middle_of_a_group(lengths: list[int]) 
     n, width = len(lengths), max(lengths)
     ids, mask = np.arange(n * width).reshape(n, width), np.arange(width) < np.c_[lengths]
     batch = ids, mask, np.arange(n) % 2, np.zeros(n, dtype=int)
-    expected = oracle.token_credit(*batch)
+    expected = oracle.token_credit(*batch, "paper")
     np.testing.assert_allclose(token_credit(*batch), expected, rtol=0, atol=1e-6)
 
 
@@ -63,7 +65,7 @@ mask = np.ones(ids.shape, dtype=sys.argv[6])
 if sys.argv[7] == "strided":
     ids, mask = np.asfortranarray(ids), np.asfortranarray(mask)
 correct, groups = rng.integers(0, 2, rows), np.arange(rows) // group_size
-ktae.token_credit(ids[:64], mask[:64], correct[:64], groups[:64])
+ktae.token_credit(ids[:64], mask[:64], correct[:64], groups[:64], "paper")
 
 
 def peak():
@@ -75,7 +77,7 @@ def peak():
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the peak from here on
 before = peak()
-out = ktae.token_credit(ids, mask, correct, groups)
+out = ktae.token_credit(ids, mask, correct, groups, "paper")
 print(peak() - before - out.nbytes)
 """
 

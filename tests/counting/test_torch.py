@@ -59,7 +59,7 @@ def on_path(token_ids: Any = None, **arguments: Any) -> np.ndarray:
 @pytest.mark.parametrize("bad_id", [-1, -(2**63), 2**31, 2**32 + 5, 2**63 - 1])
 def test_invalid_ids_harm_no_other_group(bad_id: int) -> None:
     """They are not looked at there, so what they get does not matter; nothing else may change."""
-    expected = oracle.token_credit(*BATCH)
+    expected = oracle.token_credit(*BATCH, "paper")
     ids = IDS.copy()
     row = 5 + int(np.argmax(BATCH.mask[5:8].sum(axis=1)))
     ids[row, np.flatnonzero(BATCH.mask[row])] = bad_id

@@ -116,7 +116,9 @@ def check_updates(updates):
         correct = np.array(
             [np.nan if info["undecided"] else info["acc"] for info in update["infos"]]
         )
-        expected = oracle.token_advantages(rewards, ids_bt, mask_bt, update["uid"], correct=correct)
+        expected = oracle.token_advantages(
+            rewards, ids_bt, mask_bt, update["uid"], correct=correct, credit="paper"
+        )
         for row, used in enumerate(update["advantages"]):
             np.testing.assert_allclose(used, expected[row, : len(used)], atol=2e-5)
         within = max(within, max(np.ptp(row) for row in update["advantages"] if row))

@@ -213,7 +213,9 @@ def test_tokens_of_tools_are_no_evidence_as_trl_reads_their_mask(
     batch, _ = train(trainer_arguments(mask_truncated_completions=True))
     ids_bt, mask_bt = record.pad(batch.token_ids)
     mask_bt = mask_bt & (np.array(used[: len(ids_bt)])[:, : ids_bt.shape[1]] > 0)
-    expected = oracle.token_credit(ids_bt, mask_bt, batch.correct.tolist(), np.arange(16) // 4)
+    expected = oracle.token_credit(
+        ids_bt, mask_bt, batch.correct.tolist(), np.arange(16) // 4, "paper"
+    )
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch.credit, expected, atol=1e-6)
 
