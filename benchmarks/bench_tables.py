@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def measure() -> None:
-    """Measure all worlds and estimators, which takes about two minutes."""
+    """Measure all worlds and estimators, which takes seconds."""
     worlds = {name: make() for name, make in WORLDS.items()}
     results, left = pointing.measure(
         worlds,
