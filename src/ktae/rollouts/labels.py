@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.groups import group_codes, numbered
+from ktae.rollouts.groups import ROWS_PER_BATCH, group_codes, numbered
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.schemas.base import STEP_FOLDER, Schema
@@ -250,6 +250,28 @@ def models_apart(table: Any, pool: bool | None, notes: Notes) -> Any:
         pool = 2 * int((sizes == 1).sum()) > len(table)
     notes.counts["pooled" if pool else "models"] = len(models)
     return none if pool else table["model"]
+
+
+MIN_TURNS, SHARED = 20, 0.25
+"""Later turns of agents, and the share of them whose state is shared, below which that is noted."""
+
+
+def note_states(rollouts: Any, notes: Notes) -> None:
+    """Note agents whose states, what is seen before a later turn, are hardly shared in a group."""
+    codes_b, _ = group_codes(rollouts)
+    states: Counter[tuple[int, str]] = Counter()
+    has_turns = rollouts["segments"].is_valid()
+    codes = iter(codes_b[has_turns.to_numpy()].tolist())
+    for batch in rollouts.select(["segments"]).filter(has_turns).to_batches(ROWS_PER_BATCH):
+        for parts in batch["segments"].to_pylist():
+            code, seen = next(codes), ""
+            for part in parts:
+                if part["role"] == "policy" and seen:
+                    states[code, seen] += 1
+                seen = "" if part["role"] == "policy" else seen + part["text"]
+    shared = sum(n for n in states.values() if n > 1)
+    if states.total() >= MIN_TURNS and shared < SHARED * states.total():
+        notes.add("states", f"{shared:,} of {states.total():,}")
 
 
 PREFIX = 3

@@ -23,7 +23,7 @@ from ktae.rollouts.names import (
     TABLES,
     TURNS,
 )
-from ktae.rollouts.values import KINDS, Row, as_verdict, is_null
+from ktae.rollouts.values import KINDS, Row, as_verdict, is_label, is_null
 
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
@@ -328,7 +328,10 @@ def table_of(row: Row) -> tuple[list[str], list[Any]] | None:
     if len(lists) < 2:
         return None
     name = next((x for x in RESPONSES if x in lists and KINDS["saids"](lists[x])), None)
-    others = [x for x in (*PROMPTS, *LABELS) if _is_column(row, x)]
+    others = [x for x in PROMPTS if KINDS["saids"](lists.get(x))]
+    others += [
+        x for x in LABELS if KINDS["saids"](v := lists.get(x)) or (v and all(map(is_label, v)))
+    ]
     if name is None:
         # Of token ids alone nothing says that their lists are a batch, unless all are lists.
         is_batch = KINDS["lists"](row.get("tokens")) and KINDS["lists"](row.get("masks"))
@@ -340,16 +343,6 @@ def table_of(row: Row) -> tuple[list[str], list[Any]] | None:
         raise InputError(f"{len(lists[wrong[0]])} of {wrong[0]} for {size} of {name}")
     columns = {k: x if len(lists.get(k, ())) == size else [x] * size for k, x in row.items()}
     return list(columns), list(zip(*columns.values(), strict=True))
-
-
-def _is_column(row: Row, name: str) -> bool:
-    """Whether a field is a list of one prompt or label a rollout."""
-    value = row.get(name)
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and (KINDS["saids"](value) or (name in LABELS and all(map(KINDS["label"], value))))
-    )
 
 
 def responses_of(row: Row) -> str | None:

@@ -144,6 +144,13 @@ TEMPLATES = {
             "That text is shown, neither counted nor given credit.",
         ),
         Note(
+            "states",
+            "assumed",
+            "later turns of agents whose state another turn of the group shares: {names}",
+            "anchor-states compares these alone, and gives the others no credit.",
+            severe=True,
+        ),
+        Note(
             "turns",
             "assumed",
             "responses in which users speak between the assistant's turns: {n:,}",

@@ -134,7 +134,7 @@ class Reader:
                 n += 1
                 if (schema is PLAIN or schema is BY_FIELDS) and self.options.needs_reward:
                     conditions.add(fields, made, is_evaluation)
-                made |= {"is_evaluation": is_evaluation, "by_reward": "correct" not in fields}
+                made["is_evaluation"], made["by_reward"] = is_evaluation, "correct" not in fields
                 yield made, schema, table
         if self.rejected and len(self.rejected) > n:
             first, rejected = self.rejected[0], len(self.rejected)

@@ -24,13 +24,18 @@ from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation, stem_of
-from ktae.rollouts.labels import READ, Place, grouped, note_prompt_ids, note_rewards, place_of
+from ktae.rollouts.labels import (
+    READ,
+    Place,
+    grouped,
+    note_prompt_ids,
+    note_rewards,
+    note_states,
+    place_of,
+)
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import (
-    PathError,
-    UnknownRowsError,
-)
+from ktae.rollouts.paths import PathError, UnknownRowsError
 from ktae.rollouts.proposal import propose
 from ktae.rollouts.reader import Reader
 from ktae.rollouts.trained_with import TrainedWith
@@ -102,7 +107,8 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
             if (id(schema), table) not in numbers:
                 place = place_of(path, file, schema, table, is_single)
                 numbers[id(schema), table] = places.setdefault(place, len(places))
-            yield row | {"place": numbers[id(schema), table]}
+            row["place"] = numbers[id(schema), table]
+            yield row
 
     items = (
         item
@@ -127,6 +133,7 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
         raise EmptyFileError(f"{where}: no rollouts")
     table = grouped(table, list(places), options, notes)
     note_prompt_ids(table, notes)
+    note_states(table, notes)
     return table
 
 

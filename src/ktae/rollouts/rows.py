@@ -186,12 +186,10 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 f"{IGNORED} and the token id"
             )
         parsed["mask"] = labels if labels.dtype == bool else labels != IGNORED
-    identity = {
-        "label": parsed["group"],
-        "prompt_id": prompt_id,
-        "is_alone": row.get("_is_alone", False),
-    }
-    return parsed | identity | {"extra": further_fields(rest)}
+    parsed["label"], parsed["prompt_id"] = parsed["group"], prompt_id
+    parsed["is_alone"] = row.get("_is_alone", False)
+    parsed["extra"] = further_fields(rest)
+    return parsed
 
 
 def further_fields(rest: Row) -> str | None:
