@@ -85,8 +85,14 @@ class Course:
         self.base = rollout_advantages("grpo", self.responses.correct, everyone, self.groups)
         self.exact = self.responses.at(self.truth.advantage)
         self._base_gradients = self.gradients(np.repeat(self.base[:, None], world.shape[0], axis=1))
-        self.grpo = self.cosines(np.zeros(self.exact.shape))
+        self.grpo = self.cosines_of(self._base_gradients)
         self.ceiling = self.cosines(self.exact)
+        log_policy = np.log(np.maximum(world.policy, 1e-30))
+        entropy = -(world.policy * log_policy).sum(axis=-1, keepdims=True)
+        self.policy = {
+            "log_probs": self.responses.at(log_policy),
+            "entropies": self.responses.at(np.broadcast_to(entropy, world.shape)),
+        }
 
     def gradients(self, advantages: np.ndarray) -> np.ndarray:
         """(BATCHES, T * S * V), the gradient of each batch."""
@@ -102,9 +108,9 @@ class Course:
             ]
         )
 
-    def cosines(self, credit: np.ndarray, weight: float = 1.0) -> np.ndarray:
+    def cosines(self, credit: np.ndarray) -> np.ndarray:
         """(BATCHES,) cosines of the gradients of GRPO's advantages plus credit with the truth."""
-        return self.cosines_of(self._base_gradients + weight * self.gradients(credit))
+        return self.cosines_of(self._base_gradients + self.gradients(credit))
 
     def cosines_of(self, gradients: np.ndarray) -> np.ndarray:
         """(BATCHES,) cosines with the exact gradient."""
@@ -126,13 +132,7 @@ class Course:
 
     def credit(self, estimator: Estimator, *, permuted: bool = False) -> np.ndarray:
         """(B, T) float64 credit of the estimator, perhaps with labels permuted in each group."""
-        r, world = self.responses, self.world
-        log_policy = np.log(np.maximum(world.policy, 1e-30))
-        entropy = -(world.policy * log_policy).sum(axis=-1, keepdims=True)
-        policy = {
-            "log_probs": r.at(log_policy),
-            "entropies": r.at(np.broadcast_to(entropy, world.shape)),
-        }
+        r = self.responses
         credit = token_credit(
             r.tokens,
             r.mask,
@@ -140,7 +140,7 @@ class Course:
             self.groups,
             estimator,
             step=0,
-            policy=policy,
+            policy=self.policy,
         )
         credit = np.asarray(credit, dtype=np.float64)
         if credit.shape != r.mask.shape or not np.isfinite(credit).all():
