@@ -42,14 +42,3 @@ def test_commands_on_a_random_dump(tmp_path):
     tokenizer = load_tokenizer(str(tmp_path / "tokenizer"))
     for row in map(json.loads, dump.splitlines()):
         assert tokenize(tokenizer, [row["response"]])[0].tolist() == row["token_ids"]
-
-
-@pytest.mark.nightly
-def test_every_part_of_what_is_planned_for_a_gpu(tmp_path):
-    require("trl")
-    run("gpu/run.py", "--small", "--output", tmp_path)
-    for row in rows(tmp_path / "gradients.csv"):
-        assert float(row["relative_error"]) < (1e-6 if row["dtype"] == "float32" else 0.05)
-    assert float(rows(tmp_path / "speed.csv")[0]["largest_difference"]) < 1e-6
-    credit = [float(row["mean_abs_credit"]) for row in rows(tmp_path / "training.csv")]
-    assert [x > 0 for x in credit] == 3 * [True] + 3 * [False]
