@@ -111,8 +111,8 @@ def score(
         table[name] = [scores.row_of(groups, scores.credits(groups, as_estimator(name)))]
     table["exact"] = [exact]
     n_tokens = sum(len(group.grpo) for group in groups)
-    keys = [scores.is_key(g.halves[h], g.errors[h]).sum() for g in groups for h in (0, 1)]
-    sizes = {"groups": len(groups), "tokens": n_tokens, "key_tokens": sum(keys) / 2}
+    n_keys = sum(key.sum() for group in groups for key in group.keys) / 2
+    sizes = {"groups": len(groups), "tokens": n_tokens, "key_tokens": n_keys}
     rows = []
     for name, several in table.items():
 

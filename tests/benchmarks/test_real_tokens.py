@@ -36,9 +36,8 @@ def test_a_group_of_the_samples():
     assert group.token_ids.tolist() == [[5, 6, 2], [5, 7, 0]]
     for half in group.halves:
         assert half.tolist() == [0, 0.5, 0, 0, -0.5]
-    # before and after `5`, V is .5 by 16 each; after the last token it is known
-    assert group.errors[0][0] == pytest.approx((2 * 0.25 / 16) ** 0.5)
-    assert group.errors[0][4] == pytest.approx((0.25 / 16) ** 0.5)
+    # the errors of .5 by 16 each, .18 and .13: only where V is known after the token is it a key
+    assert [key.tolist() for key in group.keys] == [[False, True, False, False, True]] * 2
     assert group.grpo == pytest.approx([2**-0.5] * 3 + [-(2**-0.5)] * 2, rel=1e-5)
 
 
