@@ -11,6 +11,7 @@ import csv
 import dataclasses
 import shutil
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from ktae.bench.worlds import WORLDS
 from ktae.cli.bench import DEFAULTS
 from ktae.estimators import as_estimator
 from ktae.files import plots
-from ktae.inference import t_interval
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
@@ -38,7 +38,6 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.measure:
         measure()
-        measure_dials()
     if arguments.learning:
         shutil.copy(arguments.learning, RESULTS / "bench_learning.csv")
     text = PAGE.read_text("utf-8")
@@ -50,69 +49,41 @@ def main() -> None:
 
 
 def measure() -> None:
-    """Measure all worlds and estimators, which takes seconds."""
+    """Measure all worlds and estimators, and some at other dials, which takes a minute."""
     worlds = {name: make() for name, make in WORLDS.items()}
-    results, left = pointing.measure(
-        worlds,
-        {name: as_estimator(name) for name in DEFAULTS},
-        lambda what: print(what, flush=True),
-    )
-    assert not any(x.is_error for x in left), left
-    write_rows(RESULTS / "bench.csv", [row_of(result) | machine() for result in results])
+    results = measured("bench.csv", worlds, DEFAULTS)
     names = sorted(
         {r.estimator for r in results} - {pointing.GRPO},
         key=lambda name: -pointing.mean_share(results, name)[0],
     )
     plots.save(pointing.picture(results, names, list(worlds)), ROOT / "docs/images/bench.svg")
+    worlds = {f"{name}({dial:.3g})": WORLDS[name](dial) for name in DIALS for dial in DIALS[name]}
+    measured("bench_dials.csv", worlds, COMPARED)
+
+
+def measured(file: str, worlds: dict[str, Any], estimators: Sequence[str]) -> list[pointing.Result]:
+    """The results, which are also written to that file."""
+    credit = {name: as_estimator(name) for name in estimators}
+    results, left = pointing.measure(worlds, credit, lambda what: print(what, flush=True))
+    assert not any(x.is_error for x in left), left
+    write_rows(RESULTS / file, [row_of(result) | machine() for result in results])
+    return results
 
 
 def row_of(result: pointing.Result) -> dict[str, Any]:
     """A CSV row; intervals are three columns."""
     row: dict[str, Any] = {}
     for key, value in dataclasses.asdict(result).items():
-        if key in ("cosine", "share_of_ceiling"):
-            ends = value or ("", "", "")
-            row |= {
-                f"{key}{end}": f"{x:.4f}" if x != "" else ""
-                for end, x in zip(("", "_low", "_high"), ends, strict=True)
-            }
-        else:
-            row[key] = f"{value:.4f}" if isinstance(value, float) else value
+        several = key in ("cosine", "share_of_ceiling")
+        values = value or ("", "", "") if several else (value,)
+        for end, x in zip(("", "_low", "_high"), values, strict=False):
+            row[key + end] = f"{x:.4f}" if isinstance(x, float) else x
     return row
 
 
-def read(name: str) -> list[dict[str, str]]:
-    with (RESULTS / name).open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def shares() -> str:
-    """Worlds × estimators, the share of the ceiling."""
-    rows = read("bench.csv")
-    share = {(r["world"], r["estimator"]): r["share_of_ceiling"] for r in rows}
-    names = [*DEFAULTS, "random", "permuted"]
-    lines = [f"| world | {' | '.join(names)} |", "| --- |" + " --- |" * len(names)]
-    worlds = list(dict.fromkeys(r["world"] for r in rows))
-    columns: dict[str, list[float]] = {name: [] for name in names}
-    for world in worlds:
-        cells = []
-        for name in names:
-            value = share.get((world, name), "")
-            cells.append(f"{float(value):+.2f}" if value else "–")
-            if value:
-                columns[name].append(float(value))
-        lines.append(f"| `{world}` | {' | '.join(cells)} |")
-    for label, function in (("**mean**", lambda x: sum(x) / len(x)), ("**lowest**", min)):
-        cells = [f"**{function(columns[name]):+.2f}**" for name in names]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-SHOWN = (
-    *("exact everywhere", "exact", "exact added", "paper", "paper x4", "backoff", "trigrams"),
-    *("conflict-tokens", "random places", "entropy penalty"),
-)
+SHOWN = ("exact everywhere", "exact", "paper", "paper x4", "backoff", "trigrams", "random places")
 """The arms of the page's map; the CSV has all."""
+COMPARED = ("backoff", "paper", "calibrated", "trigrams")
 DIALS: dict[str, tuple[float, ...]] = {
     "few-decisions": (1 / 2, 1 / 10, 1 / 200),
     "shared-names": (12, 40, 60),
@@ -130,34 +101,59 @@ DIALS: dict[str, tuple[float, ...]] = {
     "rooms": (2, 6, 8),
 }
 """Other settings of each world's dial, on which nothing was chosen."""
-COMPARED = ("backoff", "paper", "calibrated", "trigrams")
 
 
-def measure_dials() -> None:
-    """The worlds at other dials."""
-    worlds = {f"{name}({dial:.3g})": WORLDS[name](dial) for name in DIALS for dial in DIALS[name]}
-    results, _ = pointing.measure(
-        worlds,
-        {name: as_estimator(name) for name in COMPARED},
-        lambda what: print(what, flush=True),
-    )
-    write_rows(RESULTS / "bench_dials.csv", [row_of(result) | machine() for result in results])
+def read(name: str) -> list[dict[str, str]]:
+    with (RESULTS / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shares_of(name: str, estimators: Sequence[str]) -> dict[str, list[float | None]]:
+    """By world each estimator's share of the ceiling; None where it has none."""
+    share: dict[str, dict[str, str]] = {}
+    for row in read(name):
+        share.setdefault(row["world"], {})[row["estimator"]] = row["share_of_ceiling"]
+    return {
+        world: [float(x) if (x := of.get(name)) else None for name in estimators]
+        for world, of in share.items()
+    }
+
+
+def shares() -> str:
+    """Worlds × estimators, the share of the ceiling."""
+    names = [*DEFAULTS, "permuted"]
+    share = shares_of("bench.csv", names)
+    rows = [
+        [f"`{world}`", *("–" if x is None else f"{x:+.2f}" for x in values)]
+        for world, values in share.items()
+    ]
+    columns = [[x for x in column if x is not None] for column in zip(*share.values(), strict=True)]
+    for label, function in (("**mean**", np.mean), ("**lowest**", min)):
+        rows.append([label, *(f"**{function(column):+.2f}**" for column in columns)])
+    return table(["world", *names], rows)
 
 
 def dials() -> str:
     """Shares at other dials: where `backoff` is below .25, and means over all of them."""
-    rows = [row for row in read("bench_dials.csv") if row["share_of_ceiling"]]
-    share = {(r["world"], r["estimator"]): float(r["share_of_ceiling"]) for r in rows}
-    worlds = list(dict.fromkeys(r["world"] for r in rows))
-    lines = [f"| world (dial) | {' | '.join(COMPARED)} |", "| --- |" + " --- |" * len(COMPARED)]
-    for world in worlds:
-        if share[world, "backoff"] < 0.25:
-            cells = [f"{share[world, name]:+.2f}" for name in COMPARED]
-            lines.append(f"| `{world}` | {' | '.join(cells)} |")
-    means = [sum(share[w, name] for w in worlds) / len(worlds) for name in COMPARED]
-    cells = [f"**{mean:+.2f}**" for mean in means]
-    lines.append(f"| **mean of all {len(worlds)}** | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    share = shares_of("bench_dials.csv", COMPARED)
+    values = np.array([x for x in share.values() if None not in x], dtype=float)
+    low = {world: x for world, x in share.items() if x[0] is not None and x[0] < 0.25}
+    rows = [[f"`{world}`", *(f"{x:+.2f}" for x in of)] for world, of in low.items()]
+    rows.append([f"**mean of all {len(values)}**", *(f"**{x:+.2f}**" for x in values.mean(axis=0))])
+    return table(["world (dial)", *COMPARED], rows)
+
+
+def interval(value: float, low: float, high: float, digits: int = 3) -> str:
+    """As in `+.157 ±.031`, where the interval is symmetric but for a rounding."""
+    if abs((high - value) - (value - low)) < 2 * 10**-digits:
+        return f"{value:+.{digits}f} ±{(high - low) / 2:.{digits}f}"
+    return f"{value:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
 
 
 def the_map() -> str:
@@ -166,68 +162,43 @@ def the_map() -> str:
     before = runs.read_bytes()
     gains = {(g.setting, g.arm): g for g in learning.learn(runs)}
     assert runs.read_bytes() == before, "the CSV lacked runs, which were trained now"
-    lines = [f"| setting | {' | '.join(SHOWN)} |", "| --- |" + " --- |" * len(SHOWN)]
+    rows = []
     for setting in learning.SETTINGS:
-        cells = []
-        for arm in SHOWN:
-            gain = gains[setting, arm]
-            text = f"{gain.gain:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
-            cells.append(f"**{text}**" if gain.p < 0.05 else text)
-        lines.append(f"| {setting} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        of = [gains[setting, arm] for arm in SHOWN]
+        texts = [interval(gain.gain, gain.low, gain.high) for gain in of]
+        bold = [
+            f"**{text}**" if gain.p < 0.05 else text for gain, text in zip(of, texts, strict=True)
+        ]
+        rows.append([setting, *bold])
+    return table(["setting", *SHOWN], rows)
 
 
 def real_tokens() -> str:
     """Estimators on real tokens."""
-    lines = [
-        "| credit | share of the ceiling | best weight's share | average precision | rank |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    names = ("share", "best_share", "precision", "rank")
+    rows = []
     for row in read("real_tokens.csv"):
-        cells = [
-            f"{float(row[name]):+.2f} ({float(row[f'{name}_low']):+.2f} to "
-            f"{float(row[f'{name}_high']):+.2f})"
-            for name in ("share", "best_share", "precision", "rank")
-        ]
-        lines.append(f"| {row['estimator']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        ends = [[float(row[f"{name}{end}"]) for end in ("", "_low", "_high")] for name in names]
+        rows.append([row["estimator"], *(interval(*each, digits=2) for each in ends)])
+    head = ["credit", "share of the ceiling", "best weight's share", "average precision", "rank"]
+    return table(head, rows)
 
 
-def demo_ceiling() -> str:
-    """What advantages by continuation gain over GRPO on the demo's tasks, paired by seed."""
-    rows = [row for row in read("demo_ceiling.csv") if row["role"] == "fresh"]
-    lines = ["| task | beside GRPO's | instead of GRPO's | seeds |", "| --- | --- | --- | --- |"]
-    for language in dict.fromkeys(row["language"] for row in rows):
-        area = {
-            (row["arm"], row["seed"]): float(row["area"])
-            for row in rows
-            if row["language"] == language
-        }
-        seeds = sorted({seed for _, seed in area})
-        cells = []
-        for arm in ("beside", "alone"):
-            gain = t_interval(np.array([area[arm, s] - area["grpo", s] for s in seeds]))
-            cells.append(f"{gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})")
-        lines.append(f"| {language} | {' | '.join(cells)} | {len(seeds)} |")
-    return "\n".join(lines)
-
-
-TABLES = {
+TABLES: dict[str, Callable[[], str]] = {
     "bench shares": shares,
     "bench dials": dials,
     "bench map": the_map,
     "real tokens": real_tokens,
-    "demo ceiling": demo_ceiling,
 }
 
 
 def fill(text: str) -> str:
     """The page with each table between its two comments made anew."""
-    for name, table in TABLES.items():
+    for name, made in TABLES.items():
         before, marker, rest = text.partition(f"<!-- {name} -->\n")
         if marker:
             after = rest[rest.index("<!-- end -->") :]
-            text = f"{before}{marker}\n{table()}\n\n{after}"
+            text = f"{before}{marker}\n{made()}\n\n{after}"
     return text
 
 
