@@ -72,15 +72,18 @@ def test_the_threshold_is_that_of_the_functions_and_of_the_reader(dtype, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    "table",
     [
-        ([1], "a list; expected a pyarrow.Table"),
-        (pa.table({"token_ids": [[1]], "reward": [1.0]}), "no column 'group'"),
-        (pa.table({"group": ["g"], "response": ["a"], "reward": [1.0]}), "a tokenizer is needed"),
+        5,
+        [1],
+        [{"group": 1, "response": {}, "reward": 1.0}],
+        pa.table({"token_ids": [[1]], "reward": [1.0]}),
+        pa.table({"group": ["g"], "response": ["a"]}),
+        pa.table({"group": ["g"] * 2, "response": ["a", None], "token_ids": [None, [1]]}),
     ],
 )
-def test_what_is_no_table_of_rollouts_is_refused(table, message):
-    with pytest.raises(InputError, match=message):
+def test_what_is_no_table_of_rollouts_is_refused(table):
+    with pytest.raises(InputError):
         ktae.score(table)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
 from ktae.cli.reading import Reading, note_single_tokens, note_unmixed
-from ktae.errors import InputError
 from ktae.files.text import counted, number, visible
 from ktae.tables import in_tables
 
@@ -49,7 +48,7 @@ def score(
     from ktae.cli.progress import working
     from ktae.report import believing, scoring
     from ktae.report.frame import frame_of
-    from ktae.report.inputs import own_tokenizer
+    from ktae.report.inputs import own_tokenizer, words_of
     from ktae.report.strongest import strongest
     from ktae.rollouts.tokens import load_tokenizer
 
@@ -68,7 +67,8 @@ def score(
         choice = believing.choose(frame_of(dump), asked)
         estimator = choice.estimator
         texts = dump.vocabulary if estimator.needs_vocabulary else None
-        scores = scoring.score(dump.rollouts, loaded, estimator, words=_words(dump), texts=texts)
+        words = words_of(dump)
+        scores = scoring.score(dump.rollouts, loaded, estimator, words=words, texts=texts)
         if output is not None and tokens_out is not None:
             scoring.write(scores, output, tokens_out)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
@@ -115,23 +115,6 @@ def _warn(dump: Dump, scores: Scores) -> None:
             f"groups mix up to {n:,} models; a token may only identify the stronger one "
             "(--by-model separates them)"
         )
-
-
-def _words(dump: Dump) -> dict[int, str] | None:
-    """The words, by the number that stands for a token id, where there is no tokenizer.
-
-    Raises:
-        InputError: some rollouts have only text, others only token ids.
-    """
-    if dump.unit != "words":
-        return None
-    if without := dump.rollouts["response"].null_count:
-        raise InputError(
-            f"{without:,} of {len(dump.rollouts):,} rollouts have token_ids and no response, and "
-            "others a response and no token_ids; expected one of the two everywhere, or --tokenizer"
-        )
-    texts = (text.decode() for text in dump.texts if text is not None)
-    return dict(zip(dump.token_ids.tolist(), texts, strict=True))
 
 
 def _counts(scores: Scores) -> dict[str, Any]:

@@ -265,6 +265,14 @@ Line = list[tuple[str, str]]
 
 def save(shown: ScoredGroup, path: Path) -> None:
     """Write a group's picture, in the form that the file's name ends with: also as HTML."""
+    if path.suffix not in (".html", ".tex"):
+        return plots.save(_figure(_lines(shown)), path)
+    written = HEAD + as_html(shown) if path.suffix == ".html" else _latex(_lines(shown))
+    with atomic_write(path) as temporary:
+        temporary.write_text(written, encoding="utf-8")
+
+
+def _lines(shown: ScoredGroup) -> list[Line]:
     from rich.console import Console
     from rich.style import Style
 
@@ -276,19 +284,20 @@ def save(shown: ScoredGroup, path: Path) -> None:
             lines.append([(x, y.bgcolor.name if y.bgcolor else "none") for x, y in styles])
         if len(rows) > LINES:
             lines.append([(f"… {len(rows) - LINES:,} more lines", "none")])
-    if path.suffix not in (".html", ".tex"):
-        return plots.save(_figure(lines), path)
-    written = _html(lines) if path.suffix == ".html" else _latex(lines)
-    with atomic_write(path) as temporary:
-        temporary.write_text(written, encoding="utf-8")
+    return lines
 
 
-def _html(lines: list[Line]) -> str:
+HEAD = '<!doctype html>\n<meta charset="utf-8">\n'
+
+
+def as_html(shown: ScoredGroup) -> str:
+    """A group's picture as an element of HTML."""
     span = '<span style="background:{}">{}</span>'.format
-    body = "\n".join("".join(span(y, html.escape(x)) for x, y in line) for line in lines)
+    lines = ("".join(span(y, html.escape(x)) for x, y in line) for line in _lines(shown))
+    body = "\n".join(lines)
     style = f"background:#ffffff;color:{PAPER.ink};padding:1rem;font:14px/1.5 monospace"
-    style += ";print-color-adjust:exact"
-    return f'<!doctype html>\n<meta charset="utf-8">\n<pre style="{style}">{body}</pre>\n'
+    style += ";print-color-adjust:exact;white-space:pre-wrap"
+    return f'<pre style="{style}">{body}</pre>\n'
 
 
 LATEX = {

@@ -261,3 +261,20 @@ def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
         rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
     )
     return Dump(rollouts, "words", np.arange(len(number)), [x.encode() for x in number], notes, [])
+
+
+def words_of(dump: Dump) -> dict[int, str] | None:
+    """The words, by the number that stands for a token id, where there is no tokenizer.
+
+    Raises:
+        InputError: some rollouts have only text, others only token ids.
+    """
+    if dump.unit != "words":
+        return None
+    if without := dump.rollouts["response"].null_count:
+        raise InputError(
+            f"{without:,} of {len(dump.rollouts):,} rollouts have token_ids and no response, and "
+            "others a response and no token_ids; expected one of the two everywhere, or a tokenizer"
+        )
+    texts = (text.decode() for text in dump.texts if text is not None)
+    return dict(zip(dump.token_ids.tolist(), texts, strict=True))

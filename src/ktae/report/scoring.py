@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ktae.arrays import MAX_TOKEN_ID, above
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.batch import Vocabulary
 from ktae.credit import AnEstimator, credit_table, token_credit
-from ktae.errors import InputError, checked_keywords
-from ktae.estimators import DEFAULT, Estimator, as_estimator, resolved, to_section
+from ktae.errors import InputError
+from ktae.estimators import Estimator, as_estimator, to_section
 from ktae.files.atomic import atomic_write
 from ktae.report.strongest import DISTINCT
 from ktae.rollouts import record
@@ -31,7 +31,7 @@ from ktae.rollouts.groups import (
     take_rows,
     tokenized,
 )
-from ktae.rollouts.tokens import kept_tokenizer, token_texts, vocabulary
+from ktae.rollouts.tokens import token_texts, vocabulary
 from ktae.tables import CreditTable, in_tables, table_estimator
 from ktae.validity import repeats
 
@@ -217,60 +217,6 @@ def credited(
         for start, length, credit_t in zip(starts_b[rows], lengths_b[rows], credit_bt, strict=True):
             credit_n[start : start + length] = credit_t[:length]
         yield rows, ids_bt, mask_bt
-
-
-@checked_keywords
-def score_table(
-    table: Any,
-    credit: AnEstimator = DEFAULT,
-    *,
-    tokenizer: Any = None,
-    threshold: float = 0.0,
-) -> Any:
-    """The table with the columns `token_ids`, `mask` and `credit`, one list a rollout each.
-
-    This is `ktae.score`. Groups are independent of each other, so any data engine can map it over
-    parts of a table that hold whole groups.
-
-    Args:
-        table: a `pyarrow.Table` of B rollouts with the columns `group`, `response` (text) or
-            `token_ids` (lists of integers), `reward` (numbers) or `correct` (1, 0, null); perhaps
-            `step` and `mask`. Other columns stay as they are.
-        credit: the estimator, as in `ktae.token_credit`.
-        tokenizer: a fast one, a folder or a hub name; needed where there are no `token_ids`.
-        threshold: where there is no `correct`, a reward above it is correct (`ktae.arrays.above`).
-
-    Returns:
-        The same rows in the same order; `credit` is float32, 0 where masked.
-
-    Raises:
-        InputError: a column is missing or is not what it should be, or a tokenizer is.
-    """
-    if not isinstance(table, pa.Table):
-        raise InputError(f"a {type(table).__name__}; expected a pyarrow.Table")
-    names = {"group", "step", "response", "segments", "token_ids", "mask", "reward", "correct"}
-    known = table.select([name for name in table.column_names if name in names])
-    if "correct" not in known.column_names and "reward" in known.column_names:
-        rewards = known["reward"].to_numpy()
-        correct = np.where(np.isnan(rewards), np.nan, above(rewards, threshold))
-        known = known.append_column("correct", pa.array(correct, from_pandas=True))
-    elif "reward" not in known.column_names and "correct" in known.column_names:
-        known = known.append_column("reward", known["correct"].cast(pa.float64()))
-    if isinstance(tokenizer, str | Path):
-        tokenizer = kept_tokenizer(str(tokenizer))
-    estimator = resolved(as_estimator(credit)) if isinstance(credit, str) else as_estimator(credit)
-    rollouts = tokenized(record.conform(known, "table"), tokenizer)
-    texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
-    ends_b = np.cumsum([len(x) for x in arrays_of(rollouts["token_ids"])], dtype=np.int64)
-    credit_n = np.zeros(ends_b[-1] if len(ends_b) else 0, dtype=np.float32)
-    for _ in credited(rollouts, group_codes(rollouts)[0], estimator, credit_n, texts=texts):
-        pass
-    lists = list_column(np.split(credit_n, ends_b[:-1])[: len(ends_b)], pa.list_(pa.float32()))
-    columns = {"token_ids": rollouts["token_ids"], "mask": rollouts["mask"], "credit": lists}
-    table = table.drop_columns([name for name in columns if name in table.column_names])
-    for name, column in columns.items():
-        table = table.append_column(record.SCHEMA.field(name).remove_metadata(), column)
-    return table
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:

@@ -24,7 +24,7 @@ from ktae.estimators import Estimator, as_estimator
 from ktae.files.text import counted as in_words
 from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
-from ktae.rollouts import record
+from ktae.rollouts import memory, record
 from ktae.validity import repeats
 from ktae.validity.scores import HeldOut, Score
 
@@ -67,7 +67,7 @@ Wins = Callable[[Group, np.ndarray], np.ndarray]
 
 def held_out_pairs(
     rollouts: Any,
-    estimators: Mapping[str, AnEstimator],
+    estimators: Mapping[str, AnEstimator] | Sequence[str],
     *,
     tokenizer: Any = None,
     keep: np.ndarray | None = None,
@@ -80,8 +80,8 @@ def held_out_pairs(
     """How often each estimator scores a held-out correct rollout above a held-out incorrect one.
 
     Args:
-        rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
-        estimators: what to try, by the name that the result gets.
+        rollouts: a record, or another table as `ktae.score` takes it.
+        estimators: what to try, by the name that the result gets; or names of presets.
         tokenizer: needed where a rollout has no token ids.
         keep: (B,) how many tokens of each rollout are looked at, from its beginning
             (`ktae.validity.prefixes`); None: all.
@@ -100,6 +100,8 @@ def held_out_pairs(
     Source: ROC area of each group as in Hanley and McNeil 1982, "The meaning and use of the area
     under a ROC curve", averaged over groups.
     """
+    if isinstance(estimators, list | tuple):
+        estimators = {str(name): name for name in estimators}
     if not isinstance(estimators, Mapping) or not estimators:
         raise InputError(
             f"estimators is {estimators!r:.60}; expected names and estimators, such as "
@@ -107,7 +109,7 @@ def held_out_pairs(
         )
     chosen = {name: as_estimator(estimator) for name, estimator in estimators.items()}
     groups, left_out, too_small = _groups(
-        record.conform(rollouts), tokenizer, keep, max_groups, seed
+        memory.as_record(rollouts), tokenizer, keep, max_groups, seed
     )
     # Few groups give a mean under permuted labels that is mostly chance: then more permutations.
     permutations = max(1, math.ceil(MIN_PERMUTED_GROUPS / len(groups)))
