@@ -56,12 +56,10 @@ def test_a_page_without_rewards_or_tokenizer_has_all_views(page_of):
 
 def test_one_name_stands_for_the_colours_the_numbers_and_the_advice(page):
     """Where nothing is shown, the estimator that ktae recommends; else what was asked for."""
-    assert page(ROLLOUTS).advice.estimator == RECOMMENDED
-    assert page(ROLLOUTS).credits[0].name == RECOMMENDED
+    assert page(ROLLOUTS).credit.name == RECOMMENDED
     asked = page(ROLLOUTS, preset("calibrated"))
-    assert asked.credits[0].name == asked.advice.estimator == "calibrated"
-    own = page(ROLLOUTS, KTAE(h3=0))
-    assert own.credits[0].name == own.advice.estimator
+    assert asked.credit.name == "calibrated"
+    assert page(ROLLOUTS, KTAE(h3=0)).credit.name == "no-tf"
 
 
 def by_length(token_ids, mask, correct, groups):
@@ -87,10 +85,10 @@ def test_the_credit_shown_is_that_of_the_estimator_named(estimator, tmp_path):
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     shown = contents(dump, estimator)
-    numbers = np.frombuffer(unpack(shown.blocks["credit-0"]), np.int8)
+    numbers = np.frombuffer(unpack(shown.blocks["credit"]), np.int8)
     scores = score(dump.rollouts, estimator=estimator, texts=dump.vocabulary).record["credit"]
     expected = np.concatenate(scores.to_pylist())
-    largest = shown.page.credits[0].largest
+    largest = shown.page.credit.largest
     assert largest == pytest.approx(np.abs(expected).max())
     # In steps of 1/127 of the largest.
     np.testing.assert_allclose(numbers / 127 * largest, expected, atol=largest / 250)
@@ -183,7 +181,7 @@ def test_what_a_trainer_has_stored_is_taken_and_named(tmp_path):
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", ROLLOUTS)])
     assert dump.estimator == preset("trigrams")
     page = page_data(dump)
-    assert page.credits[0].name == "trigrams"
+    assert page.credit.name == "trigrams"
     assert "trained" in [note.key for note in page.notes]
 
 

@@ -114,7 +114,7 @@ def test_a_file_without_its_wrong_group_gives_the_same(shared_data):
     for name in ("all", "mixed_only"):
         dump = inputs.load([shared_data.parent / f"cases/dumps/held_out_{name}.jsonl"])
         pairs = held_out.held_out_pairs(dump.rollouts, {"paper": "paper", "z": "trigrams"})
-        table = believing.choose(frame_of(dump)).advice.tables[0]
+        table = believing.choose(frame_of(dump)).advice.tests
         shown = {row.cells[0]: float(row.cells[1]) for row in table.rows}
         assert shown["paper"] == pytest.approx(pairs.estimators[0].auc.value, abs=0.005)
         results.append(pairs.as_dict() | {"left_out": None})

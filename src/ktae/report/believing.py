@@ -1,9 +1,7 @@
-"""Which estimator to read with, and how far to believe it: held-out pairs and permuted labels."""
+"""Which estimator to read with, and how far to believe it: held-out pairs."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +16,6 @@ from ktae.tables import table_estimator
 from ktae.validity import prefixes
 from ktae.validity.advice import RECOMMENDED, advice
 from ktae.validity.held_out import group_key, held_out_pairs
-from ktae.validity.permutation import Statistics, permutation_test
 from ktae.validity.scores import HeldOut
 
 BESIDE = tuple(dict.fromkeys(("paper", "calibrated", "trigrams", RECOMMENDED)))
@@ -27,11 +24,6 @@ BESIDE = tuple(dict.fromkeys(("paper", "calibrated", "trigrams", RECOMMENDED)))
 MAX_TOKENS = 2_000_000
 MAX_HELD_OUT = 200
 """Bounds on what is held out of; groups are drawn at random."""
-
-MAX_PERMUTED = 250
-"""Groups that are permuted; above, every second, third, ... mixed group is taken."""
-PERMUTATIONS = 5
-"""Enough for means to two digits, few enough that a report waits for seconds."""
 
 BASELINES = {
     "shorter": "the shorter one is correct",
@@ -42,15 +34,12 @@ BASELINES = {
 class Choice(NamedTuple):
     """The estimator that rollouts are read with."""
 
+    name: str
+    """What stands beside the estimator's numbers."""
     estimator: Estimator
     advice: Advice
     lacks_policy: bool
     """Whether it stands for one that weighs by what a dump does not hold."""
-
-    @property
-    def name(self) -> str:
-        """What stands beside its numbers."""
-        return self.advice.estimator
 
 
 def choose(frame: Frame, asked: Estimator | None = None) -> Choice:
@@ -67,19 +56,17 @@ def choose(frame: Frame, asked: Estimator | None = None) -> Choice:
         if named not in tried.values():
             tried = {to_text(named): named} | tried
     pairs, none = _held_out(frame, tried)
-    sentences, verdict, tables = [none], "none", list[Table]()
+    sentences, verdict, tests = [none], "none", None
     taken = None
     if pairs is not None:
         advised = advice(pairs)
         verdict, taken = advised.verdict, advised.take
         first = advised.lines[0].removeprefix("VERDICT: ")
         sentences = [f"{first[0].upper()}{first[1:]}", *advised.lines[1:]]
-        tables = [_held_out_table(pairs, taken)]
+        tests = _held_out_table(pairs, taken)
     estimator = (asked and named) or (tried[taken] if taken else named or preset(RECOMMENDED))
     name = next((x for x, y in tried.items() if y == estimator), to_text(estimator))
-    if (permuted := _permuted_table(frame, table_estimator(estimator))) is not None:
-        tables.append(permuted)
-    return Choice(estimator, Advice(name, verdict, sentences, tables), lacks_policy)
+    return Choice(name, estimator, Advice(verdict, sentences, tests), lacks_policy)
 
 
 def _mixed(frame: Frame) -> np.ndarray:
@@ -134,55 +121,5 @@ def _held_out_table(pairs: HeldOut, taken: str | None) -> Table:
         f"the others of its group. Chance is .50. {counted(pairs.pairs, 'pair')} of "
         f"{counted(pairs.groups, 'group')}.",
         ["", "share", "95 %", "permuted labels"],
-        rows,
-    )
-
-
-STATISTICS = {
-    "credit_abs": ("mean |credit|", "{:.3f}"),
-    "saturated": ("saturated tokens (|credit| above 90 % of the largest)", "{:.1%}"),
-    "no_evidence": ("pairs of group and token with p = 1", "{:.1%}"),
-    "significant": ("pairs with p below .05", "{:.2%}"),
-    "discoveries": ("pairs at a false discovery rate of 5 %", "{:,.0f}"),
-}
-"""Name and format of the fields of `Statistics`."""
-
-
-def _permuted_table(frame: Frame, estimator: Estimator) -> Table | None:
-    """Statistics of single tokens under the real and under permuted labels; None: nothing to
-    compare."""
-    groups = np.flatnonzero(_mixed(frame))
-    if not len(groups):
-        return None
-    tokens = int(frame.sum_rollouts(frame.lengths_b)[groups].sum())
-    # Every k-th mixed group, for the smallest k that keeps within both bounds.
-    stride = max(math.ceil(len(groups) / MAX_PERMUTED), math.ceil(tokens / MAX_TOKENS))
-    rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, groups[::stride])))
-    try:
-        test = permutation_test(rollouts, estimator, permutations=PERMUTATIONS)
-    except InputError:  # the estimator ignores all tokens of all rollouts of one kind
-        return None
-    rows = []
-    for field in dataclasses.fields(Statistics):
-        name, form = STATISTICS[field.name]
-        permuted = [getattr(x, field.name) for x in test.permuted]
-        real, mean, low, high = (
-            form.format(x).replace("%", " %")
-            for x in (
-                getattr(test.real, field.name),
-                float(np.mean(permuted)),
-                min(permuted),
-                max(permuted),
-            )
-        )
-        rows.append(Row([name, real, mean, f"{low} to {high}"]))
-    which = "all" if stride == 1 else f"{test.groups:,} of {len(groups):,}"
-    return Table(
-        "Beside permuted labels",
-        f"Single tokens by {to_text(estimator)}, and the same with labels permuted within each "
-        f"group, {PERMUTATIONS} times, over {which} mixed groups. What permuted labels give as "
-        f"well says nothing about correctness. Of {test.pairs:,} pairs of group and token "
-        f"{test.testable:.1%} could have p below .05 at all.".replace("%", " %"),
-        ["", "real", "permuted", "from to"],
         rows,
     )

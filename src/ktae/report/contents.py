@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.credit import AnEstimator
-from ktae.estimators import as_estimator, preset
+from ktae.estimators import as_estimator
 from ktae.estimators.transforms import ignored_by
 from ktae.files.text import counted
 from ktae.report import (
@@ -93,29 +93,25 @@ def contents(
         noted.append(data.Note("graded-again", False, "Graded again", text, regraded.graded))
     noted += notes.about_estimator(frame, choice, regrade)
 
-    page_blocks = _blocks(frame, scored, shown, tokens, ended.mark_v)
-    models = overview.models_table(frame)
+    page_blocks = _blocks(frame, scored, shown, tokens)
+    credit, page_blocks["credit"] = _credit(choice, scored, shown)
     page = data.Page(
         version=data.VERSION,
         unit="word" if dump.unit == "words" else "token",
         findings=[draft.finished(frame, shown.place_b) for draft in found],
         advice=choice.advice,
         tiles=overview.tiles(frame, units.mixed_g),
-        tables=[models] if models else [],
+        models=overview.models_table(frame),
         notes=noted,
         comparisons=compared.comparisons,
         opened=compared.opened,
         charts=summary.charts(frame, scored),
-        over_steps=summary.tokens_over_steps(frame, scored),
-        credits=_credits(frame, choice, scored, shown, page_blocks),
+        credit=credit,
         signals=sorted(frame.signals[0]),
         unit_names=list(units.names),
         cells=units.cells.tolist(),
-        unit_note=_unit_note(choice),
-        shares=_shares(units),
         n_correct=max(1, _mixed_responses(frame, units, 1)),
         n_incorrect=max(1, _mixed_responses(frame, units, 0)),
-        ignored=[*ignored_by(choice.estimator, counted=True)],
         groups=_groups(frame, scored, shown),
         rollouts=_rollouts(frame, scored, shown),
     )
@@ -128,15 +124,14 @@ def _blocks(
     scored: summary.Scored,
     shown: Shown,
     tokens: summary.TokenNumbers,
-    mark_v: np.ndarray,
 ) -> dict[str, str]:
     """What the page has beside its `Page`: texts, turns, and what has an entry a token."""
     # A token's number in the page is its rank by frequency, so that frequent ones take one byte.
     which_n = frame.which_n[shown.token_n]
-    by_rank = np.argsort(-np.bincount(which_n, minlength=len(mark_v)), kind="stable")
+    by_rank = np.argsort(-np.bincount(which_n, minlength=len(frame.dump.texts)), kind="stable")
     page_blocks = {
         "tokens": blocks.varints(np.argsort(by_rank)[which_n]),
-        "vocabulary": blocks.as_json(_vocabulary(frame, tokens, mark_v, by_rank)),
+        "vocabulary": blocks.as_json(_vocabulary(frame, tokens, by_rank)),
     }
     for kind, cell_n in enumerate(scored.units.cell_un):
         page_blocks[f"unit-{kind}"] = blocks.varints(cell_n[shown.token_n] + 1)
@@ -166,44 +161,21 @@ def _shown(
     return Shown(shown_g, shown_b, np.repeat(shown_b, frame.lengths_b), place_b)
 
 
-def _credits(
-    frame: Frame,
-    choice: believing.Choice,
-    scored: summary.Scored,
-    shown: Shown,
-    page_blocks: dict[str, str],
-) -> list[data.Credit]:
-    """The credit that a page can be coloured by: the chosen estimator's, and the paper's."""
-    named = {choice.name: choice.estimator, "paper": preset("paper")}
-    listed = list[data.Credit]()
-    for name, estimator in named.items():
-        is_chosen = name == choice.name
-        credit_n = scored.credit_n if is_chosen else summary.credit_of(frame, estimator)
-        credit_n = credit_n[shown.token_n]
-        largest = float(np.abs(credit_n).max(initial=0)) or 1.0
-        page_blocks[f"credit-{len(listed)}"] = blocks.small(credit_n / largest)
-        rests_on_units = is_chosen and ngrams_of(estimator) is not None
-        listed.append(data.Credit(name, largest, rests_on_units))
-    return listed
-
-
-def _unit_note(choice: believing.Choice) -> str:
-    if ngrams_of(choice.estimator) is not None:
-        return ""
-    return f"{choice.name} rests on more than single tokens; the table is of the single token."
+def _credit(
+    choice: believing.Choice, scored: summary.Scored, shown: Shown
+) -> tuple[data.Credit, str]:
+    """What colours the page, and its block."""
+    credit_n = scored.credit_n[shown.token_n]
+    largest = float(np.abs(credit_n).max(initial=0)) or 1.0
+    note = ""
+    if ngrams_of(choice.estimator) is None:
+        note = f"{choice.name} rests on more than single tokens; the table is of the single token."
+    ignored = [*ignored_by(choice.estimator, counted=True)]
+    return data.Credit(choice.name, largest, note, ignored), blocks.small(credit_n / largest)
 
 
 def _mixed_responses(frame: Frame, units: Units, verdict: int) -> int:
     return int((units.mixed_g[frame.group_b] & (frame.correct_b == verdict)).sum())
-
-
-def _shares(units: Units) -> str:
-    if not units.mixed_g.any():
-        return "No group has both correct and incorrect responses, so no token has a value."
-    return (
-        "Shares are of the responses of mixed groups. p is over groups; a token in bold is beyond "
-        "chance among all tokens of the dump."
-    )
 
 
 def _groups(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Groups:
@@ -268,16 +240,13 @@ def _rollouts(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Rollou
     )
 
 
-def _vocabulary(
-    frame: Frame, tokens: summary.TokenNumbers, mark_v: np.ndarray, by_rank: np.ndarray
-) -> data.Vocabulary:
+def _vocabulary(frame: Frame, tokens: summary.TokenNumbers, by_rank: np.ndarray) -> data.Vocabulary:
     numbers: dict[str, Any] = {
         name: values[by_rank].tolist() for name, values in tokens._asdict().items()
     }
     return data.Vocabulary(
         id=frame.dump.token_ids[by_rank].tolist(),
         text=[_text(frame.dump.texts[i]) for i in by_rank.tolist()],
-        mark=mark_v[by_rank].tolist(),
         **numbers,
     )
 

@@ -26,7 +26,6 @@ from ktae.report.comparing import sentence as comparison_sentence
 from ktae.report.data import Chip, Tone
 from ktae.report.drafts import COUNT, Draft, Place, Seen, p_text, share_of
 from ktae.report.frame import Frame
-from ktae.report.marks import FORMAT
 from ktae.report.overview import percent
 from ktae.report.summary import chip
 from ktae.validity import repeats
@@ -247,18 +246,7 @@ def _tokens(seen: Seen) -> Iterator[Draft]:
         ]
 
     sure = "false discovery rate of 2 % over all tokens of the dump, within groups"
-    of_form = [i for i in order.tolist() if beyond[i] and seen.marks.mark_v[i]][:MOST_TOKENS]
-    if of_form:
-        kinds = sorted({"format" if seen.marks.mark_v[i] == FORMAT else "end" for i in of_form})
-        yield Draft(
-            *("format", "plain", "Tokens of the end or format that go with correctness"),
-            f"Tokens of the {' and the '.join(kinds)} go with correctness",
-            sure,
-            "They tell which responses came to their end in the form that was asked for, and "
-            "nothing of the reasoning.",
-            chips=chips(of_form),
-        )
-    others = [i for i in order.tolist() if beyond[i] and not seen.marks.mark_v[i]]
+    others = [i for i in order.tolist() if beyond[i]]
     if others:
         yield Draft(
             *("tokens", "plain", "Tokens that go with correctness"),

@@ -9,17 +9,14 @@ import numpy as np
 from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
 from ktae.files.text import visible
-from ktae.report.data import Chart, Chip, Line, StepTokens
+from ktae.report.data import Chart, Chip, Line
 from ktae.report.frame import Frame
 from ktae.report.scoring import credited
-from ktae.report.strongest import distance, over_groups
+from ktae.report.strongest import over_groups
 from ktae.report.units import Units, find_units, tokens_beyond_chance
 from ktae.rollouts.metrics import common_names
 from ktae.tables import ngrams_of
 from ktae.validity.permutation import mean_abs_credit
-
-STRONGEST_AT_STEP = 12
-"""Tokens toward and against a correct answer that are listed for a training step."""
 
 ROUNDING = 1e-9
 """Credit below this is the rounding of a sum that is 0, and gets no colour."""
@@ -39,8 +36,6 @@ class Scored(NamedTuple):
     units: Units
     credit_r: np.ndarray
     """(R,) for each row of `units`: the mean credit of the token in that group."""
-    weight_r: np.ndarray
-    """(R,) |a - E[a]|: how far the correct responses with it are from as many as chance gives."""
 
 
 class TokenNumbers(NamedTuple):
@@ -77,7 +72,7 @@ def score(frame: Frame, estimator: Estimator) -> Scored:
     times_r = np.bincount(row_n, minlength=n_rows)
     credit_r = np.bincount(row_n, credit_n[counted_n], n_rows) / np.maximum(times_r, 1)
     compared_b = frame.sum_tokens(counted_n).astype(np.int64)
-    return Scored(credit_n, compared_b, units, credit_r, distance(units.counts))
+    return Scored(credit_n, compared_b, units, credit_r)
 
 
 def token_numbers(frame: Frame, scored: Scored) -> TokenNumbers:
@@ -157,32 +152,6 @@ def _lines(
             if name in named:
                 lines[name][step] = named[name]
     return {name: values for name, values in lines.items() if values}
-
-
-def tokens_over_steps(frame: Frame, scored: Scored) -> list[StepTokens]:
-    """The strongest tokens of each training step."""
-    step_r = step_of_groups(frame)[scored.units.group]
-    steps = np.unique(step_r[step_r >= 0]).tolist()
-    if len(steps) < 2:
-        return []
-    impact_r, n = scored.credit_r * scored.weight_r, len(frame.dump.token_ids)
-    listed = []
-    for step in steps:
-        here = step_r == step
-        which = scored.units.which[here]
-        impact_v = np.bincount(which, impact_r[here], n)
-        weight_v = np.bincount(which, scored.weight_r[here], n)
-
-        def chips(sign: int, impact_v: Any = impact_v, weight_v: Any = weight_v) -> list[Chip]:
-            greatest = np.argsort(-sign * impact_v, kind="stable")[:STRONGEST_AT_STEP].tolist()
-            return [
-                chip(frame, i, f"{impact_v[i]:+.2f}, credit {impact_v[i] / weight_v[i]:+.3f}")
-                for i in greatest
-                if sign * impact_v[i] > 0
-            ]
-
-        listed.append(StepTokens(step, chips(1), chips(-1)))
-    return listed
 
 
 def chip(frame: Frame, which: int, about: str) -> Chip:

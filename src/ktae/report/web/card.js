@@ -1,9 +1,5 @@
 // Everything about one token of one response: in plain words first, the numbers below.
 
-const MARKS = {
-  1: ["end", "It stands at the end of responses and nowhere else: it says which were cut off, not how they reason."],
-  2: ["format", "It stands in a box, a closing tag or the like: it says which have the form, not how they reason."],
-};
 const UNIT_NAMES = { token: "", bigram: "with the one before ", trigram: "with the two before " };
 
 function tokenCard(rollout, t, { run } = {}) {
@@ -19,25 +15,23 @@ function tokenCard(rollout, t, { run } = {}) {
   const credit = creditAt(rollout, t);
   const units = unitsAt(rollout, t);
   if (report.rollouts.correct[rollout] === null) say("This response has no verdict: it is in no table.");
-  else if (report.ignored.includes(id) && !state.credit) say("The estimator gives this token no credit.");
+  else if (report.credit.ignored.includes(id)) say("The estimator gives this token no credit.");
   else if (!isMixed(g) && credit === 0) say(report.groups.evidence[g]);
   else card.append(verdict(credit, units), ...units.map(contingency));
   card.append(advantageSum(rollout, credit), signalsOf(rollout, t));
-  if (units.length && report.unit_note && !state.credit) card.append(remark(report.unit_note));
+  if (units.length && report.credit.note) card.append(remark(report.credit.note));
   card.append(h("p", {}, h("a", { href: linkTo({ view: "tokens", id }) }, inUnits("This token in all groups"))));
   return card;
 }
 
 function cardTitle(rollout, t, rank) {
   const { rollouts, vocabulary } = report;
-  const mark = MARKS[vocabulary.mark[rank]];
   const place = `${report.unit} ${thousands(t + 1)} of ${thousands(rollouts.length[rollout])}`;
   const facts = [place, `response ${numberOf(rollout) + 1}, ${outcomeName(rollout)}`, `id ${vocabulary.id[rank]}`];
   return h(
     "div",
     {},
     h("h3", {}, h("code", { class: "token", dir: "auto" }, tokenLabel(rank))),
-    mark ? h("p", {}, h("span", { class: "flag" }, mark[0]), ` ${mark[1]}`) : null,
     remark(facts.join(" · ")),
   );
 }
@@ -109,7 +103,7 @@ function advantageSum(rollout, credit) {
     { class: "sum" },
     part(advantage, "rollout advantage"),
     " + ",
-    part(credit, `credit of ${report.credits[state.credit].name}`),
+    part(credit, `credit of ${report.credit.name}`),
     " = ",
     part(advantage + credit, inUnits(SIGNALS.advantage)),
   );

@@ -1,7 +1,7 @@
 // The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.blocks).
 
 const FIXED_POINT = 512;
-const PAGE_VERSION = 1;
+const PAGE_VERSION = 2;
 const report = {};
 
 const blockOf = name => document.getElementById(`data-${name}`)?.textContent;
@@ -39,8 +39,8 @@ async function readFixedPoint(name) {
   });
 }
 
-async function readCredit({ largest }, i) {
-  const bytes = new Int8Array((await inflate(blockOf(`credit-${i}`))).buffer);
+async function readCredit(largest) {
+  const bytes = new Int8Array((await inflate(blockOf("credit"))).buffer);
   return Float32Array.from(bytes, x => (x / 127) * largest);
 }
 
@@ -76,7 +76,7 @@ async function readRest() {
   const n = report.offsets.at(-1);
   [report.vocabulary, report.texts, report.turns] = await Promise.all(["vocabulary", "texts", "turns"].map(readJson));
   report.tokens = await readVarints("tokens", n);
-  report.credit = await Promise.all(report.credits.map(readCredit));
+  report.credit.values = await readCredit(report.credit.largest);
   report.units = await Promise.all(report.unit_names.map((_, i) => readVarints(`unit-${i}`, n)));
   for (const name of report.signals) report[name] = await readFixedPoint(name);
 }
@@ -93,11 +93,10 @@ function isCounted(rollout, t) {
   return true;
 }
 
-const creditAt = (rollout, t) => report.credit[state.credit][report.offsets[rollout] + t];
+const creditAt = (rollout, t) => report.credit.values[report.offsets[rollout] + t];
 
 // The contingency tables of the units that end at a token: [{ unit, a, n_correct, ... }].
 function unitsAt(rollout, t) {
-  if (!report.credits[state.credit].units && state.credit > 0) return [];
   return report.units.flatMap(cells => {
     const cell = cells[report.offsets[rollout] + t];
     if (!cell) return [];
@@ -109,7 +108,7 @@ function unitsAt(rollout, t) {
 // The largest |credit| in a group, at which a shade is full; of nothing, 1.
 function largestIn(g) {
   const { first, size } = report.groups;
-  const credit = report.credit[state.credit];
+  const credit = report.credit.values;
   let most = 0;
   for (let at = report.offsets[first[g]]; at < report.offsets[first[g] + size[g]]; at++) {
     most = Math.max(most, Math.abs(credit[at]));

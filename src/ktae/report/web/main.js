@@ -16,7 +16,6 @@ function draw() {
   });
   document.getElementById("views").replaceChildren(...views);
   document.getElementById("signal").value = state.signal;
-  document.getElementById("credit").value = String(state.credit);
   document.getElementById("shading").textContent = shadedBy();
   document.body.dataset.view = state.view;
   DRAW[state.view](document.getElementById("main"));
@@ -28,25 +27,14 @@ function announce(text) {
 
 // What can be chosen depends on the data.
 function fillControls() {
-  const fill = (id, entries) => {
-    const options = entries.map(([value, name]) => h("option", { value }, name));
-    document.getElementById(id).replaceChildren(...options);
-  };
-  fill(
-    "signal",
-    signalNames().map(name => [name, inUnits(SIGNALS[name])]),
-  );
-  fill(
-    "credit",
-    report.credits.map(({ name }, i) => [String(i), name]),
-  );
+  const options = signalNames().map(name => h("option", { value: name }, inUnits(SIGNALS[name])));
+  document.getElementById("signal").replaceChildren(...options);
 }
 
 function setUpControls() {
   for (const element of document.querySelectorAll(".unit")) element.textContent = inUnits(element.textContent);
   const on = (id, name, f) => document.getElementById(id).addEventListener(name, f);
   on("signal", "change", event => go({ signal: event.target.value }));
-  on("credit", "change", event => go({ credit: Number(event.target.value) }));
   for (const name of ["palette", "theme"]) on(name, "change", event => (root.dataset[name] = event.target.value));
   on("help-button", "click", () => document.getElementById("help").showModal());
   on("main", "pointerover", onTokenOver);

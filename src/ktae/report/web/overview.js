@@ -1,8 +1,8 @@
 // The first screen: what to act on, four numbers, how far to believe the colours, and about the dump.
 
 function drawOverview(main) {
-  const { tiles, tables, notes } = report;
-  const side = [...tables.map(numberTable), notes.length ? notesBox() : null, chartsTeaser()];
+  const { tiles, models, notes } = report;
+  const side = [models ? numberTable(models) : null, notes.length ? notesBox() : null, chartsTeaser()];
   main.replaceChildren(
     h(
       "div",
@@ -62,12 +62,12 @@ function findingList() {
 
 // How far to believe the colours, in the words of the advice; its tests are folded.
 function adviceBox() {
-  const { estimator, sentences, tables } = report.advice;
+  const { sentences, tests } = report.advice;
   return pane(
     "Can single colours be read?",
-    h("p", {}, "The page is coloured by ", h("b", {}, estimator), "."),
+    h("p", {}, "The page is coloured by ", h("b", {}, report.credit.name), "."),
     h("p", {}, spellOut(sentences.join(" "))),
-    tables.length ? h("details", { id: "believe" }, h("summary", {}, "The tests"), tables.map(numberTable)) : null,
+    tests ? h("details", { id: "believe" }, h("summary", {}, "The tests"), numberTable(tests)) : null,
   );
 }
 

@@ -99,7 +99,7 @@ function rolloutCard(rollout) {
     counted(rollouts.length[rollout], report.unit),
     `reward ${reward}`,
     `advantage ${signed(rollouts.advantage[rollout], 2)}`,
-    `mean credit of ${report.advice.estimator} ${signed(rollouts.credit[rollout])}`,
+    `mean credit of ${report.credit.name} ${signed(rollouts.credit[rollout])}`,
   ];
   const model = rollouts.models[rollouts.model[rollout]];
   if (model) facts.push(onOneLine(model));
@@ -217,17 +217,15 @@ function shadeChunk(chunk) {
 
 // Of a run of several tokens, the strongest tells the shade.
 function runClass(run, rollout, scale) {
-  const ids = idsOf(rollout);
-  let [best, at, mark] = [0, run.first, 0];
+  let [best, at] = [0, run.first];
   for (let t = run.first; t < run.first + run.count; t++) {
-    mark ||= report.vocabulary.mark[ids[t]];
     if (state.signal === "none") continue;
     const number = signalAt(state.signal, rollout, t);
     if (Math.abs(number) > Math.abs(best) || Number.isNaN(number)) [best, at] = [number, t];
   }
   const name = state.signal === "none" ? "" : shadeClass(state.signal, best, scale);
   const beyond = name && state.signal === "credit" && unitsAt(rollout, at).some(unit => unit.beyond);
-  return ["t", name, beyond ? "beyond" : "", mark ? "mark" : ""].filter(x => x).join(" ");
+  return ["t", name, beyond ? "beyond" : ""].filter(x => x).join(" ");
 }
 
 // Where the search's words stand in a chunk.

@@ -40,7 +40,7 @@ function legend(signal, g) {
   const numbers = Array.from({ length: LEVELS }, (_, i) => i + 1);
   const against = both ? numbers.map(i => `n${i}`).reverse() : [];
   const names = [...against, "", ...numbers.map(i => (both ? "p" : "s") + i)];
-  const beyond = report.groups.beyond[g] > 0 && state.credit === 0;
+  const beyond = report.groups.beyond[g] > 0;
   return h(
     "div",
     { class: "legend" },

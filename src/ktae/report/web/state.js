@@ -23,7 +23,7 @@ const TEXTS = ["q", "outcome", "finding", "groups", "model", "file", "at"];
 const COUNTED = ["group", "rollout", "token"];
 const NO_PLACE = { group: null, rollout: null, token: null, id: null, step: null };
 const NO_FILTER = { ...Object.fromEntries([...TEXTS.map(name => [name, ""]), ...RANGES.map(name => [name, null])]) };
-const FRESH = { view: "overview", signal: "credit", credit: 0, sort: "name", ...NO_PLACE, ...NO_FILTER };
+const FRESH = { view: "overview", signal: "credit", sort: "name", ...NO_PLACE, ...NO_FILTER };
 
 function readState(hash = location.hash) {
   const parts = new URLSearchParams(hash.slice(1));
@@ -31,10 +31,6 @@ function readState(hash = location.hash) {
   if (viewsHere().includes(parts.get("view"))) fresh.view = parts.get("view");
   if (signalNames().includes(parts.get("signal"))) fresh.signal = parts.get("signal");
   if (parts.get("sort") in SORTS) fresh.sort = parts.get("sort");
-  fresh.credit = Math.max(
-    0,
-    report.credits.findIndex(({ name }) => name === parts.get("credit")),
-  );
   for (const name of Object.keys(NO_PLACE)) {
     const text = parts.get(name) ?? "";
     if (/^\d{1,10}$/.test(text)) fresh[name] = Number(text) - COUNTED.includes(name);
@@ -73,7 +69,6 @@ function fragment(changes = {}) {
   if (all.id !== null && all.view === "tokens") parts.set("id", all.id);
   if (all.step !== null && all.view === "training") parts.set("step", all.step);
   if (all.signal !== "credit") parts.set("signal", all.signal);
-  if (all.credit !== 0) parts.set("credit", report.credits[all.credit].name);
   return `#${parts}`;
 }
 
@@ -123,8 +118,7 @@ const has = { training: () => report.charts.length > 0, compare: () => report.co
 const viewsHere = () => Object.keys(VIEWS).filter(view => has[view]?.() ?? true);
 const signalNames = () =>
   Object.keys(SIGNALS).filter(name => !["log_prob", "entropy"].includes(name) || report.signals.includes(name));
-const shadedBy = () =>
-  state.signal === "credit" ? `Credit of ${report.credits[state.credit].name}` : SIGNALS[state.signal];
+const shadedBy = () => (state.signal === "credit" ? `Credit of ${report.credit.name}` : SIGNALS[state.signal]);
 
 const groupLabel = g => onOneLine(report.groups.label[g]);
 

@@ -2,16 +2,17 @@
 
 const tokenView = { query: "", sorted: { key: "impact", down: true }, least: 2 };
 const AROUND = 14; // tokens on each side of a context
+const SHARES =
+  "Shares are of the responses of mixed groups. p is over groups; a token in bold is beyond chance among all tokens.";
 const PER_SIDE = 25; // contexts shown before "more"
 
 const tokenRows = memo(vocabulary => {
-  const { id, mark, a, b, groups, impact, credit, p, beyond } = vocabulary;
+  const { id, a, b, groups, impact, credit, p, beyond } = vocabulary;
   const most = Math.max(...credit.map(Math.abs), 1e-9);
   return id.map((_, rank) => ({
     rank,
     id: id[rank],
     text: tokenLabel(rank),
-    mark: mark[rank],
     n: a[rank] + b[rank],
     shareCorrect: a[rank] / report.n_correct,
     shareIncorrect: b[rank] / report.n_incorrect,
@@ -24,14 +25,9 @@ const tokenRows = memo(vocabulary => {
   }));
 });
 
-function textCell({ text, mark, beyond }) {
+function textCell({ text, beyond }) {
   const code = h("code", { dir: "auto" }, text);
-  return h(
-    "span",
-    {},
-    beyond ? h("b", {}, code) : code,
-    mark ? h("span", { class: "flag", title: MARKS[mark][1] }, MARKS[mark][0]) : null,
-  );
+  return beyond ? h("b", {}, code) : code;
 }
 
 const TOKEN_COLUMNS = [
@@ -91,7 +87,7 @@ function drawTokens(main) {
     onchange: event => ((tokenView.least = Math.max(1, Number(event.target.value) || 1)), fill()),
   });
   const impact = "credit × how many more or fewer correct responses have it than chance gives, over groups";
-  const about = `Credit and impact (${impact}) are those of ${report.advice.estimator}. ${report.shares}`;
+  const about = `Credit and impact (${impact}) are those of ${report.credit.name}. ${SHARES}`;
   const bar = h("div", { class: "bar" }, search, h("span", {}, "in at least ", least, " responses"));
   const title = ["Where ", h("code", { dir: "auto" }, chosen?.text ?? ""), " occurs"];
   const contexts = chosen

@@ -1,16 +1,14 @@
 // Training, Compare, and the turns of a group.
 
 function drawTraining(main) {
-  const { charts, over_steps: listed } = report;
+  const { charts } = report;
   const steps = [...new Set(charts.flatMap(({ lines }) => lines.flatMap(line => line.steps)))].sort((x, y) => x - y);
   const at = steps.includes(state.step) ? state.step : steps.at(-1);
   const pictures = h("div");
-  const bars = h("div", { class: "sides" });
   const output = h("output", { for: "step" });
   const show = step => {
     output.textContent = String(step);
     pictures.replaceChildren(chartGrid(charts, step));
-    bars.replaceChildren(...tokensAt(listed.find(x => x.step === step)));
   };
   const slider = h("input", {
     id: "step",
@@ -36,17 +34,7 @@ function drawTraining(main) {
       pictures,
       about ? remark(about) : null,
     ),
-    pane(`${inUnits("Tokens")} at this step, by impact and credit of ${report.advice.estimator}`, bars),
   );
-}
-
-function tokensAt(listed) {
-  if (!listed) return [remark("No group of this step is mixed.")];
-  const side = (name, chips) => {
-    const items = chips.map(chip => h("p", {}, tokenChip(chip)));
-    return h("section", { "aria-label": name }, h("h3", {}, name), items.length ? items : remark("none"));
-  };
-  return [side("Toward a correct answer", listed.toward), side("Against it", listed.against)];
 }
 
 let opened = null;
@@ -98,7 +86,7 @@ function turnsPane(g) {
     const cells = row.map(({ start, text, credit }) =>
       h(
         "td",
-        { class: state.credit ? null : shadeClass("credit", credit, turns.largest) },
+        { class: shadeClass("credit", credit, turns.largest) },
         h("a", { href: fragment({ rollout: i, token: start }), dir: "auto" }, onOneLine(text)),
         h("small", {}, signed(credit, 3)),
       ),
@@ -107,7 +95,7 @@ function turnsPane(g) {
     return h("tr", {}, h("th", { scope: "row" }, `${i + 1} ${outcomeName(rollout)}`), cells, left);
   });
   const head = h("tr", {}, h("th", { scope: "col" }, "Response"), names);
-  const about = `First words, and the mean credit a ${report.unit} (${report.advice.estimator})`;
+  const about = `First words, and the mean credit a ${report.unit} (${report.credit.name})`;
   const table = h("table", { class: "turn-rows" }, h("caption", {}, about), h("thead", {}, head), h("tbody", {}, rows));
   return h(
     "details",
