@@ -12,7 +12,7 @@ const svg = (texts, ...values) => filled(texts, values, html => `<svg>${html}</s
 
 function filled(texts, values, wrap) {
   if (!parsed.has(texts)) parsed.set(texts, parse(texts, wrap));
-  const nodes = document.importNode(parsed.get(texts), true);
+  const nodes = parsed.get(texts).cloneNode(true);
   const walker = document.createTreeWalker(nodes, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_COMMENT);
   const places = [];
   while (walker.nextNode()) places.push(walker.currentNode);

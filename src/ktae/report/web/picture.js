@@ -7,7 +7,7 @@ function savePicture(g) {
   const named = [report.texts.prompt[g]?.slice(0, 40) ?? report.groups.label[g], shadedBy()];
   const file = named.map(text => text.replace(/[^\w.-]+/g, "-").replace(/^-|-$/g, "")).join("_");
   const href = URL.createObjectURL(new Blob([pictureOf(g)], { type: "image/svg+xml" }));
-  el`<a href=${href} download="${file}.svg"></a>`.click();
+  document.adoptNode(el`<a href=${href} download="${file}.svg"></a>`).click();
   setTimeout(() => URL.revokeObjectURL(href), 1000);
 }
 
