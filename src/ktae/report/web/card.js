@@ -8,10 +8,11 @@ function tokenCard(rollout, t, run) {
   const rank = idsOf(rollout)[t];
   const id = report.vocabulary.id[rank];
   const place = `${report.unit} ${thousands(t + 1)} of ${thousands(report.rollouts.length[rollout])}`;
+  const parts = [...idsOf(rollout).subarray(run.first, run.first + run.count)].map(tokenLabel).join(" ");
   return el`<div class="card">
     <h3><code class="token" dir="auto">${tokenLabel(rank)}</code></h3>
     ${remark(`${place} · response ${numberOf(rollout) + 1}, ${outcomeOf(rollout)} · id ${id}`)}
-    ${run.count > 1 && runParts(rollout, run, t)}
+    ${run.count > 1 && el`<p class="parts">“${onOneLine(run.text)}” is made of ${run.count} tokens: ${parts}</p>`}
     ${isCounted(rollout, t) ? explained(rollout, t, id) : remark(inUnits(MASKED))}
     <p><a href=${linkTo({ view: "tokens", id })}>This ${report.unit} in all groups</a></p>
   </div>`;
@@ -19,16 +20,6 @@ function tokenCard(rollout, t, run) {
 
 const MASKED =
   "The policy did not write this token, or it was cut off: it is masked, counts nowhere and gets no credit.";
-
-// The tokens of a run that one character is made of.
-function runParts(rollout, run, t) {
-  const part = at =>
-    el`<button type="button" aria-pressed="${at === t}" @click=${() => showCard(rollout, at, run, { pin: true })}>
-      ${tokenLabel(idsOf(rollout)[at])}
-    </button>`;
-  const parts = Array.from({ length: run.count }, (_, i) => part(run.first + i));
-  return el`<p class="parts">“${onOneLine(run.text)}” is made of ${run.count} tokens: ${parts}</p>`;
-}
 
 // Where a token's credit comes from.
 function explained(rollout, t, id) {
@@ -159,7 +150,6 @@ function focusToken(rollout, t, { quiet = false } = {}) {
   box.scrollTop += span.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 3;
   const { top } = span.getBoundingClientRect(); // in the upper half: a narrow page has the card in the lower
   if (top < 0.12 * innerHeight || top > 0.45 * innerHeight) scrollBy(0, top - 0.3 * innerHeight);
-  span.classList.add("arrived");
 }
 
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 12, ArrowUp: -12, Home: -Infinity, End: Infinity };

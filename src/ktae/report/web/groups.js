@@ -90,16 +90,13 @@ const toNeighbour = by => go({ group: neighbour(state.group, by), rollout: null,
 
 function promptBox(g) {
   const [prompt, answer] = [report.texts.prompt[g], report.texts.answer[g]];
-  const short = text => onOneLine(text.length > 300 ? `${text.slice(0, 300)}…` : text);
-  let text = remark("The dump holds no prompt.");
-  if (prompt) text = el`<div class="prompt-text" dir="auto">${spellOut(prompt.replace(/\r\n?/g, "\n"))}</div>`;
-  if (prompt?.length > 400 || prompt?.split("\n").length > 6) {
-    const more = el`<span class="link"> all ${thousands(prompt.length)} characters</span>`;
-    text = el`<details class="fold"><summary dir="auto">${short(prompt)}${more}</summary>${text}</details>`;
-  }
+  const text = spellOut((prompt ?? "The dump holds no prompt.").replace(/\r\n?/g, "\n"));
+  const reference = answer?.length > 300 ? `${answer.slice(0, 300)}…` : answer;
   return el`<section class="prompt" aria-label="Prompt">
     <span class="who">Prompt</span>
-    ${text}
-    ${answer && el`<p class="answer">Reference answer: <code dir="auto">${short(answer)}</code></p>`}
+    <div class="prompt-text ${prompt ? "" : "quiet"}" dir="auto" tabindex="0" role="region" aria-label="Prompt's text">
+      ${text}
+    </div>
+    ${answer && el`<p class="answer">Reference answer: <code dir="auto">${onOneLine(reference)}</code></p>`}
   </section>`;
 }

@@ -35,7 +35,7 @@ function setUpControls() {
   document.getElementById("signal").replaceChildren(...signals);
   const on = (id, name, f) => document.getElementById(id).addEventListener(name, f);
   on("signal", "change", event => go({ signal: event.target.value }));
-  for (const name of ["palette", "theme"]) on(name, "change", event => (root.dataset[name] = event.target.value));
+  on("theme", "change", event => (root.dataset.theme = event.target.value));
   on("help-button", "click", () => document.getElementById("help").showModal());
   on("main", "pointerover", onTokenOver);
   on("main", "click", onTokenClick);

@@ -5,7 +5,7 @@
 
 const LOAD_EVERY = 10_000; // milliseconds
 const REST = 4_000; // since the reader last did something
-const KEPT = { palette: "value", theme: "value", reload: "checked", believe: "open" };
+const KEPT = { theme: "value", reload: "checked", believe: "open" };
 let touched = -REST;
 
 function keepSettings() {

@@ -133,11 +133,20 @@ function fillCard(rollout) {
   requestAnimationFrame(tellRest);
 }
 
+// In blocks that end at a line's end, so that the browser lays out those in sight alone.
+const BLOCK = 100; // tokens
 function tokenList({ name, runs }, spans, rollout) {
+  const blocks = [[]];
+  for (const span of spans) {
+    blocks.at(-1).push(span);
+    if (blocks.at(-1).length >= BLOCK && span.textContent.endsWith("\n")) blocks.push([]);
+  }
   const onfocus = () =>
     current?.rollout !== rollout && runs.length && focusToken(rollout, runs[0].first, { quiet: true });
   return el`<div class="tokens" role="listbox" tabindex="0" aria-label="${name}, response ${numberOf(rollout) + 1}"
-    @keydown=${event => onTokenKey(event, rollout)} @focus=${onfocus}>${spans}</div>`;
+    @keydown=${event => onTokenKey(event, rollout)} @focus=${onfocus}>
+      ${blocks.map(block => el`<div class="block" role="presentation">${block}</div>`)}
+    </div>`;
 }
 
 // Of a run of several tokens, the strongest tells the shade. Written out, since there are many.
