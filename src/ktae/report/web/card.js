@@ -14,7 +14,7 @@ function tokenCard(rollout, t, run) {
     ${remark(`${place} · response ${numberOf(rollout) + 1}, ${outcomeOf(rollout)} · id ${id}`)}
     ${run.count > 1 && el`<p class="parts">“${onOneLine(run.text)}” is made of ${run.count} tokens: ${parts}</p>`}
     ${isCounted(rollout, t) ? explained(rollout, t, id) : remark(inUnits(MASKED))}
-    <p><a href=${linkTo({ view: "tokens", id })}>This ${report.unit} in all groups</a></p>
+    <button class="link" @click=${() => go({ view: "tokens", id })}>This ${report.unit} in all groups</button>
   </div>`;
 }
 

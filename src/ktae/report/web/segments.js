@@ -26,7 +26,7 @@ function segmentsOf(rollout) {
 function segmentElement({ kind, name, isFolded, isAlone, tokens }, body) {
   if (isAlone && kind === "said") return body;
   const head = el`<span class="who">${name}</span>`;
-  return el`<section class="segment ${kind}" aria-label=${name}>
+  return el`<div class="segment ${kind}">
     ${
       SEGMENTS[kind].folds
         ? el`<details open=${!isFolded}>
@@ -35,7 +35,7 @@ function segmentElement({ kind, name, isFolded, isAlone, tokens }, body) {
           </details>`
         : [head, body]
     }
-  </section>`;
+  </div>`;
 }
 
 // Texts that together are one JSON document, with its escapes undone and a line for each entry: of
