@@ -30,7 +30,7 @@ SHORTER = 0.05
 """
 
 
-class Marks(NamedTuple):
+class Finished(NamedTuple):
     """Which responses are finished."""
 
     finished_b: np.ndarray
@@ -39,21 +39,21 @@ class Marks(NamedTuple):
     """How that is known; empty where it is not."""
 
 
-def find(frame: Frame) -> Marks:
+def find(frame: Frame) -> Finished:
     """What the dump says; else whether an end of sequence stands last; else a limit of length."""
     by_dump_b = _by_dump(frame.rollouts["extra"])
     if not np.isnan(by_dump_b).all():
-        return Marks(by_dump_b, "as the dump says")
+        return Finished(by_dump_b, "as the dump says")
     n, some = len(frame.dump.texts), np.flatnonzero(frame.lengths_b)
     last_b = np.full(len(frame.lengths_b), -1, dtype=np.int64)
     last_b[some] = frame.which_n[frame.offsets_b[some + 1] - 1]
     last_v = np.bincount(last_b[some], minlength=n)
     if ends := _ends(frame, last_v):
-        return Marks(np.isin(last_b, ends).astype(float), "it ends with an end of sequence")
+        return Finished(np.isin(last_b, ends).astype(float), "it ends with an end of sequence")
     if limit := _limit(frame.lengths_b):
         finished_b = (frame.lengths_b < limit).astype(float)
-        return Marks(finished_b, f"it is shorter than the limit, {limit:,}")
-    return Marks(np.full(len(last_b), np.nan), "")
+        return Finished(finished_b, f"it is shorter than the limit, {limit:,}")
+    return Finished(np.full(len(last_b), np.nan), "")
 
 
 def _by_dump(extra: Any) -> np.ndarray:
