@@ -16,7 +16,7 @@ from ktae.rollouts.groups import take_rows
 from ktae.tables import table_estimator
 from ktae.validity import prefixes
 from ktae.validity.advice import RECOMMENDED, advice
-from ktae.validity.held_out import group_key, held_out_pairs
+from ktae.validity.held_out import PAIRS, group_key, held_out_pairs
 from ktae.validity.scores import HeldOut
 
 BESIDE = tuple(dict.fromkeys(("paper", "calibrated", "trigrams", RECOMMENDED)))
@@ -25,6 +25,10 @@ BESIDE = tuple(dict.fromkeys(("paper", "calibrated", "trigrams", RECOMMENDED)))
 MAX_TOKENS = 2_000_000
 MAX_HELD_OUT = 200
 """Bounds on what is held out of; groups are drawn at random."""
+
+MAX_COPIES = 4_000_000
+"""Each held-out pair is scored in a copy of its group. Of long responses fewer pairs are held out,
+at least two a group, so that there are about so many tokens in all copies."""
 
 BASELINES = {
     "shorter": "the shorter one is correct",
@@ -43,8 +47,10 @@ class Choice(NamedTuple):
     """Whether it stands for one that weighs by what a dump does not hold."""
 
 
-def choose(frame: Frame, asked: AnEstimator | None = None) -> Choice:
-    """The estimator to read a dump with, and why.
+def choose(
+    frame: Frame, asked: AnEstimator | None = None, *, permutations: int | None = None
+) -> Choice:
+    """The estimator to read a dump with, and why; `permutations`: see `held_out_pairs`.
 
     The one that was asked for; else the one that held-out pairs advise; else the one that the run
     was trained with; else `ktae.validity.advice.RECOMMENDED`.
@@ -56,7 +62,7 @@ def choose(frame: Frame, asked: AnEstimator | None = None) -> Choice:
         named = table_estimator(named) if lacks_policy else named
         if named not in tried.values():
             tried = {to_text(named): named} | tried
-    taken, result = None, _held_out(frame, tried)
+    taken, result = None, _held_out(frame, tried, permutations)
     if isinstance(result, HeldOut):
         advised = advice(result)
         taken = advised.take
@@ -70,7 +76,9 @@ def choose(frame: Frame, asked: AnEstimator | None = None) -> Choice:
     return Choice(name, estimator, said, lacks_policy)
 
 
-def _held_out(frame: Frame, tried: dict[str, Estimator]) -> HeldOut | str:
+def _held_out(
+    frame: Frame, tried: dict[str, Estimator], permutations: int | None = None
+) -> HeldOut | str:
     """Held-out pairs in mixed groups, or why there are none."""
     correct_g, incorrect_g = (
         frame.sum_rollouts((frame.counted_b > 0) & (frame.correct_b == x)) for x in (1, 0)
@@ -82,16 +90,19 @@ def _held_out(frame: Frame, tried: dict[str, Estimator]) -> HeldOut | str:
     keys = {g: group_key(frame.names[g], frame.steps[g]) for g in np.flatnonzero(mixed_g)}
     drawn = sorted(keys, key=keys.__getitem__)[: 2 * MAX_HELD_OUT]
     rollouts = take_rows(frame.rollouts, np.flatnonzero(np.isin(frame.group_b, drawn)))
-    tokens = frame.sum_rollouts(frame.lengths_b)[drawn].mean()
+    tokens = max(1.0, frame.sum_rollouts(frame.lengths_b)[drawn].mean())
+    max_groups = int(min(MAX_HELD_OUT, max(1, MAX_TOKENS // tokens)))
+    copies = MAX_COPIES // (tokens * min(max_groups, len(keys)))
+    needs_texts = any(x.needs_vocabulary for x in tried.values())
     try:
         return held_out_pairs(
             rollouts,
             tried,
             answers=prefixes.AskedAnswers(rollouts),
-            max_groups=int(min(MAX_HELD_OUT, max(1, MAX_TOKENS // max(1.0, tokens)))),
-            vocabulary=(
-                frame.dump.vocabulary if any(x.needs_vocabulary for x in tried.values()) else None
-            ),
+            vocabulary=frame.dump.vocabulary if needs_texts else None,
+            pairs=int(min(PAIRS, max(2, copies))),
+            max_groups=max_groups,
+            permutations=permutations,
         )
     except InputError:  # no group is large enough
         return (

@@ -101,7 +101,7 @@ def scored_group(
     The estimator is by default the one that a report is coloured by (`ktae.report.believing`).
     """
     frame = frame_of(dump)
-    choice = believing.choose(frame, estimator)
+    choice = believing.choose(frame, estimator, permutations=0)
     shown = choice.estimator
     frame = frame.group(_find(frame, shown, label, step))
     scored = scoring.score(frame, shown)
