@@ -7,13 +7,11 @@ import pytest
 from dumps import AGENTS, ROLLOUTS, finding, page_data, unpack
 from saved_outputs import write_lines
 
-from ktae import InputError
 from ktae.estimators import KTAE, preset
-from ktae.report import ReadOptions, inputs, sampling, write_report
+from ktae.report import inputs, sampling
 from ktae.report.contents import contents
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_of
-from ktae.rollouts import readers
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.validity.advice import RECOMMENDED
 
@@ -166,13 +164,6 @@ def test_sampling_rule():
     assert gaps.max() <= 2 * 100 / 6  # spread over the dump
     assert sampling.choose(tokens_g, mixed_g, [], 1000).all()
     assert sampling.choose(tokens_g, mixed_g, [], 1).sum() == 1
-
-
-def test_a_record_in_memory_takes_nothing_that_is_for_files(dump_file, tmp_path):
-    rollouts = readers.read(dump_file)
-    write_report(rollouts, tmp_path / "r.html")
-    with pytest.raises(InputError):
-        write_report(rollouts, tmp_path / "r.html", ReadOptions(threshold=0.5))
 
 
 def test_what_a_trainer_has_stored_is_taken_and_named(tmp_path):

@@ -84,11 +84,14 @@ def compare_sides(frame: Frame) -> Compared:
     runs = sorted({*input_g.tolist()} - {-1})
     if by_run := bool(runs):
         short = short_names([Path(names[run]) for run in runs])
-        sides = [_side(frame, x, input_g == run) for x, run in zip(short, runs, strict=True)]
+        sides = [
+            _side(frame, x, (input_g == run)[frame.group_b])
+            for x, run in zip(short, runs, strict=True)
+        ]
         sides = sides[:MOST_SIDES]
     else:
-        steps = _common_steps(frame)
-        sides = [_side(frame, f"step {step:,}", frame.step_g == step) for step in steps]
+        steps, step_b = _common_steps(frame), frame.step_g[frame.group_b]
+        sides = [_side(frame, f"step {step:,}", step_b == step) for step in steps]
     tested = list[Pair]()
     for side in sides[1:]:
         pair = _pair(sides[0], side)
@@ -113,18 +116,18 @@ def _common_steps(frame: Frame) -> list[int]:
     return [*map(int, steps)]
 
 
-def _side(frame: Frame, name: str, chosen_g: np.ndarray) -> Side:
-    prompt_g = frame.origins.prompt_g
-    n = int(prompt_g.max(initial=-1)) + 1
+def _side(frame: Frame, name: str, chosen_b: np.ndarray) -> Side:
+    prompt_b = frame.origins.prompt_g[frame.group_b]
+    n = int(prompt_b.max(initial=-1)) + 1
 
     def by_prompt(values_b: np.ndarray) -> np.ndarray:
-        values: np.ndarray = np.bincount(prompt_g, frame.sum_rollouts(values_b) * chosen_g, n)
+        values: np.ndarray = np.bincount(prompt_b, values_b * chosen_b, n)
         return values
 
-    size_p = by_prompt(np.ones(len(frame.group_b)))
+    size_p = by_prompt(np.ones(len(prompt_b)))
     group_p = np.full(n, -1)
-    groups = np.flatnonzero(chosen_g)[::-1]
-    group_p[prompt_g[groups]] = groups
+    rows = np.flatnonzero(chosen_b)[::-1]
+    group_p[prompt_b[rows]] = frame.group_b[rows]
     length_p = by_prompt(frame.lengths_b) / np.where(size_p > 0, size_p, np.nan)
     return Side(name, by_prompt(frame.correct_b == 1), by_prompt(frame.known_b), length_p, group_p)
 
@@ -218,29 +221,21 @@ def runs(frame: Frame, compared: Compared) -> Iterator[Draft]:
 def models(frame: Frame) -> Iterator[Draft]:
     """The best and the worst of several models, on the prompts that both answered."""
     name_b = np.array([name or "" for name in frame.rollouts["model"].to_pylist()])
-    sides = []
-    for name in np.unique(name_b[frame.known_b & (name_b != "")]).tolist():
-        its_b = frame.known_b & (name_b == name)
-        known_g, correct_g = (
-            frame.sum_rollouts(x) for x in (its_b, its_b & (frame.correct_b == 1))
-        )
-        sides.append((correct_g.sum() / known_g.sum(), name, known_g, correct_g))
+    names = np.unique(name_b[frame.known_b & (name_b != "")]).tolist()
+    sides = [_side(frame, name, name_b == name) for name in names]
     if len(sides) < 2 or len(frame.dump.names) > 1:
         return
-    (_, worst, n_a, a), *_, (_, best, n_b, b) = sorted(sides, key=lambda side: side[0])
-    both = (n_a > 0) & (n_b > 0)
-    if both.sum() < FEWEST_PROMPTS:
-        return
-    change = b[both] / n_b[both] - a[both] / n_a[both]
-    pairs = len(sides) * (len(sides) - 1) / 2  # any two could have been the best and the worst
-    p = min(1.0, pairs * sign_flip_p_value(change))
-    if p < ALPHA:
-        low, high = (percent(x[both].sum() / n[both].sum()) for x, n in ((a, n_a), (b, n_b)))
+    sides.sort(key=lambda side: side.correct_p.sum() / side.known_p.sum())
+    pair = _pair(sides[0], sides[-1])
+    tries = len(sides) * (len(sides) - 1) / 2  # any two could have been the best and the worst
+    p = min(1.0, tries * pair.p)
+    if len(pair.common) >= FEWEST_PROMPTS and p < ALPHA:
+        low, high = (percent(float(x.accuracy(pair.common).mean())) for x in pair[:2])
         yield Draft(
             *("models", "warn", "Models differ"),
-            f"Models differ: accuracy is {low} for {worst} and {high} for {best}",
-            f"{in_points(t_interval(change))}, {p_text(p)}, paired over "
-            f"{counted(int(both.sum()), 'prompt')}",
+            f"Models differ: accuracy is {low} for {pair.a.name} and {high} for {pair.b.name}",
+            f"{in_points(pair.interval)}, {p_text(p)}, paired over "
+            f"{counted(len(pair.common), 'prompt')}",
             f"Where a group pools them, a {frame.dump.word} may only identify the stronger model.",
             link={"view": "overview"},
         )

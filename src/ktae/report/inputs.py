@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 import functools
 import json
-import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +19,8 @@ import pyarrow.compute as pc
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section
-from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
-from ktae.rollouts import readers, record
+from ktae.rollouts import memory, readers, record
 from ktae.rollouts.groups import tokenized, with_ids
 from ktae.rollouts.metrics import metrics_by_step, metrics_files
 from ktae.rollouts.notes import Notes
@@ -208,27 +206,14 @@ def _is_run(path: Path) -> bool:
 
 
 def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
-    """The tokenizer's folder of the first folder in `paths` that has one; None where none has.
-
-    A run folder has its own or its base model's; others may hold a `tokenizer.json`.
-    """
-    folders = [folder for path in map(Path, paths) if _is_run(path) for folder in _of_run(path)]
-    folders += map(Path, paths)
+    """The tokenizer's folder of the first folder in `paths` that has one; None where none has."""
+    folders = (folder for path in map(Path, paths) for folder in (path / "tokenizer", path))
     return next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
 
 
-def _of_run(run: Path) -> Iterator[Path]:
-    """Where a run's tokenizer may lie: all hold the same one. Nothing is fetched."""
-    yield run / "tokenizer"
-    yield run / "model"
-    yield from run.glob("checkpoints/global_step_*/actor/huggingface")  # as verl saves them
-    # A run through verl that has not saved anything yet: a folder, or a copy of one of the hub's.
-    model = TrainedWith.of_recipe(run / RECIPE).model or ""
-    yield Path(os.path.expanduser(model))
-    if HUB_NAME.fullmatch(model):
-        yield copy_of(model)
-        with contextlib.suppress(ModuleNotFoundError):
-            from huggingface_hub import try_to_load_from_cache
-
-            if isinstance(file := try_to_load_from_cache(model, "tokenizer.json"), str):
-                yield Path(file).parent
+def dump_of(rollouts: Any, options: ReadOptions = DEFAULT) -> Dump:
+    """The dump of files and folders, or of what is in memory (`ktae.rollouts.memory`)."""
+    if memory.is_paths(rollouts):
+        return load(rollouts, options)
+    record_ = memory.as_record(rollouts, options.threshold or 0.0)
+    return from_record(record_, options.tokenizer)

@@ -103,8 +103,5 @@ def show_group(
     Raises:
         InputError: nothing can be read, or there is no such group.
     """
-    if memory.is_paths(rollouts):
-        dump = inputs.load(rollouts, ReadOptions(tokenizer))
-    else:
-        dump = inputs.from_record(memory.as_record(rollouts), tokenizer)
+    dump = inputs.dump_of(rollouts, ReadOptions(tokenizer))
     return ShownGroup(groups.scored_group(dump, group, step, credit))
