@@ -10,6 +10,7 @@ from saved_outputs import write_lines
 import ktae
 from ktae import InputError
 from ktae.report import inputs, scoring
+from ktae.report.frame import frame_of
 
 ROWS = [
     {"group": "g", "response": text, "reward": reward, "note": i}
@@ -47,7 +48,8 @@ def test_the_same_type_comes_back_with_the_credit_of_the_command(kind, tmp_path)
     scored = ktae.score(table, "paper")
     assert type(scored) is type(table)
     dump = inputs.load(write_lines(tmp_path / "r.jsonl", ROWS))
-    expected = scoring.score(dump.rollouts, None, "paper", words=inputs.words_of(dump)).record
+    frame = frame_of(dump)
+    expected = scoring.scored_record(frame, scoring.score(frame, "paper"))
     rows = as_rows(scored)
     assert [row["credit"] for row in rows] == expected["credit"].to_pylist()
     assert ["".join(row["words"]) for row in rows] == [row["response"] for row in ROWS]

@@ -9,8 +9,8 @@ from saved_outputs import write_lines
 from ktae.estimators import KTAE, preset
 from ktae.report import believing, inputs
 from ktae.report.frame import frame_of
-from ktae.report.scoring import score
-from ktae.report.strongest import p_over_groups, strongest
+from ktae.report.scoring import score, strongest
+from ktae.report.units import p_of_strata
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
 from ktae.validity.permutation import permutation_test
@@ -83,7 +83,7 @@ def test_held_out_pairs_are_bounded(dump, monkeypatch):
     frame = frame_of(dump(random_rows(12)))
 
     def groups():
-        return believing._held_out(frame, {"paper": preset("paper")})[0].groups
+        return believing._held_out(frame, {"paper": preset("paper")}).groups
 
     monkeypatch.setattr(believing, "MAX_HELD_OUT", 5)
     assert groups() == 5
@@ -114,7 +114,7 @@ def test_p_over_groups_is_exact_where_it_matters():
         table = a.astype(int), 1 - a, 1 - a, 6 + a
         expected = scipy.stats.binomtest(hits, 30, 1 / 8).pvalue
         tolerance = 1e-6 if hits > 4 else 0.3  # the approximation
-        assert p_over_groups(*table) == pytest.approx(expected, rel=tolerance)
+        assert p_of_strata(*table) == pytest.approx(expected, rel=tolerance)
 
 
 def test_p_over_few_groups(tmp_path):
@@ -126,5 +126,7 @@ def test_p_over_few_groups(tmp_path):
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     # All ten, or none, of two hypergeometric numbers of 1/252 each.
-    assert strongest(score(dump.rollouts).tokens).supporting[0].p_value == pytest.approx(2 / 252**2)
+    frame = frame_of(dump)
+    supporting, _ = strongest(frame, score(frame, "paper"))
+    assert supporting[0].p_value == pytest.approx(2 / 252**2)
     assert vocabulary_of(dump)[1]["p"] == pytest.approx(2 / 252**2, 1e-5)

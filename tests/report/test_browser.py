@@ -8,8 +8,9 @@ import scipy.stats
 from dumps import AGENTS, ROLLOUTS, move
 from saved_outputs import write_lines
 
-from ktae.report import believing, inputs, show, summary, write_report
+from ktae.report import believing, inputs, scoring, show, write_report
 from ktae.report.frame import frame_of
+from ktae.report.units import cells
 
 VIEWS = ("overview", "rollouts", "tokens", "training")
 
@@ -37,9 +38,9 @@ def test_the_card_s_table_and_credit_are_those_of_the_data(run_folder, run_page,
     )
     frame = frame_of(inputs.load([run_folder]))
     choice = believing.choose(frame)
-    scored = summary.score(frame, choice.estimator)
-    cell_n = scored.units.cell_un[0]
-    numbers = np.where(cell_n[:, None] >= 0, scored.units.cells[cell_n][:, [1, 2, 5]], [0, 0, 1])
+    scored = scoring.score(frame, choice.estimator)
+    tables, (number_n,) = cells(scored.units)
+    numbers = np.where(number_n[:, None], tables[number_n - 1][:, [1, 2, 5]], [0, 0, 1])
     flat = np.array([token for rollout in shown for token in rollout])
     np.testing.assert_allclose(flat[:, 1:], numbers, rtol=1e-5)
     largest = np.abs(scored.credit_n).max()

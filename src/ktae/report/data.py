@@ -23,6 +23,15 @@ Kind = Literal["rollouts", "groups", "tokens", "view"]
 
 
 @dataclasses.dataclass(frozen=True)
+class Chip:
+    """A token and what is said of it, as a link to its contexts."""
+
+    id: int
+    text: str
+    about: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """Something to act on, in one sentence with its number."""
 
@@ -40,9 +49,8 @@ class Finding:
     """Of the dump's responses, groups or tokens."""
     kind: Kind
     link: Link | None
-    """To all that it is about."""
+    """To all that it is about; `example`: to one place."""
     example: Link | None
-    """To one place."""
     groups: list[int]
     rollouts: list[int]
     """Places in `Rollouts` of those that the page holds."""
@@ -51,16 +59,6 @@ class Finding:
     why: list[str]
     """What is seen in each of them; none where there is nothing to add."""
     chips: list[Chip]
-    """Tokens that it is about."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """A token and what is said of it, as a link to its contexts."""
-
-    id: int
-    text: str
-    about: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,13 +145,12 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Side b against side a, paired by prompt."""
+    """Side b against side a, paired by prompt: accuracy and length, and the prompts that moved."""
 
     a: str
     b: str
     sentence: str
     rows: list[Row]
-    """Of prompts in common, accuracy and length."""
     won: list[Problem]
     lost: list[Problem]
     n_won: int
@@ -245,8 +242,7 @@ class Turn:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What some responses did in a state: how many, and how many of those with a verdict were
-    correct."""
+    """What some responses did in a state: how many of them, and of how many that have a verdict."""
 
     text: str
     n: int
@@ -283,7 +279,7 @@ class Vocabulary:
     text: list[Any]
     """Its text; its bytes where it is part of a character; null where only the number is known."""
     a: list[int]
-    """Correct responses of mixed groups that contain it."""
+    """Correct responses of mixed groups that contain it; `b`: incorrect ones."""
     b: list[int]
     groups: list[int]
     impact: list[float]
@@ -316,7 +312,7 @@ class Page:
     unit_names: list[str]
     """What the blocks `unit-N` count: token, bigram, trigram."""
     cells: list[list[float]]
-    """The contingency tables that the blocks `unit-N` refer to (`ktae.report.units.CELL`)."""
+    """The contingency tables that the blocks `unit-N` refer to (`ktae.report.units.cells`)."""
     n_correct: int
     """Correct responses of mixed groups; and incorrect ones."""
     n_incorrect: int

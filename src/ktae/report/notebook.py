@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ktae.credit import AnEstimator
@@ -13,9 +12,9 @@ from ktae.errors import checked_keywords
 from ktae.estimators import DEFAULT, as_estimator, resolved
 from ktae.report import group as groups
 from ktae.report import inputs
-from ktae.report.scoring import credited, list_column
+from ktae.report.frame import frame_of
+from ktae.report.scoring import credit_column, credit_of
 from ktae.rollouts import memory, record
-from ktae.rollouts.groups import arrays_of, group_codes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.tokens import kept_tokenizer
 
@@ -58,17 +57,12 @@ def score(
     columns: dict[str, Any] = {name: scored[name] for name in ("token_ids", "mask", "credit")}
     if len(scored):
         dump = inputs.from_record(scored, tokenizer)
-        scored, words = dump.rollouts, inputs.words_of(dump)
-        texts = dump.vocabulary if estimator.needs_vocabulary else None
-        ids = arrays_of(scored["token_ids"])
-        ends_b = np.cumsum([len(x) for x in ids], dtype=np.int64)
-        credit_n = np.zeros(ends_b[-1], dtype=np.float32)
-        for _ in credited(scored, group_codes(scored)[0], estimator, credit_n, texts=texts):
-            pass
-        lists = list_column(np.split(credit_n, ends_b[:-1]), pa.list_(pa.float32()))
-        columns = {"token_ids": scored["token_ids"], "mask": scored["mask"], "credit": lists}
-        if words is not None:
-            columns["words"] = pa.array([[words[i] for i in x.tolist()] for x in ids])
+        frame, scored = frame_of(dump), dump.rollouts
+        credit_b = credit_column(frame, credit_of(frame, estimator))
+        columns = {"token_ids": scored["token_ids"], "mask": scored["mask"], "credit": credit_b}
+        if dump.unit == "words":
+            ids = scored["token_ids"].to_pylist()
+            columns["words"] = pa.array([[dump.text(i) for i in x] for x in ids])
     table = table.drop_columns([name for name in columns if name in table.column_names])
     for name, column in columns.items():
         field = record.SCHEMA.field(name).remove_metadata() if name in record.COLUMNS else name
@@ -83,7 +77,7 @@ class ShownGroup:
         self.shown = shown
 
     def __repr__(self) -> str:
-        return f"<group {self.shown.frame.labels[0]!r}, credit of {self.shown.name}>"
+        return f"<group {self.shown.frame.names[0]!r}, credit of {self.shown.name}>"
 
     def _repr_html_(self) -> str:
         return groups.as_html(self.shown)
@@ -109,8 +103,5 @@ def show_group(
     Raises:
         InputError: nothing can be read, or there is no such group.
     """
-    if memory.is_paths(rollouts):
-        dump = inputs.load(rollouts, ReadOptions(tokenizer))
-    else:
-        dump = inputs.from_record(memory.as_record(rollouts), tokenizer)
+    dump = inputs.dump_of(rollouts, ReadOptions(tokenizer))
     return ShownGroup(groups.scored_group(dump, group, step, credit))

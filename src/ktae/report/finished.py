@@ -30,7 +30,7 @@ SHORTER = 0.05
 """
 
 
-class Marks(NamedTuple):
+class Finished(NamedTuple):
     """Which responses are finished."""
 
     finished_b: np.ndarray
@@ -39,21 +39,20 @@ class Marks(NamedTuple):
     """How that is known; empty where it is not."""
 
 
-def find(frame: Frame) -> Marks:
+def find(frame: Frame) -> Finished:
     """What the dump says; else whether an end of sequence stands last; else a limit of length."""
     by_dump_b = _by_dump(frame.rollouts["extra"])
     if not np.isnan(by_dump_b).all():
-        return Marks(by_dump_b, "as the dump says")
-    n, some = len(frame.dump.texts), np.flatnonzero(frame.lengths_b)
+        return Finished(by_dump_b, "as the dump says")
+    filled = np.flatnonzero(frame.lengths_b)
     last_b = np.full(len(frame.lengths_b), -1, dtype=np.int64)
-    last_b[some] = frame.which_n[frame.offsets_b[some + 1] - 1]
-    last_v = np.bincount(last_b[some], minlength=n)
-    if ends := _ends(frame, last_v):
-        return Marks(np.isin(last_b, ends).astype(float), "it ends with an end of sequence")
+    last_b[filled] = frame.which_n[frame.offsets_b[filled + 1] - 1]
+    if ends := _ends(frame, np.bincount(last_b[filled], minlength=1)):
+        return Finished(np.isin(last_b, ends).astype(float), "it ends with an end of sequence")
     if limit := _limit(frame.lengths_b):
         finished_b = (frame.lengths_b < limit).astype(float)
-        return Marks(finished_b, f"it is shorter than the limit, {limit:,}")
-    return Marks(np.full(len(last_b), np.nan), "")
+        return Finished(finished_b, f"it is shorter than the limit, {limit:,}")
+    return Finished(np.full(len(last_b), np.nan), "")
 
 
 def _by_dump(extra: Any) -> np.ndarray:
@@ -63,26 +62,22 @@ def _by_dump(extra: Any) -> np.ndarray:
     named = pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
     for row in np.flatnonzero(named).tolist():
         fields = json.loads(extra[row].as_py())
-        reason = fields.get("finish_reason")
-        cut = fields.get("truncated", fields.get("is_truncated"))
-        if isinstance(reason, str):
+        if isinstance(reason := fields.get("finish_reason"), str):
             finished_b[row] = reason != "length"
-        elif isinstance(fields.get("finished"), bool):
-            finished_b[row] = fields["finished"]
-        elif isinstance(cut, bool):
+        elif isinstance(finished := fields.get("finished"), bool):
+            finished_b[row] = finished
+        elif isinstance(cut := fields.get("truncated", fields.get("is_truncated")), bool):
             finished_b[row] = not cut
     return finished_b
 
 
 def _ends(frame: Frame, last_v: np.ndarray) -> list[int]:
     """Ends of sequence: tokens that look special and stand last in responses and nowhere else."""
-    ends, n = [], max(1, int(last_v.sum()))
+    ends, n = [], last_v.sum()
     for which in np.flatnonzero(last_v >= max(2, SOME_END * n)).tolist():
         text = frame.dump.texts[which]
-        looks_special = text is not None and SPECIAL.fullmatch(text)
-        if not looks_special and (text is not None or last_v[which] < MOST_END * n):
-            continue
-        if last_v[which] >= AT_END * np.count_nonzero(frame.which_n == which):
+        looks_so = last_v[which] >= MOST_END * n if text is None else SPECIAL.fullmatch(text)
+        if looks_so and last_v[which] >= AT_END * np.count_nonzero(frame.which_n == which):
             ends.append(which)
     return ends
 

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 from saved_outputs import write_lines
 
-from ktae.report import inputs, marks
+from ktae.report import inputs
+from ktae.report.finished import find
 from ktae.report.frame import frame_of
 
 
 @pytest.fixture
 def finished(tmp_path):
-    def find(rows):
+    def finished_b(rows):
         path = write_lines(tmp_path / "r.jsonl", rows)
-        return marks.find(frame_of(inputs.load([path]))).finished_b
+        return find(frame_of(inputs.load([path]))).finished_b
 
-    return find
+    return finished_b
 
 
 def rows_of(ids, **fields):
