@@ -14,8 +14,8 @@ from ktae.tables import CreditTable
 if TYPE_CHECKING:
     from ktae.experiments.comparison import compare
     from ktae.report import write_report
-    from ktae.report.scoring import score_table as score
-    from ktae.rollouts.readers import read as read_rollouts
+    from ktae.report.notebook import score, show_group
+    from ktae.rollouts.memory import read_rollouts
     from ktae.validity.held_out import held_out_pairs
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "preset",
     "read_rollouts",
     "score",
+    "show_group",
     "token_advantages",
     "token_credit",
     "write_report",
@@ -37,11 +38,17 @@ __all__ = [
 _LATER = {
     "compare": ("ktae.experiments.comparison", "compare"),
     "held_out_pairs": ("ktae.validity.held_out", "held_out_pairs"),
-    "read_rollouts": ("ktae.rollouts.readers", "read"),
-    "score": ("ktae.report.scoring", "score_table"),
+    "read_rollouts": ("ktae.rollouts.memory", "read_rollouts"),
+    "score": ("ktae.report.notebook", "score"),
+    "show_group": ("ktae.report.notebook", "show_group"),
     "write_report": ("ktae.report", "write_report"),
 }
 """Imported when they are asked for: `import ktae` alone costs NumPy."""
+
+
+def __dir__() -> list[str]:
+    """The public names, and no other."""
+    return __all__
 
 
 if not TYPE_CHECKING:  # a checker knows the names from above, and that there are no others

@@ -34,7 +34,9 @@ def test_tokens_in_both_files_out(run, tmp_path):
     advice, header, *_, last, following = result.out.splitlines()
     assert "paper" in advice
     assert following == "next: ktae report r.jsonl"
-    assert header.startswith("4 rollouts, 1 group (1 mixed, 0 all right, 0 all wrong), 10 tokens,")
+    assert header.startswith(
+        "4 rollouts, 1 group (1 mixed, 0 all correct, 0 all incorrect), 10 tokens,"
+    )
     assert last == "wrote scores.parquet and scores.tokens.parquet"
     scored = record.read_record(tmp_path / "scores.parquet")
     ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())

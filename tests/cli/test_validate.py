@@ -38,7 +38,7 @@ def test_table_json_and_plot(run, dump):
     result = run("r.jsonl", "-o", "found.json", "--plot", "forest.svg")
     assert result.status == 0
     verdict, looked_at, *_ = result.out.splitlines()
-    assert verdict.startswith("VERDICT: credit tells no more than")
+    assert verdict.startswith("VERDICT: Credit tells no more than")
     assert looked_at.startswith("10 groups, 60 distinct rollouts, 90 held-out pairs")
     assert lines_of(result.out, "paper ")[1] == "1.000"
     saved = found(dump)

@@ -45,7 +45,7 @@ def run_folder(tmp_path_factory):
     recipe = (ROOT / "recipes/demo/grpo-ktae.yaml").read_text(encoding="utf-8")
     folder.create(recipe)
     tokenizer = make_tokenizer(SUMS)
-    tokenizer.save_pretrained(folder.model)
+    tokenizer.save_pretrained(folder.tokenizer)
     rng = random.Random(0)
     problems = iter(SUMS.train_problems(12, seed=0))
     for step in range(1, 4):

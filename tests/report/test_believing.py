@@ -9,8 +9,8 @@ from saved_outputs import write_lines
 from ktae.estimators import KTAE, preset
 from ktae.report import believing, inputs
 from ktae.report.frame import frame_of
-from ktae.report.scoring import score
-from ktae.report.strongest import p_over_groups, strongest
+from ktae.report.scoring import score, strongest
+from ktae.report.units import p_of_strata
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
 from ktae.validity.permutation import permutation_test
@@ -37,7 +37,7 @@ def dump(tmp_path):
 
 def test_held_out_pairs_are_those_of_validate(dump):
     dump = dump(random_rows(9))
-    table = page_data(dump).advice.tables[0]
+    table = page_data(dump).advice.tests
     expected = held_out_pairs(dump.rollouts, {name: preset(name) for name in believing.BESIDE})
     ranked = expected.ranked()
     assert [row.cells[0] for row in table.rows[: len(ranked)]] == [x.name for x in ranked]
@@ -61,7 +61,7 @@ def test_the_estimator_that_the_advice_names_is_the_one_that_is_read_with(dump):
     choice = believing.choose(frame_of(dump(rows)))
     assert choice.advice.verdict == "take"
     assert choice.estimator == preset(choice.name)
-    assert any(row.strong and row.cells[0] == choice.name for row in choice.advice.tables[0].rows)
+    assert any(row.strong and row.cells[0] == choice.name for row in choice.advice.tests.rows)
 
 
 def test_what_is_asked_for_is_taken_and_stands_beside_the_presets(dump):
@@ -69,7 +69,7 @@ def test_what_is_asked_for_is_taken_and_stands_beside_the_presets(dump):
 
     def names(estimator):
         choice = believing.choose(frame, estimator)
-        rows = choice.advice.tables[0].rows
+        rows = choice.advice.tests.rows
         return {row.cells[0] for row in rows} - {*believing.BASELINES.values()}, choice
 
     shown, choice = names(KTAE(h3=0))
@@ -83,7 +83,7 @@ def test_held_out_pairs_are_bounded(dump, monkeypatch):
     frame = frame_of(dump(random_rows(12)))
 
     def groups():
-        return believing._held_out(frame, {"paper": preset("paper")})[0].groups
+        return believing._held_out(frame, {"paper": preset("paper")}).groups
 
     monkeypatch.setattr(believing, "MAX_HELD_OUT", 5)
     assert groups() == 5
@@ -92,7 +92,7 @@ def test_held_out_pairs_are_bounded(dump, monkeypatch):
 
 
 def test_mean_credit_is_one_number(dump):
-    """Of groups, of steps, and beside permuted labels: the same sum over the same tokens."""
+    """Of groups and of steps: the same sum over the same tokens."""
     unmixed = [row | {"group": 99, "reward": 1} for row in random_rows(1)]
     unknown = [row | {"reward": None} for row in random_rows(3)[::4]]
     dump = dump(random_rows(8) + unmixed + unknown)
@@ -104,8 +104,6 @@ def test_mean_credit_is_one_number(dump):
     (chart,) = [x for x in page.charts if x.name == "mean |credit|"]
     assert np.mean(chart.lines[0].values) == pytest.approx(of_record, rel=1e-4)
     assert chart.lines[0].values[0] == pytest.approx(np.mean(of_groups[:8:2]), rel=1e-4)
-    (row, *_) = page.advice.tables[1].rows
-    assert float(row.cells[1]) == pytest.approx(of_record, abs=5e-4)
 
 
 def test_p_over_groups_is_exact_where_it_matters():
@@ -116,7 +114,7 @@ def test_p_over_groups_is_exact_where_it_matters():
         table = a.astype(int), 1 - a, 1 - a, 6 + a
         expected = scipy.stats.binomtest(hits, 30, 1 / 8).pvalue
         tolerance = 1e-6 if hits > 4 else 0.3  # the approximation
-        assert p_over_groups(*table) == pytest.approx(expected, rel=tolerance)
+        assert p_of_strata(*table) == pytest.approx(expected, rel=tolerance)
 
 
 def test_p_over_few_groups(tmp_path):
@@ -128,5 +126,7 @@ def test_p_over_few_groups(tmp_path):
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     # All ten, or none, of two hypergeometric numbers of 1/252 each.
-    assert strongest(score(dump.rollouts).tokens).supporting[0].p_value == pytest.approx(2 / 252**2)
+    frame = frame_of(dump)
+    supporting, _ = strongest(frame, score(frame, "paper"))
+    assert supporting[0].p_value == pytest.approx(2 / 252**2)
     assert vocabulary_of(dump)[1]["p"] == pytest.approx(2 / 252**2, 1e-5)

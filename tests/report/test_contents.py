@@ -7,13 +7,11 @@ import pytest
 from dumps import AGENTS, ROLLOUTS, finding, page_data, unpack
 from saved_outputs import write_lines
 
-from ktae import InputError
 from ktae.estimators import KTAE, preset
-from ktae.report import ReadOptions, inputs, sampling, write_report
+from ktae.report import inputs, sampling
 from ktae.report.contents import contents
-from ktae.report.frame import files_of
-from ktae.report.scoring import score
-from ktae.rollouts import readers
+from ktae.report.frame import frame_of
+from ktae.report.scoring import credit_of
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.validity.advice import RECOMMENDED
 
@@ -56,12 +54,10 @@ def test_a_page_without_rewards_or_tokenizer_has_all_views(page_of):
 
 def test_one_name_stands_for_the_colours_the_numbers_and_the_advice(page):
     """Where nothing is shown, the estimator that ktae recommends; else what was asked for."""
-    assert page(ROLLOUTS).advice.estimator == RECOMMENDED
-    assert page(ROLLOUTS).credits[0].name == RECOMMENDED
+    assert page(ROLLOUTS).credit.name == RECOMMENDED
     asked = page(ROLLOUTS, preset("calibrated"))
-    assert asked.credits[0].name == asked.advice.estimator == "calibrated"
-    own = page(ROLLOUTS, KTAE(h3=0))
-    assert own.credits[0].name == own.advice.estimator
+    assert asked.credit.name == "calibrated"
+    assert page(ROLLOUTS, KTAE(h3=0)).credit.name == "no-tf"
 
 
 def by_length(token_ids, mask, correct, groups):
@@ -87,10 +83,9 @@ def test_the_credit_shown_is_that_of_the_estimator_named(estimator, tmp_path):
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     shown = contents(dump, estimator)
-    numbers = np.frombuffer(unpack(shown.blocks["credit-0"]), np.int8)
-    scores = score(dump.rollouts, estimator=estimator, texts=dump.vocabulary).record["credit"]
-    expected = np.concatenate(scores.to_pylist())
-    largest = shown.page.credits[0].largest
+    numbers = np.frombuffer(unpack(shown.blocks["credit"]), np.int8)
+    expected = credit_of(frame_of(dump), estimator)
+    largest = shown.page.credit.largest
     assert largest == pytest.approx(np.abs(expected).max())
     # In steps of 1/127 of the largest.
     np.testing.assert_allclose(numbers / 127 * largest, expected, atol=largest / 250)
@@ -101,7 +96,7 @@ def test_a_run_folder_has_its_own_scorer_and_says_what_it_was_trained_with(run_f
     dump = inputs.load([run_folder])
     assert dump.estimator == preset("paper")
     page = page_data(dump)
-    assert dump.grader == "demo"
+    assert dump.trained.grader == "demo"
     keys = [note.key for note in page.notes]
     assert "own-scorer" in keys and "graded-again" not in keys
     assert "trained" in [note.key for note in page.notes]
@@ -171,19 +166,12 @@ def test_sampling_rule():
     assert sampling.choose(tokens_g, mixed_g, [], 1).sum() == 1
 
 
-def test_a_record_in_memory_takes_nothing_that_is_for_files(dump_file, tmp_path):
-    rollouts = readers.read(dump_file)
-    write_report(rollouts, tmp_path / "r.html")
-    with pytest.raises(InputError):
-        write_report(rollouts, tmp_path / "r.html", ReadOptions(threshold=0.5))
-
-
 def test_what_a_trainer_has_stored_is_taken_and_named(tmp_path):
     TrainedWith.of(preset("trigrams")).write(tmp_path)
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", ROLLOUTS)])
     assert dump.estimator == preset("trigrams")
     page = page_data(dump)
-    assert page.credits[0].name == "trigrams"
+    assert page.credit.name == "trigrams"
     assert "trained" in [note.key for note in page.notes]
 
 
@@ -226,16 +214,12 @@ def test_turns_and_what_was_done_in_the_states_that_rollouts_share(tmp_path):
     assert choices == [["⟨3⟩", 2, 2, 2], ["⟨4⟩", 2, 1, 2]]
 
 
-@pytest.mark.parametrize(
-    ("labels", "names", "files", "short"),
-    [
-        (["a/x.jsonl:7", "a/y.jsonl:7"], ["a/x.jsonl", "a/y.jsonl"], ["x.jsonl", "y.jsonl"], "7"),
-        (["a.jsonl:7", "sub/b.jsonl:7"], ["d"], ["a.jsonl", "sub/b.jsonl"], "7"),
-        (["test.json:1"], ["a.jsonl"], [], "test.json:1"),
-    ],
-)
-def test_files_of_labels(labels, names, files, short):
-    label, names_of_files, file = files_of(labels, names)
-    assert names_of_files == files
-    assert set(label) == {short}
-    assert file == ([0, 1] if files else [-1])
+def test_groups_of_files_are_told_apart_by_columns(tmp_path):
+    """A label that looks like a file's name is a label."""
+    rows = [row | {"group": "a.jsonl:7"} for row in ROLLOUTS]
+    single = page_data(inputs.load([write_lines(tmp_path / "a/x.jsonl", rows)])).groups
+    assert (single.label, single.files, single.file) == (["a.jsonl:7"], [], [-1])
+    write_lines(tmp_path / "a/sub/y.jsonl", rows)
+    folder = page_data(inputs.load([tmp_path / "a"])).groups
+    assert (folder.label, folder.files) == (["a.jsonl:7"] * 2, ["sub/y.jsonl", "x.jsonl"])
+    assert sorted(folder.file) == [0, 1]

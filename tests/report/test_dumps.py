@@ -93,7 +93,9 @@ def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, ru
     other = write_lines(tmp_path / "r.jsonl", ROLLOUTS)
     with pytest.raises(InputError, match="cannot spell a response") as caught:
         inputs.load([run_folder, other])
-    assert str(caught.value).startswith(f"{run_folder / 'model'}, the run's own tokenizer and so")
+    assert str(caught.value).startswith(
+        f"{run_folder / 'tokenizer'}, the run's own tokenizer and so"
+    )
 
 
 def test_gaps_are_counted(tmp_path):

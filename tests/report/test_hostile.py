@@ -71,7 +71,7 @@ def test_texts_are_shown_to_the_letter(hostile_page, open_page):
             page,
             page.evaluate("(place) => ktae.fragment(place)", {"view": "rollouts", "group": group}),
         )
-        shown = page.locator(".text .chunk").first.text_content()
+        shown = page.locator(".text .block").first.text_content()
         visible = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text + " right")
         for hidden in "\x00\x07\x1b\x7f\u202e\u2066\u200b\ufeff\u00ad\u2028\u2029":
             visible = visible.replace(hidden, f"⟨{ord(hidden):02X}⟩")
@@ -89,14 +89,14 @@ def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
     write_report(path, tmp_path / "r.html", ReadOptions(shared_data / "tokenizer_qwen2"))
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     page.wait_for_selector(".t")
-    shown = page.locator(".text .chunk").all_text_contents()
+    shown = page.locator(".text .block").all_text_contents()
     assert sorted(shown) == sorted(text.replace("\u200d", "\u200d") for text in texts)
     clusters = page.evaluate(
-        """() => [...document.querySelectorAll('.text .chunk')].every((chunk) => {
-             const starts = new Set([...new Intl.Segmenter('en').segment(chunk.textContent)]
+        """() => [...document.querySelectorAll('.text .block')].every((list) => {
+             const starts = new Set([...new Intl.Segmenter('en').segment(list.textContent)]
                .map((part) => part.index));
              let at = 0;
-             return [...chunk.children].every((span) => {
+             return [...list.children].every((span) => {
                const fits = starts.has(at); at += span.textContent.length; return fits; });
            })"""
     )

@@ -27,18 +27,21 @@ DUMP = [
 ]
 
 
-def regraded(path, rows, **options):
-    return regrading.regrade(frame_of(inputs.load([write_lines(path, rows)])), **options)
+def regraded(path, rows):
+    frame = frame_of(inputs.load([write_lines(path, rows)]))
+    return regrading.grade(frame, regrading.references(frame), lambda *_: None)
+
+
+def outcomes(graded):
+    """Of the responses that are graded otherwise than in the dump."""
+    return [graded.verdicts[row].outcome for row in graded.differ]
 
 
 def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
     result = regraded(tmp_path / "r.jsonl", DUMP)
-    assert (result.gradable, result.graded, result.undecided) == (9, 9, 0)
-    assert [(x.rollout, x.stored) for x in result.differences] == [
-        *[(4, 0.0), (5, 0.0), (6, 0.0)],
-        (8, 1.0),
-    ]
-    assert {x.verdict.extracted for x in result.differences} == {"4.0", "6"}
+    assert (result.gradable, len(result.verdicts)) == (9, 9)
+    assert result.differ == [4, 5, 6, 8]
+    assert {result.verdicts[row].extracted for row in result.differ} == {"4.0", "6"}
     assert not result.asks_for_more  # three of the six incorrect ones
 
 
@@ -46,7 +49,7 @@ def test_where_most_differ_no_single_rollout_is_flagged(tmp_path):
     """As in the game of 24: all state the answer, and the verdict is of something else."""
     rows = [row(i // 4, f"try {i}: the answer is 4", int(i == 0)) for i in range(8)]
     result = regraded(tmp_path / "r.jsonl", rows)
-    assert result.asks_for_more and len(result.differences) == 7
+    assert result.asks_for_more and len(result.differ) == 7
     keys = {finding.key for finding in page_data(inputs.load([tmp_path / "r.jsonl"])).findings}
     assert "asks-for-more" in keys
     assert not keys & {"correct-here", "incorrect-here", "overwritten", "answer-stated"}
@@ -60,14 +63,14 @@ def test_only_what_can_be_graded(tmp_path):
         row("an empty answer", "the answer is 4", 0, answer=" "),
     ]
     result = regraded(tmp_path / "r.jsonl", rows)
-    assert (result.gradable, result.differences) == (2, [])
+    assert (result.gradable, result.differ) == (2, [])
     assert regraded(tmp_path / "r.jsonl", rows[2:]) is None
 
 
 @pytest.mark.parametrize("answer", ["2 + 2 = <<2+2=4>>4\n#### 4", "it is\nA: 4", "['5', '4']"])
 def test_references_of_other_forms(tmp_path, answer):
     result = regraded(tmp_path / "r.jsonl", [row("g", "the answer is 4", 0, answer)])
-    assert [x.verdict.outcome for x in result.differences] == [Outcome.CORRECT]
+    assert outcomes(result) == [Outcome.CORRECT]
 
 
 def test_responses_without_an_answer_are_listed_where_they_are_rare(tmp_path):
@@ -75,15 +78,16 @@ def test_responses_without_an_answer_are_listed_where_they_are_rare(tmp_path):
     cut = [row("cut", f"well {i}", 0) for i in range(9)]  # incorrect here as in the dump
     right = [row("right", f"{i}, so the answer is 4", 1) for i in range(6)]
     result = regraded(tmp_path / "r.jsonl", silent + right + cut)
-    assert [x.verdict.outcome for x in result.differences] == [Outcome.UNANSWERED]
+    assert outcomes(result) == [Outcome.UNANSWERED]
     result = regraded(tmp_path / "r.jsonl", silent + right[:2])
-    assert (result.unanswered, result.differences) == ([0], [])
+    assert (result.unanswered, result.differ) == ([0], [])
 
 
-def test_above_the_bound_whole_groups_are_left_out(tmp_path):
+def test_above_the_bound_whole_groups_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(regrading, "MAX_GRADED", 7)
     rows = [row(group, f"the answer is {i}", 0) for group in range(10) for i in (5, 6)]
-    result = regraded(tmp_path / "r.jsonl", rows, most=7)
-    assert (result.gradable, result.graded) == (20, 6)
+    result = regraded(tmp_path / "r.jsonl", rows)
+    assert (result.gradable, len(result.verdicts)) == (20, 6)
 
 
 def test_grading_ends_after_many_timeouts_and_asks_once_for_equal_responses(tmp_path, monkeypatch):
@@ -99,7 +103,7 @@ def test_grading_ends_after_many_timeouts_and_asks_once_for_equal_responses(tmp_
     monkeypatch.setattr(regrading, "MAX_TIMEOUTS", 3)
     rows = [row("g", f"the answer is {max(4, i)}", 0) for i in range(12)]
     result = regraded(tmp_path / "r.jsonl", rows)
-    assert (len(asked), result.graded, result.stopped) == (3, 7, True)
+    assert (len(asked), len(result.verdicts)) == (3, 7)
 
 
 def test_without_math_verify_the_page_says_so(tmp_path, monkeypatch):

@@ -1,3 +1,5 @@
+"""The credit of a dump, its strongest tokens, and the files of `ktae score`."""
+
 import json
 
 import numpy as np
@@ -10,8 +12,10 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ktae import CreditTable, InputError
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
-from ktae.report.scoring import score, write
-from ktae.report.strongest import strongest
+from ktae.report import frame as frames
+from ktae.report import inputs
+from ktae.report.frame import frame_of
+from ktae.report.scoring import credit_column, credit_of, score, strongest, tokens_table, write
 from ktae.rollouts import record
 
 
@@ -40,6 +44,16 @@ def random_rollouts(seed=0, n_groups=7):
     return pa.table(table)
 
 
+def frame(rollouts, tokenizer=None):
+    return frame_of(inputs.from_record(rollouts, tokenizer))
+
+
+def credit(rollouts, estimator, tokenizer=None):
+    """Each rollout's credit, in the record's order."""
+    shown = frame(rollouts, tokenizer)
+    return credit_column(shown, credit_of(shown, estimator)).to_pylist()
+
+
 def arrays(rollouts):
     """What `ktae.token_credit` takes, of the whole file at once."""
     ids_bt, mask_bt = record.pad(rollouts["token_ids"].to_pylist(), rollouts["mask"].to_pylist())
@@ -47,18 +61,21 @@ def arrays(rollouts):
     return ids_bt, mask_bt, correct, np.array(rollouts["group"].to_pylist())
 
 
+def assert_credit(rollouts, estimator, expected_bt):
+    for credit_t, expected_t in zip(credit(rollouts, estimator), expected_bt, strict=True):
+        np.testing.assert_allclose(credit_t, expected_t[: len(credit_t)], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("estimator", [preset("paper"), preset("released", h3=0)], ids=repr)
 @pytest.mark.parametrize("max_positions", [1, 1000, 1 << 22])
-def test_credit_and_table_are_the_oracles_however_the_file_is_cut(estimator, max_positions):
+def test_credit_and_table_are_the_oracles_however_the_file_is_cut(
+    estimator, max_positions, monkeypatch
+):
+    monkeypatch.setattr(frames, "MAX_POSITIONS", max_positions)
     rollouts = random_rollouts()
-    scores = score(rollouts, estimator=estimator, max_positions=max_positions)
-    expected_bt = oracle.token_credit(*arrays(rollouts), estimator)
-    for ids, credit, expected_t in zip(
-        rollouts["token_ids"], scores.record["credit"], expected_bt, strict=True
-    ):
-        np.testing.assert_allclose(credit.as_py(), expected_t[: len(ids)], rtol=0, atol=1e-6)
-    assert np.abs(expected_bt).max() > 0.1
-    tokens, expected = scores.tokens, oracle.credit_table(*arrays(rollouts), estimator)
+    assert_credit(rollouts, estimator, oracle.token_credit(*arrays(rollouts), estimator))
+    tokens = tokens_table(frame(rollouts), estimator)
+    expected = oracle.credit_table(*arrays(rollouts), estimator)
     order = np.lexsort((tokens["token_id"], tokens["group"].to_pylist()))
     assert tokens["group"].take(order).to_pylist() == expected.group.tolist()
     for name in CreditTable._fields[1:]:
@@ -66,70 +83,65 @@ def test_credit_and_table_are_the_oracles_however_the_file_is_cut(estimator, max
         np.testing.assert_allclose(column, getattr(expected, name), atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", [PresenceZ])
-def test_graded_credit_is_of_the_rewards_and_the_table_of_verdicts(kind):
+def test_graded_credit_is_of_the_rewards_and_the_table_of_verdicts():
     rollouts = random_rollouts()
     rewards = np.random.default_rng(1).random(len(rollouts))
     rollouts = rollouts.drop_columns("reward").append_column("reward", [rewards])
-    estimator = OverUnits(kind(graded_rewards=True), ("token", "bigram"))
-    scores = score(rollouts, estimator=estimator)
+    estimator = OverUnits(PresenceZ(graded_rewards=True), ("token", "bigram"))
     ids_bt, mask_bt, correct, groups = arrays(rollouts)
     evidence = np.where(np.isnan(correct), np.nan, rewards)
-    expected_bt = oracle.token_credit(ids_bt, mask_bt, evidence, groups, estimator)
-    for credit, expected_t in zip(scores.record["credit"], expected_bt, strict=True):
-        credit = credit.as_py()
-        np.testing.assert_allclose(credit, expected_t[: len(credit)], rtol=0, atol=1e-6)
-    plain = score(rollouts, estimator=kind())
-    assert scores.tokens["a"].equals(plain.tokens["a"])
+    assert_credit(
+        rollouts, estimator, oracle.token_credit(ids_bt, mask_bt, evidence, groups, estimator)
+    )
+    of_verdicts = tokens_table(frame(rollouts), PresenceZ())
+    assert tokens_table(frame(rollouts), estimator)["a"].equals(of_verdicts["a"])
 
 
-def test_the_record_keeps_what_it_held_and_says_how_it_was_scored():
+def test_the_files_hold_what_was_read_and_how_it_was_scored(tmp_path):
     rollouts = random_rollouts()
     rollouts = rollouts.append_column("source", [[str(row) for row in range(len(rollouts))]])
-    scores = score(rollouts, estimator=KTAE(h3=0.5))
+    shown = frame(rollouts)
+    out, tokens_out = tmp_path / "s.parquet", tmp_path / "s.tokens.parquet"
+    write(shown, score(shown, KTAE(h3=0.5)), out, tokens_out)
+    written = record.read_record(out)
     for name in ("group", "token_ids", "mask", "reward", "correct", "source"):
-        assert scores.record[name].to_pylist() == rollouts[name].to_pylist()
-    for table in (scores.record, scores.tokens):
+        assert written[name].to_pylist() == rollouts[name].to_pylist()
+    assert written["credit"].to_pylist() == credit(rollouts, KTAE(h3=0.5))
+    for table in (written, pq.read_table(tokens_out)):
         section = json.loads(table.schema.metadata[b"ktae.credit"])
         assert section == {"estimator": "ktae", "h3": 0.5}
 
 
-def test_groups_are_in_the_records_order_with_their_counts():
-    rollouts = pa.table(
-        {
-            "group": ["z", "a", "z", "a", "one", "z", "empty", "empty"],
-            "token_ids": [[1], [1], [2], [3, 1], [1], [1], [], []],
-            "reward": [0.0] * 8,
-            "correct": [1.0, 1.0, 0.0, 1.0, 1.0, None, 1.0, 0.0],
-        }
-    )
-    scores = score(rollouts)
-    assert [(g.label, g.rollouts, g.n_true, g.n_false, g.mixed) for g in scores.groups] == [
-        ("z", 3, 1, 1, True),
-        ("a", 2, 2, 0, False),
-        ("one", 1, 1, 0, False),
-        ("empty", 2, 0, 0, False),
-    ]
-    assert scores.tokens[scores.groups[1].rows]["token_id"].to_pylist() == [1, 3]
-    assert len(scores.tokens[scores.groups[3].rows]) == 0
-    assert scores.record["credit"].to_pylist()[3:] == [[0, 0], [0], [0], [], []]
-    assert scores.record["credit"].to_pylist()[0][0] > 0.4
+def test_both_files_are_written_or_none(tmp_path, monkeypatch):
+    out, tokens_out = tmp_path / "s.parquet", tmp_path / "s.tokens.parquet"
+    shown = frame(random_rollouts())
+    write(shown, score(shown, "paper"), out, tokens_out)
+    before, write_table = (out.read_bytes(), tokens_out.read_bytes()), pq.write_table
+
+    def fail_on_the_second(table, path, **options):
+        if "token_id" in table.column_names:
+            raise OSError("disk full")
+        write_table(table, path, **options)
+
+    monkeypatch.setattr(pq, "write_table", fail_on_the_second)
+    shown = frame(random_rollouts(seed=1))
+    with pytest.raises(InputError):
+        write(shown, score(shown, "paper"), out, tokens_out)
+    assert (out.read_bytes(), tokens_out.read_bytes()) == before
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_text_is_tokenized_and_given_tokens_are_not():
     texts = ["so 4", "no 5", "so 4!", ""]
     columns = {"group": ["g"] * 4, "reward": [1.0, 0, 1, 0], "correct": [1.0, 0, 1, 0]}
     ids = [[ord(letter) for letter in text] for text in texts]
-    from_text = score(pa.table(columns | {"response": texts}), letters())
-    from_ids = score(pa.table(columns | {"response": ["?"] * 4, "token_ids": ids}), letters())
-    some = pa.table(columns | {"response": texts, "token_ids": [ids[0], None, ids[2], None]})
-    for scores in (from_ids, score(some, letters())):
-        assert scores.record["token_ids"].to_pylist() == ids
-        assert scores.record["credit"].equals(from_text.record["credit"])
-        assert scores.tokens.equals(from_text.tokens)
-    assert "".join(from_text.tokens["token"].to_pylist()) == " !45nos"
-    with pytest.raises(InputError, match="2 of 4 rollouts have no token_ids; a tokenizer"):
-        score(some)
+    of_text = pa.table(columns | {"response": texts})
+    expected = credit(of_text, "paper", letters())
+    for given in (ids, [ids[0], None, ids[2], None]):
+        rollouts = pa.table(columns | {"response": texts, "token_ids": given})
+        assert credit(rollouts, "paper", letters()) == expected
+    tokens = tokens_table(frame(of_text, letters()), "paper")
+    assert "".join(tokens["token"].to_pylist()) == " !45nos"
 
 
 def test_strongest_over_groups():
@@ -142,23 +154,18 @@ def test_strongest_over_groups():
             "correct": [1.0, 1, 0, 0] * 2 + [1, 1],
         }
     )
-    scores = score(rollouts)
-    supporting, opposing = strongest(scores.tokens)
+    shown = frame(rollouts)
+    supporting, opposing = strongest(shown, score(shown, "paper"))
     assert [token.token_id for token in supporting] == [1, 3]
     assert [token.token_id for token in opposing] == [2]
     first = supporting[0]
-    assert (first.a, first.n_true, first.b, first.n_false, first.groups) == (3, 4, 0, 4, 2)
-    credit_g, credit_h = (credit[0] for credit in scores.record["credit"].to_pylist()[0:5:4])
+    assert (first.a, first.n_correct, first.b, first.n_incorrect, first.groups) == (3, 4, 0, 4, 2)
+    credit_g, credit_h = (x[0] for x in credit(rollouts, "paper")[0:5:4])
     assert first.impact == pytest.approx(credit_g * 1.0 + credit_h * 0.5)
     assert first.credit == pytest.approx((credit_g * 1.0 + credit_h * 0.5) / 1.5)
     assert first.p_value == pytest.approx(1 / 6)  # Σa ≥ 3, or as improbable: (1/6 · 1/2) · 2
-    in_h = strongest(scores.tokens[scores.groups[1].rows], top=1)
-    assert [(t.token_id, t.groups, t.token) for t in in_h.supporting] == [(1, 1, None)]
-    assert strongest(scores.tokens[scores.groups[2].rows]) == ([], [])
-
-
-def distinct_counts(tokens):
-    return [tokens[f"distinct_{x}"].to_pylist() for x in "abcd"]
+    all_correct = frame(rollouts.slice(8))
+    assert strongest(all_correct, score(all_correct, "paper")) == ([], [])
 
 
 def test_p_counts_identical_rollouts_once():
@@ -170,13 +177,14 @@ def test_p_counts_identical_rollouts_once():
 
     def p_values(ids, rewards):
         columns = {"group": ["g"] * len(ids), "token_ids": ids, "reward": rewards}
-        tokens = score(pa.table(columns | {"correct": rewards})).tokens
-        p = {token.token_id: token.p_value for side in strongest(tokens) for token in side}
-        return p, distinct_counts(tokens)
+        shown = frame(pa.table(columns | {"correct": rewards}))
+        scored = score(shown, "paper")
+        p = {x.token_id: x.p_value for side in strongest(shown, scored) for x in side}
+        return p, scored.units.tokens.distinct.tolist()
 
     expected, counts = p_values(ids, rewards)
     assert expected[1] == pytest.approx(scipy.stats.fisher_exact([[3, 0], [1, 3]])[1])
-    assert counts[0] == [3, 2, 0] and counts[1] == [0, 2, 2]
+    assert counts[:2] == [[3, 2, 0], [0, 2, 2]]
     twice, counts_of_twice = p_values([*ids, *ids], [*rewards, *rewards])
     assert twice == pytest.approx({i: expected[i] for i in twice}) and counts_of_twice == counts
     six, counts = p_values(ids[1:], rewards[1:])
@@ -184,24 +192,3 @@ def test_p_counts_identical_rollouts_once():
     for columns in (again, [column[::-1] for column in again]):
         p, counts_of_others = p_values(*columns)
         assert p == pytest.approx({i: six.get(i, p[i]) for i in p}) and counts_of_others == counts
-
-
-def test_written_tables_are_the_same_and_both_or_none(tmp_path, monkeypatch):
-    """No two of these rollouts are identical, so p of the file's strongest is the same as well."""
-    scores = score(random_rollouts())
-    out, tokens_out = tmp_path / "s.parquet", tmp_path / "s.tokens.parquet"
-    write(scores, out, tokens_out)
-    assert record.read_record(out).equals(scores.record)
-    assert strongest(pq.read_table(tokens_out)) == strongest(scores.tokens)
-    before, write_table = (out.read_bytes(), tokens_out.read_bytes()), pq.write_table
-
-    def fail_on_the_second(table, path, **options):
-        if "token_id" in table.column_names:
-            raise OSError("disk full")
-        write_table(table, path, **options)
-
-    monkeypatch.setattr(pq, "write_table", fail_on_the_second)
-    with pytest.raises(InputError, match="disk full"):
-        write(score(random_rollouts(seed=1)), out, tokens_out)
-    assert (out.read_bytes(), tokens_out.read_bytes()) == before
-    assert len(list(tmp_path.iterdir())) == 2

@@ -10,7 +10,7 @@ from saved_outputs import write_lines
 
 from ktae.report import inputs
 from ktae.report.frame import frame_of
-from ktae.report.units import FDR, find_units, largest_discovery
+from ktae.report.units import FDR, cells, find_units, largest_discovery
 
 
 @pytest.fixture
@@ -39,22 +39,23 @@ def ngrams(ids, size):
 def test_every_cell_is_what_one_counts_by_hand(units_of):
     rows = random_rows()
     frame, units = units_of(rows)
+    tables, number_kn = cells(units)
     compared = 0
     for place, size in enumerate((1, 2, 3)):
         for row, ids in enumerate(frame.rollouts["token_ids"].to_pylist()):
             group = [
                 (ngrams(x["token_ids"], size), x["reward"])
                 for x in rows
-                if x["group"] == int(frame.labels[frame.group_b[row]])
+                if x["group"] == int(frame.names[frame.group_b[row]])
             ]
             for t, unit in enumerate(ngrams(ids, size)):
-                cell = units.cell_un[place, frame.offsets_b[row] + t]
+                cell = number_kn[place][frame.offsets_b[row] + t]
                 if len({reward for _, reward in group}) < 2:
-                    assert cell == -1
+                    assert cell == 0
                     continue
                 sides = [[unit in x for x, reward in group if reward == side] for side in (1, 0)]
                 expected = [z for side in sides for z in (sum(side), len(side))]
-                assert units.cells[cell, :5].tolist() == [place, *expected]
+                assert tables[cell - 1, :5].tolist() == [place, *expected]
                 compared += 1
     assert compared > 200
 
@@ -65,11 +66,11 @@ def test_p_is_of_distinct_responses(units_of):
     ids = [[1], [1, 1], [1, 2], [2], [3], [3, 2], [2, 2]] * 2
     rows = [{"group": 0, "token_ids": x, "reward": int(i % 7 < 4)} for i, x in enumerate(ids)]
     _, units = units_of(rows, ("token",))
-    row = units.which.tolist().index(0)
-    assert units.counts[:, row].tolist() == [6, 0, 2, 6]
-    assert units.distinct[:, row].tolist() == [3, 0, 1, 3]
+    row = units.tokens.key.tolist().index(0)
+    assert units.tokens.table[:, row].tolist() == [6, 0, 2, 6]
+    assert units.tokens.distinct[:, row].tolist() == [3, 0, 1, 3]
     expected = scipy.stats.fisher_exact([[3, 0], [1, 3]])[1]
-    assert expected in [pytest.approx(p) for p in units.cells[:, 5]]
+    assert units.p["token"][row] == pytest.approx(expected)
 
 
 def test_units_that_split_responses_alike_are_one_test(units_of):
@@ -93,15 +94,27 @@ def split_rows(groups, n=5):
     ]
 
 
+def noise():
+    """The random rows as text."""
+    return [
+        {
+            "group": f"n{row['group']}",
+            "response": " ".join(map(str, row["token_ids"])),
+            "reward": row["reward"],
+        }
+        for row in random_rows(groups=20)
+    ]
+
+
 def test_beyond_chance_is_corrected_over_all_groups(units_of):
     """p of one group is 1/126; among many groups of noise that is no discovery. 2/12,870 in each of
     30 groups is."""
-    noise = [row | {"group": f"n{row['group']}"} for row in random_rows(groups=20)]
-    _, units = units_of(split_rows(1) + noise, ("token",))
+    _, units = units_of(split_rows(1) + noise(), ("token",))
     assert units.best_p_g.min() == pytest.approx(1 / 126) and units.beyond_g.sum() == 0
-    _, units = units_of(split_rows(30, 8) + noise, ("token",))
+    _, units = units_of(split_rows(30, 8) + noise(), ("token",))
     assert (units.beyond_g[:30] == 2).all() and units.beyond_g[30:].sum() == 0
-    assert units.cells[units.cells[:, 6] == 1, 5].max() == pytest.approx(2 / 12870)
+    tables, _ = cells(units)
+    assert tables[tables[:, 6] == 1, 5].max() == pytest.approx(2 / 12870)
 
 
 def test_largest_discovery_is_benjamini_and_hochberg_s():
@@ -123,7 +136,7 @@ def test_a_token_over_groups_is_corrected_for_all_tokens(tmp_path):
 
 
 def test_the_order_of_groups_is_by_evidence(units_of, tmp_path):
-    rows = [*random_rows(groups=3), *[x | {"group": "best"} for x in split_rows(1)]]
+    rows = [*noise(), *[x | {"group": "best"} for x in split_rows(1)]]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     page = page_data(dump, "paper")
     assert page.groups.label[page.groups.order[0]] == "best"
@@ -134,5 +147,5 @@ def test_in_any_order_of_rows_the_same(units_of):
     tables = []
     for ordered in itertools.islice(itertools.permutations([rows[:10], rows[10:20], rows[20:]]), 3):
         _, units = units_of([row for part in ordered for row in part])
-        tables.append((units.tests, sorted(map(tuple, units.cells.tolist()))))
+        tables.append((units.tests, sorted(map(tuple, cells(units)[0].tolist()))))
     assert tables[0] == tables[1] == tables[2]

@@ -44,14 +44,14 @@ def test_the_page_loads_itself_again_and_keeps_the_readers_place(tmp_path, brows
     page.goto(f"{path.as_uri()}#view=overview")
     page.wait_for_selector("html[data-ready]")
     page.click("#menu summary")
-    page.select_option("#palette", "paper")
+    page.select_option("#theme", "dark")
     assert page.locator(".tile b").first.inner_text() == "4"
     write_step(run, 2)
     write_report(run, path, reloads=True)
     page.clock.fast_forward(11_000)
     page.locator("html[data-ready] .tile", has_text=re.compile(r"^\s*8")).wait_for()
-    assert page.get_attribute("html", "data-palette") == "paper"
-    assert page.input_value("#palette") == "paper" and "view=overview" in page.url
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert page.input_value("#theme") == "dark" and "view=overview" in page.url
     page.uncheck("#reload")
     page.evaluate("window.same = true")
     page.clock.fast_forward(30_000)

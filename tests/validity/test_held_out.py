@@ -86,7 +86,7 @@ def test_noise_helps_nobody(rng):
     assert "\npaper  " in str(found) and "held-out pairs" in str(found)
     told = advice(found)
     assert (told.verdict, told.take) == ("nothing shown", None)
-    assert told.lines[0].startswith("VERDICT: ")
+    assert len(told.lines) > 1
 
 
 @pytest.mark.parametrize("max_groups", [4, 2000])
@@ -114,7 +114,7 @@ def test_a_file_without_its_wrong_group_gives_the_same(shared_data):
     for name in ("all", "mixed_only"):
         dump = inputs.load([shared_data.parent / f"cases/dumps/held_out_{name}.jsonl"])
         pairs = held_out.held_out_pairs(dump.rollouts, {"paper": "paper", "z": "trigrams"})
-        table = believing.choose(frame_of(dump)).advice.tables[0]
+        table = believing.choose(frame_of(dump)).advice.tests
         shown = {row.cells[0]: float(row.cells[1]) for row in table.rows}
         assert shown["paper"] == pytest.approx(pairs.estimators[0].auc.value, abs=0.005)
         results.append(pairs.as_dict() | {"left_out": None})
@@ -177,7 +177,7 @@ def test_groups_that_are_too_small(rng, size):
     with pytest.raises(InputError):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, size=size)), {"paper": "paper"})
     with pytest.raises(InputError, match=r"^estimators "):
-        held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), ["paper"])
+        held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), [])
 
 
 def test_rollouts_cut_to_nothing_are_all_alike(rng):

@@ -212,13 +212,12 @@ class Reading(Rows):
             InputError: there is no such estimator, or it needs what no dump holds.
         """
         from ktae.credit import POLICY
-        from ktae.report.inputs import trained_with
+        from ktae.report.inputs import estimator_of, trained_with
 
         if self.estimator is None:
             if not self.settings:
                 return None
-            trained = trained_with(self.paths)
-            of_run = trained.estimator if trained else None
+            of_run = estimator_of(trained_with(self.paths))
             return with_settings(to_section(of_run) if of_run else DEFAULT, self.settings)
         estimator = resolved(with_settings(self.estimator, self.settings))  # the user has named it
         if estimator.needs_policy:

@@ -105,7 +105,7 @@ def _as_dict(dump: Dump) -> dict[str, object]:
     return {
         "rollouts": len(dump.rollouts),
         "groups": {"all": n, "shown": shown},
-        "estimator": dump.page.advice.estimator,
+        "estimator": dump.page.credit.name,
         "findings": [_finding(x) for x in dump.page.findings],
         "advice": dump.page.advice,
         "comparisons": dump.page.comparisons,
@@ -128,7 +128,7 @@ def _print_findings(screen: Screen, page: Page) -> None:
     screen.print(f"  How sure: {first.sure}. {first.about}")
     for finding in rest[: MOST_PRINTED - 1]:
         screen.print(f"- {finding.sentence}.")
-    screen.print(f"Colours show the credit of {page.advice.estimator}. {page.advice.sentences[0]}")
+    screen.print(f"Colours show the credit of {page.credit.name}. {page.advice.sentences[0]}")
 
 
 def _finding(finding: Finding) -> dict[str, object]:

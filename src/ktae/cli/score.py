@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
 from ktae.cli.reading import Reading, note_single_tokens, note_unmixed
-from ktae.errors import InputError
 from ktae.files.text import counted, number, visible
-from ktae.tables import in_tables
 
 if TYPE_CHECKING:
-    from ktae.report.inputs import Dump
-    from ktae.report.scoring import Scores
-    from ktae.report.strongest import Strongest
+    from ktae.report.frame import Frame
+    from ktae.report.scoring import Strongest
 
 LEGEND = """\
-right, wrong  rollouts of each kind with the token, out of those in its groups
-impact        credit x |right rollouts with the token - their expected number|,
-              over groups
-credit        mean over groups in which the two differ (groups), weighted by
-              that distance
-p             within groups: exact in up to 20 and below .01, else
-              Mantel-Haenszel's; identical rollouts count once; not corrected
-              for picking tokens
-"""
-OF_SINGLE = """\
-*             what a single token would get; the files' column credit is the estimator's own
+correct, incorrect  responses with the token, out of those in its groups
+impact              credit x |correct responses with the token - their expected
+                    number|, over groups
+credit              mean over groups in which the two differ (groups), weighted
+                    by that distance
+p                   within groups; identical responses count once; not corrected
+                    for picking tokens
 """
 
 
@@ -49,9 +42,7 @@ def score(
     from ktae.cli.progress import working
     from ktae.report import believing, scoring
     from ktae.report.frame import frame_of
-    from ktae.report.inputs import own_tokenizer
-    from ktae.report.strongest import strongest
-    from ktae.rollouts.tokens import load_tokenizer
+    from ktae.rollouts.groups import require_comparable
 
     asked = reading.asked()
     tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
@@ -59,35 +50,31 @@ def score(
     options.require_outputs(reading.paths, *written)
     screen = Screen(reading.as_json)
     started = time.perf_counter()
-    # Loaded once, and before the rows: it cuts them, and spells tokens in the tables.
-    named = reading.tokenizer or own_tokenizer(reading.paths)
-    loaded = load_tokenizer(str(named)) if named else None
-    dump = reading.load(tokenizer=loaded, strict=True)
+    dump = reading.load(strict=True)
+    frame = frame_of(dump)
+    require_comparable(frame.group_b)
     with working("scoring") as tell:
         tell("holding out pairs", 0, None)
-        choice = believing.choose(frame_of(dump), asked)
-        estimator = choice.estimator
-        texts = dump.vocabulary if estimator.needs_vocabulary else None
-        scores = scoring.score(dump.rollouts, loaded, estimator, words=_words(dump), texts=texts)
+        choice = believing.choose(frame, asked)
+        tell("scoring", 0, None)
+        scored = scoring.score(frame, choice.estimator)
         if output is not None and tokens_out is not None:
-            scoring.write(scores, output, tokens_out)
+            scoring.write(frame, scored, output, tokens_out)
+    strong = scoring.strongest(frame, scored, top)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
-    counts = _counts(scores) | {"seconds": time.perf_counter() - started}
-    screen.print(_in_words(counts, dump.unit))
-    _warn(dump, scores)
-    mixed = counts["groups"]["mixed"]
-    if not mixed:
-        note_unmixed(estimator)
-    if named and scores.tokens["token"].null_count:
-        note(f"warning: {named} does not know all token ids: did it make them?")
-    note_single_tokens(estimator)
-    strong = strongest(scores.tokens, top)
-    if mixed:
-        heading = f"{choice.name}, over {counted(mixed, 'mixed group')}"
-        _print_strongest(screen, heading, strong, in_tables(estimator) == estimator)
+    counts = _counts(frame) | {"seconds": time.perf_counter() - started}
+    screen.print(_in_words(counts, dump.word))
+    _warn(frame)
+    if mixed := counts["groups"]["mixed"]:
+        _print_strongest(screen, f"{choice.name}, over {counted(mixed, 'mixed group')}", strong)
+    else:
+        note_unmixed(choice.estimator)
+    if dump.unit == "tokens" and None in dump.texts:
+        note("warning: the tokenizer does not know all token ids: did it make them?")
     if output is None:
         screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
     else:
+        note_single_tokens(choice.estimator)  # the table may show less than the credit
         screen.print(f"wrote {output} and {tokens_out}")
         screen.next("ktae", "report", *reading.paths)
     screen.end(
@@ -96,64 +83,32 @@ def score(
             "advice": choice.advice,
             "notes": dump.notes.listed(),
             "unit": dump.unit,
-            "estimator": scoring.described(estimator),
+            "estimator": scoring.described(choice.estimator),
             "output": output and {"rollouts": output, "tokens": tokens_out},
             "strongest": strong,
         }
     )
 
 
-def _warn(dump: Dump, scores: Scores) -> None:
-    """Say on stderr where a group holds one rollout, or rollouts of several models."""
-    if single := sum(group.rollouts == 1 for group in scores.groups):
-        of = counted(len(scores.groups), "group")
-        note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
-    models = dump.rollouts.group_by(["group", "step"]).aggregate([("model", "count_distinct")])
-    n = models["model_count_distinct"].to_numpy().max(initial=0)
-    if n > 1:
-        note(
-            f"groups mix up to {n:,} models; a token may only identify the stronger one "
-            "(--by-model separates them)"
-        )
-
-
-def _words(dump: Dump) -> dict[int, str] | None:
-    """The words, by the number that stands for a token id, where there is no tokenizer.
-
-    Raises:
-        InputError: some rollouts have only text, others only token ids.
-    """
-    if dump.unit != "words":
-        return None
-    if without := dump.rollouts["response"].null_count:
-        raise InputError(
-            f"{without:,} of {len(dump.rollouts):,} rollouts have token_ids and no response, and "
-            "others a response and no token_ids; expected one of the two everywhere, or --tokenizer"
-        )
-    texts = (text.decode() for text in dump.texts if text is not None)
-    return dict(zip(dump.token_ids.tolist(), texts, strict=True))
-
-
-def _counts(scores: Scores) -> dict[str, Any]:
+def _counts(frame: Frame) -> dict[str, Any]:
     """How many rollouts, groups and tokens there are."""
-    import pyarrow.compute as pc
-
-    sides = [(group.n_true > 0, group.n_false > 0) for group in scores.groups]
+    has_token = frame.counted_b > 0
+    right, wrong = (frame.sum_rollouts(has_token & (frame.correct_b == x)) > 0 for x in (1, 0))
     return {
-        "rollouts": len(scores.record),
-        "unknown_correctness": scores.record["correct"].null_count,
+        "rollouts": len(frame.group_b),
+        "unknown_correctness": int((~frame.known_b).sum()),
         "groups": {
-            "all": len(sides),
-            "mixed": sides.count((True, True)),
-            "all_right": sides.count((True, False)),
-            "all_wrong": sides.count((False, True)),
-            "undecided": sides.count((False, False)),
+            "all": len(right),
+            "mixed": int((right & wrong).sum()),
+            "all_correct": int((right & ~wrong).sum()),
+            "all_incorrect": int((wrong & ~right).sum()),
+            "undecided": int((~right & ~wrong).sum()),
         },
-        "tokens": pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py(),
+        "tokens": len(frame.which_n),
     }
 
 
-def _in_words(counts: dict[str, Any], unit: str) -> str:
+def _in_words(counts: dict[str, Any], word: str) -> str:
     unknown, groups = counts["unknown_correctness"], counts["groups"]
     kinds = ", ".join(
         f"{n:,} {kind.replace('_', ' ')}"
@@ -163,22 +118,29 @@ def _in_words(counts: dict[str, Any], unit: str) -> str:
     return (
         counted(counts["rollouts"], "rollout")
         + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {counted(groups['all'], 'group')} ({kinds}), {counts['tokens']:,} "
-        f"{'words' if unit == 'words' else 'tokens'}, {counts['seconds']:.1f} s"
+        + f", {counted(groups['all'], 'group')} ({kinds}), {counted(counts['tokens'], word)}, "
+        f"{counts['seconds']:.1f} s"
     )
 
 
-def _print_strongest(
-    screen: Screen, heading: str, strongest: Strongest, is_of_single: bool
-) -> None:
-    """The tokens in favour, a blank line, and those against.
+def _warn(frame: Frame) -> None:
+    """Say on stderr where a group holds one rollout, or rollouts of several models."""
+    if single := int((frame.sizes_g == 1).sum()):
+        of = counted(len(frame.sizes_g), "group")
+        note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
+    models = frame.rollouts.group_by(["group", "step"]).aggregate([("model", "count_distinct")])
+    n = models["model_count_distinct"].to_numpy().max(initial=0)
+    if n > 1:
+        note(
+            f"groups mix up to {n:,} models; a token may only identify the stronger one "
+            "(--by-model separates them)"
+        )
 
-    The table is of single tokens. Where the estimator is of larger units, their credit is another
-    one than the file's, and a star says so.
-    """
+
+def _print_strongest(screen: Screen, heading: str, strongest: Strongest) -> None:
+    """The tokens in favour, a blank line, and those against."""
     from ktae.inference import P_VALUE_FLOOR
 
-    star = "" if is_of_single else "*"
     rows: list[tuple[str, ...] | None] = []
     for tokens in strongest:
         for token in tokens:
@@ -190,13 +152,13 @@ def _print_strongest(
                     str(token.token_id),
                     number(token.impact, "+z.2f"),
                     number(token.credit, "+z.3f"),
-                    f"{token.a}/{token.n_true}",
-                    f"{token.b}/{token.n_false}",
+                    f"{token.a}/{token.n_correct}",
+                    f"{token.b}/{token.n_incorrect}",
                     f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,
                     str(token.groups),
                 )
             )
         rows.append(None)
-    columns = ("id", "impact", f"credit{star}", "right (a)", "wrong (b)", "p", "groups")
+    columns = ("id", "impact", "credit", "correct (a)", "incorrect (b)", "p", "groups")
     screen.table(heading, columns, rows, first="token")
-    screen.print(*(LEGEND + (OF_SINGLE if star else "")).splitlines(), style="dim")
+    screen.print(*LEGEND.splitlines(), style="dim")

@@ -113,7 +113,8 @@ def _chosen(reading: Reading, names: list[str] | None) -> dict[str, Estimator]:
 def _print(screen: Screen, result: HeldOut, advised: Advice, part: str) -> None:
     from ktae.validity.scores import COLUMNS
 
-    screen.verdict(advised.lines[0])
+    style = "bold green" if advised.verdict == "take" else "bold yellow"
+    screen.print(f"VERDICT: {advised.lines[0]}", style=style)
     looked_at, *left_out = result.counts()
     screen.print(f"{looked_at}; {part}", *left_out)
     # The estimators, best first, and below them what does without any credit.

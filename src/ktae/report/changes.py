@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.inference import holm
+from ktae.report.data import Tone
+from ktae.report.drafts import Draft, p_text, percent
 from ktae.report.frame import Frame
-from ktae.report.summary import step_of_groups
 
 DEALS = 1999
 """Random deals of a test; with the one seen, the smallest p is 1 in 2,000."""
@@ -30,7 +31,6 @@ LEAST = {"accuracy": 0.02, "share cut off": 0.02, "response length": 0.05, "entr
 class Change(NamedTuple):
     """A number that was another one before a training step than from it on."""
 
-    name: str
     before: float
     after: float
     first: int
@@ -42,32 +42,15 @@ class Change(NamedTuple):
     at_last: float
     """The mean at the last step."""
     p: float
-    """Corrected for all numbers that were tested."""
 
 
-def find_changes(frame: Frame, finished_b: np.ndarray) -> list[Change]:
+def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Draft]:
     """What changed in a run; of several inputs nothing is told."""
     if len(frame.dump.names) > 1:
-        return []
-    found = [change for change in _tested(frame, finished_b) if change is not None]
-    corrected = holm([change.p for change in found])
-    shown = [x._replace(p=p) for x, p in zip(found, corrected, strict=True) if p < LEVEL]
-    return [change for change in shown if _is_large(change)]
-
-
-def _is_large(change: Change) -> bool:
-    size, least = abs(change.after - change.before), LEAST[change.name]
-    if change.name in ("accuracy", "share cut off"):
-        return size >= least
-    return size >= least * max(abs(change.before), abs(change.after))
-
-
-def _tested(frame: Frame, finished_b: np.ndarray) -> Iterator[Change | None]:
-    step_g = step_of_groups(frame)
-    known_g = frame.sum_rollouts(~np.isnan(frame.correct_b))
+        return
+    step_g, sizes_g = frame.step_g, frame.sizes_g
     with np.errstate(invalid="ignore"):
-        accuracy_g = frame.sum_rollouts(frame.correct_b == 1) / known_g
-    sizes_g = np.diff(frame.starts_g)
+        accuracy_g = frame.sum_rollouts(frame.correct_b == 1) / frame.sum_rollouts(frame.known_b)
     values = {
         "accuracy": accuracy_g,
         "response length": frame.sum_rollouts(frame.lengths_b) / sizes_g,
@@ -75,18 +58,47 @@ def _tested(frame: Frame, finished_b: np.ndarray) -> Iterator[Change | None]:
     }
     if "entropy" in frame.signals[0]:
         entropy_b = frame.sum_tokens(np.nan_to_num(frame.signals[0]["entropy"]))
-        values["entropy"] = frame.sum_rollouts(entropy_b) / np.maximum(
-            frame.sum_rollouts(frame.lengths_b), 1
-        )
-    prompts = np.array(frame.origins.prompt)
+        tokens_g = np.maximum(frame.sum_rollouts(frame.lengths_b), 1)
+        values["entropy"] = frame.sum_rollouts(entropy_b) / tokens_g
+    tested = dict[str, Change]()
     for name, values_g in values.items():
         usable = (step_g >= 0) & np.isfinite(values_g)
-        yield largest_change(name, values_g[usable], step_g[usable], prompts[usable])
+        arrays = (values_g[usable], step_g[usable], frame.origins.prompt_g[usable])
+        if (change := largest_change(*arrays)) is not None:
+            tested[name] = change
+    corrected = holm([change.p for change in tested.values()])
+    for (name, change), p in zip(tested.items(), corrected, strict=True):
+        scale = 1.0
+        if name in ("response length", "entropy"):
+            scale = max(abs(change.before), abs(change.after))
+        if p < LEVEL and abs(change.after - change.before) >= LEAST[name] * scale:
+            yield _draft(name, change, p, f"{frame.dump.word}s")
 
 
-def largest_change(
-    name: str, values: np.ndarray, steps: np.ndarray, prompts: np.ndarray
-) -> Change | None:
+def _draft(name: str, change: Change, p: float, unit: str) -> Draft:
+    def number(x: float) -> str:
+        if name in ("accuracy", "share cut off"):
+            return percent(x)
+        return f"{x:,.0f} {unit}" if name == "response length" else f"{x:.3g}"
+
+    verb = "rose" if change.after > change.before else "fell"
+    is_bad = (name, verb) in (("accuracy", "fell"), ("share cut off", "rose"))
+    tone: Tone = "bad" if is_bad else "good" if name == "accuracy" else "plain"
+    until, since = (
+        f"step {x:,}" if x == y else f"steps {x:,} to {y:,}"
+        for x, y in ((change.first, change.until), (change.since, change.last))
+    )
+    title = f"{name.capitalize()} {verb}"
+    return Draft(
+        *(f"{name.replace(' ', '-')}-{verb}", tone, title),
+        f"{title} from {number(change.before)} ({until}) to {number(change.after)} ({since})",
+        f"{p_text(p)} over groups dealt anew to the steps; most likely at step {change.since:,}",
+        f"At the last step it is {number(change.at_last)}. Read responses from before and after.",
+        link={"view": "training"},
+    )
+
+
+def largest_change(values: np.ndarray, steps: np.ndarray, prompts: np.ndarray) -> Change | None:
     """The cut between two steps where (n,) values differ most, and its p; None: nothing to test."""
     distinct, place = np.unique(steps, return_inverse=True)
     if len(distinct) < 2 or len(values) < 6 or not np.ptp(values):
@@ -114,7 +126,6 @@ def largest_change(
         as_far += differences(dealt).max() >= seen[cut] * (1 - 1e-9)
     before = place <= cut
     return Change(
-        name,
         float(values[before].mean()),
         float(values[~before].mean()),
         *(int(distinct[0]), int(distinct[-1]), int(distinct[cut]), int(distinct[cut + 1])),

@@ -1,4 +1,4 @@
-"""Two to four runs beside each other, or steps of one run: the same prompts, paired.
+"""Runs beside each other, or steps of one run: the same prompts, paired.
 
 The test is that of `ktae compare`: sign flips of the prompts' differences, or random deals where
 the numbers of samples differ; several comparisons are corrected by Holm. Intervals are Student's t
@@ -7,18 +7,17 @@ over prompts.
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ktae.files.text import counted
+from ktae.files.text import counted, short_names
 from ktae.inference import ALPHA, Interval, holm, pooled_p_value, sign_flip_p_value, t_interval
-from ktae.report.data import Comparison, Link, Problem, Row
+from ktae.report.data import Comparison, Link, Problem, Row, Tone
+from ktae.report.drafts import Draft, p_text, percent, signed
 from ktae.report.frame import Frame
-from ktae.report.overview import percent
-from ktae.report.summary import step_of_groups
 
 MOST_SIDES = 12
 FEWEST_PROMPTS = 5
@@ -31,190 +30,212 @@ LONGEST_PROMPT = 140
 """Characters of a prompt in these lists."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Side:
-    """A run, or a step, by prompt."""
+class Side(NamedTuple):
+    """A run, or a step: (P,) for each of all prompts of the dump."""
 
     name: str
-    prompts: dict[int, tuple[int, int, float, int]]
-    """Correct and known responses, mean length, and a group, by the number of the prompt."""
+    correct_p: np.ndarray
+    known_p: np.ndarray
+    length_p: np.ndarray
+    """Mean tokens of a response; NaN where there is none."""
+    group_p: np.ndarray
+    """A group of the prompt; -1: none."""
+
+    def accuracy(self, common: np.ndarray) -> np.ndarray:
+        """The share of correct responses of each of these prompts."""
+        shares: np.ndarray = self.correct_p[common] / self.known_p[common]
+        return shares
 
 
-class Difference(NamedTuple):
-    """Side b minus side a in accuracy."""
+class Pair(NamedTuple):
+    """Two sides, b minus a in accuracy, over the prompts with a verdict on both."""
 
+    a: Side
+    b: Side
+    common: np.ndarray
     interval: Interval
     p: float
-    """Corrected for all comparisons of the dump."""
-    prompts: int
+    """Corrected for all pairs of the dump."""
 
     @property
-    def shown(self) -> bool:
-        """Whether a difference is shown at the 5 % level."""
-        return self.p < ALPHA
+    def sentence(self) -> str:
+        """What may be said of them."""
+        value, a, b = 100 * self.interval.value, self.a.name, self.b.name
+        if self.p >= ALPHA:
+            prompts = counted(len(self.common), "prompt")
+            return f"No difference between {a} and {b} is shown on {prompts}"
+        better, worse = (b, a) if value > 0 else (a, b)
+        return f"{better} is better than {worse} by {abs(value):.1f} points"
 
 
 class Compared(NamedTuple):
     """What `compare_sides` returns."""
 
-    comparisons: list[Comparison]
-    differences: list[Difference]
+    pairs: list[Pair]
     opened: int
     """The one of the largest difference."""
     by_run: bool
 
 
-def sides_of(frame: Frame) -> tuple[list[Side], bool]:
-    """What can be compared: the inputs, or else steps that have prompts in common with the first
-    such step; and whether they are inputs."""
-    run_g, names = np.array(frame.origins.run), frame.dump.names
-    runs = sorted({*run_g.tolist()} - {-1})
-    if runs:
-        short = _short_names([names[run] for run in runs])
-        named = zip(short, runs, strict=True)
-        return [_side(frame, name, run_g == run) for name, run in named][:MOST_SIDES], True
-    step_g, prompt_g = step_of_groups(frame), np.array(frame.origins.prompt)
-    pairs = np.unique(np.stack([prompt_g, step_g])[:, step_g >= 0], axis=1)
-    times = np.bincount(pairs[0]) if pairs.size else np.zeros(0)
-    again = pairs[1][times[pairs[0]] > 1] if pairs.size else np.zeros(0, dtype=np.int64)
-    values, n_prompts = np.unique(again, return_counts=True)
-    steps = values[n_prompts >= FEWEST_PROMPTS].tolist()
-    if len(steps) > MOST_SIDES:  # evenly, with the first and the last
-        places = np.linspace(0, len(steps) - 1, MOST_SIDES).round().astype(int)
-        steps = [steps[i] for i in places]
-    return [_side(frame, f"step {step:,}", step_g == step) for step in steps], False
-
-
-def _short_names(names: list[str]) -> list[str]:
-    """The last parts of the paths, as many as tell them apart."""
-    parts = [Path(name).parts for name in names]
-    n = next(n for n in range(1, 99) if len({x[-n:] for x in parts}) == len(set(parts)) or n == 98)
-    return [str(Path(*x[-n:])) for x in parts]
-
-
-def _side(frame: Frame, name: str, chosen_g: np.ndarray) -> Side:
-    known_g = frame.sum_rollouts(~np.isnan(frame.correct_b)).astype(int)
-    correct_g = frame.sum_rollouts(frame.correct_b == 1).astype(int)
-    tokens_g, sizes_g = frame.sum_rollouts(frame.lengths_b), np.diff(frame.starts_g)
-    groups: dict[int, list[int]] = {}
-    for group in np.flatnonzero(chosen_g).tolist():
-        groups.setdefault(frame.origins.prompt[group], []).append(group)
-    return Side(
-        name,
-        {
-            prompt: (
-                int(correct_g[its].sum()),
-                int(known_g[its].sum()),
-                float(tokens_g[its].sum() / sizes_g[its].sum()),
-                its[0],
-            )
-            for prompt, its in groups.items()
-        },
-    )
-
-
 def compare_sides(frame: Frame) -> Compared:
-    """Every other side against the first one with which it has prompts in common."""
-    sides, by_run = sides_of(frame)
-    if len(sides) < 2:
-        return Compared([], [], 0, by_run)
-    pairs = [(sides[0], side) for side in sides[1:]]
-    least = 1 if by_run else FEWEST_PROMPTS
-    tested = [
-        (a, b, x) for a, b in pairs if (x := _difference(a, b)) is not None and x.prompts >= least
-    ]
-    corrected = holm([x.p for _, _, x in tested])
-    tested = [(a, b, x._replace(p=p)) for (a, b, x), p in zip(tested, corrected, strict=True)]
-    differences = [x for _, _, x in tested]
-    sizes = [abs(x.interval.value) for x in differences]
-    prompts = frame.of_groups("prompt")
-    unit = "words" if frame.dump.unit == "words" else "tokens"
-    return Compared(
-        [_comparison(a, b, x, frame, prompts, unit) for a, b, x in tested],
-        differences,
-        int(np.argmax(sizes)) if sizes else 0,
-        by_run,
-    )
+    """Every other side against the first one: the inputs, or else steps that have prompts in
+    common."""
+    input_g, names = frame.origins.input_g, frame.dump.names
+    runs = sorted({*input_g.tolist()} - {-1})
+    if by_run := bool(runs):
+        short = short_names([Path(names[run]) for run in runs])
+        sides = [
+            _side(frame, x, (input_g == run)[frame.group_b])
+            for x, run in zip(short, runs, strict=True)
+        ]
+        sides = sides[:MOST_SIDES]
+    else:
+        steps, step_b = _common_steps(frame), frame.step_g[frame.group_b]
+        sides = [_side(frame, f"step {step:,}", step_b == step) for step in steps]
+    tested = list[Pair]()
+    for side in sides[1:]:
+        pair = _pair(sides[0], side)
+        if len(pair.common) >= (1 if by_run else FEWEST_PROMPTS):
+            tested.append(pair)
+    corrected = holm([pair.p for pair in tested])
+    pairs = [x._replace(p=p) for x, p in zip(tested, corrected, strict=True)]
+    sizes = [abs(pair.interval.value) for pair in pairs]
+    return Compared(pairs, int(np.argmax(sizes)) if sizes else 0, by_run)
 
 
-def _common(a: Side, b: Side) -> list[int]:
-    """Prompts with a verdict on both sides."""
-    return [x for x, (_, n, _, _) in a.prompts.items() if n and b.prompts.get(x, (0, 0))[1]]
+def _common_steps(frame: Frame) -> list[int]:
+    """Steps with prompts that other steps have, too; of many some, evenly, first and last among
+    them."""
+    prompt_g, step_g = frame.origins.prompt_g, frame.step_g
+    pairs = np.unique(np.stack([prompt_g, step_g])[:, step_g >= 0], axis=1)
+    times = np.bincount(pairs[0], minlength=1)
+    values, n_prompts = np.unique(pairs[1][times[pairs[0]] > 1], return_counts=True)
+    steps = values[n_prompts >= FEWEST_PROMPTS]
+    if len(steps) > MOST_SIDES:
+        steps = steps[np.linspace(0, len(steps) - 1, MOST_SIDES).round().astype(int)]
+    return [*map(int, steps)]
 
 
-def _difference(a: Side, b: Side) -> Difference | None:
-    prompts = _common(a, b)
-    if not prompts:
-        return None
-    counts = [(*a.prompts[x][:2], *b.prompts[x][:2]) for x in prompts]
-    values = np.array([c_b / n_b - c_a / n_a for c_a, n_a, c_b, n_b in counts]).round(12)
-    if any(n_a != n_b for _, n_a, _, n_b in counts):
-        p = pooled_p_value(counts)
+def _side(frame: Frame, name: str, chosen_b: np.ndarray) -> Side:
+    prompt_b = frame.origins.prompt_g[frame.group_b]
+    n = int(prompt_b.max(initial=-1)) + 1
+
+    def by_prompt(values_b: np.ndarray) -> np.ndarray:
+        values: np.ndarray = np.bincount(prompt_b, values_b * chosen_b, n)
+        return values
+
+    size_p = by_prompt(np.ones(len(prompt_b)))
+    group_p = np.full(n, -1)
+    rows = np.flatnonzero(chosen_b)[::-1]
+    group_p[prompt_b[rows]] = frame.group_b[rows]
+    length_p = by_prompt(frame.lengths_b) / np.where(size_p > 0, size_p, np.nan)
+    return Side(name, by_prompt(frame.correct_b == 1), by_prompt(frame.known_b), length_p, group_p)
+
+
+def _pair(a: Side, b: Side) -> Pair:
+    common = np.flatnonzero((a.known_p > 0) & (b.known_p > 0))
+    if not len(common):
+        return Pair(a, b, common, Interval(0.0, np.nan, np.nan), 1.0)
+    values = (b.accuracy(common) - a.accuracy(common)).round(12)
+    columns = (a.correct_p, a.known_p, b.correct_p, b.known_p)
+    counts = np.stack([x[common] for x in columns], axis=1).astype(int)
+    if (counts[:, 1] != counts[:, 3]).any():
+        p = pooled_p_value([tuple(x) for x in counts.tolist()])
     else:
         p = sign_flip_p_value(values)
-    nothing = Interval(float(values.mean()), float("nan"), float("nan"))
-    return Difference(t_interval(values) if len(values) >= 5 else nothing, p, len(values))
+    return Pair(a, b, common, mean_interval(values), p)
+
+
+def mean_interval(values: np.ndarray) -> Interval:
+    """Mean of paired values, and where they are not too few its interval."""
+    if len(values) >= FEWEST_PROMPTS:
+        return t_interval(values)
+    return Interval(float(values.mean()), np.nan, np.nan)
+
+
+def in_words(interval: Interval, unit: str = "", scale: float = 1.0) -> str:
+    """As in "+5.5 points (95 % interval +3.2 to +7.9)"."""
+    mean, low, high = (signed(scale * x, ",.1f") for x in interval)
+    between = "" if np.isnan(interval.low) else f" (95 % interval {low} to {high})"
+    return f"{mean}{unit}{between}"
 
 
 def in_points(interval: Interval) -> str:
-    """As in "+5.5 points (95 % interval +3.2 to +7.9)"."""
-    mean, low, high = (f"{100 * x:+z.1f}".replace("-", "−") for x in interval)
-    between = "" if np.isnan(interval.low) else f" (95 % interval {low} to {high})"
-    return f"{mean} points{between}"
+    """A difference of accuracies."""
+    return in_words(interval, " points", 100)
 
 
-def _comparison(
-    a: Side,
-    b: Side,
-    difference: Difference,
-    frame: Frame,
-    prompts: list[str | None],
-    unit: str,
-) -> Comparison:
-    common = _common(a, b)
-    moved = []
-    for x in common:
-        (c_a, n_a, _, g_a), (c_b, n_b, _, g_b) = a.prompts[x], b.prompts[x]
-        change = c_b / n_b - c_a / n_a
-        links: list[Link] = [{"view": "rollouts", "group": g} for g in (g_a, g_b)]
-        text = (prompts[g_b] or frame.origins.label[g_b])[:LONGEST_PROMPT]
-        about = f"{percent(c_a / n_a)} → {percent(c_b / n_b)}"
-        moved.append((change, Problem(text, about, *links)))
-    won = sorted((x for x in moved if x[0] > 0), key=lambda x: -x[0])
-    lost = sorted((x for x in moved if x[0] < 0), key=lambda x: x[0])
-    accuracy = [
-        percent(float(np.mean([side.prompts[x][0] / side.prompts[x][1] for x in common])))
-        for side in (a, b)
-    ]
-    lengths = np.array([[side.prompts[x][2] for x in common] for side in (a, b)])
-    change = lengths[1] - lengths[0]
-    means = [f"{x:,.1f}" for x in lengths.mean(axis=1)]
-    length = f"{change.mean():+,.1f}"
-    if len(common) >= 5:
-        length += " (95 % interval {1:+,.1f} to {2:+,.1f})".format(*t_interval(change))
-    p = f"p = {difference.p:.2g}"
+def comparison(frame: Frame, pair: Pair, prompts: list[str | None]) -> Comparison:
+    """A pair as the page has it; `prompts`: each group's."""
+    a, b, common, interval, p = pair
+    of_a, of_b = a.accuracy(common), b.accuracy(common)
+    change = of_b - of_a
+    accuracy = ["accuracy", *(percent(float(x.mean())) for x in (of_a, of_b))]
+    lengths = [x.length_p[common] for x in (a, b)]
+    length = [f"mean {frame.dump.word}s", *(f"{x.mean():,.1f}" for x in lengths)]
+    won, lost = (
+        [i for i in np.argsort(-sign * change, kind="stable").tolist() if sign * change[i] > 0]
+        for sign in (1, -1)
+    )
+
+    def problem(i: int) -> Problem:
+        groups = [int(x.group_p[common[i]]) for x in (a, b)]
+        text = (prompts[groups[1]] or frame.origins.label[groups[1]])[:LONGEST_PROMPT]
+        links: list[Link] = [{"view": "rollouts", "group": group} for group in groups]
+        return Problem(text, f"{percent(of_a[i])} → {percent(of_b[i])}", *links)
+
     return Comparison(
         a.name,
         b.name,
-        sentence(a.name, b.name, difference),
+        pair.sentence,
         [
-            Row(["accuracy", *accuracy, f"{in_points(difference.interval)}, {p}"]),
-            Row([f"mean {unit}", *means, length.replace("-", "−")]),
+            Row([*accuracy, f"{in_points(interval)}, p = {p:.2g}"]),
+            Row([*length, in_words(mean_interval(lengths[1] - lengths[0]))]),
         ],
-        [problem for _, problem in won[:MOST_PROBLEMS]],
-        [problem for _, problem in lost[:MOST_PROBLEMS]],
-        len(won),
-        len(lost),
-        len(common) - len(won) - len(lost),
+        [problem(i) for i in won[:MOST_PROBLEMS]],
+        [problem(i) for i in lost[:MOST_PROBLEMS]],
+        *(len(won), len(lost), len(common) - len(won) - len(lost)),
     )
 
 
-def sentence(a: str, b: str, difference: Difference) -> str:
-    """What may be said of two sides, in one sentence."""
-    value = 100 * difference.interval.value
-    if not difference.shown:
-        return (
-            f"No difference between {a} and {b} is shown on {counted(difference.prompts, 'prompt')}"
+def runs(frame: Frame, compared: Compared) -> Iterator[Draft]:
+    """Which of several runs is better, on the prompts that both answered."""
+    for pair in compared.pairs if compared.by_run else ():
+        a, b = pair.a.name, pair.b.name
+        change = pair.b.accuracy(pair.common) - pair.a.accuracy(pair.common)
+        won, lost = int((change > 0).sum()), int((change < 0).sum())
+        tone: Tone = "plain"
+        if pair.p < ALPHA:
+            tone = "good" if pair.interval.value > 0 else "bad"
+        yield Draft(
+            *(f"run-{b}", tone, f"{a} and {b}"),
+            pair.sentence,
+            f"{b} minus {a}: {in_points(pair.interval)}, {p_text(pair.p)}, paired over "
+            f"{counted(len(change), 'prompt')}",
+            f"Of these prompts {won:,} are better with {b}, {lost:,} are worse and "
+            f"{len(change) - won - lost:,} are the same.",
+            link={"view": "compare"},
         )
-    better, worse = (b, a) if value > 0 else (a, b)
-    return f"{better} is better than {worse} by {abs(value):.1f} points"
+
+
+def models(frame: Frame) -> Iterator[Draft]:
+    """The best and the worst of several models, on the prompts that both answered."""
+    name_b = np.array([name or "" for name in frame.rollouts["model"].to_pylist()])
+    names = np.unique(name_b[frame.known_b & (name_b != "")]).tolist()
+    sides = [_side(frame, name, name_b == name) for name in names]
+    if len(sides) < 2 or len(frame.dump.names) > 1:
+        return
+    sides.sort(key=lambda side: side.correct_p.sum() / side.known_p.sum())
+    pair = _pair(sides[0], sides[-1])
+    tries = len(sides) * (len(sides) - 1) / 2  # any two could have been the best and the worst
+    p = min(1.0, tries * pair.p)
+    if len(pair.common) >= FEWEST_PROMPTS and p < ALPHA:
+        low, high = (percent(float(x.accuracy(pair.common).mean())) for x in pair[:2])
+        yield Draft(
+            *("models", "warn", "Models differ"),
+            f"Models differ: accuracy is {low} for {pair.a.name} and {high} for {pair.b.name}",
+            f"{in_points(pair.interval)}, {p_text(p)}, paired over "
+            f"{counted(len(pair.common), 'prompt')}",
+            f"Where a group pools them, a {frame.dump.word} may only identify the stronger model.",
+            link={"view": "overview"},
+        )

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ktae.credit import AnEstimator
-from ktae.estimators import as_estimator, preset
 from ktae.estimators.transforms import ignored_by
 from ktae.files.text import counted
 from ktae.report import (
     believing,
     blocks,
-    changes,
     comparing,
     data,
-    drafts,
     findings,
-    marks,
+    finished,
     notes,
     overview,
     regrading,
     sampling,
-    summary,
+    scoring,
 )
+from ktae.report import units as unit_tests
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
+from ktae.report.scoring import Scored
 from ktae.report.segments import holes_of, segments_of, turns_of
-from ktae.report.units import Units, by_evidence
 from ktae.tables import ngrams_of
+from ktae.validity.permutation import mean_abs_credit
 
-LONGEST_PROMPT = 20_000
-"""Characters of a prompt that are in the page."""
+LONGEST_PROMPT, LONGEST_PROMPT_AWAY = 20_000, 200
+"""Characters of a prompt that are in the page: of a group that is in it, and of one that is not."""
 
 
 class Contents(NamedTuple):
@@ -52,8 +51,6 @@ class Shown(NamedTuple):
     """(G,) bool, and the same of its B rollouts and N tokens."""
     rollout_b: np.ndarray
     token_n: np.ndarray
-    place_b: np.ndarray
-    """(B,) each rollout's place in the page; -1: it is not there."""
 
 
 def contents(
@@ -66,85 +63,77 @@ def contents(
     tell: Tell = lambda phase, done, total: None,
 ) -> Contents:
     """What the page of a dump holds; the arguments are those of `ktae.report.write_report`."""
-    dump, graded = regrading.grade_without_rewards(dump, tell) if regrade else (dump, 0)
     frame = frame_of(dump)
+    accepted = regrading.references(frame)
+    graded = regrading.grade(frame, accepted, tell) if regrade else None
+    if graded and graded.is_verdict:
+        frame = regrading.with_verdicts(frame, graded)
     dump.rollouts = frame.rollouts  # the same in another order: they lie in memory once
     tell("holding out pairs", 0, None)
-    choice = believing.choose(frame, None if estimator is None else as_estimator(estimator))
+    choice = believing.choose(frame, estimator)
 
     # Everything over all groups: outcomes, stated answers, credit, and what to act on first.
-    regraded = regrading.regrade(frame, tell=tell) if regrade else None
     tell("scoring", 0, None)
-    scored = summary.score(frame, choice.estimator)
-    tokens = summary.token_numbers(frame, scored)
-    ended, compared = marks.find(frame), comparing.compare_sides(frame)
-    changed = changes.find_changes(frame, ended.finished_b)
-    seen = drafts.Seen(frame, scored, tokens, regraded, ended, changed, compared, graded)
-    found = findings.find(seen)
+    scored = scoring.score(frame, choice.estimator)
+    units, totals = scored.units, scoring.token_totals(frame, scored)
+    p_v = unit_tests.p_over_groups(units.tokens, len(totals.a))
+    beyond_v = unit_tests.beyond_chance(units.tokens, p_v)
+    compared = comparing.compare_sides(frame)
+    found = findings.find(
+        *(frame, scored, totals, beyond_v, graded, accepted), finished.find(frame), compared
+    )
+    look_at = [int(frame.group_b[x.row]) for draft in found[:4] for x in draft.places]
+    tokens_g = frame.sum_rollouts(frame.lengths_b)
+    shown_g = sampling.choose(tokens_g, units.mixed_g, look_at, max_tokens, max_groups)
+    shown_b = shown_g[frame.group_b]
+    shown = Shown(shown_g, shown_b, np.repeat(shown_b, frame.lengths_b))
+    place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
 
-    units = scored.units
-    look_at = [int(frame.group_b[x.rollout]) for draft in found[:4] for x in draft.places]
-    shown = _shown(frame, units.mixed_g, look_at, max_tokens, max_groups)
-    noted = notes.notes_of(frame, units.mixed_g, graded)
-    if not shown.group_g.all():
-        noted.insert(0, notes.of_sample(shown.rollout_b, shown.group_g, max_tokens, max_groups))
-    if regraded is not None and not graded:
-        text = regraded.in_words()
-        noted.append(data.Note("graded-again", False, "Graded again", text, regraded.graded))
-    noted += notes.about_estimator(frame, choice, regrade)
-
-    page_blocks = _blocks(frame, scored, shown, tokens, ended.mark_v)
-    models = overview.models_table(frame)
+    noted = notes.notes_of(frame, units.mixed_g, graded, choice)
+    if not shown_g.all():
+        noted.insert(0, notes.of_sample(shown_g, frame.sizes_g, max_tokens))
+    if regrade:
+        noted += notes.about_grading(frame, graded, any(accepted))
+    page_blocks = _blocks(frame, scored, shown)
+    _tokens(frame, shown, totals, p_v, beyond_v, page_blocks)
+    credit, page_blocks["credit"] = _credit(choice, scored, shown)
+    cells, number_kn = unit_tests.cells(units)
+    for kind, number_n in enumerate(number_kn):
+        page_blocks[f"unit-{kind}"] = blocks.varints(number_n[shown.token_n])
+    prompts = frame.of_groups("prompt")
+    n_correct, n_incorrect = scoring.mixed_responses(frame, units)
     page = data.Page(
         version=data.VERSION,
         unit="word" if dump.unit == "words" else "token",
-        findings=[draft.finished(frame, shown.place_b) for draft in found],
+        findings=[draft.finished(frame, place_b) for draft in found],
         advice=choice.advice,
-        tiles=overview.tiles(frame, units.mixed_g),
-        tables=[models] if models else [],
+        tiles=overview.tiles(frame),
+        models=overview.models_table(frame),
         notes=noted,
-        comparisons=compared.comparisons,
+        comparisons=[comparing.comparison(frame, pair, prompts) for pair in compared.pairs],
         opened=compared.opened,
-        charts=summary.charts(frame, scored),
-        over_steps=summary.tokens_over_steps(frame, scored),
-        credits=_credits(frame, choice, scored, shown, page_blocks),
+        charts=overview.charts(frame, scored),
+        credit=credit,
         signals=sorted(frame.signals[0]),
-        unit_names=list(units.names),
-        cells=units.cells.tolist(),
-        unit_note=_unit_note(choice),
-        shares=_shares(units),
-        n_correct=max(1, _mixed_responses(frame, units, 1)),
-        n_incorrect=max(1, _mixed_responses(frame, units, 0)),
-        ignored=[*ignored_by(choice.estimator, counted=True)],
+        unit_names=list(units.tested),
+        cells=cells.tolist(),
+        n_correct=n_correct,
+        n_incorrect=n_incorrect,
         groups=_groups(frame, scored, shown),
         rollouts=_rollouts(frame, scored, shown),
     )
     page_blocks["meta"] = blocks.as_json(page)
-    return Contents(page, page_blocks, (int(shown.group_g.sum()), len(shown.group_g)))
+    return Contents(page, page_blocks, (int(shown_g.sum()), len(shown_g)))
 
 
-def _blocks(
-    frame: Frame,
-    scored: summary.Scored,
-    shown: Shown,
-    tokens: summary.TokenNumbers,
-    mark_v: np.ndarray,
-) -> dict[str, str]:
-    """What the page has beside its `Page`: texts, turns, and what has an entry a token."""
-    # A token's number in the page is its rank by frequency, so that frequent ones take one byte.
-    which_n = frame.which_n[shown.token_n]
-    by_rank = np.argsort(-np.bincount(which_n, minlength=len(mark_v)), kind="stable")
+def _blocks(frame: Frame, scored: Scored, shown: Shown) -> dict[str, str]:
+    """What the page has beside its `Page`, but for its tokens: signals, texts and turns."""
     page_blocks = {
-        "tokens": blocks.varints(np.argsort(by_rank)[which_n]),
-        "vocabulary": blocks.as_json(_vocabulary(frame, tokens, mark_v, by_rank)),
+        name: blocks.fixed_point(values_n[shown.token_n])
+        for name, values_n in sorted(frame.signals[0].items())
     }
-    for kind, cell_n in enumerate(scored.units.cell_un):
-        page_blocks[f"unit-{kind}"] = blocks.varints(cell_n[shown.token_n] + 1)
-    for name, values_n in sorted(frame.signals[0].items()):
-        page_blocks[name] = blocks.fixed_point(values_n[shown.token_n])
-    # Of a group that is not in the page, the list of groups has the beginning of its prompt.
     prompts = [
-        prompt and prompt[: LONGEST_PROMPT if is_shown else 200]
+        prompt and prompt[: LONGEST_PROMPT if is_shown else LONGEST_PROMPT_AWAY]
         for prompt, is_shown in zip(frame.of_groups("prompt"), shown.group_g.tolist(), strict=True)
     ]
     page_blocks["texts"] = blocks.as_json({"prompt": prompts, "answer": frame.of_groups("answer")})
@@ -156,81 +145,77 @@ def _blocks(
     return page_blocks
 
 
-def _shown(
-    frame: Frame, mixed_g: np.ndarray, look_at: list[int], max_tokens: int, max_groups: int | None
-) -> Shown:
-    tokens_g = frame.sum_rollouts(frame.lengths_b)
-    shown_g = sampling.choose(tokens_g, mixed_g, look_at, max_tokens, max_groups)
-    shown_b = shown_g[frame.group_b]
-    place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
-    return Shown(shown_g, shown_b, np.repeat(shown_b, frame.lengths_b), place_b)
-
-
-def _credits(
+def _tokens(
     frame: Frame,
-    choice: believing.Choice,
-    scored: summary.Scored,
     shown: Shown,
+    totals: scoring.Tokens,
+    p_v: np.ndarray,
+    beyond_v: np.ndarray,
     page_blocks: dict[str, str],
-) -> list[data.Credit]:
-    """The credit that a page can be coloured by: the chosen estimator's, and the paper's."""
-    named = {choice.name: choice.estimator, "paper": preset("paper")}
-    listed = list[data.Credit]()
-    for name, estimator in named.items():
-        is_chosen = name == choice.name
-        credit_n = scored.credit_n if is_chosen else summary.credit_of(frame, estimator)
-        credit_n = credit_n[shown.token_n]
-        largest = float(np.abs(credit_n).max(initial=0)) or 1.0
-        page_blocks[f"credit-{len(listed)}"] = blocks.small(credit_n / largest)
-        rests_on_units = is_chosen and ngrams_of(estimator) is not None
-        listed.append(data.Credit(name, largest, rests_on_units))
-    return listed
-
-
-def _unit_note(choice: believing.Choice) -> str:
-    if ngrams_of(choice.estimator) is not None:
-        return ""
-    return f"{choice.name} rests on more than single tokens; the table is of the single token."
-
-
-def _mixed_responses(frame: Frame, units: Units, verdict: int) -> int:
-    return int((units.mixed_g[frame.group_b] & (frame.correct_b == verdict)).sum())
-
-
-def _shares(units: Units) -> str:
-    if not units.mixed_g.any():
-        return "No group has both correct and incorrect responses, so no token has a value."
-    return (
-        "Shares are of the responses of mixed groups. p is over groups; a token in bold is beyond "
-        "chance among all tokens of the dump."
+) -> None:
+    """Tokens are numbered by falling frequency, so that frequent ones take one byte."""
+    which_n = frame.which_n[shown.token_n]
+    by_rank = np.argsort(-np.bincount(which_n, minlength=len(p_v)), kind="stable")
+    page_blocks["tokens"] = blocks.varints(np.argsort(by_rank)[which_n])
+    columns = (totals.a, totals.b, totals.groups, totals.impact, totals.credit, p_v, beyond_v * 1)
+    page_blocks["vocabulary"] = blocks.as_json(
+        data.Vocabulary(
+            frame.dump.token_ids[by_rank].tolist(),
+            [_text(frame.dump.texts[i]) for i in by_rank.tolist()],
+            *(column[by_rank].tolist() for column in columns),
+        )
     )
 
 
-def _groups(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Groups:
-    size_g, origins, units = np.diff(frame.starts_g), frame.origins, scored.units
-    correct_g = frame.sum_rollouts(frame.correct_b == 1).astype(int)
-    known_g = frame.sum_rollouts(~np.isnan(frame.correct_b)).astype(int)
+def _text(piece: bytes | None) -> str | list[int] | None:
+    """A token's text, or its bytes where it is part of a character."""
+    try:
+        return piece if piece is None else piece.decode()
+    except UnicodeDecodeError:
+        return list(piece or b"")
+
+
+def _credit(choice: believing.Choice, scored: Scored, shown: Shown) -> tuple[data.Credit, str]:
+    """What colours the page, and its block."""
+    credit_n = scored.credit_n[shown.token_n]
+    largest = float(np.abs(credit_n).max(initial=0)) or 1.0
+    note = ""
+    if ngrams_of(choice.estimator) is None:
+        note = f"{choice.name} rests on more than single tokens; the table is of the single token."
+    ignored = [*ignored_by(choice.estimator, counted=True)]
+    return data.Credit(choice.name, largest, note, ignored), blocks.small(credit_n / largest)
+
+
+def _groups(frame: Frame, scored: Scored, shown: Shown) -> data.Groups:
+    origins, units = frame.origins, scored.units
+    known_g, correct_g = (
+        frame.sum_rollouts(x).astype(int) for x in (frame.known_b, frame.correct_b == 1)
+    )
+    credit_b = frame.sum_tokens(np.abs(scored.credit_n))
+    credit_g = mean_abs_credit(*map(frame.sum_rollouts, (credit_b, scored.compared_b)))
     return data.Groups(
         label=origins.label,
         files=origins.files,
         file=origins.file,
         step=frame.steps,
         shown=shown.group_g.astype(int).tolist(),
-        size=size_g.tolist(),
+        size=frame.sizes_g.tolist(),
         n_correct=correct_g.tolist(),
         known=known_g.tolist(),
-        length=(frame.sum_rollouts(frame.lengths_b) / size_g).tolist(),
-        credit_abs=summary.mean_credit_of_groups(frame, scored).tolist(),
+        length=(frame.sum_rollouts(frame.lengths_b) / frame.sizes_g).tolist(),
+        credit_abs=credit_g.tolist(),
         beyond=units.beyond_g.tolist(),
         evidence=[
-            _evidence(frame, units, group, int(known_g[group]), int(correct_g[group]))
-            for group in range(len(size_g))
+            _evidence(frame, units, group, known, correct)
+            for group, (known, correct) in enumerate(
+                zip(known_g.tolist(), correct_g.tolist(), strict=True)
+            )
         ],
-        order=by_evidence(units).tolist(),
+        order=units.by_evidence.tolist(),
     )
 
 
-def _evidence(frame: Frame, units: Units, group: int, known: int, n_correct: int) -> str:
+def _evidence(frame: Frame, units: unit_tests.Units, group: int, known: int, n_correct: int) -> str:
     """What units say of correctness in a group, in a sentence."""
     if known < 2:
         return "Fewer than two responses have a verdict: there is nothing to compare."
@@ -239,9 +224,9 @@ def _evidence(frame: Frame, units: Units, group: int, known: int, n_correct: int
         return f"All {known:,} responses are {kind}: there is nothing to compare."
     if not units.mixed_g[group]:
         return "Correct or incorrect responses are empty: there is nothing to compare."
-    word = "word" if frame.dump.unit == "words" else "token"
+    word = frame.dump.word
     unit = {"token": word, "bigram": f"pair of {word}s", "trigram": f"run of three {word}s"}
-    kinds = " or ".join(unit[name] for name in units.names)
+    kinds = " or ".join(unit[name] for name in units.tested)
     smallest = f"the smallest p of a {kinds} here is {units.best_p_g[group]:.2g}"
     if beyond := int(units.beyond_g[group]):
         ways = counted(beyond, "split")
@@ -249,7 +234,7 @@ def _evidence(frame: Frame, units: Units, group: int, known: int, n_correct: int
     return f"Chance explains every single colour here: {smallest}, before correction."
 
 
-def _rollouts(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Rollouts:
+def _rollouts(frame: Frame, scored: Scored, shown: Shown) -> data.Rollouts:
     rows = np.flatnonzero(shown.rollout_b)
     models = np.array(frame.rollouts["model"].to_pylist(), dtype=object)[rows].tolist()
     names = sorted({model for model in models if model is not None})
@@ -266,25 +251,3 @@ def _rollouts(frame: Frame, scored: summary.Scored, shown: Shown) -> data.Rollou
         holes={i: holes_of(frame, rows[i]).tolist() for i in masked},
         segments={i: x for i, row in enumerate(rows.tolist()) if (x := segments_of(frame, row))},
     )
-
-
-def _vocabulary(
-    frame: Frame, tokens: summary.TokenNumbers, mark_v: np.ndarray, by_rank: np.ndarray
-) -> data.Vocabulary:
-    numbers: dict[str, Any] = {
-        name: values[by_rank].tolist() for name, values in tokens._asdict().items()
-    }
-    return data.Vocabulary(
-        id=frame.dump.token_ids[by_rank].tolist(),
-        text=[_text(frame.dump.texts[i]) for i in by_rank.tolist()],
-        mark=mark_v[by_rank].tolist(),
-        **numbers,
-    )
-
-
-def _text(piece: bytes | None) -> str | list[int] | None:
-    """A token's text, or its bytes where it is part of a character."""
-    try:
-        return piece if piece is None else piece.decode()
-    except UnicodeDecodeError:
-        return list(piece or b"")

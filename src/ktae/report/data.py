@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-VERSION = 1
+VERSION = 2
 """Of the page's data. The page's script refuses another."""
 
 Link = dict[str, Any]
@@ -20,6 +20,15 @@ is its place in `Groups`, a rollout its place in the group."""
 Tone = Literal["bad", "warn", "good", "plain"]
 Kind = Literal["rollouts", "groups", "tokens", "view"]
 """What a finding is about; `view`: what another view shows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """A token and what is said of it, as a link to its contexts."""
+
+    id: int
+    text: str
+    about: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +49,8 @@ class Finding:
     """Of the dump's responses, groups or tokens."""
     kind: Kind
     link: Link | None
-    """To all that it is about."""
+    """To all that it is about; `example`: to one place."""
     example: Link | None
-    """To one place."""
     groups: list[int]
     rollouts: list[int]
     """Places in `Rollouts` of those that the page holds."""
@@ -51,16 +59,6 @@ class Finding:
     why: list[str]
     """What is seen in each of them; none where there is nothing to add."""
     chips: list[Chip]
-    """Tokens that it is about."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """A token and what is said of it, as a link to its contexts."""
-
-    id: int
-    text: str
-    about: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,13 +115,11 @@ class Table:
 class Advice:
     """Which estimator to read with, and how far to believe single colours."""
 
-    estimator: str
-    """The name of the one that colours the page."""
     verdict: str
     """`ktae.validity.advice.Verdict`; `none` where nothing can be tested."""
     sentences: list[str]
-    tables: list[Table]
-    """Held-out pairs; the same beside permuted labels."""
+    tests: Table | None
+    """Held-out pairs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,13 +145,12 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Side b against side a, paired by prompt."""
+    """Side b against side a, paired by prompt: accuracy and length, and the prompts that moved."""
 
     a: str
     b: str
     sentence: str
     rows: list[Row]
-    """Of prompts in common, accuracy and length."""
     won: list[Problem]
     lost: list[Problem]
     n_won: int
@@ -181,24 +176,16 @@ class Chart:
 
 
 @dataclasses.dataclass(frozen=True)
-class StepTokens:
-    """The strongest tokens of one training step, by falling |impact|."""
-
-    step: int
-    toward: list[Chip]
-    """Toward a correct answer."""
-    against: list[Chip]
-
-
-@dataclasses.dataclass(frozen=True)
 class Credit:
-    """The credit of an estimator for every token in the page: the block `credit-N`."""
+    """The estimator that colours the page; the block `credit` has its credit of every token."""
 
     name: str
     largest: float
     """What the block's numbers from -1 to 1 are multiplied by."""
-    units: bool
-    """Whether the tables of `Page.cells` are what this credit rests on."""
+    note: str
+    """What the tables of `Page.cells` have to do with it; empty where the credit is their mean."""
+    ignored: list[int]
+    """Token ids that get no credit."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,8 +242,7 @@ class Turn:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What some responses did in a state: how many, and how many of those with a verdict were
-    correct."""
+    """What some responses did in a state: how many of them, and of how many that have a verdict."""
 
     text: str
     n: int
@@ -292,10 +278,8 @@ class Vocabulary:
     id: list[int]
     text: list[Any]
     """Its text; its bytes where it is part of a character; null where only the number is known."""
-    mark: list[int]
-    """`ktae.report.marks`: 1 an end, 2 a format."""
     a: list[int]
-    """Correct responses of mixed groups that contain it."""
+    """Correct responses of mixed groups that contain it; `b`: incorrect ones."""
     b: list[int]
     groups: list[int]
     impact: list[float]
@@ -315,29 +299,22 @@ class Page:
     """What to act on first comes first."""
     advice: Advice
     tiles: list[Tile]
-    tables: list[Table]
+    models: Table | None
+    """Where responses are of several."""
     notes: list[Note]
     comparisons: list[Comparison]
     opened: int
     """The comparison that is shown first."""
     charts: list[Chart]
-    over_steps: list[StepTokens]
-    credits: list[Credit]
-    """The page's estimator first."""
+    credit: Credit
     signals: list[str]
     """Blocks of log-probabilities and entropies."""
     unit_names: list[str]
     """What the blocks `unit-N` count: token, bigram, trigram."""
     cells: list[list[float]]
-    """The contingency tables that the blocks `unit-N` refer to (`ktae.report.units.CELL`)."""
-    unit_note: str
-    """What the cards' tables are of; empty where the credit is their mean."""
-    shares: str
-    """What the shares of tokens are of."""
+    """The contingency tables that the blocks `unit-N` refer to (`ktae.report.units.cells`)."""
     n_correct: int
     """Correct responses of mixed groups; and incorrect ones."""
     n_incorrect: int
-    ignored: list[int]
-    """Token ids that the page's estimator gives no credit."""
     groups: Groups
     rollouts: Rollouts

@@ -1,4 +1,4 @@
-"""A finding on its way to the page, and what findings are made of."""
+"""A finding on its way to the page, and how its numbers are written."""
 
 from __future__ import annotations
 
@@ -7,31 +7,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.report.changes import Change
-from ktae.report.comparing import Compared
+from ktae.files.text import visible
 from ktae.report.data import Chip, Finding, Kind, Link, Tone
 from ktae.report.frame import Frame
-from ktae.report.marks import Marks
-from ktae.report.regrading import Regraded
-from ktae.report.summary import Scored, TokenNumbers
 
 COUNT = "a count; nothing is estimated"
 
-BY_GRADER = "by ktae's grader; either side may be wrong"
-
 
 class Place(NamedTuple):
-    """Where in a rollout something was found."""
+    """Where in a response something was found."""
 
-    rollout: int
-    """Its place in `Frame`."""
+    row: int
+    """The response's place in `Frame`."""
     token: int = -1
     """Where to look; -1: nowhere in particular."""
     why: str = ""
 
 
 class Draft(NamedTuple):
-    """A finding before it is known which rollouts the page holds."""
+    """A finding before it is known which responses the page holds."""
 
     key: str
     tone: Tone
@@ -45,9 +39,9 @@ class Draft(NamedTuple):
     link: Link | None = None
 
     def finished(self, frame: Frame, place_b: np.ndarray) -> Finding:
-        """As the page has it; `place_b` is each rollout's place in the page, or -1."""
-        shown = [place for place in self.places if place_b[place.rollout] >= 0]
-        groups = [*self.groups] or sorted({int(frame.group_b[x.rollout]) for x in self.places})
+        """As the page has it; `place_b` is each response's place in the page, or -1."""
+        shown = [place for place in self.places if place_b[place.row] >= 0]
+        groups = [*self.groups] or sorted({int(frame.group_b[x.row]) for x in self.places})
         kind: Kind = "tokens" if self.chips else "rollouts" if self.places else "view"
         if groups and kind == "view":
             kind = "groups"
@@ -56,51 +50,33 @@ class Draft(NamedTuple):
             link = {"view": "rollouts", "finding": self.key}
         if shown:
             first = next((x for x in shown if x.token >= 0), shown[0])
-            group = int(frame.group_b[first.rollout])
-            example = {
-                "view": "rollouts",
-                "group": group,
-                "rollout": first.rollout - int(frame.starts_g[group]),
-                "token": max(0, first.token),
-                "finding": self.key,
-            }
-        unit = frame.dump.unit
+            group = int(frame.group_b[first.row])
+            number = first.row - int(frame.starts_g[group])
+            place = {"group": group, "rollout": number, "token": max(0, first.token)}
+            example = {"view": "rollouts", "finding": self.key, **place}
         return Finding(
-            key=self.key,
-            tone=self.tone,
-            sentence=in_units(self.sentence, unit),
-            sure=in_units(self.sure, unit),
-            about=in_units(self.about, unit),
-            title=in_units(self.title, unit),
+            *(self.key, self.tone, self.sentence, self.sure, self.about, self.title),
             count=len(self.chips) or len(self.places) or len(groups),
             kind=kind,
             link=link,
             example=example,
             groups=groups,
-            rollouts=[int(place_b[place.rollout]) for place in shown],
+            rollouts=[int(place_b[place.row]) for place in shown],
             tokens=[place.token for place in shown],
             why=[place.why for place in shown] if any(x.why for x in shown) else [],
             chips=list(self.chips),
         )
 
 
-class Seen(NamedTuple):
-    """What findings are made of."""
-
-    frame: Frame
-    scored: Scored
-    tokens: TokenNumbers
-    regraded: Regraded | None
-    marks: Marks
-    changes: list[Change]
-    compared: Compared
-    graded: int
-    """Responses whose verdict is our grader's alone."""
+def chip(frame: Frame, which: int, about: str) -> Chip:
+    """A token with what is said of it."""
+    text = visible((frame.dump.texts[which] or b"").decode(errors="replace"))
+    return Chip(int(frame.dump.token_ids[which]), text, about)
 
 
-def in_units(text: str, unit: str) -> str:
-    """A sentence of the page about tokens, or about words where the dump was cut at words."""
-    return text.replace("token", "word").replace("Token", "Word") if unit == "words" else text
+def percent(share: float) -> str:
+    """As in "53.1 %"."""
+    return f"{100 * share:.{0 if share in (0, 1) else 1}f} %"
 
 
 def p_text(p: float) -> str:
@@ -111,3 +87,8 @@ def p_text(p: float) -> str:
 def share_of(n: int, total: int) -> str:
     """As in "3 of 1,200"."""
     return f"{n:,} of {total:,}"
+
+
+def signed(number: float, form: str = ".2f") -> str:
+    """As in "+5.50", with the sign that a minus has in print."""
+    return f"{number:+z{form}}".replace("-", "−")

@@ -6,9 +6,8 @@ import dataclasses
 import functools
 import json
 import os
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,14 @@ import pyarrow.compute as pc
 
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
-from ktae.rollouts.files import SUFFIXES
-from ktae.rollouts.groups import arrays_of, group_codes, masks_of, take_rows
+from ktae.rollouts.groups import (
+    MAX_POSITIONS,
+    chunks_of,
+    group_codes,
+    masks_of,
+    numbered,
+    take_rows,
+)
 from ktae.rollouts.tokens import Spelling
 
 SIGNALS = {
@@ -27,26 +32,23 @@ SIGNALS = {
 }
 """Names that a dump may give to a list of one number a token (natural logarithm, nats)."""
 
-FILE = re.compile(rf"([^:]+(?:{'|'.join(map(re.escape, SUFFIXES))})):")
-"""What a reader puts in front of the label of a group in one of a folder's files."""
-
 ROWS_AT_ONCE = 8192
-"""Rollouts that are looked at in one go: Arrow has at most 2 GB of texts in one piece."""
+"""Rollouts that are put in order in one go: Arrow has at most 2 GB of texts in one piece."""
 
 
 class Origins(NamedTuple):
     """Where each group comes from."""
 
     label: list[str]
-    """Its label, without the file."""
+    """Its label in its file and step; its name where another group there has the same one."""
     files: list[str]
-    """Short names of the files; none where the dump is one file."""
+    """Short names of the files or runs that groups are told apart by."""
     file: list[int]
     """Each group's place in `files`; -1: none."""
-    run: list[int]
-    """Which of several inputs it comes from; -1 where there is one."""
-    prompt: list[int]
-    """A number that groups of the same prompt share."""
+    input_g: np.ndarray
+    """(G,) which of several inputs it comes from; -1 where there is one."""
+    prompt_g: np.ndarray
+    """(G,) a number that groups of the same prompt share."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,10 +62,6 @@ class Frame:
     """(B,) int64, ascending."""
     starts_g: np.ndarray
     """(G + 1,) where each group's rollouts begin."""
-    labels: list[str]
-    """Each group's label."""
-    steps: list[int | None]
-    """Each group's training step."""
     correct_b: np.ndarray
     """(B,) float64: 1, 0, NaN for unknown."""
     reward_b: np.ndarray
@@ -80,25 +78,54 @@ class Frame:
     offsets_b: np.ndarray
     """(B + 1,) where each rollout's tokens begin."""
     which_n: np.ndarray
-    """(N,) each token's place in `Dump.token_ids`."""
+    """(N,) int32: each token's place in `Dump.token_ids`."""
     mask_n: np.ndarray
     """(N,) bool: which tokens count."""
 
+    @property
+    def sizes_g(self) -> np.ndarray:
+        """(G,) rollouts of each group."""
+        sizes_g: np.ndarray = np.diff(self.starts_g)
+        return sizes_g
+
+    @functools.cached_property
+    def known_b(self) -> np.ndarray:
+        """(B,) bool: whether it is known that the rollout is correct or incorrect."""
+        known_b: np.ndarray = ~np.isnan(self.correct_b)
+        return known_b
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Each group's name, which no other has in its step."""
+        return [str(name) for name in self.of_groups("group")]
+
+    @functools.cached_property
+    def steps(self) -> list[int | None]:
+        """Each group's training step."""
+        return self.of_groups("step")
+
+    @functools.cached_property
+    def step_g(self) -> np.ndarray:
+        """(G,) int64 training steps; -1 where a group has none."""
+        return np.array([-1 if step is None else step for step in self.steps], dtype=np.int64)
+
+    def of_groups(self, name: str) -> list[Any]:
+        """A column of the record, for the first rollout of each group."""
+        taken = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
+        return list(taken[name].to_pylist())
+
     def sum_rollouts(self, values_b: np.ndarray) -> np.ndarray:
         """(G,) each group's sum of a value per rollout."""
-        totals_g: np.ndarray = np.bincount(self.group_b, values_b, minlength=len(self.labels))
+        totals_g: np.ndarray = np.bincount(self.group_b, values_b, minlength=len(self.sizes_g))
         return totals_g
 
     def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
         """(B,) float64 each rollout's sum of a value per token."""
         totals_b = np.zeros(len(self.lengths_b))
-        # `reduceat` takes the next value where a rollout has no tokens, so those are left out. It
-        # makes float64 of all that it is given.
-        some = np.flatnonzero(self.lengths_b)
-        for rows in np.array_split(some, len(some) // ROWS_AT_ONCE + 1) if len(some) else ():
-            begin, end = self.offsets_b[rows[0]], self.offsets_b[rows[-1] + 1]
-            places = self.offsets_b[rows] - begin
-            totals_b[rows] = np.add.reduceat(values_n[begin:end], places, dtype=np.float64)
+        # `reduceat` takes the next value where a rollout has no tokens, so those are left out.
+        filled = np.flatnonzero(self.lengths_b)
+        if len(filled):
+            totals_b[filled] = np.add.reduceat(values_n, self.offsets_b[filled], dtype=np.float64)
         return totals_b
 
     def span(self, row: int) -> slice:
@@ -109,28 +136,55 @@ class Frame:
         """A rollout's text, as its tokens spell it."""
         return self.dump.speller.spell(self.which_n[self.span(row)])
 
-    def of_groups(self, name: str) -> list[str | None]:
-        """A column of text, for the first rollout of each group."""
-        texts = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
-        return list(texts[name].to_pylist())
+    def group(self, group: int) -> Frame:
+        """One group alone; whether advantages are the dump's own is still asked of all of it."""
+        rows = np.arange(*self.starts_g[group : group + 2])
+        alone = frame_of(dataclasses.replace(self.dump, rollouts=take_rows(self.rollouts, rows)))
+        return dataclasses.replace(alone, advantage_b=self.advantage_b[rows])
+
+    def padded(self, rows: np.ndarray, values_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(R, T) a value per token of neighbouring rollouts, 0 where padded, and what is not."""
+        lengths = self.lengths_b[rows]
+        inside_bt = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        padded_bt = np.zeros(inside_bt.shape, dtype=values_n.dtype)
+        padded_bt[inside_bt] = values_n[self.offsets_b[rows[0]] : self.offsets_b[rows[-1] + 1]]
+        return padded_bt, inside_bt
+
+    def batches(self) -> Iterator[np.ndarray]:
+        """The rows of some neighbouring groups at a time, so that a padded batch fits in memory."""
+        return chunks_of(self.group_b, self.lengths_b, MAX_POSITIONS)
 
     @functools.cached_property
     def origins(self) -> Origins:
         """The file, the input and the prompt of each group."""
-        names = self.dump.names
-        label, files, file = files_of(self.labels, names)
-        run_g = [-1] * len(self.labels)
-        if len(names) > 1:
-            # The longest name that a label begins with: one may begin another.
-            longest = sorted(names, key=len, reverse=True)
-            begins = (next((x for x in longest if y.startswith(x)), None) for y in self.labels)
-            run_g = [-1 if name is None else names.index(name) for name in begins]
-        numbers: dict[str, int] = {}
-        prompt = [
-            numbers.setdefault(prompt or f"\0{short}", len(numbers))
-            for prompt, short in zip(self.of_groups("prompt"), label, strict=True)
+        columns = ("run", "file", "label", "prompt", "prompt_id", "group")
+        run, file, label, prompt, prompt_id, name = map(self.of_groups, columns)
+        places = [x or y for x, y in zip(file, run, strict=True)]
+        files = list(dict.fromkeys(x for x in places if x))
+        # Short names: without the folders that all have in common.
+        folders = {os.path.dirname(os.path.abspath(x)) for x in files}
+        common = os.path.commonpath(folders) if folders else ""
+        plain = [
+            x or (f"prompt {y}" if y else z) for x, y, z in zip(label, prompt_id, name, strict=True)
         ]
-        return Origins(label, files, file, run_g, prompt)
+        times = Counter(zip(plain, places, self.steps, strict=True))
+        labels = [
+            x if times[x, place, step] == 1 else full
+            for x, place, step, full in zip(plain, places, self.steps, name, strict=True)
+        ]
+        inputs = self.dump.names if len(self.dump.names) > 1 else []
+        input_g = [
+            next((i for i, x in enumerate(inputs) if place and is_within(place, x)), -1)
+            for place in (x or y for x, y in zip(run, file, strict=True))
+        ]
+        keys = pa.chunked_array([[x or f"\0{y}" for x, y in zip(prompt, plain, strict=True)]])
+        return Origins(
+            labels,
+            [os.path.relpath(x, common) for x in files],
+            [files.index(x) if x else -1 for x in places],
+            np.array(input_g),
+            numbered(keys),
+        )
 
     @functools.cached_property
     def signals(self) -> tuple[dict[str, np.ndarray], Counter[str]]:
@@ -159,17 +213,19 @@ class Frame:
         return signals, misaligned
 
 
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is this one or lies in it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
 def frame_of(dump: Dump) -> Frame:
     """The rollouts of a dump."""
     codes_b, _ = group_codes(dump.rollouts)
     # A stable order keeps the rollouts of a group in theirs.
     order_b = np.argsort(codes_b, kind="stable")
-    some = np.array_split(order_b, len(order_b) // ROWS_AT_ONCE + 1)
-    rollouts = pa.concat_tables([take_rows(dump.rollouts, rows) for rows in some])
+    parts = np.array_split(order_b, len(order_b) // ROWS_AT_ONCE + 1)
+    rollouts = pa.concat_tables([take_rows(dump.rollouts, rows) for rows in parts])
     group_b = codes_b[order_b]
-    starts_g = np.searchsorted(group_b, np.arange(group_b.max(initial=-1) + 2))
-    labels = take_rows(rollouts.select(["group", "step"]), starts_g[:-1])
-
     lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy().astype(np.int64)
     offsets_b = np.concatenate([[0], np.cumsum(lengths_b)])
     mask_n, counted_b = np.ones(offsets_b[-1], dtype=bool), lengths_b.copy()
@@ -177,7 +233,6 @@ def frame_of(dump: Dump) -> Frame:
         if mask is not None:
             mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
             counted_b[row] = mask.sum()
-
     reward_b = rollouts["reward"].to_numpy()
     own_advantages = rollouts["advantage"].null_count < len(rollouts)
     if own_advantages:
@@ -188,13 +243,12 @@ def frame_of(dump: Dump) -> Frame:
         counts_b = (counted_b > 0) & has_reward_b
         advantage_b = rollout_advantages("grpo", np.nan_to_num(reward_b), counts_b, group_b)
         advantage_b = np.where(has_reward_b, advantage_b, np.nan)
+    ids = pc.list_flatten(rollouts["token_ids"])
     return Frame(
         dump,
         rollouts,
         group_b,
-        starts_g,
-        labels["group"].to_pylist(),
-        labels["step"].to_pylist(),
+        np.searchsorted(group_b, np.arange(group_b.max(initial=-1) + 2)),
         pc.fill_null(rollouts["correct"], np.nan).to_numpy(),
         reward_b,
         advantage_b,
@@ -202,30 +256,6 @@ def frame_of(dump: Dump) -> Frame:
         lengths_b,
         counted_b,
         offsets_b,
-        dump.which(np.concatenate(arrays_of(rollouts["token_ids"]))),
+        pc.index_in(ids, pa.array(dump.token_ids, ids.type)).to_numpy(),
         mask_n,
     )
-
-
-def files_of(labels: Sequence[str], names: Sequence[str]) -> tuple[list[str], list[str], list[int]]:
-    """Labels without their file, short names of the files, and which of them each label has."""
-    if not names:  # rollouts in memory: a label is a label
-        return list(labels), [], [-1] * len(labels)
-    parts = [_split(label, names) for label in labels]
-    full = list(dict.fromkeys(file for file, _ in parts if file))
-    # Short names: without the folders that all files have in common.
-    folders = {os.path.dirname(os.path.abspath(file)) for file in full}
-    common = os.path.commonpath(folders) if folders else ""
-    places = [full.index(file) if file else -1 for file, _ in parts]
-    return [label for _, label in parts], [os.path.relpath(x, common) for x in full], places
-
-
-def _split(label: str, names: Sequence[str]) -> tuple[str, str]:
-    """A label's file, empty for none, and what is left of the label."""
-    known = names if len(names) > 1 else []
-    name = next((name for name in known if label.startswith(f"{name}:")), "")
-    label = label.removeprefix(f"{name}:")
-    inner = FILE.match(label)
-    if inner is None or all(x.endswith(SUFFIXES) for x in ([name] if name else names)):
-        return name, label  # an input that is a file has no files in it
-    return os.path.join(name, inner.group(1)), label[inner.end() :]

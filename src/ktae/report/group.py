@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
-import dataclasses
 import html
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,16 +12,15 @@ import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator
+from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
 from ktae.files import plots
 from ktae.files.atomic import atomic_write
 from ktae.files.text import counted, number, printable, visible
-from ktae.report import believing, scoring, summary
+from ktae.report import believing, scoring
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump
-from ktae.report.units import by_evidence, find_units
-from ktae.rollouts.groups import take_rows
+from ktae.report.units import find_units
 from ktae.tables import in_tables, largest_credit, ngrams_of
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ class ScoredGroup(NamedTuple):
     def rollouts(self) -> Iterator[tuple[int, str]]:
         """Each rollout's row and verdict; the correct ones first."""
         correct_b = self.frame.correct_b
-        kinds = (correct_b == 1, correct_b == 0, np.isnan(correct_b))
+        kinds = (correct_b == 1, correct_b == 0, ~self.frame.known_b)
         for name, rows in zip(("correct", "incorrect", "unknown"), kinds, strict=True):
             yield from ((row, name) for row in np.flatnonzero(rows).tolist())
 
@@ -103,21 +101,51 @@ def scored_group(
     The estimator is by default the one that a report is coloured by (`ktae.report.believing`).
     """
     frame = frame_of(dump)
-    choice = believing.choose(frame, None if estimator is None else as_estimator(estimator))
+    choice = believing.choose(frame, estimator, permutations=0)
     shown = choice.estimator
-    group = _find(frame, shown, label, step)
-    rows = np.arange(*frame.starts_g[group : group + 2])
-    alone = dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows))
-    # Whether advantages are the dump's own or GRPO's is asked of the whole dump.
-    frame = dataclasses.replace(frame_of(alone), advantage_b=frame.advantage_b[rows])
-    scored = summary.score(frame, shown)
+    frame = frame.group(_find(frame, shown, label, step))
+    scored = scoring.score(frame, shown)
     # The full shade: what n rollouts may reach, or else what these do.
     largest = float(np.abs(scored.credit_n).max(initial=0)) or 1.0
     if in_tables(shown) == shown:
-        n = int((~np.isnan(frame.correct_b) & (frame.counted_b > 0)).sum())
+        n = int((frame.known_b & (frame.counted_b > 0)).sum())
         largest = float(largest_credit(shown, max(2, n)))
     is_mixed = bool(scored.units.mixed_g[0])
     return ScoredGroup(frame, scored.credit_n, largest, is_mixed, shown, choice.name)
+
+
+def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | None) -> int:
+    """The group of a label, or of a prompt's beginning, at the first such step.
+
+    None at all: the one in which the estimator's units say most of correctness.
+    """
+    groups = [i for i, its_step in enumerate(frame.steps) if step in (None, its_step)]
+    if not groups:
+        steps = ", ".join(map(str, sorted({x for x in frame.steps if x is not None})))
+        raise InputError(f"--step is {step}; the steps are {steps:.80}" if steps else
+                         f"--step is {step}; there are no steps")  # fmt: skip
+    if label is None:
+        units = find_units(frame, ngrams_of(estimator) or ("token",), ignored_by(estimator))
+        return next(int(i) for i in units.by_evidence if i in groups)
+    prompts = frame.of_groups("prompt")
+    for names in (frame.names, frame.origins.label, prompts):
+        if (same := next((i for i in groups if names[i] == label), None)) is not None:
+            return same
+    first = {prompts[i]: i for i in reversed(groups) if label and prompts[i]}
+    begun = sorted(i for prompt, i in first.items() if prompt.startswith(label))
+    if len(begun) == 1:
+        return begun[0]
+    listed = ", ".join(
+        repr(frame.names[i]) + (f" ({prompts[i]!r:.60})" if prompts[i] else "")
+        for i in (begun or groups)[:5]
+    )
+    if begun:
+        raise InputError(
+            f"--group {label!r:.60} begins the prompts of {len(begun):,} groups; expected one of "
+            f"them: {listed}"
+        )
+    where = "" if step is None else f" at step {step}"
+    raise InputError(f"no group {label!r}{where}; the first groups are {listed}")
 
 
 def show_group(console: Console, shown: ScoredGroup) -> None:
@@ -135,27 +163,23 @@ def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
     """What is shown of a group: title, prompt, legend, and each rollout below its heading."""
     from rich.text import Text
 
-    frame, name = shown.frame, f"credit of {shown.name}"
-    label = printable(frame.labels[0].replace("\n", "↵"))
+    frame = shown.frame
+    title = "Group " + printable(frame.names[0].replace("\n", "↵"))
     step = frame.steps[0]
-    yield Text(f"Group {label}" + ("" if step is None else f", step {step}"), style="bold")
+    yield Text(title + ("" if step is None else f", step {step}"), style="bold")
     if prompt := frame.of_groups("prompt")[0]:
         yield Text("\n".join(map(printable, prompt.splitlines())), style="dim")
     if not shown.is_mixed:
         zero = "" if shown.credit_n.any() else ": nothing to compare, all credit is 0"
         yield Text(f"Not both correct and incorrect responses{zero}.")
     if palette and shown.credit_n.any():
-        signs = (
-            (" toward a correct answer ", palette.style(1)),
-            " ",
-            (" against it ", palette.style(-1)),
-        )
-        yield Text.assemble("\n", *signs, f"  {name}; the full shade is {shown.largest:.2f}")
+        toward, against = palette.style(1), palette.style(-1)
+        legend = f"  credit of {shown.name}; the full shade is {shown.largest:.2f}"
+        signs = (" toward a correct answer ", toward), " ", (" against it ", against)
+        yield Text.assemble("\n", *signs, legend)
     for row, verdict in shown.rollouts():
         reward = "none" if np.isnan(frame.reward_b[row]) else f"{frame.reward_b[row]:g}"
-        length = counted(
-            int(frame.lengths_b[row]), "word" if frame.dump.unit == "words" else "token"
-        )
+        length = counted(int(frame.lengths_b[row]), frame.dump.word)
         yield Text(f"\n{verdict}, response {row + 1}: reward {reward}, {length}", style="bold")
         if palette:
             yield shaded(shown, row, palette)
@@ -172,25 +196,19 @@ def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:
     """Tokens with backgrounds; those that make up one character together share the strongest."""
     from rich.text import Text
 
-    line, decoder, strongest = Text(), codecs.getincrementaldecoder("utf-8")("replace"), 0.0
-
-    def append(text: str, credit: float) -> None:
-        lines = "\n".join(printable(x) for x in text.split("\n"))
-        line.append(lines, style=palette.style(credit / shown.largest))
-
-    for token_id, piece, credit in shown.tokens(row):
-        if piece is None:  # only its number is known; what was begun is no character any more
-            append(decoder.decode(b"", final=True), strongest)
-            line.append(f"⟨{token_id}⟩ ", style=palette.style(credit / shown.largest))
-            strongest = 0.0
+    line, begun, strongest = Text(), b"", 0.0
+    tokens = [*shown.tokens(row), (0, b"", 0.0)]
+    for (token_id, piece, credit), (_, following, _) in itertools.pairwise(tokens):
+        begun, strongest = begun + (piece or b""), max(strongest, credit, key=abs)
+        # A token may end inside a character, which the next one goes on with.
+        goes_on = following and following[0] & 0xC0 == 0x80
+        if piece is not None and goes_on:
             continue
-        # A token may end inside a character: its text comes with the token that completes it.
-        strongest = max(strongest, credit, key=abs)
-        text = decoder.decode(piece)
-        if text or not decoder.getstate()[0]:
-            append(text, strongest)
-            strongest = 0.0
-    append(decoder.decode(b"", final=True), strongest)
+        text = begun.decode(errors="replace")
+        text = "\n".join(map(printable, text.split("\n")))
+        text += f"⟨{token_id}⟩ " if piece is None else ""
+        line.append(text, style=palette.style(strongest / shown.largest))
+        begun, strongest = b"", 0.0
     return line
 
 
@@ -198,22 +216,21 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     """For JSON: the same rollouts, with the ids, texts and credit of their tokens."""
     frame, rollouts = shown.frame, []
     for row, verdict in shown.rollouts():
-        ids, pieces, credit = (
-            zip(*shown.tokens(row), strict=True) if frame.lengths_b[row] else [()] * 3
-        )
+        tokens = list(shown.tokens(row))
+        ids = None if frame.dump.unit == "words" else [i for i, _, _ in tokens]
         rollouts.append(
             {
                 "rollout": row + 1,
                 "verdict": verdict,
                 "reward": float(frame.reward_b[row]),
                 "advantage": float(frame.advantage_b[row]),
-                "token_ids": None if frame.dump.unit == "words" else ids,
-                "tokens": [x if x is None else x.decode(errors="replace") for x in pieces],
-                "credit": credit,
+                "token_ids": ids,
+                "tokens": [x if x is None else x.decode(errors="replace") for _, x, _ in tokens],
+                "credit": [credit for _, _, credit in tokens],
             }
         )
     return {
-        "group": frame.labels[0],
+        "group": frame.names[0],
         "step": frame.steps[0],
         "prompt": frame.of_groups("prompt")[0],
         "mixed": shown.is_mixed,
@@ -223,48 +240,21 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     }
 
 
-def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | None) -> int:
-    """The group of a label, or of a prompt's beginning, at the first such step.
-
-    None at all: the one in which the estimator's units say most of correctness.
-    """
-    groups = [i for i, when in enumerate(frame.steps) if step in (None, when)]
-    if not groups:
-        steps = ", ".join(map(str, sorted({x for x in frame.steps if x is not None})))
-        there = f"the steps are {steps:.80}" if steps else "there are no steps"
-        raise InputError(f"--step is {step}; {there}")
-    if label is None:
-        units = find_units(frame, ngrams_of(estimator) or ("token",), ignored_by(estimator))
-        return next(int(i) for i in by_evidence(units) if i in groups)
-    by_label = {frame.labels[i]: i for i in reversed(groups)}
-    if label in by_label:
-        return by_label[label]
-    prompts = frame.of_groups("prompt")
-    by_prompt = {x: i for i in reversed(groups) if (x := prompts[i]) is not None}
-    if label in by_prompt:
-        return by_prompt[label]
-    begun = sorted(i for prompt, i in by_prompt.items() if label and prompt.startswith(label))
-    if len(begun) == 1:
-        return begun[0]
-    there = ", ".join(
-        f"{frame.labels[i]!r} ({prompts[i]!r:.60})" if prompts[i] else repr(frame.labels[i])
-        for i in (begun or sorted(by_label.values()))[:5]
-    )
-    if begun:
-        raise InputError(
-            f"--group {label!r:.60} begins the prompts of {len(begun):,} groups; expected one of "
-            f"them: {there}"
-        )
-    where = "" if step is None else f" at step {step}"
-    raise InputError(f"no group {label!r}{where}; the first groups are {there}")
-
-
 Line = list[tuple[str, str]]
 """Of a picture: pieces of text, each with its background."""
 
 
 def save(shown: ScoredGroup, path: Path) -> None:
-    """Write a group's picture, in the form that the file's name ends with: also as HTML."""
+    """Write a group's picture, in the form that the file's name ends with."""
+    if path.suffix not in (".html", ".tex"):
+        return plots.save(_figure(_lines(shown)), path)
+    written = HEAD + as_html(shown) if path.suffix == ".html" else _latex(_lines(shown))
+    with atomic_write(path) as temporary:
+        temporary.write_text(written, encoding="utf-8")
+
+
+def _lines(shown: ScoredGroup) -> list[Line]:
+    """The layout that all pictures share."""
     from rich.console import Console
     from rich.style import Style
 
@@ -276,23 +266,25 @@ def save(shown: ScoredGroup, path: Path) -> None:
             lines.append([(x, y.bgcolor.name if y.bgcolor else "none") for x, y in styles])
         if len(rows) > LINES:
             lines.append([(f"… {len(rows) - LINES:,} more lines", "none")])
-    if path.suffix not in (".html", ".tex"):
-        return plots.save(_figure(lines), path)
-    written = _html(lines) if path.suffix == ".html" else _latex(lines)
-    with atomic_write(path) as temporary:
-        temporary.write_text(written, encoding="utf-8")
+    return lines
 
 
-def _html(lines: list[Line]) -> str:
+HEAD = '<!doctype html>\n<meta charset="utf-8">\n'
+
+
+def as_html(shown: ScoredGroup) -> str:
+    """A group's picture as an element of HTML."""
     span = '<span style="background:{}">{}</span>'.format
-    body = "\n".join("".join(span(y, html.escape(x)) for x, y in line) for line in lines)
+    lines = ("".join(span(y, html.escape(x)) for x, y in line) for line in _lines(shown))
+    body = "\n".join(lines)
     style = f"background:#ffffff;color:{PAPER.ink};padding:1rem;font:14px/1.5 monospace"
-    style += ";print-color-adjust:exact"
-    return f'<!doctype html>\n<meta charset="utf-8">\n<pre style="{style}">{body}</pre>\n'
+    style += ";print-color-adjust:exact;white-space:pre-wrap"
+    return f'<pre style="{style}">{body}</pre>\n'
 
 
 LATEX = {
     **{sign: f"\\{sign}" for sign in "#$%&_{}"},
+    **{x: x for x in "äöüÄÖÜßéèêëàâáçñóòôíìîúùûÉÈÀÇÑ"},
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -305,36 +297,23 @@ LATEX = {
     "␣": r"\textvisiblespace{}",
     " ": "~",
 }
+"""Signs and letters beyond ASCII that pdflatex sets; others are written as their numbers."""
 
 
 def _latex(lines: list[Line]) -> str:
     """A document of its own; what stands between its `document` lines goes into any other."""
-    rows = []
-    for line in lines:
-        parts = [
-            _latex_text(text) if colour == "none" else _colour_box(text, colour)
-            for text, colour in line
-        ]
-        rows.append("".join(parts) + r"\strut\\")
+
+    def piece(text: str, colour: str) -> str:
+        text = "".join(LATEX.get(x) or (x if x.isascii() else f"[U+{ord(x):04X}]") for x in text)
+        if colour == "none":
+            return text
+        return rf"\colorbox[HTML]{{{colour.removeprefix('#').upper()}}}{{\strut {text}}}"
+
+    rows = ["".join(piece(*x) for x in line) + r"\strut\\" for line in lines]
     head = [r"\documentclass{article}", r"\usepackage[utf8]{inputenc}"]
     head += [r"\usepackage{xcolor,textcomp}", r"\usepackage[margin=1cm]{geometry}"]
     begin = [r"\begin{document}", r"\setlength{\fboxsep}{0.5pt}\noindent\ttfamily\footnotesize"]
     return "\n".join([*head, *begin, *rows, r"\end{document}", ""])
-
-
-def _latex_text(text: str) -> str:
-    """Text that pdflatex sets: signs that it does not know are written as their numbers."""
-    return "".join(
-        LATEX.get(x) or (x if x.isascii() or x in LATIN else f"[U+{ord(x):04X}]") for x in text
-    )
-
-
-LATIN = frozenset("äöüÄÖÜßéèêëàâáçñóòôíìîúùûÉÈÀÇÑ")
-"""Letters beyond ASCII that every LaTeX sets."""
-
-
-def _colour_box(text: str, colour: str) -> str:
-    return rf"\colorbox[HTML]{{{colour.removeprefix('#').upper()}}}{{\strut {_latex_text(text)}}}"
 
 
 def _figure(lines: list[Line]) -> Any:

@@ -1,18 +1,16 @@
-"""From whatever lies on disk to what a report needs: rollouts with token ids, and their texts."""
+"""From whatever lies on disk or in memory to a `Dump`: rollouts with token ids, and their texts."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
-import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,19 +19,17 @@ import pyarrow.compute as pc
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section
-from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
-from ktae.rollouts import readers, record
+from ktae.rollouts import memory, readers, record
 from ktae.rollouts.groups import tokenized, with_ids
 from ktae.rollouts.metrics import metrics_by_step, metrics_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import Speller, load_tokenizer, note_other_texts, token_bytes
-from ktae.rollouts.trained_with import FILE, TrainedWith
+from ktae.rollouts.trained_with import TrainedWith
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
-
 
 Tell = Callable[[str, int, int | None], None]
 """Is told what is being done, how much of it is, and of how much (None: not known)."""
@@ -54,17 +50,12 @@ class Dump:
     """The bytes of each of those; None where there is no text."""
     notes: Notes
     """What was read, joined, masked, left out and assumed."""
-    names: list[str]
-    """The inputs, as they were given."""
+    names: list[str] = dataclasses.field(default_factory=list)
+    """The inputs, as they were given; none of a record in memory."""
     metrics: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """A run folder's metrics by training step."""
-    estimator: Estimator | None = None
-    """What the run was trained with, where it says so; None elsewhere and for plain GRPO."""
-    trained: str = ""
-    """Where that is written down, and what; empty where nothing is."""
-    grader: str | None = None
-    """The own grader of a single run's task; None: there is none."""
-
+    trained: TrainedWith | None = None
+    """What a single run was trained with, where it says so."""
     shown: tuple[int, int] = (0, 0)
     """How many groups the page shows that was made of it, of how many."""
     page: Any = None
@@ -76,20 +67,21 @@ class Dump:
         names = ", ".join(Path(name).name for name in self.names)
         return f"ktae report: {names or 'rollouts'}"
 
-    def which(self, ids_n: np.ndarray) -> np.ndarray:
-        """(N,) int32 the place of each of these token ids in `token_ids`."""
-        if self._place is None:
-            return np.searchsorted(self.token_ids, ids_n).astype(np.int32)
-        places_n: np.ndarray = self._place[ids_n]
-        return places_n
+    @property
+    def word(self) -> str:
+        """What one of its tokens is called."""
+        return "word" if self.unit == "words" else "token"
 
     @functools.cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tokens' texts, for units that are made of text."""
+    def estimator(self) -> Estimator | None:
+        """What the run was trained with, as `estimator_of` makes it."""
+        return estimator_of(self.trained)
 
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """The tokens' texts by their ids, for units that are made of text; None without any."""
         if self.unit == "ids":
-            raise InputError("words, lines and steps are made of text; give --tokenizer")
-
+            return None
         texts = dict(zip(self.token_ids.tolist(), self.texts, strict=True))
         return Vocabulary(tuple(texts.get(i) for i in range(max(texts, default=-1) + 1)))
 
@@ -98,15 +90,10 @@ class Dump:
         """Spells rollouts by the places of their tokens; one without text has none."""
         return Speller(self.texts)
 
-    @functools.cached_property
-    def _place(self) -> np.ndarray | None:
-        """The place of every id up to the largest; None where that would be a large array."""
-        n = int(self.token_ids[-1]) + 1 if len(self.token_ids) else 0
-        if n > 1 << 22:
-            return None
-        place = np.zeros(n, dtype=np.int32)
-        place[self.token_ids] = np.arange(len(self.token_ids))
-        return place
+    def text(self, which: int) -> str | None:
+        """The text of the token at a place of `token_ids`; None where only its number is known."""
+        piece = self.texts[which]
+        return None if piece is None else piece.decode(errors="backslashreplace")
 
 
 def load(
@@ -137,9 +124,7 @@ def load(
     # Metrics are of one run, so of several inputs none are shown.
     if len(paths) == 1 and _is_run(Path(paths[0])):
         dump.metrics = metrics_by_step(metrics_files(Path(paths[0])))
-    if (trained := trained_with(paths)) is not None:
-        dump.estimator, dump.grader = trained.estimator, trained.grader
-        dump.trained = trained.note
+    dump.trained = trained_with(paths)
     return dump
 
 
@@ -153,7 +138,7 @@ def from_record(
     """The same for rollouts that are in memory: a record, with or without token ids.
 
     The tokenizer (loaded, a folder or a hub name; an error calls it `named`) makes the ids that are
-    missing. `notes` takes what stands for tokens where the policy's own are not there.
+    missing; without one, the words of the responses stand for tokens. `notes` says so.
     """
     rollouts, notes = record.conform(rollouts), notes or Notes()
     if not len(rollouts):
@@ -162,7 +147,6 @@ def from_record(
         named = named or f"tokenizer {tokenizer}"
         tokenizer = load_tokenizer(str(tokenizer))
     missing = rollouts["token_ids"].null_count
-    # Only text: the words of it stand for tokens.
     if missing and tokenizer is None:
         notes.add("words")
         return _cut_at_words(rollouts, notes)
@@ -171,24 +155,31 @@ def from_record(
         rollouts = tokenized(rollouts, tokenizer, named=named)
     distinct = np.sort(pc.unique(pc.list_flatten(rollouts["token_ids"])).to_numpy())
     if tokenizer is None:
-        texts: list[bytes | None] = [None] * len(distinct)
-        return Dump(rollouts, "ids", distinct, texts, notes, [])
-    texts = token_bytes(tokenizer, distinct)
+        return Dump(rollouts, "ids", distinct, [None] * len(distinct), notes)
     if missing < len(rollouts):
         note_other_texts(rollouts, tokenizer, notes)
-    return Dump(rollouts, "tokens", distinct, texts, notes, [])
+    return Dump(rollouts, "tokens", distinct, token_bytes(tokenizer, distinct), notes)
 
 
-class Trained(NamedTuple):
-    """What a run says of its own training: in words, and the estimator, which is None for plain
-    GRPO and for one that cannot be made from its name."""
+def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
+    """Every response cut at words, which are numbered in the order in which they come."""
+    if without := rollouts["response"].null_count:
+        raise InputError(
+            f"{without:,} of {len(rollouts):,} rollouts have token_ids and no response, and others "
+            "a response and no token_ids; expected one of the two everywhere, or a tokenizer"
+        )
+    for name in ("token_ids", "mask"):  # masks belong to the ids that are dropped
+        field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
+        rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
+    number = defaultdict[str, int]()
+    number.default_factory = number.__len__
+    rollouts = with_ids(
+        rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
+    )
+    return Dump(rollouts, "words", np.arange(len(number)), [x.encode() for x in number], notes)
 
-    note: str
-    estimator: Estimator | None
-    grader: str | None = None
 
-
-def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
+def trained_with(inputs: Sequence[str | Path]) -> TrainedWith | None:
     """What the one run that is given was trained with; None for several, or where nothing says it.
 
     A run folder has a recipe. Trainers of other folders leave `ktae.json` beside the rollouts.
@@ -196,68 +187,33 @@ def trained_with(inputs: Sequence[str | Path]) -> Trained | None:
     if len(inputs) != 1:
         return None
     path = Path(inputs[0])
-    recipe = path / "recipe.yaml" if _is_run(path) else None
-    stored = TrainedWith.beside([path]) if recipe is None else TrainedWith.of_recipe(recipe)
-    if stored is None:
-        return None
-    note, estimator = _trained(path_text(recipe or FILE), stored.estimator), None
-    # A function that no module holds is there by what it prints, and cannot be made again.
+    return TrainedWith.of_recipe(path / RECIPE) if _is_run(path) else TrainedWith.beside([path])
+
+
+def estimator_of(trained: TrainedWith | None) -> Estimator | None:
+    """The estimator of a run; None for plain GRPO, and for a function that no module holds."""
+    text = trained and trained.estimator
     with contextlib.suppress(InputError, ValueError):
-        text = stored.estimator or ""
-        estimator = from_section(json.loads(text) if text.startswith("{") else text)
-    if stored.estimator and estimator is None:
-        note += " That cannot be made from its name, so the page shows the paper's; give -e."
-    return Trained(note, estimator, stored.grader)
+        return from_section(json.loads(text) if text.startswith("{") else text) if text else None
+    return None
 
 
-def _trained(file: str, name: str | None) -> str:
-    how = f"with {name}" if name else "on the rollout advantages alone"
-    return f"{file} says that this run was trained {how}."
+RECIPE = "recipe.yaml"
 
 
 def _is_run(path: Path) -> bool:
-    return (path / "recipe.yaml").is_file()
+    return (path / RECIPE).is_file()
 
 
 def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
-    """The tokenizer's folder of the first folder in `paths` that has one; None where none has.
-
-    A run folder has its own or its base model's; others may hold a `tokenizer.json`.
-    """
-    of_runs = (_model_folders(path) for path in map(Path, paths) if _is_run(path))
-    folders = itertools.chain(*of_runs, map(Path, paths))
+    """The tokenizer's folder of the first folder in `paths` that has one; None where none has."""
+    folders = (folder for path in map(Path, paths) for folder in (path / "tokenizer", path))
     return next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
 
 
-def _model_folders(run: Path) -> Iterator[Path]:
-    """Where a run's tokenizer may lie: all hold the same one. Nothing is fetched."""
-    yield run / "tokenizer"
-    yield run / "model"
-    yield from run.glob("checkpoints/global_step_*/actor/huggingface")  # as verl saves them
-    # A run through verl that has not saved anything yet: a folder, or a copy of one of the hub's.
-    model = TrainedWith.of_recipe(run / "recipe.yaml").model or ""
-    yield Path(os.path.expanduser(model))
-    if HUB_NAME.fullmatch(model):
-        yield copy_of(model)
-        with contextlib.suppress(ModuleNotFoundError):
-            from huggingface_hub import try_to_load_from_cache
-
-            if isinstance(file := try_to_load_from_cache(model, "tokenizer.json"), str):
-                yield Path(file).parent
-
-
-def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
-    """Every response cut at words; a response that is null, beside ids, has none."""
-    number = defaultdict[str, int]()
-    number.default_factory = number.__len__  # numbers words in the order in which they come
-
-    # Masks belong to the ids that are dropped.
-    for name in ("token_ids", "mask"):
-        field = record.SCHEMA.field(name)
-        place = rollouts.column_names.index(name)
-        rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
-
-    rollouts = with_ids(
-        rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
-    )
-    return Dump(rollouts, "words", np.arange(len(number)), [x.encode() for x in number], notes, [])
+def dump_of(rollouts: Any, options: ReadOptions = DEFAULT) -> Dump:
+    """The dump of files and folders, or of what is in memory (`ktae.rollouts.memory`)."""
+    if memory.is_paths(rollouts):
+        return load(rollouts, options)
+    record_ = memory.as_record(rollouts, options.threshold or 0.0)
+    return from_record(record_, options.tokenizer)

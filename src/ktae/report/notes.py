@@ -20,29 +20,12 @@ OF_JOINING = {"apart", "models", "pooled"}
 """Notes that propose to put groups together, which is no advice where models are compared."""
 
 
-def notes_of(frame: Frame, mixed_g: np.ndarray, graded: int) -> list[Note]:
-    """All notes about a dump, the severe ones first.
-
-    `graded`: how many responses have their verdict from our grader alone.
-    """
-    dump, notes = frame.dump, list[Note]()
-    missing = int(np.isnan(frame.reward_b).sum())
-    if graded:
-        text = (
-            "The dump holds reference answers and no rewards, so ktae's grader gave the verdicts: "
-            "1 for a correct response, 0 for any other."
-        )
-        notes.append(Note("graded", False, f"{graded:,} responses were graded here", text, graded))
-    elif missing == len(frame.reward_b):
-        text = (
-            "No row has a reward, a verdict or a reference answer, so nothing can be compared: "
-            "there is no credit and no p-values. Add a field reward (a number), correct (true, "
-            "false or null) or answer."
-        )
-        notes.append(Note("no-rewards", True, "No rewards", text, missing))
-    else:
-        notes += _about_rewards(frame, missing)
-    notes += _about_groups(frame, mixed_g)
+def notes_of(
+    frame: Frame, mixed_g: np.ndarray, graded: regrading.Graded | None, choice: Choice
+) -> list[Note]:
+    """All notes about a dump, the severe ones first; `choice`: whose credit the page shows."""
+    dump = frame.dump
+    notes = [*_about_rewards(frame, graded), *_about_groups(frame, mixed_g)]
     if dump.unit == "ids":
         title = "No tokenizer, so tokens have numbers and no text"
         text = "All values are computed. --tokenizer, a folder or a hub name, gives their text."
@@ -57,117 +40,106 @@ def notes_of(frame: Frame, mixed_g: np.ndarray, graded: int) -> list[Note]:
         title = f"{counted(number, 'response')} without {name.replace('_', '-')}"
         text = "What they hold is not a list of one number for each token id, so it is not shown."
         notes.append(Note(f"no-{name}", False, title, text, number))
+    notes += _about_training(frame, choice)
     return sorted(notes, key=lambda note: not note.severe)
 
 
-def _about_groups(frame: Frame, mixed_g: np.ndarray) -> Iterator[Note]:
-    known = ~np.isnan(frame.correct_b)
-    if np.diff(frame.starts_g).max() < 2:
+def _about_rewards(frame: Frame, graded: regrading.Graded | None) -> Iterator[Note]:
+    n, missing = len(frame.reward_b), int(np.isnan(frame.reward_b).sum())
+    if graded and graded.is_verdict:
+        done = len(graded.verdicts)
+        text = "The dump has references and no rewards; the verdicts are those of ktae's grader."
+        yield Note("graded", False, f"{done:,} responses were graded here", text, done)
+        return
+    if missing == n:
         text = (
-            "Every group has one response: there is nothing to compare it with, so there is no "
-            "credit. Credit needs two or more responses to the same prompt."
+            "No row has a reward, a verdict or a reference answer: nothing can be compared. Add a "
+            "field reward (a number), correct (true, false or null) or answer."
         )
-        yield Note("one-response", len(frame.dump.names) < 2, "One response a prompt", text)
-    elif known.any() and not mixed_g.any():
-        kind = {1.0: "correct", 0.0: "incorrect"}
-        verdicts = np.unique(frame.correct_b[known]).tolist()
+        yield Note("no-rewards", True, "No rewards", text, missing)
+        return
+    if missing:
+        text = "They are shown, and left out of every table and mean; they have no credit."
+        title = f"{missing:,} of {n:,} responses have no reward"
+        yield Note("without-reward", True, title, text, missing)
+    if (unknown := int((~frame.known_b).sum()) - missing) > 0:
+        text = "The verifier could not decide: they are in no table and never count as incorrect."
+        title = f"{unknown:,} of {n:,} responses have no verdict"
+        yield Note("without-verdict", False, title, text, unknown)
+    # A dump may have advantages for some rollouts only: another formula for the rest would mix two.
+    if not frame.own_advantages:
+        text = (
+            "The dump holds none, so they are GRPO's: (reward - mean) / (standard deviation + "
+            "1e-6) over the responses of the group that have a reward."
+        )
+        yield Note("grpo-advantages", False, "Rollout advantages are computed here", text)
+    elif without := int(np.isnan(frame.advantage_b).sum()):
+        text = "The others' are the dump's. By which formula is not known, so none is computed."
+        title = f"{without:,} of {n:,} responses have no advantage"
+        yield Note("without-advantage", False, title, text, without)
+
+
+def _about_groups(frame: Frame, mixed_g: np.ndarray) -> Iterator[Note]:
+    if frame.sizes_g.max() < 2:
+        text = "There is nothing to compare it with. Credit needs several responses to a prompt."
+        is_severe = len(frame.dump.names) < 2
+        yield Note("one-response", is_severe, "One response a prompt", text)
+    elif frame.known_b.any() and not mixed_g.any():
+        verdicts = np.unique(frame.correct_b[frame.known_b]).tolist()
         title = "No group is mixed"
         if len(verdicts) == 1:
-            title = f"Every response is {kind[verdicts[0]]}"
-        text = (
-            "Credit compares the correct responses of a prompt with its incorrect ones. Here no "
-            "prompt has both, so all credit is 0; lengths and how often tokens occur are shown."
-        )
+            title = f"Every response is {'correct' if verdicts[0] else 'incorrect'}"
+        text = "Credit compares the correct responses of a prompt with its incorrect ones: it is 0."
         yield Note("not-mixed", True, title, text)
 
 
-def _about_rewards(frame: Frame, missing: int) -> Iterator[Note]:
-    n = len(frame.rollouts)
-    if missing:
-        yield Note(
-            "without-reward",
-            True,
-            f"{missing:,} of {n:,} responses have no reward",
-            "Their correctness is unknown: they are shown, left out of every table and of the mean "
-            "reward, and have no credit.",
-            missing,
-        )
-    # Those without a reward were counted already.
-    unknown = int(np.isnan(frame.correct_b).sum()) - missing
-    if unknown > 0:
-        yield Note(
-            "without-verdict",
-            False,
-            f"{unknown:,} of {n:,} responses have no verdict",
-            "The verifier could not decide; they are left out of every table and have no credit, "
-            "and never count as incorrect.",
-            unknown,
-        )
-    # A dump may have advantages for some rollouts only: another formula for the rest would mix two.
-    without = int(np.isnan(frame.advantage_b).sum())
-    if not frame.own_advantages:
-        yield Note(
-            "grpo-advantages",
-            False,
-            "Rollout advantages are computed here",
-            "The dump holds none, so they are GRPO's: (reward - mean) / (standard deviation + "
-            "1e-6) over the responses of the group that have a reward.",
-        )
-    elif without:
-        yield Note(
-            "without-advantage",
-            False,
-            f"{without:,} of {n:,} responses have no advantage",
-            "The others' are the dump's. By which formula it got them is not known, so none is "
-            "computed in the place of those that it lacks.",
-            without,
-        )
-
-
-def of_sample(
-    shown_b: np.ndarray, shown_g: np.ndarray, max_tokens: int, max_groups: int | None
-) -> Note:
-    """What is in the page where not all groups are."""
-    bound = "" if max_groups is None else f"{max_groups:,} groups and "
-    return Note(
-        "sample",
-        False,
-        f"{shown_b.sum():,} of {len(shown_b):,} responses are in this page",
-        f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
-        f"{bound}{max_tokens:,} tokens. {sampling.RULE} Overview, Tokens and Training are "
-        "of all responses; what is searched and filtered is in the page.",
-        int(shown_b.sum()),
-    )
-
-
-def about_estimator(frame: Frame, choice: Choice, regrade: bool) -> Iterator[Note]:
-    """Whose credit the page shows, and who has graded."""
-    dump = frame.dump
-    if dump.trained:
-        trained = dump.estimator
-        text = dump.trained
-        if trained is not None and trained != choice.estimator and not choice.lacks_policy:
-            text += (
-                f" This page is coloured by {choice.name}; -e {to_text(trained)} shows the "
-                "credit of training."
-            )
+def _about_training(frame: Frame, choice: Choice) -> Iterator[Note]:
+    """What the run was trained with, and whose credit the page shows."""
+    trained, estimator = frame.dump.trained, frame.dump.estimator
+    if trained is not None:
+        how = "on the rollout advantages alone"
+        if trained.estimator:
+            how = f"with {trained.estimator}"
+        text = f"The run was trained {how}, by its own record."
+        if trained.estimator and estimator is None:
+            text += " That cannot be made from its name."
+        elif estimator not in (None, choice.estimator) and not choice.lacks_policy:
+            text += f" The page shows {choice.name}; -e {to_text(estimator)} shows the run's."
         yield Note("trained", False, "What the run was trained with", text)
     if choice.lacks_policy:
-        yield Note(
-            "no-policy",
-            True,
-            "Not the credit of training",
+        text = (
             "The estimator weighs by the policy's log-probabilities or entropies, which the dump "
-            f"does not hold. The page shows {choice.name}.",
+            f"does not hold. The page shows {choice.name}."
         )
-    if dump.grader is not None:
-        text = f"The verdicts are by {dump.grader}'s own scorer."
+        yield Note("no-policy", True, "Not the credit of training", text)
+
+
+def about_grading(
+    frame: Frame, graded: regrading.Graded | None, has_references: bool
+) -> Iterator[Note]:
+    """Whose verdicts these are, and what grading again has shown."""
+    trained = frame.dump.trained
+    if trained and trained.grader:
+        text = f"The verdicts are by {trained.grader}'s own scorer."
         yield Note("own-scorer", False, "Not graded again", text)
-    elif regrade and not regrading.can_grade() and any(regrading.references(frame)):
-        yield Note(
-            "no-grader",
-            False,
-            "Not graded again",
-            "The dump holds reference answers, but math-verify is not installed, so its verdicts "
-            "are not compared with ours. pip install 'ktae[eval]'",
-        )
+    elif has_references and not regrading.can_grade():
+        text = "That needs math-verify, which is not installed. pip install 'ktae[eval]'"
+        yield Note("no-grader", False, "Not graded again", text)
+    elif graded and not graded.is_verdict:
+        n = len(graded.verdicts)
+        text = f"{n:,} of {graded.gradable:,} responses with a reference answer were graded"
+        text += "." if graded.differ else ", and all verdicts agree."
+        if undecided := sum(x.correct is None for x in graded.verdicts.values()):
+            text += f" {undecided:,} could not be decided, as when the time ran out."
+        yield Note("graded-again", False, "Graded again", text, n)
+
+
+def of_sample(shown_g: np.ndarray, sizes_g: np.ndarray, max_tokens: int) -> Note:
+    """What is in the page where not all groups are."""
+    n, shown = int(sizes_g.sum()), int(sizes_g[shown_g].sum())
+    text = (
+        f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to {max_tokens:,} "
+        f"tokens. {sampling.RULE} Overview, Tokens and Training are of all responses; what is "
+        "searched and filtered is in the page."
+    )
+    return Note("sample", False, f"{shown:,} of {n:,} responses are in this page", text, shown)

@@ -1,64 +1,77 @@
-"""The overview's numbers: tiles with their distributions, and a table of models."""
+"""The numbers of a dump: tiles with their distributions, models, and lines over training steps."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from ktae.files.text import counted
-from ktae.report.data import Bar, Histogram, Link, Row, Table, Tile
+from ktae.report.data import Bar, Chart, Histogram, Line, Link, Row, Table, Tile
+from ktae.report.drafts import percent
 from ktae.report.frame import Frame
+from ktae.report.scoring import Scored
+from ktae.rollouts.metrics import common_names
 
 BINS = 20
 """Of a histogram."""
 
-
-def percent(share: float) -> str:
-    """As in "53.1 %"."""
-    return f"{100 * share:.{0 if share in (0, 1) else 1}f} %"
+FOLLOWED = ("entropy", "KL", "clip share", "truncated share", "gradient norm", "loss")
+"""What only the trainer knows, of the names of `ktae.rollouts.metrics`."""
 
 
-def link(**changes: object) -> Link:
-    """A link to the rollouts that a filter leaves."""
-    return {"view": "rollouts", **changes}
-
-
-def tiles(frame: Frame, mixed_g: np.ndarray) -> list[Tile]:
+def tiles(frame: Frame) -> list[Tile]:
     """Rollouts by reward, groups by accuracy, accuracy by length, and kinds of groups."""
-    known_b, correct_b = ~np.isnan(frame.correct_b), frame.correct_b == 1
+    known_b, correct_b, word = frame.known_b, frame.correct_b == 1, frame.dump.word
     known_g, correct_g = frame.sum_rollouts(known_b), frame.sum_rollouts(correct_b)
-    unit = "word" if frame.dump.unit == "words" else "token"
     kinds = {
         "incorrect": int(((known_g > 0) & (correct_g == 0)).sum()),
         "mixed": int(((correct_g > 0) & (correct_g < known_g)).sum()),
         "correct": int(((known_g > 0) & (correct_g == known_g)).sum()),
     }
-    number = f"{correct_b.sum():,} of {known_b.sum():,} correct" if known_b.any() else "no rewards"
+    share, number, lengths = "–", "no rewards", None
+    if known_b.any():
+        share = percent(correct_b.sum() / known_b.sum())
+        number = f"{correct_b.sum():,} of {known_b.sum():,} correct"
+        lengths = _lengths(frame, word)
+    n, tokens, groups = len(frame.group_b), counted(len(frame.which_n), word), len(frame.sizes_g)
+    accuracies = _accuracies(known_g, correct_g)
     return [
+        Tile(f"{n:,}", "responses", tokens, _rewards(frame), "by reward"),
+        Tile(f"{groups:,}", "groups", "prompts with their responses", accuracies, "by accuracy"),
+        Tile(share, "accuracy", number, lengths, f"{word}s of correct and incorrect responses"),
         Tile(
-            f"{len(frame.group_b):,}",
-            "responses",
-            counted(len(frame.which_n), unit),
-            _rewards(frame),
-            "by reward",
-        ),
-        Tile(
-            f"{len(frame.labels):,}",
-            "groups",
-            "prompts with their responses",
-            _accuracies(known_g, correct_g),
-            "by accuracy",
-        ),
-        Tile(
-            percent(correct_b.sum() / known_b.sum()) if known_b.any() else "–",
-            "accuracy",
-            number,
-            _lengths(frame, unit),
-            f"{unit}s of correct and incorrect responses",
-        ),
-        Tile(
-            f"{kinds['mixed']:,}", "mixed groups", "only these get credit", _kinds(kinds), "by kind"
+            *(f"{kinds['mixed']:,}", "mixed groups", "only these get credit"),
+            _histogram(
+                "Groups by kind",
+                "all incorrect",
+                "all correct",
+                [
+                    _bar(
+                        {"plain" if kind == "mixed" else kind: n},
+                        f"{kind if kind == 'mixed' else f'all {kind}'}: {counted(n, 'group')}",
+                        groups=kind,
+                    )
+                    for kind, n in kinds.items()
+                ],
+            ),
+            "by kind",
         ),
     ]
+
+
+def _bar(parts: dict[str, int], label: str, **link: Any) -> Bar:
+    """A bar of numbers by their kind, with a link to the rollouts that a filter leaves."""
+    return Bar([(n, kind) for kind, n in parts.items()], label, _link(**link))
+
+
+def _link(**filter_: Any) -> Link:
+    return {"view": "rollouts", **filter_}
+
+
+def _histogram(name: str, low: str, high: str, bars: list[Bar]) -> Histogram:
+    most = max(sum(n for n, _ in bar.parts) for bar in bars)
+    return Histogram(name, low, high, most, bars)
 
 
 def _rewards(frame: Frame) -> Histogram | None:
@@ -73,9 +86,7 @@ def _rewards(frame: Frame) -> Histogram | None:
     for i, n in enumerate(counts.tolist()):
         low, high = float(edges[i]), float(edges[i if is_few else i + 1])
         name = f"reward {low:.3g}" + ("" if is_few else f" to {high:.3g}")
-        bars.append(
-            Bar([(n, "plain")], f"{name}: {counted(n, 'response')}", link(reward=[low, high]))
-        )
+        bars.append(_bar({"plain": n}, f"{name}: {counted(n, 'response')}", reward=[low, high]))
     return _histogram("Responses by reward", f"{edges[0]:.3g}", f"{edges[-1]:.3g}", bars)
 
 
@@ -88,21 +99,18 @@ def _accuracies(known_g: np.ndarray, correct_g: np.ndarray) -> Histogram | None:
     place_g = np.round(correct_g[known] / known_g[known] * last).astype(np.int64)
     bars = []
     for i, n in enumerate(np.bincount(place_g, minlength=last + 1).tolist()):
-        share = i / last
         kind = {0: "incorrect", last: "correct"}.get(i, "plain")
         ends = [round(max(0, (i - 0.5) / last), 4), round(min(1, (i + 0.5) / last), 4)]
-        label = f"{percent(share)} correct: {counted(n, 'group')}"
-        bars.append(Bar([(n, kind)], label, link(accuracy=ends)))
+        label = f"{percent(i / last)} correct: {counted(n, 'group')}"
+        bars.append(_bar({kind: n}, label, accuracy=ends))
     return _histogram("Groups by accuracy", "0 %", "100 %", bars)
 
 
-def _lengths(frame: Frame, unit: str) -> Histogram | None:
+def _lengths(frame: Frame, word: str) -> Histogram:
     """Cut at the 99 % quantile, above which everything is in the last bin."""
-    if not (~np.isnan(frame.correct_b)).any():
-        return None
     longest = max(1.0, float(np.quantile(frame.lengths_b, 0.99)))
-    cut_b = np.minimum(frame.lengths_b, longest)
     edges = np.linspace(0, longest, BINS + 1)
+    cut_b = np.minimum(frame.lengths_b, longest)
     correct, incorrect = (
         np.histogram(cut_b[frame.correct_b == x], edges)[0].tolist() for x in (1, 0)
     )
@@ -110,41 +118,75 @@ def _lengths(frame: Frame, unit: str) -> Histogram | None:
     for i in range(BINS):
         low, high = round(edges[i]), round(edges[i + 1])
         name = f"{low:,} or more" if i == BINS - 1 else f"{low:,} to {high:,}"
-        label = f"{name} {unit}s: {correct[i]:,} correct, {incorrect[i]:,} incorrect"
-        ends = [low, 1e9 if i == BINS - 1 else high]
-        parts = [(incorrect[i], "incorrect"), (correct[i], "correct")]
-        bars.append(Bar(parts, label, link(length=ends)))
+        label = f"{name} {word}s: {correct[i]:,} correct, {incorrect[i]:,} incorrect"
+        parts = {"incorrect": incorrect[i], "correct": correct[i]}
+        bars.append(_bar(parts, label, length=[low, 1e9 if i == BINS - 1 else high]))
     return _histogram("Responses by length", "0", f"{round(longest):,}+", bars)
-
-
-def _kinds(kinds: dict[str, int]) -> Histogram:
-    bars = []
-    for kind, n in kinds.items():
-        name = kind if kind == "mixed" else f"all {kind}"
-        style = "plain" if kind == "mixed" else kind
-        bars.append(Bar([(n, style)], f"{name}: {counted(n, 'group')}", link(groups=kind)))
-    return _histogram("Groups by kind", "all incorrect", "all correct", bars)
-
-
-def _histogram(name: str, low: str, high: str, bars: list[Bar]) -> Histogram:
-    most = max(sum(n for n, _ in bar.parts) for bar in bars)
-    return Histogram(name, low, high, most, bars)
 
 
 def models_table(frame: Frame) -> Table | None:
     """Each model's rollouts, accuracy and mean length, best first; None with fewer than two."""
     names = np.array([name or "" for name in frame.rollouts["model"].to_pylist()])
-    unit = "words" if frame.dump.unit == "words" else "tokens"
     ranked = []
     for name in np.unique(names[names != ""]).tolist():
         is_its = names == name
-        known = int((is_its & ~np.isnan(frame.correct_b)).sum())
-        correct = int((is_its & (frame.correct_b == 1)).sum())
-        share = correct / known if known else -1.0
+        known = frame.correct_b[is_its & frame.known_b]
+        share = float(known.mean()) if len(known) else -1.0
         length = f"{frame.lengths_b[is_its].mean():,.0f}"
-        cells = [name, f"{is_its.sum():,}", percent(share) if known else "–", length]
-        ranked.append((-share, Row(cells, link(model=name))))
+        cells = [name, f"{is_its.sum():,}", percent(share) if len(known) else "–", length]
+        ranked.append((-share, Row(cells, _link(model=name))))
     if len(ranked) < 2:
         return None
     rows = [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
-    return Table("Models", "", ["", "responses", "accuracy", f"mean {unit}"], rows)
+    return Table("Models", "", ["", "responses", "accuracy", f"mean {frame.dump.word}s"], rows)
+
+
+def charts(frame: Frame, scored: Scored) -> list[Chart]:
+    """Numbers over training steps: what the rollouts tell, and what the trainer logged.
+
+    One line, or one for each of several inputs; none where fewer than two steps are known.
+    """
+    input_g, names = frame.origins.input_g, frame.dump.names
+    runs = sorted({*input_g.tolist()} - {-1})
+    lines = {names[run]: _lines(frame, scored, input_g == run, {}) for run in runs} or {
+        "": _lines(frame, scored, input_g == -1, frame.dump.metrics)
+    }
+    return [
+        Chart(
+            measure,
+            [
+                Line(run, list(x[measure]), list(x[measure].values()))
+                for run, x in lines.items()
+                if measure in x
+            ],
+        )
+        for measure in dict.fromkeys(name for x in lines.values() for name in x)
+    ]
+
+
+def _lines(
+    frame: Frame, scored: Scored, chosen_g: np.ndarray, logged: dict[int, dict[str, Any]]
+) -> dict[str, dict[int, float]]:
+    """By measure its value at each step that has one."""
+    step_g = np.where(chosen_g, frame.step_g, -1)
+    if len({*step_g[step_g >= 0].tolist(), *logged}) < 2:
+        return {}
+    step_b = step_g[frame.group_b]
+    sums = {
+        "accuracy": (frame.correct_b, frame.known_b),
+        "response length": (frame.lengths_b, np.ones(len(step_b))),
+        "reward": (frame.reward_b, ~np.isnan(frame.reward_b)),
+        "mean |credit|": (frame.sum_tokens(np.abs(scored.credit_n)), scored.compared_b),
+    }
+    lines: dict[str, dict[int, float]] = {name: {} for name in (*sums, *FOLLOWED)}
+    for step in np.unique(step_b[step_b >= 0]).tolist():
+        here_b = step_b == step
+        for name, (values_b, number_b) in sums.items():
+            if (n := number_b[here_b].sum()) > 0:
+                lines[name][step] = float(np.nansum(values_b[here_b]) / n)
+    for step in sorted(logged):
+        named = common_names(logged[step])
+        for name in FOLLOWED:
+            if name in named:
+                lines[name][step] = named[name]
+    return {name: values for name, values in lines.items() if values}

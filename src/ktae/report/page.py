@@ -6,7 +6,6 @@ import base64
 import dataclasses
 import hashlib
 import html
-from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,10 +35,10 @@ def write_report(
 
     Args:
         rollouts: a file or folder or a sequence of them (a run folder, a trainer's dump, JSON
-            Lines, JSON, Parquet: see `ktae.rollouts.readers`), or a record in memory, whose column
-            `correct` says what is correct.
+            Lines, JSON, Parquet: see `ktae.rollouts.readers`), or whatever `ktae.score` takes.
         out: the file; it is replaced whole or not at all.
-        options: how files are read, and the tokenizer; a record in memory takes nothing else.
+        options: how files are read, and the tokenizer; a table in memory takes that and the
+            threshold.
         estimator: by default the one that held-out pairs advise, else the one that the run was
             trained with, else `ktae.validity.advice.RECOMMENDED`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
@@ -56,10 +55,9 @@ def write_report(
         What was read; `shown` says how much of it is in the page.
 
     Raises:
-        InputError: nothing could be read, a record is given what is for files, or `out` cannot be
-            written.
+        InputError: nothing could be read, or `out` cannot be written.
     """
-    dump = _dump(rollouts, options)
+    dump = inputs.dump_of(rollouts, options)
     page = contents(
         dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade, tell=tell
     )
@@ -104,27 +102,9 @@ def show(
     The page becomes part of the notebook's file, so fewer tokens are taken by default. `height` is
     the frame's, in pixels.
     """
-    dump = _dump(rollouts, options)
+    dump = inputs.dump_of(rollouts, options)
     page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
     return Inline(render(page.blocks, dump.title), height)
-
-
-def _dump(rollouts: Any, options: ReadOptions) -> inputs.Dump:
-    if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
-        raise InputError(
-            "rollouts are rows in memory; expected files, or the record that "
-            "pyarrow.Table.from_pylist makes of rows with group, response, reward and correct"
-        )
-    if isinstance(rollouts, str | Path | Sequence):
-        return inputs.load(rollouts, options)
-    # A record has no rows to read, so nothing but the tokenizer has a meaning for it.
-    for name, value in vars(dataclasses.replace(options, tokenizer=None)).items():
-        if value != getattr(DEFAULT, name):
-            raise InputError(
-                f"{name} says how files are read, and rollouts is a {type(rollouts).__name__} in "
-                "memory; expected a file, or a record whose columns say it already"
-            )
-    return inputs.from_record(rollouts, options.tokenizer)
 
 
 def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:

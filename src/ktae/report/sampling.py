@@ -15,12 +15,11 @@ MAX_TOKENS = 6_000_000
 """Response tokens in a page; about 1.5 bytes each in the file."""
 
 FLAGGED_SHARE = 0.25
-"""Of the tokens, how many may go to groups with verdicts that differ or suspicious rollouts."""
+"""Of the room, how much may go to groups that findings are about."""
 
 RULE = (
-    "First come groups with verdicts that differ and with suspicious rollouts, up to a quarter of "
-    "the room; then mixed groups, evenly spaced over the dump; then the others, evenly spaced, "
-    "as long as there is room."
+    "First come groups that findings are about, up to a quarter of the room; then mixed groups, "
+    "evenly spaced over the dump; then the others, evenly spaced, as long as there is room."
 )
 
 
@@ -33,13 +32,12 @@ def choose(
 ) -> np.ndarray:
     """(G,) bool: the groups that are taken by `RULE`, at least one.
 
-    `flagged` are groups with suspicious rollouts, strongest first; repetitions are skipped.
+    `flagged` are groups that findings are about, first things first; repetitions are skipped.
     """
     most = len(tokens_g) if max_groups is None else max_groups
     if tokens_g.sum() <= max_tokens and len(tokens_g) <= most:
         return np.ones(len(tokens_g), dtype=bool)
     chosen_g = np.zeros(len(tokens_g), dtype=bool)
-    # First what is flagged, in its own share of the room; then mixed groups, then the others.
     share = FLAGGED_SHARE
     kinds = [(flagged, int(max_tokens * share), max(1, int(most * share)))]
     kinds += [(evenly(np.flatnonzero(x)), max_tokens, most) for x in (mixed_g, ~mixed_g)]
@@ -61,9 +59,7 @@ def choose(
 
 def evenly(groups: np.ndarray) -> list[int]:
     """Ordered so that every beginning of the list is spread evenly: by bit-reversed position."""
-    if not len(groups):
-        return []
     # 0, 4, 2, 6, 1, 5, 3, 7: each further place halves a gap between those before it.
     bits = max(1, int(len(groups) - 1).bit_length())
-    reversed_ = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits)]
+    reversed_ = (int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits))
     return [int(groups[i]) for i in reversed_ if i < len(groups)]

@@ -1,287 +1,172 @@
-"""Token credit for rollouts that lie in a record, and its tables."""
+"""The credit of a dump, its strongest tokens, and the files of `ktae score`."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ktae.arrays import MAX_TOKEN_ID, above
-from ktae.batch import Vocabulary
 from ktae.credit import AnEstimator, credit_table, token_credit
-from ktae.errors import InputError, checked_keywords
-from ktae.estimators import DEFAULT, Estimator, as_estimator, resolved, to_section
+from ktae.errors import InputError
+from ktae.estimators import Estimator, as_estimator, to_section
+from ktae.estimators.transforms import ignored_by
 from ktae.files.atomic import atomic_write
-from ktae.report.strongest import DISTINCT
+from ktae.report.frame import Frame
+from ktae.report.units import Rows, Units, find_units, p_over_groups
 from ktae.rollouts import record
-from ktae.rollouts.groups import (
-    MAX_POSITIONS,
-    ROWS_PER_BATCH,
-    arrays_of,
-    chunks_of,
-    evidence,
-    group_codes,
-    masks_of,
-    require_comparable,
-    take_rows,
-    tokenized,
-)
-from ktae.rollouts.tokens import kept_tokenizer, token_texts, vocabulary
-from ktae.tables import CreditTable, in_tables, table_estimator
-from ktae.validity import repeats
+from ktae.rollouts.groups import ROWS_PER_BATCH, group_codes, require_comparable
+from ktae.tables import CreditTable, in_tables, ngrams_of, table_estimator
 
-TOKENS_VERSION_KEY = b"ktae.tokens.version"
-TOKENS_VERSION = b"2"
+TOKENS_METADATA = {b"ktae.tokens.version": b"2"}
+
+ROUNDING = 1e-9
+"""Credit below this is the rounding of a sum that is 0, and gets no colour."""
 
 
-class Group(NamedTuple):
-    """The rollouts of one prompt (and step)."""
+class Scored(NamedTuple):
+    """The credit of all groups by one estimator, and the units of their responses."""
 
-    label: str
-    step: int | None
-    rollouts: int
-    n_true: int
-    """Correct rollouts that have a token that counts."""
-    n_false: int
-    """Incorrect ones."""
-    rows: slice
-    """Where the group is in the credit table."""
-
-    @property
-    def mixed(self) -> bool:
-        """Whether there is anything to compare; in any other group all credit is 0."""
-        return self.n_true > 0 and self.n_false > 0
+    estimator: Estimator
+    credit_n: np.ndarray
+    """(N,) float32 token credit, 0 where masked."""
+    units: Units
+    credit_r: np.ndarray
+    """(R,) for each row of `units.tokens`: the mean credit of the token in that group."""
+    compared_b: np.ndarray
+    """(B,) int64: the tokens of each response that a mean of |credit| is over, see
+    `ktae.validity.permutation`."""
 
 
-class Scores(NamedTuple):
-    """What `score` returns."""
+class Tokens(NamedTuple):
+    """Each of V distinct tokens over all mixed groups that contain it: (V,) columns."""
 
-    record: Any
-    """The record with `token_ids` and `credit` filled; its metadata holds the estimator."""
-    tokens: Any
-    """The credit table: the columns of `ktae.CreditTable`, with `step` and, where there is a
-    tokenizer, the text of each token in `token`. Groups in the record's order, then token ids. It
-    is of single tokens and verdicts, also where the credit is of other units or graded scores.
-    `distinct_a` to `distinct_d` are the counts with identical rollouts of a group taken once, and
-    not at all where their verdicts differ."""
-    groups: list[Group]
-    """In the record's order."""
+    a: np.ndarray
+    """Correct responses with it, out of `n_correct`."""
+    n_correct: np.ndarray
+    b: np.ndarray
+    """Incorrect responses with it, out of `n_incorrect`."""
+    n_incorrect: np.ndarray
+    groups: np.ndarray
+    """Those in which a is not E[a] = n_correct (a + b) / n: in the others presence tells nothing.
+    """
+    impact: np.ndarray
+    """Σ over groups of credit * |a - E[a]|."""
+    credit: np.ndarray
+    """The mean over `groups`, weighted by that |a - E[a]|."""
 
 
-def score(
-    rollouts: Any,
-    tokenizer: Any = None,
-    estimator: AnEstimator = "paper",
-    *,
-    max_positions: int = MAX_POSITIONS,
-    words: Mapping[int, str | None] | None = None,
-    texts: Vocabulary | None = None,
-) -> Scores:
-    """The credit of all rollouts' tokens, and their credit table.
+class KeyToken(NamedTuple):
+    """What one token does, over the mixed groups that contain it: see `Tokens`."""
 
-    Groups are independent of each other, so they are taken some at a time: the result is exact and
-    the memory does not depend on the longest rollout of the file.
+    token_id: int
+    token: str | None
+    impact: float
+    credit: float
+    a: int
+    n_correct: int
+    b: int
+    n_incorrect: int
+    groups: int
+    p_value: float
+    """Within groups (`ktae.report.units.p_of_strata`); identical responses count once. The tokens
+    were picked from many for being strong, and this does not correct for that."""
 
-    Args:
-        rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
-        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers. Needed where a rollout
-            has no token ids, and for units that are made of text; otherwise it only serves to
-            write the tokens' texts into the table.
-        estimator: one of `ktae.estimators`, the name of a preset, or a function. One that decays
-            is taken at its full weight. The credit table of one that rests on none is the paper's.
-        max_positions: see `ktae.rollouts.groups`.
-        words: the texts of the token ids, where these number words (`ktae.report.inputs`).
-        texts: the vocabulary, for units that are made of text; the tokenizer's by default.
 
-    Raises:
-        InputError: `rollouts` is not a record, every group has one rollout, a rollout has no token
-            ids and there is no tokenizer.
+class Strongest(NamedTuple):
+    """Tokens by falling |impact|; none of impact 0."""
+
+    supporting: list[KeyToken]
+    opposing: list[KeyToken]
+
+
+def credit_of(frame: Frame, estimator: AnEstimator) -> np.ndarray:
+    """(N,) float32: the estimator's credit of every token, some groups at a time.
+
+    One that decays is taken at its full weight.
     """
     estimator = as_estimator(estimator)
-    rollouts = record.conform(rollouts)
-    codes_b, first_rows = group_codes(rollouts)
-    require_comparable(codes_b)
-    rollouts = tokenized(rollouts, tokenizer)
-    if texts is None and estimator.needs_vocabulary and tokenizer:
-        texts = vocabulary(tokenizer)
-    ends_b = np.cumsum([len(x) for x in arrays_of(rollouts["token_ids"])])
-    credit_n = np.zeros(ends_b[-1], dtype=np.float32)
-    counts, parts = np.zeros((2, len(first_rows)), dtype=np.int64), []
-    for part in chunks(rollouts, codes_b, estimator, credit_n, max_positions, texts):
-        counts += classes(part, len(first_rows))
-        # Counts and ids in 32 bits: there are hundreds of rows for each rollout.
-        narrow = {x: y.astype(np.int32) for x, y in part.items() if y.dtype.kind == "i"}
-        parts.append(pa.table(part | narrow))
-    numbers = pa.concat_tables(parts)
-    group_n = numbers["group"].to_numpy()
-    labels = take_rows(rollouts.select(["group", "step"]), first_rows).combine_chunks()
-    columns = {
-        "group": labels["group"].combine_chunks().dictionary_encode().take(pa.array(group_n)),
-        "step": labels["step"].combine_chunks().take(pa.array(group_n)),
-        "token_id": numbers["token_id"],
-        "token": _spelled(numbers["token_id"].to_numpy(), tokenizer, words),
-        **{name: numbers[name] for name in (*"abcd", *DISTINCT, *CreditTable._fields[6:])},
-    }
-    # The table names the estimator that it is of, and the record the one of its credit.
-    written = estimator if in_tables(estimator) else table_estimator(estimator)
-    of_tokens = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
-    metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: _as_json(estimator)}
-    if words is not None:
-        metadata[record.UNIT_KEY] = record.WORDS
-    field, place = record.SCHEMA.field("credit"), rollouts.column_names.index("credit")
-    lists = list_column(np.split(credit_n, ends_b[:-1]), field.type)
-    rollouts = rollouts.set_column(place, field, lists).replace_schema_metadata(metadata)
-    sizes = np.bincount(codes_b).tolist()
-    bounds = np.searchsorted(group_n, np.arange(len(first_rows) + 1)).tolist()
-    rows = itertools.starmap(slice, itertools.pairwise(bounds))
-    named = (labels[name].to_pylist() for name in ("group", "step"))
-    groups = list(map(Group, *named, sizes, *counts.tolist(), rows))
-    return Scores(rollouts, pa.table(columns, metadata=of_tokens), groups)
+    credit_n = np.zeros(len(frame.which_n), dtype=np.float32)
+    if frame.sizes_g.max() < 2:
+        return credit_n
+    texts = frame.dump.vocabulary if estimator.needs_vocabulary else None
+    evidence_b = frame.correct_b
+    if estimator.takes_scores:  # a graded score counts only where there is a verdict at all
+        evidence_b = np.where(frame.known_b, frame.reward_b, np.nan)
+    for rows in frame.batches():
+        which_bt, inside_bt = frame.padded(rows, frame.which_n)
+        mask_bt, _ = frame.padded(rows, frame.mask_n)
+        arrays = frame.dump.token_ids[which_bt], mask_bt, evidence_b[rows], frame.group_b[rows]
+        credit_bt = token_credit(*arrays, estimator, vocabulary=texts, step=0)
+        begin, end = frame.offsets_b[rows[0]], frame.offsets_b[rows[-1] + 1]
+        credit_n[begin:end] = credit_bt[inside_bt]
+    credit_n[np.abs(credit_n) < ROUNDING] = 0
+    return credit_n
 
 
-def _as_json(estimator: Estimator) -> bytes:
-    return json.dumps(described(estimator)).encode()
+def score(frame: Frame, estimator: AnEstimator) -> Scored:
+    """Score all groups with the estimator, and count the units that it compares."""
+    estimator = as_estimator(estimator)
+    credit_n = credit_of(frame, estimator)
+    units = find_units(frame, ngrams_of(estimator) or ("token",), ignored_by(estimator))
+    row_n = units.tokens.row_n
+    counted_n, n_rows = row_n >= 0, len(units.tokens.key)
+    row = row_n[counted_n]
+    times_r = np.bincount(row, minlength=n_rows)
+    credit_r = np.bincount(row, credit_n[counted_n], n_rows) / np.maximum(times_r, 1)
+    compared_b = frame.sum_tokens(counted_n).astype(np.int64)
+    return Scored(estimator, credit_n, units, credit_r, compared_b)
 
 
-def _spelled(ids: np.ndarray, tokenizer: Any, words: Mapping[int, str | None] | None) -> Any:
-    """The texts of token ids; null where there is neither a tokenizer nor words."""
-    distinct = np.unique(ids)
-    if words is not None:
-        texts = [words[x] for x in distinct.tolist()]
-    else:
-        texts = token_texts(tokenizer, distinct) if tokenizer else [None] * len(distinct)
-    places = pa.array(np.searchsorted(distinct, ids))
-    return pa.array(texts, pa.string()).dictionary_encode().take(places)
+def token_totals(frame: Frame, scored: Scored) -> Tokens:
+    """Each distinct token over all mixed groups."""
+    rows = scored.units.tokens
+    a, b, c, d = rows.table
+    weight = np.abs((a * d - b * c) / np.maximum(a + b + c + d, 1))
+    columns = (a, a + c, b, b + d, weight > 0, scored.credit_r * weight, weight)
+    n = len(frame.dump.token_ids)
+    *totals, weight = (np.bincount(rows.key, x, n) for x in columns)
+    return Tokens(*[*totals, totals[-1] / np.where(weight > 0, weight, 1.0)])
 
 
-def chunks(
-    rollouts: Any,
-    codes_b: np.ndarray,
-    estimator: Estimator,
-    credit_n: np.ndarray,
-    max_positions: int = MAX_POSITIONS,
-    texts: Vocabulary | None = None,
-) -> Iterator[dict[str, np.ndarray]]:
-    """The credit tables of single tokens of some groups at a time, in the order of their numbers.
-
-    Columns are those of `CreditTable`, and `DISTINCT`. `credit_n` takes the credit of the
-    rollouts' tokens, one rollout after the other.
-    """
-    of_tokens, correct_b = table_estimator(estimator), rollouts["correct"].to_numpy()
-    parts = credited(rollouts, codes_b, estimator, credit_n, max_positions, texts)
-    for rows, ids_bt, mask_bt in parts:
-        groups, correct = codes_b[rows], correct_b[rows]
-        table = credit_table(ids_bt, mask_bt, correct, groups, of_tokens)
-        # The same counts, of rollouts that are evidence: no repeated ones, and none that have
-        # another verdict than the same rollout elsewhere in the group.
-        distinct = np.array([table.a, table.b, table.c, table.d])
-        counted = [ids_t[mask_t] for ids_t, mask_t in zip(ids_bt, mask_bt, strict=True)]
-        repeated_b = repeats.repeated(groups, counted, correct)
-        if repeated_b.any():
-            evidence_alone = np.where(repeated_b, np.nan, correct)
-            alone = credit_table(ids_bt, mask_bt, evidence_alone, groups, of_tokens)
-            keys = [
-                x.group.astype(np.int64) * (MAX_TOKEN_ID + 1) + x.token_id for x in (table, alone)
-            ]
-            distinct[:] = 0
-            distinct[:, np.searchsorted(*keys)] = [alone.a, alone.b, alone.c, alone.d]
-        yield table._asdict() | dict(zip(DISTINCT, distinct, strict=True))
+def mixed_responses(frame: Frame, units: Units) -> tuple[int, int]:
+    """Correct and incorrect responses of mixed groups; at least 1, for what is divided by them."""
+    mixed_b = units.mixed_g[frame.group_b]
+    correct, incorrect = (int((mixed_b & (frame.correct_b == x)).sum()) for x in (1, 0))
+    return max(1, correct), max(1, incorrect)
 
 
-def credited(
-    rollouts: Any,
-    codes_b: np.ndarray,
-    estimator: Estimator,
-    credit_n: np.ndarray,
-    max_positions: int = MAX_POSITIONS,
-    texts: Vocabulary | None = None,
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Write the credit of some groups at a time to `credit_n`, as `chunks` has it.
+def strongest(frame: Frame, scored: Scored, top: int = 10) -> Strongest:
+    """The tokens of greatest impact for a correct answer, and against it."""
+    tokens, rows = token_totals(frame, scored), scored.units.tokens
+    sides = []
+    for side in (tokens.impact, -tokens.impact):
+        greatest = np.argsort(-side, kind="stable")[:top]
+        sides.append(greatest[side[greatest] > 0].tolist())
+    # p-values take their time, so only these tokens get one.
+    chosen = np.isin(rows.key, [*sides[0], *sides[1]])
+    listed = Rows(*[*(x[..., chosen] for x in rows[:-1]), rows.row_n])
+    p_v = p_over_groups(listed, len(tokens.a))
 
-    Yields the rows of these groups, and their padded token ids and masks.
-    """
-    ids = arrays_of(rollouts["token_ids"])
-    lengths_b = np.array([len(x) for x in ids], dtype=np.int64)
-    starts_b = np.cumsum(lengths_b) - lengths_b
-    evidence_b, masks = evidence(rollouts, estimator), rollouts.select(["mask"])
-    for rows in chunks_of(codes_b, lengths_b, max_positions) if len(ids) else ():
-        ids_bt, mask_bt = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
-        credit_bt = token_credit(
-            ids_bt, mask_bt, evidence_b[rows], codes_b[rows], estimator, vocabulary=texts, step=0
-        )
-        for start, length, credit_t in zip(starts_b[rows], lengths_b[rows], credit_bt, strict=True):
-            credit_n[start : start + length] = credit_t[:length]
-        yield rows, ids_bt, mask_bt
+    def key_token(i: int) -> KeyToken:
+        token_id, text = int(frame.dump.token_ids[i]), frame.dump.text(i)
+        impact, credit = float(tokens.impact[i]), float(tokens.credit[i])
+        a, n_correct, b, n_incorrect, groups = (int(x[i]) for x in tokens[:5])
+        counts = (a, n_correct, b, n_incorrect, groups)
+        return KeyToken(token_id, text, impact, credit, *counts, float(p_v[i]))
+
+    return Strongest(*([key_token(i) for i in side] for side in sides))
 
 
-@checked_keywords
-def score_table(
-    table: Any,
-    credit: AnEstimator = DEFAULT,
-    *,
-    tokenizer: Any = None,
-    threshold: float = 0.0,
-) -> Any:
-    """The table with the columns `token_ids`, `mask` and `credit`, one list a rollout each.
-
-    This is `ktae.score`. Groups are independent of each other, so any data engine can map it over
-    parts of a table that hold whole groups.
-
-    Args:
-        table: a `pyarrow.Table` of B rollouts with the columns `group`, `response` (text) or
-            `token_ids` (lists of integers), `reward` (numbers) or `correct` (1, 0, null); perhaps
-            `step` and `mask`. Other columns stay as they are.
-        credit: the estimator, as in `ktae.token_credit`.
-        tokenizer: a fast one, a folder or a hub name; needed where there are no `token_ids`.
-        threshold: where there is no `correct`, a reward above it is correct (`ktae.arrays.above`).
-
-    Returns:
-        The same rows in the same order; `credit` is float32, 0 where masked.
-
-    Raises:
-        InputError: a column is missing or is not what it should be, or a tokenizer is.
-    """
-    if not isinstance(table, pa.Table):
-        raise InputError(f"a {type(table).__name__}; expected a pyarrow.Table")
-    names = {"group", "step", "response", "segments", "token_ids", "mask", "reward", "correct"}
-    known = table.select([name for name in table.column_names if name in names])
-    if "correct" not in known.column_names and "reward" in known.column_names:
-        rewards = known["reward"].to_numpy()
-        correct = np.where(np.isnan(rewards), np.nan, above(rewards, threshold))
-        known = known.append_column("correct", pa.array(correct, from_pandas=True))
-    elif "reward" not in known.column_names and "correct" in known.column_names:
-        known = known.append_column("reward", known["correct"].cast(pa.float64()))
-    if isinstance(tokenizer, str | Path):
-        tokenizer = kept_tokenizer(str(tokenizer))
-    estimator = resolved(as_estimator(credit)) if isinstance(credit, str) else as_estimator(credit)
-    rollouts = tokenized(record.conform(known, "table"), tokenizer)
-    texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
-    ends_b = np.cumsum([len(x) for x in arrays_of(rollouts["token_ids"])], dtype=np.int64)
-    credit_n = np.zeros(ends_b[-1] if len(ends_b) else 0, dtype=np.float32)
-    for _ in credited(rollouts, group_codes(rollouts)[0], estimator, credit_n, texts=texts):
-        pass
-    lists = list_column(np.split(credit_n, ends_b[:-1])[: len(ends_b)], pa.list_(pa.float32()))
-    columns = {"token_ids": rollouts["token_ids"], "mask": rollouts["mask"], "credit": lists}
-    table = table.drop_columns([name for name in columns if name in table.column_names])
-    for name, column in columns.items():
-        table = table.append_column(record.SCHEMA.field(name).remove_metadata(), column)
-    return table
-
-
-def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
-    """Write both tables as Parquet; neither file is touched unless both could be written.
-
-    Raises:
-        InputError: a file cannot be written.
-    """
-    with atomic_write(tokens_path) as tokens_part, atomic_write(record_path) as record_part:
-        record.write_parquet(scores.record, record_part)
-        record.write_parquet(scores.tokens.drop_columns(DISTINCT), tokens_part)
+def credit_column(frame: Frame, credit_n: np.ndarray) -> Any:
+    """The credit as a column of lists beside `frame.dump.rollouts`."""
+    order_b = np.argsort(group_codes(frame.dump.rollouts)[0], kind="stable")
+    parts = np.split(credit_n, frame.offsets_b[1:-1])
+    return list_column([parts[i] for i in np.argsort(order_b)], record.SCHEMA.field("credit").type)
 
 
 def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
@@ -295,13 +180,59 @@ def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
     return pa.chunked_array(lists, type=kind)
 
 
-def classes(columns: Mapping[str, np.ndarray], n_groups: int) -> np.ndarray:
-    """(2, n_groups) int64: each group's correct and incorrect rollouts with a token that counts."""
-    counts = np.zeros((2, n_groups), dtype=np.int64)
-    codes, first = np.unique(columns["group"], return_index=True)
-    a, b, c, d = (columns[name][first] for name in "abcd")
-    counts[:, codes] = a + c, b + d
-    return counts
+def scored_record(frame: Frame, scored: Scored) -> Any:
+    """The dump's record with `credit` filled; its metadata holds the estimator."""
+    rollouts = frame.dump.rollouts
+    metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: _as_json(scored.estimator)}
+    if frame.dump.unit == "words":
+        metadata[record.UNIT_KEY] = record.WORDS
+    field, place = record.SCHEMA.field("credit"), rollouts.column_names.index("credit")
+    rollouts = rollouts.set_column(place, field, credit_column(frame, scored.credit_n))
+    return rollouts.replace_schema_metadata(metadata)
+
+
+def tokens_table(frame: Frame, estimator: AnEstimator) -> Any:
+    """The credit table: the columns of `ktae.CreditTable`, with `step` and each token's text.
+
+    Groups in the record's order, then token ids. It is of single tokens and verdicts, also where
+    the credit is of other units or graded scores; of an estimator that rests on no tables it is the
+    paper's. The table names the estimator that it is of.
+    """
+    estimator = as_estimator(estimator)
+    require_comparable(frame.group_b)
+    shown, token_ids, parts = table_estimator(estimator), frame.dump.token_ids, []
+    for rows in frame.batches():
+        which_bt, _ = frame.padded(rows, frame.which_n)
+        mask_bt, _ = frame.padded(rows, frame.mask_n)
+        correct, groups = frame.correct_b[rows], frame.group_b[rows]
+        part = credit_table(token_ids[which_bt], mask_bt, correct, groups, shown)
+        # Counts and ids in 32 bits: there are hundreds of rows for each rollout.
+        narrow = [x.astype(np.int32) if x.dtype.kind == "i" else x for x in part]
+        parts.append(pa.table(narrow, names=part._fields))
+    numbers = pa.concat_tables(parts)
+    texts = pa.array([frame.dump.text(i) for i in range(len(token_ids))], pa.string())
+    places = pc.index_in(numbers["token_id"], pa.array(token_ids, pa.int32()))
+    columns = {
+        "group": pa.array(frame.names).dictionary_encode().take(numbers["group"]),
+        "step": pa.array(frame.steps, pa.int32()).take(numbers["group"]),
+        "token_id": numbers["token_id"],
+        "token": texts.dictionary_encode().take(places),
+        **{name: numbers[name] for name in CreditTable._fields[2:]},
+    }
+    written = estimator if in_tables(estimator) else shown
+    return pa.table(columns, metadata=TOKENS_METADATA | {record.CREDIT_KEY: _as_json(written)})
+
+
+def write(frame: Frame, scored: Scored, record_path: Path, tokens_path: Path) -> None:
+    """Write the record with credit and the credit table as Parquet, both or none.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    tokens = tokens_table(frame, scored.estimator)
+    with atomic_write(tokens_path) as tokens_part, atomic_write(record_path) as record_part:
+        record.write_parquet(scored_record(frame, scored), record_part)
+        record.write_parquet(tokens, tokens_part)
 
 
 def described(estimator: Estimator) -> Any:
@@ -310,3 +241,7 @@ def described(estimator: Estimator) -> Any:
         return to_section(estimator)
     except InputError:
         return repr(estimator)
+
+
+def _as_json(estimator: Estimator) -> bytes:
+    return json.dumps(described(estimator)).encode()

@@ -10,7 +10,6 @@ import numpy as np
 
 from ktae.report.data import Choice, State, Turn, Turns
 from ktae.report.frame import Frame
-from ktae.rollouts import record
 from ktae.turns import find_turns, shared_states
 
 SAID, THOUGHT, CALL, OTHERS = KINDS = ("said", "thought", "call", "others")
@@ -24,8 +23,7 @@ PARTS = re.compile(
 )
 """What marks thoughts and calls. A template may have begun the thought in the prompt."""
 
-LONGEST_TURN = 40
-LONGEST_TEXT = 90
+LONGEST_TURN, LONGEST_TEXT = 40, 90
 """Tokens and characters of a turn, or of a shared state, that are in the page."""
 
 MOST_TURNS = 24
@@ -67,9 +65,8 @@ def turns_of(frame: Frame, group: int, credit_n: np.ndarray) -> Turns | None:
     rows = np.arange(*frame.starts_g[group : group + 2])
     if (frame.counted_b[rows] == frame.lengths_b[rows]).all():
         return None
-    spans = [frame.span(row) for row in rows]
-    arrays = record.pad([frame.which_n[x] for x in spans], [frame.mask_n[x] for x in spans])
-    turns = find_turns(arrays[1])
+    (which_bt, _), (mask_bt, _) = (frame.padded(rows, x) for x in (frame.which_n, frame.mask_n))
+    turns = find_turns(mask_bt)
     if not turns.number.any():
         return None
     listed: list[list[Turn]] = [[] for _ in rows]
@@ -79,27 +76,21 @@ def turns_of(frame: Frame, group: int, credit_n: np.ndarray) -> Turns | None:
         if number >= MOST_TURNS:
             left_out[row] += 1
             continue
-        begin = spans[row].start
-        which_t = frame.which_n[begin + start : begin + stop]
-        credit = float(credit_n[begin + start : begin + stop].mean())
-        listed[row].append(Turn(start, _in_short(frame, which_t), credit))
+        begin = int(frame.offsets_b[rows[row]])
+        text = _in_short(frame, which_bt[row, start:stop])
+        listed[row].append(Turn(start, text, float(credit_n[begin + start : begin + stop].mean())))
     largest = max((abs(turn.credit) for row in listed for turn in row), default=0.0) or 1.0
     states = [
         State(
             _in_short(frame, state.token_ids) if state.token_ids else "",
             len({row for choice in state.choices for row in choice.rollouts}),
             [
-                Choice(
-                    _in_short(frame, choice.token_ids),
-                    len(choice.rollouts),
-                    int(choice.correct),
-                    choice.known,
-                )
-                for choice in state.choices[:MOST_CHOICES]
+                Choice(_in_short(frame, x.token_ids), len(x.rollouts), int(x.correct), x.known)
+                for x in state.choices[:MOST_CHOICES]
             ],
             max(0, len(state.choices) - MOST_CHOICES),
         )
-        for state in shared_states(*arrays, frame.correct_b[rows], np.zeros_like(rows))
+        for state in shared_states(which_bt, mask_bt, frame.correct_b[rows], np.zeros_like(rows))
     ]
     return Turns(listed, left_out, largest, states)
 
@@ -109,7 +100,6 @@ def _in_short(frame: Frame, which_t: Any) -> str:
     which = np.asarray(which_t[:LONGEST_TURN], dtype=np.int64).tolist()
     pieces = [frame.dump.texts[i] for i in which]
     if any(piece is None for piece in pieces):
-        ids = (f"⟨{frame.dump.token_ids[i]}⟩" for i in which)
-        return " ".join(ids)
+        return " ".join(f"⟨{frame.dump.token_ids[i]}⟩" for i in which)
     text = " ".join(b"".join(x or b"" for x in pieces).decode(errors="replace").split())
     return (f"{text[:LONGEST_TEXT]}…" if len(text) > LONGEST_TEXT else text) or "(empty)"

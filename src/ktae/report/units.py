@@ -1,7 +1,7 @@
 """Which units of text go with correctness, in which groups, and which of them beyond chance.
 
-One table for the whole page: each distinct unit of a group with the responses that contain it. Of
-identical responses of a group only the first is evidence (`ktae.validity.repeats`).
+Units are counted by `ktae.counting`: each distinct unit of a group with the responses that contain
+it. Of identical responses of a group only the first is evidence (`ktae.validity.repeats`).
 
 "Beyond chance" is corrected over all groups of the dump at once. Units that split the responses of
 a group in the same way are one test, since they have one and the same evidence; the tests of all
@@ -11,39 +11,58 @@ token is called beyond chance on a dump whose labels are random.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ktae.inference import n_discoveries
+from ktae import counting
+from ktae.batch import make_batch
+from ktae.inference import mantel_haenszel_p_values, n_discoveries, stratified_p_value
 from ktae.report.frame import Frame
-from ktae.report.strongest import fisher_p, p_values
 from ktae.validity import repeats
 
 FDR = 0.02
 """False discovery rate of what is called beyond chance. Below the usual .05, since a page makes
 several kinds of claims: all together are false on at most 1 in 20 dumps of random labels."""
 
-TOKENS_AT_ONCE = 1 << 21
-"""Tokens whose units are counted in one go, in whole groups."""
+EXACT_GROUPS = 20
+"""Up to so many groups a token's p-value over groups is exact."""
 
-SIZES = {"token": 1, "bigram": 2, "trigram": 3}
-
-CELL = ("unit", "a", "n_correct", "b", "n_incorrect", "p", "beyond")
-"""The columns of `Units.cells`: which unit; correct and incorrect responses that contain it, of how
-many; Fisher's p over distinct responses; 1 where that is beyond chance."""
+EXACT_BELOW = 0.01
+"""And wherever the approximation is below this: with classes of unequal size it is too small there.
+"""
 
 
-class Units(NamedTuple):
-    """The units of all mixed groups; R rows are of single tokens and a group each."""
+class Rows(NamedTuple):
+    """The distinct units of one kind in the mixed groups, R rows, group after group."""
 
-    names: tuple[str, ...]
-    """The kinds of unit, `token` first or alone."""
-    cells: np.ndarray
-    """(C, 7) float64, the distinct contingency tables: see `CELL`."""
-    cell_un: np.ndarray
-    """(kinds, N) int32: the table of each token's unit of each kind; -1 where it counts nowhere."""
+    key: np.ndarray
+    """(R,) int64; of a single token its place in `Dump.token_ids`."""
+    group: np.ndarray
+    """(R,) ascending."""
+    table: np.ndarray
+    """(4, R): correct and incorrect responses with it, and without it."""
+    distinct: np.ndarray
+    """(4, R): the same of distinct responses."""
+    split: np.ndarray
+    """(R,) uint64: equal where the same responses of a group contain the unit."""
+    row_n: np.ndarray
+    """(N,) int32: each token's row; -1 where it counts nowhere."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """The units of all mixed groups, and what they tell of correctness."""
+
+    rows: dict[str, Rows]
+    """By the kind of unit: `token` in any case."""
+    p: dict[str, np.ndarray]
+    """(R,) Fisher's two-sided p of each row, over distinct responses."""
+    tested: tuple[str, ...]
+    """The kinds that were asked for."""
     tests: int
     """Distinct splits of responses in all groups: so many tests were made."""
     bound: float
@@ -54,114 +73,101 @@ class Units(NamedTuple):
     """(G,) the smallest p in each group; 1 where nothing is compared."""
     mixed_g: np.ndarray
     """(G,) bool: correct and incorrect responses with a token that counts."""
-    row_n: np.ndarray
-    """(N,) int32: each token's row of single tokens; -1 where it counts nowhere."""
-    which: np.ndarray
-    """(R,) the token: its place in `Dump.token_ids`."""
-    group: np.ndarray
-    """(R,) ascending."""
-    counts: np.ndarray
-    """(4, R): a, b, c, d of all responses."""
-    distinct: np.ndarray
-    """(4, R): the same of distinct ones."""
-    split: np.ndarray
-    """(R,) uint64: equal where the same responses of a group contain the token."""
+
+    @property
+    def tokens(self) -> Rows:
+        """Single tokens."""
+        return self.rows["token"]
+
+    @property
+    def by_evidence(self) -> np.ndarray:
+        """(G,) the groups by most evidence: most that is beyond chance, then the smallest p."""
+        order: np.ndarray = np.lexsort((self.best_p_g, -self.beyond_g, ~self.mixed_g))
+        return order
 
 
-class _Rows(NamedTuple):
-    """The distinct units of one kind in some groups."""
+def find_units(frame: Frame, kinds: Sequence[str], ignored: Sequence[int] = ()) -> Units:
+    """Count the units of these kinds (`ktae.counting.units.NGRAMS`) in all mixed groups.
 
-    code: np.ndarray
-    group: np.ndarray
-    counts: np.ndarray
-    """(4, R): correct and incorrect responses with it, and the same of distinct ones."""
-    split: np.ndarray
-
-
-def find_units(frame: Frame, names: Sequence[str], ignored: Sequence[int] = ()) -> Units:
-    """Count the units of these kinds in all mixed groups.
-
-    Args:
-        frame: the rollouts.
-        names: of `SIZES`; single tokens are counted in any case.
-        ignored: token ids that count nowhere.
+    `ignored`: token ids that count nowhere.
     """
-    kinds = ("token", *(name for name in names if name != "token"))
-    counts_n = frame.mask_n & ~np.isnan(np.repeat(frame.correct_b, frame.lengths_b))
+    counts_n = frame.mask_n
     if len(ignored):
-        counts_n &= ~np.isin(frame.dump.token_ids, ignored)[frame.which_n]
-    has_token_b = frame.sum_tokens(counts_n) > 0
-    evidence_b = has_token_b & ~_repeated(frame, has_token_b)
-    margins_kg = np.array([
-        frame.sum_rollouts(rows_b & (frame.correct_b == verdict))
-        for rows_b in (has_token_b, evidence_b)
-        for verdict in (1, 0)
-    ]).astype(np.int64)  # fmt: skip
-    mixed_g = (margins_kg[0] > 0) & (margins_kg[1] > 0)
-    counts_n &= np.repeat(mixed_g[frame.group_b], frame.lengths_b)
-    row_kn = np.full((len(kinds), len(frame.which_n)), -1, dtype=np.int32)
-    all_rows = [list[_Rows]() for _ in kinds]
-    n_rows = [0] * len(kinds)
-    for places in _chunks(frame, counts_n):
-        rollout_n = np.searchsorted(frame.offsets_b, places, side="right") - 1
-        for kind, name in enumerate(kinds):
-            code_n = _codes(frame.which_n[places], rollout_n, SIZES[name])
-            rows, row_n = _count(frame, code_n, rollout_n, evidence_b)
-            row_kn[kind, places] = row_n + n_rows[kind]
-            all_rows[kind].append(rows)
-            n_rows[kind] += len(rows.group)
-    tables = [_joined(rows) for rows in all_rows]
-    return _tested(frame, kinds, tables, row_kn, margins_kg, mixed_g, set(names))
-
-
-def _tested(
-    frame: Frame,
-    kinds: tuple[str, ...],
-    tables: list[_Rows],
-    row_kn: np.ndarray,
-    margins_kg: np.ndarray,
-    mixed_g: np.ndarray,
-    names: set[str],
-) -> Units:
-    shown = [i for i, kind in enumerate(kinds) if kind in names] or [0]
-    cells_k = [_cells(i, table, margins_kg) for i, table in enumerate(tables)]
-    p_k = [p for _, _, p in cells_k]
+        counts_n = counts_n & ~np.isin(frame.dump.token_ids, ignored)[frame.which_n]
+    has_token_b = frame.known_b & (frame.sum_tokens(counts_n) > 0)
+    spans = map(frame.span, range(len(frame.lengths_b)))
+    counted = [frame.which_n[span][frame.mask_n[span]] for span in spans]
+    correct_b = np.where(has_token_b, frame.correct_b, np.nan)
+    evidence_b = has_token_b & ~repeats.repeated(frame.group_b, counted, correct_b)
+    rows = _count(frame, {"token": None, **dict.fromkeys(kinds)}, counts_n, evidence_b)
+    p = {kind: _p_of_tables(x.distinct) for kind, x in rows.items()}
     # One test for each way to split the responses of a group, whatever units do so.
-    test_k = [_hash(tables[i].group, tables[i].split) for i in shown]
-    _, first = np.unique(np.concatenate(test_k), return_index=True)
-    p_t = np.concatenate([p_k[i] for i in shown])[first]
-    group_t = np.concatenate([tables[i].group for i in shown])[first]
+    tests = [_hash(rows[kind].group, rows[kind].split) for kind in kinds]
+    _, first = np.unique(np.concatenate(tests), return_index=True)
+    p_t = np.concatenate([p[kind] for kind in kinds])[first]
+    group_t = np.concatenate([rows[kind].group for kind in kinds])[first]
     bound = largest_discovery(p_t)
-    best_p_g = np.ones(len(mixed_g))
+    best_p_g = np.ones(len(frame.sizes_g))
     np.minimum.at(best_p_g, group_t, p_t)
-    # The tables of all kinds in one list, each with whether it is beyond chance.
-    cells, cell_un, begin = [], [], 0
-    for place, i in enumerate(shown):
-        distinct, of_row, _ = cells_k[i]
-        distinct[:, 0] = place
-        distinct[:, 6] = distinct[:, 5] <= bound
-        row_n = row_kn[i]
-        cell_un.append(np.where(row_n >= 0, np.append(of_row, 0)[row_n] + begin, -1))
-        cells.append(distinct)
-        begin += len(distinct)
-    tokens = tables[0]
-    n = margins_kg[:, tokens.group]
-    return Units(
-        tuple(kinds[i] for i in shown),
-        np.concatenate(cells),
-        np.array(cell_un, dtype=np.int32),
-        len(p_t),
-        bound,
-        np.bincount(group_t[p_t <= bound], minlength=len(mixed_g)),
-        best_p_g,
-        mixed_g,
-        row_kn[0],
-        tokens.code.astype(np.int64),
-        tokens.group,
-        np.vstack([tokens.counts[:2], n[:2] - tokens.counts[:2]]),
-        np.vstack([tokens.counts[2:], n[2:] - tokens.counts[2:]]),
-        tokens.split,
-    )  # fmt: skip
+    beyond_g = np.bincount(group_t[p_t <= bound], minlength=len(best_p_g))
+    correct_g, incorrect_g = (frame.sum_rollouts(correct_b == x) > 0 for x in (1, 0))
+    mixed_g = correct_g & incorrect_g
+    return Units(rows, p, tuple(kinds), len(p_t), bound, beyond_g, best_p_g, mixed_g)
+
+
+def _count(
+    frame: Frame, kinds: dict[str, None], counts_n: np.ndarray, evidence_b: np.ndarray
+) -> dict[str, Rows]:
+    """The rows of each kind, some whole groups at a time."""
+    row_n = {kind: np.full(len(counts_n), -1, dtype=np.int32) for kind in kinds}
+    parts: dict[str, list[tuple[np.ndarray, ...]]] = {kind: [] for kind in kinds}
+    n_rows = dict.fromkeys(kinds, 0)
+    margins = [frame.sum_rollouts(evidence_b & (frame.correct_b == x)) for x in (1, 0)]
+    for rows in frame.batches():
+        ids_bt, _ = frame.padded(rows, frame.which_n)
+        mask_bt, _ = frame.padded(rows, counts_n)
+        batch = make_batch(ids_bt, mask_bt, frame.correct_b[rows], frame.group_b[rows])
+        begin, end = frame.offsets_b[rows[0]], frame.offsets_b[rows[-1] + 1]
+        places = begin + np.flatnonzero(counts_n[begin:end])
+        for kind in kinds:
+            counts = counting.count(batch, kind, by_unit=True)
+            compared = counts.comparable()
+            rank = np.where(compared, np.cumsum(compared) - 1, -1)
+            row_p = rank[counts.index]
+            row_n[kind][places] = np.where(row_p >= 0, row_p + n_rows[kind], -1)
+            group = counts.group[compared] + frame.group_b[rows[0]]
+            a, b, n_correct, n_incorrect = (x[compared] for x in counts.table)
+            response_p = np.repeat(rows, counts.lengths)
+            with_it, split = _evidence(frame, row_p, response_p, evidence_b, len(group))
+            table = np.array([a, b, n_correct - a, n_incorrect - b], dtype=np.int64)
+            without = [n[group] - x for n, x in zip(margins, with_it, strict=True)]
+            distinct = np.array([*with_it, *without], dtype=np.int64)
+            keys = counts.key
+            assert keys is not None
+            parts[kind].append((keys[compared], group, table, distinct, split))
+            n_rows[kind] += len(group)
+    joined = {
+        kind: [np.concatenate(x, axis=-1) for x in zip(*parts[kind], strict=True)] for kind in kinds
+    }
+    return {kind: Rows(*[*joined[kind], row_n[kind]]) for kind in kinds}
+
+
+def _evidence(
+    frame: Frame, row_p: np.ndarray, response_p: np.ndarray, evidence_b: np.ndarray, n_rows: int
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Correct and incorrect distinct responses with each unit, and a signature of these responses.
+
+    `row_p` and `response_p`: the unit's row, -1 for none, and the response of each token.
+    """
+    is_evidence = (row_p >= 0) & evidence_b[response_p]
+    pairs = np.unique(row_p[is_evidence] * len(evidence_b) + response_p[is_evidence])
+    row, response = np.divmod(pairs, len(evidence_b))
+    is_correct = frame.correct_b[response] == 1
+    with_it = [np.bincount(row, side, n_rows) for side in (is_correct, ~is_correct)]
+    # The signature of a set is the sum of its members', modulo 2^64.
+    marks = np.concatenate([[np.uint64(0)], np.cumsum(_hash(response), dtype=np.uint64)])
+    bounds = np.searchsorted(row, np.arange(n_rows + 1))
+    return with_it, np.diff(marks[bounds])
 
 
 def largest_discovery(p: np.ndarray) -> float:
@@ -170,103 +176,80 @@ def largest_discovery(p: np.ndarray) -> float:
     return float(np.sort(p)[n - 1]) if n else 0.0
 
 
-def by_evidence(units: Units) -> np.ndarray:
-    """(G,) the groups by most evidence: most that is beyond chance, then the smallest p."""
-    order: np.ndarray = np.lexsort((units.best_p_g, -units.beyond_g, ~units.mixed_g))
-    return order
+def cells(units: Units) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The distinct tables of the kinds that were asked for, and for each kind (N,) the number of
+    each token's table, counted from 1; 0 where it counts nowhere.
+
+    A table is the kind's number; correct and incorrect responses with the unit, each followed by
+    of how many; p over distinct responses; 1 where that is beyond chance.
+    """
+    tables, number_kn, begin = [], [], 1
+    for place, kind in enumerate(units.tested):
+        rows, p = units.rows[kind], units.p[kind]
+        (a, b, c, d), beyond = rows.table, p <= units.bound
+        codes = _hash(*rows.table, *rows.distinct)
+        _, first, number = np.unique(codes, return_index=True, return_inverse=True)
+        columns = np.array([np.full(len(p), place), a, a + c, b, b + d, p, beyond])
+        tables.append(columns[:, first].T)
+        number_kn.append(np.where(rows.row_n >= 0, np.append(number, 0)[rows.row_n] + begin, 0))
+        begin += len(first)
+    return np.concatenate(tables), number_kn
 
 
-def tokens_beyond_chance(units: Units, n_tokens: int) -> tuple[np.ndarray, np.ndarray]:
-    """(V,) p of each token over groups, and whether that is beyond chance among all tokens.
+def p_over_groups(rows: Rows, n: int) -> np.ndarray:
+    """(n,) the p-value of each token over groups; 1 where it is in no row."""
+    a, b, c, d = rows.distinct
+    # What is in every rollout of a group, or in none, says nothing.
+    tells = np.flatnonzero((a + b > 0) & (c + d > 0) & (a + c > 0) & (b + d > 0))
+    order = tells[np.argsort(rows.key[tells], kind="stable")]
+    begins = np.flatnonzero(np.diff(rows.key[order], prepend=-1))
+    p_v = np.ones(n)
+    for part in np.split(order, begins[1:]) if len(order) else ():
+        p_v[rows.key[part[0]]] = p_of_strata(*rows.distinct[:, part])
+    return p_v
+
+
+def beyond_chance(rows: Rows, p_v: np.ndarray) -> np.ndarray:
+    """(V,) bool: whether p over groups is beyond chance among all tokens.
 
     Tokens that the same responses of the same groups contain are one test.
     """
-    p_v = p_values(units.distinct, units.which, n_tokens)
-    signature_v = np.zeros(n_tokens, dtype=np.uint64)
-    np.add.at(signature_v, units.which, _hash(units.group, units.split))
-    counted = np.unique(units.which)
+    signature_v = np.zeros(len(p_v), dtype=np.uint64)
+    np.add.at(signature_v, rows.key, _hash(rows.group, rows.split))
+    counted = np.unique(rows.key)
     _, first = np.unique(signature_v[counted], return_index=True)
-    return p_v, p_v <= largest_discovery(p_v[counted[first]])
+    beyond_v: np.ndarray = p_v <= largest_discovery(p_v[counted[first]])
+    return beyond_v
 
 
-def _repeated(frame: Frame, has_token_b: np.ndarray) -> np.ndarray:
-    spans = map(frame.span, range(len(frame.lengths_b)))
-    counted = [frame.which_n[span][frame.mask_n[span]] for span in spans]
-    correct_b = np.where(has_token_b, frame.correct_b, np.nan)
-    return repeats.repeated(frame.group_b, counted, correct_b)
+def p_of_strata(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
+    """Two-sided p-value of one token over groups, of (n_groups,) tables [[a, b], [c, d]] that tell.
+
+    Exact (`stratified_p_value`) of at most `EXACT_GROUPS` tables, or where Mantel and Haenszel's
+    normal approximation is below `EXACT_BELOW`; elsewhere that approximation. For one group it is
+    Fisher's.
+    """
+    if len(a) <= EXACT_GROUPS:
+        return _exact_p(tuple(sorted(zip(*(x.tolist() for x in (a, b, c, d)), strict=True))))
+    total = a + b + c + d
+    excess = (a * d - b * c) / total
+    margins = ((a + b) * (c + d) * (a + c) * (b + d)).astype(np.float64)
+    variance = margins / (total**2.0 * (total - 1))
+    p = mantel_haenszel_p_values(excess.sum(keepdims=True), variance.sum(keepdims=True))[0]
+    return float(p) if p >= EXACT_BELOW else stratified_p_value(a, b, c, d)
 
 
-def _chunks(frame: Frame, counts_n: np.ndarray) -> Iterator[np.ndarray]:
-    """The places of tokens that count, some whole groups at a time."""
-    ends_g = frame.offsets_b[frame.starts_g[1:]]
-    begin = 0
-    while begin < len(counts_n):
-        last = int(np.searchsorted(ends_g, begin + TOKENS_AT_ONCE, side="right")) - 1
-        end = int(ends_g[max(last, np.searchsorted(ends_g, begin, side="right"))])
-        if len(places := begin + np.flatnonzero(counts_n[begin:end])):
-            yield places
-        begin = end
+@functools.lru_cache(maxsize=1 << 16)
+def _exact_p(tables: tuple[tuple[int, int, int, int], ...]) -> float:
+    """Rare tokens have the same few tables again and again."""
+    return stratified_p_value(*np.array(tables, dtype=np.int64).T)
 
 
-def _codes(which_n: np.ndarray, rollout_n: np.ndarray, size: int) -> np.ndarray:
-    """(n,) uint64: the unit that ends at each token. Before a response's first is a mark."""
-    if size == 1:
-        return which_n.astype(np.uint64)
-    columns = []
-    for back in range(size):
-        before_n = np.full(len(which_n), -1, dtype=np.int64)
-        rest = len(which_n) - back
-        same_n = rollout_n[back:] == rollout_n[:rest]
-        before_n[back:] = np.where(same_n, which_n[:rest], -1)
-        columns.append(before_n)
-    return _hash(*columns)
-
-
-def _count(
-    frame: Frame, code_n: np.ndarray, rollout_n: np.ndarray, evidence_b: np.ndarray
-) -> tuple[_Rows, np.ndarray]:
-    """The distinct units of each group, and each token's place among them."""
-    group_n = frame.group_b[rollout_n]
-    _, first, row_n = np.unique(_hash(group_n, code_n), return_index=True, return_inverse=True)
-    # Rows in the order of groups, so that what is said of a group stands together.
-    order = np.argsort(group_n[first], kind="stable")
-    row_n = np.argsort(order, kind="stable")[row_n]
-    first = first[order]
-    begin = int(rollout_n[0])
-    width = int(rollout_n[-1]) - begin + 1
-    row_p, rollout_p = np.divmod(np.unique(row_n * width + (rollout_n - begin)), width)
-    rollout_p += begin
-    correct_p, evidence_p = frame.correct_b[rollout_p] == 1, evidence_b[rollout_p]
-    sides = (correct_p, ~correct_p, correct_p & evidence_p, ~correct_p & evidence_p)
-    counts = np.array([np.bincount(row_p, side, len(first)) for side in sides], dtype=np.int64)
-    marks_p = np.where(evidence_p, _hash(rollout_p), np.uint64(0))
-    split = np.add.reduceat(marks_p, np.searchsorted(row_p, np.arange(len(first))))
-    return _Rows(code_n[first], group_n[first], counts, split), row_n
-
-
-def _joined(rows: list[_Rows]) -> _Rows:
-    none = np.zeros(0, np.uint64)
-    rows = rows or [_Rows(none, np.zeros(0, np.int64), np.zeros((4, 0), np.int64), none)]
-    code, group, counts, split = zip(*rows, strict=True)
-    return _Rows(
-        np.concatenate(code), np.concatenate(group), np.hstack(counts), np.concatenate(split)
-    )
-
-
-def _cells(
-    kind: int, rows: _Rows, margins_kg: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct tables of some rows as `CELL` has them, each row's among them, and its p."""
-    n = margins_kg[:, rows.group]
-    a, b, distinct_a, distinct_b = rows.counts
-    columns = (a, n[0], b, n[1], distinct_a, n[2], distinct_b, n[3])
-    _, first, of_row = np.unique(_hash(*columns), return_index=True, return_inverse=True)
-    tables = np.array(columns)[:, first]
-    a, n_a, b, n_b = tables[4:].tolist()
-    p = np.array([fisher_p(*x, False) for x in zip(a, b, n_a, n_b, strict=True)])
-    cells = np.zeros((len(first), len(CELL)))
-    cells[:, 0], cells[:, 1:5], cells[:, 5] = kind, tables[:4].T, p
-    return cells, of_row, p[of_row]
+def _p_of_tables(tables: np.ndarray) -> np.ndarray:
+    """(R,) Fisher's two-sided p of (4, R) tables, computed once for each distinct one."""
+    _, first, number = np.unique(_hash(*tables), return_index=True, return_inverse=True)
+    a, b, c, d = tables[:, first].astype(np.float64)
+    return np.asarray(counting.p_values((a, b, a + c, b + d)))[number]
 
 
 def _hash(*columns: np.ndarray) -> np.ndarray:

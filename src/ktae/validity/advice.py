@@ -36,7 +36,7 @@ class Advice(NamedTuple):
     correction (Holm) is over all pairs of estimators and baselines, since any estimator could have
     been the best."""
     lines: list[str]
-    """The same in words; the first one is `VERDICT: ...`."""
+    """The same in words; the first one says what to do."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -50,26 +50,26 @@ class Advice(NamedTuple):
 SAYS: dict[str, tuple[Verdict, str]] = {
     "too few to tell": (
         "too few groups",
-        "VERDICT: too few groups to tell anything.\n"
+        "Too few groups to tell anything.\n"
         "{groups} with two correct and two incorrect responses; for {estimators} at least "
         "{needed} are needed.",
     ),
     "none": (
         "nothing shown",
-        "VERDICT: no estimator is shown to tell correct responses from incorrect ones here.\n"
+        "No estimator is shown to tell correct responses from incorrect ones here.\n"
         "The best of them, {best}, scored the correct response of a held-out pair higher in "
         "{share} of {pairs:,} pairs; chance is .50.",
     ),
-    "take": ("take", "VERDICT: take {named}.\nIt {scores}"),
+    "take": ("take", "Take {named}.\nIt {scores}"),
     "too few to compare": (
         "too few groups",
-        "VERDICT: too few groups to tell whether credit knows more than the length or a vote.\n"
+        "Too few groups to tell whether credit knows more than the length or a vote.\n"
         "{groups}; for {estimators} at least {needed} are needed.\n"
         "{named}{comma} {scores}",
     ),
     "no more": (
         "no more than a baseline",
-        "VERDICT: credit {tells} no more than {rivals} does: read nothing into single colours.\n"
+        "Credit {tells} no more than {rivals} does: read nothing into single colours.\n"
         "{beside}\n{named}{comma} {scores}",
     ),
 }

@@ -24,7 +24,7 @@ from ktae.estimators import Estimator, as_estimator
 from ktae.files.text import counted as in_words
 from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
-from ktae.rollouts import record
+from ktae.rollouts import memory, record
 from ktae.validity import repeats
 from ktae.validity.scores import HeldOut, Score
 
@@ -39,8 +39,8 @@ MIN_PER_CLASS = 2
 one of each has to be left."""
 
 MIN_PERMUTED_GROUPS = 100
-"""Groups, each with permuted labels, that the mean under permuted labels is over at least: where
-there are fewer groups, their labels are permuted several times."""
+"""Groups, each with permuted labels, that the mean under permuted labels is over at least: that of
+few is mostly chance, so where there are fewer, their labels are permuted several times."""
 
 TIE = 1e-9
 """Scores that differ by less are a tie: sums of the same numbers in another order."""
@@ -67,7 +67,7 @@ Wins = Callable[[Group, np.ndarray], np.ndarray]
 
 def held_out_pairs(
     rollouts: Any,
-    estimators: Mapping[str, AnEstimator],
+    estimators: Mapping[str, AnEstimator] | Sequence[str],
     *,
     tokenizer: Any = None,
     keep: np.ndarray | None = None,
@@ -75,13 +75,14 @@ def held_out_pairs(
     vocabulary: Vocabulary | None = None,
     pairs: int = PAIRS,
     max_groups: int = MAX_GROUPS,
+    permutations: int | None = None,
     seed: int = 0,
 ) -> HeldOut:
     """How often each estimator scores a held-out correct rollout above a held-out incorrect one.
 
     Args:
-        rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
-        estimators: what to try, by the name that the result gets.
+        rollouts: a record, or another table as `ktae.score` takes it.
+        estimators: what to try, by the name that the result gets; or names of presets.
         tokenizer: needed where a rollout has no token ids.
         keep: (B,) how many tokens of each rollout are looked at, from its beginning
             (`ktae.validity.prefixes`); None: all.
@@ -90,6 +91,8 @@ def held_out_pairs(
         vocabulary: the tokens' texts, for estimators of words, lines and steps.
         pairs: the largest number of a group.
         max_groups: the largest number of groups.
+        permutations: how often each group's labels are permuted; None: as often as gives
+            `MIN_PERMUTED_GROUPS`. 0: not at all, and what permuted labels give is NaN.
         seed: of what is drawn: pairs, groups and permutations. What is drawn for a group depends
             on this and on its label and step alone: not on the other groups, nor on their order.
 
@@ -100,6 +103,8 @@ def held_out_pairs(
     Source: ROC area of each group as in Hanley and McNeil 1982, "The meaning and use of the area
     under a ROC curve", averaged over groups.
     """
+    if isinstance(estimators, list | tuple):
+        estimators = {str(name): name for name in estimators}
     if not isinstance(estimators, Mapping) or not estimators:
         raise InputError(
             f"estimators is {estimators!r:.60}; expected names and estimators, such as "
@@ -107,16 +112,17 @@ def held_out_pairs(
         )
     chosen = {name: as_estimator(estimator) for name, estimator in estimators.items()}
     groups, left_out, too_small = _groups(
-        record.conform(rollouts), tokenizer, keep, max_groups, seed
+        memory.as_record(rollouts), tokenizer, keep, max_groups, seed
     )
-    # Few groups give a mean under permuted labels that is mostly chance: then more permutations.
-    permutations = max(1, math.ceil(MIN_PERMUTED_GROUPS / len(groups)))
+    if permutations is None:
+        permutations = max(1, math.ceil(MIN_PERMUTED_GROUPS / len(groups)))
     sides = list(_sides(groups, pairs, permutations))
 
     def score(name: str, wins_of: Wins) -> Score:
         # Groups stay the unit: permutations of one are averaged first, as they are dependent.
         real, *permuted = (np.array([float(wins_of(*x).mean()) for x in side]) for side in sides)
-        return Score(name, interval_of(real), interval_of(np.mean(permuted, axis=0)), real)
+        means = np.mean(permuted, axis=0) if permuted else np.full(len(real), np.nan)
+        return Score(name, interval_of(real), interval_of(means), real)
 
     return HeldOut(
         tuple(score(name, _by_credit(x, vocabulary)) for name, x in chosen.items()),

@@ -1,25 +1,22 @@
 // The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.blocks).
 
 const FIXED_POINT = 512;
-const PAGE_VERSION = 1;
+const PAGE_VERSION = 2;
 const report = {};
 
-const blockOf = name => document.getElementById(`data-${name}`)?.textContent;
-
-async function inflate(text) {
-  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+async function inflate(name) {
+  const bytes = Uint8Array.from(atob(document.getElementById(`data-${name}`).textContent), c => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const readJson = async name => JSON.parse(new TextDecoder().decode(await inflate(blockOf(name))));
+const readJson = async name => JSON.parse(new TextDecoder().decode(await inflate(name)));
 
 async function readVarints(name, n) {
-  const bytes = await inflate(blockOf(name));
+  const bytes = await inflate(name);
   const numbers = new Uint32Array(n);
   for (let i = 0, at = 0; i < n; i++) {
-    let shift = 0;
-    let byte;
+    let [shift, byte] = [0, 0];
     do {
       byte = bytes[at++];
       numbers[i] |= (byte & 127) << shift;
@@ -31,17 +28,15 @@ async function readVarints(name, n) {
 
 // Log-probabilities or entropies; NaN where a response has none.
 async function readFixedPoint(name) {
-  const bytes = await inflate(blockOf(name));
-  const view = new DataView(bytes.buffer);
-  return Float32Array.from({ length: bytes.length / 2 }, (_, i) => {
+  const view = new DataView((await inflate(name)).buffer);
+  return Float32Array.from({ length: view.byteLength / 2 }, (_, i) => {
     const number = view.getInt16(2 * i, true);
     return number === -32768 ? NaN : number / FIXED_POINT;
   });
 }
 
-async function readCredit({ largest }, i) {
-  const bytes = new Int8Array((await inflate(blockOf(`credit-${i}`))).buffer);
-  return Float32Array.from(bytes, x => (x / 127) * largest);
+async function readCredit(largest) {
+  return Float32Array.from(new Int8Array((await inflate("credit")).buffer), x => (x / 127) * largest);
 }
 
 // First what the frame of the page needs, so that it can be drawn while the rest is unpacked.
@@ -49,34 +44,47 @@ async function readFrame() {
   Object.assign(report, await readJson("meta"));
   if (report.version !== PAGE_VERSION) throw new Error(`its data are of version ${report.version}`);
   const { groups, rollouts } = report;
-  const n = groups.label.length;
-  groups.first = new Int32Array(n).fill(-1);
+  report.offsets = new Uint32Array(rollouts.length.length + 1);
+  rollouts.length.forEach((length, r) => (report.offsets[r + 1] = report.offsets[r] + length));
+  // The first response of each group that is in the page, and the group of each response.
+  groups.first = new Int32Array(groups.label.length).fill(-1);
   report.groupOf = new Int32Array(rollouts.length.length);
-  for (let g = 0, next = 0; g < n; g++) {
-    if (!groups.shown[g]) continue;
+  let next = 0;
+  groups.shown.forEach((isShown, g) => {
+    if (!isShown) return;
     groups.first[g] = next;
     next += groups.size[g];
     report.groupOf.fill(g, groups.first[g], next);
-  }
-  report.offsets = new Uint32Array(rollouts.length.length + 1);
-  rollouts.length.forEach((length, r) => (report.offsets[r + 1] = report.offsets[r] + length));
+  });
+  // The place of each group by most evidence, and as people count: by file, step and name.
+  const { compare } = new Intl.Collator("en", { numeric: true });
+  const { file, step, label } = groups;
+  const by = (x, y) => file[x] - file[y] || (step[x] ?? -1) - (step[y] ?? -1) || compare(label[x], label[y]);
+  groups.byEvidence = placesIn(groups.order);
+  groups.byName = placesIn(label.map((_, g) => g).sort(by));
   // What was found, by its key and by response: [{ finding, token, why }].
   report.findingOf = new Map(report.findings.map(finding => [finding.key, finding]));
   report.placesOf = new Map();
   for (const finding of report.findings) {
     finding.rollouts.forEach((rollout, i) => {
       const token = finding.tokens[i] < 0 ? null : finding.tokens[i];
-      const place = { finding, token, why: finding.why[i] ?? "" };
-      report.placesOf.set(rollout, [...(report.placesOf.get(rollout) ?? []), place]);
+      if (!report.placesOf.has(rollout)) report.placesOf.set(rollout, []);
+      report.placesOf.get(rollout).push({ finding, token, why: finding.why[i] ?? "" });
     });
   }
+}
+
+function placesIn(order) {
+  const places = new Int32Array(order.length);
+  order.forEach((x, i) => (places[x] = i));
+  return places;
 }
 
 async function readRest() {
   const n = report.offsets.at(-1);
   [report.vocabulary, report.texts, report.turns] = await Promise.all(["vocabulary", "texts", "turns"].map(readJson));
   report.tokens = await readVarints("tokens", n);
-  report.credit = await Promise.all(report.credits.map(readCredit));
+  report.credit.values = await readCredit(report.credit.largest);
   report.units = await Promise.all(report.unit_names.map((_, i) => readVarints(`unit-${i}`, n)));
   for (const name of report.signals) report[name] = await readFixedPoint(name);
 }
@@ -85,19 +93,21 @@ const isMixed = g => report.groups.n_correct[g] > 0 && report.groups.n_correct[g
 const idsOf = rollout => report.tokens.subarray(report.offsets[rollout], report.offsets[rollout + 1]);
 const rolloutsOf = g => Array.from({ length: report.groups.size[g] }, (_, i) => report.groups.first[g] + i);
 const numberOf = rollout => rollout - report.groups.first[report.groupOf[rollout]];
+const OUTCOMES = { correct: 1, incorrect: 0, unknown: null };
+const outcomeOf = rollout => ({ 1: "correct", 0: "incorrect" })[report.rollouts.correct[rollout]] ?? "unknown";
+const rewardOf = r => `reward ${report.rollouts.reward[r] === null ? "none" : plain(report.rollouts.reward[r], 2)}`;
+const modelOf = rollout => report.rollouts.models[report.rollouts.model[rollout]] ?? "";
 
 // Whether a token of a response is the policy's: masked ones count nowhere.
 function isCounted(rollout, t) {
   const edges = report.rollouts.holes[rollout] ?? [];
-  for (let i = 0; i < edges.length; i += 2) if (t >= edges[i] && t < edges[i + 1]) return false;
-  return true;
+  return !edges.some((edge, i) => i % 2 === 0 && t >= edge && t < edges[i + 1]);
 }
 
-const creditAt = (rollout, t) => report.credit[state.credit][report.offsets[rollout] + t];
+const creditAt = (rollout, t) => report.credit.values[report.offsets[rollout] + t];
 
-// The contingency tables of the units that end at a token: [{ unit, a, n_correct, ... }].
+// The contingency tables of the units that end at a token: [{ name, a, nCorrect, b, nIncorrect, p, beyond }].
 function unitsAt(rollout, t) {
-  if (!report.credits[state.credit].units && state.credit > 0) return [];
   return report.units.flatMap(cells => {
     const cell = cells[report.offsets[rollout] + t];
     if (!cell) return [];
@@ -107,12 +117,13 @@ function unitsAt(rollout, t) {
 }
 
 // The largest |credit| in a group, at which a shade is full; of nothing, 1.
+const largest = new Map();
 function largestIn(g) {
-  const { first, size } = report.groups;
-  const credit = report.credit[state.credit];
-  let most = 0;
-  for (let at = report.offsets[first[g]]; at < report.offsets[first[g] + size[g]]; at++) {
-    most = Math.max(most, Math.abs(credit[at]));
+  if (!largest.has(g)) {
+    const { first, size } = report.groups;
+    const ends = [first[g], first[g] + size[g]].map(rollout => report.offsets[rollout]);
+    const most = report.credit.values.subarray(...ends).reduce((top, x) => Math.max(top, Math.abs(x)), 0);
+    largest.set(g, most || 1);
   }
-  return most || 1;
+  return largest.get(g);
 }

@@ -2,18 +2,30 @@
 
 const ITEM_HEIGHT = 52; // pixels, as in page.css
 
+function sidebar() {
+  const options = Object.entries(SORTS).map(
+    ([key, [name]]) => el`<option value=${key} selected=${key === state.sort}>${name}</option>`,
+  );
+  return el`<details class="sidebar" open=${!matchMedia("(max-width: 82rem)").matches}>
+    <summary><span role="status">${fittingLine()}</span></summary>
+    <label class="quiet">Sorted by
+      <select id="sort" @change=${event => go({ sort: event.target.value })}>${options}</select>
+    </label>
+    ${groupList()}
+  </details>`;
+}
+
 // Of any number of groups those in sight exist.
 function groupList() {
   const { groups } = fitting();
-  const inner = h("ul", { class: "group-items" });
-  const box = h("div", { class: "group-list", tabindex: 0, role: "region", "aria-label": "Groups that fit" }, inner);
-  inner.style.height = `${groups.length * ITEM_HEIGHT}px`;
+  const items = el`<ul class="group-items" --height="${groups.length * ITEM_HEIGHT}px"></ul>`;
+  const box = el`<div class="group-list" tabindex="0" role="region" aria-label="Groups that fit">${items}</div>`;
   const listed = report.findings.filter(({ kind }) => kind === "rollouts");
   const flagged = new Set(listed.flatMap(finding => finding.groups));
   const fill = () => {
     const from = Math.max(0, Math.floor(box.scrollTop / ITEM_HEIGHT) - 8);
     const rows = Math.ceil((box.clientHeight || 700) / ITEM_HEIGHT) + 16;
-    inner.replaceChildren(...groups.slice(from, from + rows).map((g, i) => groupItem(g, from + i, flagged.has(g))));
+    items.replaceChildren(...groups.slice(from, from + rows).map((g, i) => groupItem(g, from + i, flagged.has(g))));
   };
   box.addEventListener("scroll", () => requestAnimationFrame(fill), { passive: true });
   new ResizeObserver(fill).observe(box);
@@ -26,67 +38,45 @@ function groupList() {
 
 function groupItem(g, place, isFlagged) {
   const { groups, texts } = report;
-  const dot = isFlagged ? h("i", { class: "mark-dot", title: "something was found here" }) : null;
-  const prompt = h("span", { dir: "auto" }, onOneLine((texts.prompt[g] ?? "").slice(0, 60)));
-  const properties = {
-    href: fragment({ group: g, rollout: null, token: null }),
-    "aria-current": g === state.group ? "true" : null,
-    class: groups.first[g] < 0 ? "away" : null,
-  };
-  const item = h(
-    "li",
-    {},
-    h(
-      "a",
-      properties,
-      h("span", { class: "line" }, h("b", { dir: "auto" }, groupName(g)), dot),
-      h("span", { class: "line quiet" }, meter(groups.n_correct[g], groups.known[g]), prompt),
-    ),
-  );
-  item.style.top = `${place * ITEM_HEIGHT}px`;
-  return item;
+  const href = fragment({ group: g, rollout: null, token: null });
+  return el`<li --top="${place * ITEM_HEIGHT}px">
+    <a href=${href} aria-current=${g === state.group && "true"} class=${groups.first[g] < 0 && "away"}>
+      <span class="line">
+        <b dir="auto">${groupName(g)}</b>
+        ${isFlagged && el`<i class="mark-dot" title="something was found here"></i>`}
+      </span>
+      <span class="line quiet">
+        ${meter(groups.n_correct[g], groups.known[g])}
+        <span dir="auto">${onOneLine((texts.prompt[g] ?? "").slice(0, 60))}</span>
+      </span>
+    </a>
+  </li>`;
 }
 
 // How many are correct, as a bar.
 function meter(nCorrect, known) {
-  const bar = h("span", { class: "meter", role: "img", "aria-label": `${nCorrect} of ${known} correct` });
-  bar.style.setProperty("--share", known ? nCorrect / known : 0);
-  return h("span", { class: "score" }, bar, `${nCorrect}/${known}`);
-}
-
-function sidebar() {
-  const options = Object.entries(SORTS).map(([key, [name]]) =>
-    h("option", { value: key, selected: key === state.sort }, name),
-  );
-  const onchange = event => go({ sort: event.target.value });
-  return h(
-    "details",
-    { class: "sidebar", open: !matchMedia("(max-width: 82rem)").matches },
-    h("summary", {}, h("span", { role: "status" }, fittingLine())),
-    h("label", { class: "quiet" }, "Sorted by ", h("select", { id: "sort", onchange }, options)),
-    groupList(),
-  );
+  const share = known ? nCorrect / known : 0;
+  return el`<span class="score">
+    <span class="meter" role="img" aria-label="${nCorrect} of ${known} correct" --share="${share}"></span>
+    ${nCorrect}/${known}
+  </span>`;
 }
 
 function groupHead(g) {
   const { groups } = report;
   const here = fitting().groups;
   const place = here.indexOf(g);
-  const step = (by, sign, name) =>
-    h("button", { type: "button", "aria-label": name, onclick: () => toNeighbour(by) }, sign);
   const position = place < 0 ? "not among those that fit" : `${thousands(place + 1)} of ${thousands(here.length)}`;
-  const facts = `${groups.n_correct[g]} of ${groups.known[g]} correct · mean length ${plain(groups.length[g], 0)}`;
-  const save = h("button", { type: "button", class: "picture", onclick: () => savePicture(g) }, "Save picture");
-  return h(
-    "header",
-    { class: "group-head bar" },
-    step(-1, "‹", "Previous group"),
-    h("h2", { class: "group-name", dir: "auto" }, groupName(g)),
-    step(1, "›", "Next group"),
-    h("span", { class: "quiet" }, position),
-    h("span", { class: "facts" }, facts),
-    groups.first[g] < 0 ? null : save,
-  );
+  return el`<header class="group-head bar">
+    <button type="button" aria-label="Previous group" @click=${() => toNeighbour(-1)}>‹</button>
+    <h2 class="group-name" dir="auto" title=${groupName(g)}>${groupName(g)}</h2>
+    <button type="button" aria-label="Next group" @click=${() => toNeighbour(1)}>›</button>
+    <span class="quiet">${position}</span>
+    <span class="facts">
+      ${groups.n_correct[g]} of ${groups.known[g]} correct · mean length ${plain(groups.length[g], 0)}
+    </span>
+    <button class="picture" hidden=${groups.first[g] < 0} @click=${() => savePicture(g)}>Save picture</button>
+  </header>`;
 }
 
 // The next group that fits and is in the page.
@@ -99,36 +89,14 @@ function neighbour(g, by) {
 const toNeighbour = by => go({ group: neighbour(state.group, by), rollout: null, token: null });
 
 function promptBox(g) {
-  const { prompt, answer } = Object.fromEntries(Object.entries(report.texts).map(([name, all]) => [name, all[g]]));
-  const long = prompt && (prompt.length > 400 || prompt.split("\n").length > 6);
-  let text = remark("The dump holds no prompt.");
-  if (prompt) text = h("div", { class: "prompt-text", dir: "auto" }, spellOut(prompt.replace(/\r\n?/g, "\n")));
-  if (long) {
-    const more = h("span", { class: "link" }, ` … all ${thousands(prompt.length)} characters`);
-    text = h("details", { class: "fold" }, h("summary", { dir: "auto" }, onOneLine(prompt.slice(0, 300)), more), text);
-  }
-  const short = answer && onOneLine(answer.length > 300 ? `${answer.slice(0, 300)}…` : answer);
-  const reference = answer
-    ? h("p", { class: "answer" }, "Reference answer: ", h("code", { dir: "auto" }, short))
-    : null;
-  return h(
-    "section",
-    { class: "prompt", "aria-label": "Prompt" },
-    h("span", { class: "who" }, "Prompt"),
-    text,
-    reference,
-  );
-}
-
-// What was found in this group, each with a link to its place.
-function foundHere(g) {
-  const links = rolloutsOf(g).flatMap(r =>
-    (report.placesOf.get(r) ?? [])
-      .filter(({ why }) => why)
-      .map(({ finding, token, why }) => {
-        const href = fragment({ rollout: numberOf(r), token });
-        return h("a", { class: "flag", title: why, href }, `Response ${numberOf(r) + 1}: ${finding.title} ↓`);
-      }),
-  );
-  return links.length ? h("div", { class: "chips found" }, links) : null;
+  const [prompt, answer] = [report.texts.prompt[g], report.texts.answer[g]];
+  const text = spellOut((prompt ?? "The dump holds no prompt.").replace(/\r\n?/g, "\n"));
+  const reference = answer?.length > 300 ? `${answer.slice(0, 300)}…` : answer;
+  return el`<section class="prompt" aria-label="Prompt">
+    <span class="who">Prompt</span>
+    <div class="prompt-text ${prompt ? "" : "quiet"}" dir="auto" tabindex="0" role="region" aria-label="Prompt's text">
+      ${text}
+    </div>
+    ${answer && el`<p class="answer">Reference answer: <code dir="auto">${onOneLine(reference)}</code></p>`}
+  </section>`;
 }

@@ -1,67 +1,54 @@
 // Puts the page together.
 
 const DRAW = {
-  overview: drawOverview,
-  rollouts: drawRollouts,
-  tokens: drawTokens,
-  training: drawTraining,
-  compare: drawCompare,
+  overview: overviewView,
+  rollouts: rolloutsView,
+  tokens: tokensView,
+  training: trainingView,
+  compare: compareView,
 };
 const root = document.documentElement;
 
 function draw() {
-  const views = viewsHere().map(view => {
-    const current = view === state.view ? "page" : null;
-    return h("a", { id: `to-${view}`, href: linkTo({ view }), "aria-current": current }, inUnits(VIEWS[view]));
-  });
-  document.getElementById("views").replaceChildren(...views);
+  const link = view => {
+    const current = view === state.view && "page";
+    return el`<a id="to-${view}" href=${linkTo({ view })} aria-current=${current}>${inUnits(VIEWS[view])}</a>`;
+  };
+  document.getElementById("views").replaceChildren(...viewsHere().map(link));
   document.getElementById("signal").value = state.signal;
-  document.getElementById("credit").value = String(state.credit);
   document.getElementById("shading").textContent = shadedBy();
   document.body.dataset.view = state.view;
-  DRAW[state.view](document.getElementById("main"));
+  document.getElementById("main").replaceChildren(...childrenOf(DRAW[state.view]()));
+  if (state.view === "rollouts") arrive();
+  if (state.view === "tokens" && state.id !== null) {
+    document.getElementById("contexts").scrollIntoView({ block: "nearest" });
+  }
 }
 
 function announce(text) {
   document.getElementById("announce").textContent = text;
 }
 
-// What can be chosen depends on the data.
-function fillControls() {
-  const fill = (id, entries) => {
-    const options = entries.map(([value, name]) => h("option", { value }, name));
-    document.getElementById(id).replaceChildren(...options);
-  };
-  fill(
-    "signal",
-    signalNames().map(name => [name, inUnits(SIGNALS[name])]),
-  );
-  fill(
-    "credit",
-    report.credits.map(({ name }, i) => [String(i), name]),
-  );
-}
-
 function setUpControls() {
   for (const element of document.querySelectorAll(".unit")) element.textContent = inUnits(element.textContent);
+  const signals = signalsHere().map(name => el`<option value=${name}>${inUnits(SIGNALS[name])}</option>`);
+  document.getElementById("signal").replaceChildren(...signals);
   const on = (id, name, f) => document.getElementById(id).addEventListener(name, f);
   on("signal", "change", event => go({ signal: event.target.value }));
-  on("credit", "change", event => go({ credit: Number(event.target.value) }));
-  for (const name of ["palette", "theme"]) on(name, "change", event => (root.dataset[name] = event.target.value));
+  on("theme", "change", event => (root.dataset.theme = event.target.value));
   on("help-button", "click", () => document.getElementById("help").showModal());
   on("main", "pointerover", onTokenOver);
   on("main", "click", onTokenClick);
   const menu = document.getElementById("menu");
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", onLink);
-  document.addEventListener("pointerdown", event => {
-    if (!menu.contains(event.target)) menu.open = false;
-  });
+  document.addEventListener("pointerdown", event => menu.contains(event.target) || (menu.open = false));
   for (const name of ["hashchange", "popstate"]) addEventListener(name, () => (readState(), draw()));
+  addEventListener("beforeprint", () => state.view === "rollouts" && [...cards.keys()].forEach(fillCard));
 }
 
 function onKey(event) {
-  const typing = event.target.matches?.("input:not([type=checkbox]):not([type=range]), textarea");
+  const typing = event.target.matches?.("input:not([type=checkbox]), textarea");
   if (event.altKey || event.ctrlKey || event.metaKey || document.getElementById("help").open) return;
   if (event.key === "Escape") {
     document.getElementById("menu").open = false;
@@ -72,9 +59,9 @@ function onKey(event) {
     "[": () => state.view === "rollouts" && toNeighbour(-1),
     "]": () => state.view === "rollouts" && toNeighbour(1),
     s: () => {
-      const names = signalNames();
+      const names = signalsHere();
       go({ signal: names[(names.indexOf(state.signal) + 1) % names.length] });
-      announce(SIGNALS[state.signal]);
+      announce(shadedBy());
     },
     "/": () => {
       if (!document.querySelector(".search")) go({ view: "rollouts" });
@@ -82,23 +69,20 @@ function onKey(event) {
     },
     "?": () => document.getElementById("help").showModal(),
   };
-  viewsHere().forEach((view, i) => {
-    keys[String(i + 1)] = () => go({ view });
-  });
+  viewsHere().forEach((view, i) => (keys[i + 1] = () => go({ view })));
   if (!(event.key in keys)) return;
   event.preventDefault();
   keys[event.key]();
 }
 
 // For the tests, and whoever wants to look further in the console.
-globalThis.ktae = { report, state, creditAt, unitsAt, fragment, linkTo, runsOf, idsOf, asJson };
+globalThis.ktae = { report, state, creditAt, unitsAt, fragment };
 
 // Draws the data that are in the file: first the frame, then all of it.
 (async () => {
   try {
     await readFrame();
     readState();
-    fillControls();
     setUpControls();
     if (state.view === "overview") draw(); // its numbers are here already
     await readRest();
@@ -108,7 +92,7 @@ globalThis.ktae = { report, state, creditAt, unitsAt, fragment, linkTo, runsOf, 
     root.dataset.ready = "true";
   } catch (error) {
     const text = `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`;
-    document.getElementById("main").replaceChildren(h("p", { class: "warn" }, text));
+    document.getElementById("main").replaceChildren(el`<p class="warn">${text}</p>`);
     throw error;
   }
 })();

@@ -1,131 +1,95 @@
 // The first screen: what to act on, four numbers, how far to believe the colours, and about the dump.
 
-function drawOverview(main) {
-  const { tiles, tables, notes } = report;
-  const side = [...tables.map(numberTable), notes.length ? notesBox() : null, chartsTeaser()];
-  main.replaceChildren(
-    h(
-      "div",
-      { class: "overview" },
-      headline(),
-      h("section", { class: "tiles", "aria-label": "In numbers" }, tiles.map(tile)),
-      h("div", { class: "columns" }, h("div", {}, findingList(), adviceBox()), h("div", {}, side)),
-    ),
-  );
+const remark = text => el`<p class="quiet">${text}</p>`;
+const pane = (name, ...children) => el`<section class="pane" aria-label=${name}><h2>${name}</h2>${children}</section>`;
+const scrollable = (name, table) =>
+  el`<div class="wide-box" tabindex="0" role="region" aria-label="${name}, scrollable">${table}</div>`;
+
+function overviewView() {
+  const { findings, advice, tiles, models, notes } = report;
+  const [first, ...rest] = findings;
+  return el`<div class="overview">
+    <section class="headline tone-${first.tone}" aria-label="What to act on first">
+      <h2>${spellOut(first.sentence)}</h2>
+      <p><b>How sure: </b>${spellOut(first.sure)}.</p>
+      <p>${spellOut(first.about)}</p>
+      ${findingLinks(first)}
+    </section>
+    <section class="tiles" aria-label="In numbers">${tiles.map(tile)}</section>
+    <div class="columns">
+      <div>
+        ${rest.length > 0 && pane("More findings", el`<ol class="findings">${rest.map(findingItem)}</ol>`)}
+        ${pane(
+          "Can single colours be read?",
+          el`<p>The page is coloured by <b>${report.credit.name}</b>.</p>`,
+          el`<p>${spellOut(advice.sentences.join(" "))}</p>`,
+          advice.tests && el`<details id="believe"><summary>The tests</summary>${numberTable(advice.tests)}</details>`,
+        )}
+      </div>
+      <div>
+        ${models && numberTable(models)}
+        ${notes.length > 0 && pane("About this dump", notes.map(noteItem))}
+        ${teaser()}
+      </div>
+    </div>
+  </div>`;
 }
 
-// The finding to act on first.
-function headline() {
-  const [first] = report.findings;
-  return h(
-    "section",
-    { class: `headline tone-${first.tone}`, "aria-label": "What to act on first" },
-    h("h2", {}, spellOut(first.sentence)),
-    h("p", {}, h("b", {}, "How sure: "), `${spellOut(first.sure)}.`),
-    h("p", {}, spellOut(first.about)),
-    findingLinks(first),
-  );
+function findingItem(finding) {
+  return el`<li class="tone-${finding.tone}">
+    <h3>${spellOut(finding.sentence)}</h3>
+    ${remark(`${spellOut(finding.about)} (${spellOut(finding.sure)})`)}
+    ${findingLinks(finding)}
+  </li>`;
 }
 
 function findingLinks(finding) {
-  const { example, link, chips } = finding;
-  const all = finding.kind === "view" ? "Look at it" : `All ${findingCount(finding)}`;
-  return h(
-    "p",
-    { class: "chips" },
-    example ? h("a", { class: "chip strong", href: linkTo(example) }, "Example →") : null,
-    link && !(link.view === "overview") ? h("a", { class: "chip", href: linkTo(link) }, `${all} →`) : null,
-    chips.map(tokenChip),
-  );
+  const { kind, example, link, chips } = finding;
+  const all = kind === "view" ? "Look at it" : `All ${findingCount(finding)}`;
+  return el`<p class="chips">
+    ${example && el`<a class="chip strong" href=${linkTo(example)}>Example →</a>`}
+    ${link && link.view !== "overview" && el`<a class="chip" href=${linkTo(link)}>${all} →</a>`}
+    ${chips.map(tokenChip)}
+  </p>`;
 }
 
 // A token and what is said of it, as a link to its contexts.
 function tokenChip({ id, text, about }) {
-  const code = h("code", { dir: "auto" }, onOneLine(text) || `⟨#${id}⟩`);
-  return h("a", { class: "chip", href: linkTo({ view: "tokens", id }) }, code, ` ${about}`);
-}
-
-function findingList() {
-  const rest = report.findings.slice(1);
-  if (!rest.length) return null;
-  const items = rest.map(finding =>
-    h(
-      "li",
-      { class: `tone-${finding.tone}` },
-      h("h3", {}, spellOut(finding.sentence)),
-      remark(`${spellOut(finding.about)} (${spellOut(finding.sure)})`),
-      findingLinks(finding),
-    ),
-  );
-  return pane("More findings", h("ol", { class: "findings" }, items));
-}
-
-// How far to believe the colours, in the words of the advice; its tests are folded.
-function adviceBox() {
-  const { estimator, sentences, tables } = report.advice;
-  return pane(
-    "Can single colours be read?",
-    h("p", {}, "The page is coloured by ", h("b", {}, estimator), "."),
-    h("p", {}, spellOut(sentences.join(" "))),
-    tables.length ? h("details", { id: "believe" }, h("summary", {}, "The tests"), tables.map(numberTable)) : null,
-  );
-}
-
-function pane(name, ...children) {
-  return h("section", { class: "pane", "aria-label": name }, h("h2", {}, name), children);
+  const href = linkTo({ view: "tokens", id });
+  return el`<a class="chip" href=${href}><code dir="auto">${onOneLine(text) || `⟨#${id}⟩`}</code> ${about}</a>`;
 }
 
 // A table of Python's: names and numbers, as they are shown.
 function numberTable({ title, about, columns, rows }) {
-  const head = h(
-    "tr",
-    {},
-    columns.map(name => (name ? h("th", { scope: "col" }, name) : h("td", {}))),
-  );
   const row = ({ cells: [name, ...numbers], link, strong }) => {
-    const text = strong ? h("b", {}, onOneLine(name)) : onOneLine(name);
-    const cell = link ? h("a", { href: linkTo(link) }, text) : text;
-    return h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, cell),
-      numbers.map(number => h("td", {}, number)),
-    );
+    const text = strong ? el`<b>${onOneLine(name)}</b>` : onOneLine(name);
+    return el`<tr>
+      <th scope="row">${link ? el`<a href=${linkTo(link)}>${text}</a>` : text}</th>
+      ${numbers.map(number => el`<td>${number}</td>`)}
+    </tr>`;
   };
-  const table = h("table", { class: "numbers" }, h("thead", {}, head), h("tbody", {}, rows.map(row)));
-  return pane(title, about ? remark(about) : null, scrollable(title, table));
+  const table = el`<table class="numbers">
+    <thead><tr>${columns.map(name => (name ? el`<th scope="col">${onOneLine(name)}</th>` : el`<td></td>`))}</tr></thead>
+    <tbody>${rows.map(row)}</tbody>
+  </table>`;
+  return pane(title, about && remark(about), scrollable(title, table));
 }
-
-const scrollable = (name, table) =>
-  h("div", { class: "wide-box", tabindex: 0, role: "region", "aria-label": `${name}, scrollable` }, table);
 
 function tile({ number, name, about, picture, caption }) {
-  const text = h("div", { class: "tile-text" }, h("b", {}, number), h("span", {}, name), h("small", {}, about));
-  return h(
-    "div",
-    { class: "tile" },
-    text,
-    picture ? h("figure", {}, histogram(picture), h("figcaption", {}, caption)) : null,
-  );
+  return el`<div class="tile">
+    <div class="tile-text"><b>${number}</b><span>${name}</span><small>${about}</small></div>
+    ${picture && el`<figure>${histogram(picture)}<figcaption>${caption}</figcaption></figure>`}
+  </div>`;
 }
 
-function notesBox() {
-  const notes = report.notes.map(({ severe, title, text }) =>
-    h(
-      "details",
-      { class: severe ? "note severe" : "note", open: severe },
-      h("summary", {}, onOneLine(title)),
-      h("p", {}, spellOut(text)),
-    ),
-  );
-  const box = pane("About this dump", notes);
-  box.id = "notes";
-  return box;
+function noteItem({ severe, title, text }) {
+  return el`<details class="note ${severe ? "severe" : ""}" open=${severe}>
+    <summary>${onOneLine(title)}</summary><p>${spellOut(text)}</p>
+  </details>`;
 }
 
-function chartsTeaser() {
+function teaser() {
   const known = report.charts.filter(({ name }) => ["accuracy", "response length"].includes(name));
-  if (!known.length) return null;
-  const more = h("p", {}, h("a", { href: fragment({ view: "training" }) }, "All curves, and tokens over steps"));
-  return pane("Over training", lineKey(known[0].lines), chartGrid(known), more);
+  const more = el`<p><a href=${linkTo({ view: "training" })}>All curves</a></p>`;
+  return known.length > 0 && pane("Over training", lineKey(known[0].lines), chartGrid(known), more);
 }

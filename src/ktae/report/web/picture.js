@@ -1,112 +1,94 @@
 // A group as a picture to take along: an SVG file that needs nothing but itself.
 
-const PICTURE = { columns: 88, width: 7.8, height: 19, most: 60 }; // characters, pixels, lines a rollout
+const PICTURE = { columns: 88, width: 7.8, height: 19, most: 60 }; // characters, pixels, lines a response
 
 // The file is named after the prompt, or else the group, and whose numbers it shows.
 function savePicture(g) {
-  const named = [report.texts.prompt[g]?.slice(0, 40) ?? groupLabel(g), shadedBy()];
+  const named = [report.texts.prompt[g]?.slice(0, 40) ?? report.groups.label[g], shadedBy()];
   const file = named.map(text => text.replace(/[^\w.-]+/g, "-").replace(/^-|-$/g, "")).join("_");
-  const picture = new Blob([pictureOf(g)], { type: "image/svg+xml" });
-  const link = h("a", { href: URL.createObjectURL(picture), download: `${file}.svg` });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  const href = URL.createObjectURL(new Blob([pictureOf(g)], { type: "image/svg+xml" }));
+  document.adoptNode(el`<a href=${href} download="${file}.svg"></a>`).click();
+  setTimeout(() => URL.revokeObjectURL(href), 1000);
 }
 
-// Pieces of text with a fill each (null: none), as lines of at most so many characters, broken at
-// blanks: [[{ text, fill }]]. As in ktae.report.group.
-function linesOf(pieces, columns) {
-  const lines = [];
-  let line = [];
-  const end = () => {
-    lines.push(line);
-    line = [];
-  };
-  for (const { text, fill } of pieces) {
-    for (const c of text) {
-      if (c === "\n") {
-        end();
-        continue;
+// Pieces of text with a class each, as lines of at most so many characters: [[{ text, shade }]].
+function linesOf(pieces) {
+  const lines = [[]];
+  let length = 0;
+  for (const { text, shade } of pieces) {
+    for (const word of text.match(/\s|\S{1,80}/gu) ?? []) {
+      if (word === "\n" || (length + word.length > PICTURE.columns && word !== " ")) {
+        lines.push([]);
+        length = 0;
       }
-      if (line.length >= columns) {
-        const blank = line.findLastIndex(x => x.c === " ") + 1;
-        const rest = blank > 0 && c !== " " ? line.splice(blank) : [];
-        end();
-        line = rest;
-      }
-      line.push({ c, fill });
+      if (word === "\n") continue;
+      const last = lines.at(-1).at(-1);
+      if (last && last.shade === shade) last.text += word;
+      else lines.at(-1).push({ text: word, shade });
+      length += word.length;
     }
   }
-  end();
-  return lines.map(characters =>
-    characters.reduce((parts, { c, fill }) => {
-      const last = parts[parts.length - 1];
-      if (last?.fill === fill) last.text += c;
-      else parts.push({ text: c, fill });
-      return parts;
-    }, []),
-  );
+  return lines;
 }
 
-const escapeText = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+const plainLines = text => linesOf([{ text: spellOut(text.replace(/\r\n?/g, "\n")) }]);
 
 // The background of a class of the style sheet, as the theme has it.
 function backgroundOf(name) {
-  const probe = h("i", { class: name });
+  const probe = el`<i class=${name}></i>`;
   document.body.append(probe);
   const colour = getComputedStyle(probe).backgroundColor;
   probe.remove();
   return colour;
 }
 
-function pictureOf(g) {
+function linesOfGroup(g) {
   const { groups, rollouts, texts } = report;
-  const { columns, width, height, most } = PICTURE;
-  const fills = new Map();
-  const fill = name => fills.get(name) ?? (fills.set(name, backgroundOf(name)), fills.get(name));
-  const plainLines = text => linesOf([{ text: spellOut(text.replace(/\r\n?/g, "\n")), fill: null }], columns);
-  const scale = fullShade(state.signal, g);
+  const full = fullShade(g);
   const signs = [
-    { text: " toward a correct answer ", fill: fill("p8") },
-    { text: " ", fill: null },
-    { text: " against it ", fill: fill("n8") },
+    { text: " toward a correct answer ", shade: "p8" },
+    { text: " " },
+    { text: " against it ", shade: "n8" },
   ];
-  const whose = { text: `  ${shadedBy()}; the full shade is ${plain(scale, 2)}`, fill: null };
-  const lines = [
+  const order = (x, y) => (rollouts.correct[y] ?? -1) - (rollouts.correct[x] ?? -1) || x - y;
+  const response = r => {
+    const shadeOf = run => shadeClass(signalAt(r, strongestOf(run, r)), full) || undefined;
+    const lines = linesOf(runsIn(r).map(run => ({ text: textOfRun(run), shade: shadeOf(run) })));
+    const left = lines.length - PICTURE.most;
+    const head = `${outcomeOf(r)}, response ${numberOf(r) + 1}: ${rewardOf(r)}`;
+    const rest = left > 0 ? plainLines(`… ${counted(left, "more line")}`) : [];
+    return [[], ...plainLines(head), ...lines.slice(0, PICTURE.most), ...rest];
+  };
+  return [
     ...plainLines(`Group ${groupName(g)}: ${groups.n_correct[g]} of ${groups.known[g]} correct`),
     ...(texts.prompt[g] ? plainLines(texts.prompt[g]) : []),
     [],
-    [...(isSigned(state.signal) ? signs : []), whose],
+    [...(state.signal in FULL ? [] : signs), { text: `  ${shadedBy()}; the full shade is ${plain(full, 2)}` }],
+    ...rolloutsOf(g).sort(order).flatMap(response),
   ];
-  const order = (x, y) => (rollouts.correct[y] ?? -1) - (rollouts.correct[x] ?? -1) || x - y;
-  for (const r of rolloutsOf(g).sort(order)) {
-    const pieces = segmentsOf(r)
-      .flatMap(segment => segment.runs)
-      .map(run => {
-        const shade = runClass(run, r, scale)
-          .split(" ")
-          .find(x => /^[pns]\d$/.test(x));
-        return { text: textOfRun(run), fill: shade ? fill(shade) : null };
-      });
-    const its = linesOf(pieces, columns);
-    const reward = rollouts.reward[r] === null ? "none" : plain(rollouts.reward[r], 2);
-    const facts = `${outcomeName(r)}, response ${numberOf(r) + 1}: reward ${reward}`;
-    const rest = its.length > most ? plainLines(`… ${counted(its.length - most, "more line")}`) : [];
-    lines.push([], ...plainLines(facts), ...its.slice(0, most), ...rest);
-  }
-  const parts = lines.flatMap((line, y) => {
+}
+
+function pictureOf(g) {
+  const { columns, width, height } = PICTURE;
+  const lines = linesOfGroup(g);
+  const shades = new Set(lines.flat().map(({ shade }) => shade));
+  const fills = new Map([...shades].map(shade => [shade, shade && backgroundOf(shade)]));
+  const drawn = lines.flatMap((line, y) => {
     let x = 16;
-    return line.map(({ text, fill: colour }) => {
-      const size = text.length * width;
-      const at = down => `x="${x}" y="${down + y * height}"`;
-      const box = `<rect ${at(16)} width="${size}" height="${height - 2}" rx="2" fill="${colour}"/>`;
-      const word = `<text ${at(30)} textLength="${size}" xml:space="preserve">${escapeText(text)}</text>`;
+    return line.map(({ text, shade }) => {
+      const [left, top, size] = [x, 16 + y * height, text.length * width];
       x += size;
-      return (colour ? box : "") + word;
+      return [
+        shade &&
+          svg`<rect x=${left} y=${top} width=${size} height=${height - 2} rx="2" fill=${fills.get(shade)}></rect>`,
+        svg`<text x=${left} y=${top + 14} textLength=${size} xml:space="preserve">${text}</text>`,
+      ];
     });
   });
-  const [ink, paper] = [getComputedStyle(document.body).color, backgroundOf("pane")];
-  const size = `width="${32 + columns * width}" height="${32 + lines.length * height}"`;
-  const ground = `<rect width="100%" height="100%" fill="${paper}"/>`;
-  const open = `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="monospace" font-size="13" fill="${ink}">`;
-  return `${open}${ground}${parts.join("")}</svg>`;
+  const picture = el`<svg width=${32 + columns * width} height=${32 + lines.length * height} font-family="monospace"
+      font-size="13" fill=${getComputedStyle(document.body).color}>
+    <rect width="100%" height="100%" fill=${backgroundOf("pane")}></rect>
+    ${drawn}
+  </svg>`;
+  return new XMLSerializer().serializeToString(picture);
 }

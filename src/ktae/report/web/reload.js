@@ -5,41 +5,27 @@
 
 const LOAD_EVERY = 10_000; // milliseconds
 const REST = 4_000; // since the reader last did something
-
-const KEPT = ["palette", "theme", "reload"];
+const KEPT = { theme: "value", reload: "checked", believe: "open" };
 let touched = -REST;
 
 function keepSettings() {
-  const kept = { scroll: scrollY, believe: document.getElementById("believe")?.open };
-  for (const name of KEPT) {
-    const control = document.getElementById(name);
-    kept[name] = control.type === "checkbox" ? control.checked : control.value;
-  }
-  sessionStorage.setItem("ktae", JSON.stringify(kept));
+  const kept = Object.entries(KEPT).map(([id, property]) => [id, document.getElementById(id)?.[property]]);
+  sessionStorage.setItem("ktae", JSON.stringify({ ...Object.fromEntries(kept), scroll: scrollY }));
 }
 
 function restoreSettings() {
-  const kept = JSON.parse(sessionStorage.getItem("ktae") ?? "null");
-  if (kept === null) return;
-  for (const name of KEPT) {
-    const control = document.getElementById(name);
-    if (control.type === "checkbox") control.checked = kept[name];
-    else control.value = kept[name];
-    control.dispatchEvent(new Event("change"));
+  const kept = JSON.parse(sessionStorage.getItem("ktae") ?? "{}");
+  for (const [id, property] of Object.entries(KEPT)) {
+    const element = document.getElementById(id);
+    if (!element || kept[id] === undefined) continue;
+    element[property] = kept[id];
+    element.dispatchEvent(new Event("change"));
   }
-  const believe = document.getElementById("believe");
-  if (believe) believe.open = kept.believe;
-  scrollTo(0, kept.scroll);
+  scrollTo(0, kept.scroll ?? scrollY);
 }
 
 for (const kind of ["pointermove", "pointerdown", "keydown", "wheel"]) {
-  addEventListener(
-    kind,
-    () => {
-      touched = performance.now();
-    },
-    { capture: true, passive: true },
-  );
+  addEventListener(kind, () => (touched = performance.now()), { capture: true, passive: true });
 }
 setInterval(() => {
   if (!document.getElementById("reload").checked || performance.now() - touched < REST) return;

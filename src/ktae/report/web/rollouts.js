@@ -1,247 +1,170 @@
-// One group: prompt, then right beside wrong rollouts, every token shaded.
-//
-// What is in sight when the view is drawn is shaded at once, before the first paint: an observer
-// reports later.
+// One group: prompt, then correct beside incorrect responses, every token shaded.
 
-let shownCards = new Map(); // rollout -> { box, chunks, segments }
-let current = null; // { rollout, t, run, pin }
-let nearing = null;
+let cards = new Map(); // rollout -> { box, more }, and once they are needed segments, runs, spans
+let spansOf = new Map(); // a token's place in the vocabulary -> the elements that hold it
+let nearing = null; // tells which cards are about to be seen
 
-function drawRollouts(main) {
+function rolloutsView() {
   const g = state.group;
-  const { groups } = report;
-  shownCards = new Map();
-  current = null;
+  [cards, spansOf, current] = [new Map(), new Map(), null];
   nearing?.disconnect();
-  nearing = new IntersectionObserver(onNear, { rootMargin: "300px 0px" });
-  const panel = h("aside", { id: "card", "aria-label": `The ${report.unit}'s numbers` }, emptyCard());
-  main.replaceChildren(
+  nearing = new IntersectionObserver(onNear, { rootMargin: "600px 0px" });
+  return [
     filterBar(),
-    h("div", { class: "browse" }, sidebar(), h("div", { class: "group" }, ...groupContents(g)), panel),
-  );
-  for (const rollout of shownCards.keys()) paintNow(rollout);
-  if (groups.first[g] < 0) return;
-  if (state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token);
+    el`<div class="browse">
+      ${sidebar()}
+      <div class="group">${groupContents(g)}</div>
+      <aside id="card" aria-label="The ${report.unit}'s numbers">${emptyCard()}</aside>
+    </div>`,
+  ];
+}
+
+// When the view is there: what is in sight, and the place that the reader asks for.
+function arrive() {
+  for (const rollout of cards.keys()) {
+    const { box } = cards.get(rollout);
+    if (box.getBoundingClientRect().top < 1.5 * (innerHeight || 900)) fillCard(rollout);
+  }
+  if (state.rollout !== null) focusToken(report.groups.first[state.group] + state.rollout, state.token);
   else if (state.q) goToHit(0);
-  else goToFinding(g);
+  else if (state.finding) goToFinding();
 }
 
 // With a finding in the filter, to its first place in the group.
-function goToFinding(g) {
-  for (const [rollout] of shownCards) {
-    const place = report.placesOf
-      .get(rollout)
-      ?.find(({ finding, token }) => finding.key === state.finding && token !== null);
-    if (place && report.groupOf[rollout] === g) return focusToken(rollout, place.token);
+function goToFinding() {
+  for (const rollout of cards.keys()) {
+    const places = report.placesOf.get(rollout) ?? [];
+    const place = places.find(({ finding, token }) => finding.key === state.finding && token !== null);
+    if (place) return focusToken(rollout, place.token);
   }
+}
+
+function onNear(entries) {
+  for (const { isIntersecting, target } of entries) if (isIntersecting) fillCard(Number(target.dataset.rollout));
 }
 
 function groupContents(g) {
   const { groups, rollouts, placesOf } = report;
-  if (!fitting().groups.length) {
-    return [h("p", { class: "empty" }, "Nothing fits. Let go of a part of the filter above.")];
-  }
+  const empty = text => el`<p class="empty">${text}</p>`;
+  if (!fitting().groups.length) return empty("Nothing fits. Let go of a part of the filter above.");
   if (groups.first[g] < 0) {
     const text = "The responses of this group are not in this page: whole groups are left out above a size.";
-    return [groupHead(g), h("p", { class: "empty" }, `${text} --max-tokens takes more.`)];
+    return [groupHead(g), empty(`${text} --max-tokens takes more.`)];
   }
   const chosen = fitting().rollouts;
   const rank = r => (chosen?.has(r) ? 2 : 0) + (placesOf.get(r)?.some(({ why }) => why) ? 1 : 0);
-  const having = correct =>
-    rolloutsOf(g)
-      .filter(r => rollouts.correct[r] === correct)
-      .sort((x, y) => rank(y) - rank(x) || x - y);
-  const sides = Object.entries(OUTCOMES).map(([name, correct]) => [name, having(correct)]);
+  const sides = Object.entries(OUTCOMES).map(([name, correct]) => {
+    const rows = rolloutsOf(g).filter(r => rollouts.correct[r] === correct);
+    rows.sort((x, y) => rank(y) - rank(x) || x - y);
+    return rows.length > 0 && side(name, rows);
+  });
   return [
     groupHead(g),
     promptBox(g),
-    foundHere(g),
-    h("div", { class: "evidence" }, legend(state.signal, g), remark(groups.evidence[g])),
+    el`<div class="evidence">${legend(g)}${remark(groups.evidence[g])}</div>`,
     turnsPane(g),
-    h(
-      "div",
-      { class: "sides" },
-      sides.filter(([, list]) => list.length).map(([name, list]) => side(name, list)),
-    ),
-  ].filter(x => x !== null);
-}
-
-// Fill and shade a card as far as it is in sight or within a window's height below, and the first of
-// each side anyway. A window without a height (a frame that is not laid out yet) has a usual one.
-function paintNow(rollout) {
-  const { box } = shownCards.get(rollout);
-  const height = innerHeight || 900,
-    card = box.closest(".rollout");
-  if (card.previousElementSibling && box.getBoundingClientRect().top > 2 * height) return;
-  fillCard(rollout);
-  const bottom = box.getBoundingClientRect().top + (box.clientHeight || height);
-  for (const chunk of shownCards.get(rollout).chunks) {
-    if (chunk.element.getBoundingClientRect().top > bottom) break;
-    shadeChunk(chunk);
-  }
+    el`<div class="sides">${sides}</div>`,
+  ];
 }
 
 function side(name, rows) {
-  const title = name[0].toUpperCase() + name.slice(1);
-  return h(
-    "section",
-    { class: "side", "aria-label": `${title} responses` },
-    h("h3", { class: `side-name ${name}` }, title, h("span", {}, ` ${rows.length}`)),
-    h("div", { class: "cards" }, rows.map(rolloutCard)),
-  );
+  return el`<section class="side" aria-label="${capital(name)} responses">
+    <h3 class="side-name ${name}">${capital(name)}<span>${rows.length}</span></h3>
+    <div class="cards">${rows.map(rolloutCard)}</div>
+  </section>`;
 }
 
 function rolloutCard(rollout) {
   const { rollouts, placesOf } = report;
-  const number = numberOf(rollout) + 1;
-  const reward = rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2);
+  const number = numberOf(rollout);
   const facts = [
     counted(rollouts.length[rollout], report.unit),
-    `reward ${reward}`,
+    rewardOf(rollout),
     `advantage ${signed(rollouts.advantage[rollout], 2)}`,
-    `mean credit of ${report.advice.estimator} ${signed(rollouts.credit[rollout])}`,
+    `mean credit of ${report.credit.name} ${signed(rollouts.credit[rollout])}`,
+    onOneLine(modelOf(rollout)),
   ];
-  const model = rollouts.models[rollouts.model[rollout]];
-  if (model) facts.push(onOneLine(model));
   const places = placesOf.get(rollout) ?? [];
-  const flag = ({ finding, token }) => {
-    if (token === null) return h("span", { class: "flag" }, finding.title);
-    return h("a", { class: "flag", href: fragment({ rollout: number - 1, token }) }, `${finding.title} ↓`);
-  };
-  const reasons = places.filter(({ why }) => why).map(({ why }) => h("p", { class: "why" }, spellOut(why)));
-  const box = h("div", { class: "text", dir: "auto", "data-rollout": rollout });
-  const more = h("button", { type: "button", class: "more", hidden: true });
-  const card = { box, more, chunks: [], segments: null };
-  shownCards.set(rollout, card);
-  nearing.observe(box);
-  if (!rollouts.length[rollout]) box.append(h("span", { class: "quiet" }, "(empty)"));
-  box.addEventListener("scroll", () => tellRest(card), { passive: true });
+  const flag = ({ finding: { title }, token }) =>
+    token === null
+      ? el`<span class="flag">${title}</span>`
+      : el`<a class="flag" href=${fragment({ rollout: number, token })}>${title} ↓</a>`;
+  const isFitting = fitting().rollouts?.has(rollout);
+  const box = el`<div class="text" dir="auto" data-rollout=${rollout}></div>`;
+  const more = el`<button type="button" class="more" hidden>Show all</button>`;
   more.addEventListener("click", () => {
-    box.classList.toggle("whole");
-    tellRest(card);
+    more.textContent = box.classList.toggle("whole") ? "Show less" : "Show all";
   });
-  const fits = fitting().rollouts?.has(rollout);
-  return h(
-    "article",
-    { class: `rollout${fits ? " fits" : ""}`, "aria-label": `Response ${number}` },
-    h(
-      "h4",
-      {},
-      h("b", {}, `Response ${number}`),
-      fits ? h("span", { class: "flag fit" }, "fits the filter") : null,
-      places.map(flag),
-      h("span", { class: "facts" }, facts.join(" · ")),
-    ),
-    reasons,
-    h("div", { class: "body" }, box, more),
-  );
+  cards.set(rollout, { box, more });
+  nearing.observe(box);
+  return el`<article class="rollout ${isFitting ? "fits" : ""}" aria-label="Response ${number + 1}">
+    <h4>
+      <b>Response ${number + 1}</b>
+      ${isFitting && el`<span class="flag fit">fits the filter</span>`}
+      ${places.map(flag)}
+      <span class="facts">${facts.filter(Boolean).join(" · ")}</span>
+    </h4>
+    ${places.filter(({ why }) => why).map(({ why }) => el`<p class="why">${spellOut(why)}</p>`)}
+    ${box}${more}
+  </article>`;
 }
 
-// How much of a card is below its edge: said on a button that shows all of it.
-function tellRest(card) {
-  const { box, more } = card;
-  const whole = box.classList.contains("whole"),
-    below = box.scrollHeight - box.clientHeight - box.scrollTop;
-  const lines = Math.round(below / 24);
-  more.hidden = !whole && (box.scrollHeight <= box.clientHeight + 8 || lines < 1);
-  box.classList.toggle("cut", !whole && !more.hidden);
-  more.textContent = whole ? "Show less" : `${counted(lines, "more line")} ↓`;
-}
+const segmentsIn = rollout => (cards.get(rollout).segments ??= segmentsOf(rollout));
+const runsIn = rollout => (cards.get(rollout).runs ??= segmentsIn(rollout).flatMap(segment => segment.runs));
 
-function onNear(entries) {
-  for (const entry of entries) {
-    if (!entry.isIntersecting) continue;
-    nearing.unobserve(entry.target);
-    if (entry.target.chunk) shadeChunk(entry.target.chunk);
-    else fillCard(Number(entry.target.dataset.rollout));
-  }
-}
-
-// The rollout's segments, in chunks. Those inside a card are observed by the card's own scrolling.
+// The tokens of a response, once it is about to be seen: each an element of its own.
 function fillCard(rollout) {
-  const card = shownCards.get(rollout);
-  if (card.segments) return;
-  const number = numberOf(rollout) + 1;
-  const watch = new IntersectionObserver(
-    entries =>
-      entries.forEach(entry => {
-        if (entry.isIntersecting) {
-          watch.unobserve(entry.target);
-          shadeChunk(entry.target.chunk);
-        }
-      }),
-    { root: card.box, rootMargin: "200px" },
-  );
-  card.segments = segmentsOf(rollout);
-  const elements = card.segments.map(segment => {
-    const chunks = chunksOf(rollout, segment.runs);
-    card.chunks.push(...chunks);
-    const list = h(
-      "div",
-      { class: "tokens", role: "listbox", tabindex: 0, "aria-label": `${segment.name}, response ${number}` },
-      chunks.map(chunk => chunk.element),
-    );
-    list.addEventListener("keydown", event => onTokenKey(event, rollout));
-    list.addEventListener("focus", () => {
-      if (current?.rollout !== rollout && segment.runs.length)
-        focusToken(rollout, segment.runs[0].first, { quiet: true });
-    });
-    chunks.forEach(chunk => watch.observe(chunk.element));
-    return segmentElement(segment, list);
+  const card = cards.get(rollout);
+  if (card.spans) return;
+  nearing.unobserve(card.box);
+  const full = fullShade(report.groupOf[rollout]);
+  card.spans = [];
+  const parts = segmentsIn(rollout).map(segment => {
+    const spans = segment.runs.map(run => tokenElement(run, rollout, full));
+    card.spans.push(...spans);
+    return segmentElement(segment, tokenList(segment, spans, rollout));
   });
-  card.runs = card.segments.flatMap(segment => segment.runs);
-  if (card.runs.length) card.box.replaceChildren(...elements);
-  card.box.addEventListener("toggle", () => tellRest(card), { capture: true });
-  requestAnimationFrame(() => tellRest(card));
-}
-
-function shadeChunk(chunk) {
-  if (chunk.shaded) return;
-  chunk.shaded = true;
-  const { rollout } = chunk;
-  const scale = fullShade(state.signal, report.groupOf[rollout]);
-  chunk.spans = chunk.runs.map(run => {
-    const span = document.createElement("span");
-    span.className = runClass(run, rollout, scale);
-    span.setAttribute("role", "option");
-    span.setAttribute("aria-selected", "false");
-    span.setAttribute("aria-label", onOneLine(run.text) || "empty");
-    span.id = `t${rollout}-${run.first}`;
-    span.textContent = textOfRun(run);
-    span.run = run;
-    return span;
-  });
-  chunk.element.replaceChildren(...chunk.spans);
-  if (state.q) markSearch(chunk);
-}
-
-// Of a run of several tokens, the strongest tells the shade.
-function runClass(run, rollout, scale) {
-  const ids = idsOf(rollout);
-  let [best, at, mark] = [0, run.first, 0];
-  for (let t = run.first; t < run.first + run.count; t++) {
-    mark ||= report.vocabulary.mark[ids[t]];
-    if (state.signal === "none") continue;
-    const number = signalAt(state.signal, rollout, t);
-    if (Math.abs(number) > Math.abs(best) || Number.isNaN(number)) [best, at] = [number, t];
+  for (const [first, last] of hitsIn(rollout)) {
+    for (const span of card.spans.slice(first, last + 1)) span.classList.add("hit");
   }
-  const name = state.signal === "none" ? "" : shadeClass(state.signal, best, scale);
-  const beyond = name && state.signal === "credit" && unitsAt(rollout, at).some(unit => unit.beyond);
-  return ["t", name, beyond ? "beyond" : "", mark ? "mark" : ""].filter(x => x).join(" ");
+  card.box.replaceChildren(...(card.spans.length ? parts : [el`<span class="quiet">(empty)</span>`]));
+  const tellRest = () => (card.more.hidden = card.box.scrollHeight <= card.box.clientHeight + 8);
+  card.box.addEventListener("toggle", tellRest, { capture: true });
+  requestAnimationFrame(tellRest);
 }
 
-// Where the search's words stand in a chunk.
-function markSearch(chunk) {
-  const text = chunk.runs
-      .map(run => run.text)
-      .join("")
-      .toLowerCase(),
-    query = state.q.toLowerCase();
-  const ends = [];
-  chunk.runs.reduce((sum, run, i) => (ends[i] = sum + run.text.length), 0);
-  for (let at = text.indexOf(query); at >= 0; at = text.indexOf(query, at + query.length)) {
-    chunk.spans.forEach((span, i) => {
-      if (ends[i] > at && ends[i] - chunk.runs[i].text.length < at + query.length) span.classList.add("hit");
-    });
+// In blocks that end at a line's end, so that the browser lays out those in sight alone.
+const BLOCK = 100; // tokens
+function tokenList({ name, runs }, spans, rollout) {
+  const blocks = [[]];
+  for (const span of spans) {
+    blocks.at(-1).push(span);
+    if (blocks.at(-1).length >= BLOCK && span.textContent.endsWith("\n")) blocks.push([]);
   }
+  const onfocus = () =>
+    current?.rollout !== rollout && runs.length && focusToken(rollout, runs[0].first, { quiet: true });
+  return el`<div class="tokens" role="listbox" tabindex="0" aria-label="${name}, response ${numberOf(rollout) + 1}"
+    @keydown=${event => onTokenKey(event, rollout)} @focus=${onfocus}>
+      ${blocks.map(block => el`<div class="block" role="presentation">${block}</div>`)}
+    </div>`;
+}
+
+// Of a run of several tokens, the strongest tells the shade. Written out, since there are many.
+function tokenElement(run, rollout, full) {
+  const span = document.createElement("span");
+  const t = strongestOf(run, rollout);
+  const shade = shadeClass(signalAt(rollout, t), full);
+  const isBeyond = shade && state.signal === "credit" && unitsAt(rollout, t).some(unit => unit.beyond);
+  span.className = `t ${shade}${isBeyond ? " beyond" : ""}`;
+  span.setAttribute("role", "option");
+  span.setAttribute("aria-selected", "false");
+  span.setAttribute("aria-label", onOneLine(run.text) || "empty");
+  span.id = `t${rollout}-${run.first}`;
+  span.textContent = textOfRun(run);
+  Object.assign(span, { run, rollout });
+  for (const rank of idsOf(rollout).subarray(run.first, run.first + run.count)) {
+    if (!spansOf.has(rank)) spansOf.set(rank, []);
+    spansOf.get(rank).push(span);
+  }
+  return span;
 }

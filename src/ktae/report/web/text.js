@@ -49,8 +49,7 @@ const isInside = (left, right) => EXTENDS.test(right) || REACHES.test(left) || (
 // [{ text, first, count }].
 function runsOf(ids) {
   const runs = [];
-  let bytes = null,
-    begin = 0;
+  let [bytes, begin] = [null, 0];
   const push = (text, first, count) => {
     const last = runs[runs.length - 1];
     if (last && isInside(last.text, text)) {
@@ -81,60 +80,23 @@ function runsOf(ids) {
   return runs;
 }
 
-// An element with properties and children; texts become text nodes, never markup.
-function h(tag, properties = {}, ...children) {
-  const element = document.createElement(tag);
-  setAll(element, properties);
-  element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
-  return element;
-}
+const spelled = ids => runsOf(ids).reduce((text, run) => text + run.text, "");
 
-const remark = (...children) => h("p", { class: "quiet" }, ...children);
-
-function svg(tag, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-function setAll(element, properties) {
-  for (const [name, value] of Object.entries(properties)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name === "class") element.className = value;
-    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "value" || name === "checked") element[name] = value;
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-}
-
+const isNone = x => x === null || x === undefined || Number.isNaN(x);
+const plain = (x, digits = 3) => (isNone(x) ? "–" : x.toFixed(digits).replace("-", "−"));
 const signed = (x, digits = 3) => {
-  if (x === null || x === undefined || Number.isNaN(x)) return "–";
-  const text = x.toFixed(digits);
-  return Number(text) === 0 ? (0).toFixed(digits) : (x > 0 ? "+" : "−") + text.replace("-", "");
+  const text = plain(Math.abs(x), digits);
+  return isNone(x) ? "–" : Number(text) === 0 ? text : (x > 0 ? "+" : "−") + text;
 };
-const plain = (x, digits = 3) =>
-  x === null || x === undefined || Number.isNaN(x) ? "–" : x.toFixed(digits).replace("-", "−");
 const pText = p => (p >= 0.001 ? p.toFixed(3) : p.toExponential(0).replace("-", "−"));
 const percent = x => `${(100 * x).toFixed(x === 0 || x === 1 ? 0 : 1)} %`;
 const thousands = n => n.toLocaleString("en");
 const counted = (n, what) => `${thousands(n)} ${what}${n === 1 ? "" : "s"}`;
 const short = x => {
-  const text =
-    Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 0.01 ? String(Number(x.toPrecision(2))) : x.toExponential(0);
-  return x === 0 ? "0" : text.replaceAll("-", "−");
+  const digits = Math.abs(x) >= 100 ? x.toFixed(0) : String(Number(x.toPrecision(2)));
+  return (x !== 0 && Math.abs(x) < 0.001 ? x.toExponential(0) : digits).replaceAll("-", "−");
 };
+const capital = text => text[0].toUpperCase() + text.slice(1);
 
 // Where there is no tokenizer, texts are cut at words.
-const inUnits = text =>
-  text.replace(/token/g, report.unit).replace(/Token/g, report.unit === "word" ? "Word" : "Token");
-const joined = ids =>
-  runsOf(ids)
-    .map(run => run.text)
-    .join("");
-
-// A function of one object, computed once for each.
-function memo(f) {
-  const known = new WeakMap();
-  return x => known.get(x) ?? (known.set(x, f(x)), known.get(x));
-}
+const inUnits = text => text.replaceAll("token", report.unit).replaceAll("Token", capital(report.unit));

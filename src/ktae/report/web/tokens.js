@@ -1,162 +1,147 @@
 // All tokens: a table, and the contexts of the one picked.
 
-const tokenView = { query: "", sorted: { key: "impact", down: true }, least: 2 };
+const tokenView = { query: "", sorted: "impact", down: true };
 const AROUND = 14; // tokens on each side of a context
-const PER_SIDE = 25; // contexts shown before "more"
+const ABOUT =
+  "Impact is credit × how many more or fewer correct responses have the token than by chance, summed over groups. " +
+  "Shares are of the responses of mixed groups. p is over groups; in bold it is beyond chance among all tokens.";
 
-const tokenRows = memo(vocabulary => {
-  const { id, mark, a, b, groups, impact, credit, p, beyond } = vocabulary;
-  const most = Math.max(...credit.map(Math.abs), 1e-9);
-  return id.map((_, rank) => ({
-    rank,
-    id: id[rank],
-    text: tokenLabel(rank),
-    mark: mark[rank],
-    n: a[rank] + b[rank],
-    shareCorrect: a[rank] / report.n_correct,
-    shareIncorrect: b[rank] / report.n_incorrect,
-    groups: groups[rank],
-    impact: impact[rank],
-    credit: credit[rank],
-    p: p[rank],
-    beyond: beyond[rank] === 1,
-    shade: shadeClass("credit", credit[rank], most),
-  }));
-});
+const UNMIXED = "No group has both correct and incorrect responses, so there is nothing to compare tokens by.";
 
-function textCell({ text, mark, beyond }) {
-  const code = h("code", { dir: "auto" }, text);
-  return h(
-    "span",
-    {},
-    beyond ? h("b", {}, code) : code,
-    mark ? h("span", { class: "flag", title: MARKS[mark][1] }, MARKS[mark][0]) : null,
-  );
+// Each column: a number of a token, by its rank; how that is shown, and what is sorted by.
+const column = name => rank => report.vocabulary[name][rank];
+const asIs = x => x;
+const TOKEN_COLUMNS = {
+  text: { of: rank => tokenLabel(rank), show: asIs, by: asIs },
+  id: { of: column("id"), show: asIs, by: asIs, wide: true },
+  impact: { of: column("impact"), show: x => signed(x, 1), by: Math.abs },
+  credit: { of: column("credit"), show: creditPill, by: asIs },
+  p: { of: column("p"), show: (p, rank) => (column("beyond")(rank) ? el`<b>${pText(p)}</b>` : pText(p)), by: p => -p },
+  correct: { of: column("a"), show: n => percent(n / report.n_correct), by: asIs },
+  incorrect: { of: column("b"), show: n => percent(n / report.n_incorrect), by: asIs },
+  groups: { of: column("groups"), show: thousands, by: asIs, wide: true },
+};
+
+function creditPill(credit) {
+  report.vocabulary.largest ??= report.vocabulary.credit.reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
+  return el`<span class="pill ${shadeClass(credit, report.vocabulary.largest, true)}">${signed(credit)}</span>`;
 }
 
-const TOKEN_COLUMNS = [
-  { name: "text", class: "token-cell", cell: textCell, sort: row => row.text },
-  { name: "id", class: "number wide", cell: row => String(row.id) },
-  { name: "impact", class: "number", cell: row => signed(row.impact, 1), sort: row => Math.abs(row.impact) },
-  { name: "credit", class: "number", cell: row => h("span", { class: `pill ${row.shade}` }, signed(row.credit)) },
-  { name: "p", class: "number", cell: row => pText(row.p), sort: row => -row.p },
-  { name: "correct", class: "number", cell: row => percent(row.shareCorrect), sort: row => row.shareCorrect },
-  { name: "incorrect", class: "number", cell: row => percent(row.shareIncorrect), sort: row => row.shareIncorrect },
-  { name: "groups", class: "number wide", cell: row => thousands(row.groups) },
-].map(column => ({ sort: row => row[column.name], ...column, key: column.name }));
-
-function drawTokens(main) {
-  const rows = tokenRows(report.vocabulary);
-  const compared = rows.filter(row => row.n > 0);
-  const base = compared.length ? compared : rows;
-  const chosen = state.id === null ? null : rows.find(row => row.id === state.id);
-  const holder = h("div", { class: "table-holder" });
-  const fill = () => {
+function tokensView() {
+  const { id, a, b } = report.vocabulary;
+  const all = id.map((_, rank) => rank);
+  const often = all.filter(rank => a[rank] + b[rank] > 1);
+  const chosen = id.indexOf(state.id);
+  const found = el`<div></div>`;
+  const fill = changes => {
+    Object.assign(tokenView, changes);
     const query = tokenView.query.toLowerCase();
-    const matches = row => query === "" || row.text.toLowerCase().includes(query) || String(row.id) === query;
-    const fits = base.filter(row => matches(row) && (row.n >= tokenView.least || !compared.length));
-    const onsort = key => {
-      tokenView.sorted = { key, down: tokenView.sorted.key === key ? !tokenView.sorted.down : key !== "text" };
-      fill();
-      holder.querySelector(`button[data-key="${key}"]`)?.focus();
-    };
-    holder.replaceChildren(
-      h("p", { class: "quiet", role: "status" }, `${thousands(fits.length)} of ${counted(base.length, report.unit)}`),
-      virtualTable({
-        label: inUnits("Tokens"),
-        columns: TOKEN_COLUMNS,
-        rows: sortRows(fits, TOKEN_COLUMNS, tokenView.sorted),
-        sorted: tokenView.sorted,
-        onpick: row => go({ id: row.id }),
-        pickLabel: row => `Contexts of ${row.text}`,
-        picked: row => row.id === state.id,
-        onsort,
-      }),
-    );
+    const fits = rank => tokenLabel(rank).toLowerCase().includes(query) || String(id[rank]) === query;
+    const rows = query ? all.filter(fits) : often.length ? often : all;
+    const which = !query && often.length ? ", those in at least two responses" : "";
+    const count = `${thousands(rows.length)} of ${counted(all.length, report.unit)}${which}`;
+    found.replaceChildren(el`<p class="quiet" role="status">${count}</p>`, tokenTable(rows, fill));
   };
-  fill();
-  const search = h("input", {
-    type: "search",
-    class: "search",
-    placeholder: "text or id",
-    "aria-label": `Search ${report.unit}s`,
-    value: tokenView.query,
-    oninput: event => ((tokenView.query = event.target.value), fill()),
-  });
-  const least = h("input", {
-    type: "number",
-    min: 1,
-    value: String(tokenView.least),
-    "aria-label": "Least number of responses with it",
-    onchange: event => ((tokenView.least = Math.max(1, Number(event.target.value) || 1)), fill()),
-  });
-  const impact = "credit × how many more or fewer correct responses have it than chance gives, over groups";
-  const about = `Credit and impact (${impact}) are those of ${report.advice.estimator}. ${report.shares}`;
-  const bar = h("div", { class: "bar" }, search, h("span", {}, "in at least ", least, " responses"));
-  const title = ["Where ", h("code", { dir: "auto" }, chosen?.text ?? ""), " occurs"];
-  const contexts = chosen
-    ? [h("h2", {}, title), contextList(chosen.rank)]
-    : [remark("Pick one in the table to read where it occurs.")];
-  main.replaceChildren(
-    h(
-      "div",
-      { class: "two" },
-      pane(inUnits("Tokens"), remark(inUnits(about)), bar, holder),
-      h("section", { class: "pane", id: "contexts", "aria-label": "Contexts" }, contexts),
-    ),
-  );
-  if (chosen) document.getElementById("contexts").scrollIntoView({ block: "nearest" });
+  fill({});
+  const search = el`<input type="search" class="search" placeholder="text or id" aria-label="Search ${report.unit}s"
+    value=${tokenView.query} @input=${event => fill({ query: event.target.value })}>`;
+  const about = often.length ? `Credit and impact are those of ${report.credit.name}. ${ABOUT}` : UNMIXED;
+  return el`<div class="two">
+    ${pane(inUnits("Tokens"), remark(inUnits(about)), el`<div class="bar">${search}</div>`, found)}
+    <section class="pane" id="contexts" aria-label="Contexts">
+      ${chosen < 0 ? remark("Pick one in the table to read where it occurs.") : contexts(chosen)}
+    </section>
+  </div>`;
+}
+
+function tokenTable(rows, fill) {
+  const { id } = report.vocabulary;
+  const { sorted, down } = tokenView;
+  const { of, by } = TOKEN_COLUMNS[sorted];
+  const compare = (x, y) => (typeof x === "string" ? x.localeCompare(y) : x - y) * (down ? -1 : 1);
+  const ranks = rows
+    .map(rank => [by(of(rank)), rank])
+    .sort(([x], [y]) => compare(x, y))
+    .map(([, rank]) => rank);
+  const kind = name => (name === "text" ? "" : `number ${TOKEN_COLUMNS[name].wide ? "wide" : ""}`);
+  const head = name => {
+    const isSorted = name === sorted;
+    const onclick = () => fill({ sorted: name, down: isSorted ? !down : name !== "text" });
+    return el`<th scope="col" class=${kind(name)} aria-sort=${isSorted && (down ? "descending" : "ascending")}>
+      <button type="button" @click=${onclick}>${name}${isSorted && (down ? " ▾" : " ▴")}</button>
+    </th>`;
+  };
+  const cell = (name, rank) => TOKEN_COLUMNS[name].show(TOKEN_COLUMNS[name].of(rank), rank);
+  const isCompared = report.groups.label.some((_, g) => isMixed(g));
+  const [first, ...others] = Object.keys(TOKEN_COLUMNS).slice(0, isCompared ? undefined : 1);
+  const line = rank =>
+    el`<tr class=${id[rank] === state.id && "picked"}>
+      <th scope="row">
+        <a href=${linkTo({ view: "tokens", id: id[rank] })} aria-label="Contexts of ${tokenLabel(rank)}">
+          <code dir="auto">${cell(first, rank)}</code>
+        </a>
+      </th>
+      ${others.map(name => el`<td class=${kind(name)}>${cell(name, rank)}</td>`)}
+    </tr>`;
+  const body = el`<tbody></tbody>`;
+  return el`<div class="scroller" tabindex="0" role="region" aria-label="${inUnits("Tokens")}, scrollable">
+    <table aria-label=${inUnits("Tokens")}><thead><tr>${[first, ...others].map(head)}</tr></thead>${body}</table>
+    ${growing(body, ranks, line, 200)}
+    ${!rows.length && remark("Nothing fits.")}
+  </div>`;
+}
+
+// Fill a holder with the first of many items; the button that is returned adds more.
+function growing(holder, items, draw, step) {
+  let shown = 0;
+  const grow = () => {
+    holder.append(...items.slice(shown, shown + step).map(draw));
+    shown = Math.min(items.length, shown + step);
+    more.textContent = `${thousands(items.length - shown)} more`;
+    more.hidden = shown === items.length;
+  };
+  const more = el`<button type="button" @click=${grow}></button>`;
+  grow();
+  return more;
 }
 
 // The first place of a token in each response that has it, by outcome.
-function occurrences(rank) {
-  const places = { 1: [], 0: [], null: [] };
-  const { tokens, offsets, rollouts } = report;
+function contexts(rank) {
+  const places = { correct: [], incorrect: [], unknown: [] };
+  const { tokens, offsets } = report;
   let [rollout, last] = [0, -1];
   for (let at = tokens.indexOf(rank); at >= 0; at = tokens.indexOf(rank, at + 1)) {
     while (offsets[rollout + 1] <= at) rollout++;
-    if (rollout !== last) places[rollouts.correct[rollout]].push([rollout, at - offsets[rollout]]);
+    if (rollout !== last) places[outcomeOf(rollout)].push([rollout, at - offsets[rollout]]);
     last = rollout;
   }
-  return places;
-}
-
-function contextList(rank) {
-  const places = occurrences(rank);
-  const sides = Object.entries(OUTCOMES).map(([name, correct]) => [name, places[correct]]);
   const side = ([name, list]) => {
-    const items = h("ul", { class: "contexts" });
-    const more = h("button", { type: "button" });
-    let shown = 0;
-    const grow = () => {
-      items.append(...list.slice(shown, shown + PER_SIDE).map(([rollout, t]) => contextLine(rollout, t)));
-      shown = Math.min(list.length, shown + PER_SIDE);
-      more.textContent = `${thousands(list.length - shown)} more`;
-      more.hidden = shown === list.length;
-    };
-    more.addEventListener("click", grow);
-    grow();
-    const title = `${name[0].toUpperCase()}${name.slice(1)}: ${counted(list.length, "response")}`;
-    return h("section", { class: "side", "aria-label": `In ${name} responses` }, h("h3", {}, title), items, more);
+    const items = el`<ul class="contexts"></ul>`;
+    const more = growing(items, list, contextLine, 25);
+    return el`<section class="side" aria-label="In ${name} responses">
+      <h3>${capital(name)}: ${counted(list.length, "response")}</h3>
+      ${items}${more}
+    </section>`;
   };
-  return h("div", { class: "sides" }, sides.filter(([name, list]) => list.length || name !== "unknown").map(side));
+  const shown = Object.entries(places).filter(([name, list]) => list.length || name !== "unknown");
+  return [
+    el`<h2>Where <code dir="auto">${tokenLabel(rank)}</code> occurs</h2>`,
+    el`<div class="sides">${shown.map(side)}</div>`,
+  ];
 }
 
-function contextLine(rollout, t) {
+function contextLine([rollout, t]) {
   const ids = idsOf(rollout);
-  const from = Math.max(0, t - AROUND);
-  const to = Math.min(ids.length, t + AROUND + 1);
-  const text = (a, b) => spellOut(joined(ids.subarray(a, b)).replace(/\s+/g, " "));
-  const g = report.groupOf[rollout];
-  const number = numberOf(rollout);
-  const shade = shadeClass("credit", creditAt(rollout, t), largestIn(g));
-  const name = `${groupName(g)}, response ${number + 1}`;
-  const mark = h("mark", { class: shade }, tokenLabel(ids[t]));
-  const ends = [from > 0 ? "…" : "", to < ids.length ? "…" : ""];
-  return h(
-    "li",
-    {},
-    h("a", { href: filtered({ group: g, rollout: number, token: t }) }, name),
-    h("p", { dir: "auto" }, ends[0], text(from, t), mark, text(t + 1, to), ends[1]),
-  );
+  const [from, to] = [Math.max(0, t - AROUND), Math.min(ids.length, t + AROUND + 1)];
+  const text = (a, b) => spellOut(spelled(ids.subarray(a, b)).replace(/\s+/g, " "));
+  const [g, number] = [report.groupOf[rollout], numberOf(rollout)];
+  const href = linkTo({ view: "rollouts", group: g, rollout: number, token: t });
+  return el`<li>
+    <a href=${href}>${groupName(g)}, response ${number + 1}</a>
+    <p dir="auto">
+      ${from > 0 && "…"}${text(from, t)}
+      <mark class=${shadeClass(creditAt(rollout, t), largestIn(g), true)}>${tokenLabel(ids[t])}</mark>
+      ${text(t + 1, to)}${to < ids.length && "…"}
+    </p>
+  </li>`;
 }

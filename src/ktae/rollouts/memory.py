@@ -1,0 +1,119 @@
+"""Rollouts in memory, as people have them: pandas, polars, Arrow, `datasets.Dataset`, rows."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ktae.arrays import above
+from ktae.errors import InputError, one_line
+from ktae.rollouts import readers, record
+from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import DEFAULT, ReadOptions
+
+EXPECTED = "a pyarrow.Table, a DataFrame of pandas or polars, a datasets.Dataset or a list of dicts"
+
+
+def is_rows(rollouts: Any) -> bool:
+    """Whether these are rows as dicts."""
+    is_list = isinstance(rollouts, Sequence) and len(rollouts) > 0
+    return is_list and all(isinstance(row, Mapping) for row in rollouts)
+
+
+def is_paths(rollouts: Any) -> bool:
+    """Whether this is the name of a file, or several."""
+    return isinstance(rollouts, str | Path) or (
+        isinstance(rollouts, Sequence) and not is_rows(rollouts)
+    )
+
+
+def to_arrow(rollouts: Any) -> tuple[pa.Table, Callable[[pa.Table], Any]]:
+    """A table in memory as Arrow, and what makes a table of the caller's own type of such a one.
+
+    Raises:
+        InputError: it is no table, or Arrow has no type for one of its columns.
+    """
+    kind = type(rollouts)
+    library = kind.__module__.partition(".")[0]
+    try:
+        if is_rows(rollouts):
+            return pa.Table.from_pylist(list(rollouts)), pa.Table.to_pylist
+        if library == "pandas":
+            return pa.Table.from_pandas(rollouts), pa.Table.to_pandas
+        if library == "datasets" and hasattr(rollouts, "with_format"):
+            return rollouts.with_format("arrow")[:], kind
+        if hasattr(rollouts, "__arrow_c_stream__"):
+            return pa.table(rollouts), kind if library == "polars" else lambda table: table
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"a {kind.__name__} that is no table of Arrow: {one_line(error)}"
+        ) from None
+    raise InputError(f"a {kind.__name__}; expected {EXPECTED}")
+
+
+def as_record(rollouts: Any, threshold: float = 0.0) -> pa.Table:
+    """A table in memory as a record (`ktae.rollouts.record`), without its further columns.
+
+    Where there is no `correct`, a reward above the threshold is correct; where there is no
+    `reward`, it is `correct`.
+    """
+    table, _ = to_arrow(rollouts)
+    table = table.select([name for name in table.column_names if name in record.COLUMNS])
+    if "correct" not in table.column_names and "reward" in table.column_names:
+        rewards = table["reward"].to_numpy()
+        correct = np.where(np.isnan(rewards), np.nan, above(rewards, threshold))
+        table = table.append_column("correct", pa.array(correct, from_pandas=True))
+    elif "reward" not in table.column_names and "correct" in table.column_names:
+        table = table.append_column("reward", table["correct"].cast(pa.float64()))
+    return record.conform(table, "table")
+
+
+def read_rollouts(
+    rollouts: Any, options: ReadOptions = DEFAULT, *, notes: Notes | None = None
+) -> Any:
+    """Rollouts as one record: from files and folders, or from a table or rows in memory.
+
+    What is in memory is told by its columns as a file's is, so the columns of a trainer or another
+    tool serve as they are. This is `ktae.read_rollouts`.
+
+    Args:
+        rollouts: files and folders (`ktae.rollouts.readers.read`), a `pyarrow.Table`, a DataFrame
+            of pandas or polars, a `datasets.Dataset`, or a list of dicts.
+        options: how rows become rollouts.
+        notes: takes what was read, joined, left out and assumed.
+
+    Returns:
+        A record (`ktae.rollouts.record.SCHEMA`): of files a `pyarrow.Table`, else what was given.
+
+    Raises:
+        InputError: a file, a row or a table cannot be used.
+    """
+    if is_paths(rollouts):
+        return readers.read(rollouts, options, notes=notes)
+    # The reader reads files, and places in its errors are those of a file.
+    with tempfile.TemporaryDirectory() as folder:
+        if is_rows(rollouts):
+            path, back = Path(folder, "rollouts.jsonl"), pa.Table.to_pylist
+            path.write_text("\n".join(json.dumps(row, default=_plain) for row in rollouts))
+        else:
+            path = Path(folder, "rollouts.parquet")
+            table, back = to_arrow(rollouts)
+            pq.write_table(table, path)
+        try:
+            return back(readers.read(path, options, notes=notes))
+        except InputError as error:
+            raise type(error)(str(error).replace(f"{folder}/", "")) from None
+
+
+def _plain(value: Any) -> Any:
+    """An array, a number or a tensor of a library as JSON has it."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise InputError(f"a row holds a {type(value).__name__}, which is no JSON")

@@ -1,0 +1,116 @@
+"""Tables as notebooks have them: every kind comes in, and comes back with credit."""
+
+import importlib
+import math
+
+import pyarrow as pa
+import pytest
+from saved_outputs import write_lines
+
+import ktae
+from ktae import InputError
+from ktae.report import inputs, scoring
+from ktae.report.frame import frame_of
+
+ROWS = [
+    {"group": "g", "response": text, "reward": reward, "note": i}
+    for i, (text, reward) in enumerate(
+        [("it is 4", 1.0), ("maybe 5", 0.0), ("so it is 4", 1.0), ("maybe <b>6</b>", 0.0)]
+    )
+]
+KINDS = {
+    "list": lambda rows: rows,
+    "pyarrow": pa.Table.from_pylist,
+    "pandas": lambda rows: importlib.import_module("pandas").DataFrame(rows),
+    "polars": lambda rows: importlib.import_module("polars").DataFrame(rows),
+    "datasets": lambda rows: importlib.import_module("datasets").Dataset.from_list(rows),
+}
+
+
+def as_rows(table):
+    """The rows of a table of any kind, its arrays as lists."""
+    if hasattr(table, "to_dict") and hasattr(table, "iloc"):
+        table = pa.Table.from_pandas(table, preserve_index=False)
+    elif hasattr(table, "with_format"):
+        table = table.with_format("arrow")[:]
+    return table if isinstance(table, list) else pa.table(table).to_pylist()
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    if request.param in ("pandas", "polars", "datasets"):
+        pytest.importorskip(request.param, reason=f"needs {request.param}")
+    return KINDS[request.param]
+
+
+def test_the_same_type_comes_back_with_the_credit_of_the_command(kind, tmp_path):
+    table = kind(ROWS)
+    scored = ktae.score(table, "paper")
+    assert type(scored) is type(table)
+    dump = inputs.load(write_lines(tmp_path / "r.jsonl", ROWS))
+    frame = frame_of(dump)
+    expected = scoring.scored_record(frame, scoring.score(frame, "paper"))
+    rows = as_rows(scored)
+    assert [row["credit"] for row in rows] == expected["credit"].to_pylist()
+    assert ["".join(row["words"]) for row in rows] == [row["response"] for row in ROWS]
+    assert [row["note"] for row in rows] == [0, 1, 2, 3]
+    again = as_rows(ktae.score(scored, "paper"))  # token ids are there now
+    assert [row["credit"] for row in again] == expected["credit"].to_pylist()
+
+
+def test_rows_of_a_tool_are_read_and_scored(kind):
+    rows = [
+        {"prompt": "2 + 2?", "completion": x["response"], "reward": x["reward"], "extra": x["note"]}
+        for x in ROWS
+    ]
+    table = kind(rows)
+    read = ktae.read_rollouts(table)
+    assert type(read) is type(table)
+    assert [row["response"] for row in as_rows(read)] == [row["response"] for row in ROWS]
+    scored = as_rows(ktae.score(read))
+    assert [any(row["credit"]) for row in scored] == [True] * 4
+
+
+def test_a_bad_row_is_named_by_its_place(kind):
+    rows = [*ROWS, {"group": "g", "response": "x", "reward": math.inf, "note": 4}]
+    with pytest.raises(InputError) as error:
+        ktae.read_rollouts(kind(rows))
+    assert str(error.value).startswith("rollouts.") and " 5: " in str(error.value)
+
+
+def test_the_index_of_a_frame_stays():
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame(ROWS, index=[7, 3, 5, 1])
+    assert list(ktae.score(frame).index) == [7, 3, 5, 1]
+    assert list(ktae.score(frame[frame["note"] > 1])["note"]) == [2, 3]
+
+
+def test_a_group_is_shown_as_escaped_html(kind):
+    html = ktae.show_group(kind(ROWS), "g", "paper")._repr_html_()
+    assert "background:#" in html and "maybe" in html
+    assert "<b>" not in html and "&lt;" in html
+    with pytest.raises(InputError):
+        ktae.show_group(kind(ROWS), "another")
+
+
+def test_a_group_of_a_file_is_shown(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", ROWS)
+    shown = ktae.show_group(path, credit="paper")
+    assert shown._repr_html_() == ktae.show_group(ROWS, credit="paper")._repr_html_()
+    assert "'g'" in repr(shown)
+
+
+def test_names_of_estimators_are_a_list(kind):
+    rows = [
+        {"group": g, "token_ids": [g, 9, i, 1 + i % 2], "reward": float(i % 2), "note": i}
+        for g in range(3)
+        for i in range(6)
+    ]
+    held_out = ktae.held_out_pairs(kind(rows), ["trigrams", "paper"])
+    assert [score.name for score in held_out.estimators] == ["trigrams", "paper"]
+    named = ktae.held_out_pairs(kind(rows), {"trigrams": "trigrams", "paper": "paper"})
+    assert [x.auc for x in held_out.estimators] == [x.auc for x in named.estimators]
+
+
+def test_the_package_s_names_are_its_public_ones():
+    assert dir(ktae) == sorted(ktae.__all__)
