@@ -27,9 +27,9 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ktae.grading.latex import NAME, TABLES, UNITS
+from ktae.grading.latex import CJK, NAME, TABLES, UNITS
 from ktae.grading.response import final_part
-from ktae.grading.values import CJK, same_number, written
+from ktae.grading.values import same_number, written
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond boxes: not at all, to all conventions, or to the last number."""
