@@ -10,12 +10,10 @@ r"""Finds the answer in a response: conventions by position, of which the last o
 | `line` | where there is none of these: the last line, if it is one value |
 | `last` | only if asked for: the last number, also of a response that was cut off |
 
-Looked at is what follows the last `</think>`, up to the first end token or new turn. A thought that
-is still open states nothing; of one that has ended a box counts, if nothing is stated after it.
-
-Behind a label and in the last line stands a bare value, or a sentence with a single number or
-formula. Two different ones, a hedge or a word of doubt are no answer. Sentences are not parsed.
-Every rule takes time linear in the length.
+What follows the last `</think>` counts, up to the first end token or new turn; of a thought that
+has ended a box, if nothing is stated after it. Behind a label and in the last line stands a bare
+value, or a sentence with a single number or formula. Two different ones, a hedge or a word of doubt
+are no answer. Every rule takes time linear in the length.
 """
 
 from __future__ import annotations
@@ -37,6 +35,7 @@ Fallback = Literal["none", "stated", "last"]
 _NOUNS, _VERBS, _DOUBTS = (
     "|".join(TABLES[name].values()) for name in ("labels", "verbs", "doubts")
 )
+_WORDS = TABLES["around"]
 _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
 """Of a script with blanks between words."""
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
@@ -67,17 +66,11 @@ _BETWEEN = re.compile(
     rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
     re.DOTALL,
 )
-_HEDGE_BEFORE = re.compile(
-    r"(?:\b(?:neither|nor|never|nicht|than|anything but|не)|不是?|[大小多少高低]于|超过|至[少多]"
-    r"|wrong answer\b[^.,;:\n]{0,30}"
-    r"|(?:\bnot|n['’]t)(?: (?:be|get|equal(?: to)?|(?:true|right|so) that\b[^.,;:\n]{0,60}))?)"
-    r"[\s$*_=\\(\[:]*$"
-)
+_HEDGE_BEFORE = re.compile(rf"(?:{_WORDS['hedges']})[\s$*_=\\(\[:]*$")
 _TAKEN_BACK = re.compile(
     r"[\s$*_)\]}\\]*\?|[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
-    r"|(?:or[ \t]+)?(?:if|unless|provided|assuming|only (?:if|when)|maybe|perhaps|wrong|incorrect)\b"
-    r"|(?:wait|oops|hmm+|but|however|no|actually|I|this|that|it(?! is impossible)|which|is|was"
-    rf"|would)\b[^.!?\n\d]{{0,60}}?(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
+    rf"|(?:or )?(?:{_WORDS['conditions']})\b|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?"
+    rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
     re.IGNORECASE,
 )
 """Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
@@ -107,12 +100,7 @@ _NUMBER = re.compile(
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""
 _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! (?!or\b|and\b)[a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
-_NOT_BEFORE = re.compile(
-    r"\b(?:(?<!total )of|than|least|most|nearly|almost|hardly|under|over|below|above|up to|by|step"
-    r"|or equal to|line|case|part|theorem|equation|question|problem|like|twice|half|double|triple"
-    r"|times|plus|minus)[ \t*_$(]*$",
-    re.IGNORECASE,
-)
+_NOT_BEFORE = re.compile(rf"\b(?:{_WORDS['not_before']})[ \t*_$(]*$", re.IGNORECASE)
 _NOT_BEHIND = re.compile(
     r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*[-+*/×÷^<>≈]"
     r"|[ \t]*(?:times|minus|of \d|per ?cent of|choose|(?:more|less) than [a-z])\b"
@@ -122,13 +110,12 @@ _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
 _SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
 _NEXT = re.compile(rf"{_SENTENCE_END.pattern}|\n|\Z")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
-_FIRST = re.compile(rf"^(?:(?:{TABLES['fillers']['words']})[ \t,:]+|=[ \t]*)+", re.IGNORECASE)
+_FIRST = re.compile(rf"^(?:(?:{_WORDS['fillers']})[ \t,:]+|=[ \t]*)+", re.IGNORECASE)
 _SAYS_NOTHING = re.compile(
     r"(?:correct|right|valid|reasonable|(?:an?|in|as|above|given|shown|below)[ \t]+\w\w)",
     re.IGNORECASE,
 )
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
-_WORD = re.compile(r"[^\W\d_]{2,}")
 _NAMED = re.compile(r"^(?:[^\d:.,;({\"`]{1,40}:|[A-Za-z ]{1,40}[ \t]=|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
 _BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
@@ -147,8 +134,7 @@ class _Statement(NamedTuple):
     place: int
     rule: str
     text: str
-    is_phrase: bool = False
-    """Whether it follows a verb: `the answer is ...` may say something about it."""
+    is_phrase: bool = False  # `the answer is ...` may say something about it
     is_doubted: bool = False
 
 
@@ -194,9 +180,7 @@ def _boxes(text: str) -> Iterator[_Statement]:
     if not boxes:
         return
     start, end, content = boxes.pop()
-    is_doubted = bool(
-        _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(text, end)
-    )
+    hedge = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(text, end)
     contents = [content]
     while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - _LONGEST_BETWEEN), start):
         start, _, content = boxes.pop()
@@ -205,7 +189,7 @@ def _boxes(text: str) -> Iterator[_Statement]:
     answer = contents[0] if len({*contents}) == 1 else ", ".join(contents)
     if label := _LABEL.match(answer):  # "Answer: 18" within it
         answer = answer[label.end() :].strip("} ")
-    yield _Statement(end, "boxed", answer, is_doubted=is_doubted)
+    yield _Statement(end, "boxed", answer, is_doubted=bool(hedge))
 
 
 def _conventions(text: str) -> Iterator[_Statement]:
@@ -278,7 +262,7 @@ def _is_sentence(text: str) -> bool:
     """Whether there are words around the answer, or a formula's delimiters."""
     if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
         return True
-    words = [*_WORD.finditer(_LATEX.sub(" ", text))]
+    words = re.findall(r"[^\W\d_]{2,}", _LATEX.sub(" ", text))
     return len(words) > 1 or bool(words and re.search(rf"^{CJK}.*\d", text))
 
 
@@ -308,17 +292,15 @@ def _only_value(text: str) -> str | None:
 def _last_line(text: str) -> str:
     """The last line's value: all of it, or the only one of a sentence that has come to its end."""
     text = text.rstrip()
-    for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
+    if text.count(r"\[") > text.count(r"\]") or text.count("$$") % 2:
+        return ""  # the end cut a formula off
+    opening, closing = (r"\[", r"\]") if text.endswith(r"\]") else ("$$", "$$")
+    if text.endswith(closing):
         before, _, formula = text.removesuffix(closing).rpartition(opening)
-        if text.endswith(closing):
-            lead = _SENTENCE_END.split(before.rstrip().rpartition("\n")[2])[-1]
-            if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
-                return ""
-            text = f"${' '.join(formula.split())}$"
-        elif text.count(opening) > text.count(closing) or (
-            opening == closing and text.count(opening) % 2
-        ):
-            return ""  # the end cut a formula off
+        lead = _SENTENCE_END.split(before.rstrip().rpartition("\n")[2])[-1]
+        if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
+            return ""
+        text = f"${' '.join(formula.split())}$"
     *above, line = ["", *(line for line in text.split("\n") if re.search(r"\w", line))]
     line = _SENTENCE_END.split(line.strip())[-1]
     if _BOX.search(line) or _DOUBT.search(line) or _OF_ANSWER.search(line):

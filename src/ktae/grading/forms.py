@@ -56,8 +56,8 @@ class Form:
 
 _CLAUSE = re.compile(
     r"(?:,|\\quad|\(|(?=\\text)|\s)\s*(?:\\text\{)?,?\s*(?:"
-    r"(?:where|for (?:any|all|every|some|each)|with(?!.*,))\b(?:(?!\bor\b|;).)*|(?:(?:for|where|with)\}?\s*)?"
-    r"[a-zA-Z]\s*(?:\\in|in|\\text\{in\})\s*\\?(?:mathbb)?[\s{]*[ZN](?![a-z]).{0,9})$",
+    r"(?:where|for (?:any|all|every|some|each)|with(?!.*,))\b(?:(?!\bor\b|;).)*"
+    r"|(?:(?:for|where|with)\}?\s*)?[a-zA-Z]\s*(?:\\in|in|\\text\{in\})\s*\\?(?:mathbb)?[\s{]*[ZN](?![a-z]).{0,9})$",
     re.DOTALL,
 )
 _INTEGER = re.compile(r"\binteger\w*[\s}$]*([a-z])\b|\b([a-zA-Z])[\s}]*(?:is|in|\\in|\\text\{in)\b")
@@ -68,9 +68,8 @@ DENIED = (
 )
 """Behind a choice: it is not the only one, or none."""
 _CHOICE = re.compile(
-    rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Za-h])\)\}}?|([A-Z])[).])"
-    rf"(?:(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])"
-    rf"|\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|{DENIED})(\S.*)|([A-J])\s*:\s*(\d[\d./]*)",
+    rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Za-h])\)\}}?|([A-Z])[).]|\(?([A-Z])\)?\s*:)"
+    rf"(?:(?:(?:\s|\\quad)+|(?<=:))(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])",
     re.DOTALL,
 )
 """Alone (`(C)`, `option C`) or with its value (`\textbf{(C) } 12`, `C: 12`)."""
@@ -85,13 +84,12 @@ _NEXT_ROW = (r"\\", r"\newline")
 _IF = re.compile(r"\\text\{(?:if|for|when|,)?\}|^\s*(?:if|for|when)\b")
 _JOINS = dict.fromkeys((",", r"\quad", *_NEXT_ROW), ",") | {";": ";"}
 _JOINS |= {r"\land": "and", r"\&": "and", r"\lor": "or"}
-for _role in ("and", "or"):
-    for _word in TABLES["joins"][_role]:
-        _JOINS[rf"\text{{{_word}}}"] = _role
-        if len(_word) > 1 or not _word.isascii():
-            _JOINS[_word] = _role
-_LEVELS = [
-    {token for token, role in _JOINS.items() if role in roles} for roles in (";", ("or",), ",andor")
+for _role, _words in TABLES["joins"].items():
+    _JOINS |= {rf"\text{{{word}}}": _role for word in _words}
+    _JOINS |= {word: _role for word in _words if len(word) > 1 or not word.isascii()}
+_LOOSEST_FIRST = [
+    {token for token in _JOINS if _JOINS[token] in roles}
+    for roles in ((";",), ("or",), (",", "and", "or"))
 ]
 _SPELLED = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", ":=": "=", "==": "=", "≈": r"\approx"}
 _SIGNS = {*_SPELLED, "<", ">", "="} | {rf"\{name}" for name in TABLES["signs"]["relations"].split()}
@@ -207,12 +205,12 @@ def _list(text: str) -> Form | None:
     r"""What is joined by `;`, "or", a comma or "and", and both values of `1 \pm x`."""
     roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
     elements = [text]
-    for level in _LEVELS:
+    for level in _LOOSEST_FIRST:
         parts = [part.strip(" ,") for part in latex.split(text, level)]
         parts = [part for part in parts if part]
         # In "x = 1, y = 2 or x = 3, y = 4" the commas are within elements, as they are beside ";".
         is_nested = "and" in roles or all("," in part and "=" in part for part in parts)
-        if len(parts) > 1 and (level is not _LEVELS[1] or is_nested):
+        if len(parts) > 1 and (level is not _LOOSEST_FIRST[1] or is_nested):
             elements = parts
             break
     elements = [each for element in elements for each in _both_signs(element)]

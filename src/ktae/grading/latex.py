@@ -25,6 +25,12 @@ def rewritings(*rows: tuple[str, str]) -> tuple[Rewriting, ...]:
     return tuple((re.compile(pattern), replacement) for pattern, replacement in rows)
 
 
+def table(text: str) -> tuple[Rewriting, ...]:
+    """As `rewritings`, of lines with a pattern, an arrow and what stands for it."""
+    rows = (line.partition("→") for line in text.splitlines() if "→" in line)
+    return rewritings(*((pattern.strip(), new.strip()) for pattern, _, new in rows))
+
+
 def rewritten(text: str, rows: Iterable[Rewriting]) -> str:
     """The text after one replacement after another."""
     for pattern, replacement in rows:
