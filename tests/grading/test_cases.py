@@ -17,7 +17,7 @@ def table(name: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(("answer", "given", "same"), table("pairs.txt"))
 def test_pairs(answer: str, given: str, same: str) -> None:
-    verdict = verify(rf"So it is \boxed{{{given}}}.", [answer.replace(r"\n####", "\n####")])
+    verdict = verify(rf"So it is \boxed{{{given}}}.", [answer.replace("⏎", "\n")])
     assert verdict.outcome == ("correct" if same == "yes" else "incorrect"), verdict
 
 

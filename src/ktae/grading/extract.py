@@ -18,9 +18,7 @@ are no answer. Every rule takes time linear in the length.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -55,8 +53,8 @@ _LABEL = re.compile(
 """At the beginning of a line, with a colon or as a heading; `A:` in the last line alone."""
 _OF_ANSWER = re.compile(rf"(?<!{_LETTER})(?:{_NOUNS})[ \t]+\w", re.IGNORECASE)
 _NEAR_END, _LONGEST, _LONGEST_LINE, _LONGEST_BETWEEN = 300, 1000, 200, 60
-"""Characters at the end in which a sentence may state the answer (above, it states a step); of a
-statement; of a last line that is one value; and between two boxes of one list."""
+"""Characters at the end in which a sentence may state the answer; of a statement; of a last line
+that is one value; and between two boxes of one list."""
 _BOX = re.compile(r"\\(?:begin|frame)?(?:boxed|box|fbox)(?=\s*\{)")
 _BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\boxed\s+(?P<bare>[\w.]*\w)|\\.|[{{}}]", re.DOTALL)
 _JOIN = (
@@ -199,10 +197,8 @@ def _conventions(text: str) -> Iterator[_Statement]:
         place = tag.start() if _BOX.search(tag[1]) or not tag[2] else tag.end()
         yield _Statement(place, "tag", tag[1], False, bool(_TAKEN_BACK.match(text, tag.end())))
     for value in _JSON.finditer(text):
-        content = next(filter(None, value.groups()), "")
-        with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
-            content = str(json.loads(f'"{content}"'))
-        yield _Statement(value.end(), "json", content)
+        content = next(filter(None, value.groups()), "")  # often with bare backslashes: \frac
+        yield _Statement(value.end(), "json", re.sub(r'\\([\\"/])', r"\1", content))
     line_start = text.rstrip().rfind("\n") + 1
     if (hashes := text.rfind("####", line_start)) >= 0:
         yield _Statement(hashes, "hashes", text[hashes:].lstrip("#"))

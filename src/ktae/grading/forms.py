@@ -37,21 +37,16 @@ class Form:
     """An answer in its normal form."""
 
     kind: Kind
-    text: str
-    """All of it, clean; `body` is without name, unit and clause."""
+    text: str  # all of it, clean; `body` is without name, unit and clause
     body: str = ""
     parts: tuple[Form, ...] = ()
     detail: str = ""
-    name: str = ""
-    """The left side of `x = 5`."""
+    name: str = ""  # the left side of `x = 5`
     unit: str = ""
-    parameter: str = ""
-    """The letter of a clause such as `, k \\in \\mathbb{Z}`."""
+    parameter: str = ""  # the letter of a clause such as `, k \in \mathbb{Z}`
     number: values.Number | None = None
-    rounded: str = ""
-    """What `20/3 \\approx 6.67` says that it is about."""
-    source: str = ""
-    """As it was given."""
+    rounded: str = ""  # what `20/3 \approx 6.67` says that it is about
+    source: str = ""  # as it was given
 
 
 _CLAUSE = re.compile(
@@ -118,18 +113,13 @@ _PRODUCT = re.compile(r"(?=\w*[a-z])(?:[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]|[xz]y|
 """Letters without a vowel, not all of them capitals: `mgh` is no word, and `gym` is one."""
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
-_PLAIN_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?", re.ASCII)
 
 
 @functools.lru_cache(maxsize=512)
 def read(answer: str, *, thousands: bool = True) -> Form:
     """The normal form of an answer; with `thousands`, `54,108` is one number and no list of two."""
-    if _PLAIN_NUMBER.fullmatch(answer):  # most answers are
-        return Form(Kind.NUMBER, answer, answer, number=values.written(answer))
-    if len(answer) > _LONGEST:
-        return Form(Kind.EXPRESSION, answer, answer, source=answer)
-    text = latex.clean(answer, thousands=thousands)
-    if latex.is_deep(text):
+    text = answer if len(answer) > _LONGEST else latex.clean(answer, thousands=thousands)
+    if len(answer) > _LONGEST or latex.is_deep(text):
         return Form(Kind.EXPRESSION, text, text, source=answer)
     form = _read(text, is_text=bool(TEXT.search(answer)))
     return replace(form, text=text, source=answer)

@@ -99,14 +99,13 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
                 (status, _), worker = worker.end(), None
                 if reply is None:
                     reason = f"no answer within {self.wall_limit:g} s on the wall clock"
-                elif status == -signal.SIGPROF:
+                    return Verdict(Outcome.UNDECIDED, None, reason)
+                if status == -signal.SIGPROF:
                     reason = f"{TIME_LIMIT} of {self.time_limit:g} s"
                     return Verdict(Outcome.UNDECIDED, None, reason, TIME_LIMIT)
-                elif is_fresh:
+                if is_fresh:
                     reason = f"out of memory, or the worker died: exit status {status}"
-                else:
-                    continue
-                return Verdict(Outcome.UNDECIDED, None, reason)
+                    return Verdict(Outcome.UNDECIDED, None, reason)
         except BaseException:  # an interrupted conversation cannot be resumed
             if worker:
                 worker.end()
