@@ -4,8 +4,9 @@
 
 FOLDER holds files of graded outputs, one object a line: group, answer, response, reward. Appends
 one row a file and grader to results/grading.csv, and writes every output on which the default
-grader and the file differ to results/grading-differences.csv. Seconds are of grading alone, with
-the workers warm; processor seconds include the workers' start.
+grader and the file differ to results/grading-differences.csv. The graders are ours by name, and
+`trl`: TRL's accuracy_reward, in this process. Seconds are of grading alone, with the workers warm;
+processor seconds include the workers' start.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", nargs="+", default=FILES)
-    parser.add_argument("--graders", nargs="+", default=["ktae", "ktae-last", "math-verify"])
+    parser.add_argument("--graders", nargs="+", default=["ktae", "math-verify", "trl"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--csv", type=Path, default=HERE / "results/grading.csv")
     arguments = parser.parse_args()
@@ -53,31 +54,49 @@ def main() -> None:
 def measure(
     outputs: list[Output], grader: str, workers: int
 ) -> tuple[dict[str, object], list[Verdict]]:
-    cpu_before = children_cpu()
-    with GradingPool(workers, grader=grader) as pool:
-        list(pool.grade_all([Task(r"\boxed{1}", "1")] * 2 * workers))  # starts all workers
-        started = time.perf_counter()
-        verdicts = list(pool.grade_all(Task(o.response, o.answers) for o in outputs))
-        seconds = time.perf_counter() - started
+    cpu_before = cpu_seconds()
+    if grader == "trl":
+        workers, started = 1, time.perf_counter()
+        verdicts = list(map(by_trl, outputs))
+    else:
+        with GradingPool(workers, grader=grader) as pool:
+            list(pool.grade_all([Task(r"\boxed{1}", "1")] * 2 * workers))  # starts all workers
+            started = time.perf_counter()
+            verdicts = list(pool.grade_all(Task(o.response, o.answers) for o in outputs))
+    seconds = time.perf_counter() - started
+    pairs = [(v.correct == 1, o.reward == 1) for v, o in zip(verdicts, outputs, strict=True)]
     counts = Counter(verdict.outcome for verdict in verdicts)
-    agreeing = sum(v.correct == o.reward for v, o in zip(verdicts, outputs, strict=True))
     return {
         "grader": grader,
         "outputs": len(outputs),
-        "agree": f"{agreeing / len(outputs):.4f}",
-        "differ": len(outputs) - agreeing,
+        "agree": f"{sum(ours == theirs for ours, theirs in pairs) / len(outputs):.4f}",
+        "correct_only_here": pairs.count((True, False)),
+        "correct_only_in_file": pairs.count((False, True)),
         **{outcome.value: counts[outcome] for outcome in Outcome},
         "workers": workers,
         "seconds": f"{seconds:.2f}",
-        "per_second": f"{len(outputs) / seconds:.0f}",
-        "cpu_seconds": f"{children_cpu() - cpu_before:.2f}",
+        "cpu_ms_each": f"{1000 * (cpu_seconds() - cpu_before) / len(outputs):.2f}",
         "math_verify": importlib.metadata.version("math-verify"),
+        "trl": importlib.metadata.version("trl"),
     }, verdicts
 
 
-def children_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+def by_trl(output: Output) -> Verdict:
+    """TRL's `accuracy_reward`; of several accepted answers one is enough."""
+    from trl.rewards import accuracy_reward
+
+    completion = [[{"role": "assistant", "content": output.response}]]
+    golds = (answer if "$" in answer else f"${answer}$" for answer in output.answers)
+    rewards = [accuracy_reward(completion, [gold])[0] for gold in golds]
+    if 1.0 in rewards:
+        return Verdict(Outcome.CORRECT)
+    return Verdict(Outcome.UNDECIDED if None in rewards else Outcome.INCORRECT)
+
+
+def cpu_seconds() -> float:
+    """Processor seconds of this process and of the workers that have ended."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def list_differences(

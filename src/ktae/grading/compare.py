@@ -25,7 +25,6 @@ _COMMAND = re.compile(
     r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\{[^{}]*\}"
 )
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
-_LAST_WORDS = re.compile(r"(?<=\d)\s*(?:\\text\{)?([^\W\d_][^{}\d]*)\}?$")
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
 _DECIMALS = 20
@@ -39,10 +38,8 @@ def same(a: Form, b: Form) -> str:
     if r"\ldots" in a.body + b.body and not (a.number and b.number):
         return _same_text(a, b)  # they stand for what is left out
     # "70,110" may be one number or two: the other side's form tells which is meant.
-    if b.kind is Kind.LIST and a.kind is Kind.NUMBER:
-        a = read(a.source or a.text, thousands=False)
-    elif a.kind is Kind.LIST and b.kind is Kind.NUMBER:
-        b = read(b.source or b.text, thousands=False)
+    if {a.kind, b.kind} == {Kind.LIST, Kind.NUMBER}:
+        a, b = (read(form.source or form.text, thousands=False) for form in (a, b))
     if Kind.LIST in (a.kind, b.kind):
         return _same_lists(_letters_apart(a), _letters_apart(b))
     return _same_element(a, b) or _same_choice(a, b) or _same_rounding(a, b)
@@ -52,7 +49,8 @@ def _same_lists(a: Form, b: Form) -> str:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
     if (how := _same_set(a, b)) is not None:
         return how
-    sides = [[re.split(r"[_(]", part.name)[0] for part in form.parts] for form in (a, b)]
+    names = [[part.name for part in form.parts] for form in (a, b)]
+    sides = [[re.split(r"[_(]", name)[0] for name in side] for side in names]
     known = {*sides[0], *sides[1]} - {""}
     are_values = len(known) == 1 or (not known and re.search(r"\d", a.text))
     # "p and q" is not "p or q", but of the values of one unknown both mean a list.
@@ -65,7 +63,6 @@ def _same_lists(a: Form, b: Form) -> str:
     is_tuple = single.kind is Kind.TUPLE and (single.detail == "()" or len(single.parts) > 2)
     if is_point or is_tuple:
         # Nobody knows which of "y = 3, x = 4" comes first in a pair, or beside an accepted list.
-        names = [[part.name for part in form.parts] for form in (a, b)]
         in_question = names if is_tuple else names[1:]
         is_sorted = names[0] == names[1] or all(some == sorted(some) for some in in_question)
         return _all_same(a.parts, b.parts) if is_sorted else ""
@@ -84,13 +81,12 @@ def _same_in_some_order(a: Sequence[Form], b: Sequence[Form]) -> str:
     """Whether each element has a counterpart: 1, 1, 2 is not 1, 2, 2. Units may say which."""
     if len(a) != len(b):
         return ""
-    units = [sorted(part.unit for part in side) for side in (a, b)]
-    same_units = units[0] == units[1]
+    same_units = sorted(part.unit for part in a) == sorted(part.unit for part in b)
     remaining = list(b)
     for part in a:
-        alike = (other for other in remaining if other.text == part.text)  # lists may be long
-        likely = (o for o in remaining if not same_units or o.unit == part.unit)
-        match = next(alike, None) or next((other for other in likely if same(part, other)), None)
+        likely = [x for x in remaining if not same_units or x.unit == part.unit]
+        likely.sort(key=lambda x, text=part.text: x.text != text)  # type: ignore[misc]
+        match = next((x for x in likely if same(part, x)), None)
         if match is None:
             return ""
         remaining.remove(match)
@@ -138,9 +134,11 @@ def _same_element(a: Form, b: Form) -> str:
         digits = [re.sub(r"^0+|\s", "", body) for body in bodies]
         are_alike = a.detail == b.detail or not a.detail or not b.detail
         return "same digits" if digits[0] == digits[1] and are_alike else ""
-    same_words = _same_words(a, b)
-    if same_words is not None:
-        return "same words" if same_words else ""
+    if Kind.WORDS in (a.kind, b.kind):
+        if a.body == b.body or latex.plain(a.text) == latex.plain(b.text):
+            return "same words"
+        if None not in map(latex.words, (a.text, b.text)):
+            return ""
     return _same_structure(a, b)
 
 
@@ -164,19 +162,6 @@ def _renamed(form: Form, old: str, new: str) -> Form:
         rf"\\[a-zA-Z]+|[{old}{new}]", lambda m: {old: new, new: old}.get(m[0], m[0]), form.body
     )
     return replace(read(exchanged), name=form.name)
-
-
-def _same_words(a: Form, b: Form) -> bool | None:
-    """Whether two answers in words are the same; None if words do not decide."""
-    texts = [latex.plain(form.text).casefold() for form in (a, b)]
-    scales = [_LAST_WORDS.search(form.text) for form in (a, b)]
-    if any(last and values.SCALE.search(last[1].strip()) for last in scales):
-        return texts[0] == texts[1]
-    if Kind.WORDS not in (a.kind, b.kind):
-        return None
-    if texts[0] == texts[1] or a.body == b.body:
-        return True
-    return None if None in map(latex.words, (a.text, b.text)) else False
 
 
 def _same_text(a: Form, b: Form) -> str:
@@ -308,12 +293,9 @@ def _is_region(form: Form) -> bool:
     )
 
 
-def _sides(form: Form) -> list[Any]:
-    return [expressions.parsed(part.body) for part in form.parts if form.kind is Kind.RELATION]
-
-
 def _unknowns(form: Form) -> set[Any]:
-    return set().union(*(getattr(side, "free_symbols", set()) for side in _sides(form)))
+    sides = [expressions.parsed(p.body) for p in form.parts if form.kind is Kind.RELATION]
+    return set().union(*(getattr(side, "free_symbols", set()) for side in sides))
 
 
 @functools.lru_cache(maxsize=256)
@@ -363,12 +345,13 @@ def _solutions(form: Form) -> Any:
     from sympy import And, Rel, S, Symbol
 
     unknowns = _unknowns(form)
-    if len(unknowns) != 1 or not _is_region(form) or not are_evaluable(*_sides(form)):
+    sides = [expressions.parsed(part.body) for part in form.parts]
+    if len(unknowns) != 1 or not _is_region(form) or not are_evaluable(*sides):
         return None
     x = Symbol("x", real=True)
     sides = [
         side.xreplace(dict.fromkeys(unknowns, x)) if side.free_symbols else _point(part)
-        for side, part in zip(_sides(form), form.parts, strict=True)
+        for side, part in zip(sides, form.parts, strict=True)
     ]
     signs = [_ORDER[sign] for sign in form.detail.split()]
     try:

@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import Any
 
 from ktae.grading import latex
-from ktae.grading.latex import SIGNS, rewritings, rewritten
-from ktae.grading.values import ROUNDED_DIGITS
+from ktae.grading.latex import SIGNS, rewritten, table
+from ktae.grading.values import ROUNDED_DIGITS, SCALE
 
 _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 """Digits to which expressions are compared; constants have more, by their size."""
@@ -51,45 +51,35 @@ _DEGREES = re.compile(
     r"(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))"
 )
 TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
-_WRITTEN_OTHERWISE = rewritings(
-    (r"\*\*", "^"),
-    # 1/2x is x/2, and \log 2 \cdot 3 is no \log 6.
-    (r"(?<![\w.^_])(\d+)/(\d+)(?=\s*[a-zA-Z(\\])", r"\\frac{\1}{\2}"),
-    # 2(\frac34) is a product, and 2\frac34 is none.
-    (r"(?<![\w{^])(\d+)\s*(?=\(|\[|\\left)|(?<=\))\s*(?=\(|\\frac)", r"\1*"),
-    (
-        r"(\\(?:log|ln|sin|cos|tan)(?![a-z])(?:\s*_\s*(?:\{[^{}]*\}|\w))?)\s*(\d*[a-z]?)\s*"
-        r"(?=\\cdot|\\times|\*)",
-        r"\1(\2)",
-    ),
-    (r"\\lg(?![a-z])", r"\\log_{10}"),
-    (r"\\cdotp", r"\\cdot"),
-    (r"(?<!matrix\})\^\s*(?:T(?![a-z])|\\top|\{\s*(?:T|\\top)\s*\})", "^{X_{T}}"),
-    (r"\\(angle|triangle)\s*([A-Z]+)", r"X_{\1\2}"),
-    (
-        r"\{([^{}]*)\\choose(?![a-z])([^{}]*)\}|^([^{}]*)\\choose(?![a-z])([^{}]*)$",
-        r"\\binom{\1\3}{\2\4}",
-    ),
-    (r"_\s*\{?\s*\\text\{([^{}]*)\}\s*\}?", r"_{\1}"),
-    (r"\\text\{\s*(.?)\s*\}", r"\1"),
-    (r"\\text\{([^{}]*)\}", r"X_{\1}"),
-)
-_ARGUMENT = r"(\d|[a-zA-Z]|\\[a-zA-Z]+)"
+_WRITTEN_OTHERWISE = table(r"""
+\*\* → ^
+# 1/2x is x/2, and \log 2 \cdot 3 is no \log 6.
+(?<![\w.^_])(\d+)/(\d+)(?=\s*[a-zA-Z(\\]) → \\frac{\1}{\2}
+(\\(?:log|ln|sin|cos|tan)(?![a-z])(?:_(?:\{[^{}]*\}|\w))?)\s*(\d*[a-z]?)\s*(?=\*|\\cd|\\ti) → \1(\2)
+# 2(\frac34) is a product, and 2\frac34 is none.
+(?<![\w{^])(\d+)\s*(?=\(|\[|\\left)|(?<=\))\s*(?=\(|\\frac) → \1*
+\\lg(?![a-z]) → \\log_{10}
+\\cdotp → \\cdot
+(?<!matrix\})\^\s*(?:T(?![a-z])|\\top|\{\s*(?:T|\\top)\s*\}) → ^{X_{T}}
+\\(angle|triangle)\s*([A-Z]+) → X_{\1\2}
+\{([^{}]*)\\choose(?![a-z])([^{}]*)\}|^([^{}]*)\\choose(?![a-z])([^{}]*)$ → \\binom{\1\3}{\2\4}
+_\s*\{?\s*\\text\{([^{}]*)\}\s*\}? → _{\1}
+\\text\{\s*(.?)\s*\} → \1
+\\text\{([^{}]*)\} → X_{\1}
+""")
 _WITHIN = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
-_BRACED = rewritings(
-    # All arguments in braces. In brackets they end there: sqrt(2)/3.
-    (r"(\\sqrt|\^)\s*\(((?:[^()]|\([^()]*\))*)\)", r"\1{\2}"),
-    (rf"\\(frac|binom)\s*{_ARGUMENT}\s*{_ARGUMENT}", r"\\\1{\2}{\3}"),
-    (rf"\\(frac|binom)\s*{_ARGUMENT}\s*\{{", r"\\\1{\2}{"),
-    (r"(_|\\(?:mathbb|overline|vec|hat|bar)(?![a-zA-Z]))\s*(\w|\\[a-zA-Z]+)", r"\1{\2}"),
-    (
-        r"(\\sqrt(?![a-zA-Z])\s*(?:\[[^]]*\])?|\^)\s*"
-        r"(-*(?:\d+|\\frac\{[^{}]*\}\{[^{}]*\}|[a-zA-Z]|\\[a-zA-Z]+))",
-        r"\1{\2}",
-    ),
-    (rf"(\\(?:frac|binom)\s*\{{{_WITHIN}\}})\s*{_ARGUMENT}", r"\1{\3}"),
-    # The parser would evaluate it, whatever its size.
-    (rf"\\binom\s*\{{{_WITHIN}\}}\s*\{{{_WITHIN}\}}", r"\\frac{(\1)!}{(\2)!((\1)-(\2))!}"),
+# All arguments in braces. In brackets they end there: sqrt(2)/3. The parser would evaluate \binom,
+# whatever its size.
+_BRACED = table(
+    r"""
+(\\sqrt|\^)\s*\(((?:[^()]|\([^()]*\))*)\) → \1{\2}
+\\(frac|binom)\s*ARGUMENT\s*ARGUMENT → \\\1{\2}{\3}
+\\(frac|binom)\s*ARGUMENT\s*\{ → \\\1{\2}{
+(_|\\(?:mathbb|overline|vec|hat|bar)(?![a-zA-Z]))\s*(\w|\\[a-zA-Z]+) → \1{\2}
+(\\sqrt(?![a-zA-Z])\s*(?:\[[^]]*\])?|\^)\s*(-*(?:\d+|\\frac\{[^{}]*\}\{[^{}]*\}|ARGUMENT)) → \1{\2}
+(\\(?:frac|binom)\s*\{WITHIN\})\s*ARGUMENT → \1{\3}
+\\binom\s*\{WITHIN\}\s*\{WITHIN\} → \\frac{(\1)!}{(\2)!((\1)-(\2))!}
+""".replace("ARGUMENT", r"(\d|[a-zA-Z]|\\[a-zA-Z]+)").replace("WITHIN", _WITHIN)
 )
 _NAME = re.compile(r"(\\[a-zA-Z]+|[A-Za-z])\s*('*)(?:_\{((?:[^{}]|\{[^{}]*\})*)\})?('*)")
 _PARSED = re.compile(
@@ -105,6 +95,7 @@ _NOT_READ = re.compile(
     r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
     r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"
 )
+_LAST_WORDS = re.compile(r"(?<=\d)\s*(?:\\text\{)?([^\W\d_][^{}\d]*)\}?$")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -117,7 +108,8 @@ def parsed(text: str) -> Any:
 
     if not text or len(text) > _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
         return None
-    if _NOT_READ.search(text):
+    last = _LAST_WORDS.search(text)
+    if _NOT_READ.search(text) or (last and SCALE.search(last[1].strip())):  # 3 million
         return None
     try:
         case_kept = ConversionConfig(lowercase_symbols=False)

@@ -6,30 +6,26 @@ r"""Finds the answer in a response: conventions by position, of which the last o
 | `tag` | `<answer>5</answer>`, also one that is open at the end |
 | `hashes` | `#### 5` anywhere in the last line |
 | `json` | `"answer": 5` |
-| `label` | `Answer: 5`, a heading above it, `the answer is 5`, `5 is the answer` |
+| `label` | `Answer: 5`, a heading above it, `the answer is 5` |
 | `line` | where there is none of these: the last line, if it is one value |
 | `last` | only if asked for: the last number, also of a response that was cut off |
 
-Looked at is what follows the last `</think>`, up to the first end token or new turn. A thought that
-is still open states nothing; of one that has ended a box counts, if nothing is stated after it.
-
-Behind a label and in the last line stands a bare value, or a sentence with a single number or
-formula. Two different ones, a hedge or a word of doubt are no answer. Sentences are not parsed.
-Every rule takes time linear in the length.
+What follows the last `</think>` counts, up to the first end token or new turn; of a thought that
+has ended a box, if nothing is stated after it. Behind a label and in the last line stands a bare
+value, or a sentence with a single number or formula. Two different ones, a hedge or a word of doubt
+are no answer. Every rule takes time linear in the length.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ktae.grading.latex import NAME, TABLES, UNITS
+from ktae.grading.latex import CJK, NAME, TABLES, UNITS
 from ktae.grading.response import final_part
-from ktae.grading.values import CJK, same_number, written
+from ktae.grading.values import same_number, written
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond boxes: not at all, to all conventions, or to the last number."""
@@ -37,32 +33,29 @@ Fallback = Literal["none", "stated", "last"]
 _NOUNS, _VERBS, _DOUBTS = (
     "|".join(TABLES[name].values()) for name in ("labels", "verbs", "doubts")
 )
+_WORDS = TABLES["around"]
 _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
 """Of a script with blanks between words."""
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
 _DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
 _NAMED_ANSWER = (
-    rf"(?<!{_LETTER})(?P<noun>{_NOUNS})(?-i:{_END_OF_WORD})[*_]{{0,3}}"
+    rf"(?<!{_LETTER})(?<!['’]s )(?P<noun>{_NOUNS})(?-i:{_END_OF_WORD})[*_]{{0,3}}"
     r"(?:[ \t]+(?:to|for|of)\b[^\n.:]{1,60}?)?(?:,[ \t]*then,)?[ \t]*"
 )
 _STATES = rf"(?:[:：]|(?P<verb>(?:{_VERBS})(?-i:{_END_OF_WORD}):?))[*_}}]{{0,3}}[ \t]*"
 _IN_TEXT = re.compile(_NAMED_ANSWER + _STATES, re.IGNORECASE)
 _LABEL = re.compile(
     rf"^(?:\\text(?:bf)?\{{|\d+[.)][ \t]|[^\w\n])*+(?!(?-i:answer)[ \t]*=)(?:{_NAMED_ANSWER}"
-    rf"(?:{_STATES}|(?:[=→]|[-–—][ \t]|(?<=ans)\.|(?=[*_]*[ \t]*\r?$))[*_]{{0,3}}[ \t]*)"
+    rf"(?:{_STATES}|(?:[=→➜]>?|[-–—][ \t]|(?<=ans)\.|(?=[*_]*[ \t]*\r?$))[*_]{{0,3}}[ \t]*)"
     r"|(?-i:A)[:：](?=[^\n]*+\s*\Z))",
     re.IGNORECASE | re.MULTILINE,
 )
 """At the beginning of a line, with a colon or as a heading; `A:` in the last line alone."""
-_IS_ANSWER = re.compile(
-    r"(?:^|[.:;!?][ \t])([^\n.:;!?]{1,60}?),?[ \t*_$]+is[ \t]+(?:correct[ \t*_]*[.!]"
-    r"|(?:the|our|my)[ \t]+(?:(?:final|correct|right)[ \t]+)*(?:answer|option|choice)\b)",
-    re.IGNORECASE | re.MULTILINE,
-)
+_OF_ANSWER = re.compile(rf"(?<!{_LETTER})(?:{_NOUNS})[ \t]+\w", re.IGNORECASE)
 _NEAR_END, _LONGEST, _LONGEST_LINE, _LONGEST_BETWEEN = 300, 1000, 200, 60
-"""Characters at the end in which a sentence may state the answer (above, it states a step); of a
-statement; of a last line that is one value; and between two boxes of one list."""
-_BOX = re.compile(r"\\(?:begin)?(?:boxed|fbox)(?=\s*\{)")
+"""Characters at the end in which a sentence may state the answer; of a statement; of a last line
+that is one value; and between two boxes of one list."""
+_BOX = re.compile(r"\\(?:begin|frame)?(?:boxed|box|fbox)(?=\s*\{)")
 _BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\boxed\s+(?P<bare>[\w.]*\w)|\\.|[{{}}]", re.DOTALL)
 _JOIN = (
     r"[,;，；、&]|\\q?quad|(?<![^\W_])(?:and|or|y|et|und|e|и|en|dan|和|或|ou|oder|或者)(?![^\W_])"
@@ -71,22 +64,18 @@ _BETWEEN = re.compile(
     rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
     re.DOTALL,
 )
-_HEDGE_BEFORE = re.compile(
-    r"(?:\b(?:neither|nor|never|nicht|than|anything but|не)|不是?|[大小多少高低]于|超过|至[少多]"
-    r"|(?:\bnot|n['’]t)(?: (?:be|get|equal(?: to)?|(?:true|right|so) that\b[^.,;:\n]{0,60}))?)"
-    r"[\s$*_=\\(\[:]*$"
-)
+_HEDGE_BEFORE = re.compile(rf"(?:{_WORDS['hedges']})[\s$*_=\\(\[:]*$")
 _TAKEN_BACK = re.compile(
-    r"[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
-    r"|(?:or[ \t]+)?(?:if|unless|provided|only (?:if|when)|maybe|perhaps|wrong|incorrect)\b"
-    r"|(?:wait|oops|hmm+|but|however|no|actually|I|this|that|it(?! is impossible)|which|is|was"
-    rf"|would)\b[^.!?\n\d]{{0,60}}?(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
+    r"[\s$*_)\]}\\]*\?|[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
+    rf"|(?:or )?(?:{_WORDS['conditions']})\b|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?"
+    rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
     re.IGNORECASE,
 )
 """Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)(</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _JSON = re.compile(
-    r'"(?:final_)?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|\[?(-?[\d.]+(?:[eE][-+]?\d+)?)\]?)'
+    r"""["'](?:final_)?answer["']\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|'([^'\n]*+)'"""
+    r"""|\[([^\[\]]*+)\]|(-?[\d.]+(?:[eE][-+]?\d+)?))"""
 )
 _FORMULA = re.compile(
     r"\$\$(.{1,1000}?)\$\$|\\\[(.{1,1000}?)\\\]|\\\(((?:(?!\\\().){1,1000}?)\\\)"
@@ -107,14 +96,9 @@ _NUMBER = re.compile(
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""
-_CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! [a-z]))\b\)?")
+_CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! (?!or\b|and\b)[a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
-_NOT_BEFORE = re.compile(
-    r"\b(?:(?<!total )of|than|least|most|nearly|almost|hardly|under|over|below|above|up to|by|step"
-    r"|or equal to|line|case|part|theorem|equation|twice|half|double|triple|times|plus|minus)"
-    r"[ \t*_$(]*$",
-    re.IGNORECASE,
-)
+_NOT_BEFORE = re.compile(rf"\b(?:{_WORDS['not_before']})[ \t*_$(]*$", re.IGNORECASE)
 _NOT_BEHIND = re.compile(
     r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*[-+*/×÷^<>≈]"
     r"|[ \t]*(?:times|minus|of \d|per ?cent of|choose|(?:more|less) than [a-z])\b"
@@ -124,15 +108,13 @@ _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
 _SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
 _NEXT = re.compile(rf"{_SENTENCE_END.pattern}|\n|\Z")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
-_FIRST = re.compile(
-    r"^(?:(?:it['’]s|about|around|approximately|exactly|only|just|therefore|thus|then|simply|clearly|indeed"
-    r"|option|choice|equal to|given by|the interval)[ \t:]+)+",
+_FIRST = re.compile(rf"^(?:(?:{_WORDS['fillers']})[ \t,:]+|=[ \t]*)+", re.IGNORECASE)
+_SAYS_NOTHING = re.compile(
+    r"(?:correct|right|valid|reasonable|(?:an?|in|as|above|given|shown|below)[ \t]+\w\w)",
     re.IGNORECASE,
 )
-_JUDGES = re.compile(r"(?:correct|right|valid|reasonable)\b", re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_NAMED = re.compile(r"^(?:[A-Za-z ]{1,40}(?::|[ \t]=)|∴)[ \t*_]*(?=\S)")
+_NAMED = re.compile(r"^(?:[^\d:.,;({\"`]{1,40}:|[A-Za-z ]{1,40}[ \t]=|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
 _BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
 
@@ -150,31 +132,25 @@ class _Statement(NamedTuple):
     place: int
     rule: str
     text: str
-    is_phrase: bool = False
-    """Whether it follows a verb: `the answer is ...` may say something about it."""
+    is_phrase: bool = False  # `the answer is ...` may say something about it
     is_doubted: bool = False
 
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
     final, thought = final_part(response)
-    return _extracted(final, fallback) or _extracted(thought, "none")
+    last_line = final.rstrip().rpartition("\n")[2]
+    in_thought = None if _DOUBT.search(last_line) else _extracted(thought, "none")
+    return _extracted(final, fallback) or in_thought
 
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
     statements = [*_boxes(text)] if fallback == "none" else [*_boxes(text), *_conventions(text)]
-    refused = ""
     for _, rule, statement, is_phrase, is_doubted in sorted(statements, reverse=True):
-        if refused and (rule != "boxed" or statement not in refused):
-            return None
         answer = statement if rule == "boxed" else answer_in(statement, rule, is_phrase)
-        if answer and not is_doubted:
-            return Extracted(answer, rule)
-        elif answer is not None:
-            refused = statement
-    if refused or fallback == "none":
-        return None
-    if line := _last_line(text):
+        if answer is not None:
+            return Extracted(answer, rule) if answer and not is_doubted else None
+    if fallback != "none" and (line := _last_line(text)):
         return Extracted(line, "line")
     numbers = _NUMBER.findall(text) if fallback == "last" else []
     return Extracted(numbers[-1], "last") if numbers else None
@@ -202,10 +178,8 @@ def _boxes(text: str) -> Iterator[_Statement]:
     if not boxes:
         return
     start, end, content = boxes.pop()
-    is_hedged = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(
-        text, end
-    )
-    place, contents = end, [content]
+    hedge = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(text, end)
+    contents = [content]
     while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - _LONGEST_BETWEEN), start):
         start, _, content = boxes.pop()
         contents.insert(0, content)
@@ -213,45 +187,38 @@ def _boxes(text: str) -> Iterator[_Statement]:
     answer = contents[0] if len({*contents}) == 1 else ", ".join(contents)
     if label := _LABEL.match(answer):  # "Answer: 18" within it
         answer = answer[label.end() :].strip("} ")
-    yield _Statement(place, "boxed", answer, is_doubted=bool(is_hedged))
+    yield _Statement(end, "boxed", answer, is_doubted=bool(hedge))
 
 
 def _conventions(text: str) -> Iterator[_Statement]:
     """What all conventions but boxes say, in any order."""
     for tag in _TAG.finditer(text):
-        is_whole = tag[2] and not _BOX.search(tag[1])
-        is_doubted = bool(_TAKEN_BACK.match(text, tag.end()))
-        place = tag.end() if is_whole else tag.start()
-        yield _Statement(place, "tag", tag[1], is_doubted=is_doubted)
+        # A box in it counts at its own place.
+        place = tag.start() if _BOX.search(tag[1]) or not tag[2] else tag.end()
+        yield _Statement(place, "tag", tag[1], False, bool(_TAKEN_BACK.match(text, tag.end())))
     for value in _JSON.finditer(text):
-        content = value[1] or value[2] or ""
-        with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
-            content = str(json.loads(f'"{content}"'))
-        yield _Statement(value.end(), "json", content)
+        content = next(filter(None, value.groups()), "")  # often with bare backslashes: \frac
+        yield _Statement(value.end(), "json", re.sub(r'\\([\\"/])', r"\1", content))
     line_start = text.rstrip().rfind("\n") + 1
     if (hashes := text.rfind("####", line_start)) >= 0:
         yield _Statement(hashes, "hashes", text[hashes:].lstrip("#"))
     near_end = max(0, len(text) - _NEAR_END)
     for label in (*_LABEL.finditer(text), *_IN_TEXT.finditer(text, near_end)):
         yield _behind(label)
-    for match in _IS_ANSWER.finditer(text, near_end):
-        if (subject := _only_value(match[1])) is not None:
-            yield _Statement(match.end(), "label", subject or "?")
 
 
 def _behind(label: re.Match[str]) -> _Statement:
-    before = label.string[max(0, label.start() - 80) : label.start()]
-    clause = re.split(r"[.,:;!?\n]", before)[-1]
-    is_phrase = label["verb"] is not None
+    text, is_phrase = label.string, label["verb"] is not None
+    clause = re.split(r"[.,:;!?\n]", text[max(0, label.start() - 80) : label.start()])[-1]
     is_doubted = is_phrase and bool(_DOUBT.search(clause))
-    behind, text = _BEHIND.match(label.string, label.end()), ""
-    if behind and behind["block"]:
-        text = f"${' '.join(next(filter(None, behind.groups()[1:6]), '').split())}$"
-        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, behind.end()))
-    elif behind and (end := _NEXT.search(label.string, behind.start("line"))):
-        text = behind["line"]
-        is_doubted = is_doubted or bool(_TAKEN_BACK.match(label.string, end.end()))
-    return _Statement(label.start(), "label", text, is_phrase, is_doubted)
+    statement, behind = "", _BEHIND.match(text, label.end())
+    if behind:
+        next_sentence = _NEXT.search(text, behind.start("line")) if behind["line"] else None
+        end = next_sentence.end() if next_sentence else behind.end()
+        block = next(filter(None, behind.groups()[1:6]), "")
+        statement = behind["line"] or f"${' '.join(block.split())}$"
+        is_doubted = is_doubted or bool(_TAKEN_BACK.match(text, end))
+    return _Statement(label.start(), "label", statement, is_phrase, is_doubted)
 
 
 def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
@@ -260,7 +227,7 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     None where it says nothing, and empty where it leaves open what it says.
     """
     text = _plain(statement)
-    if not re.search(r"\w|\\[a-zA-Z{]", text) or (is_phrase and _JUDGES.match(text)):
+    if not re.search(r"\w|\\[a-zA-Z{]", text) or text.casefold() == "see above":
         return None
     if _BOX.search(text):
         return ""  # it counts at its own place, or the end cut it off
@@ -269,11 +236,13 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     # What follows a label may go on with something else; what is marked ends in its answer.
     text = _SENTENCE_END.split(text[len(mark) :])[0 if rule == "label" else -1]
     text = _REASON.sub("", text).rstrip(_AROUND)
-    if re.search(r"\bor\b", text) and (value := _only_value(text)):
+    value = _only_value(text)
+    if is_phrase and not value and _SAYS_NOTHING.match(text):
+        return None
+    if re.search(r"\bor\b", text) and value:
         return value  # "2.5 or 5/2"
     if not _is_sentence(text):
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
-    value = _only_value(text)
     if value is None:
         yes_or_no = re.match(r"(?i:yes|no|true|false)(?=,)", text)
         return yes_or_no[0] if yes_or_no else None if is_phrase and len(text.split()) > 3 else text
@@ -289,7 +258,7 @@ def _is_sentence(text: str) -> bool:
     """Whether there are words around the answer, or a formula's delimiters."""
     if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
         return True
-    words = [*_WORD.finditer(_LATEX.sub(" ", text))]
+    words = re.findall(r"[^\W\d_]{2,}", _LATEX.sub(" ", text))
     return len(words) > 1 or bool(words and re.search(rf"^{CJK}.*\d", text))
 
 
@@ -319,20 +288,18 @@ def _only_value(text: str) -> str | None:
 def _last_line(text: str) -> str:
     """The last line's value: all of it, or the only one of a sentence that has come to its end."""
     text = text.rstrip()
-    for opening, closing in ((r"\[", r"\]"), ("$$", "$$")):
+    if text.count(r"\[") > text.count(r"\]") or text.count("$$") % 2:
+        return ""  # the end cut a formula off
+    opening, closing = (r"\[", r"\]") if text.endswith(r"\]") else ("$$", "$$")
+    if text.endswith(closing):
         before, _, formula = text.removesuffix(closing).rpartition(opening)
-        if text.endswith(closing):
-            lead = _SENTENCE_END.split(before.rstrip().rpartition("\n")[2])[-1]
-            if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
-                return ""
-            text = f"${' '.join(formula.split())}$"
-        elif text.count(opening) > text.count(closing) or (
-            opening == closing and text.count(opening) % 2
-        ):
-            return ""  # the end cut a formula off
+        lead = _SENTENCE_END.split(before.rstrip().rpartition("\n")[2])[-1]
+        if _DOUBT.search(lead) or _NOT_BEFORE.search(lead):
+            return ""
+        text = f"${' '.join(formula.split())}$"
     *above, line = ["", *(line for line in text.split("\n") if re.search(r"\w", line))]
     line = _SENTENCE_END.split(line.strip())[-1]
-    if _BOX.search(line) or _DOUBT.search(line):
+    if _BOX.search(line) or _DOUBT.search(line) or _OF_ANSWER.search(line):
         return ""
     bare = _plain(_NAMED.sub("", line, count=1))
     if _is_sentence(bare):

@@ -11,11 +11,10 @@ import functools
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import accumulate
 
 from ktae.grading import latex, values
 from ktae.grading.expressions import TRIGONOMETRIC
-from ktae.grading.latex import AND, BASES, NAME, OR, SYNONYMS, TEXT
+from ktae.grading.latex import BASES, NAME, SYNONYMS, TABLES, TEXT
 
 
 class Kind(StrEnum):
@@ -38,33 +37,25 @@ class Form:
     """An answer in its normal form."""
 
     kind: Kind
-    text: str
-    """All of it, clean; `body` is without name, unit and clause."""
+    text: str  # all of it, clean; `body` is without name, unit and clause
     body: str = ""
     parts: tuple[Form, ...] = ()
     detail: str = ""
-    name: str = ""
-    """The left side of `x = 5`."""
+    name: str = ""  # the left side of `x = 5`
     unit: str = ""
-    parameter: str = ""
-    """The letter of a clause such as `, k \\in \\mathbb{Z}`."""
+    parameter: str = ""  # the letter of a clause such as `, k \in \mathbb{Z}`
     number: values.Number | None = None
-    rounded: str = ""
-    """What `20/3 \\approx 6.67` says that it is about."""
-    source: str = ""
-    """As it was given."""
+    rounded: str = ""  # what `20/3 \approx 6.67` says that it is about
+    source: str = ""  # as it was given
 
 
 _CLAUSE = re.compile(
-    r"\s*(?:,|\\quad|(?=\\text)|(?=\s(?:where|for|with)\b)|(?P<bracket>\())\s*(?:\\text\{)?,?\s*"
-    r"(?:(?:where|for (?:any|all|every|some|each)|with(?!.*,))\b(?:(?!\bor\b|;).)*"
-    r"|(?:(?:for|where|with)\}\s*)?(?P<letter>[a-zA-Z])\s*(?:\}\s*)?(?:\\in|\bin\b|∈|\\text\{in\})\s*"
-    r"(?:\\mathbb\s*\{?\s*[ZN]\s*\}?(?:\s*[\^_]\s*\{?[+*\d]\}?)?|\\?[ZN]\b)\s*(?(bracket)\)))\s*\}?$",
+    r"(?:,|\\quad|\(|(?=\\text)|\s)\s*(?:\\text\{)?,?\s*(?:"
+    r"(?:where|for (?:any|all|every|some|each)|with(?!.*,))\b(?:(?!\bor\b|;).)*"
+    r"|(?:(?:for|where|with)\}?\s*)?[a-zA-Z]\s*(?:\\in|in|\\text\{in\})\s*\\?(?:mathbb)?[\s{]*[ZN](?![a-z]).{0,9})$",
     re.DOTALL,
 )
-_OF_INTEGERS = re.compile(
-    r"\binteger\w*\s*\}?\s*\$?([a-z])\b|\b([a-z])\s*(?:is|\\in|in)\b[^,]*?(?:integer|\\mathbb\s*\{?[ZN])"
-)
+_INTEGER = re.compile(r"\binteger\w*[\s}$]*([a-z])\b|\b([a-zA-Z])[\s}]*(?:is|in|\\in|\\text\{in)\b")
 _OPTION = r"(?:[Oo]ption|[Cc]hoice|选项)\s*"
 DENIED = (
     r"(?:is\s+(?:not|wrong|false|incorrect)|or|and|nor)\b"
@@ -72,9 +63,8 @@ DENIED = (
 )
 """Behind a choice: it is not the only one, or none."""
 _CHOICE = re.compile(
-    rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Za-h])\)\}}?|([A-Z])[).])"
-    rf"(?:(?:\s|\\quad)+(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])"
-    rf"|\(?([A-Z])\)?\s*:\s*(?!\d+\s*$|{DENIED})(\S.*)|([A-J])\s*:\s*(\d[\d./]*)",
+    rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Za-h])\)\}}?|([A-Z])[).]|\(?([A-Z])\)?\s*:)"
+    rf"(?:(?:(?:\s|\\quad)+|(?<=:))(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])",
     re.DOTALL,
 )
 """Alone (`(C)`, `option C`) or with its value (`\textbf{(C) } 12`, `C: 12`)."""
@@ -85,32 +75,19 @@ _ROWS = re.compile(
     r"\\end\{\1\}(?:\s*[)\]])?",
     re.DOTALL,
 )
-_NEXT_ROW = re.compile(r"\s*(?:\\\\|\\newline(?![a-z]))\s*(?:\\hline)?")
+_NEXT_ROW = (r"\\", r"\newline")
 _IF = re.compile(r"\\text\{(?:if|for|when|,)?\}|^\s*(?:if|for|when)\b")
-_NEXT_CELL = re.compile(r"\s*&\s*")
-
-
-def _joins(words: list[str]) -> str:
-    r"""In `\text{}`; bare between blanks or beside what is no lower-case letter."""
-    long = "|".join(word for word in words if len(word) > 1 and word.isascii())
-    other = "|".join(word for word in words if not word.isascii() and len(word) < 4)
-    short = "|".join(word for word in words if len(word) == 1 and word.isascii())
-    return (
-        rf"\\text\{{,?\s*(?:{long}|{other}|{short})\}}|(?<![A-Za-z\\])(?:{long})(?![a-z])|(?:{other})(?![^\W\d])"
-        rf"|(?<=[\d)}}]\s)(?:{short})(?=\s[\d(\\-])"
-    )
-
-
-_AND = rf"(?:{_joins(AND)}|\\land(?![a-z])|\\&)"
-_OR = rf"(?:{_joins(OR)}|\\lor(?![a-z])|\\cup(?=\s*[a-zA-Z]\s*(?:[<>]|\\[lg]e)))"
-_COMMA = re.compile(rf"(?:\s*(?:,|\\quad|{_NEXT_ROW.pattern}|{_AND}|{_OR})\s*)+")
-_SEMICOLON = re.compile(r"(?:\s*;\s*)+")
-_IS_OR, _IS_AND = re.compile(_OR), re.compile(_AND)
-_SIGN = re.compile(
-    r"\s*(\\(?:le|ge|ne|in|notin|equiv|approx|sim|to|mapsto|cong|propto|subset|subseteq|Rightarrow"
-    r"|Leftrightarrow|implies|perp|parallel|mid|ll|gg)(?![a-zA-Z])|<=|>=|!=|:=|==|≈|[<>=])\s*"
-)
+_JOINS = dict.fromkeys((",", r"\quad", *_NEXT_ROW), ",") | {";": ";"}
+_JOINS |= {r"\land": "and", r"\&": "and", r"\lor": "or"}
+for _role, _words in TABLES["joins"].items():
+    _JOINS |= {rf"\text{{{word}}}": _role for word in _words}
+    _JOINS |= {word: _role for word in _words if len(word) > 1 or not word.isascii()}
+_LOOSEST_FIRST = [
+    {token for token in _JOINS if _JOINS[token] in roles}
+    for roles in ((";",), ("or",), (",", "and", "or"))
+]
 _SPELLED = {"<=": r"\le", ">=": r"\ge", "!=": r"\ne", ":=": "=", "==": "=", "≈": r"\approx"}
+_SIGNS = {*_SPELLED, "<", ">", "="} | {rf"\{name}" for name in TABLES["signs"]["relations"].split()}
 _ROUNDED = (r"\approx", r"\sim")
 _SUM = re.compile(r"(?=.*\d\s*(?:[-+*]|\\times|\\cdot))(?:[\d\s+*()-]|\\times|\\cdot)+")
 _CALL = r"\s*\((?:[^()]|\([^()]*\))*\)"
@@ -126,15 +103,7 @@ _NO_NAME = re.compile(r"(?:[a-z]{2,3}|e|i|\\pi)=|[a-z]?[A-Z]{2,}=[A-Za-z]+$|[a-z
 _NAME_OF_BRACKETS = re.compile(
     r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()|[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)"
 )
-_SET_SIGNS = {
-    r"\cup": re.compile(r"\s*\\cup(?![a-z])\s*"),
-    r"\cap": re.compile(r"\s*\\cap(?![a-z])\s*"),
-    r"\setminus": re.compile(r"\s*\\setminus(?![a-z])\s*|(?<=\})\s*-\s*(?=\\\{)"),
-}
-_SUCH_THAT = re.compile(r"\s*(?:\\mid(?![a-z])|\||:|\\text\{such that\})\s*")
-_UNKNOWN = re.compile(r"[a-zA-Z](?:\s*\\in(.*))?")
-_BRACE = re.compile(r"\\[{}]")
-_INSIDE = re.compile(r"\s*[,;]\s*")
+_SUCH_THAT = (r"\mid", "|", ":", r"\text{suchthat}")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![a-z])\s*|±")
 _IN_BASE = re.compile(
     r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|(?=[A-F]*\d)[\dA-F]+|[\da-fA-F]+(?=\s*_\s*\{16)"
@@ -144,18 +113,13 @@ _PRODUCT = re.compile(r"(?=\w*[a-z])(?:[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]|[xz]y|
 """Letters without a vowel, not all of them capitals: `mgh` is no word, and `gym` is one."""
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
-_PLAIN_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?", re.ASCII)
 
 
 @functools.lru_cache(maxsize=512)
 def read(answer: str, *, thousands: bool = True) -> Form:
     """The normal form of an answer; with `thousands`, `54,108` is one number and no list of two."""
-    if _PLAIN_NUMBER.fullmatch(answer):  # most answers are
-        return Form(Kind.NUMBER, answer, answer, number=values.written(answer))
-    if len(answer) > _LONGEST:
-        return Form(Kind.EXPRESSION, answer, answer, source=answer)
-    text = latex.clean(answer, thousands=thousands)
-    if latex.is_deep(text):
+    text = answer if len(answer) > _LONGEST else latex.clean(answer, thousands=thousands)
+    if len(answer) > _LONGEST or latex.is_deep(text):
         return Form(Kind.EXPRESSION, text, text, source=answer)
     form = _read(text, is_text=bool(TEXT.search(answer)))
     return replace(form, text=text, source=answer)
@@ -178,20 +142,17 @@ def _read(text: str, *, is_text: bool = False) -> Form:
     text = SYNONYMS.get(" ".join(TEXT.sub(r" \1 ", text).casefold().split()), text)
     clause = _CLAUSE.search(text) if len(text) < values.MAX_DIGITS else None
     if clause and clause.start():
-        integers = _OF_INTEGERS.search(clause[0])
-        parameter = clause["letter"] or (integers and (integers[1] or integers[2])) or ""
-        form = _read(text[: clause.start()].strip(" ,"))
-        return replace(form, text=text, parameter=parameter)
+        integer = _INTEGER.search(clause[0])
+        parameter = (integer and (integer[1] or integer[2])) or ""
+        return replace(_read(text[: clause.start()].strip(" ,")), text=text, parameter=parameter)
     text = _in_one_line(text)
     if several := _choice(text) or _list(text):
         return several
-    parts, signs = latex.cut(text, _SIGN)
+    parts, signs = latex.cut(text, _SIGNS)
     if len(parts) > 1 and all(parts):
-        signs = [_SPELLED.get(sign, sign) for sign in signs]
-        about = (p for sign, p in zip(signs, parts[1:], strict=True) if sign in _ROUNDED)
-        return replace(_relation(text, parts, signs), rounded=next(about, ""))
-    for sign, pattern in _SET_SIGNS.items():
-        parts = latex.split(text, pattern)
+        return _relation(text, parts, [_SPELLED.get(sign, sign) for sign in signs])
+    for sign in (r"\cup", r"\cap", r"\setminus"):
+        parts = latex.split(text, (sign,))
         if len(parts) > 1:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), sign)
     name = _NAME_OF_BRACKETS.match(text)
@@ -212,12 +173,16 @@ def _in_one_line(text: str) -> str:
     match = _ROWS.fullmatch(text)
     if match is None:
         return text
-    rows = [latex.split(row, _NEXT_CELL) for row in latex.split(match["rows"], _NEXT_ROW) if row]
+    rows = [
+        latex.split(row, "&")
+        for row in latex.split(match["rows"].replace(r"\hline", ""), _NEXT_ROW)
+        if row
+    ]
     is_column = all(len(row) == 1 for row in rows)
     if match["matrix"] or text[0] in "([":
         return f"({', '.join(row[0] for row in rows)})" if is_column else text
     # "x &= 5" is a row of a system; "x & x > 0" is one of cases.
-    is_system = all(_SIGN.match(row[1]) or not row[0] for row in rows if len(row) > 1)
+    is_system = all(row[1].startswith("=") or not row[0] for row in rows if len(row) > 1)
     return ", ".join(
         " ".join(row).strip(" ,")
         if is_system or len(row) == 1
@@ -228,19 +193,19 @@ def _in_one_line(text: str) -> str:
 
 def _list(text: str) -> Form | None:
     r"""What is joined by `;`, "or", a comma or "and", and both values of `1 \pm x`."""
-    is_or, is_and = bool(_IS_OR.search(text)), bool(_IS_AND.search(text))
-    for separator in (_SEMICOLON, _IS_OR, _COMMA):
-        parts = [part.strip(" ,") for part in latex.split(text, separator)]
+    roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
+    elements = [text]
+    for level in _LOOSEST_FIRST:
+        parts = [part.strip(" ,") for part in latex.split(text, level)]
+        parts = [part for part in parts if part]
         # In "x = 1, y = 2 or x = 3, y = 4" the commas are within elements, as they are beside ";".
-        is_nested = is_and or all("," in part and "=" in part for part in parts)
-        if separator is not _IS_OR or is_nested:
-            elements = [e for part in parts if part for e in _both_signs(part)]
-            if len(parts) > 1 and len(elements) > 1:
-                break
-    else:
-        elements = [text] if text.startswith(r"\{") else _both_signs(text)
-        if len(elements) == 1:
-            return None
+        is_nested = "and" in roles or all("," in part and "=" in part for part in parts)
+        if len(parts) > 1 and (level is not _LOOSEST_FIRST[1] or is_nested):
+            elements = parts
+            break
+    elements = [each for element in elements for each in _both_signs(element)]
+    if len(elements) == 1:
+        return None
     forms = [_read(element) for element in elements]
     for i, form in enumerate(forms):
         if form.kind is Kind.LIST and all(part.name for part in form.parts):
@@ -248,12 +213,18 @@ def _list(text: str) -> Form | None:
         elif forms[0].detail == r"\ne" and form.number and not form.name:
             # "x \ne 2, 3" says so of both.
             forms[i] = replace(forms[0], text=form.text, parts=(forms[0].parts[0], form))
-    return Form(Kind.LIST, text, text, tuple(forms), "or" if is_or else "and" if is_and else ",")
+    return Form(
+        Kind.LIST,
+        text,
+        text,
+        tuple(forms),
+        "or" if "or" in roles else "and" if "and" in roles else ",",
+    )
 
 
 def _both_signs(text: str) -> list[str]:
     r"""Both elements of `1 \pm x`; of several signs all the upper ones, then all the lower ones."""
-    if not _PLUS_MINUS.search(text):
+    if not _PLUS_MINUS.search(text) or text.startswith(r"\{"):
         return [text]
     upper, lower = (
         _PLUS_MINUS.sub(lambda m, s=signs: s[m[1] == "mp"], text)  # type: ignore[misc]
@@ -270,40 +241,42 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
     if len(whole) > 1 and {*signs} <= {"=", *_ROUNDED}:
         return Form(Kind.RELATION, text, text, detail="contradiction")  # "x = 41 = 42"
     rounded = next((i for i, sign in enumerate(signs) if sign in _ROUNDED), len(signs))
+    about = parts[rounded + 1] if rounded < len(signs) else ""
     if rounded == 0 and has_name:
         parts, signs = parts[:2], ["="]
     elif rounded == 0:
         # A sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21.
-        return _read(parts[1 if _SUM.fullmatch(parts[0]) else 0])
+        return replace(_read(parts[1 if _SUM.fullmatch(parts[0]) else 0]), rounded=about)
     else:
         parts, signs = parts[: rounded + 1], signs[:rounded]
     if set(signs) <= {">", r"\ge"}:
         parts, signs = parts[::-1], [{">": "<", r"\ge": r"\le"}[sign] for sign in signs[::-1]]
     if signs == [r"\in"] and has_name:
-        return replace(_read(parts[1]), text=text)
+        return replace(_read(parts[1]), text=text, rounded=about)
     if set(signs) == {"="} and has_name:
         value = _read(parts[-1])
         if not value.name and value.kind is not Kind.RELATION:
-            return replace(value, text=text, name=parts[0])
+            return replace(value, text=text, name=parts[0], rounded=about)
     forms = tuple(map(_leaf, parts))
-    return Form(Kind.RELATION, text, text, forms, " ".join(signs))
+    return Form(Kind.RELATION, text, text, forms, " ".join(signs), rounded=about)
 
 
 def _bracketed(text: str) -> Form | None:
     """A tuple, an interval or a set; None where brackets are not all around it."""
-    is_set = text.startswith(r"\{") and text.endswith(r"\}")
-    left, right = (text[:2], text[-2:]) if is_set else (text[:1], text[-1:])
-    inner = text[len(left) : -len(right)]
-    depths = accumulate((c in "([{") - (c in ")]}") for c in _BRACE.sub("", inner))
-    if not (is_set or (left in ("(", "[") and right in (")", "]"))) or min(depths, default=0) < 0:
+    is_set = text.startswith(r"\{")
+    left = text[: 1 + is_set]
+    inner, *rest = latex.split(text[len(left) :], (r"\}",) if is_set else ")]")
+    if left not in ("(", "[", r"\{") or rest != [""]:
         return None
-    parts = latex.split(inner, _INSIDE)
+    right = text[-len(left) :]
+    parts = latex.split(inner, ",;")
     if is_set:
-        condition = latex.split(inner, _SUCH_THAT)
-        if len(condition) == 2 and (unknown := _UNKNOWN.fullmatch(condition[0])):
-            form = replace(_read(condition[1]), text=text, body=text)
-            if (domain := unknown[1]) and r"\mathbb" in domain and "R" not in domain:
-                return Form(Kind.UNION, text, text, (_read(domain), form), r"\cap")
+        variable, *condition = latex.split(inner, _SUCH_THAT)
+        unknown, *domain = latex.split(variable, (r"\in",))
+        if len(condition) == 1 and unknown.isalpha() and len(unknown) == 1:
+            form = replace(_read(condition[0]), text=text, body=text)
+            if domain and r"\mathbb" in domain[0] and "R" not in domain[0]:
+                return Form(Kind.UNION, text, text, (_read(domain[0]), form), r"\cap")
             return form
         elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
         return Form(Kind.SET, text, text, tuple(map(_read, elements)), "{}")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from importlib import resources
 
 TABLES = tomllib.loads(resources.files("ktae.grading").joinpath("tables.toml").read_text("utf-8"))
 UNITS, SIGNS, BASES = TABLES["units"], TABLES["signs"], TABLES["bases"]
-AND, OR = TABLES["joins"]["and"], TABLES["joins"]["or"]
 SYNONYMS = {words: sign for sign, some in TABLES["synonyms"].items() for words in some}
 
 Rewriting = tuple[re.Pattern[str], str]
@@ -24,6 +23,12 @@ Rewriting = tuple[re.Pattern[str], str]
 def rewritings(*rows: tuple[str, str]) -> tuple[Rewriting, ...]:
     """Compiled patterns with their replacements, applied in this order."""
     return tuple((re.compile(pattern), replacement) for pattern, replacement in rows)
+
+
+def table(text: str) -> tuple[Rewriting, ...]:
+    """As `rewritings`, of lines with a pattern, an arrow and what stands for it."""
+    rows = (line.partition("→") for line in text.splitlines() if "→" in line)
+    return rewritings(*((pattern.strip(), new.strip()) for pattern, _, new in rows))
 
 
 def rewritten(text: str, rows: Iterable[Rewriting]) -> str:
@@ -92,6 +97,12 @@ _TRANSLATED = str.maketrans(
 )
 _COMPATIBLE = re.compile("(?P<vulgar>[¼-¾⅐-⅞])|(?P<raised>[⁰¹²³⁴-⁹⁻ⁿ]+)|[₀-₉]+")
 _ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")
+CJK = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
+"""A character of a script that puts no blanks between words: Chinese, Japanese; Korean endings."""
+_TOKEN = re.compile(
+    rf"\\text\{{[^{{}}]*\}}|\\(?:[a-zA-Z]+|.)|[<>!:=]=|[A-Z]?[a-zà-ỹ]+|{CJK}+|[^\W\d_]+|\s+|.",
+    re.DOTALL,
+)
 _DEEPEST = 25
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -157,29 +168,26 @@ def is_deep(text: str) -> bool:
     return "}" * _DEEPEST in re.sub(r"[\s\\]", "", text)
 
 
-def split(text: str, separator: re.Pattern[str]) -> list[str]:
-    """The parts between separators that stand outside all brackets; one part where none does."""
-    return cut(text, separator)[0]
-
-
-def cut(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    r"""As `split`, with the separators."""
-    parts: list[str] = []
-    separators: list[str] = []
-    depth, start, position = 0, 0, 0
-    while position < len(text):
-        if depth <= 0 and (match := separator.match(text, position)) and match.end() > position:
-            parts.append(text[start : match.start()].strip())
-            separators.append(match.group().strip())
-            start = position = match.end()
+def cut(text: str, roles: Container[str]) -> tuple[list[str], list[str]]:
+    """The parts between tokens with a role that stand outside all brackets, and these tokens."""
+    parts, separators, depth = [""], [], 0
+    for token in _TOKEN.findall(text):
+        is_text = token.startswith(r"\text{")
+        name = re.sub(r"[\s,]", "", token) if is_text else token
+        if depth <= 0 and name in roles:
+            separators.append(name)
+            parts.append("")
             continue
-        if text.startswith((r"\begin{", r"\end{"), position):
-            depth += 1 if text[position + 1] == "b" else -1
-        step = 2 if text[position] == "\\" and text[position + 1 : position + 2] else 1
-        bracket = text[position + step - 1]
-        depth += (bracket in "([{") - (bracket in ")]}")
-        position += step
-    return [*parts, text[start:].strip()], separators
+        if not is_text:
+            depth += (token == r"\begin") + (token[-1] in "([{")
+            depth -= (token == r"\end") + (token[-1] in ")]}")
+        parts[-1] += token
+    return [part.strip() for part in parts], separators
+
+
+def split(text: str, roles: Container[str]) -> list[str]:
+    """As `cut`, without the separators."""
+    return cut(text, roles)[0]
 
 
 def plain(answer: str) -> str:

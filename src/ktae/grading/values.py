@@ -14,7 +14,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from ktae.grading.latex import TEXT, UNITS, rewritings, rewritten
+from ktae.grading.latex import CJK, TEXT, UNITS, rewritings, rewritten
 
 MAX_DIGITS = 1000
 ROUNDED_DIGITS, _NOISE = 6, Fraction(1, 10**14)
@@ -112,8 +112,6 @@ def ratio(text: str) -> Number | str | None:
 
 
 _LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
-CJK = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
-"""A character of a script that puts no blanks between words: Chinese, Japanese; Korean endings."""
 _UNIT_NAMES = {
     name: group.split()[0]
     for group in UNITS["names"].split("|")

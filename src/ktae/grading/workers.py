@@ -99,14 +99,13 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
                 (status, _), worker = worker.end(), None
                 if reply is None:
                     reason = f"no answer within {self.wall_limit:g} s on the wall clock"
-                elif status == -signal.SIGPROF:
+                    return Verdict(Outcome.UNDECIDED, None, reason)
+                if status == -signal.SIGPROF:
                     reason = f"{TIME_LIMIT} of {self.time_limit:g} s"
                     return Verdict(Outcome.UNDECIDED, None, reason, TIME_LIMIT)
-                elif is_fresh:
+                if is_fresh:
                     reason = f"out of memory, or the worker died: exit status {status}"
-                else:
-                    continue
-                return Verdict(Outcome.UNDECIDED, None, reason)
+                    return Verdict(Outcome.UNDECIDED, None, reason)
         except BaseException:  # an interrupted conversation cannot be resumed
             if worker:
                 worker.end()
@@ -197,15 +196,13 @@ def _started() -> _Worker:
 
 def _import_path() -> list[str]:
     """The parent's path without the current folder and that of its script; with ktae's own."""
-    where_data_may_lie = set()
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    data_folders = {os.path.dirname(os.path.realpath(script))} if script else set()
     with contextlib.suppress(FileNotFoundError):  # somebody has removed the current folder
-        where_data_may_lie.add(os.getcwd())
-    if script := getattr(sys.modules.get("__main__"), "__file__", None):
-        where_data_may_lie.add(os.path.dirname(os.path.realpath(script)))
-    ours = str(Path(__file__).resolve().parents[2])
-    real = {path: os.path.realpath(path) for path in sys.path if os.path.isabs(path)}
-    paths = [path for path in real if real[path] not in where_data_may_lie]
-    return paths if ours in map(real.get, paths) else [*paths, ours]
+        data_folders.add(os.getcwd())
+    paths = (path for path in sys.path if os.path.isabs(path))
+    kept = [path for path in paths if os.path.realpath(path) not in data_folders]
+    return [*kept, str(Path(__file__).resolve().parents[2])]
 
 
 def _checked(response: str, answer: str | Sequence[str]) -> Task:
@@ -222,27 +219,24 @@ def _checked(response: str, answer: str | Sequence[str]) -> Task:
 _default: dict[str, GradingPool] = {}
 
 
-@atexit.register
-def _close_default() -> None:
-    for pool in _default.values():
-        pool.close()
-
-
 def default_pool() -> GradingPool:
     """The pool that `grade` and `accuracy` share in this process; ended with it."""
     # A pool that is made has started nothing: of threads that come at once, the first one's stays.
     return _default.get("pool") or _default.setdefault("pool", GradingPool())
 
 
+@atexit.register
+def _close_default() -> None:
+    for pool in _default.values():
+        pool.close()
+
+
 def grade(response: str, answer: str | Sequence[str]) -> Verdict:
     r"""Is the response right? `grade(r"... \boxed{\frac12}", "0.5").outcome == "correct"`.
 
     Runs in a worker process under a time limit, so it is safe in any thread, under Ray and in a
-    trainer. For many responses at once use `default_pool().grade_all`.
-
-    Args:
-        response: whatever a model wrote.
-        answer: the accepted answer, or several of which one is enough.
+    trainer. `answer` is the accepted one, or several of which one is enough. For many responses at
+    once use `default_pool().grade_all`.
 
     Raises:
         InputError: an argument is no text, there is no answer, or the parser is not installed.
