@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import typer
 
 from ktae._version import __version__
@@ -11,6 +9,7 @@ from ktae.cli import (
     bench,
     compare,
     curves,
+    data,
     doctor,
     permutation_test,
     report,
@@ -21,7 +20,6 @@ from ktae.cli import (
 )
 from ktae.cli import eval as evaluate
 from ktae.cli.command import application, run
-from ktae.cli.data import prepare
 
 app = application(
     "ktae",
@@ -30,19 +28,18 @@ app = application(
     __version__,
 )
 # In the order in which a newcomer meets them.
-PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+for panel, commands in {
     "Look at rollouts": (show.show, report.report, score.score, validate.validate),
     "Train and evaluate": (train.train, evaluate.eval_, compare.compare, curves.curves),
-    "Check": (bench.bench, doctor.doctor),
-}
-for panel, commands in PANELS.items():
+    "Check": (bench.bench, doctor.doctor, permutation_test.permutation_test),
+}.items():
     for command in commands:
-        app.command(command.__name__.strip("_"), rich_help_panel=panel)(command)
-app.command("permutation-test", hidden=True)(permutation_test.permutation_test)
+        name = command.__name__.strip("_").replace("_", "-")
+        app.command(name, rich_help_panel=panel)(command)
 for_data = typer.Typer(no_args_is_help=True, help="Make training data for the engines.")
 for_data.callback()(lambda: None)  # so that `prepare` stays a command of its own
-for_data.command()(prepare)
-app.add_typer(for_data, name="data", hidden=True)
+for_data.command()(data.prepare)
+app.add_typer(for_data, name="data", rich_help_panel="Train and evaluate")
 
 
 def main() -> None:

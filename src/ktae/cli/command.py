@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from ktae.errors import InputError, one_line
-from ktae.files.inputs import last_opened
+from ktae.files.inputs import Opened
 from ktae.files.text import on_one_line
 
 STATUSES = """\
@@ -86,7 +86,7 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
 def unforeseen(error: Exception) -> str:
     """One line about an error that is not about the input, with the file that may be its cause."""
-    file = getattr(error, "filename", None) or last_opened()
+    file = getattr(error, "filename", None) or Opened.last
     where = f" (last file opened: {file!s:.300})" if file else ""
     text = f"{type(error).__name__}: {one_line(error)}{where}; KTAE_DEBUG=1 shows the traceback"
     return on_one_line(text)
