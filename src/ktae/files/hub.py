@@ -36,7 +36,7 @@ def check_local_or_hub(what: str, name: str) -> None:
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if path.is_file():
         raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
-    if not path.is_dir():
+    if not name or not path.is_dir():
         folder = os.path.dirname(name)
         if not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir()):
             raise InputError(f"{what} path {name!r} does not exist")
