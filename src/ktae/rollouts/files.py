@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from ktae.errors import InputError, one_line
 from ktae.files.inputs import open_input
 from ktae.files.text import path_text
+from ktae.files.unpacking import Unpacked, proportionate, require_proportion
 from ktae.rollouts import record
 from ktae.rollouts.names import LIKELY
 from ktae.rollouts.paths import UnknownRowsError
@@ -46,7 +47,7 @@ ARGUMENTS = re.compile(rf"\b({'|'.join(CALLED_WITH)}): struct")
 CSV_BLOCK = 1 << 24
 """Bytes; no row of CSV may be longer."""
 
-Stream = IO[bytes] | gzip.GzipFile
+Stream = IO[bytes]
 Rows = Iterator[tuple[Any, str]]
 """Each value that a file holds, and its place for errors."""
 Reject = Callable[[InputError], None]
@@ -157,6 +158,9 @@ def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     try:
         with zipfile.ZipFile(packed) as archive:
             names = archive.namelist()
+            require_proportion(
+                sum(x.file_size for x in archive.infolist()), len(packed.getbuffer()), name
+            )
             header = json.loads(archive.read("header.json")) if "header.json" in names else {}
             parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
             for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
@@ -166,6 +170,8 @@ def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
                     (parents | sample if isinstance(sample, dict) else sample),
                     f"{name}, {inside}",
                 )
+    except InputError:
+        raise
     except (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError) as error:
         raise InputError(
             f"{name}: broken zip: {one_line(error)}; inspect log dump writes the same as JSON"
@@ -231,7 +237,9 @@ def own_tables(path: Path) -> Iterator[Any]:
 def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
     """The rows of a Parquet file, or of an Arrow stream, as Hugging Face saves data sets, or Arrow
     file; at most `rows` of Parquet at a time."""
-    content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
+    content = io.BytesIO(stream.read()) if isinstance(stream, Unpacked) else stream
+    size = content.seek(0, os.SEEK_END)
+    content.seek(0)
     try:
         if ".arrow" in Path(name).suffixes:
             is_stream = content.read(6) != b"ARROW1"
@@ -242,10 +250,12 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
         else:
             file = pq.ParquetFile(content)
             schema, batches = file.schema_arrow, file.iter_batches(rows)
-        for batch in batches:
+            sizes = [file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)]
+            require_proportion(sum(sizes), size, name)
+        for table in proportionate(batches, rows, size, name):
             # What a broken file says of its columns may not be those that it has.
-            record.require_single_columns(batch.schema.names, name)
-            yield pa.table(batch).replace_schema_metadata(schema.metadata)
+            record.require_single_columns(table.column_names, name)
+            yield table.replace_schema_metadata(schema.metadata)
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
@@ -281,7 +291,9 @@ def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     except ModuleNotFoundError:
         raise InputError(f"{name}: a .pt file needs torch, which is not installed") from None
     except Exception as error:  # torch raises a dozen kinds
-        raise InputError(f"{name}: broken, or more than plain data: {one_line(error)}") from None
+        # What torch says proposes to run what the file holds.
+        kind = type(error).__name__
+        raise InputError(f"{name}: broken, or more than plain data ({kind})") from None
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list):
         raise InputError(f"{name}: {type(content).__name__}; expected a dict with a list samples")
@@ -317,7 +329,7 @@ def _open(path: Path) -> Iterator[Stream]:
         with open_input(path) as raw:
             if os.fstat(raw.fileno()).st_size == 0:
                 raise EmptyFileError(f"{path} is empty")
-            yield gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+            yield Unpacked(raw, str(path)) if path.suffix == ".gz" else raw
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: broken gzip: {error}") from None
     except OSError as error:
