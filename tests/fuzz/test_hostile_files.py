@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 ROWS = b'{"group":"a","response":"x","reward":1}\n{"group":"a","response":"y","reward":0}\n'
-MANY = 300_000
+MANY = 100_000
 
 
 def member(content):
@@ -57,8 +57,8 @@ CASES = {
     "recipe.yaml": {
         "aliases": ALIASES.encode(),
         "deep": b"a: " + b"[" * 100_000,
-        "deep blocks": b"- " * 60_000,
-        "long": b"a: [" + b"1," * 60_000 + b"]",
+        "deep blocks": b"- " * 30_000,
+        "long": b"a: [" + b"1," * 20_000 + b"]",
         "not text": bytes(range(256)) * 400,
     },
     "ktae.json": {"deep": b'{"a":' * 500_000, "digits": b'{"steps": ' + b"9" * 1_000_000 + b"}"},
@@ -72,7 +72,7 @@ CASES = {
     "r.jsonl": {"deep": b'{"a":' * MANY, "digits": b'{"reward": ' + b"9" * 1_000_000 + b"}\n"},
     "r.jsonl.gz": {"a line": member(b"a") * 100, "lines": member(b"{}\n") * 100},
     "r.parquet": {
-        "rows": parquet(table(3_000_000, pa.repeat("x", 3_000_000))),
+        "rows": parquet(table(1_000_000, pa.repeat("x", 1_000_000))),
         "a dictionary": parquet(table(20_000, referring(20_000))),
         "zeros": parquet(table(1, ["z" * (400 << 20)]), compression="zstd", use_dictionary=False),
     },
@@ -82,25 +82,27 @@ CASES = {
 NAMES = [(name, case) for name in CASES for case in CASES[name]]
 
 
+OF_RUNS = ("recipe.yaml", "ktae.json", "metrics.jsonl", "tokenizer.json")
+"""Files that lie beside the rollouts of a run."""
+
+
 @pytest.fixture(scope="module")
 def statuses(tmp_path_factory):
-    """Exit statuses of `score` and `report`, by file and case."""
+    """Exit statuses of `report`, by file and case."""
     folders = {}
     for name, case in NAMES:
         folder = tmp_path_factory.mktemp("run")
         (folder / name).write_bytes(CASES[name][case])
-        if name in ("recipe.yaml", "ktae.json", "metrics.jsonl", "tokenizer.json"):
+        if name in OF_RUNS:
             (folder / "rollouts").mkdir()
             (folder / "rollouts/1.jsonl").write_bytes(ROWS)
         folders[name, case] = str(folder)
-    results = []
-    for command in ("score", "report"):
-        words = [sys.executable, Path(__file__).parent / "limited.py", command]
-        done = subprocess.run([*words, *folders.values()], capture_output=True, text=True)
-        results.append(json.loads(done.stdout))
-    return {key: [result[folder] for result in results] for key, folder in folders.items()}
+    words = [sys.executable, Path(__file__).parent / "limited.py", "report"]
+    done = subprocess.run([*words, *folders.values()], capture_output=True, text=True)
+    results = json.loads(done.stdout)
+    return {key: results[folder] for key, folder in folders.items()}
 
 
 @pytest.mark.parametrize(("name", "case"), NAMES)
 def test_it_is_read_or_refused(name, case, statuses):
-    assert {*statuses[name, case]} <= {0, 2}
+    assert statuses[name, case] in (0, 2)

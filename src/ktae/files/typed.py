@@ -47,6 +47,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 class _Loader(yaml.SafeLoader):
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse aliases: a few lines of them can stand for any number of values."""
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError("an alias (*)")
+        return super().compose_node(parent, index)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """Refuse a key that is given twice, of which YAML's own reader keeps the last."""
         twice = [x for x, n in Counter(str(key.value) for key, _ in node.value).items() if n > 1]
@@ -86,9 +92,6 @@ def parse_yaml(text: str, where: str) -> Any:
     if len(text) > MAX_YAML:
         raise InputError(f"{where} has {len(text):,} characters; expected at most {MAX_YAML:,}")
     try:
-        # A few lines of aliases can stand for any number of values.
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            raise ValueError("an alias (*)")
         content = _Loader(text).get_single_data()
         # JSON has no dates, bytes, sets, infinities or circles: what it cannot write is refused.
         json.dumps(content, allow_nan=False, ensure_ascii=False).encode()

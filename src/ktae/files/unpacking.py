@@ -1,4 +1,4 @@
-"""Packed files whose content is out of proportion to their bytes are refused while they are read."""
+"""Packed files whose content is out of proportion to their bytes are refused."""
 
 from __future__ import annotations
 
