@@ -1,29 +1,26 @@
 """What each difference between the paper, its authors' code and ktae does to the credit.
 
-    python benchmarks/differences.py                                   # the demo's base model
-    python benchmarks/differences.py FILE --tokenizer FOLDER --append  # a rollout dump
+    python benchmarks/differences.py NAME=FILE [--tokenizer FOLDER] [--append]
 
 Every row of results/differences.csv compares one change with the preset `paper`, over all tokens of
-the mixed groups. `tables of 16` counts, over all 935 contingency tables of 16 rollouts with both
+the mixed groups. `tables of 16` counts, over all 935 contingency tables of 16 responses with both
 classes, what single precision makes of Fisher's test.
 """
 
 import argparse
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from bias import G, sample
 from estimator import append_rows, write_rows
 
 from ktae import Estimator, preset, stats, token_credit
-from ktae.estimators import KTAE, Ignoring, Scaled
-from ktae.experiments.demo import SUMS
-from ktae.experiments.demo.model import make_tokenizer
+from ktae.estimators import KTAE, Scaled
 from ktae.rollouts import record
+from ktae.rollouts.groups import arrays_of, group_codes, masks_of, tokenized
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.readers import read
-from ktae.rollouts.tokens import load_tokenizer, tokenize
+from ktae.rollouts.tokens import load_tokenizer
 from ktae.tables import largest_credit
 
 PAPER = KTAE()
@@ -54,31 +51,18 @@ COLUMNS = (
 )
 
 
-class Rollouts(NamedTuple):
-    """Arguments of `token_credit`, and the end-of-sequence token if there is one."""
-
-    token_ids: np.ndarray
-    mask: np.ndarray
-    correct: np.ndarray
-    groups: np.ndarray
-    end: int | None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path, nargs="?", help="(default: sample from the demo)")
+    parser.add_argument("dump", metavar="NAME=FILE")
     parser.add_argument("--tokenizer")
     parser.add_argument("--append", action="store_true", help="to the CSV, instead of anew")
-    parser.add_argument(
-        "--csv", type=Path, default=Path(__file__).parent / "results/differences.csv"
-    )
+    path = Path(__file__).parent / "results/differences.csv"
+    parser.add_argument("--csv", type=Path, default=path)
     arguments = parser.parse_args()
-    if arguments.file:
-        name = arguments.file.name.partition(".")[0]
-        rollouts = from_file(arguments.file, arguments.tokenizer)
-    else:
-        name, rollouts = "demo", from_demo()
+    name, _, file = arguments.dump.partition("=")
     rows = [] if arguments.append else [single_precision_tables()]
+    tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
+    rollouts = tokenized(read([Path(file)], ReadOptions(pool_models=True)), tokenizer)
     rows += compare(name, rollouts)
     write = append_rows if arguments.append else write_rows
     write(arguments.csv, rows)
@@ -86,50 +70,19 @@ def main() -> None:
         print("  ".join(f"{key} {value}" for key, value in row.items()))
 
 
-def from_demo(n_groups: int = 256) -> Rollouts:
-    """Rollouts of the demo's base model, graded."""
-    tokenizer = make_tokenizer(SUMS)
-    ids, mask, groups = sample(n_groups)
-    problems = SUMS.train_problems(n_groups, 1)
-    correct = [
-        SUMS.is_correct(
-            tokenizer.decode(row[counted]),
-            problems[group].answer,
-            finished=bool(row[counted][-1] == tokenizer.eos_token_id),
-        )
-        for row, counted, group in zip(ids, mask, groups, strict=True)
-    ]
-    assert len(ids) == n_groups * G
-    return Rollouts(ids, mask, np.array(correct), groups, tokenizer.eos_token_id)
-
-
-def from_file(path: Path, tokenizer: str | None) -> Rollouts:
-    """A dump's rollouts, tokenised where it holds text."""
-    rollouts = read([path], ReadOptions(pool_models=True))
-    if rollouts["token_ids"].null_count:
-        loaded = load_tokenizer(tokenizer or "")
-        lists = tokenize(loaded, rollouts["response"].to_pylist())
-    else:
-        lists = rollouts["token_ids"].to_pylist()
-    ids, mask = record.pad([list(row) for row in lists])
-    correct = np.array([np.nan if x is None else x for x in rollouts["correct"].to_pylist()], float)
-    return Rollouts(ids, mask, correct, np.array(rollouts["group"].to_pylist()), None)
-
-
-def compare(name: str, rollouts: Rollouts) -> list[dict[str, str]]:
-    _, mask, correct, groups, end = rollouts
-    labels, which = np.unique(groups, return_inverse=True)
-    of_class = [np.bincount(which, correct == verdict, len(labels)) > 0 for verdict in (1, 0)]
+def compare(name: str, rollouts: Any) -> list[dict[str, str]]:
+    """A row for each change, over the tokens of mixed groups of a record."""
+    ids, mask = record.pad(arrays_of(rollouts["token_ids"]), masks_of(rollouts))
+    correct, groups = rollouts["correct"].to_numpy(), group_codes(rollouts)[0]
+    of_class = [np.bincount(groups, correct == x, groups.max() + 1) > 0 for x in (1, 0)]
     mixed = of_class[0] & of_class[1]
-    tokens = (mask != 0) & (mixed[which] & ~np.isnan(correct))[:, None]
+    tokens = mask & (mixed[groups] & ~np.isnan(correct))[:, None]
     changes = {"paper": PAPER, **CHANGES}
-    if end is not None:
-        changes["end token ignored"] = Ignoring(PAPER, (end,))
     credits = {
-        change: token_credit(*rollouts[:4], estimator)[tokens].astype(float)
+        change: token_credit(ids, mask, correct, groups, estimator)[tokens].astype(float)
         for change, estimator in changes.items()
     }
-    paper, n = credits["paper"], np.array(float(G))
+    paper, n = credits["paper"], np.array(16.0)
     return [
         {
             "rollouts": name,

@@ -1,10 +1,10 @@
-"""How long the estimator takes on the paper's batch, beside verl's advantages and a memory copy.
+"""How long credit takes on the paper's batch, beside verl's advantages and a memory copy.
 
     python benchmarks/estimator.py [CONTENDER ...] [--groups 1024] [--csv results/estimator.csv]
 
-Contenders are `cpu` (the paper's estimator), the name of any other estimator, `copy` (inputs and
-output, copied), and verl's `verl grpo` and `verl grpo_vectorized`. They take turns in every round,
-so that all see the same machine. `gpu/run.py` measures the estimator on a GPU.
+A contender is an estimator's name; `NAME@cuda`, the same with token ids on the GPU; `copy`, which
+copies inputs and output; or verl's `verl grpo` and `verl grpo_vectorized`. They take turns in every
+round, so that all see the same machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ktae import preset, token_credit
 from ktae._version import __version__
 from ktae.files.atomic import atomic_write
 
-DEFAULT = ("cpu", "copy", "verl grpo", "verl grpo_vectorized")
+DEFAULT = ("paper", "copy", "verl grpo", "verl grpo_vectorized")
 VOCABULARY = 151_643
 
 
@@ -39,15 +39,6 @@ class Rollouts(NamedTuple):
     mask: np.ndarray
     correct: np.ndarray
     groups: np.ndarray
-
-
-class Contender(NamedTuple):
-    """Something to time."""
-
-    call: Callable[[], Any] | None
-    """None: it cannot be measured here, and `note` says why."""
-    note: str
-    threads: int = 1
 
 
 def main() -> None:
@@ -62,7 +53,7 @@ def main() -> None:
         batch = random_batch(groups=groups, dtype=np.dtype(arguments.dtype))
         print(f"{len(batch.groups):,} rollouts, {batch.mask.sum():,} tokens, {arguments.dtype}")
         for row in compare(batch, list(arguments.contenders), repeats=arguments.repeats):
-            print("{name}: {median_s} s ({p20_s} to {p80_s})  {note}".format(**row))
+            print("{name}: {median_s} s ({p20_s} to {p80_s})".format(**row), flush=True)
             if arguments.csv:
                 append_rows(arguments.csv, [row | machine()])
 
@@ -100,63 +91,48 @@ def random_batch(
 
 def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[dict[str, Any]]:
     """A row for each contender; they take turns. The first round is for compiling."""
-    contenders = {name: contender(name, batch) for name in names}
+    calls = {name: contender(name, batch) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(repeats + 1):
-        for name, each in contenders.items():
-            if each.call is None:
-                continue
+    for _ in range(repeats + 1):
+        for name, call in calls.items():
             started = time.perf_counter()
-            result = each.call()
-            elapsed = time.perf_counter() - started
-            del result
-            seconds[name] += [elapsed] if number else []
-    return [
-        {
-            "name": name,
-            "rollouts": batch.token_ids.shape[0],
-            "width": batch.token_ids.shape[1],
-            "tokens": int(batch.mask.sum()),
-            "vocabulary": VOCABULARY,
-            "dtype": str(batch.token_ids.dtype),
-            "device": "cpu",
-            "threads": each.threads,
-            **quantiles(seconds[name]),
-            "repeats": len(seconds[name]),
-            "note": each.note,
-        }
-        for name, each in contenders.items()
-    ]
+            call()
+            seconds[name].append(time.perf_counter() - started)
+    sizes = {"rollouts": len(batch.groups), "width": batch.mask.shape[1]}
+    sizes |= {"tokens": int(batch.mask.sum()), "vocabulary": VOCABULARY}
+    rows = []
+    for name in names:
+        times = np.percentile(seconds[name][1:], (20, 50, 80))
+        timed = zip(("p20_s", "median_s", "p80_s"), (f"{x:.5f}" for x in times), strict=True)
+        threads = numba.config.NUMBA_NUM_THREADS
+        about = {"dtype": str(batch.token_ids.dtype), "threads": threads, "repeats": repeats}
+        rows.append({"name": name} | sizes | dict(timed) | about)
+    return rows
 
 
-def quantiles(seconds: list[float]) -> dict[str, str]:
-    """20 %, median and 80 %."""
-    names = ("p20_s", "median_s", "p80_s")
-    if not seconds:
-        return dict.fromkeys(names, "not measured")
-    return dict(zip(names, (f"{x:.5f}" for x in np.percentile(seconds, (20, 50, 80))), strict=True))
-
-
-def contender(name: str, batch: Rollouts) -> Contender:
+def contender(name: str, batch: Rollouts) -> Callable[[], Any]:
     if name == "copy":
-        return Contender(
-            copy(batch), "np.copyto of ids, mask and output into memory touched before"
-        )
+        return copy(batch)
     if name.startswith("verl "):
         return verl(name.removeprefix("verl "), batch)
-    estimator = preset("paper" if name == "cpu" else name)
-    policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
-    return Contender(
-        lambda: token_credit(*batch, estimator, policy=policy),
-        str(estimator),
-        threads=int(numba.config.NUMBA_NUM_THREADS),
-    )
+    name, _, device = name.partition("@")
+    estimator = preset(name)
+    if not device:
+        policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
+        return lambda: token_credit(*batch, estimator, policy=policy)
+    import torch
+
+    ids = torch.from_numpy(batch.token_ids).long().to(device)
+
+    def call() -> None:
+        token_credit(ids, *batch[1:], estimator)
+        torch.cuda.synchronize()
+
+    return call
 
 
 def copy(batch: Rollouts) -> Callable[[], None]:
-    sources = (batch.token_ids, batch.mask, np.zeros(batch.token_ids.shape, dtype=np.float32))
-    for source in sources:  # a page that was never written to is not there yet
-        source.ravel()[:: 4096 // source.itemsize] = source.ravel()[:: 4096 // source.itemsize]
+    sources = (batch.token_ids, batch.mask, np.ones(batch.token_ids.shape, dtype=np.float32))
     targets = [source.copy() for source in sources]
 
     def call() -> None:
@@ -166,10 +142,8 @@ def copy(batch: Rollouts) -> Callable[[], None]:
     return call
 
 
-def verl(name: str, batch: Rollouts) -> Contender:
-    """verl's own rollout advantages, which KTAE's credit is added to."""
-    if importlib.util.find_spec("verl") is None:
-        return Contender(None, "verl is not installed")
+def verl(name: str, batch: Rollouts) -> Callable[[], Any]:
+    """verl's own rollout advantages, which token credit is added to."""
     import torch
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
@@ -178,11 +152,7 @@ def verl(name: str, batch: Rollouts) -> Contender:
     rewards = torch.zeros_like(mask)
     rewards[:, 0] = torch.from_numpy(batch.correct).float()
     index = batch.groups.astype(str).astype(object)
-    return Contender(
-        lambda: function(token_level_rewards=rewards, response_mask=mask, index=index),
-        "verl's rollout advantages alone",
-        threads=torch.get_num_threads(),
-    )
+    return lambda: function(token_level_rewards=rewards, response_mask=mask, index=index)
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -215,24 +185,20 @@ def machine() -> dict[str, str]:
     for name in ("numpy", "numba", "torch", "verl"):
         if importlib.util.find_spec(name) is not None:
             versions[name] = importlib.metadata.version(name)
+    gpu = "none"
+    if "torch" in versions:
+        import torch
+
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else gpu
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.machine(),
         "cores": str(len(os.sched_getaffinity(0))),
-        "gpu": gpu(),
+        "gpu": gpu,
         "versions": " ".join(f"{name}={version}" for name, version in versions.items()),
         "date": datetime.date.today().isoformat(),
     }
-
-
-def gpu() -> str:
-    """The GPU that torch sees, or `none`."""
-    if importlib.util.find_spec("torch") is None:
-        return "none"
-    import torch
-
-    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "none"
 
 
 if __name__ == "__main__":

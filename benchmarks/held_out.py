@@ -1,15 +1,16 @@
-"""Held-out pairs on real rollouts: which estimator tells correct from incorrect ones?
+"""Held-out pairs on real rollouts: which estimator tells correct from incorrect responses?
 
     python benchmarks/held_out.py FOLDER --tokenizer PATH
 
 FOLDER holds dumps, one rollout a line: group, response, reward. The groups of each are split into
 two halves by a hash of their labels: estimators were developed on `development` and looked at once
-on `confirmation`. Writes one row a file, half, part of the rollouts and estimator or baseline to
+on `confirmation`. Writes one row a file, half, part of the responses and estimator or baseline to
 results/held_out.csv, with 95 % intervals over groups.
 """
 
 import argparse
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from ktae.estimators import PRESETS, preset
 from ktae.inference import t_interval
 from ktae.report import ReadOptions, inputs
 from ktae.validity import held_out, prefixes
-from ktae.validity.scores import HeldOut, Score
 
 FILES = (
     "mathl5_8models_k8",
@@ -44,45 +44,44 @@ def main() -> None:
     rows = []
     for name in arguments.files:
         path = arguments.folder / f"{name}.jsonl.gz"
-        dump = inputs.load(path, ReadOptions(arguments.tokenizer))
-        for row in measure(dump):
+        for row in measure(inputs.load(path, ReadOptions(arguments.tokenizer))):
             rows.append({"file": name} | row | machine())
             print(name, list(row.values()), flush=True)
     write_rows(arguments.csv, rows)
 
 
-def measure(dump: inputs.Dump) -> list[dict[str, Any]]:
-    """One row a half, part, and estimator or baseline."""
+def measure(dump: inputs.Dump) -> Iterator[dict[str, Any]]:
+    """One row a half, part, and estimator, baseline or difference of two estimators."""
     half_b = np.array([half_of(group) for group in dump.rollouts["group"].to_pylist()])
     stated = prefixes.stated_answers(dump.rollouts)
     answers = np.array(list(prefixes.AskedAnswers(dump.rollouts, "stated")), dtype=object)
-    before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     parts = {
         "whole": None,
         "first half": prefixes.first_share(dump.rollouts, 0.5),
-        "before the answer": before.keep,
+        "before the answer": prefixes.before_answer(
+            dump.rollouts, dump.token_ids, dump.texts, stated
+        ).keep,
     }
-    rows = []
     for number, half in enumerate(HALVES):
-        own = half_b == number
+        in_half = half_b == number
         for part, keep in parts.items():
-            found = held_out.held_out_pairs(
-                dump.rollouts.filter(pa.array(own)),
+            pairs = held_out.held_out_pairs(
+                dump.rollouts.filter(pa.array(in_half)),
                 {name: preset(name) for name in PRESETS},
-                keep=None if keep is None else keep[own],
-                answers=answers[own].tolist(),
+                keep=None if keep is None else keep[in_half],
+                answers=answers[in_half].tolist(),
             )
-            rows += [
-                {"half": half, "part": part, "groups": found.groups, "pairs": found.pairs}
-                | score_row(score)
-                for score in (*found.estimators, *found.baselines)
-            ]
-            rows += [
-                {"half": half, "part": part, "groups": found.groups, "pairs": found.pairs}
-                | difference_row(found, "sharp-trigrams", other)
-                for other in ("paper", "calibrated", "trigrams")
-            ]
-    return rows
+            about = {"half": half, "part": part, "groups": pairs.groups, "pairs": pairs.pairs}
+            for score in (*pairs.estimators, *pairs.baselines):
+                numbers = columns("auc", score.auc) | columns("permuted", score.permuted)
+                yield about | {"estimator": score.name} | numbers
+            share_g = {score.name: score.auc_g for score in pairs.estimators}
+            for other in ("paper", "calibrated", "trigrams"):
+                # From the interval's width the mean over several dumps has its own.
+                difference = t_interval(share_g["sharp-trigrams"] - share_g[other])
+                yield (
+                    about | {"estimator": f"sharp-trigrams - {other}"} | columns("auc", difference)
+                )
 
 
 def half_of(group: str) -> int:
@@ -90,24 +89,10 @@ def half_of(group: str) -> int:
     return int(hashlib.sha256(group.encode()).hexdigest(), 16) % 2
 
 
-def difference_row(found: HeldOut, name: str, other: str) -> dict[str, str]:
-    """The mean difference over groups of two estimators' shares, with Student's t interval, from
-    whose width the mean over several dumps has its own."""
-    of = {score.name: score.auc_g for score in found.estimators}
-    interval = t_interval(of[name] - of[other])
-    bounds = zip(("", "_low", "_high"), interval, strict=True)
-    numbers = {f"auc{end}": f"{value:.4f}" for end, value in bounds}
-    return {"estimator": f"{name} - {other}"} | numbers
-
-
-def score_row(score: Score) -> dict[str, str]:
-    """Means and intervals, rounded."""
-    numbers = {
-        f"{name}{end}": f"{value:.4f}"
-        for name, interval in (("auc", score.auc), ("permuted", score.permuted))
-        for end, value in zip(("", "_low", "_high"), interval, strict=True)
-    }
-    return {"estimator": score.name} | numbers
+def columns(name: str, interval: Any) -> dict[str, str]:
+    """A value and the ends of its interval, rounded."""
+    ends = zip(("", "_low", "_high"), interval, strict=True)
+    return {f"{name}{end}": f"{value:.4f}" for end, value in ends}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ tokens, in logits of a table by prefix. New estimators need no model.
 """
 
 import argparse
+import copy
 import csv
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -51,6 +53,8 @@ OVERRIDES = ("steps=200", "rollout.max_response_length=12")
 """More problems, since few groups are mixed; and 12 tokens for 16: half of the continuations."""
 ONE_DIGIT = re.compile(r": \d [+-] \d =$")
 """Problems that the model is at times right about; with larger numbers few groups are mixed."""
+ROWS_AT_ONCE = 256
+Ids = tuple[int, ...]
 HALF = 16
 """Continuations of each prefix in each half."""
 
@@ -107,8 +111,8 @@ def score(
         table[name] = [scores.row_of(groups, scores.credits(groups, as_estimator(name)))]
     table["exact"] = [exact]
     n_tokens = sum(len(group.grpo) for group in groups)
-    keys = [scores.is_key(g.halves[h], g.errors[h]).sum() for g in groups for h in (0, 1)]
-    sizes = {"groups": len(groups), "tokens": n_tokens, "key_tokens": sum(keys) / 2}
+    n_keys = sum(key.sum() for group in groups for key in group.keys) / 2
+    sizes = {"groups": len(groups), "tokens": n_tokens, "key_tokens": n_keys}
     rows = []
     for name, several in table.items():
 
@@ -158,29 +162,48 @@ class Policy:
     """A model, and one problem that it answers."""
 
     def __init__(self, model: Any, tokenizer: Any, recipe: Any, problem: Any):
-        from continuations import read_prompt
+        import torch
 
-        text = tokenizer.apply_chat_template(
-            problem.prompt, add_generation_prompt=True, tokenize=False
+        self.prompt = tokenizer.apply_chat_template(
+            problem.prompt, add_generation_prompt=True, return_dict=False
         )
-        *prompt, self.last = tokenizer(text, add_special_tokens=False)["input_ids"]
         self.model, self.tokenizer, self.recipe, self.problem = model, tokenizer, recipe, problem
-        self.longest = recipe.rollout.max_response_length
-        self.prompt = read_prompt(model, prompt)
+        with torch.inference_mode():  # the prompt is read once, but for its last token
+            self.cache = model(torch.tensor([self.prompt[:-1]])).past_key_values
         self.verdicts: dict[str, bool] = {}
 
-    def continued(self, prefixes: Sequence[tuple[int, ...]], repeats: list[int]) -> Any:
-        """So many continuations of each prefix of a response."""
-        from continuations import continuations
+    def continued(self, prefixes: Sequence[Ids], repeats: Sequence[int]) -> list[list[Ids]]:
+        """So many continuations of each prefix of a response, at temperature 1; the prefixes are
+        equally long. An end token is included."""
+        import torch
 
-        return continuations(
-            self.model,
-            [(self.last, *prefix) for prefix in prefixes],
-            repeats=repeats,
-            limit=[self.longest - len(prefix) for prefix in prefixes],
-            ends=[self.tokenizer.eos_token_id],
-            prompt=self.prompt,
-        )
+        rows = [
+            self.prompt + list(prefix)
+            for prefix, n in zip(prefixes, repeats, strict=True)
+            for _ in range(n)
+        ]
+        end, width = self.tokenizer.eos_token_id, len(self.prompt) + len(prefixes[0])
+        made: list[Ids] = []
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            ids = torch.tensor(rows[start : start + ROWS_AT_ONCE])
+            cache = copy.deepcopy(self.cache)
+            cache.batch_repeat_interleave(len(ids))
+            out = self.model.generate(
+                ids,
+                past_key_values=cache,
+                attention_mask=torch.ones_like(ids),
+                do_sample=True,
+                temperature=1.0,
+                top_k=0,
+                top_p=1.0,
+                max_new_tokens=self.recipe.rollout.max_response_length - len(prefixes[0]),
+                eos_token_id=end,
+                pad_token_id=end,
+            )
+            for new in out[:, width:].tolist():
+                made.append(tuple(new[: new.index(end) + 1] if end in new else new))
+        bounds = np.cumsum([0, *repeats])
+        return [made[begin:stop] for begin, stop in itertools.pairwise(bounds)]
 
     def is_correct(self, ids: Sequence[int]) -> bool:
         """Whether a response is right, by the task's own grader."""
@@ -193,12 +216,13 @@ class Policy:
             self.verdicts[text] = verdict.outcome is Outcome.CORRECT
         return self.verdicts[text]
 
-    def values(self, responses: list[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    def values(self, responses: list[Ids]) -> dict[Ids, Ids]:
         """For each prefix how many continuations of each half are right, and how many there are."""
-        from continuations import prefixes_of
-
-        halves: list[dict[Any, list[tuple[int, ...]]]] = [{}, {}]
-        prefixes = prefixes_of(responses)
+        halves: list[dict[Any, list[Ids]]] = [{}, {}]
+        # The nodes of the prefix tree at which a token was chosen.
+        prefixes = sorted(
+            {ids[:length] for ids in responses for length in range(len(ids))}, key=len
+        )
         for length in range(max(map(len, responses))):
             nodes = [prefix for prefix in prefixes if len(prefix) == length]
             for half in halves:
@@ -210,7 +234,7 @@ class Policy:
             for node, new in zip(nodes, drawn, strict=True):
                 halves[0][node] += new[: missing[node][0]]
                 halves[1][node] += new[missing[node][0] :]
-        counts: dict[tuple[int, ...], tuple[int, ...]] = {}
+        counts: dict[Ids, Ids] = {}
         for node in prefixes:
             right = [[self.is_correct(node + ids) for ids in half[node]] for half in halves]
             counts[node] = (sum(right[0]), len(right[0]), sum(right[1]), len(right[1]))
@@ -239,12 +263,13 @@ class Policy:
                 )
         return rows
 
-    def distributions(self, ids: tuple[int, ...]) -> list[dict[str, str]]:
+    def distributions(self, ids: Ids) -> list[dict[str, str]]:
         """For each token its log-probability, the entropy there, and the sum of squares."""
         import torch
-        from continuations import after
 
-        log_probs = after(self.model, self.prompt, [self.last, *ids[:-1]]).log_softmax(dim=-1)
+        with torch.inference_mode():
+            logits = self.model(torch.tensor([[*self.prompt, *ids[:-1]]])).logits[0].float()
+        log_probs = logits[len(self.prompt) - 1 :].log_softmax(dim=-1)
         probs, at = log_probs.exp(), torch.tensor(ids)[:, None]
         columns = {
             "log_prob": log_probs.gather(1, at)[:, 0],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from ktae import token_credit
 from ktae.rollout_advantages import rollout_advantages
@@ -36,8 +36,8 @@ class Group(NamedTuple):
     """(G, T) `log_probs` and `entropies`."""
     halves: tuple[Floats, Floats]
     """(N,) advantages by each half of the continuations."""
-    errors: tuple[Floats, Floats]
-    """(N,) their standard errors, those of V before and after as if independent."""
+    keys: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    """(N,) where they are large, and beyond their standard errors."""
     kernel: Floats
     """(N, N) `logit_kernel`."""
     grpo: Floats
@@ -61,6 +61,8 @@ def group_of(rows: Sequence[dict[str, str]]) -> Group:
     counts = [(table(f"right_{half}"), table(f"n_{half}")) for half in "ab"]
     pairs = [advantage_and_error(right, n, mask, correct) for right, n in counts]
     halves, errors = ((pairs[0][i][mask], pairs[1][i][mask]) for i in (0, 1))
+    sizes = [np.abs(half) for half in halves]
+    keys = [(s >= KEY) & (s > ERRORS * e) for s, e in zip(sizes, errors, strict=True)]
     prefix = [(r, *ids[r, :t].tolist())[1:] for r, t in zip(response, position, strict=True)]
     node = [prefix.index(ids) for ids in prefix]
     probs = np.exp(table("log_prob"))
@@ -69,7 +71,7 @@ def group_of(rows: Sequence[dict[str, str]]) -> Group:
     base = rollout_advantages("grpo", correct, everyone, np.zeros(len(correct), dtype=int))
     grpo = np.broadcast_to(base[:, None], shape)[mask]
     policy = {"log_probs": table("log_prob"), "entropies": table("entropy")}
-    return Group(ids, mask, correct, policy, halves, errors, kernel, grpo)
+    return Group(ids, mask, correct, policy, halves, (keys[0], keys[1]), kernel, grpo)
 
 
 def advantage_and_error(
@@ -159,10 +161,9 @@ def scores(
     measures: dict[str, list[float]] = {"rank": [], "precision": [], "sign": []}
     for half in (0, 1):
         truth = np.concatenate([groups[g].halves[half] for g in drawn])
-        error = np.concatenate([groups[g].errors[half] for g in drawn])
+        key = np.concatenate([groups[g].keys[half] for g in drawn])
         value = row.pointing[half][tokens]
-        key = is_key(truth, error)
-        measures["rank"].append(correlation(rankdata(value), rankdata(truth)))
+        measures["rank"].append(spearmanr(value, truth).statistic if np.ptp(value) else 0.0)
         measures["precision"].append(average_precision(np.abs(value), key))
         measures["sign"].append(float((np.sign(value) == np.sign(truth))[key].mean()))
     sums, ceiling = row.products[drawn].sum(axis=0), exact.products[drawn].sum(axis=0)
@@ -178,25 +179,12 @@ def scores(
     }
 
 
-def is_key(advantage: Floats, error: Floats) -> NDArray[np.bool_]:
-    """Whether an advantage is large, and beyond its standard error."""
-    size = np.abs(advantage)
-    return np.asarray((size >= KEY) & (size > ERRORS * error))
-
-
 def cosine(sums: Floats, weight: float) -> float:
     """Cosine of the batch's gradient, GRPO's advantages and the weighted credit, with the gradient
     of exact advantages at the same tokens."""
     base_a, base_base, base_c, c_c, c_a, a_a = sums
     norm = base_base + 2 * weight * base_c + weight**2 * c_c
     return float((base_a + weight * c_a) / np.sqrt(norm * a_a))
-
-
-def correlation(x: Floats, y: Floats) -> float:
-    """Pearson's; 0 where one of them does not vary."""
-    x, y = x - x.mean(), y - y.mean()
-    norm = np.sqrt((x @ x) * (y @ y))
-    return float(x @ y / norm) if norm else 0.0
 
 
 def average_precision(score: Floats, key: NDArray[np.bool_]) -> float:

@@ -1,4 +1,4 @@
-"""Prefix trees, advantages by continuation and what scores credit by them, on cases by hand."""
+"""Advantages by continuation, and what scores credit by them, on cases by hand."""
 
 import csv
 import subprocess
@@ -13,12 +13,9 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 require("transformers")
 require("torch")
 sys.path.append(str(BENCHMARKS))
-import continuations  # noqa: E402
+import real_tokens  # noqa: E402
 import token_scores  # noqa: E402
 import torch  # noqa: E402
-
-from ktae.experiments.demo import SUMS  # noqa: E402
-from ktae.experiments.demo.model import make_model  # noqa: E402
 
 
 def sample_rows():
@@ -34,25 +31,13 @@ def sample_rows():
     ]  # fmt: skip
 
 
-def test_the_nodes_where_a_token_was_chosen():
-    assert continuations.prefixes_of([(5, 6, 2), (5, 7)]) == [(), (5,), (5, 6)]
-    assert continuations.prefixes_of([(5,), (5,)]) == [()]
-
-
-def test_advantages_are_differences_of_value():
-    assert continuations.segment_advantages([0.5, 0.25], 1.0, 1, 2).tolist() == [-0.25, 0.75]
-    by_two = continuations.segment_advantages([0.5, 0.25], 1.0, 2, 3)
-    assert by_two.tolist() == [-0.25, -0.25, 0.75]
-
-
 def test_a_group_of_the_samples():
     group = token_scores.group_of(sample_rows())
     assert group.token_ids.tolist() == [[5, 6, 2], [5, 7, 0]]
     for half in group.halves:
         assert half.tolist() == [0, 0.5, 0, 0, -0.5]
-    # before and after `5`, V is .5 by 16 each; after the last token it is known
-    assert group.errors[0][0] == pytest.approx((2 * 0.25 / 16) ** 0.5)
-    assert group.errors[0][4] == pytest.approx((0.25 / 16) ** 0.5)
+    # the errors of .5 by 16 each, .18 and .13: only where V is known after the token is it a key
+    assert [key.tolist() for key in group.keys] == [[False, True, False, False, True]] * 2
     assert group.grpo == pytest.approx([2**-0.5] * 3 + [-(2**-0.5)] * 2, rel=1e-5)
 
 
@@ -90,28 +75,27 @@ def test_tied_scores_share_their_precision():
     assert np.isnan(token_scores.average_precision(np.zeros(2), np.zeros(2, bool)))
 
 
-def test_continuations_are_of_the_model_s_distribution():
-    """With a prompt read before or with the prefix, padded or alone, it is the same next token."""
-    model = make_model(SUMS, 0).eval()
-    with torch.no_grad():
-        model.model.embed_tokens.weight *= 200  # one token has nearly all of the probability
-    prompt, long, short = [1, 20, 30], [40, 50, 60, 70], [45]
+class Coin(real_tokens.Policy):
+    """Ends with 1 (correct) or 0 in turn, after `5` that all responses begin with."""
 
-    def greedy(ids):
+    def __init__(self):
+        self.drawn = 0
+
+    def continued(self, prefixes, repeats):
         made = []
-        with torch.no_grad():
-            for _ in range(3):
-                made.append(int(model(torch.tensor([prompt + ids + made])).logits[0, -1].argmax()))
-        return tuple(made)
+        for prefix, n in zip(prefixes, repeats, strict=True):
+            self.drawn += n
+            made.append([(*(5,)[len(prefix) :], i % 2) for i in range(n)])
+        return made
 
-    torch.manual_seed(0)
-    cache = continuations.read_prompt(model, prompt)
-    how = {"repeats": [2, 1], "limit": [3, 2], "ends": [-1]}
-    apart = continuations.continuations(model, [long, short], prompt=cache, **how)
-    full = continuations.continuations(model, [prompt + long, prompt + short], **how)
-    assert apart == full == [[greedy(long)] * 2, [greedy(short)[:2]]]
-    after = continuations.after(model, cache, long)
-    assert int(after[-1].argmax()) == greedy(long)[0]
+    def is_correct(self, ids):
+        return ids[-1] == 1
+
+
+def test_continuations_of_a_prefix_count_for_the_next():
+    coin = Coin()
+    assert coin.values([(5, 1), (5, 0)]) == {(): (8, 16, 8, 16), (5,): (8, 16, 8, 16)}
+    assert coin.drawn == 32  # 2 halves of 16 from the beginning; none anew after 5
 
 
 def test_estimators_are_scored_from_the_committed_samples_alone(tmp_path):

@@ -1,10 +1,7 @@
 """Token credit in tinker-cookbook's own data and loop."""
 
 import asyncio
-import runpy
-import sys
 import types
-from pathlib import Path
 
 import pytest
 from engine_objects import tinker_data, tinker_group, tinker_turn
@@ -115,13 +112,3 @@ def test_losses_that_would_not_use_it_are_refused(loss):
     ):
         pass
     assert str(error.value).startswith(f"loss_fn is '{loss}'")
-
-
-def test_the_example_goes_as_far_as_the_call_of_the_service(monkeypatch, capsys):
-    path = Path(__file__).resolve().parents[2] / "examples" / "tinker_rl.py"
-    monkeypatch.setattr(sys, "argv", [str(path), "--offline"])
-    runpy.run_path(str(path), run_name="__main__")
-    rows = capsys.readouterr().out.splitlines()
-    values = [float(word) for row in rows[:4] for word in row.split()[1::2]]
-    assert len(values) == 6 + 3 + 6 + 3 and rows[4].startswith("credit/mean_abs")
-    assert len(set(values)) > 2  # plain GRPO has one advantage for right, one for wrong
