@@ -95,7 +95,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
 
 @pytest.fixture(scope="session")
 def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a byte-level tokenizer that cuts as Qwen2's does, and has its special tokens."""
+    """A folder with a byte-level tokenizer that cuts as Qwen2's does, and its special tokens."""
     tokenizers = pytest.importorskip("tokenizers")
     from tokenizers import decoders, models, pre_tokenizers, trainers
 

@@ -81,6 +81,6 @@ def require_outputs(
         if os.path.realpath(path) in read:
             raise InputError(f"{option} would overwrite {path}, which is one of the inputs")
         if ends and path.suffix not in ends:
-            raise InputError(f"{option} {path}: expected a name that ends in {' or '.join(ends)}")
+            raise InputError(f"{option} {path}: expected a name that ends in {', '.join(ends)}")
         if ends and path.suffix in PICTURE and find_spec("matplotlib") is None:
             raise InputError(f"{option} {path}: needs matplotlib; pip install matplotlib")
