@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from ktae._version import __version__
 from ktae.cli import (
     bench,
     compare,
@@ -19,14 +18,10 @@ from ktae.cli import (
     validate,
 )
 from ktae.cli import eval as evaluate
-from ktae.cli.command import application, run
+from ktae.cli.command import app, main
 
-app = application(
-    "ktae",
-    "Token credit for group-based RL of language models (GRPO, DAPO): training, reports, "
-    "evaluation.",
-    __version__,
-)
+__all__ = ["app", "main"]
+
 # In the order in which a newcomer meets them.
 for panel, commands in {
     "Look at rollouts": (show.show, report.report, score.score, validate.validate),
@@ -40,8 +35,3 @@ for_data = typer.Typer(no_args_is_help=True, help="Make training data for the en
 for_data.callback()(lambda: None)  # so that `prepare` stays a command of its own
 for_data.command()(data.prepare)
 app.add_typer(for_data, name="data", rich_help_panel="Train and evaluate")
-
-
-def main() -> None:
-    """Run the command line and end the process."""
-    run(app, "ktae")
