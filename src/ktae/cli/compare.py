@@ -13,7 +13,6 @@ from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError
 from ktae.files import plots
-from ktae.files.inputs import spooled
 
 if TYPE_CHECKING:
     from ktae.experiments.comparison import Comparison
@@ -47,7 +46,6 @@ def compare(
     for name in ("threshold", "correctness"):
         if getattr(saved, name) is not None:
             raise InputError(f"--{name} has no effect: outputs are graded, or were by ktae eval")
-    models = [*map(spooled, models)]
     options.require_outputs(models, ("--output", output, ()), ("--plot", plot, plots.KINDS))
     screen, notes, names = Screen(as_json), Notes(strict=True), comparison.names_of(models)
     outputs = saved.read(models, notes)

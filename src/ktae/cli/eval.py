@@ -16,7 +16,6 @@ from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, plain
 from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError, expected_one_of
-from ktae.files.inputs import spooled
 
 if TYPE_CHECKING:
     from ktae.experiments.benchmarks import BenchmarkProblem
@@ -166,7 +165,7 @@ def eval_(
     own = {} if questions is None else questions.graders
     chosen = _chosen_graders(_names(graders), own, regrade is not None)
     if regrade is not None:
-        outputs = _saved_outputs(saved, spooled(regrade), notes, wanted)
+        outputs = _saved_outputs(saved, regrade, notes, wanted)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         # Without --output nothing is written: grading again takes seconds.
         folder = None if output is None else EvaluationFolder(output)

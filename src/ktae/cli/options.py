@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ktae.errors import InputError
+from ktae.files.inputs import spooled
 from ktae.files.plots import KINDS as PICTURE
 
 rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
@@ -73,7 +74,7 @@ def require_outputs(
 
     written = [(option, path, ends) for option, path, ends in outputs if path is not None]
     # A folder of many files takes time to look through.
-    files = [file for path in inputs for file in choose_files(path)[0]] if written else []
+    files = [x for path in inputs for x in choose_files(spooled(path))[0]] if written else []
     read = {*map(os.path.realpath, files)}
     for option, path, ends in written:
         if not path.parent.is_dir():

@@ -134,7 +134,7 @@ class Saved(Rows):
         from ktae.experiments.outputs import evaluations_in, read
         from ktae.rollouts.folders import choose_files
 
-        how, partial = self.how, self.partial
+        how, partial, paths = self.how, self.partial, [*map(spooled, paths)]
         files = [x for y in paths for x in evaluations_in(y) or choose_files(y, self.evaluation)[0]]
         for file, n in Counter(map(os.path.realpath, files)).items():
             if n > 1:
