@@ -1,6 +1,6 @@
-"""How the command line ends: when it is asked to, and when nobody reads it."""
+"""How the command line ends: asked to, unread, on bad input, and where a machine or a name is
+hostile."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,13 +8,11 @@ import sys
 
 import in_process
 import pytest
+from in_process import COMMAND, in_another
+from saved_outputs import write_lines
 
-
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["sigterm", "ctrl-c"]
-)
-def test_a_signal_ends_it_as_an_exception_does(number, status):
-    code = """
+ROWS = [{"group": 0, "response": f"it is {i}", "reward": i % 2} for i in range(4)]
+WAITING = """
 import signal, time
 from ktae import cli
 
@@ -31,47 +29,38 @@ def wait():
 
 cli.main()
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "wait"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["sigterm", "ctrl-c"]
+)
+def test_a_signal_ends_it_as_an_exception_does(number, status):
+    words = [sys.executable, "-c", WAITING, "wait"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(words, text=True, **pipes)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
     assert process.communicate(timeout=30) == ("tidied up\n", "")
     assert process.returncode == status
 
 
-@pytest.mark.parametrize(
-    ("arguments", "unbuffered"),
-    [(["--help"], ""), (["--help"], "1"), (["show", "rollouts.jsonl"], "")],
-)
-def test_a_reader_that_goes_away_is_no_error(arguments, unbuffered, tmp_path):
-    """As in `ktae show ... | head -1`: no traceback."""
-    rows = [
-        {"group": "a", "response": f"so {i} " * 40_000, "reward": i, "token_ids": [i] * 40_000}
-        for i in (0, 1)
-    ]
-    (tmp_path / "rollouts.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ktae", *arguments], cwd=tmp_path, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
-    )  # fmt: skip
-    process.stdout.close()
-    said = process.stderr.read()
-    assert "Traceback" not in said and "roken" not in said
-    assert process.wait(timeout=60) == 1
-    process.stderr.close()
+@pytest.mark.parametrize("words", [["--help"], ["show", "rollouts.jsonl"]])
+def test_a_reader_that_goes_away_is_no_error(words, tmp_path):
+    """As in `ktae show ... | head -1`."""
+    rows = [{"group": "a", "response": f"so {i} " * 40_000, "reward": i} for i in (0, 1)]
+    write_lines(tmp_path / "rollouts.jsonl", rows)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = in_another(*words, stdout=writer, cwd=tmp_path)
+    os.close(writer)
+    assert done.returncode == 1 and "roken" not in done.stderr
 
 
 def test_names_that_are_not_utf_8(command, tmp_path):
     """As file, as one of several, as a folder of several, and without groups."""
     for name in ("a\udce9.jsonl", "b.jsonl", "d\udce9/x.jsonl", "d\udce9/y.jsonl"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text('{"group": "g", "response": "r", "reward": 1}\n')
-    (tmp_path / "n\udce9.jsonl").write_text('{"response": "r", "reward": 1}\n')
+        write_lines(tmp_path / name, [{"group": "g", "response": "r", "reward": 1}])
+    write_lines(tmp_path / "n\udce9.jsonl", [{"response": "r", "reward": 1}])
     output = "o\udce9.html"
     for inputs in (["a\udce9.jsonl"], ["a\udce9.jsonl", "b.jsonl"], ["d\udce9"], ["n\udce9.jsonl"]):
         assert command("report", *inputs, "-o", output, "--json").status == 0
@@ -80,19 +69,19 @@ def test_names_that_are_not_utf_8(command, tmp_path):
     assert (tmp_path / "s\udce9.tokens.parquet").exists()
 
 
-def test_bad_usage_and_bad_input():
-    """What Typer says of the one, and one line of ours about the other."""
-    for arguments, said in (
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
         (["score", "--nope", "x"], "ktae score -h"),
         (["scor"], "'scor'"),
         (["show", "x.jsonl", "--step", "one"], "--step"),
         (["show", "x.jsonl"], "ktae: x.jsonl "),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "ktae", *arguments], capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr and "Traceback" not in done.stderr
+    ],
+)
+def test_bad_usage_and_bad_input(command, words, named):
+    """Typer answers the one, and one line of ours the other."""
+    result = command(*words)
+    assert (result.status, result.out) == (2, "") and named in result.err
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
@@ -105,3 +94,78 @@ def test_engines_report_their_usage_only_if_asked_to(monkeypatch, asked_for):
     assert in_process.ktae("--version") == 0
     got = [os.environ[name] for name in names]
     assert got == (["as the user has it"] * 3 if asked_for else ["1", "0", "1"])
+
+
+# --- a machine that does not play along
+
+
+UNFORESEEN = {
+    "a name that is too long": ["score", "a" * 5000],
+    "settings without end": ["score", "r.jsonl", "-s", f"transforms=[{'centred, ' * 3000}]"],
+    "a folder that is gone": ["report", "../r.jsonl"],
+    "a full disk": ["show", "r.jsonl"],
+}
+
+
+@pytest.mark.parametrize("case", UNFORESEEN)
+def test_what_nobody_foresaw_is_one_line(case, tmp_path):
+    write_lines(tmp_path / "r.jsonl", ROWS)
+    (tmp_path / "gone").mkdir()
+    settings = {"cwd": tmp_path, "stderr": subprocess.PIPE}
+    if case == "a folder that is gone":
+        settings |= {"cwd": tmp_path / "gone", "preexec_fn": (tmp_path / "gone").rmdir}
+    with open("/dev/full", "w") as full:
+        if case == "a full disk":
+            settings |= {"stdout": full}
+        done = in_another(*UNFORESEEN[case], **settings)
+    *notes, last = done.stderr.splitlines()
+    assert done.returncode == 1 and len(last) < 1_000 and "KTAE_DEBUG" in last
+    assert all(line.startswith("ktae: ") for line in (*notes, last))
+
+
+def test_the_traceback_is_there_for_who_asks():
+    variables = os.environ | {"KTAE_DEBUG": "1"}
+    words = [*COMMAND, "score", "a" * 5000]
+    done = subprocess.run(words, capture_output=True, text=True, env=variables)
+    assert done.returncode == 1 and "Traceback" in done.stderr
+
+
+# --- hostile folders and names
+
+
+@pytest.mark.parametrize("words", ["score", "report", "validate", "curves", "compare", "train"])
+def test_a_pipe_in_a_folder_holds_no_command(command, tmp_path, words):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("rollouts.parquet", "metrics.jsonl", "recipe.yaml", "ktae.json", "tokenizer.json"):
+        os.mkfifo(folder / name)
+    assert command(words, folder, *([folder] if words == "compare" else [])).status == 2
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_pipe_in_a_model_s_folder_holds_no_command(command, tmp_path, name):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text("{}")
+    (tmp_path / "model" / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "model" / name)
+    assert command("eval", tmp_path / "model").status == 2
+
+
+@pytest.mark.parametrize("content", ["a: &a [1]\nb: *a", "[" * 50_000, "credit: [" * 9_000])
+def test_a_hostile_recipe_in_a_run_folder_holds_no_command(command, tmp_path, content):
+    write_lines(tmp_path / "run/rollouts/1.jsonl", ROWS)
+    (tmp_path / "run/recipe.yaml").write_text(content)
+    for words in ("score", "report"):
+        assert command(words, tmp_path / "run").status == 2
+
+
+def test_no_text_of_a_file_looks_like_a_line_of_ours(command, tmp_path):
+    """A newline, a carriage return and a bidirectional override, in labels and in a file's name."""
+    forged = "x\nVERDICT: take paper\r\u202e"
+    rows = [{"problem": forged, "answer": "1", "response": f"\\boxed{{{i}}}"} for i in (1, 2)]
+    file = write_lines(tmp_path / "a\nVERDICT: b.jsonl", rows)
+    bad = write_lines(tmp_path / "c\nVERDICT: d.jsonl", [{"nothing": 1}])
+    for words in (("compare", file, file), ("score", bad), ("eval", "--regrade", file)):
+        printed = "".join(command(*words)[1:])
+        assert not any(x.startswith(("VERDICT", "\u202e")) for x in printed.split("\n"))
+        assert "\u202e" not in printed

@@ -14,20 +14,16 @@ from saved_outputs import write_lines
         ["score", "in"],
         ["validate", "in", "-e", "paper"],
         ["permutation-test", "in"],
-        ["eval", "--regrade", "in", "--workers", 1],
-        ["compare", "in", "in", "--workers", 1],
+        ["eval", "--regrade", "in"],
+        ["compare", "in", "in"],
     ],
     ids=lambda words: words[0],
 )
 def test_notes_are_in_the_json(words, command, tmp_path):
     (tmp_path / "in").mkdir()
     rows = [
-        {
-            "group": group,
-            "response": f"{'so ' * i}\\boxed{{{i % 3}}}",
-            "reward": int(i % 3 == 1),
-            "answer": "1",
-        }
+        {"group": group, "response": rf"{'so ' * i}\boxed{{{i % 3}}}", "answer": "1"}
+        | {"reward": int(i % 3 == 1)}
         for group in "ab"
         for i in range(6)
     ]
@@ -37,6 +33,18 @@ def test_notes_are_in_the_json(words, command, tmp_path):
     assert result.status == 0
     notes = json.loads(result.out)["notes"]
     assert all({"key", "kind", "text", "n", "severe"} < note.keys() for note in notes)
-    texts = [note["text"] for note in notes]
-    assert any("config.json" in text for text in texts)
-    assert all(f"ktae: {text}" in result.err for text in texts)
+    assert any("config.json" in note["text"] for note in notes)
+    assert all(f"ktae: {note['text']}" in result.err for note in notes)
+
+
+@pytest.mark.parametrize(("answer", "alike"), [("# 18", True), ("18", False)])
+def test_outputs_that_are_all_graded_alike_are_a_warning(command, tmp_path, answer, alike):
+    """The references have a mark that no response has."""
+    pytest.importorskip("math_verify")
+    rows = [
+        {"problem": f"p{i}", "answer": answer, "response": rf"\boxed{{{18 + i % 2}}}"}
+        for i in range(30)
+    ]
+    file = write_lines(tmp_path / "a.jsonl", rows)
+    for words in (("eval", "--regrade", file), ("compare", file, file)):
+        assert ("WARNING" in command(*words).out) == alike

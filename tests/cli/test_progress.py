@@ -1,10 +1,13 @@
-"""Progress where the output is no terminal: lines."""
+"""Progress: lines where the output is no terminal, and a bar that knows its end where it is."""
 
 import io
 
 from rich.console import Console
+from saved_outputs import write_lines
 
-from ktae.cli.progress import Bars
+from ktae.cli import progress
+from ktae.cli.progress import Bars, working
+from ktae.files.inputs import read_input
 
 
 def test_lines():
@@ -17,3 +20,15 @@ def test_lines():
         "training 4/8  reward 0.5",
         "training 8/8  reward 0.5",
     ]
+
+
+def test_reading_is_shown_in_percent_of_the_bytes(tmp_path, monkeypatch):
+    out = io.StringIO()
+    terminal = Console(file=out, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
+    files = [write_lines(tmp_path / f"{i}.jsonl", [{"row": i}] * 10) for i in range(4)]
+    with working("reading", [tmp_path]) as tell:
+        for file in files[:3]:
+            read_input(file)
+        tell.__self__.refresh()
+    assert "75/100" in out.getvalue()

@@ -11,16 +11,19 @@ pytest.importorskip("math_verify", reason="needs the extra 'eval'")
 
 
 @pytest.fixture(scope="module")
-def qwen(shared_data, tmp_path_factory):
-    """An untrained Qwen2 of two small layers, with the real Qwen2 tokenizer, in a folder."""
-    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+def qwen(byte_tokenizer, tmp_path_factory):
+    """An untrained Qwen2 of two small layers, with a byte-level tokenizer, in a folder."""
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-    tokenizer = AutoTokenizer.from_pretrained(shared_data / "tokenizer_qwen2")
-    if tokenizer.chat_template is None:
-        tokenizer.chat_template = (
-            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
-            "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-        )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(byte_tokenizer / "tokenizer.json"),
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+    )
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
     model = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=len(tokenizer),

@@ -230,16 +230,16 @@ def test_keys_spread_over_their_range():
     assert sum(len(set(k)) < n for k, n in zip(keys.tolist(), distinct, strict=True)) < 15
 
 
-def test_a_real_tokenizer(shared_data):
+def test_a_byte_level_tokenizer(byte_tokenizer):
     from ktae.rollouts import tokens
 
-    qwen2 = tokens.load_tokenizer(str(shared_data / "tokenizer_qwen2"))
+    tokenizer = tokens.load_tokenizer(str(byte_tokenizer))
     text = (
         "To find 12.5% of 80, we multiply:\n\n\\[\n0.125 \\times 80 = 10\n\\]\n\nWait, let me "
         "check. 80/8 = 10.\nSo naïve 的 answer is \\boxed{10}.  \n \n🎉 Done"
     )
-    ids = np.array([qwen2.encode(text, add_special_tokens=False).ids], dtype=np.int32)
-    texts = tokens.vocabulary(qwen2)
+    ids = np.array([tokenizer.encode(text, add_special_tokens=False).ids], dtype=np.int32)
+    texts = tokens.vocabulary(tokenizer)
     for unit, n_units in (("word", None), ("line", 7), ("step", 4)):
         keys = unit_keys(unit, ids, ids >= 0, vocabulary=texts)
         assert_same_partition(keys, naive_keys(unit, ids, ids >= 0, texts.texts), ids >= 0)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from ktae import InputError
-from ktae.files.inputs import last_opened, open_input, read_input
+from ktae.files.inputs import Opened, open_input, read_input
 
 
 @pytest.fixture(params=["pipe", "link to a pipe", "device", "folder", "nothing", "loop", "null"])
@@ -50,7 +50,7 @@ def test_a_device_is_refused_even_if_it_is_named():
 def test_the_size_is_known_before_anything_is_read(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert read_input(path, largest=5) == b"12345" and last_opened() == str(path)
+    assert read_input(path, largest=5) == b"12345" and Opened.last == str(path)
     with pytest.raises(InputError):
         read_input(path, largest=4)
     with path.open("wb") as file:

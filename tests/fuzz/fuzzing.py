@@ -23,10 +23,8 @@ HANG_SECONDS = 30
 
 
 def fuzz(examples, cost=1):
-    """The settings of a test that takes `examples` inputs, or FUZZ_EXAMPLES where that is set.
-
-    Where an input costs `cost` times what others do, it takes that many times fewer of the latter.
-    """
+    """The settings of a test that takes `examples` inputs, or FUZZ_EXAMPLES where that is set; so
+    many times fewer of these as an input's `cost` is more than others'."""
     return settings(
         max_examples=max(1, EXAMPLES // cost) if EXAMPLES else examples,
         derandomize=not EXAMPLES,
@@ -37,8 +35,20 @@ def fuzz(examples, cost=1):
     )
 
 
-class Hang(Exception):
-    """An input took far too long."""
+@contextlib.contextmanager
+def no_hang():
+    """End a block that takes too long."""
+
+    def stop(*_):
+        raise TimeoutError(f"an input took more than {HANG_SECONDS} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @contextlib.contextmanager
@@ -56,22 +66,6 @@ def only_input_errors():
     assert all(messages), "an InputError without a message"
 
 
-@contextlib.contextmanager
-def no_hang():
-    """Raise `Hang` in a block that takes too long."""
-
-    def stop(*_):
-        raise Hang(f"an input took more than {HANG_SECONDS} s of processor time")
-
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-
-
 # --- values as JSON may hold them
 
 FRAGMENTS = [
@@ -82,16 +76,9 @@ FRAGMENTS = [
     *(" ", "\n", "\t", "\r\n", "\x00", "\x1b[2J", "\ud800", "\udfff", "\u202e", "é", "漢"),
     *("'", '"', "`", "<script>", "👩‍👩‍👧", "&amp;", "{{", "/", "../", "~", "∞", "²", "½", "−", "٣"),
 ]
-words = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)
-texts = words | st.text(max_size=20)
-
-numbers = (
-    st.integers(-3, 20)
-    | st.integers()
-    | st.sampled_from([10**400, -(10**19), 2**31, 2**63, 2**64, 0.5, 1e308, -0.0])
-    | st.floats()
-)
-scalars = st.none() | st.booleans() | numbers | texts
+texts = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join) | st.text(max_size=20)
+LARGE = [10**400, -(10**19), 2**31, 2**63, 2**64, 0.5, 1e308, -0.0]
+numbers = st.integers(-3, 20) | st.integers() | st.sampled_from(LARGE) | st.floats()
 
 
 def nested(depth):
@@ -103,67 +90,48 @@ def nested(depth):
 
 
 values = st.recursive(
-    scalars,
+    st.none() | st.booleans() | numbers | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=8,
 )
 deep_values = values | st.sampled_from([20, 200, 400, 480, 900, 2000]).map(nested)
 
 
-def rows(plausible, others=()):
+@st.composite
+def rows(draw, plausible, others=()):
     """Rows with the fields `plausible` (strategies by name), most of the time; some are left out,
     some hold anything, and there may be `others`."""
-    names = [*plausible, *others]
-
-    @st.composite
-    def row(draw):
-        fields = {name: draw(strategy) for name, strategy in plausible.items()}
-        if draw(st.booleans()):
-            for name in draw(st.lists(st.sampled_from(names), max_size=3)):
-                fields[name] = draw(deep_values)
-            for name in draw(st.lists(st.sampled_from(names), max_size=2)):
-                fields.pop(name, None)
-        return fields
-
-    return row()
+    names = st.sampled_from([*plausible, *others])
+    fields = {name: draw(strategy) for name, strategy in plausible.items()}
+    if draw(st.booleans()):
+        fields |= {name: draw(deep_values) for name in draw(st.lists(names, max_size=3))}
+        for name in draw(st.lists(names, max_size=2)):
+            fields.pop(name, None)
+    return fields
 
 
 # --- files
 
 
-def mutated(content):
+@st.composite
+def mutated(draw, content):
     """Bytes like `content`, of which some may be cut off, replaced, repeated or put in."""
-
-    @st.composite
-    def mutate(draw):
-        data = bytearray(content)
-        for _ in range(draw(st.integers(1, 4))):
-            at = draw(st.integers(0, len(data)))
-            how = draw(st.sampled_from(["cut", "replace", "insert", "repeat"]))
-            some = draw(st.binary(min_size=1, max_size=8))
-            if how == "cut":
-                del data[at:]
-            elif how == "replace":
-                data[at : at + len(some)] = some
-            elif how == "insert":
-                data[at:at] = some
-            else:
-                data[at:at] = data[at : at + 64] * 3
-        return bytes(data)
-
-    return mutate()
+    data = bytearray(content)
+    for _ in range(draw(st.integers(1, 4))):
+        at, some = draw(st.integers(0, len(data))), draw(st.binary(min_size=1, max_size=8))
+        ends = {"cut": len(data), "replace": at + len(some), "insert": at, "repeat": at}
+        how = draw(st.sampled_from([*ends]))
+        new = {"cut": b"", "repeat": data[at : at + 64] * 3}.get(how, some)
+        data[at : ends[how]] = new
+    return bytes(data)
 
 
-def as_json(content, ascii_only=True):
+def as_json(content, ascii_only):
     try:
         text = json.dumps(content, ensure_ascii=ascii_only)
     except RecursionError:  # deeper than Python can write
         text = "[" * 3000 + "]" * 3000
-    return text.encode(errors="surrogatepass")
-
-
-def as_jsonl(content, ascii_only):
-    return b"".join(as_json(row, ascii_only) + b"\n" for row in content)
+    return text.encode(errors="surrogatepass") + b"\n"
 
 
 OF_PARQUET = [
@@ -171,21 +139,21 @@ OF_PARQUET = [
     *(st.decimals(-99, 99, places=2), st.lists(st.booleans(), max_size=3)),
 ]
 """Values that JSON has not, of one type each."""
-
 NO_COLUMNS = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError)
 """What pyarrow raises for rows that make no table."""
+
+
+def is_nest(value):
+    return isinstance(value, list | dict)
 
 
 def is_shallow(value, depth):
     """Whether lists and objects are in each other at most so deep."""
     level = [value]
     for _ in range(depth):
-        level = [y for x in level if isinstance(x, list | dict) for y in children(x)]
-    return not any(isinstance(x, list | dict) for x in level)
-
-
-def children(value):
-    return value.values() if isinstance(value, dict) else value
+        nests = [x.values() if isinstance(x, dict) else x for x in level if is_nest(x)]
+        level = [entry for nest in nests for entry in nest]
+    return not any(map(is_nest, level))
 
 
 @st.composite
@@ -195,15 +163,13 @@ def parquet(draw, content, names):
     if draw(st.booleans()):
         name, kind = draw(st.sampled_from(names)), draw(st.sampled_from(OF_PARQUET))
         content = [row | {name: draw(kind)} for row in content if isinstance(row, dict)]
-    # Arrow's own recursion over deeper lists fails at a depth of its choice, or ends the process.
-    if not is_shallow(content, 100):
-        return b"PAR1"
     sink = pa.BufferOutputStream()
-    try:
-        pq.write_table(pa.Table.from_pylist(content), sink)
-    except (*NO_COLUMNS, RecursionError):  # such as a struct without fields
-        return b"PAR1"
-    return sink.getvalue().to_pybytes()
+    # Arrow's own recursion over deeper lists fails at a depth of its choice, or ends the process.
+    if is_shallow(content, 100):
+        with contextlib.suppress(*NO_COLUMNS, RecursionError):  # a struct without fields
+            pq.write_table(pa.Table.from_pylist(content), sink)
+            return sink.getvalue().to_pybytes()
+    return b"PAR1"
 
 
 @st.composite
@@ -211,9 +177,8 @@ def row_files(draw, row, names):
     """The name and the bytes of a file of rows, in any format that is read; damaged at times."""
     content = draw(st.lists(row, max_size=5))
     if draw(st.booleans()):
-        name, data = "r.jsonl", as_jsonl(content, draw(st.booleans()))
-        if draw(st.integers(0, 9)) == 0:
-            data = b"\xef\xbb\xbf" + data
+        ascii_only, mark = draw(st.booleans()), b"\xef\xbb\xbf" * (draw(st.integers(0, 9)) == 0)
+        name, data = "r.jsonl", mark + b"".join(as_json(x, ascii_only) for x in content)
     else:
         name, data = "r.parquet", draw(parquet(content, names))
     if draw(st.integers(0, 3)) == 0:

@@ -7,7 +7,7 @@ second is enough if the time is linear, and minutes are not if it is quadratic.
 import json
 
 import pytest
-from fuzzing import only_input_errors
+from fuzzing import no_hang, only_input_errors
 
 from ktae.grading.extract import extract
 from ktae.rollouts import readers
@@ -38,8 +38,9 @@ LONG, MANY = 200_000, 20_000
     ],
 )
 def test_extraction_of_what_was_found_to_be_slow(before, fragment, after, fallback):
-    with only_input_errors():
-        extract(before + fragment * LONG + after, fallback)
+    with no_hang():
+        answer = extract(before + fragment * LONG + after, fallback)
+        assert answer is None or len(answer.text) <= len(fragment * LONG)
 
 
 ROW = {"group": "1", "response": "r", "reward": 1}
@@ -52,14 +53,12 @@ def lines(rows):
 
 def json_texts(fragment):
     """Files with so many fragments in them, by what they are there."""
+    verl = {"step": 1, "input": "p", "output": "r", "score": 1}  # the group is taken out of its uid
     many = [{"content": fragment}] * MANY
     return {
         "response": lines([ROW | {"response": fragment * LONG}]),
         "group": lines([ROW | {"group": fragment * LONG}]),
-        # verl's key, of which the group is taken out
-        "uid": lines(
-            [{"step": 1, "input": "p", "output": "r", "score": 1, "uid": fragment * LONG}]
-        ),
+        "uid": lines([verl | {"uid": fragment * LONG}]),
         "line": fragment.encode(errors="surrogatepass") * LONG,
         "rows": lines(ROW | {"group": f"{fragment}{i}"} for i in range(MANY)),
         "rewards": lines([TRL | {f"{fragment}{i}": i for i in range(MANY)}]),
@@ -69,18 +68,13 @@ def json_texts(fragment):
     }
 
 
-READERS = {
-    "strict": ("r.jsonl", lambda path: readers.read([path])),
-    "tolerant": ("r.jsonl", lambda path: readers.read([path], notes=Notes())),
-    "one document": ("r.json", lambda path: readers.read([path])),
-}
-
-
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", ["r.jsonl", "r.json"])
+@pytest.mark.parametrize("tolerant", [False, True])
 @pytest.mark.parametrize("fragment", ["_1", "{", "[", '"', "\\", "\n", "\ud800", '{"a":', "a_0_0"])
-def test_json(reader, fragment, tmp_path):
-    name, read = READERS[reader]
+def test_json(name, tolerant, fragment, tmp_path):
     for data in json_texts(fragment).values():
         (tmp_path / name).write_bytes(data)
-        with only_input_errors():
-            read(tmp_path / name)
+        with only_input_errors() as messages:
+            table = readers.read([tmp_path / name], notes=Notes() if tolerant else None)
+            assert len(table) > 0
+        assert all(str(tmp_path) in message for message in messages)

@@ -78,7 +78,7 @@ def test_texts_are_shown_to_the_letter(hostile_page, open_page):
         assert shown == visible
 
 
-def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
+def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, byte_tokenizer):
     """Byte-level tokens end inside characters; what is drawn apart never does."""
     texts = [
         "हिन्दी 👩‍👩‍👧 🇫🇷 漢字 العربية naïve é̂",
@@ -86,7 +86,7 @@ def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
     ]
     rows = [{"group": 0, "response": t, "reward": i % 2} for i, t in enumerate(texts)]
     path = write_lines(tmp_path / "r.jsonl", rows)
-    write_report(path, tmp_path / "r.html", ReadOptions(shared_data / "tokenizer_qwen2"))
+    write_report(path, tmp_path / "r.html", ReadOptions(byte_tokenizer))
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     page.wait_for_selector(".t")
     shown = page.locator(".text .block").all_text_contents()

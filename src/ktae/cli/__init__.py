@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import typer
 
-from ktae._version import __version__
 from ktae.cli import (
     bench,
     compare,
     curves,
+    data,
     doctor,
     permutation_test,
     report,
@@ -20,31 +18,20 @@ from ktae.cli import (
     validate,
 )
 from ktae.cli import eval as evaluate
-from ktae.cli.command import application, run
-from ktae.cli.data import prepare
+from ktae.cli.command import app, main
 
-app = application(
-    "ktae",
-    "Token credit for group-based RL of language models (GRPO, DAPO): training, reports, "
-    "evaluation.",
-    __version__,
-)
+__all__ = ["app", "main"]
+
 # In the order in which a newcomer meets them.
-PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+for panel, commands in {
     "Look at rollouts": (show.show, report.report, score.score, validate.validate),
     "Train and evaluate": (train.train, evaluate.eval_, compare.compare, curves.curves),
-    "Check": (bench.bench, doctor.doctor),
-}
-for panel, commands in PANELS.items():
+    "Check": (bench.bench, doctor.doctor, permutation_test.permutation_test),
+}.items():
     for command in commands:
-        app.command(command.__name__.strip("_"), rich_help_panel=panel)(command)
-app.command("permutation-test", hidden=True)(permutation_test.permutation_test)
+        name = command.__name__.strip("_").replace("_", "-")
+        app.command(name, rich_help_panel=panel)(command)
 for_data = typer.Typer(no_args_is_help=True, help="Make training data for the engines.")
 for_data.callback()(lambda: None)  # so that `prepare` stays a command of its own
-for_data.command()(prepare)
-app.add_typer(for_data, name="data", hidden=True)
-
-
-def main() -> None:
-    """Run the command line and end the process."""
-    run(app, "ktae")
+for_data.command()(data.prepare)
+app.add_typer(for_data, name="data", rich_help_panel="Train and evaluate")

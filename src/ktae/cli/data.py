@@ -7,22 +7,16 @@ from typing import Annotated, Literal
 
 import typer
 
+from ktae.cli.options import output_option
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 
 
 def prepare(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="math12k, math-l3-5 or gsm8k of the hub, or a file.",
-        ),
+        str, typer.Argument(metavar="SOURCE", help="math12k, math-l3-5 or gsm8k, or a file.")
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="[default: data/SOURCE]"),
-    ] = None,
+    output: Annotated[Path | None, output_option(help="A folder [default: data/SOURCE].")] = None,
     test: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Problems to validate on, instead of SOURCE's own."),
@@ -52,18 +46,15 @@ def prepare(
         splits["test"] = sources.load_file(test)
     if "test" not in splits:
         raise InputError(f"{source} has no problems to validate on; name a file of them: --test")
-    folder = output or Path("data") / stem
     instruction = INSTRUCTION if template == "qwen-math" else None
-    rows = {
-        kind: [as_row(problem, instruction) for problem in split.problems]
-        for kind, split in splits.items()
-    }
+    rows = {kind: [as_row(x, instruction) for x in splits[kind].problems] for kind in splits}
+    folder = output or Path("data") / stem
     counts = write(rows, folder, data_source=name or stem)
     without = {kind: split.without_answer for kind, split in splits.items()}
     for kind, n in without.items():
         if n:
             note(f"warning: {n} {kind} problems have no answer and are left out")
-    shown = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     screen = Screen(as_json)
+    shown = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     screen.print(f"{folder}: {shown} problems, in verl/ and trl/")
     screen.end({"output": folder, "problems": counts, "without_answer": without})

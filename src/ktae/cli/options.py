@@ -8,21 +8,19 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ktae.errors import InputError
+from ktae.files.inputs import spooled
 from ktae.files.plots import KINDS as PICTURE
 
 rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
 """An option that few people ask for: the help has a panel of its own for these."""
-
 number = functools.partial(typer.Option, metavar="N")
 rare_number = functools.partial(rare, metavar="N")
-
 output_option = functools.partial(typer.Option, "--output", "-o", metavar="FILE")
 
 JsonFile = Annotated[Path | None, output_option(help="A file for what --json would print.")]
@@ -41,22 +39,25 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     field's place, and then is no part of the dataclass.
     """
     own = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {
-        x: own[x].annotation for x in own if dataclasses.is_dataclass(own[x].annotation)
-    }
-    of_groups = {x: inspect.signature(groups[x], eval_str=True).parameters for x in groups}
-    fields = {x: [of[name] for name in of if name not in own] for x, of in of_groups.items()}
+    groups: dict[str, Any] = {}
+    options = []
+    for name, parameter in own.items():
+        kind: Any = parameter.annotation
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            fields = inspect.signature(kind, eval_str=True).parameters
+            groups[name] = kind, [x for x in fields if x not in own]
+            options += [fields[x] for x in groups[name][1]]
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{x.name: values.pop(x.name) for x in fields[name]})
+        for name, (group, fields) in groups.items():
+            values[name] = group(**{field: values.pop(field) for field in fields})
         command(**values)
 
-    alone = [own[name] for name in own if name not in groups]
-    parameters = [x.replace(kind=x.KEYWORD_ONLY) for x in (*alone, *chain(*fields.values()))]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {x.name: x.annotation for x in parameters}
+    options = [*(own[name] for name in own if name not in groups), *options]
+    options = [option.replace(kind=option.KEYWORD_ONLY) for option in options]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
     return run
 
 
@@ -71,20 +72,16 @@ def require_outputs(
     """
     from ktae.rollouts.folders import choose_files
 
-    written = [(option, path, endings) for option, path, endings in outputs if path is not None]
+    written = [(option, path, ends) for option, path, ends in outputs if path is not None]
     # A folder of many files takes time to look through.
-    choices = [choose_files(path)[0] for path in inputs] if written else []
-    read = {os.path.realpath(file) for files in choices for file in files}
-    for option, path, endings in written:
+    files = [x for path in inputs for x in choose_files(spooled(path))[0]] if written else []
+    read = {*map(os.path.realpath, files)}
+    for option, path, ends in written:
         if not path.parent.is_dir():
             raise InputError(f"{option} {path}: folder {path.parent} does not exist")
         if os.path.realpath(path) in read:
             raise InputError(f"{option} would overwrite {path}, which is one of the inputs")
-        if endings and path.suffix not in endings:
-            expected = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-            raise InputError(f"{option} {path}: expected a name that ends in {expected}")
-        if path.suffix in endings and path.suffix in PICTURE and find_spec("matplotlib") is None:
-            raise InputError(
-                f"{option} {path}: a picture needs matplotlib, which is not installed; "
-                "pip install matplotlib"
-            )
+        if ends and path.suffix not in ends:
+            raise InputError(f"{option} {path}: expected a name that ends in {', '.join(ends)}")
+        if ends and path.suffix in PICTURE and find_spec("matplotlib") is None:
+            raise InputError(f"{option} {path}: needs matplotlib; pip install matplotlib")

@@ -17,6 +17,7 @@ import numpy as np
 import typer
 
 from ktae.files.atomic import write_text
+from ktae.files.inputs import Opened
 from ktae.files.text import on_one_line
 from ktae.rollouts import EXAMPLE
 
@@ -57,8 +58,9 @@ class Screen:
 
     def next(self, *command: str | Path) -> None:
         """Print the command to type next."""
-        words = ["--example" if word == EXAMPLE else str(word) for word in command]
-        self.print(f"next: {shlex.join(words)}", style="dim")
+        special: dict[Any, str] = {EXAMPLE: "--example", Opened.stdin: "-"}
+        words = shlex.join(special.get(word, str(word)) for word in command)
+        self.print(f"next: {words}", style="dim")
 
     def table(
         self,
@@ -67,43 +69,31 @@ class Screen:
         rows: Sequence[Sequence[str] | None],
         first: str = "",
     ) -> None:
-        """Print a table: one column of names, the others of numbers.
+        """Print a table: one column of names, headed `first`, and others of numbers.
 
-        It is as wide as the terminal at most, or else as its numbers are.
-
-        Args:
-            heading: above it.
-            columns: the headings of the numbers.
-            rows: each with its name first; None is a blank line.
-            first: the heading of the names.
+        It is as wide as the terminal at most, or else as its numbers are. Headings are broken where
+        they would make it wider. A row that is None is a blank line.
         """
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(
-            title=Text(on_one_line(heading)),
-            title_justify="left",
-            title_style="bold",
-            box=box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-            min_width=len(heading),  # which rich would wrap
-        )
-        # Numbers keep their width. Where the table is too wide, headings are broken at blanks, or
-        # wherever they leave no room.
+        title = Text(on_one_line(heading))
+        table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), min_width=len(title))
+        table.title_justify, table.title_style = "left", "bold"
         cells = [row and [*map(on_one_line, row)] for row in rows]
         columns = [*map(on_one_line, columns)]
-        empty = ("",) * (1 + len(columns))
-        longest = [max(map(len, x)) for x in zip(empty, *filter(None, cells), strict=True)]
-        names = longest.pop(0)
-        least = min(names, 16)
-        around = 3 + least + 2 * len(columns)
-        widths = [max(width, len(column)) for width, column in zip(longest, columns, strict=True)]
-        if around + sum(widths) > self.console.width:
-            room = (self.console.width - least - 3) // len(columns) - 2
-            headings = [min(room, max(map(len, column.split()))) for column in columns]
-            widths = list(map(max, longest, headings))
-        table.add_column(first, overflow="fold", min_width=least)
+        empty = [""] * (1 + len(columns))
+        names, *numbers = [max(map(len, x)) for x in zip(empty, *filter(None, cells), strict=True)]
+        names = min(names, 16)
+        # Headings on one line, else broken at blanks, else anywhere; numbers are never broken.
+        words = [max(map(len, column.split()), default=0) for column in columns]
+        widths = numbers
+        for headings in (words, [*map(len, columns)]):
+            wider = [*map(max, numbers, headings)]
+            if 3 + names + sum(wider) + 2 * len(wider) <= self.console.width:
+                widths = wider
+        table.add_column(on_one_line(first), overflow="fold", min_width=names)
         for column, width in zip(columns, widths, strict=True):
             table.add_column(column, justify="right", overflow="fold", width=width)
         for row in cells:
@@ -111,7 +101,7 @@ class Screen:
                 table.add_section()
             else:
                 table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
-        needed = around + sum(widths)
+        needed = 3 + names + sum(widths) + 2 * len(widths)
         table.width = needed if needed > self.console.width else None
         self.console.print(table, crop=False)
 

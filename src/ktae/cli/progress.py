@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ktae.files.inputs import Opened
 from ktae.files.text import on_one_line
 
 
@@ -27,18 +23,14 @@ class Bars(Progress):
     """
 
     def __init__(self, console: Console, *, lines: int) -> None:
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        texts = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+        columns = (texts[0], BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), texts[1])
+        hidden = not console.is_terminal
         super().__init__(
-            TextColumn("{task.description}"),
-            *columns,
-            TextColumn("{task.fields[text]}"),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-            speed_estimate_period=3600,
+            *columns, console=console, disable=hidden, transient=True, speed_estimate_period=3600
         )
         self.lines = lines
-        self.phases: dict[str, TaskID] = {}
+        self.phases: dict[str, Any] = {}
         self.printed: dict[str, int] = {}
 
     def show(self, phase: str, done: int, total: int | None, text: str = "") -> None:
@@ -59,12 +51,42 @@ class Bars(Progress):
         self.console.print(line.rstrip(), highlight=False, soft_wrap=True)
 
 
+class ReadingBars(Bars):
+    """Bars of which the first follows the bytes that are read, where their number is known."""
+
+    phase, begin, size = "", 0, 0
+
+    def get_renderables(self) -> Any:
+        """Called by rich ten times a second."""
+        percent = 100 * (Opened.bytes_read - self.begin) // max(1, self.size)
+        if self.size and percent < 100:
+            self.show(self.phase, percent, 100, "%")
+        elif self.size:  # groups and words are made when all is read
+            self.show(self.phase, 0, None)
+        return super().get_renderables()
+
+
 @contextlib.contextmanager
-def working(phase: str) -> Iterator[Callable[[str, int, int | None], None]]:
+def working(phase: str, paths: Sequence[Path] = ()) -> Iterator[Callable[..., None]]:
     """On a terminal: what a command does, and the time left where that is known.
 
-    Yields a function of the phase, how much of it is done, and of how much (None: not known).
+    Yields a function of the phase, how much of it is done, and of how much (None: not known). With
+    `paths` the first phase reads these files and folders, and its bar says how much is read.
     """
-    with Bars(Console(stderr=True), lines=0) as bars:
+    with ReadingBars(Console(stderr=True), lines=0) as bars:
         bars.show(phase, 0, None)
+        if paths and not bars.disable:
+            from ktae.rollouts.folders import choose_files
+
+            files = [file for path in paths if path.exists() for file in choose_files(path)[0]]
+            bars.phase, bars.begin = phase, Opened.bytes_read
+            bars.size = sum(file.stat().st_size for file in files)
         yield bars.show
+
+
+@contextlib.contextmanager
+def stepping(console: Console, phase: str, total: int, lines: int) -> Iterator[Callable[..., None]]:
+    """A bar of `total` steps: yields a function of what is done next, which moves it by one."""
+    with Bars(console, lines=lines) as bars:
+        steps = iter(range(1, total + 1))
+        yield lambda *what: bars.show(phase, next(steps), total, ", ".join(what))

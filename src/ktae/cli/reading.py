@@ -25,6 +25,7 @@ from ktae.estimators import (
     to_section,
 )
 from ktae.files.hub import check_local_or_hub
+from ktae.files.inputs import spooled
 from ktae.files.text import path_text
 from ktae.rollouts import EXAMPLE
 from ktae.rollouts.options import ReadOptions
@@ -133,7 +134,7 @@ class Saved(Rows):
         from ktae.experiments.outputs import evaluations_in, read
         from ktae.rollouts.folders import choose_files
 
-        how, partial = self.how, self.partial
+        how, partial, paths = self.how, self.partial, [*map(spooled, paths)]
         files = [x for y in paths for x in evaluations_in(y) or choose_files(y, self.evaluation)[0]]
         for file, n in Counter(map(os.path.realpath, files)).items():
             if n > 1:
@@ -157,7 +158,7 @@ class Reading(Rows):
             metavar="INPUT",
             help="Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, "
             "OpenRLHF, slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, "
-            ".json, .csv, .arrow, .eval or .parquet file (also .gz).",
+            ".json, .csv, .arrow, .eval or .parquet file (also .gz); - is standard input.",
         ),
     ] = None
     example: Annotated[
@@ -201,7 +202,7 @@ class Reading(Rows):
     @property
     def paths(self) -> list[Path]:
         """The files and folders."""
-        return self.inputs or [EXAMPLE]
+        return [*map(spooled, self.inputs or [EXAMPLE])]
 
     def asked(self) -> Estimator | None:
         """The estimator that was asked for; None where none was.
@@ -239,7 +240,7 @@ class Reading(Rows):
         from ktae.report import inputs as reader
 
         how = dataclasses.replace(self.how, tokenizer=tokenizer) if tokenizer else self.how
-        with working("reading"):
+        with working("reading", self.paths):
             dump = reader.load(self.paths, how, strict=strict)
         note_reading(dump.notes)
         return dump

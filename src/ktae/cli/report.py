@@ -71,7 +71,7 @@ def report(
         _watch(reading.paths, output, lambda: write(estimator=reading.asked()))
         return
     started, replaced = time.perf_counter(), output.exists()
-    with working("reading") as tell:
+    with working("reading", reading.paths) as tell:
         dump = write(estimator=asked, tell=tell)
     note_reading(dump.notes)
     says_something = _is_mixed(dump.page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -32,33 +33,26 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         InputError: the path cannot be written to.
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: it is a folder")
-    is_stream = path.exists() and not path.is_file()
-    target = path if is_stream else _followed(path)
+    is_stream = path.exists() and not path.is_file() and not path.is_dir()
+    target = Path(tempfile.gettempdir()) / path.name if is_stream else _followed(path)
+    temporary = _beside(target)
     try:
-        folder = None if is_stream else target.parent
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
+        temporary.touch(exist_ok=False)
         yield temporary
         if is_stream:
-            with temporary.open("rb") as content, target.open("wb") as stream:
+            with temporary.open("rb") as content, path.open("wb") as stream:
                 shutil.copyfileobj(content, stream)
-            return
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private
-        _sync(temporary)
-        temporary.replace(target)
-        _sync(target.parent)
+        else:
+            _sync(temporary)
+            temporary.replace(target)
+            _sync(target.parent)
     except OSError as error:  # a full disk, most of the time
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -73,19 +67,35 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
     A folder of that name is replaced.
     """
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    temporary, old = _beside(path), _beside(path)
+    temporary.mkdir()
     try:
         yield temporary
-        temporary.chmod(0o755)  # mkdtemp makes folders private
         for file in (*temporary.rglob("*"), temporary):
             _sync(file)
         with contextlib.suppress(FileNotFoundError):
-            path.rename(f"{temporary}.old")
+            path.rename(old)
         temporary.replace(path)
         _sync(path.parent)
     finally:
-        for leftover in (temporary, f"{temporary}.old"):
+        for leftover in (temporary, old):
             shutil.rmtree(leftover, ignore_errors=True)
+
+
+def unfinished(path: Path) -> list[Path]:
+    """What `atomic_write` and `atomic_folder` had not finished of a path when they were killed."""
+    path = _followed(path)
+    return list(path.parent.glob(f".{glob.escape(path.name)}.*"))
+
+
+def remove_unfinished(paths: Iterable[Path]) -> None:
+    """Remove files and folders that a killed process was writing."""
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
 
 
 def _sync(path: Path) -> None:
@@ -95,21 +105,6 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def remove_unfinished(paths: Iterable[Path]) -> None:
-    """Remove files and folders that a killed process was writing."""
-    for path in paths:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def unfinished(path: Path) -> list[Path]:
-    """What `atomic_write` and `atomic_folder` had not finished of a path when they were killed."""
-    path = _followed(path)
-    return list(path.parent.glob(f".{glob.escape(path.name)}.*"))
 
 
 def _followed(path: Path) -> Path:

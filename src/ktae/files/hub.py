@@ -36,13 +36,17 @@ def check_local_or_hub(what: str, name: str) -> None:
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if path.is_file():
         raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
-    is_model = (path / "config.json").exists() or (path / "tokenizer.json").exists()
-    if name and (path / "recipe.yaml").is_file() and not is_model:
+    if not name or not path.is_dir():
+        folder = os.path.dirname(name)
+        if not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir()):
+            raise InputError(f"{what} path {name!r} does not exist")
+        return
+    for file in path.iterdir():  # a library that opens a pipe waits forever
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise InputError(f"{what} {name}: {file.name} is a pipe or a device; expected a file")
+    is_model = (path / "config.json").is_file() or (path / "tokenizer.json").is_file()
+    if (path / "recipe.yaml").is_file() and not is_model:
         raise InputError(
             f"{what} {name} is a run folder; what it has trained is in {path / 'model'}, once it "
             "has finished"
         )
-    folder = os.path.dirname(name)
-    is_path = not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir())
-    if not name or (is_path and not path.is_dir()):
-        raise InputError(f"{what} path {name!r} does not exist")

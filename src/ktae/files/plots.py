@@ -13,10 +13,6 @@ KINDS = (".png", ".svg", ".pdf")
 """How the name of a picture's file may end."""
 
 
-LABEL_WIDTH = 90
-"""Characters of a line below an axis, which a figure shows whole."""
-
-
 class Mark(NamedTuple):
     """A value and its interval in a forest plot."""
 
@@ -37,21 +33,13 @@ def forest(
 
     figure = Figure(figsize=(8, 1.3 + 0.4 * len(labels)), layout="constrained")
     axes = figure.add_subplot()
-    for mark in marks:
-        value, low, high = mark.interval
-        axes.errorbar(
-            value,
-            mark.y,
-            xerr=[[max(value - low, 0)], [max(high - value, 0)]],
-            fmt=mark.shape,
-            color=mark.colour,
-            capsize=2,
-            label=mark.legend,
-        )
+    for y, (value, low, high), colour, shape, legend in marks:
+        sides = [[max(value - low, 0)], [max(high - value, 0)]]
+        axes.errorbar(value, y, xerr=sides, fmt=shape, color=colour, capsize=2, label=legend)
     axes.axvline(line, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(labels)), labels, parse_math=False)  # $ is a sign like others
     axes.invert_yaxis()
-    axes.set_xlabel("\n".join(textwrap.wrap(xlabel, LABEL_WIDTH)), parse_math=False)
+    axes.set_xlabel("\n".join(textwrap.wrap(xlabel, 90)), parse_math=False)
     axes.set_title(title, fontsize=9, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     if any(mark.legend for mark in marks):

@@ -41,7 +41,7 @@ def on_one_line(text: str) -> str:
     That is every newline, control and bidirectional character, so no text of a file looks like a
     line of ours. What is escaped already stays as it is.
     """
-    return "".join(x if x.isprintable() else f"⟨{ord(x):X}⟩" for x in text)
+    return "".join(x if x.isprintable() else _escaped(x) for x in text)
 
 
 def printable(text: str) -> str:
@@ -49,16 +49,17 @@ def printable(text: str) -> str:
 
     Backslashes are left as they are, since mathematics is full of them.
     """
-    return "".join(f"⟨{ord(x):X}⟩" if x in "⟨⟩" else on_one_line(x) for x in text)
+    return on_one_line("".join(_escaped(x) if x in "⟨⟩" else x for x in text))
 
 
 def visible(text: str) -> str:
     """`printable`, with blanks as symbols: ␣ is a space, ↵ a newline, ⇥ a tab."""
-    return "".join(
-        BLANKS.get(character)
-        or (f"⟨{ord(character):X}⟩" if character in BLANKS.values() else printable(character))
-        for character in text
-    )
+    symbols = {x: _escaped(x) for x in ("⟨", "⟩", *BLANKS.values())} | BLANKS
+    return on_one_line("".join(symbols.get(x, x) for x in text))
+
+
+def _escaped(character: str) -> str:
+    return f"⟨{ord(character):X}⟩"
 
 
 def counted(n: int, what: str) -> str:

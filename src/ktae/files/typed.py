@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from ktae.files.inputs import read_input
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 MAX_YAML = 1 << 17
-"""Bytes of a YAML text: PyYAML reads about 50,000 a second."""
+"""Bytes of a YAML text: PyYAML reads about 30,000 a second."""
 
 
 class Section(pydantic.BaseModel):
@@ -41,41 +42,33 @@ class Section(pydantic.BaseModel):
         return content
 
 
-EXPONENT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
-"""Numbers such as `1e-6`, which PyYAML takes for text: YAML 1.1 wants `1.0e-6`."""
-
-
 class _Dumper(yaml.SafeDumper):
     """Writes what `_Loader` reads as it was."""
 
 
 class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse aliases: a few lines of them can stand for any number of nodes."""
+        """Refuse aliases: a few lines of them can stand for any number of values."""
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(problem_mark=event.start_mark, problem="an alias (*)")
+            raise ValueError("an alias (*)")
         return super().compose_node(parent, index)
 
-    def compose_mapping_node(self, anchor: Any) -> Any:
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """Refuse a key that is given twice, of which YAML's own reader keeps the last."""
-        node = super().compose_mapping_node(anchor)
-        names = set[str]()
-        for key, _ in node.value:
-            if isinstance(key.value, str) and key.value in names:
-                mark, problem = key.start_mark, f"key {key.value!r} twice"
-                raise yaml.composer.ComposerError(problem_mark=mark, problem=problem)
-            names |= {key.value} if isinstance(key.value, str) else set()
-        return node
+        twice = [x for x, n in Counter(str(key.value) for key, _ in node.value).items() if n > 1]
+        if twice:
+            raise ValueError(f"key {twice[0]!r:.60} twice")
+        return super().construct_mapping(node, deep)
 
 
-for kind in (_Loader, _Dumper):
-    kind.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+.0123456789"))
+for kind in (_Loader, _Dumper):  # 1e-6, which PyYAML takes for text: YAML 1.1 wants 1.0e-6
+    number = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
+    kind.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
 
 
-def dump_yaml(content: Any, **settings: Any) -> str:
-    """Plain values as YAML; `settings` are PyYAML's."""
-    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, **settings)
+def dump_yaml(content: Any) -> str:
+    """Plain values as YAML."""
+    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     return text
 
 
@@ -86,10 +79,7 @@ def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any
     Raises:
         InputError: the file cannot be read, or holds something else.
     """
-    try:
-        text = read_input(path, largest=MAX_YAML, named=named).decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{what} {path}: {error}") from None
+    text = read_input(path, largest=MAX_YAML, named=named).decode(errors="surrogateescape")
     content = parse_yaml(text, f"{what} {path}")
     if not isinstance(content, dict):
         raise InputError(f"{what} {path} holds {content!r:.60}; expected a mapping of keys")
@@ -116,9 +106,8 @@ def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Mod
         return model.model_validate(content)
     except pydantic.ValidationError as error:
         problems = []
-        for problem in error.errors(include_url=False):
+        for x in error.errors(include_url=False):
             # A part in brackets is the form of a value that has several, and no key.
-            keys = [str(part) for part in problem["loc"] if not str(part).startswith("(")]
-            message = problem["msg"].removeprefix("Value error, ")
-            problems.append(": ".join(filter(None, (".".join(keys), message))))
+            keys = ".".join(str(part) for part in x["loc"] if not str(part).startswith("("))
+            problems.append(": ".join(filter(None, (keys, x["msg"].removeprefix("Value error, ")))))
         raise InputError(f"{where}: {'; '.join(problems)}") from None

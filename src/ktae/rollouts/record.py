@@ -111,7 +111,8 @@ def read_record(path: str | Path) -> Any:
         InputError: the file is missing, is not Parquet, is not a record or not of this version.
     """
     try:
-        table = pq.read_table(path)
+        with open_input(path) as file:
+            table = pq.read_table(file)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"cannot read {path}: {one_line(error)}") from None
     return parse_record(table, str(path))

@@ -12,6 +12,7 @@ import numpy as np
 
 from ktae.errors import InputError, one_line
 from ktae.files.hub import local_or_hub
+from ktae.files.inputs import read_input
 
 if TYPE_CHECKING:
     from ktae.batch import Vocabulary
@@ -52,7 +53,7 @@ def load_tokenizer(name: str) -> Any:
             raise InputError(f"no tokenizer in {folder}; expected a folder with tokenizer.json")
         else:
             file = str(folder / "tokenizer.json")
-        return inner_tokenizer(Tokenizer.from_file(file), copy=True)
+        return inner_tokenizer(Tokenizer.from_str(read_input(file).decode()), copy=True)
     except InputError:
         raise
     except ModuleNotFoundError as error:
