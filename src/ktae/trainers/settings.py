@@ -36,9 +36,7 @@ class Settings:
     def __post_init__(self) -> None:
         estimator = as_credit(self.credit)
         if estimator is None:
-            raise InputError(
-                "credit is None, and this adapter adds nothing but credit; leave it out"
-            )
+            raise InputError("credit is None, and this adapter adds nothing else; leave it out")
         object.__setattr__(self, "estimator", resolved(estimator))
         check_threshold(self.threshold)
         if self.estimator.needs_vocabulary and self.tokenizer is None:
@@ -63,25 +61,26 @@ class Settings:
                 raise InputError(f"token credit has no option {name!r}; {hint}")
         return cls(**options)
 
-    def tried(self, *, step: int | None = None) -> Settings:
+    def tried(self, *handed_over: str) -> Settings:
         """Itself, after two rollouts of one token: what cannot work says so before the run.
 
+        `handed_over` is what the engine has of `step`, `log_probs` and `entropies`.
+
         Raises:
-            InputError: the estimator needs what the engine does not hand over: anything of the
-                policy, or the step, where that is None.
+            InputError: the estimator needs what the engine does not hand over.
         """
-        missing = sorted(self.estimator.needs_policy)
-        if self.estimator.needs_step and step is None:
-            missing.append("step")
-        if missing:
-            raise InputError(
-                f"credit is {self.estimator}, which needs {missing[0]}, and this trainer hands "
-                "none over; expected an estimator that needs none"
-            )
+        estimator = self.estimator
+        for name in sorted({*estimator.needs_policy, *["step"] * estimator.needs_step}):
+            if name not in handed_over:
+                raise InputError(
+                    f"credit is {estimator}, which needs {name}, and this trainer hands none over; "
+                    "expected an estimator that needs none"
+                )
         # A function of the user's that gives something else than credit shows it here.
-        arrays = np.array([[0], [1]]), np.ones((2, 1)), [1.0, 0.0], [0, 0], self.estimator
-        texts = self.vocabulary()
-        token_credit(*arrays, vocabulary=texts, step=step, turn_rewards=[[0.0], [1.0]])
+        options: dict[str, Any] = {"vocabulary": self.vocabulary(), "step": 0}
+        options["policy"] = {name: np.zeros((2, 1)) for name in estimator.needs_policy}
+        arrays = np.array([[0], [1]]), np.ones((2, 1)), [1.0, 0.0], [0, 0], estimator
+        token_credit(*arrays, turn_rewards=[[0.0], [1.0]], **options)
         return self
 
     def scores(

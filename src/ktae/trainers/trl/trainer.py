@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +14,14 @@ from accelerate.utils import gather, gather_object
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
 
-from ktae.arrays import on_host
-from ktae.credit import AnEstimator, credit_table, token_credit
+from ktae.arrays import above, on_host
+from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, resolved, to_text
-from ktae.rollouts.tokens import vocabulary
+from ktae.estimators import resolved, to_text
 from ktae.rollouts.trained_with import TrainedWith
-from ktae.tables import table_estimator
+from ktae.trainers.lists import scored
 from ktae.trainers.metrics import PREFIX, Scored, verdict_metrics
-from ktae.trainers.settings import announce, as_credit, warn_unless_verdicts
+from ktae.trainers.settings import Settings, announce, as_credit
 from ktae.trainers.trl.checks import (
     Correctness,
     check_advantages,
@@ -33,7 +33,7 @@ from ktae.trainers.trl.checks import (
     turn_rewards_of,
     without_policy,
 )
-from ktae.trainers.trl.config import CITATION, FROM_ARGS, FromArgs, with_settings
+from ktae.trainers.trl.config import CITATION, with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
 from ktae.trainers.trl.processes import largest, now, total
 from ktae.trainers.trl.rollout_batch import CreditCell
@@ -77,7 +77,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def __init__(
         self,
         *args: Any,
-        credit: AnEstimator | FromArgs | None = FROM_ARGS,
+        credit: AnEstimator | EllipsisType | None = ...,
         correctness: Correctness | None = None,
         threshold: float | None = None,
         base: str | None = None,
@@ -88,7 +88,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         arguments = dict(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         short: dict[str, Any] = {"correctness": correctness, "threshold": threshold, "base": base}
         keywords = {name: value for name, value in short.items() if value is not None}
-        if credit is not FROM_ARGS:
+        if credit is not ...:  # None means something
             keywords["credit"] = credit
         loss = foreign_loss(type(self))
         if loss is not None and arguments.get("args") is None:
@@ -117,7 +117,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._group_size = self.num_generations
         if estimator is not None:
             check_advantages(self, estimator, self._correctness_columns)
-            self._try(estimator)
+            self._settings = Settings(
+                estimator, self._correctness_name, self.threshold, self._tokenizer
+            ).tried("step", "log_probs", "entropies")
             self._name = f"{GRPOTrainer._name} with token credit (ktae, {to_text(estimator)})"
             citations = [GRPOTrainer._paper["citation"], CITATION]
             self._paper = {**GRPOTrainer._paper, "citation": "\n\n".join(citations)}
@@ -137,21 +139,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             column = chosen[0] if len(chosen) == 1 else chosen or None
             folder = Path(self.args.output_dir, "completions")
             TrainedWith.of(self.credit, column, self.threshold).write(folder)
-
-    def _try(self, estimator: Estimator) -> None:
-        """Load or compile the estimator now: it is no part of the first step. A function of the
-        user's that gives something else than credit shows it here."""
-        ids = torch.tensor([[0], [1]], device=self.accelerator.device)
-        mask, correct, groups = torch.ones_like(ids), ids[:, 0], ids[:, 0] * 0
-        options = {"policy": {name: torch.zeros(ids.shape) for name in estimator.needs_policy}}
-        self._token_credit(estimator, ids, mask, correct, groups, turn_rewards=ids, **options)
-        arrays = (array.cpu() for array in (ids, mask, correct, groups))
-        credit_table(*arrays, table_estimator(estimator))
-
-    def _token_credit(self, estimator: Estimator, *arrays: Any, **options: Any) -> Any:
-        options["vocabulary"] = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
-        options["step"] = self._training_step()
-        return token_credit(*(*arrays, estimator), **options)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's."""
@@ -211,12 +198,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         for column in self._correctness_columns:
             score = torch.where(score.isnan(), rewards[:, column], score)
         score = score.masked_fill(score.isinf(), torch.nan)
-        correct = torch.where(score.isnan(), score, (score > self.threshold).to(score))
-        is_judged = self.credit is not None and not self.credit.takes_scores
-        if is_judged and self.accelerator.is_main_process:
-            name, groups = self._correctness_name, np.arange(len(score)) // self._group_size
-            arrays = (on_host(score), on_host(correct), groups)
-            warn_unless_verdicts(f"reward function {name}", *arrays, self.threshold)
+        correct = torch.where(score.isnan(), score, above(score, self.threshold).to(score))
         # TRL gathers the rewards of all processes, rank by rank (grpo_trainer.py:1579), but hands
         # over this process's rows alone.
         n = len(inputs)
@@ -265,13 +247,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 metrics = verdict_metrics(kept["correct"], total=total)
         else:
             started = now(rollout_advantages.device)
-            scored = self._estimate(self.credit, output, kept)
-            credit = scored.credit[scored.own, : credit.shape[1]]
+            result = self._estimate(output, kept)
+            credit = result.credit[result.own, : credit.shape[1]]
             # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
             # Here and not in the loss, for before that TRL shuffles the rows and splits them
             # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
-            metrics = scored.metrics(rollout_advantages, total=total, largest=largest)
+            metrics = result.metrics(rollout_advantages, total=total, largest=largest)
             seconds = now(rollout_advantages.device) - started
             metrics[f"{PREFIX}seconds"] = float(largest(np.array([seconds]))[0])
             self._log_advantages(output["advantages"], credit, kept)
@@ -306,15 +288,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         if self.log_completions:
             self._logs["extra"]["token_credit"].extend(gather_object(cells))
 
-    def _estimate(
-        self, estimator: Estimator, output: dict[str, Any], kept: dict[str, Any]
-    ) -> Scored:
+    def _estimate(self, output: dict[str, Any], kept: dict[str, Any]) -> Scored:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
         """
-        ids, correct = output["completion_ids"], kept["correct"]
-        n = len(ids)
+        estimator, ids, scores = self._settings.estimator, output["completion_ids"], kept["scores"]
         # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
         # those, and a truncated rollout is still evidence on its tokens. As bytes, for where
         # accelerate pads a bool tensor it becomes int64, on some processes only.
@@ -328,16 +307,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         for name, values in policy.items():
             if values is None:
                 raise without_policy(estimator, name)
-        evidence = correct if not estimator.takes_scores else kept["scores"]
         if "entropies" in policy and self.mask_truncated_completions:
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
-            unknown = (policy["entropies"] == 0).all(dim=1)
-            evidence = evidence.masked_fill(unknown, torch.nan)
+            scores = scores.masked_fill((policy["entropies"] == 0).all(dim=1), torch.nan)
         # Groups are consecutive rows over all ranks, and a rank's rows may begin within one.
-        group_size = self._group_size
+        n, size = len(ids), self._group_size
         first_row = self.accelerator.process_index * n
-        start = first_row // group_size * group_size
-        stop = -(-(first_row + n) // group_size) * group_size
+        start, stop = first_row // size * size, -(-(first_row + n) // size) * size
 
         def touched(values: torch.Tensor) -> torch.Tensor:
             if values.dim() == 2:  # each process pads to its own longest completion
@@ -346,18 +322,17 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             gathered: torch.Tensor = gather(values)[start:stop]
             return gathered
 
-        batch = (touched(ids), touched(mask.to(ids.device)), touched(evidence))
-        groups = torch.arange(stop - start) // group_size
-        options: dict[str, Any] = {
-            "policy": {name: touched(values.float()) for name, values in policy.items()}
-        }
+        batch = (touched(ids), touched(mask.to(ids.device)), touched(scores))
+        groups = np.arange(stop - start) // size
+        options: dict[str, Any] = {"step": self._training_step()}
+        options["policy"] = {name: touched(values.float()) for name, values in policy.items()}
         if estimator.needs_turn_rewards:
             rows = [torch.tensor(row).double() for row in kept["turn_rewards"]]
             padded = pad_sequence(rows, batch_first=True, padding_value=torch.nan)
             options["turn_rewards"] = touched(padded.to(ids.device))
-        credit = self._token_credit(estimator, *batch, groups, **options)
+        result = scored(*batch, groups.tolist(), self._settings, **options)
         of_process = slice(first_row - start, first_row - start + n)
-        return Scored(*batch, touched(correct), groups, credit, estimator, own=of_process)
+        return result._replace(correct=touched(kept["correct"]), own=of_process)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took."""
