@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 import ktae
 from ktae.batch import Vocabulary
 from ktae.counting import naive
-from ktae.counting.units import POSITION_BUCKET
+from ktae.estimators.units import POSITION_BUCKET
 from ktae.estimators import OverUnits, PresenceZ
 from ktae.estimators.units import OF_TURNS, UNITS, unit_keys
 

@@ -19,6 +19,8 @@ from ktae.counting.units import NGRAMS
 CHUNK_POSITIONS = 1 << 19
 """Padded positions that are counted at a time; a group that is larger is counted whole."""
 
+NOTHING = np.zeros(0, dtype=bool)
+
 MAX_MEMO = 1 << 26
 """Pairs of counts of a group whose rows are remembered, at most."""
 
@@ -38,7 +40,7 @@ class Layout(NamedTuple):
 
 def count(batch: Batch, unit: str = "token", *, by_unit: bool = False) -> Counts:
     """The counts of a batch, as `ktae.counting.count` has it."""
-    return _counts(batch, _layout(batch, batch), unit, by_unit)
+    return _counts(batch, _layout(batch, batch), unit, by_unit=by_unit)
 
 
 def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -> np.ndarray:
@@ -53,8 +55,11 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
             members = slice(members[0], members[-1] + 1)
         chunk = take_rows(batch, members)
         layout = _layout(chunk, batch)
+        # Of units from short to long, each is told what occurs once.
+        helps = len(units) > 1 and list(units) == sorted(units, key=NGRAMS.index)
+        once = np.zeros(layout.lengths.sum() if helps and not batch.look_up_unknown else 0, bool)
         with np.errstate(all="ignore"):
-            values = function(*(_counts(chunk, layout, unit, by_unit=False) for unit in units))
+            values = function(*(_counts(chunk, layout, unit, once=once) for unit in units))
         credit_bt = out[members]  # a view, if it is a slice
         values = np.ascontiguousarray(values, dtype=np.float32)
         kernels.spread(values, layout.mask, layout.ends, layout.begins, credit_bt)
@@ -86,12 +91,14 @@ def _layout(batch: Batch, whole: Batch) -> Layout:
     return Layout(ids, mask, ends, lengths, np.cumsum(lengths) - lengths)
 
 
-def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
+def _counts(
+    batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False, once: Any = NOTHING
+) -> Counts:
     rows, starts = batch.by_group()
     n_tokens = int(layout.lengths.sum())
     n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
-    n_keys = int(n_of_group.max(initial=0)) + 1
-    half = int(np.diff(starts).max(initial=0)) // 2 + 1
+    largest = int(np.diff(starts).max(initial=0))
+    n_keys, half = int(n_of_group.max(initial=0)) + largest + 1, largest // 2 + 1
     table = (
         np.zeros(1 << max(4, (4 * n_keys).bit_length()), dtype=np.uint64),
         np.zeros(n_keys, dtype=np.uint64),
@@ -100,19 +107,20 @@ def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
     index = np.zeros(n_tokens, dtype=np.int64)
     totals = np.zeros((max(1, len(starts) - 1), len(Totals._fields)))
     # Most of this is never touched. Row 0 is that of no unit.
-    keys, groups = np.empty((2, n_tokens + 1), dtype=np.int64)
-    numbers = np.empty((4, n_tokens + 1))
+    n_rows = n_tokens + len(rows) + 1
+    keys, groups = np.empty((2, n_rows), dtype=np.int64)
+    numbers = np.empty((4, n_rows))
     keys[0], groups[0], numbers[:, 0] = -1, 0, 0.0
     n_rows = kernels.count_groups(
         tuple(layout),
         (rows, starts, batch.evidence),
-        (NGRAMS.index(unit) + 1) % len(NGRAMS),
+        NGRAMS.index(unit) + 1,
         (batch.look_up_unknown, not by_unit),
         table,
         np.zeros((n_keys if batch.graded else 0, 2)),
         np.zeros(min(MAX_MEMO, (half + 1) ** 2), dtype=np.int32),
         np.zeros(n_keys, dtype=np.int32),
-        (index, totals, (keys, groups, numbers)),
+        (index, once, totals, (keys, groups, numbers)),
     )
     correct, responses, occurrences_correct, occurrences = numbers[:, :n_rows]
     counts = Counts(

@@ -12,7 +12,7 @@ import numpy as np
 from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch, bad_token_id
 from ktae.counting import Counts, Totals
-from ktae.counting.units import FINISH, MIX, NGRAMS, POSITION_BUCKET
+from ktae.counting.units import FINISH, MIX, NGRAMS
 
 
 def credit(
@@ -95,13 +95,9 @@ def keys(unit: str, tokens: list[int]) -> list[int]:
     if unit == "token":
         return tokens
     result = []
-    for t, token in enumerate(tokens):
-        if unit == "position":
-            parts = [t // POSITION_BUCKET, token]
-        else:
-            parts = tokens[max(0, t - NGRAMS.index(unit)) : t + 1]
+    for t in range(len(tokens)):
         state = 0
-        for part in parts:
+        for part in tokens[max(0, t - NGRAMS.index(unit)) : t + 1]:
             state = mixed(state, part)
         result.append(state * FINISH % 2**64 >> 33)
     return result
