@@ -90,6 +90,10 @@ class Batch(NamedTuple):
         known_b: Array = self.evidence == self.evidence  # NaN is not
         return known_b
 
+    def is_evidence(self) -> Array:
+        """(B,) bool: rollouts of known correctness that have a token that counts."""
+        return self.known() & self.counted().any(1)
+
     def by_group(self) -> tuple[np.ndarray, np.ndarray]:
         """(B,) row numbers, group by group, and (n_groups + 1,) where groups begin; of arrays."""
         rows = np.argsort(self.group_b, kind="stable")
@@ -99,8 +103,7 @@ class Batch(NamedTuple):
     def score_bounds(self) -> tuple[Array, Array]:
         """(B,) the lowest and the highest evidence in each row's group; inf and -inf in one without
         known rollouts that have a token."""
-        is_evidence_b = self.known() & self.counted().any(1)
-        of_group = (self.evidence, is_evidence_b, self.group_b)
+        of_group = (self.evidence, self.is_evidence(), self.group_b)
         return group_extreme(*of_group, "min"), group_extreme(*of_group, "max")
 
     def check_token_ids(self) -> None:

@@ -55,7 +55,7 @@ class Function(Estimator):
     def credit(self, batch: Batch) -> Array:
         batch.check_token_ids()
         credit_bt, counted_bt = np.zeros(batch.token_ids.shape), batch.counted()
-        rows = np.flatnonzero(batch.known() & counted_bt.any(axis=1))
+        rows = np.flatnonzero(batch.is_evidence())
         if len(rows):
             credit_bt[rows] = self._called(batch, rows, counted_bt)
             if batch.look_up_unknown:
