@@ -65,7 +65,7 @@ class TurnRewards(TurnEstimator):
     def advantages(
         self, reward_n: np.ndarray, turns: Turns, part_n: np.ndarray, set_n: np.ndarray
     ) -> np.ndarray:
-        """(N,) of the N turns, of which some take part, each compared with the others of its set."""
+        """(N,) of the N turns; those that take part are compared with the others of their set."""
         return self._compared(self._returns(reward_n, turns), part_n, set_n)
 
     def _compared(self, value_n: np.ndarray, part_n: np.ndarray, set_n: np.ndarray) -> np.ndarray:
