@@ -14,9 +14,8 @@ from hypothesis.extra import numpy as hnp
 import ktae
 from ktae.batch import Vocabulary
 from ktae.counting import naive
-from ktae.estimators.units import POSITION_BUCKET
 from ktae.estimators import OverUnits, PresenceZ
-from ktae.estimators.units import OF_TURNS, UNITS, unit_keys
+from ktae.estimators.units import OF_TURNS, POSITION_BUCKET, UNITS, unit_keys
 
 TEXTS = [
     "so", " so", "S", "o", " 3", "3", ".", ".\n", ".\n\n", "\n", "\n\n", " ", "  \n", "\n  x",

@@ -44,6 +44,8 @@ DEFAULTS = (
     "tempo",
     "conflict-tokens",
     "anchor-states",
+    "turn-rewards",
+    "mt-grpo",
 )
 
 
