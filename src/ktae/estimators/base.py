@@ -6,7 +6,6 @@ import abc
 import dataclasses
 import functools
 import numbers
-import operator
 import typing
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -159,7 +158,8 @@ class TurnEstimator(Estimator):
     def states(self, batch: Batch, turns: Turns) -> np.ndarray:
         """(N,) uint64, equal for turns that a group took in the same state."""
         seen_n = state_hashes(turns, batch.token_ids, batch.vocabulary, self.normalise)
-        return seen_n + batch.group_b[turns.row].astype(np.uint64) * ODD
+        state_n: np.ndarray = seen_n + batch.group_b[turns.row].astype(np.uint64) * ODD
+        return state_n
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -226,14 +226,18 @@ class ByUnits(NamedTuple):
         return compute(self.statistic.prepared(batch), self._of_tokens, self.units)
 
     def _of_tokens(self, *counts: Counts) -> Array:
-        weight, total = self.factor / len(counts), None
+        weight = self.factor / len(counts)
+        total: Any = None
         for of_unit in counts:
             credit = weight * self.statistic.explain(of_unit).credit
             xp = namespace(credit)
             # Not -0.0, which a strength of 0 and an effect below 0 give.
             credit = xp.where(of_unit.comparable(), credit + 0.0, 0.0)
             credit = xp.asarray(credit, dtype=xp.float32)[of_unit.index]
-            total = credit if total is None else operator.iadd(total, credit)
+            if total is None:
+                total = credit
+            else:
+                total += credit
         return total
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typing_extensions import override
 
@@ -159,7 +159,7 @@ class OverUnits(Transform):
         # Beside keys of units the ids of tokens would mean nothing: they are ignored here.
         inner, ignored = _ignoring_nothing(self.inner), {*batch.ignored, *ignored_by(self.inner)}
         counted_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
-        options = {"vocabulary": batch.vocabulary, "normalise": self.normalise}
+        options: dict[str, Any] = {"vocabulary": batch.vocabulary, "normalise": self.normalise}
 
         def credit_of(unit: str) -> Array:
             keys_bt = unit_keys(unit, batch.token_ids, counted_bt, written=batch.mask, **options)

@@ -303,7 +303,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         # TRL leaves log-probabilities out where the sampling policy is the one in the loss
         # (grpo_trainer.py:2657): there every ratio is 1.
         known = {"log_probs": output.get("old_per_token_logps"), "entropies": kept.get("entropies")}
-        policy = {name: known[name] for name in sorted(estimator.needs_policy)}
+        policy: dict[str, Any] = {name: known[name] for name in sorted(estimator.needs_policy)}
         for name, values in policy.items():
             if values is None:
                 raise without_policy(estimator, name)

@@ -9,7 +9,7 @@ import torch
 
 from ktae.batch import finite_per_rollout
 from ktae.errors import InputError
-from ktae.trainers.lists import Rollout, credit_of, scored
+from ktae.trainers.lists import Part, Rollout, credit_of, scored
 from ktae.trainers.metrics import PREFIX, Scored
 from ktae.trainers.settings import Settings
 from ktae.trainers.verl import options
@@ -113,11 +113,12 @@ def _of_sessions(
     by_turn = rollouts.rewards_by_turn(mask, settings)
     joined = []
     for rows, group, score in zip(sessions, groups, scores.tolist(), strict=True):
-        before, parts = None, []
+        before: list[int] = []
+        parts: list[Part] = []
         for row in rows:
             prompt, length = rollouts.outputs[row]
-            known = len(before) if before and prompt[: len(before)] == before else 0
-            seen = [] if before is None else prompt[known:] or [0]
+            known = len(before) if prompt[: len(before)] == before else 0
+            seen = (prompt[known:] or [0]) if parts else []  # the first prompt is the group's
             response = ids[row][:length]
             parts += [(seen, [False] * len(seen)), (response, written[row][:length])]
             before = prompt + response
