@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,12 +29,9 @@ class Layout(NamedTuple):
 
     ids: np.ndarray
     mask: np.ndarray
-    ends: np.ndarray
-    """(B,) one past the last token that counts."""
-    lengths: np.ndarray
-    """(B,) how many tokens count."""
-    begins: np.ndarray
-    """(B,) where among the N tokens each response's begin."""
+    ends: np.ndarray  # (B,) one past the last token that counts
+    lengths: np.ndarray  # (B,) how many tokens count
+    begins: np.ndarray  # (B,) where among the N tokens each response's begin
 
 
 def count(batch: Batch, unit: str = "token", *, by_unit: bool = False) -> Counts:
@@ -53,7 +49,12 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
         members: Any = rows[part]
         if np.all(np.diff(members) == 1):  # a slice copies nothing
             members = slice(members[0], members[-1] + 1)
-        chunk = take_rows(batch, members)
+        chunk = batch._replace(
+            token_ids=batch.token_ids[members],
+            mask=batch.mask[members],
+            evidence=batch.evidence[members],
+            group_b=np.unique(batch.group_b[members], return_inverse=True)[1],
+        )
         layout = _layout(chunk, batch)
         # Of units from short to long, each is told what occurs once.
         helps = len(units) > 1 and list(units) == sorted(units, key=NGRAMS.index)
@@ -70,17 +71,6 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
     return out
 
 
-def take_rows(batch: Batch, rows: Any) -> Batch:
-    """Some rows of a batch of whole groups, with all that counting looks at."""
-    groups = batch.group_b[rows]
-    return batch._replace(
-        token_ids=batch.token_ids[rows],
-        mask=batch.mask[rows],
-        evidence=batch.evidence[rows],
-        group_b=np.unique(groups, return_inverse=True)[1],
-    )
-
-
 def _layout(batch: Batch, whole: Batch) -> Layout:
     """The layout of a part of the whole batch, in which the first bad token id is looked for."""
     mask_bt = batch.counted() if batch.ignored else batch.mask
@@ -95,9 +85,8 @@ def _counts(
     batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False, once: Any = NOTHING
 ) -> Counts:
     rows, starts = batch.by_group()
-    n_tokens = int(layout.lengths.sum())
+    n_tokens, largest = int(layout.lengths.sum()), int(np.diff(starts).max(initial=0))
     n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
-    largest = int(np.diff(starts).max(initial=0))
     n_keys, half = int(n_of_group.max(initial=0)) + largest + 1, largest // 2 + 1
     table = (
         np.zeros(1 << max(4, (4 * n_keys).bit_length()), dtype=np.uint64),
@@ -107,9 +96,8 @@ def _counts(
     index = np.zeros(n_tokens, dtype=np.int64)
     totals = np.zeros((max(1, len(starts) - 1), len(Totals._fields)))
     # Most of this is never touched. Row 0 is that of no unit.
-    n_rows = n_tokens + len(rows) + 1
-    keys, groups = np.empty((2, n_rows), dtype=np.int64)
-    numbers = np.empty((4, n_rows))
+    keys, groups = np.empty((2, n_tokens + len(rows) + 1), dtype=np.int64)
+    numbers = np.empty((4, len(keys)))
     keys[0], groups[0], numbers[:, 0] = -1, 0, 0.0
     n_rows = kernels.count_groups(
         tuple(layout),
@@ -122,27 +110,15 @@ def _counts(
         np.zeros(n_keys, dtype=np.int32),
         (index, once, totals, (keys, groups, numbers)),
     )
-    correct, responses, occurrences_correct, occurrences = numbers[:, :n_rows]
-    counts = Counts(
-        index=index,
-        group=groups[:n_rows],
-        correct=correct,
-        responses=responses,
-        occurrences_correct=occurrences_correct,
-        occurrences=occurrences,
-        totals=Totals(*totals.T),
-        lengths=layout.lengths,
-    )
-    return _by_key(counts, keys[:n_rows]) if by_unit else counts
-
-
-def _by_key(counts: Counts, keys: np.ndarray) -> Counts:
-    """The counts with rows sorted by group and key, behind that of no unit, whose key is -1."""
-    order = np.lexsort((keys, np.where(keys < 0, -1, counts.group)))
-    names = ("group", "correct", "responses", "occurrences_correct", "occurrences")
-    columns = {name: getattr(counts, name)[order] for name in names}
-    index = np.argsort(order)[counts.index]
-    return dataclasses.replace(counts, index=index, key=keys[order], **columns)
+    columns: Any = [groups[:n_rows], *numbers[:, :n_rows]]
+    counts = Counts(index, *columns, Totals(*totals.T), layout.lengths)
+    if not by_unit:
+        return counts
+    # Rows by group and key, behind that of no unit, whose key is -1.
+    order = np.lexsort((keys[:n_rows], np.where(keys[:n_rows] < 0, -1, counts.group)))
+    columns = [column[order] for column in columns]
+    index = np.argsort(order)[index]
+    return Counts(index, *columns, counts.totals, layout.lengths, keys[order])
 
 
 def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

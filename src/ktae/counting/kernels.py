@@ -30,24 +30,23 @@ MAX_PAIRS = 4
 equal counts share a row."""
 
 
-def jit(function: Callable[..., Any]) -> Any:
-    """Compile a function, and keep it in numba's cache where there is a place for it."""
-    try:
-        return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
-    except RuntimeError:  # no folder can be written to: it is compiled in each process
-        return numba.njit(nogil=True, error_model="numpy")(function)
+def compiled(compiler: Callable[..., Any], *signature: Any, **options: Any) -> Any:
+    """A decorator that keeps what it compiles in numba's cache, where there is a place for it."""
+
+    def compile_function(function: Callable[..., Any]) -> Any:
+        try:
+            return compiler(*signature, cache=True, **options)(function)
+        except RuntimeError:  # no folder can be written to: it is compiled in each process
+            return compiler(*signature, **options)(function)
+
+    return compile_function
 
 
-def ufunc(signature: str, function: Callable[..., Any]) -> Any:
-    """Compile a function of numbers into one of arrays, as `jit` does."""
-    try:
-        return numba.vectorize([signature], cache=True)(function)
-    except RuntimeError:
-        return numba.vectorize([signature])(function)
-
-
-fisher_p_values = ufunc("f8(f8, f8, f8, f8, b1)", stats.fisher_p_value)
-single_precision_p_values = ufunc("f8(f8, f8, f8, f8)", stats.single_precision_p_value)
+jit = compiled(numba.njit, nogil=True, error_model="numpy")
+fisher_p_values = compiled(numba.vectorize, ["f8(f8, f8, f8, f8, b1)"])(stats.fisher_p_value)
+single_precision_p_values = compiled(numba.vectorize, ["f8(f8, f8, f8, f8)"])(
+    stats.single_precision_p_value
+)
 
 
 @jit
@@ -144,18 +143,10 @@ def keys_of(ids, mask, order, once, keys, places):
 def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
     """Count one response's keys, and write each one's number to `index`; the next free number.
 
-    Args:
-        keys: (n,) as `keys_of` has it.
-        places: (n,)
-        place: of the response in its group, from 1.
-        weights: how much one counts, and the score, which is added up where there are `sums`.
-        bits: of the hash table.
-        n_used: the next free number.
-        table: slots, the last response that holds each key, and its counts: at 2 i in how many
-            responses key i is, at 2 i + 1 how often it is there again. The upper half of an integer
-            counts correct responses.
-        sums: (n, 2) of graded scores, or (0, 2).
-        index: (n_tokens,)
+    `place` is the response's in its group, from 1; `weights` are how much one counts, and the
+    score, which is added up where there are `sums`; `bits` the hash table's. `table` has slots, the
+    last response that holds each key, and its counts: at 2 i in how many responses key i is, at
+    2 i + 1 how often it is there again. The upper half of an integer counts correct responses.
     """
     slots, seen, counts = table
     step, score = weights
@@ -230,10 +221,8 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             scores, NaN where unknown.
         order: tokens of the n-grams.
         options: whether unknown responses are looked up, and whether keys may share rows.
-        table: memory for the largest group, as `count_keys` has it.
-        sums: the same.
-        memo: memory for the rows of pairs.
-        row_of: memory for each number's row.
+        table: memory for the largest group, as `count_keys` has it; `sums`, `memo` for the rows of
+            pairs and `row_of` for those of numbers likewise.
         output: the index, (N,) `once` of the shorter n-grams, which becomes that of these, or
             empty, (G, 5) totals, and what `rows_of_group` writes to.
     """

@@ -59,17 +59,14 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
     for i, group in enumerate(batch.group_b.tolist()):
         is_counted = batch.look_up_unknown or not math.isnan(batch.evidence[i])
         index += [row_of.get((group, key), 0) if is_counted else 0 for key in keys_of[i]]
-    group_k, key_k, correct, responses, occurrences_correct, occurrences = np.array(rows).T
+    group_k, key_k, *columns = np.array(rows).T
     return Counts(
-        index=np.array(index, dtype=np.int64),
-        group=group_k.astype(np.int64),
-        correct=correct,
-        responses=responses,
-        occurrences_correct=occurrences_correct,
-        occurrences=occurrences,
-        totals=Totals(*np.array(totals or [(0.0,) * 5]).T),
-        lengths=batch.counted().sum(axis=1),
-        key=key_k.astype(np.int64),
+        np.array(index, dtype=np.int64),
+        group_k.astype(np.int64),
+        *columns,
+        Totals(*np.array(totals or [(0.0,) * 5]).T),
+        batch.counted().sum(axis=1),
+        key_k.astype(np.int64),
     )
 
 
