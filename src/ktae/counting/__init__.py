@@ -44,6 +44,10 @@ class Counts:
 
     index: Array
     """(N,) int64: the row of each token that counts, response by response."""
+    totals: Totals
+    """(G,) each."""
+    lengths: Array
+    """(R,) int64: tokens that count of each response, in the order of `index`."""
     group: Array
     """(K,) int64: the group, of G."""
     correct: Array
@@ -55,10 +59,6 @@ class Counts:
     """(K,) float64: how often it occurs in correct responses."""
     occurrences: Array
     """(K,) float64: how often in all of them."""
-    totals: Totals
-    """(G,) each."""
-    lengths: Array
-    """(R,) int64: tokens that count of each response, in the order of `index`."""
     key: Array | None = None
     """(K,) int64: the token id or the unit's key. None where units share rows."""
 

@@ -111,14 +111,13 @@ def _counts(
         (index, once, totals, (keys, groups, numbers)),
     )
     columns: Any = [groups[:n_rows], *numbers[:, :n_rows]]
-    counts = Counts(index, *columns, Totals(*totals.T), layout.lengths)
+    counts = Counts(index, Totals(*totals.T), layout.lengths, *columns)
     if not by_unit:
         return counts
     # Rows by group and key, behind that of no unit, whose key is -1.
     order = np.lexsort((keys[:n_rows], np.where(keys[:n_rows] < 0, -1, counts.group)))
-    columns = [column[order] for column in columns]
-    index = np.argsort(order)[index]
-    return Counts(index, *columns, counts.totals, layout.lengths, keys[order])
+    columns = [column[order] for column in (*columns, keys)]
+    return Counts(np.argsort(order)[index], counts.totals, layout.lengths, *columns)
 
 
 def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

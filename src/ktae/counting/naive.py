@@ -62,11 +62,10 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
     group_k, key_k, *columns = np.array(rows).T
     return Counts(
         np.array(index, dtype=np.int64),
-        group_k.astype(np.int64),
-        *columns,
         Totals(*np.array(totals or [(0.0,) * 5]).T),
         batch.counted().sum(axis=1),
-        key_k.astype(np.int64),
+        group_k.astype(np.int64),
+        *[*columns, key_k.astype(np.int64)],
     )
 
 

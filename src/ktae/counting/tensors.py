@@ -80,7 +80,7 @@ def count(batch: Batch, unit: str = "token") -> Counts:
     responses = total(score * fresh), total(fresh)
     occurrences = total(score), total(torch.ones_like(run))
     totals = group_totals(batch.group_b, scores, length_b * known_b)
-    return Counts(index, group, *responses, *occurrences, totals, length_b)
+    return Counts(index, totals, length_b, group, *responses, *occurrences)
 
 
 def group_totals(group: torch.Tensor, scores: torch.Tensor, tokens: torch.Tensor) -> Totals:
