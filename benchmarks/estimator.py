@@ -1,10 +1,11 @@
 """How long the estimator takes on the paper's batch, beside verl's advantages and a memory copy.
 
-    python benchmarks/estimator.py [CONTENDER ...] [--groups 1024] [--csv results/estimator.csv]
+    python benchmarks/estimator.py [CONTENDER ...] [--groups 256] [--csv results/estimators.csv]
+    python benchmarks/estimator.py --check    # which ratio to `paper` has left its band?
 
-Contenders are `cpu` (the paper's estimator), the name of any other estimator, `copy` (inputs and
-output, copied), and verl's `verl grpo` and `verl grpo_vectorized`. They take turns in every round,
-so that all see the same machine. `gpu/run.py` measures the estimator on a GPU.
+Contenders are names of estimators, `copy` (inputs and output, copied), and verl's `verl grpo` and
+`verl grpo_vectorized`. They take turns in every round, so that all see the same machine: what holds
+on any machine is their ratio to `paper`. `gpu/run.py` measures the estimator on a GPU.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +30,14 @@ from ktae import preset, token_credit
 from ktae._version import __version__
 from ktae.files.atomic import atomic_write
 
-DEFAULT = ("cpu", "copy", "verl grpo", "verl grpo_vectorized")
+DEFAULT = (
+    *("paper", "backoff", "calibrated", "trigrams", "sharp-trigrams", "tempo", "conflict-tokens"),
+    *("advantage-reweighting", "entropy-weights", "copy", "verl grpo", "verl grpo_vectorized"),
+)
+REFERENCE = "paper"
+BAND = 1.3
+"""How many times the ratio of `RESULTS` a ratio may be, or the other way round."""
+RESULTS = Path(__file__).parent / "results/estimators.csv"
 VOCABULARY = 151_643
 
 
@@ -53,11 +62,17 @@ class Contender(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("contenders", nargs="*", default=DEFAULT)
-    parser.add_argument("--groups", type=int, nargs="*", default=[1024])
+    parser.add_argument("--groups", type=int, nargs="*", default=[256])
     parser.add_argument("--dtype", choices=("int32", "int64"), default="int32")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
+    if arguments.check:
+        known = ratios(RESULTS)
+        batch = random_batch(groups=arguments.groups[0])
+        left = out_of_band(compare(batch, list(known), repeats=arguments.repeats), known)
+        sys.exit("\n".join(left) if left else 0)
     for groups in arguments.groups:
         batch = random_batch(groups=groups, dtype=np.dtype(arguments.dtype))
         print(f"{len(batch.groups):,} rollouts, {batch.mask.sum():,} tokens, {arguments.dtype}")
@@ -122,10 +137,35 @@ def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[dict[str
             "device": "cpu",
             "threads": each.threads,
             **quantiles(seconds[name]),
+            "ratio": ratio(seconds[name], seconds.get(REFERENCE, [])),
             "repeats": len(seconds[name]),
             "note": each.note,
         }
         for name, each in contenders.items()
+    ]
+
+
+def ratio(seconds: list[float], reference: list[float]) -> str:
+    """The median over rounds of what a contender took, beside the reference in the same round."""
+    if len(seconds) != len(reference):
+        return "not measured"
+    return f"{np.median(np.divide(seconds, reference)):.2f}"
+
+
+def ratios(path: Path) -> dict[str, float]:
+    """The ratios that a CSV has, on one thread, by contender."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["threads"] == "1"]
+    return {row["name"]: float(row["ratio"]) for row in rows if row["ratio"] != "not measured"}
+
+
+def out_of_band(rows: list[dict[str, Any]], known: dict[str, float]) -> list[str]:
+    """A line for each contender whose ratio is not within `BAND` of the known one."""
+    measured = {row["name"]: float(row["ratio"]) for row in rows if row["ratio"] != "not measured"}
+    return [
+        f"{name} takes {x:.2f} times what {REFERENCE} takes; {RESULTS.name} says {known[name]:.2f}"
+        for name, x in measured.items()
+        if not known[name] / BAND <= x <= known[name] * BAND
     ]
 
 
@@ -144,7 +184,7 @@ def contender(name: str, batch: Rollouts) -> Contender:
         )
     if name.startswith("verl "):
         return verl(name.removeprefix("verl "), batch)
-    estimator = preset("paper" if name == "cpu" else name)
+    estimator = preset(name)
     policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
     return Contender(
         lambda: token_credit(*batch, estimator, policy=policy),

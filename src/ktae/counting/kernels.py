@@ -239,7 +239,7 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
         if totals[g, 4] == 0.0 and shares_rows:
             continue  # there is nothing to compare, and so nothing to count
         bits = np.uint64(4)
-        while np.int64(1) << np.int64(bits) < 3 * lengths[members].sum():
+        while np.int64(1) << np.int64(bits) < 2 * lengths[members].sum():
             bits += np.uint64(1)
         slots[: np.int64(1) << np.int64(bits)] = 0
         n_used = 1 + len(members)  # before them those of what occurs once in a response
