@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Number
 from typing import Any, Literal, NamedTuple
 
@@ -145,28 +145,13 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
         )
 
 
-def _first(is_bad: Callable[..., np.ndarray], *arrays: np.ndarray) -> tuple[int, int] | None:
-    """The row and column of the first bad position of (B, T) arrays, looked at in parts."""
-    rows_at_once = max(1, CHUNK_POSITIONS // max(1, arrays[0].shape[1]))
-    for start in range(0, len(arrays[0]), rows_at_once):
-        bad = np.argwhere(is_bad(*(x[start : start + rows_at_once] for x in arrays)))
-        if len(bad):
-            return start + int(bad[0, 0]), int(bad[0, 1])
-    return None
-
-
 def check_token_range(token_ids: np.ndarray, mask: np.ndarray) -> None:
     """Raise an InputError for the first id out of range where the mask is not 0."""
     # Mostly none is, under the mask neither, and that is seen at once.
-    if token_ids.min(initial=0) >= 0 and token_ids.max(initial=0) <= MAX_TOKEN_ID:
-        return
-
-    def is_bad(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        bad: np.ndarray = (mask != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID))
-        return bad
-
-    if place := _first(is_bad, token_ids, mask):
-        raise bad_token_id(token_ids, *place)
+    if token_ids.min(initial=0) < 0 or token_ids.max(initial=0) > MAX_TOKEN_ID:
+        for i, (ids, mask_t) in enumerate(zip(token_ids, mask, strict=True)):
+            for t in np.flatnonzero((mask_t != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID))):
+                raise bad_token_id(token_ids, i, int(t))
 
 
 def check_mask(mask: np.ndarray) -> None:
@@ -174,15 +159,14 @@ def check_mask(mask: np.ndarray) -> None:
 
     NaN, a fraction or a negative number is no mask but something else that was given for it.
     """
-
-    def is_bad(part: np.ndarray) -> np.ndarray:
-        odd: np.ndarray = (part != 0) & (part != 1)
+    rows_at_once = max(1, CHUNK_POSITIONS // max(1, mask.shape[1]))
+    for start in range(0, 0 if mask.dtype.kind in "bu" else len(mask), rows_at_once):
+        part = mask[start : start + rows_at_once]
+        odd = (part != 0) & (part != 1)
         if odd.any():
             odd &= ~(np.isfinite(part) & (part >= 0) & (np.floor(part) == part))
-        return odd
-
-    if mask.dtype.kind not in "bu" and (place := _first(is_bad, mask)):
-        raise InputError(f"mask[{place[0]}, {place[1]}] is {mask[place]}; expected 0 or 1")
+            for i, t in np.argwhere(odd):
+                raise InputError(f"mask[{start + i}, {t}] is {part[i, t]}; expected 0 or 1")
 
 
 def check_per_rollout(name: str, array: Array, n_rows: int, kinds: str, expected: str) -> None:
@@ -200,16 +184,13 @@ def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
 
     In those an integer has 64 bits, `1` beside `"1"` becomes text, and text loses zeros at its end.
     """
-    if isinstance(groups, list | tuple):  # whose entries are looked at as they are
-        array = np.fromiter(groups, dtype=object, count=len(groups))
-    else:
-        array = as_array("groups", groups)
-    if array.dtype.kind == "O" and array.shape == (n_rows,):
-        labels = (str(x) if isinstance(x, uuid.UUID) else x for x in array)
-        array = np.fromiter(labels, dtype=object, count=n_rows)
+    is_list = isinstance(groups, list | tuple)  # whose entries are looked at as they are
+    array = np.fromiter(groups, object, len(groups)) if is_list else as_array("groups", groups)
     if array.dtype.kind != "O" or array.shape != (n_rows,):
         check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
         return array
+    labels = (str(x) if isinstance(x, uuid.UUID) else x for x in array)
+    array = np.fromiter(labels, dtype=object, count=n_rows)
     kinds = [_label_kind(label) for label in array]
     for row, kind_of_row in enumerate(kinds):
         if kind_of_row is None:

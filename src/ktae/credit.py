@@ -41,9 +41,6 @@ AnEstimator = Estimator | str | Mapping[str, Any] | CreditFunction
 """An estimator, the name of a preset, a recipe's section `credit`, or a function from rollouts to
 credit."""
 
-POLICY = {"log_probs": "log-probability", "entropies": "entropy"}
-"""What an estimator may need of the policy, in words."""
-
 
 @checked_keywords
 def token_credit(
@@ -94,8 +91,8 @@ def token_credit(
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
     estimator, arrays = _resolved(credit), (token_ids, mask, correct, groups)
-    options = (vocabulary, step, policy, turn_rewards)
-    return _like_input(estimator.credit(_batch(arrays, estimator, *options)), token_ids)
+    batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
+    return _like_input(estimator.credit(batch), token_ids)
 
 
 @checked_keywords
@@ -146,7 +143,9 @@ def token_advantages(
     if isinstance(base, str):
         require_scale(estimator, SCALED.get(base), f"base is {base!r}")
     if correct is None:
-        _check_rewards(rewards, token_ids)
+        if not on_supported_device(rewards):
+            shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
+            finite_per_rollout("rewards", on_host(rewards), *(shape or [0])[:1])
         correct = rewards if estimator.takes_scores else above(rewards, threshold)
     arrays = (token_ids, mask, correct, groups)
     batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
@@ -192,14 +191,6 @@ def check_threshold(threshold: Any, name: str = "threshold") -> None:
         raise InputError(f"{name} is {threshold!r}; expected a finite number")
 
 
-def _check_rewards(rewards: ArrayLike, token_ids: ArrayLike) -> None:
-    """Raise an InputError for rewards in the host's memory that tell nothing of correctness."""
-    if on_supported_device(rewards):
-        return
-    shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
-    finite_per_rollout("rewards", on_host(rewards), shape[0] if shape else 0)
-
-
 def _resolved(credit: AnEstimator) -> Estimator:
     """The estimator; one that is named by text is imported, for the caller has named it."""
     estimator = as_estimator(credit, "credit")
@@ -228,15 +219,15 @@ def _batch(
     if estimator.needs_turn_rewards:
         mask_bt = as_array("mask", on_host(mask))
         optional["turn_rewards"] = padded_turn_rewards(turn_rewards, mask_bt)
-    policy = policy or {}
     for name in sorted(estimator.needs_policy):
-        if policy.get(name) is None:
+        numbers_bt = (policy or {}).get(name)
+        if numbers_bt is None:
             raise InputError(
-                f"{estimator} needs the {POLICY[name]} of each token, and there is none; give "
+                f"{estimator} needs {name} of each token, and there is none; give "
                 f"policy={{{name!r}: ...}} (dumps of rollouts hold none)"
             )
-        require_dense(**{name: policy[name]})
-        numbers_bt = as_array(name, on_host(policy[name]))
+        require_dense(**{name: numbers_bt})
+        numbers_bt = as_array(name, on_host(numbers_bt))
         shape = as_array("token_ids", on_host(token_ids)).shape
         if numbers_bt.shape != shape or numbers_bt.dtype.kind not in "iuf":
             raise InputError(f"{name} is {describe(numbers_bt)}; expected numbers of shape {shape}")

@@ -28,12 +28,11 @@ def batch_on_device(
     graded: bool = False,
     **optional: Any,
 ) -> Batch:
-    """A batch on the device of `token_ids`, without the host ever waiting for it.
+    """A batch on the device of `token_ids`; otherwise as `make_batch`.
 
-    Shapes and dtypes are known to the host and always checked, and so are the values of what is in
-    the host's memory. Nobody looks at what is on the device: ids out of range count as some token,
-    and what is neither 0 nor NaN in `correct` as correct.
-    Graded scores on the device are clamped to their range. Otherwise as `make_batch`.
+    Shapes and dtypes are always checked, and values of what is in the host's memory. Nobody looks
+    at what is on the device: ids out of range count as some token, what is neither 0 nor NaN in
+    `correct` as correct, and graded scores are clamped to their range.
     """
     device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     check_tokens(ids, mask)

@@ -30,17 +30,12 @@ class Interval(NamedTuple):
     high: float
 
 
-def t_quantile(freedom: float) -> float:
-    """Student's t interval reaches this many standard errors to both sides."""
-    from scipy import special  # not scipy.stats, which takes a second to import
-
-    return float(special.stdtrit(freedom, 1 - ALPHA / 2))
-
-
 def t_interval(values: np.ndarray) -> Interval:
     """Mean of (n,) values, at least two, with Student's t interval."""
+    from scipy import special  # not scipy.stats, which takes a second to import
+
     mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
-    half = t_quantile(len(values) - 1) * error
+    half = float(special.stdtrit(len(values) - 1, 1 - ALPHA / 2)) * error
     return Interval(mean, mean - half, mean + half)
 
 
@@ -225,10 +220,7 @@ def _of_integers(values: np.ndarray) -> float:
     span = int(np.abs(values).sum())
     pmf = np.ones(1)
     for size in np.abs(values).tolist():
-        shifted = np.zeros(len(pmf) + size)
-        shifted[: len(pmf)] += pmf / 2
-        shifted[size:] += pmf / 2
-        pmf = shifted
+        pmf = (np.pad(pmf, (0, size)) + np.pad(pmf, (size, 0))) / 2
     total = 2 * np.arange(len(pmf)) - span
     return float(min(1.0, pmf[np.abs(total) >= abs(int(values.sum()))].sum()))
 

@@ -15,6 +15,7 @@ import numpy as np
 from ktae import counting
 from ktae.arrays import Array
 from ktae.batch import Batch
+from ktae.counting.units import NGRAMS
 from ktae.estimators import Estimator, PresenceZ, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import (
@@ -83,10 +84,6 @@ def in_tables(estimator: Estimator) -> Estimator | None:
     return dataclasses.replace(estimator, inner=inner)
 
 
-NGRAMS = ("token", "bigram", "trigram")
-"""Units that are runs of token ids, so that a page's script can count them."""
-
-
 def ngrams_of(estimator: Estimator) -> tuple[str, ...] | None:
     """The n-grams whose tables make the whole of a token's credit, which is their mean.
 
@@ -118,22 +115,16 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
     a, b, n_true, n_false = counts.table
     cells = np.float64 if batch.graded else np.int64
     compared = counts.comparable()
+    tokens = counts.of_group("tokens_correct"), counts.of_group("tokens_incorrect")
+    occur = counts.occurrences_correct, counts.occurrences - counts.occurrences_correct
     with np.errstate(all="ignore"):  # where there is nothing to compare
         explained = statistic.explain(counts)
-        frequencies = [
-            occurs / np.where(tokens > 0, tokens, 1.0)
-            for occurs, tokens in (
-                (counts.occurrences_correct, counts.of_group("tokens_correct")),
-                (counts.occurrences - counts.occurrences_correct,
-                 counts.of_group("tokens_incorrect")),
-            )
-        ]  # fmt: skip
+        frequencies = [x / np.where(n > 0, n, 1.0) for x, n in zip(occur, tokens, strict=True)]
         p, gain = np.ones(len(keys)), np.zeros(len(keys))
         if not batch.graded:  # of graded scores, which may be anything, there is no exact test
             tables, place = counts.distinct_tables()
             p = np.where(compared, statistic.p_values(tables)[place], 1.0)
             gain = information_gain(*tables)[place]
-    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
     columns = (
         keys,
         *(cell.astype(cells) for cell in (a, b, n_true - a, n_false - b)),
@@ -142,7 +133,12 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
         fisher_score(p),
         *(
             np.where(compared, column, 0.0) + 0.0  # not -0.0
-            for column in (gain, explained.direction, explained.value, factor * explained.credit)
+            for column in (
+                gain,
+                explained.direction,
+                explained.value,
+                _factor(estimator) * explained.credit,
+            )
         ),
     )
     # Row 0 is that of no unit.
@@ -153,6 +149,8 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
 
 def largest_credit(estimator: Estimator, n: Array) -> Array:
     """What no |credit| in a group of n responses exceeds, for what `in_tables` gives."""
-    statistic = cast("ContingencyEstimator", innermost(estimator))
-    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
-    return factor * statistic.largest(n)
+    return _factor(estimator) * cast("ContingencyEstimator", innermost(estimator)).largest(n)
+
+
+def _factor(estimator: Estimator) -> float:
+    return math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
