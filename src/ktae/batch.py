@@ -64,9 +64,8 @@ class Batch(NamedTuple):
     """Token ids that are not counted and get no credit, as if they were masked."""
     look_up_unknown: bool = False
     """Give the tokens of rollouts of unknown correctness the credit that equal tokens of the known
-    ones have, 0 where there is none; they are left out of the statistics in any case. Where credit
-    follows the order of tokens, equal ones are in equal places, too. This is how held-out rollouts
-    are scored (`ktae.validity.held_out`), of arrays alone."""
+    ones have, 0 where there is none. Where credit follows the order of tokens, equal ones are in
+    equal places, too. This is how held-out rollouts are scored (`ktae.validity.held_out`)."""
     vocabulary: Vocabulary | None = None
     """The tokens' texts, for units that are made of text."""
     step: int | None = None

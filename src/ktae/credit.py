@@ -22,12 +22,7 @@ from ktae.arrays import (
     on_supported_device,
     require_dense,
 )
-from ktae.batch import (
-    Batch,
-    Vocabulary,
-    finite_per_rollout,
-    make_batch,
-)
+from ktae.batch import Batch, Vocabulary, finite_per_rollout, make_batch
 from ktae.errors import InputError, checked_keywords
 from ktae.estimators import DEFAULT, CreditFunction, Estimator, as_estimator, resolved
 from ktae.estimators.transforms import ignored_by, require_scale
@@ -57,9 +52,9 @@ def token_credit(
 ) -> Array:
     """How much credit each token of each rollout gets beside its rollout's advantage.
 
-    It is computed where the token ids are. What is in a GPU's memory stays there, and its values
-    are not looked at, since the host would have to wait: token ids out of range count as some
-    token, and what is neither 0 nor NaN in `correct` as correct.
+    It is computed where the token ids are. What is in a GPU's memory is not looked at, since the
+    host would have to wait: ids out of range count as some token, and what is neither 0 nor NaN in
+    `correct` as correct.
 
     Args:
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
@@ -74,9 +69,8 @@ def token_credit(
         vocabulary: the tokens' texts, for units that are made of text
             (`ktae.rollouts.tokens.vocabulary`).
         step: training steps done before these rollouts were sampled, for credit that decays.
-        policy: for estimators that weigh by it (`Estimator.needs_policy`), (B, T) numbers of the
-            policy that sampled: `log_probs`, the log-probability that it gave each token, and
-            `entropies`, the entropy of its distribution there, in nats.
+        policy: for estimators that weigh by it, (B, T) numbers of the policy that sampled:
+            `log_probs` of the tokens, and `entropies` of its distributions there, in nats.
         turn_rewards: for estimators of rewards by turn, a list of numbers for each rollout: one for
             each of its turns (`ktae.turns`), of which the last may be missing.
 
@@ -115,10 +109,7 @@ def token_advantages(
 
     Args:
         rewards: (B,) finite numbers.
-        token_ids: (B, T) integers.
-        mask: (B, T) bool, or whole numbers from 0.
-        groups: (B,) integers or strings.
-        credit: the estimator, as in `token_credit`.
+        token_ids: (B, T), as in `token_credit`, and so are `mask`, `groups` and `credit`.
         correct: (B,) as in `token_credit`. Without it a rollout counts as correct where its
             reward is above `threshold`, compared as numbers of the rewards' dtype; a graded
             estimator takes the rewards themselves. Give it wherever the reward is shaped: under
@@ -126,10 +117,7 @@ def token_advantages(
         threshold: used only without `correct`.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
-        vocabulary: as in `token_credit`, and so are the following.
-        step: training steps done before.
-        policy: numbers of the policy that sampled.
-        turn_rewards: a list of numbers for each rollout.
+        vocabulary: as in `token_credit`, and so are `step`, `policy` and `turn_rewards`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -149,7 +137,11 @@ def token_advantages(
         correct = rewards if estimator.takes_scores else above(rewards, threshold)
     arrays = (token_ids, mask, correct, groups)
     batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
-    base_b = _rollout_advantages(batch, rewards, base)
+    base_b = _numbers("rewards", rewards, batch)
+    if isinstance(base, str):
+        base_b = rollout_advantages(base, base_b, (batch.mask != 0).any(1), batch.group_b)
+    else:
+        base_b = _numbers("base", base, batch)
     credit_bt = estimator.credit(batch)
     if is_tensor(credit_bt):
         credit_bt += base_b[:, None].float() * (batch.mask != 0)
@@ -235,20 +227,13 @@ def _batch(
     return make_batch(*map(on_host, arrays), graded=estimator.takes_scores, **optional)
 
 
-def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Array:
+def _numbers(name: str, values: ArrayLike, batch: Batch) -> Array:
     """(B,) float64, where the batch is."""
+    if not is_tensor(batch.evidence):
+        return finite_per_rollout(name, on_host(values), len(batch.evidence))
+    from ktae.device_batch import numbers_on_device
 
-    def numbers_of(name: str, values: ArrayLike) -> Array:
-        if not is_tensor(batch.evidence):
-            return finite_per_rollout(name, on_host(values), len(batch.evidence))
-        from ktae.device_batch import numbers_on_device
-
-        return numbers_on_device(name, values, batch)
-
-    rewards_b = numbers_of("rewards", rewards)
-    if not isinstance(base, str):
-        return numbers_of("base", base)
-    return rollout_advantages(base, rewards_b, (batch.mask != 0).any(1), batch.group_b)
+    return numbers_on_device(name, values, batch)
 
 
 def _like_input(credit_bt: Array, token_ids: ArrayLike) -> Array:

@@ -7,16 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ktae import batch as host
 from ktae.arrays import MAX_MAGNITUDE, ArrayLike, as_array, on_host
-from ktae.batch import (
-    Batch,
-    check_mask,
-    check_per_rollout,
-    check_tokens,
-    correctness,
-    finite_per_rollout,
-    group_labels,
-)
+from ktae.batch import Batch, check_per_rollout
 
 
 def batch_on_device(
@@ -35,14 +28,16 @@ def batch_on_device(
     `correct` as correct, and graded scores are clamped to their range.
     """
     device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
-    check_tokens(ids, mask)
+    host.check_tokens(ids, mask)
     n_rows = len(ids)
     if not isinstance(mask, torch.Tensor):
-        check_mask(mask)
+        host.check_mask(mask)
         mask = torch.from_numpy(np.not_equal(mask, 0))  # torch does not know every dtype
     mask = mask.to(device)
     if not isinstance(groups, torch.Tensor):
-        groups = torch.from_numpy(np.unique(group_labels(groups, n_rows), return_inverse=True)[1])
+        groups = torch.from_numpy(
+            np.unique(host.group_labels(groups, n_rows), return_inverse=True)[1]
+        )
     check_per_rollout("groups", groups, n_rows, "i", "integers or strings")
     ordered, rows = groups.to(device).long().sort(stable=True)
     number = torch.zeros_like(rows)
@@ -57,7 +52,7 @@ def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tenso
     n_rows, device = len(batch.evidence), batch.evidence.device
     values = _on_host_or_tensor(name, values)
     if not isinstance(values, torch.Tensor):
-        return torch.from_numpy(finite_per_rollout(name, values, n_rows)).to(device)
+        return torch.from_numpy(host.finite_per_rollout(name, values, n_rows)).to(device)
     check_per_rollout(name, values, n_rows, "bif", "numbers")
     return values.to(device).double()
 
@@ -65,7 +60,7 @@ def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tenso
 def _evidence(correct: ArrayLike, n_rows: int, graded: bool) -> torch.Tensor:
     correct = _on_host_or_tensor("correct", correct)
     if not isinstance(correct, torch.Tensor):
-        return torch.from_numpy(correctness(correct, n_rows, graded)[0])
+        return torch.from_numpy(host.correctness(correct, n_rows, graded)[0])
     check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
     numbers = correct.double()
     if graded:

@@ -72,8 +72,7 @@ def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
     is the share of all 2^n sign patterns whose sum is at least as far from 0. Of integers -1, 0 and
     1 that is McNemar's exact test. Exact for integers whose sizes add up to at most a million, and
     for up to 40 differences of any kind; else of 200,000 random patterns, the observed one too.
-    Sums of floats that agree in their first five digits count as equal: differences of accuracies
-    tie, and rounding must not tell them apart.
+    Sums of floats that agree in their first five digits count as equal: accuracies tie.
     """
     values = np.asarray(differences)
     values = values[values != 0]
@@ -105,10 +104,8 @@ def pooled_p_value(
     So the verdicts are dealt anew to the two sides within each problem (hypergeometric); p is the
     share of random deals whose sum is at least as far from 0, the observed one included. Signs
     must not be flipped where the sizes differ: a share of 16 samples varies less than one of 1.
-
-    The standard error of p from the random deals is sqrt(p (1 - p) / draws), .001 at p = .05. The
-    order of the problems changes nothing, nor does that of the sides.
-    `sides` has for each problem: correct of the first side, its samples, the same of the second.
+    Neither the order of the problems nor that of the sides changes p. `sides` has for each problem:
+    correct of the first side, its samples, the same of the second.
     """
     rng = np.random.default_rng(seed)
     observed = math.fsum(b / n_b - a / n_a for a, n_a, b, n_b in sides)

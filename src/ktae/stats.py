@@ -117,8 +117,7 @@ def relative_lengths(
 
     L is a class's token total, and L_avg the mean of both classes' totals, as in the released code.
     With `mean` L is the mean length of the class's responses, and L_avg that of all, as the paper
-    has it: "the average lengths of the concatenated correct and incorrect rollouts" and "the
-    average rollout length across all G rollouts".
+    has it.
     """
     total = length_true + length_false
     if mean:
@@ -166,12 +165,8 @@ def presence_z(score_sum: Number, m: Number, n: Number, mean: Number, variance: 
     signed hypergeometric z; for m = 1 GRPO's advantage (with the population's deviation) of the
     one response; |z| <= √(n - 1). A token in every response has exactly 0.
 
-    Args:
-        score_sum: Σ r over the responses that contain the token.
-        m: how many these are.
-        n: the group's responses.
-        mean: r̄ of all n.
-        variance: s² of all n (divided by n, not by n - 1); not 0.
+    `score_sum` is Σ r over the m responses that contain the token; `mean` and `variance` are r̄ and
+    s² of all n, divided by n; not 0.
     """
     xp = namespace(m)
     deviation = xp.sqrt(xp.where(m == n, 1.0, m * (n - m) / (n - 1.0) * variance))
@@ -185,14 +180,8 @@ def sharpened(z: Number, m: Number, n: Number, mean: Number, variance: Number) -
     z³ / (n - 1) is z times that share; |.| <= √(n - 1), as for z. E z³ is the mean over all
     permutations of the labels, γ (n - 2m) √(n - 1) / ((n - 2) √(m (n - m))) with their skewness γ
     (third moment of a sample without replacement: Cochran, Sampling Techniques, section 2.15). So
-    the mean over all permutations is 0, as that of z.
-
-    Args:
-        z: `presence_z`.
-        m: responses that contain the token.
-        n: the group's responses.
-        mean: r̄ of the n labels.
-        variance: r̄ (1 - r̄); not 0.
+    the mean over all permutations is 0, as that of z = `presence_z`. `mean` is r̄ of the n labels,
+    and `variance` r̄ (1 - r̄), not 0.
     """
     xp = namespace(m)
     skewness = (1.0 - 2.0 * mean) / xp.sqrt(variance)

@@ -1,8 +1,5 @@
-"""What of an estimator a table of single tokens shows.
-
-A table shows the statistic of single tokens and verdicts that an estimator rests on. Larger units,
-controls and whatever moves credit between tokens are left out; scales and ignored tokens stay.
-"""
+"""The table of single tokens that an estimator rests on. Larger units, controls and whatever moves
+credit between tokens are left out; scales and ignored tokens stay."""
 
 from __future__ import annotations
 
@@ -70,10 +67,8 @@ class CreditTable(NamedTuple):
 
 
 def in_tables(estimator: Estimator) -> Estimator | None:
-    """What a table shows of the estimator: a statistic in `Scaled` and `Ignoring` alone.
-
-    None: it rests on no contingency tables.
-    """
+    """What a table shows of the estimator: a statistic in `Scaled` and `Ignoring` alone; None: it
+    rests on no contingency tables."""
     if isinstance(estimator, PresenceZ):
         return dataclasses.replace(estimator, graded_rewards=False)
     if isinstance(estimator, ContingencyEstimator):
@@ -85,11 +80,8 @@ def in_tables(estimator: Estimator) -> Estimator | None:
 
 
 def ngrams_of(estimator: Estimator) -> tuple[str, ...] | None:
-    """The n-grams whose tables make the whole of a token's credit, which is their mean.
-
-    None: credit comes from elsewhere too: other units, the order of tokens, graded scores, what
-    moves credit between tokens.
-    """
+    """The n-grams whose tables make the whole of a token's credit, which is their mean; None: it
+    comes from elsewhere too, such as other units or the order of tokens."""
     units: tuple[str, ...] = ("token",)
     while isinstance(estimator, Scaled | Ignoring | OverUnits):
         if isinstance(estimator, OverUnits):
