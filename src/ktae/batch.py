@@ -44,8 +44,8 @@ class Vocabulary(NamedTuple):
 class Batch(NamedTuple):
     """Rollouts of many groups, checked: what an estimator gets.
 
-    All arrays are NumPy's, or all are torch's on one device. The range of token ids is not checked
-    here: a backend that looks at every token checks it, and on a device it is not checked.
+    All arrays are NumPy's, or all are torch's on one device. The range of token ids is checked by
+    what looks at every token, and on a device not at all.
     """
 
     token_ids: Array
@@ -154,10 +154,8 @@ def check_token_range(token_ids: np.ndarray, mask: np.ndarray) -> None:
 
 
 def check_mask(mask: np.ndarray) -> None:
-    """Raise an InputError for the first position of a (B, T) mask that is no whole number from 0.
-
-    NaN, a fraction or a negative number is no mask but something else that was given for it.
-    """
+    """Raise an InputError for the first position of a (B, T) mask that is no whole number from 0:
+    NaN, a fraction or a negative number is something else that was given for it."""
     rows_at_once = max(1, CHUNK_POSITIONS // max(1, mask.shape[1]))
     for start in range(0, 0 if mask.dtype.kind in "bu" else len(mask), rows_at_once):
         part = mask[start : start + rows_at_once]
@@ -255,9 +253,8 @@ def group_bounds(starts: np.ndarray, n_rows: int) -> list[int]:
 
 def row_sums(values_bt: Array) -> Array:
     """(B,) float64 sums over each row."""
-    if is_tensor(values_bt):
-        return values_bt.double().sum(1)
-    return values_bt.sum(axis=1, dtype=np.float64)
+    is_torch = is_tensor(values_bt)
+    return values_bt.double().sum(1) if is_torch else values_bt.sum(axis=1, dtype=np.float64)
 
 
 def group_extreme(

@@ -162,9 +162,8 @@ def credit_table(
 ) -> CreditTable:
     """One row for each group and token: the counts, every statistic, the value and the credit.
 
-    Arguments and errors as in `token_credit`; the columns are NumPy arrays whatever came. The
-    table is for people and files, so it is made on the host. It is of single tokens: the
-    estimator's larger units and controls play no part (`ktae.tables.in_tables`).
+    Arguments and errors as in `token_credit`; it is made on the host, of NumPy arrays. It is of
+    single tokens: larger units and controls are left out (`ktae.tables.in_tables`).
     """
     estimator = _resolved(credit)
     of_tokens = in_tables(estimator)

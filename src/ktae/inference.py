@@ -163,8 +163,8 @@ def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarra
 def mantel_haenszel_p_values(excess: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """(V,) two-sided p-values of V tokens over groups, of the normal approximation.
 
-    It is cheap where `stratified_p_value` is exact, and 1 where the variance is 0.
-    `excess` is Σ over groups of a - E[a], `variance` that of its hypergeometric variance.
+    Cheap where `stratified_p_value` is exact. `excess` is Σ over groups of a - E[a], `variance`
+    that of its hypergeometric variance; where that is 0, p is 1.
 
     Source: Mantel and Haenszel 1959, "Statistical aspects of the analysis of data from
     retrospective studies of disease", with the correction for continuity of 1/2.
@@ -178,10 +178,8 @@ def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:
     """How many of m tests are significant at a false discovery rate of `level`.
 
     The k smallest p-values, for the largest k whose k-th is at most `level` k / m (Benjamini and
-    Hochberg 1995). Exact p-values of small tables are discrete and larger than uniform ones on
-    average, so that the rate is kept, with room to spare, and few are found.
-    `scipy.stats.false_discovery_control` takes no `times`: a dump has millions of tests, which have
-    a few thousand different p-values.
+    Hochberg 1995). `scipy.stats.false_discovery_control` takes no `times`: a dump has millions of
+    tests, which have a few thousand different p-values.
     """
     order = np.argsort(p, kind="stable")
     p, rank = p[order], np.cumsum(times[order])

@@ -1,7 +1,7 @@
 """The formulas of KTAE and of the z-score of presence, one small pure function each.
 
-They take numbers, NumPy arrays or torch tensors alike. The p-values are loops over plain numbers;
-`ktae.counting.p_values` computes them for arrays.
+They take numbers, NumPy arrays or torch tensors alike; the p-values, of which
+`ktae.counting.p_values` are those of arrays, plain numbers.
 
 Letters: of the `n_true` correct and `n_false` incorrect responses of a group, `a` and `b` contain
 the token at least once; c = n_true - a and d = n_false - b do not.
@@ -26,9 +26,8 @@ def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: boo
     as the paper's sentence says and `scipy.stats.fisher_exact` computes.
 
     The probabilities of the other tables are followed from this one by their ratios, so no
-    factorial is formed. Ratios of integers round the same way on both sides of a tie to a few
-    units in the last place; the slack of 1e-7 absorbs that. The result is exactly 1.0 whenever
-    every table counts. Time is linear in min(a + b, n_true, n_false).
+    factorial is formed; the slack of 1e-7 absorbs rounding on both sides of a tie. The result is
+    exactly 1.0 whenever every table counts. Time is linear in min(a + b, n_true, n_false).
     """
     k = a + b
     total = as_extreme = weight = 1.0
@@ -62,8 +61,7 @@ def single_precision_p_value(a: float, b: float, n_true: float, n_false: float) 
     Logarithms of factorials, their sums and the probabilities are rounded to float32, and tables
     are compared by <=. So tables that are equally probable may be told apart, and p may be just
     below 1 where it is 1. Only the last sum is exact here: the order of theirs depends on the
-    machine. That changes whether p is 1 in none of the 920 tables of 16 responses, and in 5 of the
-    6,448 of 32.
+    machine, which matters for 5 of the 6,448 tables of 32 responses.
 
     Source: `fisher_exact_test` of the released code, described; nothing of it was taken over.
     """

@@ -28,11 +28,10 @@ from ktae.stats import fisher_score, information_gain
 
 
 class CreditTable(NamedTuple):
-    """The credit table: one row for each group and token, and how every number came about.
+    """One row for each group and token, and how every number came about.
 
-    Columns of equal length; rows are sorted by group and token id. In a group whose known responses
-    are all correct or all incorrect there is nothing to compare: p is 1, every other statistic is
-    0, and so is the credit.
+    Rows are sorted by group and token id. In a group whose known responses are all correct or all
+    incorrect there is nothing to compare: p is 1, every other statistic and the credit 0.
     """
 
     group: np.ndarray
@@ -111,6 +110,7 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
     occur = counts.occurrences_correct, counts.occurrences - counts.occurrences_correct
     with np.errstate(all="ignore"):  # where there is nothing to compare
         explained = statistic.explain(counts)
+        credit = _factor(estimator) * explained.credit
         frequencies = [x / np.where(n > 0, n, 1.0) for x, n in zip(occur, tokens, strict=True)]
         p, gain = np.ones(len(keys)), np.zeros(len(keys))
         if not batch.graded:  # of graded scores, which may be anything, there is no exact test
@@ -125,12 +125,7 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
         fisher_score(p),
         *(
             np.where(compared, column, 0.0) + 0.0  # not -0.0
-            for column in (
-                gain,
-                explained.direction,
-                explained.value,
-                _factor(estimator) * explained.credit,
-            )
+            for column in (gain, explained.direction, explained.value, credit)
         ),
     )
     # Row 0 is that of no unit.

@@ -96,10 +96,8 @@ def turn_keys(
     vocabulary: Vocabulary | None = None,
     normalise: Normalise | None = None,
 ) -> np.ndarray:
-    """(B, T) int32 keys of `turn`, `state` or `state-turn`, 0 where `counted_bt` is.
-
-    Turns are told apart by what the policy wrote; of their tokens those that count make the key.
-    """
+    """(B, T) int32 keys of `turn`, `state` or `state-turn`, 0 where `counted_bt` is. Turns are runs
+    of what the policy wrote; of their tokens those that count make the key."""
     turns = find_turns(written_bt)
     hashes_n = np.zeros(len(turns.row), dtype=np.uint64)
     if "state" in unit:
@@ -124,11 +122,8 @@ class Choice(NamedTuple):
 
 
 class State(NamedTuple):
-    """An observation that rollouts of a group have in common, and what each did then.
-
-    "Here 6 of 8 rollouts opened the door; 5 of them are correct": `len(choice.rollouts)` of
-    `state.rollouts`, and `choice.correct` of `choice.known`.
-    """
+    """An observation that rollouts of a group have in common, and what each did then: "here 6 of 8
+    rollouts opened the door; 5 of them are correct"."""
 
     group: int | str  # its label
     token_ids: tuple[int, ...]  # the observation; none: the prompt
