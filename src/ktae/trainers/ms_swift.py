@@ -1,7 +1,6 @@
 """ms-swift: token credit in its GRPO trainer, from a file that `--external_plugins` names.
 
 from ktae.trainers.ms_swift import use_in_swift
-
 use_in_swift(credit="trigrams", correctness="accuracy")
 """
 

@@ -7,7 +7,6 @@ algorithm:
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -22,27 +21,22 @@ LOSSES = ("ppo", "cispo", "sapo", "importance_sampling", "opmd", "topr", "sppo")
 
 
 class TokenCreditAdvantage(GRPOGroupedAdvantage):
-    """Trinity's GRPO advantage of each response, plus the credit of each of its tokens.
-
-    Its options are Trinity's own and those of `ktae.trainers.settings.Settings`, of which
-    `correctness` is one of the experiences' metrics.
-    """
+    """Trinity's GRPO advantage of each response, plus the credit of each of its tokens; its options
+    are Trinity's and those of `Settings`. `correctness` is one of the experiences' metrics."""
 
     def __init__(self, **options: Any) -> None:
         names = options.keys() & {"credit", "correctness", "threshold", "tokenizer"}
         self.settings = Settings(**{name: options.pop(name) for name in names}).tried("step")
         super().__init__(**options)
         level = getattr(self, "std_cal_level", "group")
-        scaled = True if level == "group" else None
-        require_scale(self.settings.estimator, scaled, f"std_cal_level is {level!r}")
+        what, scaled = f"std_cal_level is {level!r}", level == "group" or None
+        require_scale(self.settings.estimator, scaled, what)
 
     def calculate_group_advantage(
         self, group_id: str, exps: list[Any], precomputed_std: torch.Tensor | None = None
     ) -> tuple[list[Any], dict[str, float]]:
-        """Set `advantages` and `returns` of one task's experiences, (response length,) each.
-
-        Those of one run, an agent's steps, are one rollout; with one run for all, each is.
-        """
+        """Set `advantages` and `returns` of one task's experiences. Those of one run, an agent's
+        steps, are one rollout; with one run for all, each is."""
         exps, metrics = super().calculate_group_advantage(group_id, exps, precomputed_std)
         if not exps:  # all rewards were equal, and Trinity leaves the group out
             return exps, metrics
@@ -55,7 +49,7 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         owners, samples = {}, []
         for (key, run), score in zip(runs.items(), scores, strict=True):
             base = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
-            owners[key] = (group_id, score, float(base[0]) if len(base) else math.nan)
+            owners[key] = (group_id, score, float(base[0]) if len(base) else float("nan"))
             samples += [(key, _part(exp)) for exp in run]
         batch = exps[0].eid.batch  # the explorer's steps, which Trinity counts from 1
         step = max(0, batch - 1) if isinstance(batch, int) else None

@@ -52,6 +52,12 @@ def verl_advantages(
     rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
     finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
     settings, base_name = options.from_algorithm(config)
+    handed_over = set() if rollouts.sessions else set(rollouts.policy)
+    for name in sorted(settings.estimator.needs_policy - handed_over):
+        raise InputError(
+            f"{settings.estimator} needs {name}, and verl hands none over here; expected a trainer "
+            "mode of verl's v1 without rollout_correction.bypass_mode, and one output a session"
+        )
     # The row that decides about each session, its last, and the session of each row.
     sessions = rollouts.sessions or [[row] for row in range(len(mask))]
     last, session = np.array([rows[-1] for rows in sessions]), np.empty(len(mask), dtype=np.int64)
@@ -81,8 +87,6 @@ def _of_rows(
     settings: Settings,
 ) -> tuple[Scored, torch.Tensor]:
     """The credit (B, T) where every row is a rollout of its prompt."""
-    needs = settings.estimator.needs_policy
-    _require(needs - set(rollouts.policy), settings)
     result = scored(
         rollouts.token_ids,
         mask,
@@ -90,7 +94,7 @@ def _of_rows(
         groups,
         settings,
         step=rollouts.step,
-        policy={name: rollouts.policy[name] for name in needs},
+        policy={name: rollouts.policy[name] for name in settings.estimator.needs_policy},
         turn_rewards=rollouts.rewards_by_turn(mask, settings),
     )
     return result, result.credit
@@ -108,7 +112,6 @@ def _of_sessions(
     Between two outputs stands what is new in the prompt of the second. So an output is a turn, or
     several where it has holes itself.
     """
-    _require(settings.estimator.needs_policy, settings)
     sessions, ids, written = rollouts.sessions or [], rollouts.token_ids.tolist(), mask.tolist()
     by_turn = rollouts.rewards_by_turn(mask, settings)
     joined = []
@@ -133,14 +136,6 @@ def _of_sessions(
     share = (len(sessions) - filled_up) / (len(mask) - filled_up)
     rollouts.metrics[f"{PREFIX}intermediate_outputs"] = float(1 - share)  # not a session's last
     return credited.scored, credit.to(mask.device)
-
-
-def _require(missing: frozenset[str] | set[str], settings: Settings) -> None:
-    for name in sorted(missing):
-        raise InputError(
-            f"{settings.estimator} needs {name}, and verl hands none over here; expected a trainer "
-            "mode of verl's v1 without rollout_correction.bypass_mode, and one output a session"
-        )
 
 
 def _rollout_advantages(
