@@ -33,8 +33,10 @@ from ktae.tables import CreditTable, in_tables, table_of
 Base = Literal["grpo", "dr_grpo", "rloo"]
 
 AnEstimator = Estimator | str | Mapping[str, Any] | CreditFunction
-"""An estimator, the name of a preset, a recipe's section `credit`, or a function from rollouts to
-credit."""
+"""An estimator, its name, a recipe's section `credit`, or a function from rollouts to credit."""
+
+POLICY = {"log_probs": "log-probability", "entropies": "entropy"}
+"""What an estimator may need of the policy, in words."""
 
 
 @checked_keywords
@@ -214,7 +216,7 @@ def _batch(
         numbers_bt = (policy or {}).get(name)
         if numbers_bt is None:
             raise InputError(
-                f"{estimator} needs {name} of each token, and there is none; give "
+                f"{estimator} needs the {POLICY[name]} of each token, and there is none; give "
                 f"policy={{{name!r}: ...}} (dumps of rollouts hold none)"
             )
         require_dense(**{name: numbers_bt})

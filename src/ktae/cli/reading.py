@@ -211,6 +211,7 @@ class Reading(Rows):
         Raises:
             InputError: there is no such estimator, or it needs what no dump holds.
         """
+        from ktae.credit import POLICY
         from ktae.report.inputs import trained_with
 
         if self.estimator is None:
@@ -221,7 +222,7 @@ class Reading(Rows):
             return with_settings(to_section(of_run) if of_run else DEFAULT, self.settings)
         estimator = resolved(with_settings(self.estimator, self.settings))  # the user has named it
         if estimator.needs_policy:
-            needs = " and the ".join(sorted(estimator.needs_policy))
+            needs = " and the ".join(POLICY[need] for need in sorted(estimator.needs_policy))
             raise InputError(
                 f"--estimator {self.estimator} needs the {needs} of each token, which dumps of "
                 "rollouts do not hold; in Python, ktae.token_credit takes them"

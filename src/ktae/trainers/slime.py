@@ -45,7 +45,7 @@ def post_process_rewards(args: Any, samples: Sequence[Any], **_: Any) -> tuple[l
     raw, keys, parts = [], [], []
     for i, sample in enumerate(samples):
         reward, n = sample.get_reward_value(args), sample.response_length
-        is_number = isinstance(reward, numbers.Real) and np.isfinite(reward)
+        is_number = isinstance(reward, numbers.Real) and np.isfinite(float(reward))
         if not is_number or sample.group_index is None:
             has = f"reward {reward!r} and group_index {sample.group_index}"
             raise InputError(f"sample {i} has {has}; expected a finite number and an index")
