@@ -24,8 +24,7 @@ from ktae.arrays import (
 from ktae.errors import InputError
 
 EQUAL = 1e-6
-"""Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
-in single precision, and their sums round differently in another order."""
+"""Graded scores that differ by less than this share of the largest are equal: float32 rounds."""
 
 
 class Vocabulary(NamedTuple):

@@ -21,9 +21,8 @@ def rollout_advantages(base: str, rewards_b: Array, counted_b: Array, group_b: A
     a token, and `group_b` each row's group, counted from 0: arrays or tensors.
     """
     if base not in ("grpo", "dr_grpo", "rloo"):
-        raise InputError(
-            f"base is {base!r}; expected 'grpo', 'dr_grpo', 'rloo' or numbers of shape (B,)"
-        )
+        expected = "'grpo', 'dr_grpo', 'rloo' or numbers of shape (B,)"
+        raise InputError(f"base is {base!r}; expected {expected}")
     n_b = group_total(counted_b, group_b)
     mean_b = group_total(rewards_b * counted_b, group_b) / n_b.clip(1)
     centred_b = (rewards_b - mean_b) * counted_b
