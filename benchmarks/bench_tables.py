@@ -99,6 +99,7 @@ DIALS: dict[str, tuple[float, ...]] = {
     "rare-failure": (1 / 8, 1 / 4),
     "longer-when-wrong": (2, 4),
     "rooms": (2, 6, 8),
+    "look-ups": (0.1, 0.6),
 }
 """Other settings of each world's dial, on which nothing was chosen."""
 

@@ -1,10 +1,11 @@
 """How long credit takes on the paper's batch, beside verl's advantages and a memory copy.
 
-    python benchmarks/estimator.py [CONTENDER ...] [--groups 1024] [--csv results/estimator.csv]
+    python benchmarks/estimator.py [CONTENDER ...] [--groups 256] [--csv results/estimators.csv]
+    python benchmarks/estimator.py --check    # which ratio to `paper` has left its band?
 
 A contender is an estimator's name; `NAME@cuda`, the same with token ids on the GPU; `copy`, which
 copies inputs and output; or verl's `verl grpo` and `verl grpo_vectorized`. They take turns in every
-round, so that all see the same machine.
+round, so that all see the same machine: what holds on any machine is their ratio to `paper`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +30,13 @@ from ktae import preset, token_credit
 from ktae._version import __version__
 from ktae.files.atomic import atomic_write
 
-DEFAULT = ("paper", "copy", "verl grpo", "verl grpo_vectorized")
+DEFAULT = (
+    *("paper", "backoff", "calibrated", "trigrams", "sharp-trigrams", "tempo", "conflict-tokens"),
+    *("advantage-reweighting", "entropy-weights", "copy", "verl grpo", "verl grpo_vectorized"),
+)
+BAND = 1.3
+"""How many times the ratio of `RESULTS` a ratio may be, or the other way round."""
+RESULTS = Path(__file__).parent / "results/estimators.csv"
 VOCABULARY = 151_643
 
 
@@ -44,15 +52,21 @@ class Rollouts(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("contenders", nargs="*", default=DEFAULT)
-    parser.add_argument("--groups", type=int, nargs="*", default=[1024])
+    parser.add_argument("--groups", type=int, nargs="*", default=[256])
     parser.add_argument("--dtype", choices=("int32", "int64"), default="int32")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
+    if arguments.check:
+        with RESULTS.open(newline="", encoding="utf-8") as file:
+            known = {row["name"]: float(row["ratio"]) for row in csv.DictReader(file)}
+        rows = compare(random_batch(groups=arguments.groups[0]), list(known), arguments.repeats)
+        sys.exit("\n".join(out_of_band(rows, known)) or 0)
     for groups in arguments.groups:
         batch = random_batch(groups=groups, dtype=np.dtype(arguments.dtype))
         print(f"{len(batch.groups):,} rollouts, {batch.mask.sum():,} tokens, {arguments.dtype}")
-        for row in compare(batch, list(arguments.contenders), repeats=arguments.repeats):
+        for row in compare(batch, list(arguments.contenders), arguments.repeats):
             print("{name}: {median_s} s ({p20_s} to {p80_s})".format(**row), flush=True)
             if arguments.csv:
                 append_rows(arguments.csv, [row | machine()])
@@ -89,7 +103,7 @@ def random_batch(
     return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
 
 
-def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[dict[str, Any]]:
+def compare(batch: Rollouts, names: list[str], repeats: int) -> list[dict[str, Any]]:
     """A row for each contender; they take turns. The first round is for compiling."""
     calls = {name: contender(name, batch) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -103,11 +117,23 @@ def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[dict[str
     rows = []
     for name in names:
         times = np.percentile(seconds[name][1:], (20, 50, 80))
-        timed = zip(("p20_s", "median_s", "p80_s"), (f"{x:.5f}" for x in times), strict=True)
+        columns = ("p20_s", "median_s", "p80_s")
+        timed = dict(zip(columns, (f"{x:.5f}" for x in times), strict=True))
         threads = numba.config.NUMBA_NUM_THREADS
+        ratio = np.median(np.divide(seconds[name][1:], seconds.get("paper", seconds[name])[1:]))
+        timed |= {"ratio": f"{ratio:.2f}"}
         about = {"dtype": str(batch.token_ids.dtype), "threads": threads, "repeats": repeats}
-        rows.append({"name": name} | sizes | dict(timed) | about)
+        rows.append({"name": name} | sizes | timed | about)
     return rows
+
+
+def out_of_band(rows: list[dict[str, Any]], known: dict[str, float]) -> list[str]:
+    """A line for each contender whose ratio is not within `BAND` of the known one."""
+    return [
+        f"{name} takes {row['ratio']} times what paper takes; {RESULTS.name} says {known[name]:.2f}"
+        for row in rows
+        if not known[name := row["name"]] / BAND <= float(row["ratio"]) <= known[name] * BAND
+    ]
 
 
 def contender(name: str, batch: Rollouts) -> Callable[[], Any]:

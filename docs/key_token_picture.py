@@ -50,7 +50,10 @@ def main() -> None:
             parts += [words(20, y, f"{name} × {n}" if n > 1 else name)]
             parts += tokens(same[response], y, largest)
     y += LINE + 10
-    for x, colour, text in ((20, TOWARD, "in correct ones"), (182, AGAINST, "in incorrect ones; estimator: trigrams")):
+    for x, colour, text in (
+        (20, TOWARD, "in correct ones"),
+        (182, AGAINST, "in incorrect ones; estimator: trigrams"),
+    ):
         parts += [f'<rect x="{x}" y="{y - 13}" width="16" height="16" fill="{colour}"/>']
         parts += [words(x + 24, y, text)]
     height = y + 18

@@ -1,7 +1,6 @@
-"""Arrays of either library: their names in signatures, their limits, and what tells them apart.
+"""Arrays of either library: whatever NumPy can read, and torch tensors on any device.
 
-ktae takes whatever NumPy can read, and torch tensors on any device. It never imports torch to
-find out which it has: whoever gives a tensor has imported torch.
+torch is never imported to find out which it is: whoever gives a tensor has imported it.
 """
 
 from __future__ import annotations
@@ -102,9 +101,8 @@ def on_supported_device(array: ArrayLike) -> bool:
 def above(values: ArrayLike, threshold: float) -> Array:
     """Which rewards are above the threshold: the one rule by which a reward is correct.
 
-    A float32 of 0.1 is not above 0.1. Where numbers have their own dtype of less precision they are
-    compared in it. A float64 (a Python float, a row of Parquet, a number in a list) may have been a
-    float32 before: what equals the threshold in float32 is not above it.
+    Numbers of less precision are compared in their own: a float32 of 0.1 is not above 0.1. A
+    float64 may have been a float32 before: what equals the threshold in float32 is not above it.
     """
     threshold = float(threshold)
     if isinstance(values, float):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Number
 from typing import Any, Literal, NamedTuple
 
@@ -24,8 +24,7 @@ from ktae.arrays import (
 from ktae.errors import InputError
 
 EQUAL = 1e-6
-"""Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
-in single precision, and their sums round differently in another order."""
+"""Graded scores that differ by less than this share of the largest are equal: float32 rounds."""
 
 
 class Vocabulary(NamedTuple):
@@ -44,8 +43,8 @@ class Vocabulary(NamedTuple):
 class Batch(NamedTuple):
     """Rollouts of many groups, checked: what an estimator gets.
 
-    All arrays are NumPy's, or all are torch's on one device. The range of token ids is not checked
-    here: a backend that looks at every token checks it, and on a device it is not checked.
+    All arrays are NumPy's, or all are torch's on one device. The range of token ids is checked by
+    what looks at every token, and on a device not at all.
     """
 
     token_ids: Array
@@ -64,9 +63,8 @@ class Batch(NamedTuple):
     """Token ids that are not counted and get no credit, as if they were masked."""
     look_up_unknown: bool = False
     """Give the tokens of rollouts of unknown correctness the credit that equal tokens of the known
-    ones have, 0 where there is none; they are left out of the statistics in any case. Where credit
-    follows the order of tokens, equal ones are in equal places, too. This is how held-out rollouts
-    are scored (`ktae.validity.held_out`), of arrays alone."""
+    ones have, 0 where there is none. Where credit follows the order of tokens, equal ones are in
+    equal places, too. This is how held-out rollouts are scored (`ktae.validity.held_out`)."""
     vocabulary: Vocabulary | None = None
     """The tokens' texts, for units that are made of text."""
     step: int | None = None
@@ -90,6 +88,10 @@ class Batch(NamedTuple):
         known_b: Array = self.evidence == self.evidence  # NaN is not
         return known_b
 
+    def is_evidence(self) -> Array:
+        """(B,) bool: rollouts of known correctness that have a token that counts."""
+        return self.known() & self.counted().any(1)
+
     def by_group(self) -> tuple[np.ndarray, np.ndarray]:
         """(B,) row numbers, group by group, and (n_groups + 1,) where groups begin; of arrays."""
         rows = np.argsort(self.group_b, kind="stable")
@@ -99,8 +101,7 @@ class Batch(NamedTuple):
     def score_bounds(self) -> tuple[Array, Array]:
         """(B,) the lowest and the highest evidence in each row's group; inf and -inf in one without
         known rollouts that have a token."""
-        is_evidence_b = self.known() & self.counted().any(1)
-        of_group = (self.evidence, is_evidence_b, self.group_b)
+        of_group = (self.evidence, self.is_evidence(), self.group_b)
         return group_extreme(*of_group, "min"), group_extreme(*of_group, "max")
 
     def check_token_ids(self) -> None:
@@ -142,44 +143,26 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
         )
 
 
-def _first(is_bad: Callable[..., np.ndarray], *arrays: np.ndarray) -> tuple[int, int] | None:
-    """The row and column of the first bad position of (B, T) arrays, looked at in parts."""
-    rows_at_once = max(1, CHUNK_POSITIONS // max(1, arrays[0].shape[1]))
-    for start in range(0, len(arrays[0]), rows_at_once):
-        bad = np.argwhere(is_bad(*(x[start : start + rows_at_once] for x in arrays)))
-        if len(bad):
-            return start + int(bad[0, 0]), int(bad[0, 1])
-    return None
-
-
 def check_token_range(token_ids: np.ndarray, mask: np.ndarray) -> None:
     """Raise an InputError for the first id out of range where the mask is not 0."""
     # Mostly none is, under the mask neither, and that is seen at once.
-    if token_ids.min(initial=0) >= 0 and token_ids.max(initial=0) <= MAX_TOKEN_ID:
-        return
-
-    def is_bad(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        bad: np.ndarray = (mask != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID))
-        return bad
-
-    if place := _first(is_bad, token_ids, mask):
-        raise bad_token_id(token_ids, *place)
+    if token_ids.min(initial=0) < 0 or token_ids.max(initial=0) > MAX_TOKEN_ID:
+        for i, (ids, mask_t) in enumerate(zip(token_ids, mask, strict=True)):
+            for t in np.flatnonzero((mask_t != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID))):
+                raise bad_token_id(token_ids, i, int(t))
 
 
 def check_mask(mask: np.ndarray) -> None:
-    """Raise an InputError for the first position of a (B, T) mask that is no whole number from 0.
-
-    NaN, a fraction or a negative number is no mask but something else that was given for it.
-    """
-
-    def is_bad(part: np.ndarray) -> np.ndarray:
-        odd: np.ndarray = (part != 0) & (part != 1)
+    """Raise an InputError for the first position of a (B, T) mask that is no whole number from 0:
+    NaN, a fraction or a negative number is something else that was given for it."""
+    rows_at_once = max(1, CHUNK_POSITIONS // max(1, mask.shape[1]))
+    for start in range(0, 0 if mask.dtype.kind in "bu" else len(mask), rows_at_once):
+        part = mask[start : start + rows_at_once]
+        odd = (part != 0) & (part != 1)
         if odd.any():
             odd &= ~(np.isfinite(part) & (part >= 0) & (np.floor(part) == part))
-        return odd
-
-    if mask.dtype.kind not in "bu" and (place := _first(is_bad, mask)):
-        raise InputError(f"mask[{place[0]}, {place[1]}] is {mask[place]}; expected 0 or 1")
+            for i, t in np.argwhere(odd):
+                raise InputError(f"mask[{start + i}, {t}] is {part[i, t]}; expected 0 or 1")
 
 
 def check_per_rollout(name: str, array: Array, n_rows: int, kinds: str, expected: str) -> None:
@@ -197,16 +180,13 @@ def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
 
     In those an integer has 64 bits, `1` beside `"1"` becomes text, and text loses zeros at its end.
     """
-    if isinstance(groups, list | tuple):  # whose entries are looked at as they are
-        array = np.fromiter(groups, dtype=object, count=len(groups))
-    else:
-        array = as_array("groups", groups)
-    if array.dtype.kind == "O" and array.shape == (n_rows,):
-        labels = (str(x) if isinstance(x, uuid.UUID) else x for x in array)
-        array = np.fromiter(labels, dtype=object, count=n_rows)
+    is_list = isinstance(groups, list | tuple)  # whose entries are looked at as they are
+    array = np.fromiter(groups, object, len(groups)) if is_list else as_array("groups", groups)
     if array.dtype.kind != "O" or array.shape != (n_rows,):
         check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
         return array
+    labels = (str(x) if isinstance(x, uuid.UUID) else x for x in array)
+    array = np.fromiter(labels, dtype=object, count=n_rows)
     kinds = [_label_kind(label) for label in array]
     for row, kind_of_row in enumerate(kinds):
         if kind_of_row is None:
@@ -272,9 +252,8 @@ def group_bounds(starts: np.ndarray, n_rows: int) -> list[int]:
 
 def row_sums(values_bt: Array) -> Array:
     """(B,) float64 sums over each row."""
-    if is_tensor(values_bt):
-        return values_bt.double().sum(1)
-    return values_bt.sum(axis=1, dtype=np.float64)
+    is_torch = is_tensor(values_bt)
+    return values_bt.double().sum(1) if is_torch else values_bt.sum(axis=1, dtype=np.float64)
 
 
 def group_extreme(

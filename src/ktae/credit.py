@@ -22,12 +22,7 @@ from ktae.arrays import (
     on_supported_device,
     require_dense,
 )
-from ktae.batch import (
-    Batch,
-    Vocabulary,
-    finite_per_rollout,
-    make_batch,
-)
+from ktae.batch import Batch, Vocabulary, finite_per_rollout, make_batch
 from ktae.errors import InputError, checked_keywords
 from ktae.estimators import DEFAULT, CreditFunction, Estimator, as_estimator, resolved
 from ktae.estimators.transforms import ignored_by, require_scale
@@ -38,8 +33,7 @@ from ktae.tables import CreditTable, in_tables, table_of
 Base = Literal["grpo", "dr_grpo", "rloo"]
 
 AnEstimator = Estimator | str | Mapping[str, Any] | CreditFunction
-"""An estimator, the name of a preset, a recipe's section `credit`, or a function from rollouts to
-credit."""
+"""An estimator, its name, a recipe's section `credit`, or a function from rollouts to credit."""
 
 POLICY = {"log_probs": "log-probability", "entropies": "entropy"}
 """What an estimator may need of the policy, in words."""
@@ -60,9 +54,9 @@ def token_credit(
 ) -> Array:
     """How much credit each token of each rollout gets beside its rollout's advantage.
 
-    It is computed where the token ids are. What is in a GPU's memory stays there, and its values
-    are not looked at, since the host would have to wait: token ids out of range count as some
-    token, and what is neither 0 nor NaN in `correct` as correct.
+    It is computed where the token ids are. What is in a GPU's memory is not looked at, since the
+    host would have to wait: ids out of range count as some token, and what is neither 0 nor NaN in
+    `correct` as correct.
 
     Args:
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
@@ -77,9 +71,8 @@ def token_credit(
         vocabulary: the tokens' texts, for units that are made of text
             (`ktae.rollouts.tokens.vocabulary`).
         step: training steps done before these rollouts were sampled, for credit that decays.
-        policy: for estimators that weigh by it (`Estimator.needs_policy`), (B, T) numbers of the
-            policy that sampled: `log_probs`, the log-probability that it gave each token, and
-            `entropies`, the entropy of its distribution there, in nats.
+        policy: for estimators that weigh by it, (B, T) numbers of the policy that sampled:
+            `log_probs` of the tokens, and `entropies` of its distributions there, in nats.
         turn_rewards: for estimators of rewards by turn, a list of numbers for each rollout: one for
             each of its turns (`ktae.turns`), of which the last may be missing.
 
@@ -94,8 +87,8 @@ def token_credit(
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
     estimator, arrays = _resolved(credit), (token_ids, mask, correct, groups)
-    options = (vocabulary, step, policy, turn_rewards)
-    return _like_input(estimator.credit(_batch(arrays, estimator, *options)), token_ids)
+    batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
+    return _like_input(estimator.credit(batch), token_ids)
 
 
 @checked_keywords
@@ -118,10 +111,7 @@ def token_advantages(
 
     Args:
         rewards: (B,) finite numbers.
-        token_ids: (B, T) integers.
-        mask: (B, T) bool, or whole numbers from 0.
-        groups: (B,) integers or strings.
-        credit: the estimator, as in `token_credit`.
+        token_ids: (B, T), as in `token_credit`, and so are `mask`, `groups` and `credit`.
         correct: (B,) as in `token_credit`. Without it a rollout counts as correct where its
             reward is above `threshold`, compared as numbers of the rewards' dtype; a graded
             estimator takes the rewards themselves. Give it wherever the reward is shaped: under
@@ -129,10 +119,7 @@ def token_advantages(
         threshold: used only without `correct`.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
-        vocabulary: as in `token_credit`, and so are the following.
-        step: training steps done before.
-        policy: numbers of the policy that sampled.
-        turn_rewards: a list of numbers for each rollout.
+        vocabulary: as in `token_credit`, and so are `step`, `policy` and `turn_rewards`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -146,11 +133,17 @@ def token_advantages(
     if isinstance(base, str):
         require_scale(estimator, SCALED.get(base), f"base is {base!r}")
     if correct is None:
-        _check_rewards(rewards, token_ids)
+        if not on_supported_device(rewards):
+            shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
+            finite_per_rollout("rewards", on_host(rewards), *(shape or [0])[:1])
         correct = rewards if estimator.takes_scores else above(rewards, threshold)
     arrays = (token_ids, mask, correct, groups)
     batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
-    base_b = _rollout_advantages(batch, rewards, base)
+    base_b = _numbers("rewards", rewards, batch)
+    if isinstance(base, str):
+        base_b = rollout_advantages(base, base_b, (batch.mask != 0).any(1), batch.group_b)
+    else:
+        base_b = _numbers("base", base, batch)
     credit_bt = estimator.credit(batch)
     if is_tensor(credit_bt):
         credit_bt += base_b[:, None].float() * (batch.mask != 0)
@@ -171,9 +164,8 @@ def credit_table(
 ) -> CreditTable:
     """One row for each group and token: the counts, every statistic, the value and the credit.
 
-    Arguments and errors as in `token_credit`; the columns are NumPy arrays whatever came. The
-    table is for people and files, so it is made on the host. It is of single tokens: the
-    estimator's larger units and controls play no part (`ktae.tables.in_tables`).
+    Arguments and errors as in `token_credit`; it is made on the host, of NumPy arrays. It is of
+    single tokens: larger units and controls are left out (`ktae.tables.in_tables`).
     """
     estimator = _resolved(credit)
     of_tokens = in_tables(estimator)
@@ -190,14 +182,6 @@ def check_threshold(threshold: Any, name: str = "threshold") -> None:
     is_number = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
     if not is_number or not math.isfinite(threshold):
         raise InputError(f"{name} is {threshold!r}; expected a finite number")
-
-
-def _check_rewards(rewards: ArrayLike, token_ids: ArrayLike) -> None:
-    """Raise an InputError for rewards in the host's memory that tell nothing of correctness."""
-    if on_supported_device(rewards):
-        return
-    shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
-    finite_per_rollout("rewards", on_host(rewards), shape[0] if shape else 0)
 
 
 def _resolved(credit: AnEstimator) -> Estimator:
@@ -228,15 +212,15 @@ def _batch(
     if estimator.needs_turn_rewards:
         mask_bt = as_array("mask", on_host(mask))
         optional["turn_rewards"] = padded_turn_rewards(turn_rewards, mask_bt)
-    policy = policy or {}
     for name in sorted(estimator.needs_policy):
-        if policy.get(name) is None:
+        numbers_bt = (policy or {}).get(name)
+        if numbers_bt is None:
             raise InputError(
                 f"{estimator} needs the {POLICY[name]} of each token, and there is none; give "
                 f"policy={{{name!r}: ...}} (dumps of rollouts hold none)"
             )
-        require_dense(**{name: policy[name]})
-        numbers_bt = as_array(name, on_host(policy[name]))
+        require_dense(**{name: numbers_bt})
+        numbers_bt = as_array(name, on_host(numbers_bt))
         shape = as_array("token_ids", on_host(token_ids)).shape
         if numbers_bt.shape != shape or numbers_bt.dtype.kind not in "iuf":
             raise InputError(f"{name} is {describe(numbers_bt)}; expected numbers of shape {shape}")
@@ -244,20 +228,13 @@ def _batch(
     return make_batch(*map(on_host, arrays), graded=estimator.takes_scores, **optional)
 
 
-def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Array:
+def _numbers(name: str, values: ArrayLike, batch: Batch) -> Array:
     """(B,) float64, where the batch is."""
+    if not is_tensor(batch.evidence):
+        return finite_per_rollout(name, on_host(values), len(batch.evidence))
+    from ktae.device_batch import numbers_on_device
 
-    def numbers_of(name: str, values: ArrayLike) -> Array:
-        if not is_tensor(batch.evidence):
-            return finite_per_rollout(name, on_host(values), len(batch.evidence))
-        from ktae.device_batch import numbers_on_device
-
-        return numbers_on_device(name, values, batch)
-
-    rewards_b = numbers_of("rewards", rewards)
-    if not isinstance(base, str):
-        return numbers_of("base", base)
-    return rollout_advantages(base, rewards_b, (batch.mask != 0).any(1), batch.group_b)
+    return numbers_on_device(name, values, batch)
 
 
 def _like_input(credit_bt: Array, token_ids: ArrayLike) -> Array:

@@ -7,16 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ktae import batch as host
 from ktae.arrays import MAX_MAGNITUDE, ArrayLike, as_array, on_host
-from ktae.batch import (
-    Batch,
-    check_mask,
-    check_per_rollout,
-    check_tokens,
-    correctness,
-    finite_per_rollout,
-    group_labels,
-)
+from ktae.batch import Batch, check_per_rollout
 
 
 def batch_on_device(
@@ -28,22 +21,23 @@ def batch_on_device(
     graded: bool = False,
     **optional: Any,
 ) -> Batch:
-    """A batch on the device of `token_ids`, without the host ever waiting for it.
+    """A batch on the device of `token_ids`; otherwise as `make_batch`.
 
-    Shapes and dtypes are known to the host and always checked, and so are the values of what is in
-    the host's memory. Nobody looks at what is on the device: ids out of range count as some token,
-    and what is neither 0 nor NaN in `correct` as correct.
-    Graded scores on the device are clamped to their range. Otherwise as `make_batch`.
+    Shapes and dtypes are always checked, and values of what is in the host's memory. Nobody looks
+    at what is on the device: ids out of range count as some token, what is neither 0 nor NaN in
+    `correct` as correct, and graded scores are clamped to their range.
     """
     device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
-    check_tokens(ids, mask)
+    host.check_tokens(ids, mask)
     n_rows = len(ids)
     if not isinstance(mask, torch.Tensor):
-        check_mask(mask)
+        host.check_mask(mask)
         mask = torch.from_numpy(np.not_equal(mask, 0))  # torch does not know every dtype
     mask = mask.to(device)
     if not isinstance(groups, torch.Tensor):
-        groups = torch.from_numpy(np.unique(group_labels(groups, n_rows), return_inverse=True)[1])
+        groups = torch.from_numpy(
+            np.unique(host.group_labels(groups, n_rows), return_inverse=True)[1]
+        )
     check_per_rollout("groups", groups, n_rows, "i", "integers or strings")
     ordered, rows = groups.to(device).long().sort(stable=True)
     number = torch.zeros_like(rows)
@@ -58,7 +52,7 @@ def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tenso
     n_rows, device = len(batch.evidence), batch.evidence.device
     values = _on_host_or_tensor(name, values)
     if not isinstance(values, torch.Tensor):
-        return torch.from_numpy(finite_per_rollout(name, values, n_rows)).to(device)
+        return torch.from_numpy(host.finite_per_rollout(name, values, n_rows)).to(device)
     check_per_rollout(name, values, n_rows, "bif", "numbers")
     return values.to(device).double()
 
@@ -66,7 +60,7 @@ def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tenso
 def _evidence(correct: ArrayLike, n_rows: int, graded: bool) -> torch.Tensor:
     correct = _on_host_or_tensor("correct", correct)
     if not isinstance(correct, torch.Tensor):
-        return torch.from_numpy(correctness(correct, n_rows, graded)[0])
+        return torch.from_numpy(host.correctness(correct, n_rows, graded)[0])
     check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
     numbers = correct.double()
     if graded:

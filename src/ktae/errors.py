@@ -16,9 +16,7 @@ T = TypeVar("T")
 
 class InputError(ValueError):
     """Something the user gave cannot be used; the message says what, where, and what was expected.
-
-    The command line prints it as one line and exits with status 2.
-    """
+    The command line exits with status 2."""
 
 
 def one_line(error: Exception, longest: int = 300) -> str:

@@ -30,17 +30,12 @@ class Interval(NamedTuple):
     high: float
 
 
-def t_quantile(freedom: float) -> float:
-    """Student's t interval reaches this many standard errors to both sides."""
-    from scipy import special  # not scipy.stats, which takes a second to import
-
-    return float(special.stdtrit(freedom, 1 - ALPHA / 2))
-
-
 def t_interval(values: np.ndarray) -> Interval:
     """Mean of (n,) values, at least two, with Student's t interval."""
+    from scipy import special  # not scipy.stats, which takes a second to import
+
     mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
-    half = t_quantile(len(values) - 1) * error
+    half = float(special.stdtrit(len(values) - 1, 1 - ALPHA / 2)) * error
     return Interval(mean, mean - half, mean + half)
 
 
@@ -77,8 +72,7 @@ def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
     is the share of all 2^n sign patterns whose sum is at least as far from 0. Of integers -1, 0 and
     1 that is McNemar's exact test. Exact for integers whose sizes add up to at most a million, and
     for up to 40 differences of any kind; else of 200,000 random patterns, the observed one too.
-    Sums of floats that agree in their first five digits count as equal: differences of accuracies
-    tie, and rounding must not tell them apart.
+    Sums of floats that agree in their first five digits count as equal: accuracies tie.
     """
     values = np.asarray(differences)
     values = values[values != 0]
@@ -110,10 +104,8 @@ def pooled_p_value(
     So the verdicts are dealt anew to the two sides within each problem (hypergeometric); p is the
     share of random deals whose sum is at least as far from 0, the observed one included. Signs
     must not be flipped where the sizes differ: a share of 16 samples varies less than one of 1.
-
-    The standard error of p from the random deals is sqrt(p (1 - p) / draws), .001 at p = .05. The
-    order of the problems changes nothing, nor does that of the sides.
-    `sides` has for each problem: correct of the first side, its samples, the same of the second.
+    Neither the order of the problems nor that of the sides changes p. `sides` has for each problem:
+    correct of the first side, its samples, the same of the second.
     """
     rng = np.random.default_rng(seed)
     observed = math.fsum(b / n_b - a / n_a for a, n_a, b, n_b in sides)
@@ -171,8 +163,8 @@ def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarra
 def mantel_haenszel_p_values(excess: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """(V,) two-sided p-values of V tokens over groups, of the normal approximation.
 
-    It is cheap where `stratified_p_value` is exact, and 1 where the variance is 0.
-    `excess` is Σ over groups of a - E[a], `variance` that of its hypergeometric variance.
+    Cheap where `stratified_p_value` is exact. `excess` is Σ over groups of a - E[a], `variance`
+    that of its hypergeometric variance; where that is 0, p is 1.
 
     Source: Mantel and Haenszel 1959, "Statistical aspects of the analysis of data from
     retrospective studies of disease", with the correction for continuity of 1/2.
@@ -186,10 +178,8 @@ def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:
     """How many of m tests are significant at a false discovery rate of `level`.
 
     The k smallest p-values, for the largest k whose k-th is at most `level` k / m (Benjamini and
-    Hochberg 1995). Exact p-values of small tables are discrete and larger than uniform ones on
-    average, so that the rate is kept, with room to spare, and few are found.
-    `scipy.stats.false_discovery_control` takes no `times`: a dump has millions of tests, which have
-    a few thousand different p-values.
+    Hochberg 1995). `scipy.stats.false_discovery_control` takes no `times`: a dump has millions of
+    tests, which have a few thousand different p-values.
     """
     order = np.argsort(p, kind="stable")
     p, rank = p[order], np.cumsum(times[order])
@@ -225,10 +215,7 @@ def _of_integers(values: np.ndarray) -> float:
     span = int(np.abs(values).sum())
     pmf = np.ones(1)
     for size in np.abs(values).tolist():
-        shifted = np.zeros(len(pmf) + size)
-        shifted[: len(pmf)] += pmf / 2
-        shifted[size:] += pmf / 2
-        pmf = shifted
+        pmf = (np.pad(pmf, (0, size)) + np.pad(pmf, (size, 0))) / 2
     total = 2 * np.arange(len(pmf)) - span
     return float(min(1.0, pmf[np.abs(total) >= abs(int(values.sum()))].sum()))
 

@@ -16,15 +16,13 @@ SCALED = {"grpo": True, "dr_grpo": False}
 def rollout_advantages(base: str, rewards_b: Array, counted_b: Array, group_b: Array) -> Array:
     """(B,) rollout advantages over each group's rollouts that have a token; 0 for the others.
 
-    The standard deviation is the sample's (n - 1), as in verl, on which the paper trained, and in
-    TRL. A group of one has advantage 0 (verl leaves the raw reward there).
-    `rewards_b` is float64 and `counted_b` whether a rollout has a token, of arrays or tensors;
-    `group_b` is each row's group, counted from 0.
+    The standard deviation is the sample's (n - 1), as in verl and TRL. A group of one has advantage
+    0 (verl leaves the raw reward there). `rewards_b` is float64, `counted_b` whether a rollout has
+    a token, and `group_b` each row's group, counted from 0: arrays or tensors.
     """
     if base not in ("grpo", "dr_grpo", "rloo"):
-        raise InputError(
-            f"base is {base!r}; expected 'grpo', 'dr_grpo', 'rloo' or numbers of shape (B,)"
-        )
+        expected = "'grpo', 'dr_grpo', 'rloo' or numbers of shape (B,)"
+        raise InputError(f"base is {base!r}; expected {expected}")
     n_b = group_total(counted_b, group_b)
     mean_b = group_total(rewards_b * counted_b, group_b) / n_b.clip(1)
     centred_b = (rewards_b - mean_b) * counted_b

@@ -1,8 +1,5 @@
-"""Leave the current folder out of the path of `python -m ktae`.
-
-Python puts it first there, so that a `numpy.py` or `sympy.py` that lies beside somebody's rollouts
-would be imported in the place of the library. This module is imported before any other.
-"""
+"""Leave the current folder out of the path of `python -m ktae`, before anything is imported: a
+`numpy.py` beside somebody's rollouts would be imported in the place of the library."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """The formulas of KTAE and of the z-score of presence, one small pure function each.
 
-They take numbers, NumPy arrays or torch tensors alike. The p-values are loops over plain numbers;
-`ktae.counting.p_values` computes them for arrays.
+They take numbers, NumPy arrays or torch tensors alike; the p-values, of which
+`ktae.counting.p_values` are those of arrays, plain numbers.
 
 Letters: of the `n_true` correct and `n_false` incorrect responses of a group, `a` and `b` contain
 the token at least once; c = n_true - a and d = n_false - b do not.
@@ -26,9 +26,8 @@ def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: boo
     as the paper's sentence says and `scipy.stats.fisher_exact` computes.
 
     The probabilities of the other tables are followed from this one by their ratios, so no
-    factorial is formed. Ratios of integers round the same way on both sides of a tie to a few
-    units in the last place; the slack of 1e-7 absorbs that. The result is exactly 1.0 whenever
-    every table counts. Time is linear in min(a + b, n_true, n_false).
+    factorial is formed; the slack of 1e-7 absorbs rounding on both sides of a tie. The result is
+    exactly 1.0 whenever every table counts. Time is linear in min(a + b, n_true, n_false).
     """
     k = a + b
     total = as_extreme = weight = 1.0
@@ -62,8 +61,7 @@ def single_precision_p_value(a: float, b: float, n_true: float, n_false: float) 
     Logarithms of factorials, their sums and the probabilities are rounded to float32, and tables
     are compared by <=. So tables that are equally probable may be told apart, and p may be just
     below 1 where it is 1. Only the last sum is exact here: the order of theirs depends on the
-    machine. That changes whether p is 1 in none of the 920 tables of 16 responses, and in 5 of the
-    6,448 of 32.
+    machine, which matters for 5 of the 6,448 tables of 32 responses.
 
     Source: `fisher_exact_test` of the released code, described; nothing of it was taken over.
     """
@@ -117,8 +115,7 @@ def relative_lengths(
 
     L is a class's token total, and L_avg the mean of both classes' totals, as in the released code.
     With `mean` L is the mean length of the class's responses, and L_avg that of all, as the paper
-    has it: "the average lengths of the concatenated correct and incorrect rollouts" and "the
-    average rollout length across all G rollouts".
+    has it.
     """
     total = length_true + length_false
     if mean:
@@ -166,12 +163,8 @@ def presence_z(score_sum: Number, m: Number, n: Number, mean: Number, variance: 
     signed hypergeometric z; for m = 1 GRPO's advantage (with the population's deviation) of the
     one response; |z| <= √(n - 1). A token in every response has exactly 0.
 
-    Args:
-        score_sum: Σ r over the responses that contain the token.
-        m: how many these are.
-        n: the group's responses.
-        mean: r̄ of all n.
-        variance: s² of all n (divided by n, not by n - 1); not 0.
+    `score_sum` is Σ r over the m responses that contain the token; `mean` and `variance` are r̄ and
+    s² of all n, divided by n; not 0.
     """
     xp = namespace(m)
     deviation = xp.sqrt(xp.where(m == n, 1.0, m * (n - m) / (n - 1.0) * variance))
@@ -185,14 +178,8 @@ def sharpened(z: Number, m: Number, n: Number, mean: Number, variance: Number) -
     z³ / (n - 1) is z times that share; |.| <= √(n - 1), as for z. E z³ is the mean over all
     permutations of the labels, γ (n - 2m) √(n - 1) / ((n - 2) √(m (n - m))) with their skewness γ
     (third moment of a sample without replacement: Cochran, Sampling Techniques, section 2.15). So
-    the mean over all permutations is 0, as that of z.
-
-    Args:
-        z: `presence_z`.
-        m: responses that contain the token.
-        n: the group's responses.
-        mean: r̄ of the n labels.
-        variance: r̄ (1 - r̄); not 0.
+    the mean over all permutations is 0, as that of z = `presence_z`. `mean` is r̄ of the n labels,
+    and `variance` r̄ (1 - r̄), not 0.
     """
     xp = namespace(m)
     skewness = (1.0 - 2.0 * mean) / xp.sqrt(variance)

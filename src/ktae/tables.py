@@ -1,8 +1,5 @@
-"""What of an estimator a table of single tokens shows.
-
-A table shows the statistic of single tokens and verdicts that an estimator rests on. Larger units,
-controls and whatever moves credit between tokens are left out; scales and ignored tokens stay.
-"""
+"""The table of single tokens that an estimator rests on. Larger units, controls and whatever moves
+credit between tokens are left out; scales and ignored tokens stay."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import numpy as np
 from ktae import counting
 from ktae.arrays import Array
 from ktae.batch import Batch
+from ktae.counting.units import NGRAMS
 from ktae.estimators import Estimator, PresenceZ, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import (
@@ -30,11 +28,10 @@ from ktae.stats import fisher_score, information_gain
 
 
 class CreditTable(NamedTuple):
-    """The credit table: one row for each group and token, and how every number came about.
+    """One row for each group and token, and how every number came about.
 
-    Columns of equal length; rows are sorted by group and token id. In a group whose known responses
-    are all correct or all incorrect there is nothing to compare: p is 1, every other statistic is
-    0, and so is the credit.
+    Rows are sorted by group and token id. In a group whose known responses are all correct or all
+    incorrect there is nothing to compare: p is 1, every other statistic and the credit 0.
     """
 
     group: np.ndarray
@@ -69,10 +66,8 @@ class CreditTable(NamedTuple):
 
 
 def in_tables(estimator: Estimator) -> Estimator | None:
-    """What a table shows of the estimator: a statistic in `Scaled` and `Ignoring` alone.
-
-    None: it rests on no contingency tables.
-    """
+    """What a table shows of the estimator: a statistic in `Scaled` and `Ignoring` alone; None: it
+    rests on no contingency tables."""
     if isinstance(estimator, PresenceZ):
         return dataclasses.replace(estimator, graded_rewards=False)
     if isinstance(estimator, ContingencyEstimator):
@@ -83,16 +78,9 @@ def in_tables(estimator: Estimator) -> Estimator | None:
     return dataclasses.replace(estimator, inner=inner)
 
 
-NGRAMS = ("token", "bigram", "trigram")
-"""Units that are runs of token ids, so that a page's script can count them."""
-
-
 def ngrams_of(estimator: Estimator) -> tuple[str, ...] | None:
-    """The n-grams whose tables make the whole of a token's credit, which is their mean.
-
-    None: credit comes from elsewhere too: other units, the order of tokens, graded scores, what
-    moves credit between tokens.
-    """
+    """The n-grams whose tables make the whole of a token's credit, which is their mean; None: it
+    comes from elsewhere too, such as other units or the order of tokens."""
     units: tuple[str, ...] = ("token",)
     while isinstance(estimator, Scaled | Ignoring | OverUnits):
         if isinstance(estimator, OverUnits):
@@ -118,22 +106,17 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
     a, b, n_true, n_false = counts.table
     cells = np.float64 if batch.graded else np.int64
     compared = counts.comparable()
+    tokens = counts.of_group("tokens_correct"), counts.of_group("tokens_incorrect")
+    occur = counts.occurrences_correct, counts.occurrences - counts.occurrences_correct
     with np.errstate(all="ignore"):  # where there is nothing to compare
         explained = statistic.explain(counts)
-        frequencies = [
-            occurs / np.where(tokens > 0, tokens, 1.0)
-            for occurs, tokens in (
-                (counts.occurrences_correct, counts.of_group("tokens_correct")),
-                (counts.occurrences - counts.occurrences_correct,
-                 counts.of_group("tokens_incorrect")),
-            )
-        ]  # fmt: skip
+        credit = _factor(estimator) * explained.credit
+        frequencies = [x / np.where(n > 0, n, 1.0) for x, n in zip(occur, tokens, strict=True)]
         p, gain = np.ones(len(keys)), np.zeros(len(keys))
         if not batch.graded:  # of graded scores, which may be anything, there is no exact test
             tables, place = counts.distinct_tables()
             p = np.where(compared, statistic.p_values(tables)[place], 1.0)
             gain = information_gain(*tables)[place]
-    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
     columns = (
         keys,
         *(cell.astype(cells) for cell in (a, b, n_true - a, n_false - b)),
@@ -142,7 +125,7 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
         fisher_score(p),
         *(
             np.where(compared, column, 0.0) + 0.0  # not -0.0
-            for column in (gain, explained.direction, explained.value, factor * explained.credit)
+            for column in (gain, explained.direction, explained.value, credit)
         ),
     )
     # Row 0 is that of no unit.
@@ -153,6 +136,8 @@ def table_of(batch: Batch, estimator: Estimator) -> CreditTable:
 
 def largest_credit(estimator: Estimator, n: Array) -> Array:
     """What no |credit| in a group of n responses exceeds, for what `in_tables` gives."""
-    statistic = cast("ContingencyEstimator", innermost(estimator))
-    factor = math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))
-    return factor * statistic.largest(n)
+    return _factor(estimator) * cast("ContingencyEstimator", innermost(estimator)).largest(n)
+
+
+def _factor(estimator: Estimator) -> float:
+    return math.prod(layer.factor for layer in layers(estimator) if isinstance(layer, Scaled))

@@ -30,18 +30,12 @@ ODD = np.uint64(0x9E3779B97F4A7C15)
 class Turns(NamedTuple):
     """The N turns of a batch of arrays, rollout by rollout, each rollout's from first to last."""
 
-    row: np.ndarray
-    """(N,) the rollout."""
-    number: np.ndarray
-    """(N,) which of its rollout's turns it is, from 0."""
-    left: np.ndarray
-    """(N,) how many turns of its rollout come after it."""
-    seen: np.ndarray
-    """(N,) the column where its observation begins; `start` for a rollout's first turn."""
-    start: np.ndarray
-    """(N,) the column of its first token, before which the observation ends."""
-    stop: np.ndarray
-    """(N,) the column after its last token."""
+    row: np.ndarray  # (N,) the rollout
+    number: np.ndarray  # which of its rollout's turns it is, from 0
+    left: np.ndarray  # how many turns of its rollout come after it
+    seen: np.ndarray  # the column where its observation begins; `start` for the first turn
+    start: np.ndarray  # the column of its first token, before which the observation ends
+    stop: np.ndarray  # the column after its last token
 
     def per_token(self, values_n: np.ndarray) -> np.ndarray:
         """Each turn's value at each of its tokens, in the order of `array[mask != 0]`."""
@@ -102,10 +96,8 @@ def turn_keys(
     vocabulary: Vocabulary | None = None,
     normalise: Normalise | None = None,
 ) -> np.ndarray:
-    """(B, T) int32 keys of `turn`, `state` or `state-turn`, 0 where `counted_bt` is.
-
-    Turns are told apart by what the policy wrote; of their tokens those that count make the key.
-    """
+    """(B, T) int32 keys of `turn`, `state` or `state-turn`, 0 where `counted_bt` is. Turns are runs
+    of what the policy wrote; of their tokens those that count make the key."""
     turns = find_turns(written_bt)
     hashes_n = np.zeros(len(turns.row), dtype=np.uint64)
     if "state" in unit:
@@ -122,33 +114,21 @@ def turn_keys(
 class Choice(NamedTuple):
     """What some rollouts of a group did in one state."""
 
-    token_ids: tuple[int, ...]
-    """The turn."""
-    rollouts: tuple[int, ...]
-    """The rows of those that did it, each once."""
-    known: int
-    """How many of them are of known correctness."""
-    correct: float
-    """How many of those are correct; of graded scores their sum."""
-    credit: float | None
-    """The mean of the turn's credit over them; None: no credit was given."""
+    token_ids: tuple[int, ...]  # the turn
+    rollouts: tuple[int, ...]  # the rows of those that did it, each once
+    known: int  # how many of them are of known correctness
+    correct: float  # how many of those are correct; of graded scores their sum
+    credit: float | None  # the mean of the turn's credit over them; None: no credit was given
 
 
 class State(NamedTuple):
-    """An observation that rollouts of a group have in common, and what each did then.
+    """An observation that rollouts of a group have in common, and what each did then: "here 6 of 8
+    rollouts opened the door; 5 of them are correct"."""
 
-    "Here 6 of 8 rollouts opened the door; 5 of them are correct": `len(choice.rollouts)` of
-    `state.rollouts`, and `choice.correct` of `choice.known`.
-    """
-
-    group: int | str
-    """Its label."""
-    token_ids: tuple[int, ...]
-    """The observation; none: the prompt."""
-    rollouts: int
-    """How many rollouts were there."""
-    choices: tuple[Choice, ...]
-    """Those of most rollouts first."""
+    group: int | str  # its label
+    token_ids: tuple[int, ...]  # the observation; none: the prompt
+    rollouts: int  # how many rollouts were there
+    choices: tuple[Choice, ...]  # those of most rollouts first
 
 
 def shared_states(
@@ -160,18 +140,11 @@ def shared_states(
     credit: ArrayLike | None = None,
     at_least: int = 2,
 ) -> list[State]:
-    """The states that several rollouts of a group were in, group by group, the most shared first.
+    """The states that `at_least` so many rollouts of a group were in, group by group, the most
+    shared first.
 
-    Args:
-        token_ids: as in `ktae.token_credit`, and so are the next three; `correct` may be graded.
-        mask: (B, T)
-        correct: (B,)
-        groups: (B,)
-        credit: (B, T) credit of any estimator, to be shown beside.
-        at_least: rollouts that have to share a state.
-
-    Raises:
-        InputError: shapes or dtypes do not fit.
+    The arrays and their errors are those of `ktae.token_credit`; `correct` may be graded. `credit`
+    is (B, T) credit of any estimator, to be shown beside.
     """
     arrays = (on_host(array) for array in (token_ids, mask, correct, groups))
     batch = make_batch(*arrays, graded=True)

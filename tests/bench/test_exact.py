@@ -32,11 +32,14 @@ def test_the_gradient_is_autograd_s_of_the_expected_reward(name: str) -> None:
     policy = logits.softmax(-1)
     states = torch.zeros(n_states, dtype=torch.float64)
     states[0] = 1.0
+    reward = torch.tensor(np.broadcast_to(world.reward, world.shape).copy())
+    total = torch.zeros((), dtype=torch.float64)
     for t in range(length):
+        total = total + (states[:, None] * policy[t] * reward[t]).sum()
         reached = (states[:, None] * policy[t]).ravel()
         target = torch.tensor(world.next_state[t].ravel())
         states = torch.zeros(n_states, dtype=torch.float64).index_add(0, target, reached)
-    (states @ torch.tensor(world.success)).backward()
+    (total + states @ torch.tensor(world.success)).backward()
     writes = ~world.environment[:, None] & ~world.finished[None]
     expected = logits.grad.numpy() * writes[..., None]
     np.testing.assert_allclose(solve(world).gradient, expected, atol=1e-10)
@@ -48,13 +51,13 @@ def test_sampled_responses_agree_with_the_exact_values(name: str) -> None:
     truth = solve(world)
     n = 20_000
     responses = sample(world, n, np.random.default_rng(7))
+    left = responses.rewards[:, ::-1].cumsum(axis=1)[:, ::-1] + responses.correct[:, None]
     p = truth.value[0, 0]
-    error = (p * (1 - p) / n) ** 0.5
-    assert abs(responses.correct.mean() - p) < 3 * error
+    assert abs(left[:, 0].mean() - p) < 3 * left[:, 0].std() / n**0.5
     # A score-function estimate has the exact gradient as its mean; compare projections on it.
     expected = (world.policy * truth.gradient).sum(axis=-1)
     scores = responses.at(truth.gradient) - expected[np.arange(world.shape[0]), responses.states]
-    advantages = np.where(responses.mask, (responses.correct - p)[:, None], 0.0)
+    advantages = np.where(responses.mask, left - p, 0.0)
     estimates = (advantages * scores).sum(axis=1)
     gradient = responses.gradient(world, advantages)
     assert estimates.mean() == pytest.approx((gradient * truth.gradient).sum())
@@ -63,7 +66,7 @@ def test_sampled_responses_agree_with_the_exact_values(name: str) -> None:
     # A at the tokens written, by the outcomes of the responses that wrote them.
     values = np.where(responses.mask, truth.value[np.arange(world.shape[0]), responses.states], 0)
     advantages = responses.at(truth.advantage)
-    returns = np.where(responses.mask, responses.correct[:, None] - values, 0)
+    returns = np.where(responses.mask, left - values, 0)
     differences = (advantages * (returns - advantages)).sum(axis=1)
     assert abs(differences.mean()) < 3 * differences.std() / n**0.5 + 1e-12
 
@@ -90,6 +93,21 @@ def test_padding_and_what_the_environment_writes_has_no_advantage() -> None:
     n_tokens = lengths.mask.sum(axis=1)
     assert set(n_tokens[is_correct]) == {16}
     assert set(n_tokens[~is_correct]) == {48}
+
+
+def test_the_rewards_of_turns_by_hand() -> None:
+    """The value of the first state is the sum over turns; a look-up that helps is paid once."""
+    world = WORLDS["look-ups"](0.5)
+    paid = 0.25 * 0.6 * (1 + 1 / 2 + 1 / 4 + 1 / 8)
+    assert solve(world).value[0, 0] == pytest.approx(0.6 * 0.6 + 0.4 * 0.3 + paid)
+    responses = sample(world, 2000, np.random.default_rng(0))
+    rewards = responses.turn_rewards()
+    n_turns = (~np.isnan(rewards)).sum(axis=1)
+    assert set(n_turns) == {1, 2, 3, 4} and set(rewards[~np.isnan(rewards)]) == {0, 0.25}
+    last = rewards[np.arange(len(rewards)), n_turns - 1] > 0
+    helped, not_helped = (responses.correct[rows].mean() for rows in (last, ~last))
+    assert helped == pytest.approx(0.6, abs=0.05) and not_helped == pytest.approx(0.3, abs=0.05)
+    assert np.nansum(rewards) == responses.rewards.sum()
 
 
 def test_a_dial_moves_what_it_names() -> None:

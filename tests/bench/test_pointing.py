@@ -94,10 +94,24 @@ def test_what_a_world_lacks_is_left_out() -> None:
     assert pointing.lacks(agents, SMALL["few-decisions"])
     assert pointing.lacks(agents, WORLDS["rooms"]()) is None
     assert pointing.lacks(words, WORLDS["rooms"]())
+    by_turn = as_estimator("turn-rewards")
+    assert pointing.lacks(by_turn, WORLDS["rooms"]())
+    assert pointing.lacks(by_turn, WORLDS["look-ups"]()) is None
     # The policy is known, so its log-probabilities and entropies are there.
     results, left = pointing.measure(SMALL, {"entropy": as_estimator("entropy-weights")})
     assert not left
     assert "entropy" in by_name(results)
+
+
+def test_rewards_by_turn_point_where_the_truth_does() -> None:
+    """And where the policy chooses the number of turns, MT-GRPO's expected gradient is biased."""
+    names = ("turn-rewards", "mt-grpo", "backoff")
+    estimators = {name: as_estimator(name) for name in names}
+    results, left = pointing.measure({"look-ups": WORLDS["look-ups"]()}, estimators)
+    by_turn, mt_grpo, backoff = (by_name(results)[name] for name in names)
+    assert not left and by_turn.permuted_share is None
+    assert min(share(by_turn), share(mt_grpo)) > share(backoff)
+    assert by_turn.bias < 0.05 < mt_grpo.bias and by_turn.best_share > mt_grpo.best_share
 
 
 def test_no_share_where_exact_advantages_add_nothing() -> None:

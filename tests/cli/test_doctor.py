@@ -41,45 +41,53 @@ def no_trl(monkeypatch):
 
 def test_wrong_numbers_are_found(monkeypatch, no_trl):
     credit = compiled.credit
-    monkeypatch.setattr(
-        compiled, "credit", lambda *x, **more: credit(*x, **more) + np.float32(1e-4)
-    )
-    done = CliRunner().invoke(app, ["doctor", "--json"])
+
+    def slightly_wrong(*args, **kwargs):
+        return credit(*args, **kwargs) + np.float32(1e-4)
+
+    monkeypatch.setattr(compiled, "credit", slightly_wrong)
+    done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
-    assert findings(done.output)["backend cpu"]["status"] == "wrong"
+    assert "WRONG  backend cpu: largest difference to the reference 1.0e-04" in done.output
+    assert "1 wrong" in done.output
 
 
 def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
     monkeypatch.setitem(doctor.EXTRAS, "report", ("no-such-package",))
     done = CliRunner().invoke(app, ["doctor", "--json"])
     assert done.exit_code == 0
-    assert findings(done.output)["extra report"]["remedy"] == "pip install 'ktae[report]'"
+    found = findings(done.output)
+    assert found["extra report"]["remedy"] == "pip install 'ktae[report]'"
 
 
 def test_a_training_step_that_fails_is_a_finding(monkeypatch):
     require("trl")
     from ktae.trainers.trl import gradient_check
 
-    def gradient_error(loss_type):
-        if loss_type == "bnpo":
-            raise AttributeError("GRPOTrainer has no\nsuch method")
-        return {"grpo": 1e-3, "dapo": float("nan")}[loss_type]
+    def fail(loss_type):
+        raise AttributeError("GRPOTrainer has no\nsuch method")
 
-    monkeypatch.setattr(gradient_check, "WEIGHTS", dict.fromkeys(["grpo", "dapo", "bnpo"]))
-    monkeypatch.setattr(gradient_check, "gradient_error", gradient_error)
+    errors = {"grpo": 1e-3, "dapo": float("nan")}
+    monkeypatch.setattr(gradient_check, "WEIGHTS", dict.fromkeys([*errors, "bnpo"]))
+    monkeypatch.setattr(
+        gradient_check,
+        "gradient_error",
+        lambda loss: errors[loss] if loss in errors else fail(loss),
+    )
     grpo, dapo, bnpo = doctor.trl_findings()
     assert grpo.status == dapo.status == bnpo.status == "wrong"
-    assert "1.0e-03" in grpo.detail and "\n" not in bnpo.detail
+    assert "relative error 1.0e-03" in grpo.detail
+    assert bnpo.detail == "AttributeError: GRPOTrainer has no such method"
 
 
 def test_verl_s_smallest_job(monkeypatch):
     """The advantages of verl's own function; credit that does not arrive is found."""
     require("verl")
-    from ktae.trainers.verl import smoke
-
     done = CliRunner().invoke(app, ["doctor", "--engine", "verl", "--json"])
-    assert done.exit_code == 0 and findings(done.output)["verl"]["status"] == "ok"
-    assert all(x["remedy"] for x in findings(done.output).values() if x["status"] == "absent")
-    twice = smoke.naive.credit
-    monkeypatch.setattr(smoke.naive, "credit", lambda *arguments: 2 * twice(*arguments))
-    assert smoke.advantage_error() > 0.05
+    found = findings(done.output)
+    assert done.exit_code == 0 and found["verl"]["status"] == "ok"
+    assert all(finding["remedy"] for finding in found.values() if finding["status"] == "absent")
+    credit = doctor.naive.credit
+    monkeypatch.setattr(doctor.naive, "credit", lambda *arguments: 2 * credit(*arguments))
+    verl, *_ = doctor.diagnose_verl()
+    assert verl.status == "wrong"

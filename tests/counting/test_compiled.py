@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import oracle
 import pytest
@@ -109,4 +110,5 @@ def test_where_numba_finds_no_place_for_its_cache_functions_are_compiled_all_the
 
     monkeypatch.setattr(caching.CacheImpl, "__init__", refuse)
     assert kernels.jit(lambda x: x + 1)(1) == 2
-    assert kernels.ufunc("f8(f8)", lambda x: x + 1)(1.0) == 2
+    doubled = kernels.compiled(numba.vectorize, ["f8(f8)"])(lambda x: 2 * x)
+    assert doubled(1.0) == 2

@@ -116,15 +116,13 @@ TWO = [[[1, 2], [3]], [[1], [4, 5]]]
 def test_by_hand():
     ids, mask = arrays(TWO)
     rewards, everything = [[1.0, 0.0], [0.0, 4.0]], ([0, 1], [0, 0])
-    unbiased = ktae.token_credit(ids, mask, *everything, TurnRewards(), turn_rewards=rewards)
-    # Returns 1 and 4 in the first turn, 0 and 4 in the second.
-    np.testing.assert_allclose(unbiased[0], [-1.5, -1.5, 0, -2])
-    np.testing.assert_allclose(unbiased[1], [1.5, 0, 2, 2])
-    paper = ktae.token_credit(
-        ids, mask, *everything, MTGRPO(scale_by_std=False), turn_rewards=rewards
+    unbiased, paper = (
+        ktae.token_credit(ids, mask, *everything, estimator, turn_rewards=rewards)
+        for estimator in (TurnRewards(), MTGRPO(scale_by_std=False))
     )
-    np.testing.assert_allclose(paper[0], [0.5 - 2, 0.5 - 2, 0, -2])
-    np.testing.assert_allclose(paper[1], [-0.5 + 2, 0, 2, 2])
+    # Returns 1 and 4 in the first turn, 0 and 4 in the second.
+    np.testing.assert_allclose(unbiased, [[-1.5, -1.5, 0, -2], [1.5, 0, 2, 2]])
+    np.testing.assert_allclose(paper, [[0.5 - 2, 0.5 - 2, 0, -2], [-0.5 + 2, 0, 2, 2]])
 
 
 def test_the_papers_two_turns():

@@ -23,6 +23,9 @@ ESTIMATORS: dict[str, Estimator] = {
     "positions": OverUnits(PresenceZ(), ("position", "bigram")),
     "sharp z": PresenceZ(sharp=True),
     "graded z": PresenceZ(graded_rewards=True),
+    "n-grams": OverUnits(KTAE(), ("token", "bigram", "trigram")),
+    "graded n-grams": OverUnits(PresenceZ(graded_rewards=True), ("token", "trigram")),
+    "backoff": preset("backoff"),
 }
 
 

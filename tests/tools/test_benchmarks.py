@@ -21,6 +21,20 @@ def rows(table):
     return list(csv.DictReader(table.read_text("utf-8").splitlines()))
 
 
+def test_a_ratio_of_times_that_has_left_its_band_is_named(monkeypatch):
+    """Of made-up times; the committed ones are of one thread."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import estimator
+
+    known = estimator.ratios(estimator.RESULTS)
+    made_up = [{"name": name, "ratio": f"{ratio}"} for name, ratio in known.items()]
+    assert not estimator.out_of_band(made_up, known)
+    made_up[1]["ratio"] = f"{2 * known[made_up[1]['name']]}"
+    (line,) = estimator.out_of_band(made_up, known)
+    assert line.startswith(made_up[1]["name"])
+    assert known["calibrated"] <= 1.5 and known["verl grpo"] > 1
+
+
 @pytest.mark.nightly
 def test_verl_s_own_advantages(tmp_path):
     require("verl")

@@ -8,6 +8,7 @@ import numpy as np
 
 from ktae.bench.worlds import World
 from ktae.errors import InputError
+from ktae.turns import find_turns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +16,8 @@ class Truth:
     """What each state and token of a world is worth, exactly."""
 
     value: np.ndarray
-    """(T + 1, S) float64, V: the probability of success from each state."""
+    """(T + 1, S) float64, V: the expected return from each state, the probability of success and
+    what the environment will pay."""
     advantage: np.ndarray
     """(T, S, V) float64, A = Q - V of each token; 0 where the policy does not write."""
     visits: np.ndarray
@@ -36,9 +38,10 @@ def solve(world: World) -> Truth:
     length, n_states, _ = world.shape
     value = np.zeros((length + 1, n_states))
     value[length] = world.success
+    reward = np.broadcast_to(world.reward, world.shape)
     advantage = np.zeros(world.shape)
     for t in reversed(range(length)):
-        q = value[t + 1][world.next_state[t]]
+        q = reward[t] + value[t + 1][world.next_state[t]]
         value[t] = (world.policy[t] * q).sum(axis=-1)
         advantage[t] = q - value[t][:, None]
     visits = np.zeros((length + 1, n_states))
@@ -63,6 +66,17 @@ class Responses:
     """(B, T) int64, the state before each token."""
     correct: np.ndarray
     """(B,) float64, 1 or 0."""
+    rewards: np.ndarray
+    """(B, T) float64, what the environment paid for each token."""
+
+    def turn_rewards(self) -> np.ndarray:
+        """(B, K) float64 rewards of each response's turns, NaN beyond its last."""
+        turns = find_turns(self.mask)
+        paid_bk = np.full((len(self.mask), turns.number.max(initial=0) + 1), np.nan)
+        owner = turns.per_token(np.arange(len(turns.row)))
+        paid_n = np.bincount(owner, self.rewards[self.mask], len(turns.row))
+        paid_bk[turns.row, turns.number] = paid_n
+        return paid_bk
 
     def at(self, table: np.ndarray) -> np.ndarray:
         """(B, T), the entries of a (T, S, V) table at the tokens written; 0 where masked."""
@@ -93,11 +107,13 @@ def sample(world: World, n: int, rng: np.random.Generator) -> Responses:
     length, _, n_tokens = world.shape
     state = np.zeros(n, dtype=np.int64)
     states, tokens = np.zeros((2, n, length), dtype=np.int64)
+    rewards, reward = np.zeros((n, length)), np.broadcast_to(world.reward, world.shape)
     for t in range(length):
         states[:, t] = state
         above = rng.random((n, 1)) > world.policy[t].cumsum(axis=-1)[state]
         tokens[:, t] = above.sum(axis=-1).clip(0, n_tokens - 1)
+        rewards[:, t] = reward[t, state, tokens[:, t]]
         state = world.next_state[t, state, tokens[:, t]]
     mask = ~world.environment & ~world.finished[states]
     correct = (rng.random(n) < world.success[state]).astype(float)
-    return Responses(tokens, mask, states, correct)
+    return Responses(tokens, mask, states, correct, rewards)

@@ -12,7 +12,8 @@ from ktae.bench.exact import Responses, sample, solve
 from ktae.bench.worlds import World
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimators import DEFAULT, AnchorStates, Estimator, RandomPlaces, preset
+from ktae.estimators import DEFAULT, Estimator, RandomPlaces, preset
+from ktae.estimators.base import TurnEstimator
 from ktae.estimators.transforms import innermost, layers
 from ktae.estimators.units import OF_TURNS
 from ktae.inference import Interval, percentile_bounds
@@ -98,12 +99,10 @@ class Course:
         """(BATCHES, T * S * V), the gradient of each batch."""
         size = GROUP_SIZE * GROUPS
         parts = (slice(i * size, (i + 1) * size) for i in range(BATCHES))
-        r = self.responses
+        fields = vars(self.responses).values()
         return np.stack(
             [
-                Responses(r.tokens[s], r.mask[s], r.states[s], r.correct[s])
-                .gradient(self.world, advantages[s])
-                .ravel()
+                Responses(*(x[s] for x in fields)).gradient(self.world, advantages[s]).ravel()
                 for s in parts
             ]
         )
@@ -141,6 +140,7 @@ class Course:
             estimator,
             step=0,
             policy=self.policy,
+            turn_rewards=r.turn_rewards() if estimator.needs_turn_rewards else None,
         )
         credit = np.asarray(credit, dtype=np.float64)
         if credit.shape != r.mask.shape or not np.isfinite(credit).all():
@@ -201,9 +201,11 @@ def lacks(estimator: Estimator, world: World) -> str | None:
     if estimator.needs_vocabulary:
         return "needs the tokens' texts"
     units = {unit for layer in layers(estimator) for unit in getattr(layer, "units", ())}
-    needs_turns = isinstance(innermost(estimator), AnchorStates) or not units.isdisjoint(OF_TURNS)
+    needs_turns = isinstance(innermost(estimator), TurnEstimator) or not units.isdisjoint(OF_TURNS)
     if needs_turns and not world.environment.any():
         return "needs several turns"
+    if estimator.needs_turn_rewards and not world.reward.any():
+        return "needs rewards by turn"
     return None
 
 
@@ -241,7 +243,9 @@ def measure(
                 continue
             try:
                 credit = course.credit(estimator)
-                permuted = course.credit(estimator, permuted=True)
+                # It has no effect on estimators that look at rewards of turns and at no label.
+                has_labels = not estimator.needs_turn_rewards
+                permuted = course.credit(estimator, permuted=True) if has_labels else None
             except Exception as error:  # someone's own code may raise anything
                 reason = f"{type(error).__name__}: {error}"
                 left.append(Left(world_name, name, reason, is_error=True))

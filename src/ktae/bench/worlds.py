@@ -29,6 +29,8 @@ class World:
     """(S,) bool, states in which the response has ended: what follows is padding."""
     environment: np.ndarray
     """(T,) bool, tokens that the environment writes and not the policy: masked, without credit."""
+    reward: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(()))
+    """(T, S, V) float64, or 0: what the environment pays for a token beside the outcome."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -284,6 +286,31 @@ def rooms(turns: int = 4) -> World:
     return world
 
 
+def look_ups(stop: float = 0.3) -> World:
+    """An agent looks something up, turn by turn, and each look-up that helps is paid a quarter.
+
+    The answer is right more often where the last look-up helped. The agent chooses itself when to
+    answer, and with that how many rewards there will be.
+
+    `stop`: probability of answering after each of at most four turns.
+    """
+    lacking, knowing, ended_lacking, ended_knowing = range(4)
+    n_turns, thoughts, seen = 4, 3, 4
+    per_turn = thoughts + 3
+    world = filler(per_turn * n_turns, [0.3, 0.6] * 2, tokens=12, first=seen + 2)
+    world.finished[[ended_lacking, ended_knowing]] = True
+    reward = np.zeros(world.shape)
+    for t in range(0, per_turn * n_turns, per_turn):
+        world.environment[t] = True
+        act = t + 1 + thoughts
+        for state, ended in ((lacking, ended_lacking), (knowing, ended_knowing)):
+            world.choose(t, state, {seen + state: (1.0, state)})
+            world.choose(act, state, {0: (0.6, knowing), 1: (0.4, lacking)})
+            world.choose(act + 1, state, {2: (stop, ended), 3: (1 - stop, state)})
+            reward[act, state, 0] = 0.25
+    return dataclasses.replace(world, reward=reward)
+
+
 WORLDS: dict[str, Callable[..., World]] = {
     function.__name__.replace("_", "-"): function
     for function in (
@@ -301,6 +328,7 @@ WORLDS: dict[str, Callable[..., World]] = {
         rare_failure,
         longer_when_wrong,
         rooms,
+        look_ups,
     )
 }
 """The worlds by name, each with one dial."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,16 +26,11 @@ class Totals(NamedTuple):
     """What all counts of a group have in common: (G,) float64 each, of its responses of known
     correctness that have a token. Of graded scores r, a response is correct by the share r."""
 
-    n: Array
-    """Responses."""
-    n_correct: Array
-    """Correct ones; the sum of graded scores."""
-    tokens_correct: Array
-    """Tokens of the correct responses."""
+    n: Array  # responses
+    n_correct: Array  # correct ones; the sum of graded scores
+    tokens_correct: Array  # tokens of the correct responses
     tokens_incorrect: Array
-    """Tokens of the incorrect responses."""
-    variance: Array
-    """Variance of correctness, divided by n. Exactly 0 where there is nothing to compare."""
+    variance: Array  # of correctness, divided by n; exactly 0 where there is nothing to compare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +44,10 @@ class Counts:
 
     index: Array
     """(N,) int64: the row of each token that counts, response by response."""
+    totals: Totals
+    """(G,) each."""
+    lengths: Array
+    """(R,) int64: tokens that count of each response, in the order of `index`."""
     group: Array
     """(K,) int64: the group, of G."""
     correct: Array
@@ -60,10 +59,6 @@ class Counts:
     """(K,) float64: how often it occurs in correct responses."""
     occurrences: Array
     """(K,) float64: how often in all of them."""
-    totals: Totals
-    """(G,) each."""
-    lengths: Array
-    """(R,) int64: tokens that count of each response, in the order of `index`."""
     key: Array | None = None
     """(K,) int64: the token id or the unit's key. None where units share rows."""
 
@@ -100,7 +95,18 @@ class Counts:
         return (self.of_group("variance") > 0) & (self.responses > 0)
 
 
-def count(batch: Batch, unit: str = "token", *, by_unit: bool = False) -> Counts:
+def backend_of(batch: Batch) -> Any:
+    """The module that counts the batch; each imports a library that takes long to import."""
+    if is_tensor(batch.token_ids):
+        from ktae.counting import tensors
+
+        return tensors
+    from ktae.counting import compiled
+
+    return compiled
+
+
+def count(batch: Batch, unit: str = "token", **options: bool) -> Counts:
     """The counts of a batch, in arrays of the batch's library, on its device.
 
     Args:
@@ -108,20 +114,14 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = False) -> Counts
             are those of `batch.counted()`, row by row, whatever the unit: so counts of several
             units of one batch lie beside each other.
         unit: one of `NGRAMS`.
-        by_unit: a row for each unit, sorted by group and key, also in groups in which there is
-            nothing to compare. Arrays alone.
+        **options: of arrays `by_unit`: a row for each unit, sorted by group and key, also in groups
+            in which there is nothing to compare.
 
     Raises:
         InputError: an array has a token id that is out of range and unmasked.
     """
-    # Each imports a library that takes long to import.
-    if is_tensor(batch.token_ids):
-        from ktae.counting import tensors
-
-        return tensors.count(batch, unit)
-    from ktae.counting import compiled
-
-    return compiled.count(batch, unit, by_unit=by_unit)
+    counts: Counts = backend_of(batch).count(batch, unit, **options)
+    return counts
 
 
 def credit(
@@ -140,21 +140,13 @@ def credit(
     Raises:
         InputError: as `count`.
     """
-    if is_tensor(batch.token_ids):
-        from ktae.counting import tensors
-
-        return tensors.credit(batch, function, units)
-    from ktae.counting import compiled
-
-    return compiled.credit(batch, function, units)
+    return backend_of(batch).credit(batch, function, units)
 
 
 def p_values(table: tuple[Array, Array, Array, Array], method: str = "two-sided") -> Array:
-    """(T,) float64 p-values of contingency tables, computed on the host.
+    """(T,) float64 p-values of contingency tables (a, b, n_true, n_false), computed on the host.
 
-    Args:
-        table: (T,) each: a, b, n_true and n_false.
-        method: `two-sided`, `point` or `float32`, as `ktae.estimators.KTAE` has it.
+    `method` is `two-sided`, `point` or `float32`, as `ktae.estimators.KTAE` has it.
     """
     from ktae.counting import kernels
 

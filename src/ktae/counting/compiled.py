@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,8 @@ from ktae.counting.units import NGRAMS
 CHUNK_POSITIONS = 1 << 19
 """Padded positions that are counted at a time; a group that is larger is counted whole."""
 
+NOTHING = np.zeros(0, dtype=bool)
+
 MAX_MEMO = 1 << 26
 """Pairs of counts of a group whose rows are remembered, at most."""
 
@@ -28,17 +29,14 @@ class Layout(NamedTuple):
 
     ids: np.ndarray
     mask: np.ndarray
-    ends: np.ndarray
-    """(B,) one past the last token that counts."""
-    lengths: np.ndarray
-    """(B,) how many tokens count."""
-    begins: np.ndarray
-    """(B,) where among the N tokens each response's begin."""
+    ends: np.ndarray  # (B,) one past the last token that counts
+    lengths: np.ndarray  # (B,) how many tokens count
+    begins: np.ndarray  # (B,) where among the N tokens each response's begin
 
 
 def count(batch: Batch, unit: str = "token", *, by_unit: bool = False) -> Counts:
     """The counts of a batch, as `ktae.counting.count` has it."""
-    return _counts(batch, _layout(batch, batch), unit, by_unit)
+    return _counts(batch, _layout(batch, batch), unit, by_unit=by_unit)
 
 
 def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -> np.ndarray:
@@ -51,10 +49,18 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
         members: Any = rows[part]
         if np.all(np.diff(members) == 1):  # a slice copies nothing
             members = slice(members[0], members[-1] + 1)
-        chunk = take_rows(batch, members)
+        chunk = batch._replace(
+            token_ids=batch.token_ids[members],
+            mask=batch.mask[members],
+            evidence=batch.evidence[members],
+            group_b=np.unique(batch.group_b[members], return_inverse=True)[1],
+        )
         layout = _layout(chunk, batch)
+        # Of units from short to long, each is told what occurs once.
+        helps = len(units) > 1 and list(units) == sorted(units, key=NGRAMS.index)
+        once = np.zeros(layout.lengths.sum() if helps and not batch.look_up_unknown else 0, bool)
         with np.errstate(all="ignore"):
-            values = function(*(_counts(chunk, layout, unit, by_unit=False) for unit in units))
+            values = function(*(_counts(chunk, layout, unit, once=once) for unit in units))
         credit_bt = out[members]  # a view, if it is a slice
         values = np.ascontiguousarray(values, dtype=np.float32)
         kernels.spread(values, layout.mask, layout.ends, layout.begins, credit_bt)
@@ -63,17 +69,6 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
 
     in_threads(fill, bounds)
     return out
-
-
-def take_rows(batch: Batch, rows: Any) -> Batch:
-    """Some rows of a batch of whole groups, with all that counting looks at."""
-    groups = batch.group_b[rows]
-    return batch._replace(
-        token_ids=batch.token_ids[rows],
-        mask=batch.mask[rows],
-        evidence=batch.evidence[rows],
-        group_b=np.unique(groups, return_inverse=True)[1],
-    )
 
 
 def _layout(batch: Batch, whole: Batch) -> Layout:
@@ -86,12 +81,13 @@ def _layout(batch: Batch, whole: Batch) -> Layout:
     return Layout(ids, mask, ends, lengths, np.cumsum(lengths) - lengths)
 
 
-def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
+def _counts(
+    batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False, once: Any = NOTHING
+) -> Counts:
     rows, starts = batch.by_group()
-    n_tokens = int(layout.lengths.sum())
+    n_tokens, largest = int(layout.lengths.sum()), int(np.diff(starts).max(initial=0))
     n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
-    n_keys = int(n_of_group.max(initial=0)) + 1
-    half = int(np.diff(starts).max(initial=0)) // 2 + 1
+    n_keys, half = int(n_of_group.max(initial=0)) + largest + 1, largest // 2 + 1
     table = (
         np.zeros(1 << max(4, (4 * n_keys).bit_length()), dtype=np.uint64),
         np.zeros(n_keys, dtype=np.uint64),
@@ -100,41 +96,28 @@ def _counts(batch: Batch, layout: Layout, unit: str, by_unit: bool) -> Counts:
     index = np.zeros(n_tokens, dtype=np.int64)
     totals = np.zeros((max(1, len(starts) - 1), len(Totals._fields)))
     # Most of this is never touched. Row 0 is that of no unit.
-    keys, groups = np.empty((2, n_tokens + 1), dtype=np.int64)
-    numbers = np.empty((4, n_tokens + 1))
+    keys, groups = np.empty((2, n_tokens + len(rows) + 1), dtype=np.int64)
+    numbers = np.empty((4, len(keys)))
     keys[0], groups[0], numbers[:, 0] = -1, 0, 0.0
     n_rows = kernels.count_groups(
         tuple(layout),
         (rows, starts, batch.evidence),
-        (NGRAMS.index(unit) + 1) % len(NGRAMS),
+        NGRAMS.index(unit) + 1,
         (batch.look_up_unknown, not by_unit),
         table,
         np.zeros((n_keys if batch.graded else 0, 2)),
         np.zeros(min(MAX_MEMO, (half + 1) ** 2), dtype=np.int32),
         np.zeros(n_keys, dtype=np.int32),
-        (index, totals, (keys, groups, numbers)),
+        (index, once, totals, (keys, groups, numbers)),
     )
-    correct, responses, occurrences_correct, occurrences = numbers[:, :n_rows]
-    counts = Counts(
-        index=index,
-        group=groups[:n_rows],
-        correct=correct,
-        responses=responses,
-        occurrences_correct=occurrences_correct,
-        occurrences=occurrences,
-        totals=Totals(*totals.T),
-        lengths=layout.lengths,
-    )
-    return _by_key(counts, keys[:n_rows]) if by_unit else counts
-
-
-def _by_key(counts: Counts, keys: np.ndarray) -> Counts:
-    """The counts with rows sorted by group and key, behind that of no unit, whose key is -1."""
-    order = np.lexsort((keys, np.where(keys < 0, -1, counts.group)))
-    names = ("group", "correct", "responses", "occurrences_correct", "occurrences")
-    columns = {name: getattr(counts, name)[order] for name in names}
-    index = np.argsort(order)[counts.index]
-    return dataclasses.replace(counts, index=index, key=keys[order], **columns)
+    columns: Any = [groups[:n_rows], *numbers[:, :n_rows]]
+    counts = Counts(index, Totals(*totals.T), layout.lengths, *columns)
+    if not by_unit:
+        return counts
+    # Rows by group and key, behind that of no unit, whose key is -1.
+    order = np.lexsort((keys[:n_rows], np.where(keys[:n_rows] < 0, -1, counts.group)))
+    columns = [column[order] for column in (*columns, keys)]
+    return Counts(np.argsort(order)[index], counts.totals, layout.lengths, *columns)
 
 
 def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ktae import stats
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.counting.units import FINISH, MIX, POSITION_BUCKET
+from ktae.counting.units import FINISH, MIX
 
 HASH = 0x9E3779B97F4A7C15
 """Odd: what a key is multiplied by, and the top bits of the product spread it evenly."""
@@ -22,29 +22,31 @@ TAKEN = 1 << 31
 """In the upper half of a slot, beside the key: the slot holds one."""
 LOW = 0xFFFFFFFF
 
+ONCE = 1 << 30
+"""Beside the row of a number: it occurs once in its group."""
+
 MAX_PAIRS = 4
 """Pairs (correct, incorrect responses) that a group may have for each of its keys, so that keys of
 equal counts share a row."""
 
 
-def jit(function: Callable[..., Any]) -> Any:
-    """Compile a function, and keep it in numba's cache where there is a place for it."""
-    try:
-        return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
-    except RuntimeError:  # no folder can be written to: it is compiled in each process
-        return numba.njit(nogil=True, error_model="numpy")(function)
+def compiled(compiler: Callable[..., Any], *signature: Any, **options: Any) -> Any:
+    """A decorator that keeps what it compiles in numba's cache, where there is a place for it."""
+
+    def compile_function(function: Callable[..., Any]) -> Any:
+        try:
+            return compiler(*signature, cache=True, **options)(function)
+        except RuntimeError:  # no folder can be written to: it is compiled in each process
+            return compiler(*signature, **options)(function)
+
+    return compile_function
 
 
-def ufunc(signature: str, function: Callable[..., Any]) -> Any:
-    """Compile a function of numbers into one of arrays, as `jit` does."""
-    try:
-        return numba.vectorize([signature], cache=True)(function)
-    except RuntimeError:
-        return numba.vectorize([signature])(function)
-
-
-fisher_p_values = ufunc("f8(f8, f8, f8, f8, b1)", stats.fisher_p_value)
-single_precision_p_values = ufunc("f8(f8, f8, f8, f8)", stats.single_precision_p_value)
+jit = compiled(numba.njit, nogil=True, error_model="numpy")
+fisher_p_values = compiled(numba.vectorize, ["f8(f8, f8, f8, f8, b1)"])(stats.fisher_p_value)
+single_precision_p_values = compiled(numba.vectorize, ["f8(f8, f8, f8, f8)"])(
+    stats.single_precision_p_value
+)
 
 
 @jit
@@ -113,39 +115,43 @@ def slot_of(slots, entry, key, bits):
 
 
 @jit
-def count_response(ids, mask, order, weights, place, bits, n_used, table, sums, index):
-    """Count one response's keys, and write each one's number to `index`; the next free number.
+def keys_of(ids, mask, order, once, keys, places):
+    """Write the keys of a response's n-grams of `order` tokens, and where they stand; how many.
 
-    Args:
-        ids: (end,) token ids.
-        mask: (end,)
-        order: of the n-gram, from 1; 0: tokens by position.
-        weights: how much one counts, and the score, which is added up where there are `sums`.
-        place: of the response in its group, from 1.
-        bits: of the hash table.
-        n_used: the next free number.
-        table: slots, the last response that holds each key, and its counts: at 2 i in how many
-            responses key i is, at 2 i + 1 how often it is there again. The upper half of an integer
-            counts correct responses.
-        sums: (n, 2) of graded scores, or (0, 2).
-        index: (n_tokens,)
+    `once` says of which shorter n-grams it is known that they occur once in the group; or it is
+    empty. Then a longer one that contains it does, too, need not be looked up, and is left out.
     """
-    slots, seen, counts = table
-    step, score = weights
     one = before = np.uint64(0)  # the states of the n-grams of 1 and 2 tokens that end before
-    n = 0
+    n = n_keys = 0
+    knows = len(once) > 0
     for t in range(len(mask)):
         if mask[t] == 0:
             continue
         key = np.uint64(ids[t])
-        if order != 1:
-            if order == 0:
-                state = mixed(mixed(np.uint64(0), np.uint64(n // POSITION_BUCKET)), key)
-            else:
-                two = mixed(one, key)
-                state = two if order == 2 else mixed(before, key)
-                one, before = mixed(np.uint64(0), key), two
+        if order > 1:
+            two = mixed(one, key)
+            state = two if order == 2 else mixed(before, key)
+            one, before = mixed(np.uint64(0), key), two
             key = finished(state)
+        keys[n_keys], places[n_keys] = key, n
+        n_keys += not (knows and (once[n] | once[max(n - 1, 0)]))
+        n += 1
+    return n_keys
+
+
+@jit
+def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
+    """Count one response's keys, and write each one's number to `index`; the next free number.
+
+    `place` is the response's in its group, from 1; `weights` are how much one counts, and the
+    score, which is added up where there are `sums`; `bits` the hash table's. `table` has slots, the
+    last response that holds each key, and its counts: at 2 i in how many responses key i is, at
+    2 i + 1 how often it is there again. The upper half of an integer counts correct responses.
+    """
+    slots, seen, counts = table
+    step, score = weights
+    for i in range(len(keys)):
+        key = keys[i]
         entry = (key | np.uint64(TAKEN)) << np.uint64(32)
         slot = slot_of(slots, entry, key, bits)
         # A key that the slot does not hold yet gets the next number, and the slot.
@@ -153,8 +159,7 @@ def count_response(ids, mask, order, weights, place, bits, n_used, table, sums, 
         number = np.uint64(n_used) if is_new else slots[slot] & np.uint64(LOW)
         n_used += is_new
         slots[slot] = entry | number
-        index[n] = np.int64(number)
-        n += 1
+        index[places[i]] = np.int64(number)
         holder = key << np.uint64(32) | np.uint64(place)
         again = (seen[number] == holder) & (not is_new)
         seen[number] = holder
@@ -169,7 +174,8 @@ def count_response(ids, mask, order, weights, place, bits, n_used, table, sums, 
 def rows_of_group(g, n_used, totals, shares_rows, table, sums, memo, row_of, n_rows, columns):
     """Write a row for each number of a group, or for each pair of counts; the next free row.
 
-    `row_of` gets the row of each number, `columns` are the K rows' key, group and four counts.
+    `row_of` gets the row of each number, and `ONCE` if it occurs once; `columns` are the K rows'
+    key, group and four counts.
     """
     _, seen, counts = table
     keys, groups, numbers = columns
@@ -184,13 +190,14 @@ def rows_of_group(g, n_used, totals, shares_rows, table, sums, memo, row_of, n_r
             row_of[i] = 0
             continue
         a, b = new >> 32, new & LOW
+        flag = ONCE if a + b == 1 and again == 0 else 0
         shares = shares_rows and again == 0
         if shares and memo[a * n_incorrect + b] != 0:
-            row_of[i] = memo[a * n_incorrect + b]
+            row_of[i] = memo[a * n_incorrect + b] | flag
             continue
         if shares:
             memo[a * n_incorrect + b] = n_rows
-        row_of[i] = n_rows
+        row_of[i] = n_rows | flag
         keys[n_rows], groups[n_rows] = np.int64(seen[i] >> np.uint64(32)), g
         if len(sums) > 0:
             numbers[0, n_rows], numbers[1, n_rows] = sums[i, 0], float(b)
@@ -212,19 +219,19 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             the index they begin.
         responses: (B,) row numbers group by group, (G + 1,) where in them groups begin, and (B,)
             scores, NaN where unknown.
-        order: as `count_response` has it.
+        order: tokens of the n-grams.
         options: whether unknown responses are looked up, and whether keys may share rows.
-        table: memory for the largest group, as `count_response` has it.
-        sums: the same.
-        memo: memory for the rows of pairs.
-        row_of: memory for each number's row.
-        output: the index, (G, 5) totals, and what `rows_of_group` writes to.
+        table: memory for the largest group, as `count_keys` has it; `sums`, `memo` for the rows of
+            pairs and `row_of` for those of numbers likewise.
+        output: the index, (N,) `once` of the shorter n-grams, which becomes that of these, or
+            empty, (G, 5) totals, and what `rows_of_group` writes to.
     """
     ids, mask, ends, lengths, begins = tokens
     rows, starts, scores = responses
     look_up, shares_rows = options
     slots, _, counts = table
-    index, totals, columns = output
+    index, once, totals, columns = output
+    keys, places = np.empty(ids.shape[1], np.uint64), np.empty(ids.shape[1], np.int64)
     n_rows = 1
     for g in range(len(starts) - 1):
         members = rows[starts[g] : starts[g + 1]]
@@ -232,10 +239,10 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
         if totals[g, 4] == 0.0 and shares_rows:
             continue  # there is nothing to compare, and so nothing to count
         bits = np.uint64(4)
-        while np.int64(1) << np.int64(bits) < 3 * lengths[members].sum():
+        while np.int64(1) << np.int64(bits) < 2 * lengths[members].sum():
             bits += np.uint64(1)
         slots[: np.int64(1) << np.int64(bits)] = 0
-        n_used = 1
+        n_used = 1 + len(members)  # before them those of what occurs once in a response
         for place in range(len(members)):
             row = members[place]
             score, end = scores[row], ends[row]
@@ -243,10 +250,15 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             if lengths[row] == 0 or not (known or look_up):
                 continue
             step = np.int64(known) << (32 if known and len(sums) == 0 and score != 0.0 else 0)
-            part = index[begins[row] : begins[row] + lengths[row]]
-            n_used = count_response(
-                ids[row, :end], mask[row, :end], order, (step, score), place + 1, bits, n_used,
-                table, sums, part,
+            part = slice(begins[row], begins[row] + lengths[row])
+            if len(once) > 0:
+                index[part] = place + 1  # the number of all that occurs once in this response
+                counts[2 * place + 2] = step
+                sums[place + 1 : place + 2 if len(sums) > 0 else 0] = score
+            n = keys_of(ids[row, :end], mask[row, :end], order, once[part], keys, places)
+            n_used = count_keys(
+                keys[:n], places[:n], place + 1, (step, score), bits, n_used, table, sums,
+                index[part],
             )  # fmt: skip
         n_rows = rows_of_group(
             g, n_used, totals[g], shares_rows, table, sums, memo, row_of, n_rows, columns
@@ -256,7 +268,10 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             if np.isnan(scores[row]) and not look_up:
                 continue
             for n in range(begins[row], begins[row] + lengths[row]):
-                index[n] = row_of[index[n]]
+                packed = row_of[index[n]]
+                index[n] = packed & (ONCE - 1)
+                if len(once) > 0:
+                    once[n] = packed >= ONCE
         counts[: 2 * n_used] = 0
         sums[:n_used] = 0.0
     return n_rows

@@ -12,7 +12,7 @@ import numpy as np
 from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch, bad_token_id
 from ktae.counting import Counts, Totals
-from ktae.counting.units import FINISH, MIX, NGRAMS, POSITION_BUCKET
+from ktae.counting.units import FINISH, MIX, NGRAMS
 
 
 def credit(
@@ -59,17 +59,13 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
     for i, group in enumerate(batch.group_b.tolist()):
         is_counted = batch.look_up_unknown or not math.isnan(batch.evidence[i])
         index += [row_of.get((group, key), 0) if is_counted else 0 for key in keys_of[i]]
-    group_k, key_k, correct, responses, occurrences_correct, occurrences = np.array(rows).T
+    group_k, key_k, *columns = np.array(rows).T
     return Counts(
-        index=np.array(index, dtype=np.int64),
-        group=group_k.astype(np.int64),
-        correct=correct,
-        responses=responses,
-        occurrences_correct=occurrences_correct,
-        occurrences=occurrences,
-        totals=Totals(*np.array(totals or [(0.0,) * 5]).T),
-        lengths=batch.counted().sum(axis=1),
-        key=key_k.astype(np.int64),
+        np.array(index, dtype=np.int64),
+        Totals(*np.array(totals or [(0.0,) * 5]).T),
+        batch.counted().sum(axis=1),
+        group_k.astype(np.int64),
+        *[*columns, key_k.astype(np.int64)],
     )
 
 
@@ -95,13 +91,9 @@ def keys(unit: str, tokens: list[int]) -> list[int]:
     if unit == "token":
         return tokens
     result = []
-    for t, token in enumerate(tokens):
-        if unit == "position":
-            parts = [t // POSITION_BUCKET, token]
-        else:
-            parts = tokens[max(0, t - NGRAMS.index(unit)) : t + 1]
+    for t in range(len(tokens)):
         state = 0
-        for part in parts:
+        for part in tokens[max(0, t - NGRAMS.index(unit)) : t + 1]:
             state = mixed(state, part)
         result.append(state * FINISH % 2**64 >> 33)
     return result

@@ -29,12 +29,11 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
     """(B, T) float32 credit, as `ktae.counting.credit` has it. Ids out of range are some token."""
     out = torch.zeros(batch.token_ids.shape, dtype=torch.float32, device=batch.token_ids.device)
     group_of, rows = batch.group_b.sort(stable=True)
-    ends = torch.bincount(group_of).cumsum(0).cpu().numpy()
-    starts = np.concatenate([[0], ends])
+    starts = np.concatenate([[0], torch.bincount(group_of).cumsum(0).cpu().numpy()])
     memory = BYTES_PER_POSITION * max(1, out.shape[1]) * len(units)
-    bounds = group_bounds(starts, MEMORY_BYTES // memory)
     # Whole groups, as many as fit into the memory but at least one.
-    for begin, end in itertools.pairwise(starts[bounds].tolist()):
+    bounds = starts[group_bounds(starts, MEMORY_BYTES // memory)].tolist()
+    for begin, end in itertools.pairwise(bounds):
         members = rows[begin:end]
         part = batch._replace(
             token_ids=batch.token_ids[members],
@@ -42,9 +41,8 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
             evidence=batch.evidence[members],
             group_b=group_of[begin:end] - group_of[begin],
         )
-        values = function(*(count(part, unit) for unit in units))
         credit_bt = out.new_zeros(part.token_ids.shape)
-        credit_bt[part.counted()] = values.float()
+        credit_bt[part.counted()] = function(*(count(part, unit) for unit in units)).float()
         out[members] = credit_bt
     return out
 
@@ -78,16 +76,11 @@ def count(batch: Batch, unit: str = "token") -> Counts:
     score = scores[row]
     index = torch.zeros_like(token)
     index[known_n[order]] = run
-    return Counts(
-        index=index,
-        group=torch.cat([run.new_zeros(1), key[begins] >> 32]),
-        correct=total(score * fresh),
-        responses=total(fresh),
-        occurrences_correct=total(score),
-        occurrences=total(torch.ones_like(run)),
-        totals=group_totals(batch.group_b, scores, length_b * known_b),
-        lengths=length_b,
-    )
+    group = torch.cat([run.new_zeros(1), key[begins] >> 32])
+    responses = total(score * fresh), total(fresh)
+    occurrences = total(score), total(torch.ones_like(run))
+    totals = group_totals(batch.group_b, scores, length_b * known_b)
+    return Counts(index, totals, length_b, group, *responses, *occurrences)
 
 
 def group_totals(group: torch.Tensor, scores: torch.Tensor, tokens: torch.Tensor) -> Totals:

@@ -6,11 +6,8 @@ from typing import Any
 
 from ktae.arrays import Array, namespace
 
-NGRAMS = ("token", "bigram", "trigram", "position")
+NGRAMS = ("token", "bigram", "trigram")
 """What is counted without keys that somebody else has to make."""
-
-POSITION_BUCKET = 8
-"""Tokens in a bucket of the unit `position`."""
 
 MIX = 0x9E3779B97F4A7C15
 FINISH = 0xD6E8FEB86659FD93
@@ -27,8 +24,6 @@ def ngram_keys(unit: str, token: Array, place: Array) -> Array:
     """
     if unit == "token":
         return token
-    if unit == "position":
-        return finished(mixed(mixed(token * 0, place // POSITION_BUCKET), token))
     state = mixed(token * 0, token)
     for _ in range(NGRAMS.index(unit)):
         before = namespace(token).roll(state, 1)

@@ -7,15 +7,14 @@ import dataclasses
 import numpy as np
 from typing_extensions import override
 
-from ktae.arrays import Array
 from ktae.batch import Batch, differ
-from ktae.estimators.base import AboveZero, GradedEstimator, Share, impute_by_key
+from ktae.estimators.base import AboveZero, GradedEstimator, Share, TurnEstimator, impute_by_key
 from ktae.rollout_advantages import rollout_advantages
-from ktae.turns import ODD, Normalise, find_turns, state_hashes, turn_hashes
+from ktae.turns import ODD, Turns, turn_hashes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class AnchorStates(GradedEstimator):
+class AnchorStates(GradedEstimator, TurnEstimator):
     """Credit ω (R - mean) / (std + 1e-6) at all tokens of a turn; the moments are of its state's R.
 
     A turn's return is R = γ^k r, r its rollout's reward and k the turns that come after it. The
@@ -43,10 +42,6 @@ class AnchorStates(GradedEstimator):
     scale_by_std: bool = True
     """Divide by the standard deviation of the returns in a state; False: by nothing."""
 
-    normalise: Normalise | None = None
-    """A function of an observation's text: states are equal where what it gives is equal. None:
-    where their token ids are."""
-
     # Where the sources leave something open, or disagree:
     # - γ is 0.95 in the paper and its scripts, and 1 in Trinity by default.
     # - The paper divides by the deviation or by 1. The released function divides by nothing by
@@ -68,31 +63,19 @@ class AnchorStates(GradedEstimator):
     # - The rollout advantage is the trainer's. By default the authors' code takes its mean and
     #   deviation over all turns, in which long rollouts weigh more.
 
-    on_host = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "needs_vocabulary", self.normalise is not None)
-
     @override
-    def credit(self, batch: Batch) -> Array:
-        batch.check_token_ids()
-        counted_bt, turns = batch.counted(), find_turns(batch.mask)
-        seen_n = state_hashes(turns, batch.token_ids, batch.vocabulary, self.normalise)
-        state_n = seen_n + batch.group_b[turns.row].astype(np.uint64) * ODD
-        is_evidence_b = differ(*batch.score_bounds()) & batch.known() & counted_bt.any(axis=1)
+    def turn_credit(self, batch: Batch, turns: Turns) -> np.ndarray:
+        state_n = self.states(batch, turns)
+        is_evidence_b = differ(*batch.score_bounds()) & batch.is_evidence()
         reward_n = np.where(is_evidence_b, batch.evidence, 0.0)[turns.row]
         # GRPO's advantage of turns, with the state for the group.
-        credit_n = self.omega * rollout_advantages(
+        credit_n: np.ndarray = self.omega * rollout_advantages(
             "grpo" if self.scale_by_std else "dr_grpo",
             self.gamma**turns.left * reward_n,
             is_evidence_b[turns.row],
             np.unique(state_n, return_inverse=True)[1],
         )
         if batch.look_up_unknown:  # the same turn in the same state
-            done_n = state_n * ODD + turn_hashes(turns, batch.token_ids, counted_bt)
+            done_n = state_n * ODD + turn_hashes(turns, batch.token_ids, batch.counted())
             credit_n = impute_by_key(credit_n, batch.known()[turns.row], done_n)
-        credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
-        credit_bt[batch.mask != 0] = turns.per_token(credit_n + 0.0)  # not -0.0
-        credit_bt[~counted_bt] = 0
-        return credit_bt
+        return credit_n

@@ -18,6 +18,7 @@ from ktae.batch import EQUAL, Batch, differ, group_extreme
 from ktae.counting import Counts
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
+from ktae.turns import ODD, Normalise, Turns, find_turns, state_hashes
 
 
 class Between(NamedTuple):
@@ -127,17 +128,48 @@ class AdvantageEstimator(Estimator):
 
         0 for all others, and where the rewards of a group do not differ.
         """
-        is_evidence_b = batch.known() & batch.counted().any(axis=1)
-        advantage_b: np.ndarray = rollout_advantages(
-            "grpo" if self.scale_by_std else "dr_grpo",
-            np.where(is_evidence_b, batch.evidence, 0.0),
-            is_evidence_b,
-            batch.group_b,
-        )
+        kind, is_evidence_b = "grpo" if self.scale_by_std else "dr_grpo", batch.is_evidence()
+        reward_b = np.where(is_evidence_b, batch.evidence, 0.0)
+        advantage_b = rollout_advantages(kind, reward_b, is_evidence_b, batch.group_b)
         # Rounding leaves a little of a reward that is its group's mean: it has no sign.
         largest_b = group_extreme(np.abs(advantage_b), is_evidence_b, batch.group_b, "max")
         is_some_b = np.abs(advantage_b) > EQUAL * largest_b
         return np.where(differ(*batch.score_bounds()) & is_some_b, advantage_b, 0.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class TurnEstimator(Estimator):
+    """An estimator that gives all tokens of a turn the same credit, in the host's memory."""
+
+    normalise: Normalise | None = None
+    """A function of an observation's text: states are equal where what it gives is equal. None:
+    where their token ids are."""
+
+    on_host = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "needs_vocabulary", self.normalise is not None)
+
+    @abc.abstractmethod
+    def turn_credit(self, batch: Batch, turns: Turns) -> np.ndarray:
+        """(N,) the credit of each turn."""
+
+    def states(self, batch: Batch, turns: Turns) -> np.ndarray:
+        """(N,) uint64, equal for turns that a group took in the same state."""
+        seen_n = state_hashes(turns, batch.token_ids, batch.vocabulary, self.normalise)
+        state_n: np.ndarray = seen_n + batch.group_b[turns.row].astype(np.uint64) * ODD
+        return state_n
+
+    @override
+    def credit(self, batch: Batch) -> Array:
+        batch.check_token_ids()
+        turns = find_turns(batch.mask)
+        credit_n = self.turn_credit(batch, turns) + 0.0  # not -0.0
+        credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
+        credit_bt[batch.mask != 0] = turns.per_token(credit_n)
+        credit_bt[~batch.counted()] = 0
+        return credit_bt
 
 
 class Explained(NamedTuple):
@@ -194,13 +226,18 @@ class ByUnits(NamedTuple):
         return compute(self.statistic.prepared(batch), self._of_tokens, self.units)
 
     def _of_tokens(self, *counts: Counts) -> Array:
-        weight, total = self.factor / len(counts), 0.0
+        weight = self.factor / len(counts)
+        total: Any = None
         for of_unit in counts:
             credit = weight * self.statistic.explain(of_unit).credit
             xp = namespace(credit)
             # Not -0.0, which a strength of 0 and an effect below 0 give.
             credit = xp.where(of_unit.comparable(), credit + 0.0, 0.0)
-            total = total + xp.asarray(credit, dtype=xp.float32)[of_unit.index]
+            credit = xp.asarray(credit, dtype=xp.float32)[of_unit.index]
+            if total is None:
+                total = credit
+            else:
+                total += credit
         return total
 
 

@@ -3,8 +3,7 @@ its parts, those of the group, of the rollout and of the token.
 
 What is drawn for a group or a rollout depends on the seed and on its own counted token ids and on
 nothing else: not on the order of the batch, its padding, the process or the device. So processes
-that hold the same group agree, and the next step's rollouts are drawn for anew. Controls that draw
-compute in the host's memory: they need not be fast.
+that hold the same group agree, and the next step's rollouts are drawn for anew.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ from ktae.estimators.transforms import GroupTransform, PostTransform, Transform
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class GroupMean(GroupTransform):
-    """A control: every token of a group gets the mean credit of the group.
-
-    It is a function of the group alone: an offset of all its advantages, and no rollout or token
-    is told from another.
-    """
+    """A control: every token of a group gets the mean credit of the group, an offset."""
 
     @override
     def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
@@ -47,19 +42,24 @@ class RolloutMean(PostTransform):
     own advantage, and what it does to its tokens beside each other.
     """
 
+    def means(self, credit_bt: Array, batch: Batch) -> Array:
+        """(B, T) float64, each rollout's mean at its counted tokens."""
+        counted_bt = batch.counted()
+        return (row_sums(credit_bt) / row_sums(counted_bt).clip(1))[:, None] * counted_bt
+
     @override
     def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        credit_bt[:] = _rollout_means(credit_bt, batch)
+        credit_bt[:] = self.means(credit_bt, batch)
         return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class WithinRollout(PostTransform):
+class WithinRollout(RolloutMean):
     """A control: the credit less its mean over the rollout, whose own advantage stays as it was."""
 
     @override
     def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        credit_bt -= _rollout_means(credit_bt, batch)
+        credit_bt -= self.means(credit_bt, batch)
         return credit_bt
 
 
@@ -117,11 +117,11 @@ class ShuffledValues(RandomControl, PostTransform):
             several = np.flatnonzero(values[which] != credit_n)
             if len(several):
                 assert batch.labels is not None
+                group = batch.labels[batch.group_b[rows[0]]]
                 raise InputError(
-                    f"credit has two values for token {ids_n[several[0]]} in group "
-                    f"{batch.labels[batch.group_b[rows[0]]]}; expected one for each token of a "
-                    "group. With several units, let ShuffledValues wrap the estimator inside of "
-                    "OverUnits. RandomPlaces and PermutedLabels are controls of any other"
+                    f"credit has two values for token {ids_n[several[0]]} in group {group}; "
+                    "expected one for each. With several units, let ShuffledValues wrap the "
+                    "estimator inside of OverUnits; or take RandomPlaces or PermutedLabels"
                 )
             credit[inside] = values[rng.permutation(len(tokens))][which]
             credit_bt[known] = credit
@@ -172,12 +172,6 @@ def _permuted(batch: Batch, seeds: Iterable[int]) -> Iterator[np.ndarray]:
         yield permuted_b
 
 
-def _rollout_means(credit_bt: Array, batch: Batch) -> Array:
-    """(B, T) float64, each rollout's mean at its counted tokens."""
-    counted_bt = batch.counted()
-    return (row_sums(credit_bt) / row_sums(counted_bt).clip(1))[:, None] * counted_bt
-
-
 def _groups(batch: Batch) -> Iterator[tuple[np.ndarray, list[bytes]]]:
     """The rows of each group's rollouts that have a counted token, and digests of these tokens."""
     counted_bt = batch.counted()
@@ -189,13 +183,9 @@ def _groups(batch: Batch) -> Iterator[tuple[np.ndarray, list[bytes]]]:
 
 
 def _digest(ids_n: np.ndarray) -> bytes:
-    return _hash(ids_n.astype("<i8", copy=False).tobytes())
-
-
-def _hash(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=16).digest()
+    return hashlib.blake2b(ids_n.astype("<i8", copy=False).tobytes(), digest_size=16).digest()
 
 
 def _generator(seed: int, content: bytes) -> np.random.Generator:
-    words = np.frombuffer(_hash(content), dtype="<u4").tolist()
-    return np.random.default_rng([seed, *words])
+    digest = hashlib.blake2b(content, digest_size=16).digest()
+    return np.random.default_rng([seed, *np.frombuffer(digest, dtype="<u4").tolist()])

@@ -55,7 +55,7 @@ class Function(Estimator):
     def credit(self, batch: Batch) -> Array:
         batch.check_token_ids()
         credit_bt, counted_bt = np.zeros(batch.token_ids.shape), batch.counted()
-        rows = np.flatnonzero(batch.known() & counted_bt.any(axis=1))
+        rows = np.flatnonzero(batch.is_evidence())
         if len(rows):
             credit_bt[rows] = self._called(batch, rows, counted_bt)
             if batch.look_up_unknown:
@@ -71,20 +71,18 @@ class Function(Estimator):
         # All are copies: a function that writes into its arguments spoils nothing.
         ids, correct = batch.token_ids[rows].astype(np.int64), batch.evidence[rows] == 1
         result = self.function(ids, counted_bt[rows], correct, groups)
-        name = repr(self)
-        array = as_array(f"what {name} gave", on_host(result))
+        array = as_array(f"what {self} gave", on_host(result))
         if array.shape != ids.shape or array.dtype.kind not in "biuf":
             raise InputError(
-                f"{name} gave {describe(array)}; expected numbers of shape {ids.shape}, one "
+                f"{self} gave {describe(array)}; expected numbers of shape {ids.shape}, one "
                 "for each token of the rollouts that it was called with"
             )
         credit: np.ndarray = np.where(counted_bt[rows], array, 0).astype(np.float64)
-        bad = np.argwhere(~(np.abs(credit) <= MAX_MAGNITUDE))
-        if len(bad):
+        for i, t in np.argwhere(~(np.abs(credit) <= MAX_MAGNITUDE)):
             assert batch.labels is not None
-            row, column = rows[bad[0, 0]], bad[0, 1]
+            row = rows[i]
             raise InputError(
-                f"{name} gave {credit[*bad[0]]} for token {batch.token_ids[row, column]} of "
+                f"{self} gave {credit[i, t]} for token {batch.token_ids[row, t]} of "
                 f"rollout {row} in group {batch.labels[batch.group_b[row]]}; expected a finite "
                 f"number within ±{MAX_MAGNITUDE:g}"
             )
@@ -145,7 +143,7 @@ def imported(name: str) -> Any:
         InputError: there is no such module, file or name.
     """
     where, _, attribute = name.rpartition(":")
-    module = _of_file(where) if where.endswith(".py") else _of_path(where)
+    module = _file(where) if where.endswith(".py") else _module(where)
     if not hasattr(module, attribute):
         known = [name for name, value in vars(module).items() if callable(value)]
         raise InputError(f"{where} has no {attribute!r}; {expected_one_of(known, attribute)}")
@@ -159,7 +157,8 @@ def name_of(value: Any) -> str | None:
     return f"{module}:{name}" if is_there and module not in ("__main__", "builtins") else None
 
 
-def _of_path(where: str) -> ModuleType:
+def _module(where: str) -> ModuleType:
+    """The module of that dotted name."""
     try:
         if all(part.isidentifier() for part in where.split(".")):
             return importlib.import_module(where)
@@ -172,7 +171,7 @@ def _of_path(where: str) -> ModuleType:
     )
 
 
-def _of_file(where: str) -> ModuleType:
+def _file(where: str) -> ModuleType:
     """The file as a module whose name is its whole path: so `name_of` finds it from anywhere."""
     path = os.path.abspath(os.path.expanduser(where))
     if path in sys.modules:

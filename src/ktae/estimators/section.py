@@ -1,11 +1,10 @@
 """Estimators by name, and as a section of a recipe: `calibrated`, or a mapping.
 
-    credit: calibrated
     credit: {estimator: ktae, h3: 0, transforms: [centred, {scaled: 0.5}]}
 
 `estimator` is a preset, a kind of estimator, or the name of one's own, such as
-`package.module:Name`; the settings beside it replace those of the
-innermost estimator; `transforms` wrap it, the first one first.
+`package.module:Name`; the settings beside it replace those of the innermost estimator;
+`transforms` wrap it, the first one first.
 """
 
 from __future__ import annotations
@@ -151,30 +150,28 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
     Raises:
         InputError: it is or holds an estimator that has no name, such as a function.
     """
-    for name, make in PRESETS.items():
+    for known, make in PRESETS.items():
         if make() == estimator:
-            return name
+            return known
+    name: str | None
     names: dict[type, str] = {kind: name for name, kind in (TRANSFORMS | KINDS).items()}
     *wrappers, inner = layers(estimator)
-    of_inner: str | None
-    settings: dict[str, Any] = {}
     if isinstance(inner, ImportPath):
-        of_inner, settings = inner.name, inner.settings
+        name, settings = inner.name, inner.settings
     elif isinstance(inner, Function):
-        of_inner = name_of(inner.function)
+        name, settings = name_of(inner.function), {}
     else:
-        of_inner, settings = names.get(type(inner)) or name_of(type(inner)), _plain(inner)
-    entries = []
+        name, settings = names.get(type(inner)) or name_of(type(inner)), _plain(inner)
+    entries: list[Any] = []
     for wrapper in reversed(wrappers):
-        if type(wrapper) not in names:
-            raise InputError(f"{type(wrapper).__name__} has no name that a recipe could hold")
-        of_wrapper = names[type(wrapper)]
-        entries.append({of_wrapper: _plain(wrapper)} if _plain(wrapper) else of_wrapper)
-    if of_inner is None:
-        raise InputError(f"{inner!r} has no name that a recipe could hold")
+        entry, plain = names.get(type(wrapper)), _plain(wrapper)
+        name = name and entry and name
+        entries.append({entry: plain} if plain else entry)
+    if name is None:
+        raise InputError(f"{estimator!r} has no name that a recipe could hold")
     if not settings and not entries:
-        return of_inner
-    return {"estimator": of_inner} | settings | ({"transforms": entries} if entries else {})
+        return name
+    return {"estimator": name} | settings | ({"transforms": entries} if entries else {})
 
 
 def to_text(estimator: Estimator) -> str:
@@ -191,8 +188,7 @@ def to_text(estimator: Estimator) -> str:
 
 def _wrapped(estimator: Estimator, entry: Any) -> Transform:
     """The estimator in one entry of `transforms`: a name, or a mapping of it to its settings."""
-    name: Any = entry
-    value: Any = None
+    name, value = entry, None
     if isinstance(entry, Mapping) and len(entry) == 1:
         name, value = next(iter(entry.items()))
     if not isinstance(name, str) or name not in TRANSFORMS:

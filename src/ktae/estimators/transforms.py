@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typing_extensions import override
 
@@ -19,21 +19,22 @@ from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch, group_total, row_sums
 from ktae.counting.units import NGRAMS
 from ktae.errors import InputError
-from ktae.estimators.anchor_states import AnchorStates
-from ktae.estimators.base import AboveZero, AdvantageEstimator, Between, ByUnits, Estimator
+from ktae.estimators.base import (
+    AboveZero,
+    AdvantageEstimator,
+    Between,
+    ByUnits,
+    Estimator,
+    TurnEstimator,
+)
 from ktae.estimators.text_units import BREAKS
-from ktae.estimators.turn_rewards import TurnRewards
 from ktae.estimators.units import UNITS, unit_keys
 from ktae.turns import Normalise
 
 NEEDS = (
-    "takes_scores",
-    "needs_vocabulary",
-    "needs_policy",
-    "needs_step",
-    "needs_turn_rewards",
+    "takes_scores", "needs_vocabulary", "needs_policy", "needs_step", "needs_turn_rewards",
     "on_host",
-)
+)  # fmt: skip
 """What a wrapper needs because the wrapped estimator does."""
 
 
@@ -137,7 +138,7 @@ class OverUnits(Transform):
             if units.count(unit) > 1:
                 raise InputError(f"units is {units!r}; expected no name twice")
         object.__setattr__(self, "units", tuple(units))
-        if isinstance(innermost(self.inner), AnchorStates | TurnRewards):
+        if isinstance(innermost(self.inner), TurnEstimator):
             raise InputError(
                 f"{innermost(self.inner)} compares whole turns itself; expected no OverUnits of it"
             )
@@ -158,46 +159,16 @@ class OverUnits(Transform):
         # Beside keys of units the ids of tokens would mean nothing: they are ignored here.
         inner, ignored = _ignoring_nothing(self.inner), {*batch.ignored, *ignored_by(self.inner)}
         counted_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
+        options: dict[str, Any] = {"vocabulary": batch.vocabulary, "normalise": self.normalise}
 
         def credit_of(unit: str) -> Array:
-            keys_bt = unit_keys(
-                unit,
-                batch.token_ids,
-                counted_bt,
-                vocabulary=batch.vocabulary,
-                written=batch.mask,
-                normalise=self.normalise,
-            )
+            keys_bt = unit_keys(unit, batch.token_ids, counted_bt, written=batch.mask, **options)
             return inner.credit(batch._replace(token_ids=keys_bt, mask=counted_bt, ignored=()))
 
         credit_bt = functools.reduce(operator.iadd, map(credit_of, self.units))
         credit_bt /= len(self.units)
         silent = ignored_by(self.inner, counted=True)
         return _without_credit(credit_bt, batch.token_ids, silent)
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Decayed(Transform):
-    """The credit times a weight that falls linearly from 1 to 0 over the first training steps.
-
-    What tokens tell may be worth much early and nothing late.
-    """
-
-    steps: Annotated[int, Between(1)]
-    """Training steps (batches of rollouts) until it is 0; from 1."""
-
-    needs_step = True
-
-    @override
-    def credit(self, batch: Batch) -> Array:
-        if batch.step is None:
-            raise InputError(
-                f"the credit decays over {self.steps} training steps, and the step is not known; "
-                "give step="
-            )
-        credit_bt = self.inner.credit(batch)
-        credit_bt *= max(0.0, 1.0 - batch.step / self.steps)
-        return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -211,6 +182,29 @@ class PostTransform(Transform):
     @abc.abstractmethod
     def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
         """(B, T) the changed credit, 0 where a token is not counted."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Decayed(PostTransform):
+    """The credit times a weight that falls linearly from 1 to 0 over the first training steps.
+
+    What tokens tell may be worth much early and nothing late.
+    """
+
+    steps: Annotated[int, Between(1)]
+    """Training steps (batches of rollouts) until it is 0; from 1."""
+
+    needs_step = True
+
+    @override
+    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
+        if batch.step is None:
+            raise InputError(
+                f"the credit decays over {self.steps} training steps, and the step is not known; "
+                "give step="
+            )
+        credit_bt *= max(0.0, 1.0 - batch.step / self.steps)
+        return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -276,13 +270,12 @@ def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
     nor R - mean), and `what` what they are, as the user knows it, such as `base is 'rloo'`.
     """
     inner = innermost(estimator)
-    if not isinstance(inner, AdvantageEstimator) or inner.scale_by_std == scaled:
-        return
-    expected = "GRPO's or Dr. GRPO's" if scaled is None else f"scale_by_std={scaled}"
-    raise InputError(
-        f"{inner} changes the rollout advantage, with scale_by_std={inner.scale_by_std}, and "
-        f"{what}; expected {expected}"
-    )
+    if isinstance(inner, AdvantageEstimator) and inner.scale_by_std != scaled:
+        expected = "GRPO's or Dr. GRPO's" if scaled is None else f"scale_by_std={scaled}"
+        raise InputError(
+            f"{inner} changes the rollout advantage, with scale_by_std={inner.scale_by_std}, and "
+            f"{what}; expected {expected}"
+        )
 
 
 def _without_credit(credit_bt: Array, token_ids_bt: Array, token_ids: tuple[int, ...]) -> Array:

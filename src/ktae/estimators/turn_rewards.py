@@ -8,16 +8,16 @@ from typing import Literal
 import numpy as np
 from typing_extensions import override
 
-from ktae.arrays import Array, ArrayLike, on_host
+from ktae.arrays import ArrayLike, on_host
 from ktae.batch import Batch, finite_per_rollout
 from ktae.errors import InputError
-from ktae.estimators.base import AboveZero, Estimator, Share
+from ktae.estimators.base import AboveZero, Share, TurnEstimator
 from ktae.rollout_advantages import rollout_advantages
-from ktae.turns import ODD, Normalise, Turns, find_turns, state_hashes
+from ktae.turns import Turns, find_turns
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class TurnRewards(Estimator):
+class TurnRewards(TurnEstimator):
     """Credit ω (G - mean G) at all tokens of a turn, G = Σ_{l≥k} γ^(l-k) r_l its return.
 
     r_l are the rewards of the response's turns (`turn_rewards=`). The mean is over the n turns of
@@ -49,60 +49,35 @@ class TurnRewards(Estimator):
     scale_by_std: bool = False
     """Divide by the standard deviation (n - 1) of what is compared, plus 1e-6."""
 
-    normalise: Normalise | None = None
-    """For `unit: state`, a function of an observation's text: states are equal where what it gives
-    is equal. None: where their token ids are."""
-
-    on_host = True
     needs_turn_rewards = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "needs_vocabulary", self.normalise is not None)
-
     @override
-    def credit(self, batch: Batch) -> Array:
-        batch.check_token_ids()
+    def turn_credit(self, batch: Batch, turns: Turns) -> np.ndarray:
         assert batch.turn_rewards is not None
-        counted_bt, turns = batch.counted(), find_turns(batch.mask)
-        if self.unit == "state":
-            unit_n = state_hashes(turns, batch.token_ids, batch.vocabulary, self.normalise)
-        else:
-            unit_n = turns.number.astype(np.uint64)
-        set_n = unit_n + batch.group_b[turns.row].astype(np.uint64) * ODD
-        takes_part_n = (batch.known() & counted_bt.any(axis=1))[turns.row]
-        credit_n = self.omega * self.advantages(
-            batch.turn_rewards[turns.row, turns.number],
-            turns,
-            takes_part_n,
-            np.unique(set_n, return_inverse=True)[1],
-        )
-        credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
-        credit_bt[batch.mask != 0] = turns.per_token(np.where(takes_part_n, credit_n, 0.0))
-        credit_bt[~counted_bt] = 0
-        return credit_bt
+        compared_n = self.states(batch, turns)
+        if self.unit == "turn":
+            compared_n = turns.number + batch.group_b[turns.row] * (turns.number.max(initial=0) + 1)
+        part_n = batch.is_evidence()[turns.row]
+        set_n = np.unique(compared_n, return_inverse=True)[1]
+        reward_n = batch.turn_rewards[turns.row, turns.number]
+        return np.where(part_n, self.omega * self.advantages(reward_n, turns, part_n, set_n), 0.0)
 
     def advantages(
-        self, reward_n: np.ndarray, turns: Turns, takes_part_n: np.ndarray, set_n: np.ndarray
+        self, reward_n: np.ndarray, turns: Turns, part_n: np.ndarray, set_n: np.ndarray
     ) -> np.ndarray:
-        """(N,) of the N turns, each compared with the others of its set."""
-        return self._compared(self._returns(reward_n, turns), takes_part_n, set_n)
+        """(N,) of the N turns; those that take part are compared with the others of their set."""
+        return self._compared(self._returns(reward_n, turns), part_n, set_n)
 
-    def _compared(
-        self, value_n: np.ndarray, takes_part_n: np.ndarray, set_n: np.ndarray
-    ) -> np.ndarray:
-        kind = "grpo" if self.scale_by_std else "dr_grpo"
-        advantage_n: np.ndarray = rollout_advantages(
-            kind, np.where(takes_part_n, value_n, 0.0), takes_part_n, set_n
-        )
+    def _compared(self, value_n: np.ndarray, part_n: np.ndarray, set_n: np.ndarray) -> np.ndarray:
+        kind, value_n = "grpo" if self.scale_by_std else "dr_grpo", np.where(part_n, value_n, 0.0)
+        advantage_n: np.ndarray = rollout_advantages(kind, value_n, part_n, set_n)
         return advantage_n
 
     def _returns(self, value_n: np.ndarray, turns: Turns) -> np.ndarray:
         """(N,) Σ_{l≥k} γ^(l-k) value_l over the turns of each response."""
-        shape = (turns.row.max(initial=0) + 1, turns.number.max(initial=0) + 1)
-        return_bk = np.zeros(shape)
+        return_bk = np.zeros((turns.row.max(initial=0) + 1, turns.number.max(initial=0) + 1))
         return_bk[turns.row, turns.number] = value_n
-        for k in range(shape[1] - 2, -1, -1):
+        for k in range(return_bk.shape[1] - 2, -1, -1):
             return_bk[:, k] += self.gamma * return_bk[:, k + 1]
         return_n: np.ndarray = return_bk[turns.row, turns.number]
         return return_n
@@ -129,9 +104,9 @@ class MTGRPO(TurnRewards):
 
     @override
     def advantages(
-        self, reward_n: np.ndarray, turns: Turns, takes_part_n: np.ndarray, set_n: np.ndarray
+        self, reward_n: np.ndarray, turns: Turns, part_n: np.ndarray, set_n: np.ndarray
     ) -> np.ndarray:
-        return self._returns(self._compared(reward_n, takes_part_n, set_n), turns)
+        return self._returns(self._compared(reward_n, part_n, set_n), turns)
 
 
 def padded_turn_rewards(turn_rewards: ArrayLike, mask: np.ndarray) -> np.ndarray:
@@ -154,16 +129,12 @@ def padded_turn_rewards(turn_rewards: ArrayLike, mask: np.ndarray) -> np.ndarray
             f"turn_rewards is {what}; expected a list of numbers for each of {len(mask)} "
             "responses, one for each of its turns"
         )
-    turns = find_turns(mask)
-    n_turns = np.bincount(turns.row, minlength=len(mask))
+    n_turns = np.bincount(find_turns(mask).row, minlength=len(mask))
     padded_bk = np.zeros((len(mask), n_turns.max(initial=0)))
     for i, row in enumerate(rows):
-        if row is None:
-            raise InputError(f"turn_rewards[{i}] is None; expected a list of numbers")
         values = np.asarray(on_host(row), dtype=np.float64).reshape(-1)
         if isinstance(rows, np.ndarray):  # padded with NaN
-            values = values[: len(values) - np.argmin(np.isnan(values[::-1]))]
-            values = values[:0] if np.isnan(values).all() else values
+            values = values[: np.flatnonzero(~np.isnan(values)).max(initial=-1) + 1]
         if len(values) not in (n_turns[i], n_turns[i] - 1):
             raise InputError(
                 f"turn_rewards[{i}] has {len(values)} numbers; expected {n_turns[i]}, one for each "

@@ -8,7 +8,7 @@ import numpy as np
 
 from ktae.arrays import CHUNK_POSITIONS, Array, ArrayLike, as_array, is_tensor, on_host
 from ktae.batch import Vocabulary, check_token_range, check_tokens
-from ktae.counting.units import ngram_keys
+from ktae.counting.units import finished, mixed, ngram_keys
 from ktae.errors import InputError
 from ktae.estimators.text_units import BREAKS, text_keys
 from ktae.turns import Normalise, turn_keys
@@ -26,6 +26,9 @@ UNITS = {
     "state-turn": "the turn, and the observation before it",
 }
 """What there is, by name."""
+
+POSITION_BUCKET = 8
+"""Tokens in a bucket of the unit `position`."""
 
 OF_TURNS = ("turn", "state", "state-turn")
 """What follows from where the policy's turns begin and end (`ktae.turns`)."""
@@ -114,7 +117,10 @@ def unit_keys(
                 keys_n = text_keys(unit, ids_n, lengths, vocabulary)
             else:
                 place = np.arange(len(ids_n)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-                keys_n = ngram_keys(unit, ids_n, place)
+                if unit == "position":
+                    keys_n = finished(mixed(mixed(ids_n * 0, place // POSITION_BUCKET), ids_n))
+                else:
+                    keys_n = ngram_keys(unit, ids_n, place)
             keys_bt[rows][inside_bt] = keys_n
     if is_tensor(token_ids):
         keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)

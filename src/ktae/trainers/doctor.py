@@ -8,7 +8,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -83,29 +83,31 @@ def diagnose() -> Iterator[Finding]:
         yield from trl_findings()
 
 
-def compared(backend: str) -> tuple[float, str]:
-    """The error of a backend against the reference, on a batch of awkward shape.
-
-    That of tensors computes on the GPU, if there is one.
-    """
+def example() -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """The arrays of a batch of awkward shape, and the reference's credit of them."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 40, (24, 31))
     mask = np.arange(31) < rng.integers(0, 32, (24, 1))
     arrays = (ids, mask, rng.integers(0, 2, 24), np.repeat([7, 3, 5], 8))
-    paper, batch = KTAE().by_units(), make_batch(*arrays)
+    return arrays, KTAE().by_units().credit(make_batch(*arrays), naive.credit)
+
+
+def compared(backend: str) -> tuple[float, str]:
+    """The error of a backend against the reference; that of tensors on the GPU, if there is one."""
+    arrays, expected = example()
     started = time.perf_counter()
     if backend != "torch":
-        credit = paper.credit(batch)
+        credit = KTAE().credit(make_batch(*arrays))
     else:
         import torch
 
         from ktae.device_batch import batch_on_device
 
-        on_device = torch.from_numpy(ids).to("cuda" if torch.cuda.is_available() else "cpu")
-        tensors = batch_on_device(on_device, *arrays[1:])
-        credit = paper.credit(tensors).cpu()
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        on_device = batch_on_device(torch.from_numpy(arrays[0]).to(device), *arrays[1:])
+        credit = KTAE().credit(on_device).cpu().numpy()
     seconds = time.perf_counter() - started
-    error = float(np.abs(np.asarray(credit) - paper.credit(batch, naive.credit)).max())
+    error = float(np.abs(credit - expected).max())
     return error, f"largest difference to the reference {error:.1e}; first call {seconds:.1f} s"
 
 
@@ -128,20 +130,18 @@ def trl_findings() -> Iterator[Finding]:
 
 
 def diagnose_verl() -> Iterator[Finding]:
-    """verl's smallest job on what is there, and what is missing for GPUs."""
+    """verl's own advantage function on what is there, and what is missing for GPUs."""
+    smoke: Any = None
 
     def compared() -> tuple[float, str]:
+        nonlocal smoke
         from ktae.trainers.verl import smoke
 
-        error, version = smoke.advantage_error(), importlib.metadata.version("verl")
-        what = f"advantages of verl {version}, largest difference to the reference"
-        return error, f"{what} {error:.1e}"
+        arrays, expected = example()
+        error = float(np.abs(smoke.added_credit(*arrays) - expected).max())
+        what = f"advantages of verl {importlib.metadata.version('verl')}"
+        return error, f"{what}, largest difference to the reference {error:.1e}"
 
-    finding = tried("verl", compared, "pip install 'ktae[verl]'")
-    yield finding
-    if finding.remedy.startswith("pip"):  # it cannot be imported
-        return
-    from ktae.trainers.verl import smoke
-
-    for subject, detail, remedy in smoke.missing_for_gpus():
+    yield tried("verl", compared, "pip install 'ktae[verl]'")
+    for subject, detail, remedy in smoke.missing_for_gpus() if smoke else ():
         yield Finding(f"verl on GPUs, {subject}", "absent", detail, remedy)

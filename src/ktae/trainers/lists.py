@@ -61,15 +61,10 @@ def scored(
     settings: Settings,
     **options: Any,
 ) -> Scored:
-    """The credit of rollouts that lie in arrays or tensors.
+    """The credit of (B, T) rollouts in arrays or tensors.
 
-    Args:
-        token_ids: (B, T)
-        mask: (B, T)
-        scores: (B,) what decides about each rollout; NaN where nothing does.
-        groups: B labels of whole groups.
-        settings: the adapter's.
-        **options: as of `ktae.token_credit`: `step`, `policy`, `turn_rewards`.
+    `scores` is (B,) what decides about each, NaN where nothing does; `groups` are B labels of whole
+    groups; `options` are those of `ktae.token_credit`: `step`, `policy`, `turn_rewards`.
     """
     estimator = settings.estimator
     values = np.asarray(on_host(scores), dtype=np.float64)
@@ -83,7 +78,7 @@ def scored(
         warn_unless_verdicts(name, values, correct, group_b, settings.threshold)
     started = time.perf_counter()
     options["vocabulary"] = settings.vocabulary()
-    credit = token_credit(*(token_ids, mask, evidence, group_b, estimator), **options)
+    credit = token_credit(token_ids, mask, evidence, group_b, estimator, **options)
     seconds = time.perf_counter() - started
     return Scored(token_ids, mask, evidence, correct, group_b, credit, estimator, seconds)
 
@@ -115,15 +110,9 @@ def credit_of(
     for row, (of_row, written, _) in enumerate(joined):
         ids[row, : len(of_row)], mask[row, : len(of_row)] = of_row, written
     rewards = [rollout.turn_rewards for rollout in rollouts]
-    result = scored(
-        ids,
-        mask,
-        [rollout.score for rollout in rollouts],
-        [rollout.group for rollout in rollouts],
-        settings,
-        step=step,
-        turn_rewards=rewards if settings.estimator.needs_turn_rewards else None,
-    )
+    scores, groups = [x.score for x in rollouts], [x.group for x in rollouts]
+    by_turn = rewards if settings.estimator.needs_turn_rewards else None
+    result = scored(ids, mask, scores, groups, settings, step=step, turn_rewards=by_turn)
     parts = []
     for rollout, (_, _, start), values in zip(rollouts, joined, result.credit, strict=True):
         every = np.concatenate([np.zeros(start), values])
@@ -141,11 +130,8 @@ def credit_samples(
 ) -> tuple[list[list[float]], dict[str, float]]:
     """The credit of training samples of which several may belong to one rollout, and the metrics.
 
-    Args:
-        samples: each one's rollout, and its tokens; those of a rollout in their order.
-        owners: each rollout's group, score and advantage.
-        settings: the adapter's.
-        step: as in `credit_of`.
+    `samples` are each one's rollout, and its tokens, those of a rollout in their order; `owners`
+    are each rollout's group, score and advantage.
     """
     parts: dict[Hashable, list[Part]] = {owner: [] for owner in owners}
     for owner, part in samples:

@@ -54,14 +54,6 @@ class Scored(NamedTuple):
     own: Any = slice(None)
     """Which of the m rollouts are this process's; the others belong to its groups."""
 
-    def counted_credit(self, rollout_advantages: np.ndarray) -> tuple[np.ndarray, int]:
-        """Each counted token's |credit|, one after another; and how many of these tokens have an
-        advantage of another sign than their rollout's."""
-        counted = on_host(self.mask[self.own]) != 0
-        added = on_host(self.credit[self.own])[counted]
-        base = np.repeat(rollout_advantages.astype(added.dtype), counted.sum(axis=1))
-        return np.abs(added), int((base * (base + added) < 0).sum())
-
     def skipped(self) -> list[int]:
         """Rollouts in groups of equal scores, whose credit is 0: all correct, none correct, none
         known; and all rollouts."""
@@ -104,11 +96,15 @@ class Scored(NamedTuple):
             total: sums over processes.
             largest: takes the largest over processes.
         """
+        base = on_host(rollout_advantages)
         if padding is not None and padding.any():
             rows = np.flatnonzero(~padding)
             counted = self._replace(**{x: getattr(self, x)[rows] for x in self._fields[:6]})
-            return counted.metrics(on_host(rollout_advantages)[rows], total=total, largest=largest)
-        absolute, flips = self.counted_credit(on_host(rollout_advantages))
+            return counted.metrics(base[rows], total=total, largest=largest)
+        counted_bt = on_host(self.mask[self.own]) != 0
+        added = on_host(self.credit[self.own])[counted_bt]
+        base = np.repeat(base.astype(added.dtype), counted_bt.sum(axis=1))
+        absolute, flips = np.abs(added), int((base * (base + added) < 0).sum())
         sums = [absolute.sum(dtype=np.float64), flips, len(absolute)]
         totals = total(np.array([*sums, *self.skipped(), *self.significant()], dtype=np.float64))
         sum_abs, n_flips, n_tokens, *skipped, rollouts, pairs, significant = totals.tolist()

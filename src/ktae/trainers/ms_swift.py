@@ -1,7 +1,6 @@
 """ms-swift: token credit in its GRPO trainer, from a file that `--external_plugins` names.
 
 from ktae.trainers.ms_swift import use_in_swift
-
 use_in_swift(credit="trigrams", correctness="accuracy")
 """
 
@@ -11,7 +10,6 @@ from typing import Any
 
 from accelerate.utils import gather_object
 
-from ktae.errors import InputError, expected_one_of
 from ktae.trainers.lists import Rollout, credit_of
 from ktae.trainers.settings import Settings, one_of
 
@@ -37,11 +35,9 @@ def with_credit(postprocess: Any, settings: Settings) -> Any:
             one_of(name, getattr(self.template, name), (allowed,))
         postprocess(self, samples, batches)
         names, rewards = self.reward_func_names, self._rewards_per_func
+        one_of("correctness", settings.correctness, (None, *names))
         scores = (rewards * self.reward_weights.to(rewards)).nansum(dim=1)
         if settings.correctness is not None:
-            if settings.correctness not in names:
-                hint = expected_one_of(names, settings.correctness)
-                raise InputError(f"correctness is {settings.correctness!r}; {hint}")
             scores = rewards[:, names.index(settings.correctness)]
         rows: list[Any] = []  # of this process, in the order of its samples
         for batch in batches:

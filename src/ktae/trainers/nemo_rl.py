@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from ktae.errors import InputError
 from ktae.trainers.lists import scored
 from ktae.trainers.settings import Settings, one_of
 
@@ -51,8 +50,7 @@ class TokenCredit:
             ids[row, : len(tokens)] = tokens
         name, scores = self.settings.correctness, rewards
         if name is not None:
-            if name not in repeated_batch:
-                raise InputError(f"correctness is {name!r}; expected one of {[*repeated_batch]}")
+            one_of("correctness", name, [*repeated_batch])
             scores = repeated_batch[name]
         groups = torch.unique(prompt_ids.reshape(len(ids), -1), dim=0, return_inverse=True)[1]
         result = scored(ids, mask.cpu() != 0, scores, groups.tolist(), self.settings)

@@ -34,12 +34,9 @@ class Settings:
     estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Frozen, so this goes past its guard.
         estimator = as_credit(self.credit)
         if estimator is None:
-            raise InputError(
-                "credit is None, and this adapter adds nothing but credit; leave it out"
-            )
+            raise InputError("credit is None, and this adapter adds nothing else; leave it out")
         object.__setattr__(self, "estimator", resolved(estimator))
         check_threshold(self.threshold)
         if self.estimator.needs_vocabulary and self.tokenizer is None:
@@ -53,8 +50,7 @@ class Settings:
         """The settings of an engine's configuration.
 
         Raises:
-            InputError: these are no options, one is unknown (the nearest known one is named), or
-                has a value that does not fit.
+            InputError: these are no options, one is unknown, or has a value that does not fit.
         """
         if not isinstance(options, Mapping):
             raise InputError(f"token credit has the options {options!r}; expected a mapping")
@@ -65,25 +61,26 @@ class Settings:
                 raise InputError(f"token credit has no option {name!r}; {hint}")
         return cls(**options)
 
-    def tried(self, *, step: int | None = None) -> Settings:
+    def tried(self, *handed_over: str) -> Settings:
         """Itself, after two rollouts of one token: what cannot work says so before the run.
 
+        `handed_over` is what the engine has of `step`, `log_probs` and `entropies`.
+
         Raises:
-            InputError: the estimator needs what the engine does not hand over: anything of the
-                policy, or the step, where that is None.
+            InputError: the estimator needs what the engine does not hand over.
         """
-        missing = sorted(self.estimator.needs_policy)
-        if self.estimator.needs_step and step is None:
-            missing.append("step")
-        for name in missing:
-            raise InputError(
-                f"credit is {self.estimator}, which needs {name}, and this trainer hands none "
-                "over; expected an estimator that needs none"
-            )
+        estimator = self.estimator
+        for name in sorted({*estimator.needs_policy, *["step"] * estimator.needs_step}):
+            if name not in handed_over:
+                raise InputError(
+                    f"credit is {estimator}, which needs {name}, and this trainer hands none over; "
+                    "expected an estimator that needs none"
+                )
         # A function of the user's that gives something else than credit shows it here.
-        arrays = np.array([[0], [1]]), np.ones((2, 1)), [1.0, 0.0], [0, 0], self.estimator
-        texts = self.vocabulary()
-        token_credit(*arrays, vocabulary=texts, step=step, turn_rewards=[[0.0], [1.0]])
+        options: dict[str, Any] = {"vocabulary": self.vocabulary(), "step": 0}
+        options["policy"] = {name: np.zeros((2, 1)) for name in estimator.needs_policy}
+        arrays = np.array([[0], [1]]), np.ones((2, 1)), [1.0, 0.0], [0, 0], estimator
+        token_credit(*arrays, turn_rewards=[[0.0], [1.0]], **options)
         return self
 
     def scores(
@@ -100,14 +97,11 @@ class Settings:
         values = list(rewards)
         if self.correctness is not None:
             values = [scores.get(self.correctness) for scores in named]
-            have = [self.correctness in scores for scores in named]
-            there = ", ".join(sorted({repr(name) for scores in named for name in scores}))
-            if is_step and there and not any(have):
-                raise InputError(
-                    f"correctness is {self.correctness!r}; expected a reward or metric that the "
-                    f"rollouts have: {there}"
-                )
-            if not all(have):
+            known = sorted({name for scores in named for name in scores})
+            if is_step and known and self.correctness not in known:
+                hint = expected_one_of(known, self.correctness)
+                raise InputError(f"correctness is {self.correctness!r}, no rollout's score; {hint}")
+            if not all(self.correctness in scores for scores in named):
                 warn_once(f"rollouts without a score {self.correctness!r} get no credit")
         return [math.nan if value is None else float(value) for value in values]
 
@@ -137,14 +131,14 @@ def as_credit(credit: Any) -> Estimator | None:
     return as_estimator(credit, "credit")
 
 
+_warned: set[str] = set()
+
+
 def warn_once(message: str, about: str | None = None) -> None:
     """Log a warning, the first time that this process has it, or one about the same."""
     if (about or message) not in _warned:
         _warned.add(about or message)
         logging.getLogger(__name__).warning(message)
-
-
-_warned: set[str] = set()
 
 
 def announce(estimator: Estimator | None, name: str, threshold: float, group_size: int) -> None:

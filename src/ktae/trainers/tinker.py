@@ -31,24 +31,24 @@ def token_credit(config: Any, **options: Any) -> Iterator[None]:
 
     loss = config.training_loss_fn() if hasattr(config, "training_loss_fn") else config.loss_fn
     one_of("loss_fn", loss, LOSSES, "which would not use token advantages")
-    cookbooks = train.assemble_training_data, train.prepare_minibatch
+    assemble, prepare = train.assemble_training_data, train.prepare_minibatch
 
     async def prepare_minibatch(*args: Any, **kwargs: Any) -> Any:
         # A variable of this context: the loop may prepare several batches at the same time.
         token = _metrics.set({})
         try:
-            result = await cookbooks[1](*args, **kwargs)
+            result = await prepare(*args, **kwargs)
             result[1].update(_metrics.get())  # its metrics
         finally:
             _metrics.reset(token)
         return result
 
-    train.assemble_training_data = with_credit(cookbooks[0], **options)
+    train.assemble_training_data = with_credit(assemble, **options)
     train.prepare_minibatch = prepare_minibatch
     try:
         yield
     finally:
-        train.assemble_training_data, train.prepare_minibatch = cookbooks
+        train.assemble_training_data, train.prepare_minibatch = assemble, prepare
 
 
 def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -69,8 +69,7 @@ def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., A
         for datum, values in zip(data, credit, strict=True):
             inputs = datum.loss_fn_inputs
             total = inputs["advantages"].to_torch()
-            total = total + total.new_tensor(values)
-            inputs["advantages"] = type(inputs["mask"]).from_torch(total)
+            inputs["advantages"] = type(inputs["mask"]).from_torch(total + total.new_tensor(values))
         if (collected := _metrics.get(None)) is not None:
             collected |= metrics  # the loop's call comes last, after those for printing
         return data, places
@@ -87,6 +86,5 @@ def _owners(groups: Any, advantages: Any, settings: Settings) -> dict[Any, Any]:
         named.append({name: x for step in steps for name, x in step} | groups[g].metrics_G[t])
     rewards = [reward for group in groups for reward in group.get_total_rewards()]
     is_step = len(groups) > 1 or _metrics.get(None) is None  # the loop prints groups, each alone
-    scores = settings.scores(rewards, named, is_step=is_step)
-    pairs = zip(keys, scores, strict=True)
+    pairs = zip(keys, settings.scores(rewards, named, is_step=is_step), strict=True)
     return {(g, t): (g, score, float(advantages[g][t])) for (g, t), score in pairs}

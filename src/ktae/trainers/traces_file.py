@@ -44,30 +44,27 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     settings = Settings.of(options)
     require_scale(settings.estimator, False, "the rollout advantages are R - mean")
     rows: list[tuple[Any, str]] = list(iterate_rows(Path(source)))
-    traces, rewards, named = [], [], []
+    traces, named = [], []
+    of_group: dict[Any, list[float]] = {}
     for row, where in rows:
         if not isinstance(row, dict) or not TRACES.detects(row):
             raise InputError(f"{where}: {str(row)[:60]}; expected an episode or a trace")
         for trace, plain in trace_rows(row, where, Source(Path(source))):
-            reward = plain["reward"]
+            reward, group = plain["reward"], (plain["step"], plain["group"])
             if not trace.get("ok", True) or reward is None:
                 continue
             if not math.isfinite(reward):
                 raise InputError(f"{where}: the reward is {reward}; expected a finite number")
-            traces.append((trace, (plain["step"], plain["group"])))
-            rewards.append(float(reward))
+            traces.append((trace.get("nodes") or [], trace.get("info"), group, float(reward)))
+            of_group.setdefault(group, []).append(float(reward))
             named.append(dict.fromkeys(trace.get("rewards") or {}) | named_scores(trace))
-    of_group: dict[Any, list[float]] = {}
-    for (_, group), reward in zip(traces, rewards, strict=True):
-        of_group.setdefault(group, []).append(reward)
     views = []
-    for (trace, group), reward in zip(traces, rewards, strict=True):
+    for nodes, info, group, reward in traces:
         base = reward - sum(of_group[group]) / len(of_group[group])
-        nodes = [_view(node, base) for node in trace.get("nodes") or []]
-        views.append((SimpleNamespace(nodes=nodes, info=trace.get("info")), group))
-    add_to_nodes(views, settings.scores(rewards, named), settings)
-    for (trace, _), (view, _) in zip(traces, views, strict=True):
-        for node, values in zip(trace.get("nodes") or [], view.nodes, strict=True):
+        views.append((SimpleNamespace(nodes=[_view(x, base) for x in nodes], info=info), group))
+    add_to_nodes(views, settings.scores([reward for *_, reward in traces], named), settings)
+    for (nodes, *_), (view, _) in zip(traces, views, strict=True):
+        for node, values in zip(nodes, view.nodes, strict=True):
             if values.advantages:
                 node["advantages"] = [round(x, DECIMALS) for x in values.advantages]
     with atomic_write(path) as temporary:

@@ -7,7 +7,6 @@ algorithm:
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -22,28 +21,22 @@ LOSSES = ("ppo", "cispo", "sapo", "importance_sampling", "opmd", "topr", "sppo")
 
 
 class TokenCreditAdvantage(GRPOGroupedAdvantage):
-    """Trinity's GRPO advantage of each response, plus the credit of each of its tokens.
-
-    Its options are Trinity's own and those of `ktae.trainers.settings.Settings`, of which
-    `correctness` is one of the experiences' metrics.
-    """
+    """Trinity's GRPO advantage of each response, plus the credit of each of its tokens; its options
+    are Trinity's and those of `Settings`. `correctness` is one of the experiences' metrics."""
 
     def __init__(self, **options: Any) -> None:
-        names = ("credit", "correctness", "threshold", "tokenizer")
-        own = {name: options.pop(name) for name in names if name in options}
+        names = options.keys() & {"credit", "correctness", "threshold", "tokenizer"}
+        self.settings = Settings(**{name: options.pop(name) for name in names}).tried("step")
         super().__init__(**options)
-        self.settings = Settings(**own).tried(step=0)
         level = getattr(self, "std_cal_level", "group")
-        scaled = True if level == "group" else None
-        require_scale(self.settings.estimator, scaled, f"std_cal_level is {level!r}")
+        what, scaled = f"std_cal_level is {level!r}", level == "group" or None
+        require_scale(self.settings.estimator, scaled, what)
 
     def calculate_group_advantage(
         self, group_id: str, exps: list[Any], precomputed_std: torch.Tensor | None = None
     ) -> tuple[list[Any], dict[str, float]]:
-        """Set `advantages` and `returns` of one task's experiences, (response length,) each.
-
-        Those of one run, an agent's steps, are one rollout; with one run for all, each is.
-        """
+        """Set `advantages` and `returns` of one task's experiences. Those of one run, an agent's
+        steps, are one rollout; with one run for all, each is."""
         exps, metrics = super().calculate_group_advantage(group_id, exps, precomputed_std)
         if not exps:  # all rewards were equal, and Trinity leaves the group out
             return exps, metrics
@@ -53,12 +46,11 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
             runs.setdefault(exp.eid.run if several else place, []).append(exp)
         named = [{name: x for e in run for name, x in e.metrics.items()} for run in runs.values()]
         scores = self.settings.scores([run[-1].reward for run in runs.values()], named)
-        bases = [torch.cat([e.advantages[e.action_mask.bool()] for e in x]) for x in runs.values()]
-        owners = {
-            key: (group_id, score, float(base[0]) if len(base) else math.nan)
-            for key, score, base in zip(runs, scores, bases, strict=True)
-        }
-        samples = [(key, _part(exp)) for key, run in runs.items() for exp in run]
+        owners, samples = {}, []
+        for (key, run), score in zip(runs.items(), scores, strict=True):
+            base = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
+            owners[key] = (group_id, score, float(base[0]) if len(base) else float("nan"))
+            samples += [(key, _part(exp)) for exp in run]
         batch = exps[0].eid.batch  # the explorer's steps, which Trinity counts from 1
         step = max(0, batch - 1) if isinstance(batch, int) else None
         credit, ours = credit_samples(samples, owners, self.settings, step=step)
@@ -75,20 +67,19 @@ class TokenCreditGRPO(GRPOAlgorithm):
     @classmethod
     def default_config(cls) -> dict[str, Any]:
         """Trinity's own for GRPO, but for the advantage function."""
-        path = f"{TokenCreditAdvantage.__module__}.{TokenCreditAdvantage.__name__}"
-        return {**super().default_config(), "advantage_fn": path}
+        return {**super().default_config(), "advantage_fn": f"{__name__}.TokenCreditAdvantage"}
 
     @classmethod
     def check_config(cls, config: Any) -> None:
         """Trinity calls it before it starts anything."""
         super().check_config(config)
         algorithm, erased = config.algorithm, "which would erase token credit"
-        one_of("algorithm.policy_loss_fn", algorithm.policy_loss_fn or "ppo", LOSSES, erased)
         masking = (algorithm.policy_loss_fn_args or {}).get("enable_sequence_masking", False)
-        one_of("policy_loss_fn_args.enable_sequence_masking", masking, (False,), erased)
         weights = (algorithm.rollout_correction or {}).get("rollout_is")
-        one_of("rollout_correction.rollout_is", weights, (None, "token"), erased)
         expected = cls.default_config()["advantage_fn"]
+        one_of("algorithm.policy_loss_fn", algorithm.policy_loss_fn or "ppo", LOSSES, erased)
+        one_of("policy_loss_fn_args.enable_sequence_masking", masking, (False,), erased)
+        one_of("rollout_correction.rollout_is", weights, (None, "token"), erased)
         one_of("algorithm.advantage_fn", algorithm.advantage_fn or expected, (expected,))
         TokenCreditAdvantage(**(algorithm.advantage_fn_args or {}))
 

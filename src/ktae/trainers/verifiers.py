@@ -25,14 +25,13 @@ def use_in_prime_rl(algorithm: str = "grpo", **options: Any) -> None:
 
     one_of("algorithm", algorithm, ALGORITHMS, "which does not compare a group's traces alone")
     scaled = False if algorithm == "grpo" else None  # grpo's are R - mean
-    what = f"the rollout advantages are those of prime-rl's {algorithm}"
-    require_scale(Settings.of(options).estimator, scaled, what)
+    require_scale(Settings.of(options).estimator, scaled, f"prime-rl's algorithm is {algorithm}")
     algo.ALGORITHM_CLASSES[algorithm] = with_credit(algo.ALGORITHM_CLASSES[algorithm], **options)
 
 
 def with_credit(algorithm: type, **options: Any) -> type:
     """A prime-rl `Algorithm` class that adds token credit to the advantages of another one."""
-    settings = Settings.of(options).tried(step=0)
+    settings = Settings.of(options).tried("step")
 
     class TokenCredit(algorithm):
         """The algorithm, plus credit."""

@@ -370,7 +370,7 @@ def test_a_reward_that_is_no_verdict_is_named_once(
     trainer_arguments, logged, reward, more, is_named
 ):
     train(trainer_arguments(max_steps=3) | {"reward_funcs": reward}, **more)
-    named = [r for r in logged if f"reward function {reward.__name__}" in r.getMessage()]
+    named = [r for r in logged if f"{reward.__name__} gave" in r.getMessage()]
     assert len(named) == is_named
 
 

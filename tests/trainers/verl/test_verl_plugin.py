@@ -14,7 +14,7 @@ from ktae.estimators import DEFAULT
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
-from ktae.trainers.verl.names import MODES
+from ktae.trainers.verl.options import MODES
 
 
 def python(code, **environment):

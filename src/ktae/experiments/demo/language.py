@@ -38,6 +38,9 @@ class Environment(Protocol):
     solved: bool
     """Whether the agent has done what was asked."""
 
+    paid: float
+    """The reward of the last turn, beside the outcome."""
+
     def act(self, move: str) -> str | None:
         """The observation after a turn, as text of the language; None: there is no next turn."""
 

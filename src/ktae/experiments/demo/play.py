@@ -23,6 +23,8 @@ class Episodes(NamedTuple):
     mask: list[list[int]]
     """1 where the policy wrote the token, 0 in observations."""
     solved: list[bool]
+    turn_rewards: list[list[float]]
+    """What the environment paid for each turn."""
     entropy: float
     """Nats a token of the policy's."""
 
@@ -54,6 +56,7 @@ def play(
     texts, running = list(prompts), list(range(len(prompts)))
     ids: list[list[int]] = [[] for _ in prompts]
     mask: list[list[int]] = [[] for _ in prompts]
+    paid: list[list[float]] = [[] for _ in prompts]
     turn, nats, n_written = 0, 0.0, 0
     while running:
         made = generate(
@@ -71,6 +74,7 @@ def play(
         for i, written in zip(running, made.token_ids, strict=True):
             move = tokenizer.decode(written)
             saw = environments[i].act(move.removesuffix(EOS).strip())
+            paid[i].append(environments[i].paid)
             said = [] if saw is None else tokenizer(saw)["input_ids"]
             ids[i] += [*written, *said]
             mask[i] += [1] * len(written) + [0] * len(said)
@@ -79,4 +83,4 @@ def play(
                 going_on.append(i)
         running = going_on
     solved = [environment.solved for environment in environments]
-    return Episodes(prompt_ids, ids, mask, solved, nats / max(1, n_written))
+    return Episodes(prompt_ids, ids, mask, solved, paid, nats / max(1, n_written))

@@ -23,6 +23,9 @@ N_ROOMS = 5
 SHORTEST, LONGEST = 3, 8
 """Turns: of the quickest way that a problem may have, and of an episode."""
 
+PAID = 0.5
+"""The reward of the turn that takes the key, for credit by turn; the door is the outcome."""
+
 ROOMS = ("hall", "kitchen", "cellar", "attic", "study", "garden", "library", "tower")
 SAW, DO = "<saw>", "<do>"
 OPEN = "open"
@@ -84,17 +87,17 @@ class Walk:
         doorways = tuple(zip(names[::2], names[1::2], strict=True))
         self.house = House(doorways, key[-1], door[-1], self.room)
         self.has_key = self.solved = False
-        self.left = LONGEST
+        self.left, self.paid = LONGEST, 0.0
 
     def act(self, move: str) -> str | None:
         """What is seen after a turn; None: time is up. The last one, at the open door, ends with
         `<eos>`."""
-        self.left -= 1
+        self.left, self.paid = self.left - 1, 0.0
         match move.split():
             case ["go", room] if room in self.house.beside(self.room):
                 self.room = room
             case ["take", "key"] if self.room == self.house.key:
-                self.has_key = True
+                self.paid, self.has_key = PAID * (not self.has_key), True
             case ["open", "door"] if self.room == self.house.door and self.has_key:
                 self.solved = True
                 return f"{SAW} {OPEN} {EOS}"

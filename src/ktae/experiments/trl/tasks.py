@@ -63,6 +63,7 @@ def rollout_function(task: Task, tokenizer: Any) -> Callable[..., dict[str, Any]
             "logprobs": None,
             "env_mask": played.mask,
             "solved": played.solved,
+            "turn_rewards": played.turn_rewards,
         }
 
     return episodes

@@ -16,7 +16,7 @@ from ktae.experiments.recipe import Recipe, dotted
 from ktae.experiments.tasks import Task, task_of
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
-from ktae.trainers.verl.names import ESTIMATOR, MODES
+from ktae.trainers.verl.options import ESTIMATOR, MODES
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",

@@ -20,7 +20,7 @@ from ktae.experiments.verl.overrides import Overrides, Paths, arguments, command
 from ktae.files.atomic import make_folder
 from ktae.files.hub import local_or_hub
 from ktae.grading.workers import default_pool
-from ktae.trainers.verl.names import REWARD
+from ktae.trainers.verl.options import REWARD
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 PASSED_ON = (

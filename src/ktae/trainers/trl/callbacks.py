@@ -15,10 +15,8 @@ class Patience(TrainerCallback):
     """
 
     def __init__(self, patience: int, *, every: int = 1) -> None:
-        self.patience = patience
-        self.every = every
-        self.equal_steps = 0
-        self.ran_out = False
+        self.patience, self.every = patience, every
+        self.equal_steps, self.ran_out = 0, False
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Count; the trainer's metrics are the same on every process."""

@@ -13,13 +13,10 @@ from trl import GRPOConfig, GRPOTrainer
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
-from ktae.files.text import counted
-from ktae.trainers.settings import warn_once
+from ktae.trainers.settings import one_of, warn_once
 
 Correctness = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
 """The reward function that says what is correct, or its name; or several."""
-
-NUMBERS = {0: "no", 2: "two", 3: "three", 4: "four", 5: "five"}
 
 
 def check_arguments(
@@ -41,18 +38,15 @@ def check_arguments(
         correctness_columns(list(map(reward_name, functions)), functions, correctness)
     if config is None:
         return
-    if config.importance_sampling_level != "token":
-        raise InputError(
-            f"importance_sampling_level is {config.importance_sampling_level!r}, which averages "
-            "token advantages away; set it to 'token', or credit=None"
-        )
+    level = config.importance_sampling_level
+    one_of("importance_sampling_level", level, ("token",), "which averages token advantages away")
     # TRL runs the policy over what it sampled before it computes advantages where a batch of
     # rollouts serves several optimizer steps, and to correct vLLM's log-probabilities.
     steps = (config.steps_per_generation or 1) * config.num_iterations
     corrects = config.use_vllm and config.vllm_importance_sampling_correction
     if config.gradient_accumulation_steps % steps == 0 and not corrects:
         for name in sorted(estimator.needs_policy):
-            raise InputError(without_policy(estimator, name))
+            raise without_policy(estimator, name)
 
 
 def foreign_loss(trainer: type) -> str | None:
@@ -76,9 +70,9 @@ def reward_name(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def without_policy(estimator: Estimator, name: str) -> str:
-    """The message for an engine that hands over no log-probabilities or entropies."""
-    return (
+def without_policy(estimator: Estimator, name: str) -> InputError:
+    """The error where TRL hands over no log-probabilities or entropies."""
+    return InputError(
         f"{estimator} needs {name}, and TRL computes none before the loss where each batch of "
         "rollouts serves one optimizer step; set steps_per_generation (a recipe's "
         "algorithm.minibatches) or num_iterations (algorithm.epochs) so that it serves two or more"
@@ -113,8 +107,8 @@ def check_enough(data: Any, config: GRPOConfig) -> None:
     prompts = config.generation_batch_size // config.num_generations
     if hasattr(data, "__len__") and len(data) < prompts:
         raise InputError(
-            f"the training set has {counted(len(data), 'prompt')}, and a batch of rollouts takes "
-            f"{prompts} (generation_batch_size / num_generations; a recipe's "
+            f"the training set has prompts: {len(data)}; expected {prompts}, as many as a batch of "
+            "rollouts takes (generation_batch_size / num_generations; a recipe's "
             "rollout.prompts_per_step): TRL would train on nothing"
         )
 
@@ -130,19 +124,16 @@ def correctness_columns(
     if correctness is None:
         if len(names) == 1:
             return [0]
-        number = NUMBERS.get(len(names), str(len(names)))
+        number = {0: "no", 2: "two", 3: "three"}.get(len(names), str(len(names)))
         choice = " or ".join(map(repr, dict.fromkeys(names)))
         raise InputError(f"there are {number} reward functions; set correctness={choice}")
     columns = []
     for entry in correctness if isinstance(correctness, list | tuple) else [correctness]:
         places = [i for i, name in enumerate(names) if entry == name or entry is functions[i]]
-        if not places:
-            hint = expected_one_of(names, entry)
-            raise InputError(f"correctness is {entry!r}, and no reward function is; {hint}")
-        if len(places) > 1:
+        if len(places) != 1:
+            hint = "expected the function itself" if places else expected_one_of(names, entry)
             raise InputError(
-                f"correctness is {entry!r}, the name of {len(places)} reward functions; expected "
-                "the function itself, or another name"
+                f"correctness is {entry!r}, and {len(places) or 'no'} reward functions are; {hint}"
             )
         columns += places
     if not columns:

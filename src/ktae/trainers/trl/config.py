@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import enum
 import json
 from typing import Any
 
@@ -88,21 +87,8 @@ class KTAEConfig(GRPOConfig):
             self.scale_rewards: str = SCALES[self.base]
 
 
-class FromArgs(enum.Enum):
-    """What stands for "as `args` says" where None means something."""
-
-    FROM_ARGS = "as args says"
-
-    def __repr__(self) -> str:
-        """As a signature shows it."""
-        return "args.credit"
-
-
-FROM_ARGS = FromArgs.FROM_ARGS
-
-
-def with_settings(arguments: dict[str, Any], given: dict[str, Any]) -> Any:
-    """A copy of a trainer's `args` with the fields of `KTAEConfig`, those `given` in front.
+def with_settings(arguments: dict[str, Any], keywords: dict[str, Any]) -> Any:
+    """A copy of a trainer's `args` with the fields of `KTAEConfig`; its `keywords` go before them.
 
     A plain `GRPOConfig` becomes a `KTAEConfig`, so that trackers see the fields; without `args` it
     is TRL's default. A subclass of one's own stays what it is, and so does what is none.
@@ -122,8 +108,8 @@ def with_settings(arguments: dict[str, Any], given: dict[str, Any]) -> Any:
         config = KTAEConfig.__new__(KTAEConfig)
         config.__dict__.update(vars(args))
     for name in KTAEConfig.__annotations__:
-        if name in given or not hasattr(args, name):
+        if name in keywords or not hasattr(args, name):
             default = next(f.default for f in dataclasses.fields(KTAEConfig) if f.name == name)
-            setattr(config, name, given.get(name, default))
+            setattr(config, name, keywords.get(name, default))
     KTAEConfig.check(config)
     return config

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from accelerate.utils import gather, gather_object
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ktae.errors import InputError
+from ktae.trainers.settings import one_of
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer as _Trainer
 else:
     _Trainer = object  # a mixin: the trainer comes after it
 
-STATE_FILE = "dynamic_sampling.json"
 LOSSES = ("dapo", "cispo", "vespo")
 """Losses that divide by the number of unmasked tokens in the whole batch, which can be told."""
 
@@ -66,20 +63,15 @@ class DynamicSampling(_Trainer):
             )
         super().__init__(*args, **kwargs)
         self.resampling_rounds = resampling_rounds
-        self._total_rewards = torch.empty(0)
-        self._compared_rewards = torch.empty(0)
-        # The same on every process, so that they draw the same prompts and each takes its part.
-        self._prompt_draws = np.random.default_rng([self.args.seed, 1])
+        self._total_rewards = self._compared_rewards = torch.empty(0)
+        self._drawn_at, self._prompt_draws = -1, np.random.default_rng()
         if resampling_rounds:
             self._check_settings()
 
     def _check_settings(self) -> None:
         dataset, args = self.train_dataset, self.args
-        if self.loss_type not in LOSSES:
-            raise InputError(
-                f"loss_type is {self.loss_type!r}; dynamic sampling takes groups out of what the "
-                f"loss is divided by, so it expects one over all tokens: {', '.join(LOSSES)}"
-            )
+        why = "and dynamic sampling takes groups out of what the loss is divided by"
+        one_of("loss_type", self.loss_type, LOSSES, why)
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise InputError(
                 f"dynamic sampling draws prompts at random, and the training set is a "
@@ -91,8 +83,8 @@ class DynamicSampling(_Trainer):
         if rows % self.num_generations:
             raise InputError(
                 f"each process samples {rows} rollouts at a time (per_device_train_batch_size × "
-                f"steps_per_generation), not whole groups of {self.num_generations}; dynamic "
-                "sampling needs a multiple of num_generations"
+                "steps_per_generation); dynamic sampling expects a multiple of num_generations, "
+                f"{self.num_generations}"
             )
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -121,27 +113,26 @@ class DynamicSampling(_Trainer):
             return output
         equal = self._equal_groups(n)
         sources = [(0, row) for row in range(n)]
-        rounds, tables = [output], [self._completions_table()]
+        rounds, tables = [output], [self._table()]
         # As many rounds on every process, whichever of them holds such a group.
         while len(rounds) <= self.resampling_rounds and self._total(torch.tensor(equal.sum())):
             rounds.append(self._sample_round(self._draw_inputs(n)))
-            tables.append(self._completions_table())
+            tables.append(self._table())
             unequal = np.flatnonzero(~self._equal_groups(n))
+            # A good group takes the whole place of one that taught nothing: rows of one prompt stay
+            # together, as TRL's advantages and our groups expect it.
             for slot, group in zip(np.flatnonzero(equal), unequal, strict=False):
                 for i in range(size):
                     sources[slot * size + i] = (len(rounds) - 1, int(group) * size + i)
                 equal[slot] = False
-        # A good group of a later round takes the whole place of one that taught nothing: rows of
-        # one prompt stay together, as TRL's advantages and our groups expect it.
         output = merge(rounds, sources, self._tokenizer.pad_token_id)
         if len(rounds) > 1:
             first_row = self.accelerator.process_index * n
             sources = gather_object([(r, first_row + row) for r, row in sources])
-            for part, name in tables[0]:
-                if all(len(table.get((part, name), ())) == len(sources) for table in tables):
-                    column = self._logs[part][name] if part else self._logs[name]
+            for key, column in self._columns().items():
+                if all(len(table.get(key, ())) == len(sources) for table in tables):
                     # It keeps the last batch, so these take the place of the rows that are there.
-                    column.extend(tables[r][part, name][row] for r, row in sources)
+                    column.extend(tables[r][key][row] for r, row in sources)
         self._drop(output, torch.from_numpy(np.repeat(equal, size)))
         metrics["dynamic_sampling/rounds"].append(len(rounds) - 1)
         return output
@@ -159,7 +150,14 @@ class DynamicSampling(_Trainer):
         return total
 
     def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
-        """A process's part of prompts drawn for all, each repeated for its group."""
+        """A process's part of prompts drawn for all, each repeated for its group.
+
+        The draws are the same on every process. They begin anew with each optimizer step, so that a
+        run that goes on from a checkpoint draws the same.
+        """
+        if (step := self.state.global_step) != self._drawn_at:
+            self._prompt_draws = np.random.default_rng([self.args.seed, 1, step])
+            self._drawn_at = step
         n_prompts = n_rows // self.num_generations
         total = n_prompts * self.accelerator.num_processes
         n_data = len(self.train_dataset)
@@ -184,28 +182,15 @@ class DynamicSampling(_Trainer):
         share = int(self._total(dropped.sum())) / (len(dropped) * self.accelerator.num_processes)
         self._metrics["train"]["dynamic_sampling/dropped_groups"].append(share)
 
-    def _completions_table(self) -> dict[tuple[str, str], list[Any]]:
+    def _columns(self) -> dict[tuple[str, str], Any]:
         """The columns of TRL's table of completions, which holds the last batch."""
         logs = self._logs
-        table = {("", name): list(logs[name]) for name in ("prompt", "completion", "advantages")}
-        for part in ("rewards", "extra"):
-            table |= {(part, name): list(column) for name, column in logs[part].items()}
-        return table
+        parts = {"": {name: logs[name] for name in ("prompt", "completion", "advantages")}}
+        parts |= {part: logs[part] for part in ("rewards", "extra")}
+        return {(part, name): x for part, columns in parts.items() for name, x in columns.items()}
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        if self.args.should_save and self.resampling_rounds:
-            folder = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            path = Path(self._get_output_dir(trial=trial)) / folder / STATE_FILE
-            path.parent.mkdir(parents=True, exist_ok=True)  # first, so that no checkpoint lacks it
-            path.write_text(json.dumps(self._prompt_draws.bit_generator.state), encoding="utf-8")
-        super()._save_checkpoint(model, trial)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        path = Path(checkpoint or "") / STATE_FILE
-        if checkpoint is not None and path.exists():
-            state = json.loads(path.read_text(encoding="utf-8"))
-            self._prompt_draws.bit_generator.state = state
+    def _table(self) -> dict[tuple[str, str], list[Any]]:
+        return {key: list(column) for key, column in self._columns().items()}
 
 
 def _equal(rewards: torch.Tensor, group_size: int) -> torch.Tensor:

@@ -17,12 +17,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    TrainerCallback,
-)
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig
 
 from ktae.batch import make_batch
@@ -38,13 +33,10 @@ WORDS = [f"w{n}" for n in range(62)]
 
 Weights = Callable[[torch.Tensor], torch.Tensor]
 WEIGHTS: dict[str, Weights] = {
-    **dict.fromkeys(("grpo", "sapo"), lambda lengths: 1 / lengths / len(lengths)),
-    **dict.fromkeys(
-        ("bnpo", "dapo", "cispo", "vespo"),
-        lambda lengths: torch.full_like(lengths, 1 / float(lengths.sum())),
-    ),
-    "dr_grpo": lambda lengths: torch.full_like(lengths, 1 / (len(lengths) * MAX_LENGTH)),
-    "luspo": lambda lengths: torch.full_like(lengths, 1 / len(lengths)),
+    **dict.fromkeys(("grpo", "sapo"), lambda n: 1 / n / len(n)),
+    **dict.fromkeys(("bnpo", "dapo", "cispo", "vespo"), lambda n: n * 0 + 1 / float(n.sum())),
+    "dr_grpo": lambda n: n * 0 + 1 / (len(n) * MAX_LENGTH),
+    "luspo": lambda n: n * 0 + 1 / len(n),
 }
 """What each loss type multiplies a rollout's token losses by, from the (n,) lengths."""
 
@@ -67,9 +59,10 @@ def gradient_error(loss_type: str, **settings: Any) -> float:
         raise RuntimeError("in this step all rollouts are equally long: losses weigh them alike")
     of_tokens = torch.from_numpy(naive_advantages(batch))
     of_rollouts = batch.advantages.cpu().unsqueeze(1).expand_as(of_tokens)
-    step = (policy, arguments["processing_class"], batch)
-    expected = expected_gradient(*step, of_tokens, WEIGHTS[loss_type])
-    other = expected_gradient(*step, of_rollouts, WEIGHTS[loss_type])
+    expected, other = (
+        expected_gradient(policy, arguments["processing_class"], batch, x, WEIGHTS[loss_type])
+        for x in (of_tokens, of_rollouts)
+    )
     if relative_error(expected, other) < 0.05:
         raise RuntimeError("in this step token advantages and rollout advantages come to the same")
     return relative_error(gradient, expected)
@@ -156,12 +149,9 @@ def train_one_step(
 class KeepGradient(TrainerCallback):
     """Keeps the gradient of the last optimizer step, as one vector."""
 
-    def __init__(self) -> None:
-        self.gradient: torch.Tensor | None = None
+    gradient: torch.Tensor | None = None
 
-    def on_pre_optimizer_step(
-        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, *_: Any, model: Any = None, **__: Any) -> None:
         """Called by the trainer when all gradients are there."""
         self.gradient = flat_gradient(model)
 

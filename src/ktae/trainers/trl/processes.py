@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,20 +15,17 @@ from ktae.arrays import on_host
 
 def of_all(values: np.ndarray) -> np.ndarray:
     """(processes, n) of each process's (n,) numbers."""
-    gathered = gather(torch.tensor(values[None], device=PartialState().device))
-    return np.asarray(on_host(gathered))
+    return np.asarray(on_host(gather(torch.tensor(values[None], device=PartialState().device))))
 
 
-def total(values: np.ndarray) -> np.ndarray:
+def total(values: np.ndarray) -> Any:
     """The sum over processes, elementwise."""
-    summed: np.ndarray = of_all(values).sum(axis=0)
-    return summed
+    return np.sum(of_all(values), axis=0)
 
 
-def largest(values: np.ndarray) -> np.ndarray:
+def largest(values: np.ndarray) -> Any:
     """The largest over processes, elementwise."""
-    most: np.ndarray = of_all(values).max(axis=0)
-    return most
+    return np.max(of_all(values), axis=0)
 
 
 def now(device: torch.device) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +14,14 @@ from accelerate.utils import gather, gather_object
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
 
-from ktae.arrays import on_host
-from ktae.credit import AnEstimator, credit_table, token_credit
+from ktae.arrays import above, on_host
+from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, resolved, to_text
-from ktae.rollouts.tokens import vocabulary
+from ktae.estimators import resolved, to_text
 from ktae.rollouts.trained_with import TrainedWith
-from ktae.tables import table_estimator
+from ktae.trainers.lists import scored
 from ktae.trainers.metrics import PREFIX, Scored, verdict_metrics
-from ktae.trainers.settings import announce, as_credit, warn_unless_verdicts
+from ktae.trainers.settings import Settings, announce, as_credit
 from ktae.trainers.trl.checks import (
     Correctness,
     check_advantages,
@@ -33,7 +33,7 @@ from ktae.trainers.trl.checks import (
     turn_rewards_of,
     without_policy,
 )
-from ktae.trainers.trl.config import CITATION, FROM_ARGS, FromArgs, with_settings
+from ktae.trainers.trl.config import CITATION, with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
 from ktae.trainers.trl.processes import largest, now, total
 from ktae.trainers.trl.rollout_batch import CreditCell
@@ -77,7 +77,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def __init__(
         self,
         *args: Any,
-        credit: AnEstimator | FromArgs | None = FROM_ARGS,
+        credit: AnEstimator | EllipsisType | None = ...,
         correctness: Correctness | None = None,
         threshold: float | None = None,
         base: str | None = None,
@@ -87,19 +87,19 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         rounds = {k: kwargs.pop(k) for k in ("resampling_rounds",) if k in kwargs}
         arguments = dict(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
         short: dict[str, Any] = {"correctness": correctness, "threshold": threshold, "base": base}
-        given = {name: value for name, value in short.items() if value is not None}
-        if credit is not FROM_ARGS:
-            given["credit"] = credit
-        other = foreign_loss(type(self))
-        if other is not None and arguments.get("args") is None:
-            raise InputError(f"args is None; expected the configuration of {other}")
-        config = arguments["args"] = with_settings(arguments, given)
+        keywords = {name: value for name, value in short.items() if value is not None}
+        if credit is not ...:  # None means something
+            keywords["credit"] = credit
+        loss = foreign_loss(type(self))
+        if loss is not None and arguments.get("args") is None:
+            raise InputError(f"args is None; expected the configuration of {loss}")
+        config = arguments["args"] = with_settings(arguments, keywords)
         estimator = as_credit(config.credit)
         if estimator is not None:
             estimator = resolved(estimator)
-            if other is not None:
+            if loss is not None:
                 raise InputError(
-                    f"{type(self).__name__} has the loss of {other}, which is not known to take an "
+                    f"{type(self).__name__} has the loss of {loss}, which is not known to take an "
                     "advantage for each token; expected trl.GRPOTrainer's, or credit=None"
                 )
         check_arguments(estimator, config.correctness, **arguments)
@@ -108,10 +108,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         super().__init__(**arguments, **rounds)
         check_enough(self.train_dataset, self.args)
         if self._tokenizer.pad_token_id is None:
-            raise InputError(
-                f"the tokenizer ({type(self._tokenizer).__name__}) has neither a padding nor an "
-                "end-of-sequence token; set tokenizer.pad_token"
-            )
+            raise InputError("the tokenizer has no padding token; set tokenizer.pad_token")
         self._choose_correctness(config.correctness)
         self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
@@ -120,7 +117,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._group_size = self.num_generations
         if estimator is not None:
             check_advantages(self, estimator, self._correctness_columns)
-            self._try(estimator)
+            self._settings = Settings(
+                estimator, self._correctness_name, self.threshold, self._tokenizer
+            ).tried("step", "log_probs", "entropies")
             self._name = f"{GRPOTrainer._name} with token credit (ktae, {to_text(estimator)})"
             citations = [GRPOTrainer._paper["citation"], CITATION]
             self._paper = {**GRPOTrainer._paper, "citation": "\n\n".join(citations)}
@@ -128,11 +127,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def _choose_correctness(self, correctness: Correctness | None) -> None:
         """Find the columns of rewards that decide, and store by what the run is trained."""
         names = self.reward_func_names
-        columns = []
+        self._correctness_columns = []
         if self.credit is not None or correctness is not None or len(names) == 1:
             columns = correctness_columns(names, self.reward_funcs, correctness)
-        self._correctness_columns = columns
-        chosen = [names[column] for column in columns]
+            self._correctness_columns = columns
+        chosen = [names[column] for column in self._correctness_columns]
         self._correctness_name = ", else ".join(chosen)
         if correctness is not None:
             self.args.correctness = chosen  # names, also where functions were given
@@ -140,21 +139,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             column = chosen[0] if len(chosen) == 1 else chosen or None
             folder = Path(self.args.output_dir, "completions")
             TrainedWith.of(self.credit, column, self.threshold).write(folder)
-
-    def _try(self, estimator: Estimator) -> None:
-        """Load or compile the estimator now: it is no part of the first step. A function of the
-        user's that gives something else than credit shows it here."""
-        ids = torch.tensor([[0], [1]], device=self.accelerator.device)
-        mask, correct, groups = torch.ones_like(ids), ids[:, 0], ids[:, 0] * 0
-        options = {"policy": {name: torch.zeros(ids.shape) for name in estimator.needs_policy}}
-        self._token_credit(estimator, ids, mask, correct, groups, turn_rewards=ids, **options)
-        tables = table_estimator(estimator)
-        credit_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), tables)
-
-    def _token_credit(self, estimator: Estimator, *arrays: Any, **options: Any) -> Any:
-        options["vocabulary"] = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
-        options["step"] = self._training_step()
-        return token_credit(*(*arrays, estimator), **options)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's."""
@@ -214,26 +198,20 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         for column in self._correctness_columns:
             score = torch.where(score.isnan(), rewards[:, column], score)
         score = score.masked_fill(score.isinf(), torch.nan)
-        correct = torch.where(score.isnan(), score, (score > self.threshold).to(score))
-        is_judged = self.credit is not None and not self.credit.takes_scores
-        if is_judged and self.accelerator.is_main_process:
-            name, groups = self._correctness_name, np.arange(len(score)) // self._group_size
-            arrays = (on_host(score), on_host(correct), groups)
-            warn_unless_verdicts(f"reward function {name}", *arrays, self.threshold)
+        correct = torch.where(score.isnan(), score, above(score, self.threshold).to(score))
         # TRL gathers the rewards of all processes, rank by rank (grpo_trainer.py:1579), but hands
         # over this process's rows alone.
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        none: list[Any] = [None] * n
         # As TRL reads it: of a row the places of the completion, and 1 where it is shorter.
         masks = [
-            (mask or [])[: len(ids)] + [1] * (len(ids) - len(mask or []))
-            for mask, ids in zip(self._env_mask or none, completion_ids_list, strict=True)
+            mask[: len(ids)] + [1] * (len(ids) - len(mask))
+            for mask, ids in zip(self._env_mask or [[]] * n, completion_ids_list, strict=True)
         ]
         self._kept |= {
             "rollout_inputs": inputs,
-            "rollout_ids": list(map(list, completion_ids_list)),
+            "rollout_token_ids": list(map(list, completion_ids_list)),
             "rollout_masks": masks,
             "rollout_rewards": self._total_rewards[of_process],
             "rollout_scores": score[of_process],
@@ -258,21 +236,24 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         if mode == "train":
             self._batches = self._training_step() + (self._batches is not None)
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        kept = {name: output.pop(name) for name in [*output] if name.startswith("rollout_")}
-        token_ids, correct = kept["rollout_ids"], kept["rollout_correct"]
+        prefix = "rollout_"
+        names = [name for name in output if name.startswith(prefix)]
+        kept = {name.removeprefix(prefix): output.pop(name) for name in names}
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
+        metrics = {}
         if self.credit is None:
-            metrics = verdict_metrics(correct, total=total) if self._correctness_columns else {}
+            if self._correctness_columns:
+                metrics = verdict_metrics(kept["correct"], total=total)
         else:
             started = now(rollout_advantages.device)
-            scored = self._estimate(self.credit, output, kept)
-            credit = scored.credit[scored.own, : credit.shape[1]]
+            result = self._estimate(output, kept)
+            credit = result.credit[result.own, : credit.shape[1]]
             # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
             # Here and not in the loss, for before that TRL shuffles the rows and splits them
             # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
-            metrics = scored.metrics(rollout_advantages, total=total, largest=largest)
+            metrics = result.metrics(rollout_advantages, total=total, largest=largest)
             seconds = now(rollout_advantages.device) - started
             metrics[f"{PREFIX}seconds"] = float(largest(np.array([seconds]))[0])
             self._log_advantages(output["advantages"], credit, kept)
@@ -281,14 +262,10 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         if self.on_rollouts is not None and mode == "train":
             batch = RolloutBatch(
                 step=self.state.global_step,
-                inputs=kept["rollout_inputs"],
-                token_ids=token_ids,
-                masks=kept["rollout_masks"],
-                rewards=kept["rollout_rewards"],
-                correct=correct,
                 advantages=rollout_advantages,
                 credit=credit,
-                first_row=self.accelerator.process_index * len(token_ids),
+                first_row=self.accelerator.process_index * len(credit),
+                **{name: value for name, value in kept.items() if name in RolloutBatch._fields},
             )
             self.on_rollouts(batch)
         return output
@@ -299,12 +276,10 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         """In TRL's table of completions, what trains instead of what TRL computed: each rollout's
         mean over the tokens of the policy. With `log_completions` its credit by token, too."""
         means, cells = [], []
-        for row, of_rollout, mask in zip(
-            advantages, credit.tolist(), kept["rollout_masks"], strict=True
-        ):
+        for row, values, mask in zip(advantages, credit.tolist(), kept["masks"], strict=True):
             counted = row[: len(mask)][torch.tensor(mask, device=row.device) != 0]
             means.append(float(counted.mean()) if len(counted) else 0.0)
-            cells.append(CreditCell(round(x, 5) for x in of_rollout[: len(mask)]))
+            cells.append(CreditCell(round(x, 5) for x in values[: len(mask)]))
         means = gather_object(means)
         logged = self._logs["advantages"]
         for _ in range(min(len(means), len(logged))):
@@ -313,41 +288,32 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         if self.log_completions:
             self._logs["extra"]["token_credit"].extend(gather_object(cells))
 
-    def _estimate(
-        self, estimator: Estimator, output: dict[str, Any], kept: dict[str, Any]
-    ) -> Scored:
+    def _estimate(self, output: dict[str, Any], kept: dict[str, Any]) -> Scored:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
         """
-        ids, correct = output["completion_ids"], kept["rollout_correct"]
-        n = len(kept["rollout_ids"])
+        estimator, ids, scores = self._settings.estimator, output["completion_ids"], kept["scores"]
         # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
         # those, and a truncated rollout is still evidence on its tokens. As bytes, for where
         # accelerate pads a bool tensor it becomes int64, on some processes only.
         mask = torch.zeros(ids.shape, dtype=torch.uint8)
-        for row, of_row in enumerate(kept["rollout_masks"]):
+        for row, of_row in enumerate(kept["masks"]):
             mask[row, : len(of_row)] = torch.tensor(of_row)
         # TRL leaves log-probabilities out where the sampling policy is the one in the loss
         # (grpo_trainer.py:2657): there every ratio is 1.
-        known: dict[str, Any] = {
-            "log_probs": output.get("old_per_token_logps"),
-            "entropies": kept.get("rollout_entropies"),
-        }
-        policy = {name: known[name] for name in sorted(estimator.needs_policy)}
+        known = {"log_probs": output.get("old_per_token_logps"), "entropies": kept.get("entropies")}
+        policy: dict[str, Any] = {name: known[name] for name in sorted(estimator.needs_policy)}
         for name, values in policy.items():
             if values is None:
-                raise InputError(without_policy(estimator, name))
-        evidence = correct if not estimator.takes_scores else kept["rollout_scores"]
+                raise without_policy(estimator, name)
         if "entropies" in policy and self.mask_truncated_completions:
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
-            unknown = (policy["entropies"] == 0).all(dim=1)
-            evidence = evidence.masked_fill(unknown, torch.nan)
+            scores = scores.masked_fill((policy["entropies"] == 0).all(dim=1), torch.nan)
         # Groups are consecutive rows over all ranks, and a rank's rows may begin within one.
-        group_size = self._group_size
+        n, size = len(ids), self._group_size
         first_row = self.accelerator.process_index * n
-        start = first_row // group_size * group_size
-        stop = -(-(first_row + n) // group_size) * group_size
+        start, stop = first_row // size * size, -(-(first_row + n) // size) * size
 
         def touched(values: torch.Tensor) -> torch.Tensor:
             if values.dim() == 2:  # each process pads to its own longest completion
@@ -356,18 +322,17 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             gathered: torch.Tensor = gather(values)[start:stop]
             return gathered
 
-        batch = (touched(ids), touched(mask.to(ids.device)), touched(evidence))
-        groups = torch.arange(stop - start) // group_size
-        options: dict[str, Any] = {
-            "policy": {name: touched(values.float()) for name, values in policy.items()}
-        }
+        batch = (touched(ids), touched(mask.to(ids.device)), touched(scores))
+        groups = np.arange(stop - start) // size
+        options: dict[str, Any] = {"step": self._training_step()}
+        options["policy"] = {name: touched(values.float()) for name, values in policy.items()}
         if estimator.needs_turn_rewards:
-            rows = [torch.tensor(row).double() for row in kept["rollout_turn_rewards"]]
+            rows = [torch.tensor(row).double() for row in kept["turn_rewards"]]
             padded = pad_sequence(rows, batch_first=True, padding_value=torch.nan)
             options["turn_rewards"] = touched(padded.to(ids.device))
-        credit = self._token_credit(estimator, *batch, groups, **options)
+        result = scored(*batch, groups.tolist(), self._settings, **options)
         of_process = slice(first_row - start, first_row - start + n)
-        return Scored(*batch, touched(correct), groups, credit, estimator, own=of_process)
+        return result._replace(correct=touched(kept["correct"]), own=of_process)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took."""
@@ -381,13 +346,14 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
 def _signature() -> inspect.Signature:
     """TRL's own arguments and ours, for help and completion in notebooks."""
-    theirs = inspect.signature(GRPOTrainer.__init__).parameters.values()
-    ours = inspect.signature(KTAETrainer.__init__).parameters.values()
-    keywords = [p for p in ours if p.kind is p.KEYWORD_ONLY]
-    rounds = inspect.Parameter(
-        "resampling_rounds", inspect.Parameter.KEYWORD_ONLY, default=0, annotation=int
-    )
-    return inspect.Signature([*theirs, *keywords, rounds])
+    theirs = inspect.signature(GRPOTrainer.__init__).parameters
+    ours = {
+        name: parameter
+        for trainer in (KTAETrainer, DynamicSampling)
+        for name, parameter in inspect.signature(trainer.__init__).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    return inspect.Signature([*theirs.values(), *ours.values()])
 
 
 KTAETrainer.__init__.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -9,10 +9,11 @@ import torch
 
 from ktae.batch import finite_per_rollout
 from ktae.errors import InputError
-from ktae.trainers.lists import scored
-from ktae.trainers.metrics import PREFIX
+from ktae.trainers.lists import Part, Rollout, credit_of, scored
+from ktae.trainers.metrics import PREFIX, Scored
+from ktae.trainers.settings import Settings
 from ktae.trainers.verl import options
-from ktae.trainers.verl.handover import Rollouts, rollouts_for, taken
+from ktae.trainers.verl.handover import Rollouts, rollouts_for
 
 ROWS_AT_ONCE = 256
 
@@ -50,66 +51,91 @@ def verl_advantages(
         )
     rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
     finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
-    compute = _base_and_credit if rollouts.sessions is None else _of_sessions
-    base, advantages = compute(rollouts, rewards, mask, index, config)
+    settings, base_name = options.from_algorithm(config)
+    handed_over = set() if rollouts.sessions else set(rollouts.policy)
+    for name in sorted(settings.estimator.needs_policy - handed_over):
+        raise InputError(
+            f"{settings.estimator} needs {name}, and verl hands none over here; expected a trainer "
+            "mode of verl's v1 without rollout_correction.bypass_mode, and one output a session"
+        )
+    # The row that decides about each session, its last, and the session of each row.
+    sessions = rollouts.sessions or [[row] for row in range(len(mask))]
+    last, session = np.array([rows[-1] for rows in sessions]), np.empty(len(mask), dtype=np.int64)
+    for number, rows in enumerate(sessions):
+        session[rows] = number
+    base = _rollout_advantages(base_name, rewards[last], index[last], config)
+    scores, groups = rollouts.scores(rewards, last), index[last].tolist()
+    compute = _of_rows if rollouts.sessions is None else _of_sessions
+    result, advantages = compute(rollouts, mask, scores, groups, settings)
+    # A row of padding has the verdict of the row that it was copied from.
+    padding = rollouts.padding[last] if len(rollouts.padding) else None
+    rollouts.metrics |= result.metrics(base, padding=padding)
+    # Where no token of the last output counts, the whole session gets 0, as with verl's GRPO.
+    base, counts = base[session], mask[last].any(dim=1)[session]
     for start in range(0, len(mask), ROWS_AT_ONCE):  # in place, for the batch is large
-        rows = slice(start, start + ROWS_AT_ONCE)
-        advantages[rows] += base[rows, None] * mask[rows]
+        part = slice(start, start + ROWS_AT_ONCE)
+        advantages[part] += base[part, None] * mask[part]
+        advantages[part] *= counts[part, None]
     return advantages, advantages
 
 
-def _of_sessions(
-    rollouts: Rollouts, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `_base_and_credit` where sessions have several outputs. A session is one rollout, whose
-    rollout advantage and verdict are those of its last output."""
-    assert rollouts.sessions is not None
-    rows = np.array([of_session[-1] for of_session in rollouts.sessions])
-    session = torch.empty(len(mask), dtype=torch.int64)
-    for number, of_session in enumerate(rollouts.sessions):
-        session[of_session] = number
-    last = torch.from_numpy(rows).to(mask.device)
-    joined, at = rollouts.of_sessions(mask)
-    base, credit = _base_and_credit(joined, rewards[last], taken(mask, at), index[rows], config)
-    outputs, sessions = (
-        n - x.padding.sum() for n, x in ((len(mask), rollouts), (len(rows), joined))
-    )
-    rollouts.metrics = joined.metrics | {
-        f"{PREFIX}intermediate_outputs": float(1 - sessions / outputs)  # not a session's last
-    }
-    # Where no token of the last output counts, the whole session gets 0, as with verl's GRPO.
-    counts = mask[last].any(dim=1)
-    credits = torch.zeros(mask.shape, dtype=credit.dtype, device=credit.device)
-    written = at >= 0
-    credits.flatten()[at[written]] = (credit * counts[:, None])[written]
-    return (base * counts)[session.to(mask.device)], credits
-
-
-def _base_and_credit(
-    rollouts: Rollouts, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rollout advantages (B,) and the credit (B, T); every row is a rollout of its prompt."""
-    settings, base_name = options.from_algorithm(config)
-    estimator = settings.estimator
-    for name in sorted(estimator.needs_policy - set(rollouts.policy)):
-        raise InputError(
-            f"{estimator} needs {name}, and verl hands none over where it computes advantages; "
-            "expected a trainer mode of verl's v1 without rollout_correction.bypass_mode"
-        )
-    base = _rollout_advantages(base_name, rewards, index, config)
+def _of_rows(
+    rollouts: Rollouts,
+    mask: torch.Tensor,
+    scores: np.ndarray,
+    groups: list[Any],
+    settings: Settings,
+) -> tuple[Scored, torch.Tensor]:
+    """The credit (B, T) where every row is a rollout of its prompt."""
     result = scored(
         rollouts.token_ids,
         mask,
-        rollouts.scores(rewards),
-        index.tolist(),
+        scores,
+        groups,
         settings,
         step=rollouts.step,
-        policy={name: rollouts.policy[name] for name in estimator.needs_policy},
-        turn_rewards=rollouts.rewards_by_turn(mask) if estimator.needs_turn_rewards else None,
+        policy={name: rollouts.policy[name] for name in settings.estimator.needs_policy},
+        turn_rewards=rollouts.rewards_by_turn(mask, settings),
     )
-    # A row of padding has the verdict of the row that it was copied from.
-    rollouts.metrics = result.metrics(base, padding=rollouts.padding)
-    return base, result.credit
+    return result, result.credit
+
+
+def _of_sessions(
+    rollouts: Rollouts,
+    mask: torch.Tensor,
+    scores: np.ndarray,
+    groups: list[Any],
+    settings: Settings,
+) -> tuple[Scored, torch.Tensor]:
+    """The credit (B, T) where sessions have several outputs, each of them a row.
+
+    Between two outputs stands what is new in the prompt of the second. So an output is a turn, or
+    several where it has holes itself.
+    """
+    sessions, ids, written = rollouts.sessions or [], rollouts.token_ids.tolist(), mask.tolist()
+    by_turn = rollouts.rewards_by_turn(mask, settings)
+    joined = []
+    for rows, group, score in zip(sessions, groups, scores.tolist(), strict=True):
+        before: list[int] = []
+        parts: list[Part] = []
+        for row in rows:
+            prompt, length = rollouts.outputs[row]
+            known = len(before) if prompt[: len(before)] == before else 0
+            seen = (prompt[known:] or [0]) if parts else []  # the first prompt is the group's
+            response = ids[row][:length]
+            parts += [(seen, [False] * len(seen)), (response, written[row][:length])]
+            before = prompt + response
+        rewards = [x for row in rows for x in by_turn[row]] if by_turn else None
+        joined.append(Rollout(parts, group, score, turn_rewards=rewards))
+    credited = credit_of(joined, settings, step=rollouts.step)
+    credit = torch.zeros(mask.shape)
+    for rows, of_session in zip(sessions, credited.parts, strict=True):
+        for row, values in zip(rows, of_session[1::2], strict=True):
+            credit[row, : len(values)] = torch.tensor(values)
+    filled_up = rollouts.padding.sum()  # each such row is a session
+    share = (len(sessions) - filled_up) / (len(mask) - filled_up)
+    rollouts.metrics[f"{PREFIX}intermediate_outputs"] = float(1 - share)  # not a session's last
+    return credited.scored, credit.to(mask.device)
 
 
 def _rollout_advantages(

@@ -13,8 +13,8 @@ import torch
 
 from ktae.errors import InputError, expected_one_of
 from ktae.rollouts.values import is_null
-from ktae.trainers.settings import warn_once
-from ktae.trainers.verl.names import without_mode
+from ktae.trainers.settings import Settings, warn_once
+from ktae.trainers.verl.options import without_mode
 
 
 @dataclasses.dataclass
@@ -35,77 +35,36 @@ class Rollouts:
     """The rewards of each row's turns, where the agent loop gives them."""
     sessions: list[list[int]] | None = None
     """The rows of each session's outputs, in their order; None: each session has one output."""
-    turns: Sequence[tuple[list[int], int]] = ()
+    outputs: Sequence[tuple[list[int], int]] = ()
     """Where sessions have several outputs: each of B rows' prompt, and its length."""
     padding: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
     """(B,) which rows verl filled the batch up with, for the metrics to leave out; or none."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
 
-    def of_sessions(self, mask: torch.Tensor) -> tuple[Rollouts, torch.Tensor]:
-        """The S sessions as rollouts: each one's outputs after another, its last output's verdict.
-
-        Between two outputs stands what is new in the prompt of the second, masked. So an output is
-        a turn, or several where it has holes itself.
-
-        Returns:
-            Their rollouts, and (S, L) int64 where each token stands in the flat (B, T) batch; -1
-            for what the policy did not write.
-        """
-        assert self.sessions is not None
-        width, ids_bt = mask.shape[1], self.token_ids.cpu().numpy()
-        ids: list[list[int]] = [[] for _ in self.sessions]
-        places: list[list[int]] = [[] for _ in self.sessions]
-        for of_session, at_places, rows in zip(ids, places, self.sessions, strict=True):
-            before: list[int] = []
-            for row in rows:
-                prompt, length = self.turns[row]
-                if of_session:  # the first one's prompt is the group's
-                    known = len(before) if prompt[: len(before)] == before else 0
-                    seen = prompt[known:] or [0]
-                    of_session += seen
-                    at_places += [-1] * len(seen)
-                response = ids_bt[row, :length].tolist()
-                of_session += response
-                at_places += range(row * width, row * width + length)
-                before = prompt + response
-        last = np.array([rows[-1] for rows in self.sessions])
-        at = _padded(places, -1).to(mask.device)
-        joined = Rollouts(
-            _padded(ids, 0).to(self.token_ids),
-            self.acc[last],
-            self.undecided[last],
-            self.step,
-            {name: taken(values, at.to(values.device)) for name, values in self.policy.items()},
-            padding=self.padding[last] if len(self.padding) else self.padding,
-        )
-        if self.turn_rewards is not None:
-            rewards = self.turn_rewards
-            joined.turn_rewards = [
-                [x for row in rows for x in rewards[row]] for rows in self.sessions
-            ]
-        return joined, at
-
-    def scores(self, rewards: torch.Tensor) -> np.ndarray:
-        """(B,) what decides about each row: `acc`, or the reward where there is none; NaN where
+    def scores(self, rewards: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        """(n,) what decides about these rows: `acc`, or the reward where there is none; NaN where
         correctness is unknown."""
-        without = np.isnan(self.acc)
-        if (without & ~self.undecided).any():
+        acc, undecided = self.acc[rows], self.undecided[rows]
+        if (np.isnan(acc) & ~undecided).any():
             warn_once(
                 "the reward function gives no 'acc', so such a rollout counts as correct where its "
                 "reward is above the threshold; with a shaped reward (DAPO's overlong penalty) "
                 "it does not follow: let it return {'score': ..., 'acc': ...}, as "
                 "pkg://ktae.trainers.verl.reward does"
             )
-        scores = np.where(without, rewards.cpu().double().numpy(), self.acc)
-        return np.where(self.undecided, np.nan, scores)
+        scores = np.where(np.isnan(acc), rewards.cpu().double().numpy()[rows], acc)
+        return np.where(undecided, np.nan, scores)
 
-    def rewards_by_turn(self, mask: torch.Tensor) -> list[list[float]]:
-        """Those of each row; none where the row counts nowhere, such as padding.
+    def rewards_by_turn(self, mask: torch.Tensor, settings: Settings) -> list[list[float]] | None:
+        """Those of each row, none where it counts nowhere, such as padding; None: the estimator
+        needs none.
 
         Raises:
             InputError: the agent loop gives none.
         """
+        if not settings.estimator.needs_turn_rewards:
+            return None
         if self.turn_rewards is None:
             raise InputError(
                 "the agent loop gives no turn_rewards; expected a list of that name in the "
@@ -113,16 +72,6 @@ class Rollouts:
             )
         counts = mask.any(dim=1).tolist()
         return [x if some else [] for x, some in zip(self.turn_rewards, counts, strict=True)]
-
-
-def taken(values_bt: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    """The values at those places of the flat batch; 0 where the place is -1."""
-    return torch.where(at < 0, 0, values_bt.flatten()[at.clamp(min=0)])
-
-
-def _padded(rows: list[list[int]], fill: int) -> torch.Tensor:
-    tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 _current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)
@@ -163,8 +112,7 @@ def rollouts_of_infos(
         InputError: it gives no number; or a name was chosen, and no rollout has it.
     """
     if correctness != "acc" and infos and not any(correctness in info for info in infos):
-        names = sorted({name for info in infos for name in info})
-        hint = expected_one_of(names, correctness)
+        hint = expected_one_of(sorted({name for info in infos for name in info}), correctness)
         raise InputError(f"correctness is {correctness!r}, which no rollout has; {hint}")
     acc = _numbers(correctness, [info.get(correctness) for info in infos])
     # A reward function says that it could not tell by `undecided`, or an `acc` of null or NaN.
@@ -192,16 +140,11 @@ def _numbers(name: str, values: Sequence[Any]) -> np.ndarray:
 
 
 def sessions_of(keys: Sequence[str]) -> list[list[int]] | None:
-    """The rows of each session, since verl's agent loops may return several outputs, each a row.
+    """The rows of each session, in the order of its outputs; None where each has one output.
 
-    A session is one rollout of its prompt, with the reward of its last output. verl's own GRPO
-    takes the last outputs alone, but gives every row to any other estimator.
-
-    Args:
-        keys: of B rows, as verl writes them: `prompt_session_output`, the last a number.
-
-    Returns:
-        The sessions, each one's rows in the order of its outputs; None where each has one.
+    verl's agent loops may return several outputs, each a row. A session is one rollout of its
+    prompt, with the reward of its last output. verl's own GRPO takes the last outputs alone, but
+    gives every row to any other estimator. The B `keys` are verl's: `prompt_session_output`.
 
     Raises:
         InputError: a key of another form.

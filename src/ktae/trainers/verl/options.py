@@ -1,4 +1,5 @@
-"""The options under `algorithm.credit` of verl's configuration, and what of the rest they need."""
+"""The options under `algorithm.credit` of verl's configuration, what of the rest they need, and
+what verl calls the parts of the plug-in."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from ktae.estimators import DEFAULT
 from ktae.estimators.transforms import require_scale
 from ktae.trainers import settings as settings_module
 from ktae.trainers.settings import Settings, one_of
-from ktae.trainers.verl.names import MODES, without_mode
+
+ESTIMATOR = "ktae"
+"""Its name in `algorithm.adv_estimator`."""
+
+REWARD = "pkg://ktae.trainers.verl.reward"
+"""The reward function, in `reward.custom_reward_function.path`."""
+
+MODES = ("ktae_sync", "ktae_colocate_async", "ktae_separate_async")
+"""Trainer modes: verl's own of the same names, plus the token ids that the estimator needs."""
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the credit can be added to: all are equal over a rollout."""
@@ -57,8 +66,7 @@ def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
         settings = Settings(section, **named)
         one_of("base", base, BASES)
     except InputError as error:
-        own = ", ".join(OPTIONS)
-        message = f"algorithm.credit: {error} (beside the estimator's own: {own})"
+        message = f"algorithm.credit: {error} (beside the estimator's own: {', '.join(OPTIONS)})"
         raise InputError(message) from None
     scaled, what = None, f"algorithm.credit.base is {base!r}"
     if base.startswith("grpo"):
@@ -91,6 +99,15 @@ def checked(config: Any, *, has_token_ids: bool, is_v1: bool = True) -> Settings
             "would have no effect; expected another loss, such as vanilla or gspo"
         )
     return settings
+
+
+def without_mode(mode: str | None = None) -> str:
+    """What to say where the estimator runs without the token ids of a KTAE trainer mode."""
+    what = f" with trainer.v1.trainer_mode={mode}" if mode else ""
+    return (
+        f"algorithm.adv_estimator=ktae{what} gets no token ids; set trainer.v1.trainer_mode to "
+        f"one of {', '.join(MODES)} (with trainer.use_v1=True)"
+    )
 
 
 def announce(config: Any) -> None:

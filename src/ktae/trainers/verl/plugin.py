@@ -19,7 +19,7 @@ from wrapt import when_imported
 
 from ktae.errors import InputError
 from ktae.trainers import check_version
-from ktae.trainers.verl.names import ESTIMATOR, REWARD
+from ktae.trainers.verl.options import ESTIMATOR, REWARD
 
 
 def install() -> None:
@@ -84,16 +84,20 @@ def _check_first(trainer: Any, *, is_v1: bool = True) -> None:
     @functools.wraps(start)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         config = (*args, kwargs.get("config"))[0]
-        if config.algorithm.adv_estimator == ESTIMATOR:
+        name = config.algorithm.adv_estimator
+        if name == ESTIMATOR:
             has_ids = getattr(self, "hands_over_token_ids", False)
             _check_credit(config, has_token_ids=has_ids, is_v1=is_v1)
         elif config.algorithm.get("credit"):
-            name = config.algorithm.adv_estimator
             raise InputError(
                 f"algorithm.credit is set, and algorithm.adv_estimator={name} does not look at it; "
                 f"expected algorithm.adv_estimator={ESTIMATOR}, or no algorithm.credit"
             )
-        _check_reward(config)
+        function = (config.get("reward") or {}).get("custom_reward_function") or {}
+        if function.get("path") == REWARD:  # refuse at once where it cannot grade here
+            from ktae.grading.workers import default_pool
+
+            default_pool()
         return start(self, *args, **kwargs)
 
     trainer.__init__ = checked
@@ -110,12 +114,3 @@ def _check_credit(config: Any, *, has_token_ids: bool, is_v1: bool) -> None:
     if folder := config.trainer.get("rollout_data_dir"):
         name = None if settings.correctness == "acc" else settings.correctness
         TrainedWith.of(settings.estimator, name, settings.threshold).write(Path(folder))
-
-
-def _check_reward(config: Any) -> None:
-    """Raise an InputError where ktae's grader is the reward and cannot grade here."""
-    function = (config.get("reward") or {}).get("custom_reward_function") or {}
-    if function.get("path") == REWARD:
-        from ktae.grading.workers import default_pool
-
-        default_pool()

@@ -16,13 +16,11 @@ def compute_score(
     extra_info: dict[str, Any] | None = None,
     **_: Any,
 ) -> dict[str, float]:
-    """Grade one response as mathematics.
+    """Grade one response as mathematics; `data_source` and `extra_info` are not used.
 
     Args:
-        data_source: not used.
         solution_str: the response, without special tokens.
         ground_truth: the answer (text or a number), or a list of accepted ones.
-        extra_info: not used.
 
     Returns:
         `score` 1 or 0, the reward before any shaping; `acc`, the same, which verl's shaping leaves

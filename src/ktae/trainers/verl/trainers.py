@@ -13,7 +13,7 @@ from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync
 from ktae.errors import InputError
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos, sessions_of
-from ktae.trainers.verl.names import ESTIMATOR, MODES
+from ktae.trainers.verl.options import ESTIMATOR, MODES
 
 FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
 """What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
@@ -84,7 +84,7 @@ class KTAETrainer:
         if sessions:
             lengths = data["responses"].offsets().diff().tolist()
             prompts = [prompt.tolist() for prompt in data["prompts"].unbind()]
-            rollouts.turns = list(zip(prompts, lengths, strict=True))
+            rollouts.outputs = list(zip(prompts, lengths, strict=True))
             rollouts.sessions = sessions
         rollouts.padding = np.array([tag.get("is_padding", False) for tag in batch.tags], bool)
         return rollouts
