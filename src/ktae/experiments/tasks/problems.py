@@ -1,41 +1,34 @@
-"""Mathematics with reference answers: of the hub, of files, or of `ktae data prepare`."""
+"""Mathematics with reference answers, from the hub, from files or from `ktae data prepare`."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from ktae.errors import InputError
+from ktae.experiments.recipe import Problems, Recipe
 from ktae.experiments.tasks import sources
 from ktae.experiments.tasks.base import Task, TaskRow
 from ktae.experiments.templates import as_messages
 from ktae.files.inputs import open_input
 
-if TYPE_CHECKING:
-    from ktae.experiments.recipe import Problems, Recipe
 
-
-def as_row(problem: sources.TaskProblem, instruction: str | None) -> TaskRow:
-    """The problem after an instruction, if there is one."""
-    prompt = as_messages(problem.text, instruction)
-    return TaskRow(prompt, problem.answer, problem.reference or problem.answer)
+def as_row(problem: sources.Problem, instruction: str | None) -> TaskRow:
+    """The problem as messages, after the instruction if there is one."""
+    (answer,) = problem.answers
+    return TaskRow(as_messages(problem.text, instruction), answer, answer)
 
 
 class ProblemsTask(Task):
-    """`task: {source: ...}` of a hub's data set or of files."""
+    """`task: {source: ...}`: a data set of the hub, or files."""
 
     def __init__(self, recipe: Recipe, task: Problems) -> None:
         super().__init__(recipe)
         self.task = task
-
-    @property
-    @override
-    def data_source(self) -> str:
-        source = self.task.source
-        return source if source in sources.SOURCES else super().data_source
+        if task.source in sources.SOURCES:
+            self.data_source = task.source
 
     @override
     def train_rows(self) -> list[TaskRow]:
@@ -43,8 +36,7 @@ class ProblemsTask(Task):
 
     @override
     def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        n = self.recipe.logging.eval_problems if n is None else n
-        return self._rows("test", self.task.test)[:n]
+        return self._rows("test", self.task.test)[: n or self.recipe.logging.eval_problems]
 
     def _rows(self, split: str, file: str | None) -> list[TaskRow]:
         if file is None:
@@ -69,7 +61,7 @@ class PreparedTask(Task):
 
     @override
     def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        return self._rows("test")[: self.recipe.logging.eval_problems if n is None else n]
+        return self._rows("test")[: n or self.recipe.logging.eval_problems]
 
     def _rows(self, split: str) -> list[TaskRow]:
         import pyarrow.parquet as pq
