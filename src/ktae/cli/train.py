@@ -58,7 +58,7 @@ def train(
 ) -> None:
     """Train a recipe through TRL, or through verl on Ray.
 
-    `ktae data prepare` writes training data for it.
+
     """
     from ktae.estimators import resolved
     from ktae.experiments import recipe as recipes

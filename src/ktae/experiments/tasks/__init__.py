@@ -6,7 +6,7 @@ from ktae.experiments.recipe import Problems, ReasoningGym, Recipe
 from ktae.experiments.tasks.base import Task, TaskRow
 from ktae.experiments.tasks.demo import DemoTask
 from ktae.experiments.tasks.gym import GymTask
-from ktae.experiments.tasks.problems import PreparedTask, ProblemsTask
+from ktae.experiments.tasks.problems import ProblemsTask
 
 
 def task_of(recipe: Recipe) -> Task:
@@ -16,8 +16,6 @@ def task_of(recipe: Recipe) -> Task:
             return GymTask(recipe, task)
         case Problems() as task:
             return ProblemsTask(recipe, task)
-        case "math":
-            return PreparedTask(recipe)
     return DemoTask(recipe)
 
 

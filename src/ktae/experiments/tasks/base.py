@@ -43,8 +43,6 @@ class Task(ABC):
 
     grader: str | None = None
     """The name of the task's own grader; None: ktae's."""
-    is_made = True
-    """Whether a run writes the problem files for its engine; if not, `ktae data prepare` has."""
     chat_template: str | None = None
     """A chat template for verl that replaces the tokenizer's."""
     evaluated_at_once = 64
