@@ -14,10 +14,11 @@ import resource
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from estimator import append_rows, machine, write_rows
 
-from ktae.experiments.outputs import Output, read
+from ktae.experiments.outputs import read
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 
 HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
     differences = []
     for name in arguments.files:
-        outputs = read(arguments.folder / f"{name}.jsonl.gz")
+        outputs = read(arguments.folder / f"{name}.jsonl.gz").to_pylist()
         for grader in arguments.graders:
             row, verdicts = measure(outputs, grader, arguments.workers)
             print(name, row, flush=True)
@@ -51,16 +52,16 @@ def main() -> None:
 
 
 def measure(
-    outputs: list[Output], grader: str, workers: int
+    outputs: list[dict[str, Any]], grader: str, workers: int
 ) -> tuple[dict[str, object], list[Verdict]]:
     cpu_before = children_cpu()
     with GradingPool(workers, grader=grader) as pool:
         list(pool.grade_all([Task(r"\boxed{1}", "1")] * 2 * workers))  # starts all workers
         started = time.perf_counter()
-        verdicts = list(pool.grade_all(Task(o.response, o.answers) for o in outputs))
+        verdicts = list(pool.grade_all(Task(o["response"], o["answers"]) for o in outputs))
         seconds = time.perf_counter() - started
     counts = Counter(verdict.outcome for verdict in verdicts)
-    agreeing = sum(v.correct == o.reward for v, o in zip(verdicts, outputs, strict=True))
+    agreeing = sum(v.correct == o["reward"] for v, o in zip(verdicts, outputs, strict=True))
     return {
         "grader": grader,
         "outputs": len(outputs),
@@ -81,20 +82,20 @@ def children_cpu() -> float:
 
 
 def list_differences(
-    name: str, outputs: list[Output], verdicts: list[Verdict]
+    name: str, outputs: list[dict[str, Any]], verdicts: list[Verdict]
 ) -> list[dict[str, object]]:
     return [
         {
             "file": name,
             "row": row,
-            "problem": output.group,
-            "stored": output.reward,
+            "problem": output["problem"],
+            "stored": output["reward"],
             "outcome": verdict.outcome.value,
             "rule": verdict.rule,
             "reason": verdict.reason,
         }
         for row, (output, verdict) in enumerate(zip(outputs, verdicts, strict=True), start=1)
-        if output.reward != verdict.correct
+        if output["reward"] != verdict.correct
     ]
 
 

@@ -1,7 +1,7 @@
-"""Saved outputs of any model: rows of the rollout record, with what evaluation needs of each.
+"""Saved outputs of any model: the rollout record, with the columns that evaluation needs.
 
 Files are read by `ktae.rollouts.readers`. An output needs a reference answer and no reward; one
-that is graded has the record's columns `outcome`, `extracted` and `grader`.
+that is graded has an `outcome`, what was `extracted`, and a `grader`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import dataclasses
 import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,7 @@ from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
 from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of
 from ktae.files.text import path_text
-from ktae.grading import GradingPool, Outcome, Task, Verdict
+from ktae.grading import GradingPool, Outcome, Task
 from ktae.rollouts import readers, record
 from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import EmptyFileError, without_format
@@ -31,6 +31,17 @@ from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import load_tokenizer, tokenize
 from ktae.rollouts.values import of_type
 
+COLUMNS = {
+    "benchmark": pa.string(),  # `UNNAMED` where no file names one
+    "problem": pa.string(),  # the record's label, and the step where there are several
+    "answers": pa.list_(pa.string()),  # the accepted ones
+    "tokens": pa.int64(),  # length of the response; null: unknown
+    "finished": pa.bool_(),  # whether it ended by itself; null: unknown
+    "reason": pa.string(),  # the grader's
+    "stored": pa.float64(),  # correct in the file: its verdict, or a reward above the threshold
+}
+"""The columns that outputs have beside those of the record."""
+SCHEMA = pa.schema([*record.SCHEMA, *(pa.field(*column) for column in COLUMNS.items())])
 BENCHMARK_FIELDS = ("benchmark", "task_name", "data_source")
 """Fields that may name the benchmark."""
 KEPT: dict[str, Callable[[Any], bool]] = {
@@ -39,55 +50,11 @@ KEPT: dict[str, Callable[[Any], bool]] = {
     "finished": of_type(bool),
     "tokens": lambda value: type(value) is int and 0 <= value <= MAX_TOKEN_ID,
 }
-"""An output's fields in the record's column `extra`, and a check of their values: other tools have
+"""Columns that a written record has in `extra`, and a check of their values: other tools have
 fields of the same names."""
 STORED = "stored"
-"""The name of a grader that takes the file's own outcomes or rewards."""
-
-
-class Output(NamedTuple):
-    """One response of a model to one problem."""
-
-    benchmark: str
-    """`UNNAMED` where no file names one."""
-    problem: str
-    """Its label, such as its index in the benchmark; without one a digest of its prompt."""
-    sample: int
-    """The number of the response to this problem, from 0."""
-    response: str
-    answers: tuple[str, ...]
-    prompt: str | None = None
-    tokens: int | None = None
-    """Length of the response."""
-    finished: bool | None = None
-    """Whether it ended by itself; None: unknown."""
-    reward: float | None = None
-    """The file's reward; None: it has none, or it is unknown."""
-    stored: float | None = None
-    """The file's correctness, 1.0 or 0.0: its verdict, or a reward above the threshold."""
-    verdict: Verdict | None = None
-    """None: not graded yet."""
-    grader: str | None = None
-    """The grader of `verdict`."""
-    model: str | None = None
-    """The model that the file names."""
-    step: int | None = None
-    """The training step, where the files hold several."""
-
-    @property
-    def label(self) -> str:
-        """`aime24/7`, or `7` without a benchmark: the same in every file."""
-        return self.problem if self.benchmark == UNNAMED else f"{self.benchmark}/{self.problem}"
-
-    @property
-    def group(self) -> str:
-        """The label, and the step where there are several."""
-        return self.label if self.step is None else f"{self.label} of step {self.step}"
-
-    @property
-    def correct(self) -> float | None:
-        """1.0 or 0.0; None if it is not graded, or undecided."""
-        return self.verdict.correct if self.verdict is not None else None
+"""The name of the grader that takes the file's own outcomes or rewards."""
+BY_REWARD = {1.0: Outcome.CORRECT, 0.0: Outcome.INCORRECT}
 
 
 def read(
@@ -97,7 +64,7 @@ def read(
     notes: Notes | None = None,
     partial: bool = True,
     benchmarks: Sequence[str] | None = None,
-) -> list[Output]:
+) -> pa.Table:
     """All outputs in a file, in a folder of files, or in folders that `ktae eval` has written.
 
     Args:
@@ -107,6 +74,9 @@ def read(
         notes: takes notes on how the files were read.
         partial: whether problems and outputs may be missing (`check_complete`).
         benchmarks: read only these; None: all.
+
+    Returns:
+        A table with the columns of `SCHEMA`, one row a response.
 
     Raises:
         InputError: the file cannot be read, a row has no response, answer or problem, a problem
@@ -125,21 +95,27 @@ def read(
             f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
             "problem; --partial accepts that"
         )
-    outputs = outputs_of(table, path, options, notes)
-    models, notes.counts["pooled"] = len(by_model(outputs)), 0
+    table = with_problems(table, path, notes)
+    if options.pool_models:
+        table = with_columns(table, model=[None] * len(table))
+    models, notes.counts["pooled"] = len(by_model(table)), 0
     notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
-        known = by_benchmark(outputs)
+        known = list(dict.fromkeys(table["benchmark"].to_pylist()))
         if unknown := sorted(set(benchmarks) - set(known)):
             raise InputError(f"no {unknown[0]} in {path}; it holds {', '.join(known)}")
-        outputs = [output for output in outputs if output.benchmark in benchmarks]
+        table = table.filter(pc.is_in(table["benchmark"], pa.array(benchmarks)))
     if not partial:
-        check_complete(outputs, str(path))
+        check_complete(table, str(path))
     if (tokenizer := options.tokenizer) is None:
-        return outputs
+        return table
     tokenizer = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
-    counts = map(len, tokenize(tokenizer, [o.response for o in outputs if o.tokens is None]))
-    return [o if o.tokens is not None else o._replace(tokens=next(counts)) for o in outputs]
+    tokens = table["tokens"].to_pylist()
+    unknown_rows = [i for i, n in enumerate(tokens) if n is None]
+    texts = table["response"].take(unknown_rows).to_pylist()
+    for i, ids in zip(unknown_rows, tokenize(tokenizer, texts), strict=True):
+        tokens[i] = len(ids)
+    return with_columns(table, tokens=tokens)
 
 
 def evaluations_in(path: Path) -> list[Path]:
@@ -147,126 +123,98 @@ def evaluations_in(path: Path) -> list[Path]:
     return [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
 
 
-def outputs_of(table: Any, where: Path, options: ReadOptions, notes: Notes) -> list[Output]:
-    """The rows of a record as outputs.
+def with_columns(table: pa.Table, **columns: Sequence[Any]) -> pa.Table:
+    """The table with columns of `SCHEMA` added or replaced."""
+    for name, values in columns.items():
+        field, place = SCHEMA.field(name), table.schema.get_field_index(name)
+        array = pa.array(values, field.type)
+        absent = place < 0
+        table = (
+            table.append_column(field, array) if absent else table.set_column(place, field, array)
+        )
+    return table
+
+
+def with_problems(table: pa.Table, where: Path, notes: Notes) -> pa.Table:
+    """A record with the columns of `COLUMNS`: which problem each row is about, and what is known
+    of its response.
 
     A file named after a benchmark is of that benchmark; each of several other files is a benchmark
-    of its own.
-
-    Args:
-        table: a record whose rows have a response and a reference answer.
-        where: the file or folder, for error messages.
-        options: how the record was read.
-        notes: takes whether several files ask the same problems.
+    of its own. `notes` takes whether several files ask the same problems.
 
     Raises:
-        InputError: a problem has two different answers.
+        InputError: a row has no response or answer, or a problem has two different answers.
     """
-    rows = table.select([x for x in table.column_names if x not in ("mask", "credit", "segments")])
     single = path_text(where) if where.is_file() else None
-    places = [x["run"] or x["file"] or single for x in rows.select(["run", "file"]).to_pylist()]
+    places = [x["run"] or x["file"] or single for x in table.select(["run", "file"]).to_pylist()]
     is_one_place = len(set(places)) == 1
     is_one_step = len(pc.unique(table["step"])) == 1  # the steps of two files are no difference
-    samples: Counter[tuple[str | None, str]] = Counter()
-    accepted: dict[str, tuple[str, ...]] = {}
+    lengths = pc.list_value_length(table["token_ids"]).to_pylist()
+    read_columns = ["label", "prompt_id", "step", "prompt", "response", "answer", "extra"]
     asked: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
-    outputs = []
-    for row, place in zip(rows.to_pylist(), places, strict=True):
-        output = output_of(row, str(where))
-        if output.benchmark == UNNAMED:
+    accepted: dict[str, tuple[str, ...]] = {}
+    rows = []
+    for row, place, length in zip(
+        table.select(read_columns).to_pylist(), places, lengths, strict=True
+    ):
+        label = row["label"] or f"prompt {row['prompt_id']}"
+        if row["response"] is None:
+            raise InputError(f"{where}: the response of problem {label} is null; expected text")
+        extra = json.loads(row["extra"] or "{}")
+        kept = {name: extra.get(name) for name, fits in KEPT.items() if fits(extra.get(name))}
+        answers = parse_answers(row["answer"], f"{where}, problem {label}")
+        named = next((extra[x] for x in BENCHMARK_FIELDS if extra.get(x) is not None), None)
+        benchmark, within = label_of(named, label)
+        if benchmark == UNNAMED:
             name = without_format(Path(place).name) if place else ""
             benchmark = NAMES.get(name, UNNAMED if is_one_place else name)
-            output = output._replace(benchmark=benchmark)
-        output = output._replace(
-            step=None if is_one_step else output.step,
-            model=None if options.pool_models else output.model,
-        )
-        earlier = accepted.setdefault(output.group, output.answers)
-        if set(output.answers) != set(earlier):
+        label = within if benchmark == UNNAMED else f"{benchmark}/{within}"
+        problem = label if is_one_step else f"{label} of step {row['step']}"
+        earlier = accepted.setdefault(problem, answers)
+        if set(answers) != set(earlier):
             raise InputError(
-                f"{where}: problem {output.group} accepts {' or '.join(output.answers):.80}, in an "
-                f"earlier row {' or '.join(earlier):.80}; expected the same in all of its rows"
+                f"{where}: problem {problem} accepts {' or '.join(answers):.80}, in an earlier row "
+                f"{' or '.join(earlier):.80}; expected the same in all of its rows"
             )
-        asked[output.problem, output.step][output.group] = output.prompt, output.answers
-        outputs.append(output._replace(sample=samples[output.model, output.group]))
-        samples[output.model, output.group] += 1
+        asked[within, row["step"]][problem] = row["prompt"], answers
+        tokens = kept.get("tokens") if length is None else length
+        columns = {"label": label, "problem": problem, "benchmark": benchmark, "answers": answers}
+        rows.append(kept | columns | {"tokens": tokens})
     # Files of seeds ask the same under the same labels; files of benchmarks do not.
     repeated = [set(problems.values()) for problems in asked.values() if len(problems) > 1]
     notes.counts["apart"] = len(repeated) if all(len(same) == 1 for same in repeated) else 0
-    return outputs
+    added = {x: [row.get(x) for row in rows] for x in ("label", *COLUMNS) if x != "stored"}
+    return with_columns(table, **added, stored=table["correct"].to_pylist())
 
 
-def output_of(row: dict[str, Any], where: str) -> Output:
-    """A row of a record as an output; `where` is for error messages."""
-    label = row["label"] or f"prompt {row['prompt_id']}"
-    if row["response"] is None:
-        raise InputError(f"{where}: the response of problem {label} is null; expected text")
-    extra = json.loads(row["extra"] or "{}")
-    kept = {name: extra.get(name) if fits(extra.get(name)) else None for name, fits in KEPT.items()}
-    named = next((extra[x] for x in BENCHMARK_FIELDS if extra.get(x) is not None), None)
-    benchmark, problem = label_of(named, label)
-    verdict = None
-    if row["outcome"] in list(Outcome) and row["grader"] is not None:
-        verdict = Verdict(Outcome(row["outcome"]), row["extracted"], kept["reason"] or "")
-    return Output(
-        benchmark=benchmark,
-        problem=problem,
-        sample=0,
-        response=row["response"],
-        answers=parse_answers(row["answer"], f"{where}, problem {label}"),
-        prompt=row["prompt"],
-        tokens=kept["tokens"] if row["token_ids"] is None else len(row["token_ids"]),
-        finished=kept["finished"],
-        reward=row["reward"],
-        stored=row["correct"],
-        verdict=verdict,
-        grader=row["grader"] if verdict else None,
-        model=row["model"],
-        step=row["step"],
-    )
-
-
-def by_model(outputs: Sequence[Output]) -> dict[str | None, list[Output]]:
+def by_model(table: pa.Table) -> dict[str | None, pa.Table]:
     """The outputs of each model; None stands for outputs that name no model.
 
     If only one model is named, all outputs are taken to be its own.
     """
-    names = {output.model for output in outputs if output.model is not None}
-    if len(names) < 2:
-        return {next(iter(names), None): list(outputs)}
-    models: dict[str | None, list[Output]] = defaultdict(list)
-    for output in outputs:
-        models[output.model].append(output)
-    return dict(models)
+    names = dict.fromkeys(table["model"].to_pylist())
+    if len(set(names) - {None}) < 2:
+        return {next(filter(None, names), None): table}
+    models = table["model"]
+    return {
+        name: table.filter(pc.is_null(models) if name is None else pc.equal(models, name))
+        for name in names
+    }
 
 
-def by_benchmark(outputs: Iterable[Output]) -> dict[str, list[Output]]:
-    """The outputs of each benchmark: the known ones in their order, then others as they come."""
-    benchmarks: dict[str, list[Output]] = {name: [] for name in BENCHMARKS}
-    for output in outputs:
-        benchmarks.setdefault(output.benchmark, []).append(output)
-    return {name: of_benchmark for name, of_benchmark in benchmarks.items() if of_benchmark}
-
-
-def by_problem(outputs: Iterable[Output]) -> dict[str, list[Output]]:
-    """The samples of each problem (`aime24/7`), in the order in which problems come."""
-    problems: dict[str, list[Output]] = defaultdict(list)
-    for output in outputs:
-        problems[output.group].append(output)
-    return dict(problems)
-
-
-def check_complete(outputs: Sequence[Output], where: str) -> None:
+def check_complete(table: pa.Table, where: str) -> None:
     """Check that each model has all problems of a known benchmark, and as many outputs of each.
 
     Raises:
         InputError: problems are missing or too many, or one has another number of outputs.
     """
-    models = by_model(outputs)
+    models = by_model(table)
     for model, of_model in models.items():
         source = f"{where}, model {model}" if len(models) > 1 else where
-        for name, of_benchmark in by_benchmark(of_model).items():
-            problems = by_problem(of_benchmark)
+        pairs = of_model.select(["benchmark", "problem"]).to_pylist()
+        counts = Counter((pair["benchmark"], pair["problem"]) for pair in pairs)
+        for name in dict.fromkeys(benchmark for benchmark, _ in counts):
+            problems = {problem: n for (x, problem), n in counts.items() if x == name}
             size = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
             if len(problems) != size:
                 missing = [str(i) for i in range(size) if f"{name}/{i}" not in problems]
@@ -275,70 +223,70 @@ def check_complete(outputs: Sequence[Output], where: str) -> None:
                     f"{source}: {len(problems)} problems of {name}; expected {size}{listed}; "
                     "--partial accepts that"
                 )
-            usual = statistics.mode(map(len, problems.values()))
-            other = next((group for group, x in problems.items() if len(x) != usual), None)
+            usual = statistics.mode(problems.values())
+            other = next((problem for problem, n in problems.items() if n != usual), None)
             if other is not None:
                 raise InputError(
-                    f"{source}: problem {other} has {len(problems[other])} outputs, most have "
-                    f"{usual}; is it there twice, or is one missing? --partial accepts that"
+                    f"{source}: problem {other} has {problems[other]} outputs, most have {usual}; "
+                    "is it there twice, or is one missing? --partial accepts that"
                 )
 
 
 def grade(
     pool: GradingPool,
-    outputs: Sequence[Output],
+    table: pa.Table,
     tell: Callable[[int, int], object] = lambda done, of: None,
-) -> list[Output]:
-    """The outputs with new verdicts; `tell` gets the number graded so far, and the total."""
-    graded = []
-    verdicts = pool.grade_all(Task(output.response, output.answers) for output in outputs)
-    for output, verdict in zip(outputs, verdicts, strict=True):
-        graded.append(output._replace(verdict=verdict, grader=pool.grader))
-        tell(len(graded), len(outputs))
-    return graded
+) -> pa.Table:
+    """The outputs graded anew; `tell` gets the number graded so far, and the total."""
+    verdicts = []
+    asked = map(Task, table["response"].to_pylist(), table["answers"].to_pylist())
+    for verdict in pool.grade_all(asked):
+        verdicts.append(verdict)
+        tell(len(verdicts), len(table))
+    return with_verdicts(table, verdicts, pool.grader)
 
 
-def by_reward(outputs: Sequence[Output]) -> list[Output]:
-    """The outputs with the file's correctness as verdict; None where it has none."""
-    verdicts = {1.0: Verdict(Outcome.CORRECT), 0.0: Verdict(Outcome.INCORRECT), None: None}
-    return [o._replace(verdict=verdicts[o.stored], grader=STORED) for o in outputs]
+def with_verdicts(table: pa.Table, verdicts: Sequence[Any], grader: str) -> pa.Table:
+    """The outputs with the verdicts of a grader, one a row."""
+    names = ("outcome", "extracted", "reason", "correct")
+    columns = {name: [getattr(verdict, name) for verdict in verdicts] for name in names}
+    return with_columns(table, **columns, grader=[grader] * len(table))
 
 
-def stored(outputs: Sequence[Output]) -> list[Output]:
-    """The outputs with the file's own verdicts, or else with its rewards as verdicts.
+def stored(table: pa.Table) -> pa.Table:
+    """The outputs with the file's own outcomes, or else with those that its rewards mean.
 
     Raises:
         InputError: an output has neither.
     """
-    graded = [o if o.verdict else x for o, x in zip(outputs, by_reward(outputs), strict=True)]
-    if missing := next((o for o in graded if o.verdict is None), None):
-        raise InputError(f"grader stored: {missing.group} has no reward in the file")
-    return graded
+    columns: Mapping[str, list[Any]] = table.select(
+        ["outcome", "grader", "stored", "problem"]
+    ).to_pydict()
+    for i, outcome in enumerate(columns["outcome"]):
+        if outcome is None:
+            if (reward := columns["stored"][i]) is None:
+                problem = columns["problem"][i]
+                raise InputError(f"grader stored: {problem} has no reward in the file")
+            columns["outcome"][i], columns["grader"][i] = BY_REWARD[reward], STORED
+    return with_columns(table, outcome=columns["outcome"], grader=columns["grader"])
 
 
-def note_stored(outputs: Sequence[Output], notes: Notes) -> None:
+def note_stored(table: pa.Table, notes: Notes) -> None:
     """Note if it is unclear which of the file's rewards mean correct."""
-    if rewards := [output.reward for output in outputs if output.reward is not None]:
+    if rewards := table["reward"].drop_null().to_pylist():
         note_rewards(pa.table({"reward": rewards, "by_reward": [True] * len(rewards)}), notes)
 
 
-def to_record(outputs: Sequence[Output], model: str | None = None) -> Any:
+def to_record(table: pa.Table, model: str | None = None) -> pa.Table:
     """Graded outputs as a rollout record, the input of `ktae score` and `ktae compare`.
 
-    `correct` and the reward are null where the verdict is undecided. `model` is the one that
+    `correct` and the reward are null where the outcome is undecided. `model` is the one that
     generated them; None: the one that each output names.
     """
-    rows = []
-    for output in outputs:
-        fields = output._asdict() | (output.verdict._asdict() if output.verdict else {})
-        row = {
-            "group": output.label,
-            "label": output.label,
-            "answer": json.dumps(output.answers, ensure_ascii=False),
-            "reward": output.correct,
-            "correct": output.correct,
-            "model": model or output.model,
-            "extra": json.dumps({name: fields.get(name) for name in KEPT}, ensure_ascii=False),
-        }
-        rows.append(fields | row)
-    return pa.Table.from_pylist(rows, schema=record.SCHEMA)
+    same = ("step", "prompt", "response", "correct", "label", "outcome", "extracted", "grader")
+    columns = {name: table[name] for name in same}
+    columns |= {"group": table["label"], "reward": table["correct"]}
+    columns["model"] = pa.array([model] * len(table)) if model else table["model"]
+    for name, values in (("answer", table["answers"]), ("extra", table.select([*KEPT]))):
+        columns[name] = [json.dumps(x, ensure_ascii=False) for x in values.to_pylist()]
+    return record.conform(pa.table(columns))
