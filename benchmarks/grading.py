@@ -15,10 +15,11 @@ import resource
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from estimator import append_rows, machine, write_rows
 
-from ktae.experiments.outputs import Output, read
+from ktae.experiments.outputs import read
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 
 HERE = Path(__file__).parent
@@ -41,7 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     differences = []
     for name in arguments.files:
-        outputs = read(arguments.folder / f"{name}.jsonl.gz")
+        outputs = read(arguments.folder / f"{name}.jsonl.gz").to_pylist()
         for grader in arguments.graders:
             row, verdicts = measure(outputs, grader, arguments.workers)
             print(name, row, flush=True)
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def measure(
-    outputs: list[Output], grader: str, workers: int
+    outputs: list[dict[str, Any]], grader: str, workers: int
 ) -> tuple[dict[str, object], list[Verdict]]:
     cpu_before = cpu_seconds()
     if grader == "trl":
@@ -62,9 +63,9 @@ def measure(
         with GradingPool(workers, grader=grader) as pool:
             list(pool.grade_all([Task(r"\boxed{1}", "1")] * 2 * workers))  # starts all workers
             started = time.perf_counter()
-            verdicts = list(pool.grade_all(Task(o.response, o.answers) for o in outputs))
+            verdicts = list(pool.grade_all(Task(o["response"], o["answers"]) for o in outputs))
     seconds = time.perf_counter() - started
-    pairs = [(v.correct == 1, o.reward == 1) for v, o in zip(verdicts, outputs, strict=True)]
+    pairs = [(v.correct == 1, o["reward"] == 1) for v, o in zip(verdicts, outputs, strict=True)]
     counts = Counter(verdict.outcome for verdict in verdicts)
     return {
         "grader": grader,
@@ -81,12 +82,12 @@ def measure(
     }, verdicts
 
 
-def by_trl(output: Output) -> Verdict:
+def by_trl(output: dict[str, Any]) -> Verdict:
     """TRL's `accuracy_reward`; of several accepted answers one is enough."""
     from trl.rewards import accuracy_reward
 
-    completion = [[{"role": "assistant", "content": output.response}]]
-    golds = (answer if "$" in answer else f"${answer}$" for answer in output.answers)
+    completion = [[{"role": "assistant", "content": output["response"]}]]
+    golds = (answer if "$" in answer else f"${answer}$" for answer in output["answers"])
     rewards = [accuracy_reward(completion, [gold])[0] for gold in golds]
     if 1.0 in rewards:
         return Verdict(Outcome.CORRECT)
@@ -100,20 +101,20 @@ def cpu_seconds() -> float:
 
 
 def list_differences(
-    name: str, outputs: list[Output], verdicts: list[Verdict]
+    name: str, outputs: list[dict[str, Any]], verdicts: list[Verdict]
 ) -> list[dict[str, object]]:
     return [
         {
             "file": name,
             "row": row,
-            "problem": output.group,
-            "stored": output.reward,
+            "problem": output["problem"],
+            "stored": output["reward"],
             "outcome": verdict.outcome.value,
             "rule": verdict.rule,
             "reason": verdict.reason,
         }
         for row, (output, verdict) in enumerate(zip(outputs, verdicts, strict=True), start=1)
-        if output.reward != verdict.correct
+        if output["reward"] != verdict.correct
     ]
 
 

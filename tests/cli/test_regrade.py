@@ -26,11 +26,10 @@ def test_graders_disagree(command: Run, tmp_path: Path) -> None:
         "eval", "--regrade", file, "--workers", 1, "--graders", "ktae,ktae-last,ktae-boxed,stored"
     )
     assert result.status == 0
-    counts, _, pairs = result.out.split("outputs by grader")[1].partition("outputs on which two")
-    assert cells(counts.split("accuracy")[0], "ktae ") == ["2", "0", "1", "1"]
-    assert cells(counts.split("accuracy")[0], "ktae-last") == ["3", "0", "0", "1"]
-    assert cells(counts.split("accuracy")[0], "ktae-boxed") == ["2", "0", "1", "1"]
-    assert cells(pairs, "ktae-last") == ["1", "-", "1", "2"]
+    table = result.out.split("outputs by grader")[1]
+    assert cells(table, "ktae ")[:4] == ["2", "0", "1", "1"]
+    assert cells(table, "ktae-last") == ["3", "0", "0", "1", "1", "0", "1", "2"]
+    assert cells(table, "ktae-boxed")[:4] == ["2", "0", "1", "1"]
     again = command("eval", "--regrade", file, "--workers", 1, "--json")
     (differing,) = json.loads(again.out)["differences"]
     assert (differing["stored"], differing["outcome"]) == (0, "undecided")

@@ -1,4 +1,4 @@
-"""Real mathematics through TRL: data prepare, the chat template, the grader, a tiny Qwen2."""
+"""Real mathematics through TRL: a file of problems, the chat template, the grader, a tiny Qwen2."""
 
 import json
 
@@ -45,9 +45,7 @@ def qwen(byte_tokenizer, tmp_path_factory):
 def problems(tmp_path):
     rows = [{"problem": f"What is {a} + {a}?", "answer": str(2 * a)} for a in range(6)]
     file = write_lines(tmp_path / "sums.jsonl", rows)
-    done = run_here(ktae("data", "prepare", file, "--test", file, "--output", tmp_path / "data"))
-    assert done.returncode == 0, done.stderr
-    return tmp_path / "data"
+    return f"task={{source: file, train: {file}, test: {file}}}"
 
 
 def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
@@ -57,7 +55,7 @@ def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
         "rollout.max_response_length=12", "algorithm.minibatches=2", "logging.eval_problems=4",
         "trl.vllm=false", "trl.forward_rollouts=2", "algorithm.patience=9",
     ]  # fmt: skip
-    paths = [f"data={problems}", f"model.path={qwen}"]
+    paths = [problems, f"model.path={qwen}"]
     done = run_here(ktae("train", recipe, *small, *paths, "--output", tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run/summary.json").read_text())
@@ -79,4 +77,3 @@ def test_dry_run_shows_the_configuration_without_a_model(request):
     assert "#   max_completion_length: 3072" in done.stdout
     assert "#   use_vllm: True" in done.stdout
     assert "#   num_generations: 16" in done.stdout
-    assert "ktae data prepare" in done.stdout

@@ -18,7 +18,6 @@ import pytest
 from extras import require
 from saved_outputs import write_lines
 from tiny_qwen import make_qwen
-from training import ktae, run_here
 from verl_one_step import recipe
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, two_nodes
 
@@ -132,14 +131,15 @@ def command(pid):
 
 
 def test_mathematics_in_the_colocated_asynchronous_mode(base, tmp_path):
-    r"""`ktae data prepare`, and the grader's own processes inside verl's reward worker.
+    r"""A file of problems, and the grader's own processes inside verl's reward worker.
 
     The model is a Qwen2, with which verl builds prompts as for those of the paper.
     """
     model, tokenizer = make_qwen(base, tmp_path)
     overrides = {"actor_rollout_ref.model.tokenizer_path": str(tokenizer)}
     content = recipe(model, "math", overrides=overrides)
-    content |= {"task": "math", "data": str(math_problems(model, tokenizer, tmp_path))}
+    file = str(math_problems(model, tokenizer, tmp_path))
+    content["task"] = {"source": "file", "train": file, "test": file, "instruction": None}
     content["rollout"]["max_response_length"] = SHORT
     content["verl"]["mode"] = "colocate_async"
     trained = Run(content, tmp_path).succeed()
@@ -175,16 +175,12 @@ def by_eye(output, answer):
 
 
 def math_problems(model, tokenizer, folder):
-    """Eight of the demo's, prepared as a user prepares a file: five that the model sometimes
+    """A file of eight of the demo's problems: five that the model sometimes
     solves, and three whose answer cannot be read."""
     problems = sometimes_solved(model, tokenizer, 5)
     rows = [{"problem": problem.prompt, "answer": problem.answer} for problem in problems]
     rows += [{"problem": problem.prompt, "answer": UNREADABLE} for problem in problems[:3]]
-    file = write_lines(folder / "sums.jsonl", rows)
-    prepare = ("data", "prepare", file, "--test", file, "--template", "plain")
-    done = run_here(ktae(*prepare, "--output", folder / "data"))
-    assert done.returncode == 0, done.stderr
-    return folder / "data"
+    return write_lines(folder / "sums.jsonl", rows)
 
 
 def sometimes_solved(model, tokenizer, n):

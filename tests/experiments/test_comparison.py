@@ -4,41 +4,25 @@ import itertools
 
 import numpy as np
 import pytest
+from saved_outputs import graded
 
 from ktae.errors import InputError
 from ktae.experiments import comparison
 from ktae.experiments.comparison import in_words
-from ktae.experiments.outputs import Output
-from ktae.grading import Outcome, Verdict
 from ktae.inference import pooled_p_value
 
-VERDICTS = {
-    1: Verdict(Outcome.CORRECT),
-    0: Verdict(Outcome.INCORRECT),
-    None: Verdict(Outcome.UNDECIDED),
-}
 
-
-def paired_tests(*sides: list[Output], partial: bool = False) -> list[comparison.Comparison]:
+def paired_tests(*sides, partial=False):
     """Of models that are called A, B and so on."""
     return comparison.paired_tests(dict(zip("ABCD", sides, strict=False)), partial=partial)
 
 
-def side(benchmarks: dict[str, list[list[int | None]]]) -> list[Output]:
-    """Graded outputs from results per benchmark, problem and sample."""
-    return [
-        Output(name, str(i), j, "", ("1",), verdict=VERDICTS[result])
-        for name, problems in benchmarks.items()
-        for i, results in enumerate(problems)
-        for j, result in enumerate(results)
-    ]
-
-
-def test_a_difference_is_shown() -> None:
-    a = side({"x": [[0]] * 40 + [[1]] * 60})
-    b = side({"x": [[1]] * 30 + [[0]] * 10 + [[1]] * 60})
+def test_a_difference_is_shown():
+    a = graded({"x": [[0]] * 40 + [[1]] * 60})
+    b = graded({"x": [[1]] * 30 + [[0]] * 10 + [[1]] * 60})
     (row,) = paired_tests(a, b)
     assert (row.name, row.problems, row.up, row.down) == ("x", 100, 30, 0)
+    assert row.flips == {f"x/{i}": (0, 1) for i in range(30)}
     assert row.difference.value == pytest.approx(0.3)
     assert row.p_value == row.corrected == pytest.approx(2**-29)
     assert row.difference.low == pytest.approx(0.21, abs=0.02)
@@ -46,55 +30,56 @@ def test_a_difference_is_shown() -> None:
     assert in_words(row).startswith("B ") and in_words(paired_tests(b, a)[0]).startswith("A ")
 
 
-def test_benchmarks_pooled_and_corrected() -> None:
-    a = side({"x": [[0]] * 9 + [[1]] * 11, "y": [[1]] * 10})
-    x, y, pooled = paired_tests(a, side({"x": [[1]] * 20, "y": [[1]] * 10}))
+def test_benchmarks_pooled_and_corrected():
+    a = graded({"x": [[0]] * 9 + [[1]] * 11, "y": [[1]] * 10})
+    x, y, pooled = paired_tests(a, graded({"x": [[1]] * 20, "y": [[1]] * 10}))
     assert (x.name, y.name, pooled.name, pooled.problems) == ("x", "y", "pooled", 30)
     assert x.p_value == pooled.p_value == pytest.approx(2**-8)
     assert (x.corrected, y.corrected) == (pytest.approx(3 * 2**-8), 1.0)
 
 
-def test_several_samples_and_undecided_ones() -> None:
+def test_several_samples_and_undecided_ones():
     """Shares 1/2, 1 (of one decided), none, against 1, 0, 1: differences 1/2 and -1."""
-    a = side({"x": [[1, 0], [1, None], [None, None]]})
-    (row,) = paired_tests(a, side({"x": [[1, 1], [0, 0], [1, 1]]}))
+    a = graded({"x": [[1, 0], [1, None], [None, None]]})
+    (row,) = paired_tests(a, graded({"x": [[1, 1], [0, 0], [1, 1]]}))
     assert (row.problems, row.up, row.down) == (2, 1, 1)
+    assert row.flips == {"x/0": (0.5, 1), "x/1": (1, 0)}
     assert row.difference.value == pytest.approx(-0.25)
     assert row.p_value == pytest.approx(2 / 3, abs=0.01)
 
 
-def test_other_problems_are_an_error() -> None:
-    a, b = side({"x": [[1], [1]]}), side({"x": [[1]]})
+def test_other_problems_are_an_error():
+    a, b = graded({"x": [[1], [1]]}), graded({"x": [[1]]})
     with pytest.raises(InputError, match="x/1"):
         paired_tests(a, b)
     (row,) = paired_tests(a, b, partial=True)
     assert row.problems == 1
-    sets = [[b[0]._replace(answers=answers)] for answers in (("2", "1"), ("1", "3"))]
+    sets = [graded({"x": [[1]]}, answers=[answers]) for answers in (["2", "1"], ["1", "3"])]
     with pytest.raises(InputError, match="x/0"):
         paired_tests(*sets)
     with pytest.raises(InputError, match=r"x/0.*y/0"):
-        paired_tests(b, side({"y": [[1]]}), partial=True)
+        paired_tests(b, graded({"y": [[1]]}), partial=True)
     with pytest.raises(InputError):
-        paired_tests(side({"x": [[None]]}), side({"x": [[None]]}))
+        paired_tests(*[graded({"x": [[None]]})] * 2)
 
 
 @pytest.mark.parametrize(
     ("a", "b", "name"), [("all", "all", "all"), ("all", "x", "x"), ("x", "all", "x")]
 )
-def test_a_file_that_names_no_benchmark(a: str, b: str, name: str) -> None:
-    (row,) = paired_tests(side({a: [[0]] * 9}), side({b: [[1]] * 9}))
+def test_a_file_that_names_no_benchmark(a, b, name):
+    (row,) = paired_tests(graded({a: [[0]] * 9}), graded({b: [[1]] * 9}))
     assert (row.name, row.problems, row.up) == (name, 9, 9)
 
 
-def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file() -> None:
+def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file():
     """Where a file has both, `x/0` and `0` stay two problems."""
-    sides = [side({"all": [[result]] * 9, "x": [[1]] * 5}) for result in (0, 1)]
+    sides = [graded({"all": [[result]] * 9, "x": [[1]] * 5}) for result in (0, 1)]
     rows = {row.name: row.problems for row in paired_tests(*sides)}
     assert rows == {"all": 9, "x": 5, "pooled": 14}
 
 
-def test_random_deals_come_close_to_all_deals() -> None:
-    """Three problems of several sizes: each deal of their verdicts has the same probability."""
+def test_random_deals_come_close_to_all_deals():
+    """Three problems of several sizes: each deal of their samples has the same probability."""
     sides = [(0, 3, 1, 1), (1, 2, 3, 3), (1, 4, 2, 2)]
     observed = sum(b / n_b - a / n_a for a, n_a, b, n_b in sides)
     sums = [0.0]
@@ -106,35 +91,31 @@ def test_random_deals_come_close_to_all_deals() -> None:
     assert pooled_p_value(sides) == pytest.approx(share, abs=0.005)
 
 
-def test_different_numbers_of_samples_are_dealt_anew() -> None:
-    """One problem, right in 0 of 3 against 1 of 1: that deal has probability 1/4."""
-    (row,) = paired_tests(side({"x": [[0, 0, 0]]}), side({"x": [[1]]}))
+def test_different_numbers_of_samples_are_dealt_anew():
+    """One problem, correct in 0 of 3 against 1 of 1: that deal has probability 1/4."""
+    (row,) = paired_tests(graded({"x": [[0, 0, 0]]}), graded({"x": [[1]]}))
     assert row.p_value == pytest.approx(1 / 4, abs=0.01)
-    (alike,) = paired_tests(side({"x": [[1, 1, 1]]}), side({"x": [[1]]}))
+    (alike,) = paired_tests(graded({"x": [[1, 1, 1]]}), graded({"x": [[1]]}))
     assert alike.p_value == 1
 
 
-def with_lengths(outputs: list[Output], lengths: list[int | None]) -> list[Output]:
-    return [o._replace(tokens=n) for o, n in zip(outputs, lengths, strict=True)]
-
-
-def test_lengths_are_tested_beside_accuracies() -> None:
+def test_lengths_are_tested_beside_accuracies():
     """Undecided responses have a length, too; samples of a problem are averaged."""
-    graded = side({"x": [[1, 0]] * 9 + [[None, None]]})
-    a, b = with_lengths(graded, [30, 50] * 10), with_lengths(graded, [20, 30] * 10)
+    outcomes = {"x": [[1, 0]] * 9 + [[None, None]]}
+    a, b = graded(outcomes, tokens=[30, 50] * 10), graded(outcomes, tokens=[20, 30] * 10)
     accuracy, length = paired_tests(a, b)
     assert (accuracy.measure, accuracy.problems, accuracy.up) == ("accuracy", 9, 0)
     assert (length.measure, length.problems, length.up, length.down) == ("length", 10, 0, 10)
     assert (length.mean_a, length.mean_b, length.difference) == (40, 25, (-15, -15, -15))
     assert length.p_value == length.corrected == 2**-9
-    assert length.shown
-    unknown = with_lengths(graded, [None, *[9] * 19])
+    assert length.shown and not length.flips
+    unknown = graded(outcomes, tokens=[None, *[9] * 19])
     assert [row.measure for row in paired_tests(a, unknown)] == ["accuracy"]
 
 
-def test_several_models_are_compared_with_the_first() -> None:
+def test_several_models_are_compared_with_the_first():
     """p-values of all comparisons of a measure are corrected together."""
-    a, b = (with_lengths(side({"x": [[kind]] * 8}), [10] * 8) for kind in (0, 1))
+    a, b = (graded({"x": [[kind]] * 8}, tokens=10) for kind in (0, 1))
     rows = paired_tests(a, b, a, b)
     assert [(row.a, row.b, row.measure, row.up) for row in rows] == [
         ("A", model, measure, up)
@@ -143,11 +124,12 @@ def test_several_models_are_compared_with_the_first() -> None:
     ]
     corrected = [row.corrected for row in rows if row.measure == "accuracy"]
     assert corrected == [3 * 2**-7, 1, 3 * 2**-7]
-    two_models = [a[0]._replace(model="m"), a[1]._replace(model="n")]
-    with pytest.raises(InputError, match="--pool-models"):
-        paired_tests(two_models, b)
-    two_steps = [a[0]._replace(step=1), a[1]._replace(step=2)]
-    with pytest.raises(InputError, match=r"^C "):
-        paired_tests(b, b, two_steps)
-    with pytest.raises(InputError, match="A and C"):
-        paired_tests(b, b, side({"y": [[1]]}))
+
+
+@pytest.mark.parametrize(
+    ("more", "place"), [({"model": ["m", "n"]}, "--pool-models"), ({"step": [1, 2]}, "^C ")]
+)
+def test_one_side_is_one_model_of_one_step(more, place):
+    side = graded({"x": [[1], [1]]})
+    with pytest.raises(InputError, match=place):
+        paired_tests(side, side, graded({"x": [[1], [1]]}, **more))

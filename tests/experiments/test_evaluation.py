@@ -11,7 +11,6 @@ from ktae.errors import InputError
 from ktae.experiments.benchmarks import BenchmarkProblem
 from ktae.experiments.engines import Sample, Sampling
 from ktae.experiments.evaluation import EvaluationFolder, Job, generate_all
-from ktae.experiments.outputs import Output
 
 PROBLEMS = [BenchmarkProblem("x", i, f"problem {i}" + "!" * (i % 3), (str(i),)) for i in range(10)]
 
@@ -39,7 +38,7 @@ def job(model: Path | str = "m", seed: int = 7, samples: int = 1, problems: Any 
     return Job(str(model), "fake", "plain", problems, sampling)
 
 
-def run(folder: EvaluationFolder, engine: Any, samples: int = 1) -> list[Output]:
+def run(folder: EvaluationFolder, engine: Any, samples: int = 1) -> Any:
     return generate_all(folder, job(samples=samples), lambda: engine, lambda *_: None)
 
 
@@ -57,13 +56,12 @@ def claimed(path: Path, begun: bool = False) -> EvaluationFolder:
 
 
 def test_outputs_come_in_the_problems_order(tmp_path: Path) -> None:
-    outputs = run(claimed(tmp_path / "a"), FakeEngine(), samples=2)
-    assert [(o.problem, o.sample) for o in outputs] == [
-        (str(i), j) for i in range(10) for j in (0, 1)
-    ]
-    assert all(o.response.startswith(PROBLEMS[int(o.problem)].text + " / ") for o in outputs)
-    assert [o.finished for o in outputs] == [True, False] * 10
-    assert outputs[0].answers == ("0",)
+    outputs = run(claimed(tmp_path / "a"), FakeEngine(), samples=2).to_pydict()
+    assert outputs["problem"] == [f"x/{i}" for i in range(10) for _ in range(2)]
+    for i, response in enumerate(outputs["response"]):
+        assert response.startswith(f"{PROBLEMS[i // 2].text} / ") and response.endswith(f" {i % 2}")
+    assert outputs["finished"] == [True, False] * 10
+    assert outputs["answers"][0] == ["0"]
 
 
 def test_an_interrupted_run_equals_one_that_was_not(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_verl_s_acc_is_the_verdict_above_0_whatever_the_score(tmp_path):
     path = write_lines(tmp_path / "1.jsonl", rows)
     expected = [1, 0, 0, 1, 1, 0, 1, 0]
     assert [row["correct"] for row in read(path)] == expected
-    assert [output.reward for output in outputs.read(path)] == expected
+    assert outputs.read(path)["reward"].to_pylist() == expected
     for unknown in ({"undecided": 1.0, "acc": 0.0}, {"acc": None}):
         rows = [VERL | {"undecided": 0.0}, VERL | {"score": 0.0} | unknown]
         rows = read(write_lines(tmp_path / "1.jsonl", rows))

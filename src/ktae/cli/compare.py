@@ -54,7 +54,6 @@ def compare(
         models, outputs, lambda side, grader: graded_by(screen, side, grader, workers)
     )
     sides = dict(zip(names, graded, strict=True))
-    # The tests are over problems, paired, and corrected for the number of benchmarks and models.
     rows = comparison.paired_tests(sides, partial=saved.partial)
     scores = {name: score(side) for name, side in sides.items()}
     if len(models) > 2:  # the paper's tables 1 and 2

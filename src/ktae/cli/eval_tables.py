@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from ktae.cli.printing import Screen
 from ktae.experiments.benchmarks import title
-from ktae.experiments.outputs import Output, by_benchmark, by_model, by_reward
+from ktae.experiments.outputs import by_model, with_columns
 from ktae.experiments.scores import Estimate, Scores, accuracies, score
 from ktae.files.text import counted
 from ktae.grading import Outcome
@@ -20,32 +19,33 @@ from ktae.inference import Interval
 MANY = 0.2
 """Share of unanswered responses above which `print_warnings` speaks."""
 FEW = 20
-"""Up to so many outputs may well be graded alike."""
-REASONS = 10
-"""Reasons of differing verdicts that are printed, at most."""
+"""Up to this many outputs may well be graded alike."""
 WIDER = {
     "ktae": "--graders ktae-last takes the last number of a response",
     "ktae-boxed": "--graders ktae takes answers outside of \\boxed{}, too",
 }
-"""By grader: the one that finds answers in more places, and in which."""
+"""For a grader, the one that finds answers in more places."""
 ACCURACY = "accuracy in percent, 95 % interval below"
+LENGTH = "mean tokens of a response, 95 % interval below"
 
 Values = Sequence[Interval | Estimate | float | None]
 
 
-def print_models(screen: Screen, outputs: Sequence[Output], grader: str) -> dict[str, Any]:
+def print_models(screen: Screen, table: Any, grader: str) -> dict[str, Any]:
     """Print the tables of each model, and return them as JSON; `models` where there are several."""
     content = {}
-    models = by_model(outputs)
-    for model, of_model in models.items():
-        scores, in_file = score(of_model), accuracies(by_reward(of_model))
+    models = by_model(table)
+    for model, outputs in models.items():
+        scores = score(outputs)
+        in_file = accuracies(with_columns(outputs, correct=outputs["stored"].to_pylist()))
         if len(models) > 1:
             screen.print("", f"model {model or 'not named'}")
         print_scores(screen, scores, in_file)
-        print_warnings(screen, of_model, grader)
-        differing = differences(of_model)
+        print_warnings(screen, outputs, grader)
+        differing = differences(outputs)
         if in_file:
-            _print_differences(screen, differing)
+            n = counted(len(differing), "output")
+            screen.print(f"{n} on which the file's reward and {grader} differ (--json lists them)")
         content[model or "not named"] = {
             "intervals": "95 %, percentile bootstrap over problems",
             "benchmarks": {
@@ -74,7 +74,6 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
     }
     if any(x.majority for x in of):
         sampled["maj@k"] = [x.majority for x in of]
-    # Problems with too few decided samples are left out, and that is said.
     fewer = []
     for name, estimates in sampled.items():
         rows += rows_of(name, estimates, points)
@@ -94,12 +93,11 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
 
 
 def print_side_by_side(screen: Screen, scores: Mapping[str, Scores]) -> None:
-    """The same of several models, a row for each; all have the same benchmarks."""
+    """The two tables of several models on the same benchmarks, a row for each."""
     columns = [*(title(x.benchmark) for x in next(iter(scores.values())).scores), "mean"]
     screen.table(ACCURACY, columns, [row for x in scores for row in accuracy_rows(x, scores[x])])
     if any(x.mean_length for x in scores.values()):
-        rows = [row for x in scores for row in length_rows(x, scores[x])]
-        screen.table("mean tokens of a response, 95 % interval below", columns, rows)
+        screen.table(LENGTH, columns, [row for x in scores for row in length_rows(x, scores[x])])
 
 
 def accuracy_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
@@ -119,9 +117,9 @@ def length_rows(name: str, scores: Scores) -> list[tuple[str, ...]]:
 def rows_of(
     name: str, values: Values, text: Callable[[float], str], mean: Interval | None = None
 ) -> list[tuple[str, ...]]:
-    """A row of the benchmarks' values and their mean, and one of intervals where there are any.
+    """A row of the benchmarks' values and their mean, and one of their intervals, if any.
 
-    A benchmark without a value leaves no mean: that of the others would look comparable.
+    There is no mean if a benchmark has no value: the mean of the others is not comparable.
     """
     numbers = [x if x is None or isinstance(x, float) else x.value for x in values]
     numbers = [None if x is None or math.isnan(x) else x for x in numbers]
@@ -138,94 +136,60 @@ def points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def print_warnings(
-    screen: Screen, outputs: Sequence[Output], grader: str, file: str | None = None
-) -> None:
-    """Warn where more than `MANY` of the responses are unanswered, or all are graded alike.
+def print_warnings(screen: Screen, table: Any, grader: str, file: str | None = None) -> None:
+    """Warn if more than `MANY` of the responses are unanswered, or all are graded alike.
 
-    `file` is what can be graded again, where the command has no `--graders`.
+    `file` is the one to grade again, for commands without `--graders`.
     """
-    where, n = f" of {file}" if file else "", len(outputs)
-    outcomes = {o.verdict.outcome for o in outputs if o.verdict}
-    unanswered = [o for o in outputs if o.verdict and o.verdict.outcome is Outcome.UNANSWERED]
-    # A few are a model's own fault; many mean that the grader looks in the wrong place.
-    if len(unanswered) > MANY * n:
+    outcomes, n = table["outcome"].to_pylist(), len(table)
+    where, unanswered = f" of {file}" if file else "", outcomes.count(Outcome.UNANSWERED)
+    if unanswered > MANY * n:  # the grader looks in the wrong place
         text = (
-            f"{len(unanswered):,} of {n:,} responses{where} ({len(unanswered) / n:.0%}) are "
-            f"unanswered and count as incorrect: grader {grader} finds no answer in them; "
+            f"{unanswered:,} of {n:,} responses{where} ({unanswered / n:.0%}) are unanswered and "
+            f"count as incorrect: grader {grader} finds no answer in them; "
         )
-        cut = sum(output.finished is False for output in unanswered)
-        if 2 * cut > len(unanswered):
+        ends = zip(outcomes, table["finished"].to_pylist(), strict=True)
+        if 2 * (cut := sum(x == (Outcome.UNANSWERED, False) for x in ends)) > unanswered:
             text += f"{cut:,} of them were cut off at the longest length: --max-new-tokens; "
         again = f"ktae eval --regrade {file} --output FOLDER " if file else ""
         wider = WIDER.get(grader)
         text += f"{again}{wider}" if wider else "look at some of them before you trust the accuracy"
-    elif len(outcomes) == 1 and n > FEW:
+    elif len(set(outcomes)) == 1 and n > FEW:
+        answer = table["answers"][0].as_py()[0]
         text = (
-            f"all {n:,} responses{where} are graded {outcomes.pop()}, so they show no difference; "
-            f"does grader {grader} understand a reference such as {outputs[0].answers[0]!r:.60}?"
+            f"all {n:,} responses{where} are graded {outcomes[0]}, so they show no difference; "
+            f"does grader {grader} understand a reference such as {answer!r:.60}?"
         )
     else:
         return
     screen.print(f"WARNING: {text}", style="bold red")
 
 
-def differences(outputs: Sequence[Output]) -> list[dict[str, Any]]:
-    """Where the file's verdict or reward differs from ours; undecided ones included."""
+def differences(table: Any) -> list[dict[str, Any]]:
+    """The outputs whose stored correctness differs from the grader's; undecided ones included."""
+    names = ("problem", "stored", "outcome", "extracted", "reason", "answers")
     return [
-        {"problem": output.group, "sample": output.sample, "stored": output.reward}
-        | output.verdict._asdict()
-        | {"answers": output.answers}
-        for output in outputs
-        if output.stored is not None
-        and output.verdict is not None
-        and output.stored != output.correct
+        {name: row[name] for name in names}
+        for row in table.select([*names, "correct"]).to_pylist()
+        if row["stored"] not in (None, row["correct"])
     ]
 
 
-def _print_differences(screen: Screen, differing: Sequence[dict[str, Any]]) -> None:
-    """The most frequent reasons of a difference, each with how often it occurs and an example."""
-    lines = [
-        f"{counted(len(differing), 'output')} on which the file's reward and our verdict differ"
-    ]
-    by_reason = defaultdict[tuple[object, ...], list[dict[str, Any]]](list)
-    for difference in differing:
-        key = (difference["stored"] > 0, difference["outcome"], difference["reason"])
-        by_reason[key].append(difference)
-    frequent = sorted(by_reason.values(), key=len, reverse=True)
-    for alike in frequent[:REASONS]:
-        x = alike[0]
-        accepted = " or ".join(dict.fromkeys(answer.strip() for answer in x["answers"]))
-        lines.append(
-            f"  {len(alike)}: {x['stored']:g} in the file, ours {x['outcome']} ({x['reason']}), as "
-            f"in {x['problem']}: given {x['extracted'] or 'nothing':.80}, accepted {accepted:.80}"
-        )
-    if len(frequent) > REASONS:
-        lines.append(f"  ... and {len(frequent) - REASONS} more reasons: --json has all")
-    screen.print(*lines)
-
-
-def print_disagreement(
-    screen: Screen, graded: Mapping[str, Sequence[Output]]
-) -> dict[str, dict[str, int]]:
-    """Print each grader's outcomes and accuracies, and on how many outputs each two differ.
+def print_disagreement(screen: Screen, graded: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Print how often each grader gives each outcome, and on how many outputs each two differ.
 
     Returns the latter.
     """
-    benchmarks = list(by_benchmark(next(iter(graded.values()))))
-    outcomes, shares, pairs = [], [], []
-    disagreements: dict[str, dict[str, int]] = {}
-    for name, outputs in graded.items():
-        counts = Counter(o.verdict.outcome for o in outputs if o.verdict is not None)
-        outcomes.append((name, *(f"{counts[outcome]:,}" for outcome in Outcome)))
-        means = accuracies(outputs)
-        shares.append((name, *(points(means[x]) if x in means else "-" for x in benchmarks)))
+    rows, disagreements = [], {}
+    correct = {name: table["correct"].to_pylist() for name, table in graded.items()}
+    for name, table in graded.items():
+        outcomes = table["outcome"].to_pylist()
         disagreements[name] = {
-            other: sum(x.correct != y.correct for x, y in zip(outputs, of_other, strict=True))
-            for other, of_other in graded.items()
+            other: sum(x != y for x, y in zip(correct[name], correct[other], strict=True))
+            for other in graded
         }
-        pairs.append((name, *(f"{n:,}" if n else "-" for n in disagreements[name].values())))
-    screen.table("outputs by grader", [outcome.value for outcome in Outcome], outcomes)
-    screen.table("accuracy in percent by grader", [title(x) for x in benchmarks], shares)
-    screen.table("outputs on which two graders differ", list(graded), pairs)
+        counts = [*map(outcomes.count, Outcome), *disagreements[name].values()]
+        rows.append((name, *(f"{n:,}" for n in counts)))
+    columns = [*(outcome.value for outcome in Outcome), *(f"not as {name}" for name in graded)]
+    screen.table("outputs by grader", columns, rows)
     return disagreements

@@ -32,7 +32,6 @@ from ktae.rollouts.options import ReadOptions
 from ktae.tables import in_tables
 
 if TYPE_CHECKING:
-    from ktae.experiments.outputs import Output
     from ktae.report.inputs import Dump
     from ktae.rollouts.notes import Notes
 
@@ -129,7 +128,7 @@ class Saved(Rows):
 
     def read(
         self, paths: Sequence[Path], notes: Notes, benchmarks: Sequence[str] | None = None
-    ) -> list[list[Output]]:
+    ) -> list[Any]:
         """What `ktae.experiments.outputs.read` gives of each."""
         from ktae.experiments.outputs import evaluations_in, read
         from ktae.rollouts.folders import choose_files

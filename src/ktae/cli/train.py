@@ -56,10 +56,7 @@ def train(
     ] = "trl",
     as_json: AsJson = False,
 ) -> None:
-    """Train a recipe through TRL, or through verl on Ray.
-
-    `ktae data prepare` writes training data for it.
-    """
+    """Train a recipe through TRL, or through verl on Ray."""
     from ktae.estimators import resolved
     from ktae.experiments import recipe as recipes
     from ktae.experiments.run_folder import RunFolder

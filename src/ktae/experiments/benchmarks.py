@@ -1,8 +1,8 @@
-"""Benchmarks by name: from the Hugging Face hub, or from a folder.
+"""Benchmarks by name, from the Hugging Face hub or from a folder.
 
-In a folder each benchmark is one file, such as `NAME.jsonl`, `.json` or `.parquet` (or that and
-`.gz`). NAME is the benchmark's name or one of its `files`. A row has `problem` or `question`, and
-`answer` or `final_answer`: a text, a number, or a list of accepted answers.
+A folder holds one file for each benchmark, called by its name or one of its `files`, with one of
+the endings `.jsonl`, `.json` or `.parquet` (also with `.gz`). The fields of a row are those that
+`ktae.experiments.tasks.sources.read_problems` reads.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
-from ktae.errors import InputError, quoted
-from ktae.experiments.tasks.sources import rows_of_hub
+from ktae.errors import InputError
+from ktae.experiments.tasks.sources import read_problems, rows_of_hub
 from ktae.experiments.templates import Messages
-from ktae.files.text import require_text
-from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import SUFFIXES, iterate_rows, without_format
 from ktae.rollouts.values import any_text
 
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """Where a benchmark comes from, and how many problems it must have."""
+    """Where a benchmark comes from, and how many problems it has."""
 
     size: int
     hub: tuple[str, str | None, str]
@@ -30,7 +28,7 @@ class Benchmark:
     files: tuple[str, ...] = ()
     """Other names of its file, without the ending."""
     title: str = ""
-    """As the paper's tables print it."""
+    """Its name in the paper's tables."""
 
 
 SUITE = "lkevinzc/math-eval"
@@ -51,12 +49,12 @@ BENCHMARKS = {
 """`amc` is the paper's 83 problems of AMC 2022 and 2023, `amc23` the 40 that others report."""
 
 NAMES = {x: name for name, b in BENCHMARKS.items() for x in (name, *b.files)}
-"""A benchmark's name by any of its names."""
+"""From any name of a benchmark to its usual one."""
 
 PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
 """The paper's five, in the order of its tables."""
 UNNAMED = "all"
-"""In the place of a benchmark that no file names."""
+"""Stands for the benchmark where no file names one."""
 
 
 class BenchmarkProblem(NamedTuple):
@@ -69,28 +67,29 @@ class BenchmarkProblem(NamedTuple):
     answers: tuple[str, ...]
     """The accepted answers."""
     messages: Messages | None = None
-    """The prompt, where it is not a template's."""
+    """The prompt, if it does not come from a template."""
 
     @property
     def group(self) -> str:
-        """`aime24/7`: the same in every file."""
+        """The problem's name, such as `aime24/7`: the same in every file."""
         return f"{self.benchmark}/{self.number}"
 
 
 def title(name: str) -> str:
-    """A benchmark as the paper's tables print it."""
+    """A benchmark's name in the paper's tables."""
     return BENCHMARKS[name].title if name in BENCHMARKS else name
 
 
 def label_of(benchmark: object, label: str) -> tuple[str, str]:
-    """Benchmark and problem of one row, by its field, if there is one, and its label.
+    """The benchmark and the problem of a row, from its benchmark field, if any, and its label.
 
-    Of a label such as `aime24/7` the first part is the benchmark, because that is the name of one.
+    Without that field, the first part of a label such as `aime24/7` is the benchmark if it is the
+    name of one.
     """
     name = any_text(benchmark or "")
     if name in ("", UNNAMED):
         before, _, problem = label.partition("/")
-        # `test/algebra/1.json` is one problem: only the name of a benchmark tells a benchmark.
+        # `test/algebra/1.json` is one problem.
         if before in NAMES and problem and "/" not in problem:
             return NAMES[before], problem
         return UNNAMED, label
@@ -116,31 +115,25 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
         raise InputError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}")
     if data is None:
         rows = rows_of_hub(*BENCHMARKS[name].hub, instead="give a folder with the files: --data")
-    elif not data.is_dir():
-        raise InputError(f"--data {data} is not a folder")
     else:
-        there = [x for x in sorted(data.iterdir()) if x.name.endswith(SUFFIXES)]
-        files = [x for x in there if NAMES.get(without_format(x.name)) == name]
-        if len(files) != 1:
-            names = f" ({', '.join(x.name for x in files)})" if files else ""
-            raise InputError(
-                f"{data} has {len(files)} files of {name}{names}; expected one, such as "
-                f"{name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
-            )
-        rows = iterate_rows(files[0])
-    problems: list[BenchmarkProblem] = []
-    for row, where in rows:
-        fields = row if isinstance(row, dict) else {}
-        text = fields.get("problem") or fields.get("question")
-        answer = next(
-            (fields[x] for x in ("answer", "final_answer") if fields.get(x) is not None), None
-        )
-        if not isinstance(text, str) or answer is None:
-            raise InputError(f"{where}: no problem or no answer; its fields are {quoted(fields)}")
-        require_text(text, f"{where}: problem")
-        problems.append(BenchmarkProblem(name, len(problems), text, parse_answers(answer, where)))
+        rows = iterate_rows(_file_of(name, data))
+    problems, without_answer = read_problems(rows, name, alternatives=True)
     expected = BENCHMARKS[name].size
-    # Half a benchmark has another difficulty; its figure would look like the whole one's.
-    if len(problems) != expected:
-        raise InputError(f"{name}: {len(problems)} problems; expected {expected}")
-    return problems
+    # A part of a benchmark has another difficulty, and its figure would pass for that of all.
+    if len(problems) != expected or without_answer:
+        raise InputError(f"{name}: {len(problems)} problems with an answer; expected {expected}")
+    return [BenchmarkProblem(name, i, *problem) for i, problem in enumerate(problems)]
+
+
+def _file_of(name: str, folder: Path) -> Path:
+    if not folder.is_dir():
+        raise InputError(f"--data {folder} is not a folder")
+    files = [x for x in sorted(folder.iterdir()) if x.name.endswith(SUFFIXES)]
+    files = [x for x in files if NAMES.get(without_format(x.name)) == name]
+    if len(files) != 1:
+        names = f" ({', '.join(x.name for x in files)})" if files else ""
+        raise InputError(
+            f"{folder} has {len(files)} files of {name}{names}; expected one, such as "
+            f"{name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
+        )
+    return files[0]

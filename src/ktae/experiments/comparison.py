@@ -1,13 +1,12 @@
 """Is one model better than another, are its responses shorter? Paired tests over the same problems.
 
-Each problem gives a difference of two accuracies, and one of two mean lengths where the tokens of
-all responses are known. Accuracies with as many samples of a problem on both sides, and lengths,
-are tested by `ktae.inference.sign_flip_p_value`. With one sample that is McNemar's exact test: only
-problems on which the models disagree count. Where the numbers of samples differ on a problem, it is
-`ktae.inference.pooled_p_value`, by random deals. Intervals are 95 % percentile bootstrap over
-problems, paired. p-values are corrected for the number of comparisons by Holm's method, those of
-accuracies and those of lengths each by themselves.
-Outputs of several training steps are of several models: a file of one step is what is compared.
+Each problem gives a difference of two accuracies, and one of two mean lengths if the tokens of all
+responses are known. Accuracies with as many samples of a problem on both sides, and lengths, are
+tested by `ktae.inference.sign_flip_p_value`: with one sample that is McNemar's exact test. If the
+numbers of samples differ on a problem, the test is `ktae.inference.pooled_p_value`, by random
+deals. Intervals are 95 % percentile bootstrap over problems, paired. p-values are corrected by
+Holm's method for the number of comparisons, those of accuracies and of lengths separately.
+Outputs of several training steps come from several models: compare files of one step.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ktae.errors import InputError
 from ktae.experiments.benchmarks import UNNAMED
-from ktae.experiments.outputs import Output, by_benchmark, by_model, by_problem, grade, read
-from ktae.experiments.scores import lengths, rates
+from ktae.experiments.outputs import by_model, grade, read
+from ktae.experiments.scores import Problem, by_benchmark, problems_of
 from ktae.files.text import short_names
 from ktae.grading import GradingPool
 from ktae.grading.graders import DEFAULT as GRADER
@@ -43,6 +42,8 @@ from ktae.rollouts.options import DEFAULT, ReadOptions
 
 POOLED = "pooled"
 
+Problems = Mapping[str, Problem]
+
 
 class Comparison(NamedTuple):
     """B against A on one set of problems."""
@@ -54,7 +55,7 @@ class Comparison(NamedTuple):
     """The benchmark's."""
     measure: Literal["accuracy", "length"]
     problems: int
-    """With a decided sample in both; for lengths those that both have."""
+    """With a decided sample on both sides; for lengths all that both have."""
     mean_a: float
     """Accuracy as a share, or tokens of a response."""
     mean_b: float
@@ -64,8 +65,10 @@ class Comparison(NamedTuple):
     """Problems on which B has more."""
     down: int
     p_value: float
+    flips: dict[str, tuple[float, float]]
+    """The problems on which the accuracies differ: that of A, and that of B."""
     corrected: float = math.nan
-    """`p_value` after Holm's correction for all comparisons of the measure made together."""
+    """`p_value` after Holm's correction for all comparisons of the measure."""
 
     @property
     def shown(self) -> bool:
@@ -83,20 +86,20 @@ def compare(
     """Compare each other model with the first: exact paired tests of accuracy and of length.
 
     Args:
-        a: a folder of `ktae eval`, whose verdicts are taken as they are, or a file or folder of
+        a: a folder of `ktae eval`, whose outcomes are taken as they are, or a file or folder of
             outputs with reference answers, which are graded.
         others: one or more of these, on the same problems.
         options: how files are read.
         partial: compare on the problems that both have, instead of raising an error.
-        workers: processes that grade; one a processor if None.
+        workers: processes that grade; None: one a processor.
 
     Returns:
-        For each model and benchmark the difference with its interval and p-value; then those of
-        lengths, where all are known.
+        For each model and benchmark the difference in accuracy with its interval and p-value; then
+        those in length, if all lengths are known.
 
     Raises:
         InputError: a file cannot be read, two have different problems or answers, a problem lacks
-            outputs, or the verdicts are of different graders.
+            outputs, or the outcomes are of different graders.
     """
     paths = [Path(path) for path in (a, *others)]
     sides = [read(path, options, partial=partial) for path in paths]
@@ -106,8 +109,8 @@ def compare(
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """What models are called: their folders or files, with as many parts as tell them apart."""
-    # Models have dots in their names, and files an ending; a link is called as it is.
+    """Names of models: their folders or files, with as many parts as tell them apart."""
+    # Models have dots in their names, and files an ending; links keep their own names.
     files = [Path(os.path.abspath(path)) for path in paths]
     names = short_names([x if x.is_dir() else x.with_name(without_format(x.name)) for x in files])
     is_clear = len(set(names)) == len(names)
@@ -115,16 +118,15 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def graded_alike(
-    paths: Sequence[Path],
-    sides: Sequence[list[Output]],
-    grade: Callable[[list[Output], str], list[Output]],
-) -> tuple[str, list[list[Output]]]:
-    """Whose verdicts are compared, and the sides with them: a graded record's own, else new ones.
+    paths: Sequence[Path], sides: Sequence[Any], grade: Callable[[Any, str], Any]
+) -> tuple[str, list[Any]]:
+    """The grader whose outcomes are compared, and the sides with them: graded ones as they are,
+    others graded now.
 
     Raises:
-        InputError: they are by several: a difference of graders would be taken for one of models.
+        InputError: there are several graders, whose differences would pass for those of models.
     """
-    graders = [{o.grader or GRADER for o in side} for side in sides]
+    graders = [{x or GRADER for x in side["grader"].to_pylist()} for side in sides]
     names = sorted(set.union(*graders))
     if len(names) > 1:
         grader = next((name for name in names if name in GRADERS), GRADER)
@@ -133,21 +135,16 @@ def graded_alike(
             f"the verdicts are by different graders ({', '.join(names)}); grade one again: "
             f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
         )
-    graded = [
-        side if all(output.verdict for output in side) else grade(side, GRADER) for side in sides
-    ]
+    graded = [grade(side, GRADER) if side["outcome"].null_count else side for side in sides]
     return names[0], graded
 
 
-def paired_tests(
-    sides: Mapping[str, Sequence[Output]], *, partial: bool = False
-) -> list[Comparison]:
-    """Each other model against the first: for each benchmark, and for all problems together if
-    there are several; first the accuracies, then the lengths where all outputs' are known.
+def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Comparison]:
+    """Compare each other model with the first: for each benchmark, and for all problems together
+    if there are several; first the accuracies, then the lengths if all are known.
 
     Args:
-        sides: graded outputs by the models' names, two or more; the first is what the others are
-            compared with.
+        sides: graded outputs by the models' names, two or more; the first is the baseline.
         partial: compare on the problems that both have, instead of raising an error.
 
     Raises:
@@ -159,68 +156,60 @@ def paired_tests(
                 f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}); "
                 "expected one: --pool-models takes them as samples of one"
             )
-        if len(steps := {output.step for output in side}) > 1:
+        if (steps := len(side["step"].unique())) > 1:
             raise InputError(
-                f"{name} holds outputs of {len(steps)} training steps, so of as many models; "
-                "expected a file of one step"
+                f"{name} holds outputs of {steps} training steps, so of as many models; expected a "
+                "file of one step"
             )
     rng = np.random.default_rng(0)  # the same intervals each time
-    first, *others = sides
-    comparisons = [
-        comparison
-        for other in others
-        for comparison in _compare_two(first, other, sides, partial, rng)
-    ]
+    problems = {name: problems_of(side) for name, side in sides.items()}
+    first, *others = problems
+    rows = [row for other in others for row in _compare_two(first, other, problems, partial, rng)]
     # Several benchmarks are several chances to be right by luck.
-    corrected: dict[int, float] = {}
     for measure in ("accuracy", "length"):
-        places = [i for i, c in enumerate(comparisons) if c.measure == measure]
-        p_values = holm([comparisons[i].p_value for i in places])
-        corrected |= dict(zip(places, p_values, strict=True))
-    return [c._replace(corrected=corrected[i]) for i, c in enumerate(comparisons)]
+        places = [i for i, row in enumerate(rows) if row.measure == measure]
+        corrected = holm([rows[i].p_value for i in places])
+        for i, p in zip(places, corrected, strict=True):
+            rows[i] = rows[i]._replace(corrected=p)
+    return rows
 
 
 def _compare_two(
-    a: str,
-    b: str,
-    sides: Mapping[str, Sequence[Output]],
+    name_a: str,
+    name_b: str,
+    problems: Mapping[str, Problems],
     partial: bool,
     rng: np.random.Generator,
 ) -> list[Comparison]:
-    outputs_a, outputs_b = _named_as(sides[a], sides[b]), _named_as(sides[b], sides[a])
-    in_a, in_b = by_problem(outputs_a), by_problem(outputs_b)
-    _require_same_problems({a: in_a, b: in_b}, partial)
-    # By benchmark its problems in both.
-    sets = {
-        name: [group for group in by_problem(of_benchmark) if group in in_b]
-        for name, of_benchmark in by_benchmark(outputs_a).items()
-    }
-    sets = {name: groups for name, groups in sets.items() if groups}
+    a = _named_as(problems[name_a], problems[name_b])
+    b = _named_as(problems[name_b], problems[name_a])
+    _require_same_problems(name_a, a, name_b, b, partial)
+    common = {name: problem for name, problem in a.items() if name in b}
+    sets = {name: list(of_benchmark) for name, of_benchmark in by_benchmark(common).items()}
     if len(sets) > 1:
-        sets[POOLED] = [group for groups in sets.values() for group in groups]
-
-    rates_a, rates_b = rates(in_a), rates(in_b)
-    in_both = [x for groups in sets.values() for x in groups]
-    counts = {x: (*rates_a[x], *rates_b[x]) for x in in_both if rates_a[x][1] and rates_b[x][1]}
-    if not counts:
+        sets[POOLED] = list(common)
+    pairs = {x: (a[x].decided, b[x].decided) for x in common if a[x].decided and b[x].decided}
+    if not pairs:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
     values: dict[Literal["accuracy", "length"], dict[str, tuple[float, float]]] = {
-        "accuracy": {x: (c_a / n_a, c_b / n_b) for x, (c_a, n_a, c_b, n_b) in counts.items()}
+        "accuracy": {x: (sum(y) / len(y), sum(z) / len(z)) for x, (y, z) in pairs.items()}
     }
-    lengths_a, lengths_b = lengths(in_a), lengths(in_b)
-    if lengths_a and lengths_b:
-        values["length"] = {x: (lengths_a[x], lengths_b[x]) for x in in_both}
+    lengths = {x: (a[x].length, b[x].length) for x in common}
+    if not any(None in pair for pair in lengths.values()):
+        values["length"] = lengths  # type: ignore[assignment]
     comparisons = []
-    for (measure, of_problem), (name, groups) in itertools.product(values.items(), sets.items()):
-        known = [x for x in groups if x in of_problem]
+    for (measure, of_problem), (name, members) in itertools.product(values.items(), sets.items()):
+        known = [x for x in members if x in of_problem]
         if not known:
             continue
         a_p, b_p = np.array([of_problem[x] for x in known]).T
         difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
+        is_accuracy = measure == "accuracy"
+        differing = [x for x, d in zip(known, difference_p, strict=True) if d and is_accuracy]
         comparisons.append(
             Comparison(
-                a=a,
-                b=b,
+                a=name_a,
+                b=name_b,
                 name=name,
                 measure=measure,
                 problems=len(known),
@@ -229,16 +218,17 @@ def _compare_two(
                 difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
                 up=int(np.sum(difference_p > 0)),
                 down=int(np.sum(difference_p < 0)),
-                p_value=_p_value([counts[x] for x in known])
-                if measure == "accuracy"
+                p_value=_p_value([pairs[x] for x in known])
+                if is_accuracy
                 else sign_flip_p_value(difference_p),
+                flips={x: of_problem[x] for x in differing},
             )
         )
     return comparisons
 
 
 def in_words(comparison: Comparison) -> str:
-    """What may be said, in one sentence."""
+    """What may be concluded, in one sentence."""
     is_accuracy = comparison.measure == "accuracy"
     scale, unit = (100, "points") if is_accuracy else (1, "tokens")
     difference, low, high = (scale * x for x in comparison.difference)
@@ -254,23 +244,20 @@ def in_words(comparison: Comparison) -> str:
     return f"{claim} by {abs(difference):.1f} {unit} ({between}, {p})"
 
 
-def _named_as(outputs: Sequence[Output], other: Sequence[Output]) -> Sequence[Output]:
-    """Outputs that name no benchmark under the one that the other side names.
-
-    The answers show whether that is true.
-    """
-    names = {output.benchmark for output in other}
-    if len(names) > 1 or any(output.benchmark != UNNAMED for output in outputs):
-        return outputs
-    return [output._replace(benchmark=min(names)) for output in outputs]
+def _named_as(problems: Problems, other: Problems) -> Problems:
+    """Problems that name no benchmark, under the one that the other side names: the answers show
+    whether they are the same."""
+    names = {problem.benchmark for problem in other.values()}
+    (name, *several) = names
+    if several or name == UNNAMED or any(x.benchmark != UNNAMED for x in problems.values()):
+        return problems
+    return {f"{name}/{x}": problem._replace(benchmark=name) for x, problem in problems.items()}
 
 
 def _require_same_problems(
-    sides: Mapping[str, Mapping[str, Sequence[Output]]], partial: bool
+    name_a: str, a: Problems, name_b: str, b: Problems, partial: bool
 ) -> None:
-    (name_a, a), (name_b, b) = sides.items()
-    common = [group for group in a if group in b]
-    missing = a.keys() ^ b.keys()
+    common, missing = a.keys() & b.keys(), a.keys() ^ b.keys()
     if not common:
         raise InputError(
             f"{name_a} and {name_b} have no problem in common, such as {min(a)!r:.60} and "
@@ -281,17 +268,18 @@ def _require_same_problems(
             f"{len(missing)} problems are in one of {name_a} and {name_b} only, such as "
             f"{min(missing):.60}; --partial compares on the others"
         )
-    for group in common:
-        of_a, of_b = (sorted({*side[group][0].answers}) for side in (a, b))
+    for problem in sorted(common):
+        of_a, of_b = (sorted({*side[problem].answers}) for side in (a, b))
         if of_a != of_b:
             raise InputError(
-                f"problem {group:.60} has the answers {of_a!r:.60} in {name_a} and {of_b!r:.60} in "
-                f"{name_b}; expected the same problems"
+                f"problem {problem:.60} has the answers {of_a!r:.60} in {name_a} and {of_b!r:.60} "
+                f"in {name_b}; expected the same problems"
             )
 
 
-def _p_value(counts: Sequence[tuple[int, int, int, int]]) -> float:
-    """Two-sided; of each problem the correct and the decided of A, then of B."""
+def _p_value(pairs: Sequence[tuple[list[float], list[float]]]) -> float:
+    """Two-sided; of each problem whether A's and B's decided samples are correct."""
+    counts = [(int(sum(a)), len(a), int(sum(b)), len(b)) for a, b in pairs]
     # Shares of 16 samples and of 1 vary differently: their signs must not be flipped.
     if any(n_a != n_b for _, n_a, _, n_b in counts):
         return pooled_p_value(counts)

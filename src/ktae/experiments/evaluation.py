@@ -1,10 +1,10 @@
-"""Generation that can be cut off at any time: each finished batch is a file.
+"""Generation that can be interrupted at any time: each finished batch is a file.
 
 The folder of an evaluation:
 
-    settings.json          what was asked for; another run in this folder must ask for the same
-    batches/00000.part     one finished batch, as lines of JSON, written beside and then renamed
-    outputs.parquet        all outputs with their verdicts, as a rollout record
+    settings.json          what was asked for; a later run in this folder must ask for the same
+    batches/00000.part     one finished batch, as lines of JSON
+    outputs.parquet        all outputs with their outcomes, as a rollout record
     summary.json           the figures
 
 Every batch has its own seed, so that a resumed evaluation equals one that was not interrupted.
@@ -15,30 +15,96 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError
-from ktae.experiments.benchmarks import BenchmarkProblem
+import pyarrow as pa
+
+from ktae.errors import InputError, expected_one_of
+from ktae.experiments import recipe as recipes
+from ktae.experiments.benchmarks import PAPER, BenchmarkProblem, load
 from ktae.experiments.engines import Engine, Sampling
-from ktae.experiments.outputs import Output
+from ktae.experiments.outputs import SCHEMA
 from ktae.experiments.run_folder import write_json
-from ktae.experiments.templates import prompt_of, written_out
+from ktae.experiments.tasks import task_of
+from ktae.experiments.templates import TEMPLATES, prompt_of, written_out
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
 from ktae.files.inputs import open_input, read_input
+from ktae.grading import Verdict
 from ktae.rollouts.metrics import json_lines, json_object
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
-"""Files of weights, in the order in which transformers and vLLM look: each only without those
-before it."""
+"""Files of weights, in the order in which transformers and vLLM look for them."""
+
+
+MAX_NEW_TOKENS = 3000
+"""The longest response in the paper's evaluation."""
+
+
+class Questions(NamedTuple):
+    """What a model is asked."""
+
+    problems: Sequence[BenchmarkProblem] = ()
+    longest: int = MAX_NEW_TOKENS
+    """Tokens of a response."""
+    template: str = "chat"
+    """For problems without messages of their own."""
+    graders: Mapping[str, Callable[[pa.Table], list[Verdict]]] = MappingProxyType({})
+    """The task's own grader by name, if it has one."""
+
+
+def of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str) -> Questions:
+    """The problems of benchmarks (the paper's five by default) from a folder or the hub.
+
+    Raises:
+        InputError: as `benchmarks.load`, or there is no such template.
+    """
+    if template not in TEMPLATES:
+        raise InputError(f"no template {template!r}; {expected_one_of(TEMPLATES, template)}")
+    problems = [x for name in dict.fromkeys(names or PAPER) for x in load(name, data)]
+    return Questions(problems, template=template)
+
+
+def of_recipe(file: Path, overrides: Iterable[str], n: int | None) -> Questions:
+    """The first n held-out problems of a recipe's task, and its grader.
+
+    Raises:
+        InputError: the recipe or its problems cannot be read, or it plays episodes.
+    """
+    recipe = recipes.load(file, overrides)
+    task = task_of(recipe)
+    if task.plays_episodes:
+        raise InputError(
+            f"an episode of the language {task.name} takes several turns, and a response "
+            "is one; ktae train scores episodes before and after (before.json, summary.json)"
+        )
+    rows = task.held_out_rows(n)
+    problems = [
+        BenchmarkProblem(task.name, i, row.prompt, (row.answer,))
+        if isinstance(row.prompt, str)
+        else BenchmarkProblem(task.name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
+        for i, row in enumerate(rows)
+    ]
+    references = {problem.group: row.reference for problem, row in zip(problems, rows, strict=True)}
+
+    def grade(outputs: pa.Table) -> list[Verdict]:
+        columns = (outputs[name].to_pylist() for name in ("response", "problem", "finished"))
+        responses, asked, finished = columns
+        return task.grade(responses, [references[x] for x in asked], [*map(bool, finished)])
+
+    grader = recipe.reward or task.grader
+    template = "plain" if task.chat_template else "recipe"
+    longest = recipe.rollout.max_response_length
+    return Questions(problems, longest, template, {grader: grade} if grader else {})
 
 
 class Job(NamedTuple):
     """A model, and what it is asked."""
 
     model: str
-    """A folder, or the name of a hub's model."""
+    """A folder, or a hub name."""
     engine: str
     """A name in `ENGINES`."""
     template: str
@@ -46,7 +112,6 @@ class Job(NamedTuple):
     problems: Sequence[BenchmarkProblem]
     """All benchmarks, one after the other."""
     sampling: Sampling
-    """How responses are drawn; a problem's samples are never split into two batches."""
 
     def settings(self) -> dict[str, Any]:
         """Everything that the outputs depend on, as JSON.
@@ -57,7 +122,7 @@ class Job(NamedTuple):
         # Other texts or answers under the same names would be another evaluation.
         digest = hashlib.sha256(json.dumps(list(self.problems)).encode()).hexdigest()
         which = {"model": self.model}
-        if os.path.isdir(self.model):  # by its path, from wherever it was given, and its weights
+        if os.path.isdir(self.model):
             path = os.path.abspath(self.model)
             which = {"model": path, "weights": weights_digest(Path(path))}
         return {
@@ -71,12 +136,11 @@ class Job(NamedTuple):
 
 
 def weights_digest(folder: Path) -> str:
-    """16 hexadecimal digits of a model's weights: those of a model trained again are others.
+    """16 hexadecimal digits that change when a model is trained again.
 
     Raises:
         InputError: the folder holds no weights.
     """
-    # The files that would be loaded, and not what else a trainer left beside them.
     files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
     if files is None:
         raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
@@ -98,28 +162,26 @@ class EvaluationFolder:
         self.summary = path / "summary.json"
 
     def claim(self, settings: dict[str, Any]) -> None:
-        """Make the folder, or take up the evaluation that is in it, without what a killed one was
-        writing.
+        """Make the folder, or continue the evaluation in it, without what a killed one left.
 
         Raises:
             InputError: it cannot be made, holds something else, or an evaluation with other
                 settings.
         """
-        # A killed evaluation may have made its folders and have begun to write its settings.
+        # A killed evaluation may have begun to write its settings, and have no batch.
         begun = {self.batches, self.settings, *unfinished(self.settings)}
         is_taken = bool({*self.path.rglob("*")} - begun)
         if self.path.is_file() or (is_taken and not self.settings.exists()):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
-        before = (
-            json_object(read_input(self.settings), str(self.settings)) if is_taken else settings
-        )
-        for key, value in settings.items():
-            if before.get(key) != value:
-                raise InputError(
-                    f"{self.path} holds an evaluation with {key} = {before.get(key)!r:.200}, "
-                    f"not {value!r:.200}; give another --output"
-                )
-        if not is_taken:  # nothing is lost where a first try failed before anything was generated
+        if is_taken:
+            earlier = json_object(read_input(self.settings), str(self.settings))
+            for key, value in settings.items():
+                if earlier.get(key) != value:
+                    raise InputError(
+                        f"{self.path} holds an evaluation with {key} = {earlier.get(key)!r:.200}, "
+                        f"not {value!r:.200}; give another --output"
+                    )
+        else:
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)
         written = (self.settings, self.outputs, self.summary)
@@ -127,7 +189,7 @@ class EvaluationFolder:
         remove_unfinished([*half_written, *self.batches.glob(".*.part.*")])
 
     def batch(self, number: int) -> Path:
-        """Where a batch is, or will be."""
+        """The file of a batch."""
         return self.batches / f"{number:05d}.part"
 
 
@@ -136,8 +198,8 @@ def generate_all(
     job: Job,
     load_engine: Callable[[], Engine],
     tell: Callable[[int, int], object],
-) -> list[Output]:
-    """Every problem's responses; those that are on disk already are read.
+) -> pa.Table:
+    """The responses to every problem, as ungraded outputs; those on disk already are read.
 
     Args:
         folder: claimed.
@@ -149,10 +211,9 @@ def generate_all(
     in_order = sorted(problems, key=lambda problem: -len(problem.text))  # little padding
     per_batch = max(1, sampling.batch_size // sampling.samples)
     engine: Engine | None = None
-    rows: dict[str, dict[str, Any]] = {}
+    answered: dict[str, dict[str, Any]] = {}
     for number, start in enumerate(range(0, len(in_order), per_batch)):
         path, batch = folder.batch(number), in_order[start : start + per_batch]
-        # A batch is a whole file or none: what a killed run was writing has another name.
         if not path.exists():
             engine = engine or load_engine()
             prompts = [
@@ -163,27 +224,23 @@ def generate_all(
             ]
             answers = engine.generate(prompts, sampling, sampling.seed + number)
             lines = [
-                {
-                    "group": problem.group,
-                    "prompt": prompt,
-                    "samples": [x._asdict() for x in samples],
-                }
-                for problem, prompt, samples in zip(batch, prompts, answers, strict=True)
+                {"group": x.group, "prompt": prompt, "samples": [y._asdict() for y in samples]}
+                for x, prompt, samples in zip(batch, prompts, answers, strict=True)
             ]
             write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
-        rows |= {row["group"]: row for row in json_lines(path)}
+        answered |= {line["group"]: line for line in json_lines(path)}
         tell(start + len(batch), len(problems))
-    return [
-        Output(
-            benchmark=problem.benchmark,
-            problem=str(problem.number),
-            sample=i,
-            response=sample["text"],
-            answers=problem.answers,
-            prompt=rows[problem.group]["prompt"],
-            tokens=sample["tokens"],
-            finished=sample["finished"],
-        )
+    rows = [
+        {
+            **dict.fromkeys(("group", "label", "problem"), problem.group),
+            "benchmark": problem.benchmark,
+            "answers": problem.answers,
+            "prompt": answered[problem.group]["prompt"],
+            "response": sample["text"],
+            "tokens": sample["tokens"],
+            "finished": sample["finished"],
+        }
         for problem in problems
-        for i, sample in enumerate(rows[problem.group]["samples"])
+        for sample in answered[problem.group]["samples"]
     ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -1,17 +1,18 @@
-"""Saved outputs of any model: the rollouts of a record, as grading and scores take them.
+"""Saved outputs of any model: the rollout record, with the columns that evaluation needs.
 
-Files are read as everywhere (`ktae.rollouts.readers`); a rollout needs no reward here, and an
-answer instead.
+Files are read by `ktae.rollouts.readers`. An output needs a reference answer and no reward; one
+that is graded has an `outcome`, what was `extracted`, and a `grader`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
 from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of
 from ktae.files.text import path_text
-from ktae.grading import GradingPool, Outcome, Task, Verdict
+from ktae.grading import GradingPool, Outcome, Task
 from ktae.rollouts import readers, record
 from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import EmptyFileError, without_format
@@ -30,63 +31,30 @@ from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import load_tokenizer, tokenize
 from ktae.rollouts.values import of_type
 
-BENCHMARK_FIELDS = ("benchmark", "task_name", "data_source")
-"""What a field that names the benchmark may be called."""
-KEPT: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("benchmark", "reason"), of_type(str)),
-    "sample": of_type(int),
-    "tokens": lambda value: type(value) is int and 0 <= value <= MAX_TOKEN_ID,
-    "finished": of_type(bool),
+COLUMNS = {
+    "benchmark": pa.string(),  # `UNNAMED` where no file names one
+    "problem": pa.string(),  # the record's label, and the step where there are several
+    "answers": pa.list_(pa.string()),  # the accepted ones
+    "tokens": pa.int64(),  # length of the response; null: unknown
+    "finished": pa.bool_(),  # whether it ended by itself; null: unknown
+    "reason": pa.string(),  # the grader's
+    "stored": pa.float64(),  # correct in the file: its verdict, or a reward above the threshold
 }
-"""What of an output stands in the column `extra` of a record, and whether a value can be that."""
-
+"""The columns that outputs have beside those of the record."""
+SCHEMA = pa.schema([*record.SCHEMA, *(pa.field(*column) for column in COLUMNS.items())])
+BENCHMARK_FIELDS = ("benchmark", "task_name", "data_source")
+"""Fields that may name the benchmark."""
+KEPT: dict[str, Callable[[Any], bool]] = {
+    "benchmark": of_type(str),
+    "reason": of_type(str),
+    "finished": of_type(bool),
+    "tokens": lambda value: type(value) is int and 0 <= value <= MAX_TOKEN_ID,
+}
+"""Columns that a written record has in `extra`, and a check of their values: other tools have
+fields of the same names."""
 STORED = "stored"
-"""In the place of a grader's name: what the file says."""
-
-
-class Output(NamedTuple):
-    """One response of a model to one problem."""
-
-    benchmark: str
-    """`UNNAMED` where no file names one."""
-    problem: str
-    """Its label, such as its index in the benchmark; without one a digest of its prompt."""
-    sample: int
-    """From 0: which of the responses to this problem."""
-    response: str
-    answers: tuple[str, ...]
-    prompt: str | None = None
-    tokens: int | None = None
-    """Length of the response."""
-    finished: bool | None = None
-    """Whether it ended by itself; None: not known."""
-    reward: float | None = None
-    """What the file says; None: nothing, or that nobody knows."""
-    stored: float | None = None
-    """What that means: 1.0 or 0.0, a verdict or a reward above the threshold."""
-    verdict: Verdict | None = None
-    """None: not graded yet."""
-    grader: str | None = None
-    """Whose verdict that is; None: there is none."""
-    model: str | None = None
-    """Which model the file says it was."""
-    step: int | None = None
-    """The training step, where there are several."""
-
-    @property
-    def label(self) -> str:
-        """`aime24/7`, and without a benchmark `7`: the same in every file."""
-        return self.problem if self.benchmark == UNNAMED else f"{self.benchmark}/{self.problem}"
-
-    @property
-    def group(self) -> str:
-        """The label, and the step where there are several."""
-        return self.label if self.step is None else f"{self.label} of step {self.step}"
-
-    @property
-    def correct(self) -> float | None:
-        """1.0 or 0.0; None where the verdict is undecided."""
-        return self.verdict.correct if self.verdict is not None else None
+"""The name of the grader that takes the file's own outcomes or rewards."""
+BY_REWARD = {1.0: Outcome.CORRECT, 0.0: Outcome.INCORRECT}
 
 
 def read(
@@ -96,28 +64,30 @@ def read(
     notes: Notes | None = None,
     partial: bool = True,
     benchmarks: Sequence[str] | None = None,
-) -> list[Output]:
-    """All outputs in a file, in a folder of such, or in folders that `ktae eval` has written.
+) -> pa.Table:
+    """All outputs in a file, in a folder of files, or in folders that `ktae eval` has written.
 
     Args:
         path: the file or folder.
-        options: how rows are read. A rollout needs no reward. Outputs of several models are
-            samples of one where `pool_models` is true. A tokenizer counts lengths that are not
-            known.
-        notes: on what the files were found to be.
+        options: how rows are read. With `pool_models`, outputs of several models are samples of
+            one. A tokenizer counts lengths that are unknown.
+        notes: takes notes on how the files were read.
         partial: whether problems and outputs may be missing (`check_complete`).
-        benchmarks: the names of those that are read; None: all.
+        benchmarks: read only these; None: all.
+
+    Returns:
+        A table with the columns of `SCHEMA`, one row a response.
 
     Raises:
-        InputError: the file cannot be read, a row has no response or no reference answer or does
-            not say which problem it is about, one problem has two different answers, or something
-            is missing that may not be.
+        InputError: the file cannot be read, a row has no response, answer or problem, a problem
+            has two different answers, or something is missing that may not be.
     """
     notes = Notes(strict=True) if notes is None else notes
-    graded = evaluations_in(path)
-    options = dataclasses.replace(options, needs_reward=False, join=options.join or bool(graded))
+    evaluations = evaluations_in(path)
+    join = options.join or bool(evaluations)
+    options = dataclasses.replace(options, needs_reward=False, join=join)
     try:
-        table = readers.read(graded or path, options, notes=notes)
+        table = readers.read(evaluations or path, options, notes=notes)
     except EmptyFileError as error:
         raise EmptyFileError(f"{error}; {path} holds no outputs") from None
     if notes.counts["empty"] and not partial:
@@ -125,234 +95,198 @@ def read(
             f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
             "problem; --partial accepts that"
         )
-    outputs = outputs_of(table, path, options, notes)
-    models, notes.counts["pooled"] = len(by_model(outputs)), 0
+    table = with_problems(table, path, notes)
+    if options.pool_models:
+        table = with_columns(table, model=[None] * len(table))
+    models, notes.counts["pooled"] = len(by_model(table)), 0
     notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
     if benchmarks is not None:
-        known = by_benchmark(outputs)
+        known = list(dict.fromkeys(table["benchmark"].to_pylist()))
         if unknown := sorted(set(benchmarks) - set(known)):
             raise InputError(f"no {unknown[0]} in {path}; it holds {', '.join(known)}")
-        outputs = [output for output in outputs if output.benchmark in benchmarks]
+        table = table.filter(pc.is_in(table["benchmark"], pa.array(benchmarks)))
     if not partial:
-        check_complete(outputs, str(path))
-    if options.tokenizer is None:
-        return outputs
-    named = options.tokenizer
-    tokenizer = load_tokenizer(named) if isinstance(named, str) else named
-    counts = map(len, tokenize(tokenizer, [o.response for o in outputs if o.tokens is None]))
-    return [o if o.tokens is not None else o._replace(tokens=next(counts)) for o in outputs]
+        check_complete(table, str(path))
+    if (tokenizer := options.tokenizer) is None:
+        return table
+    tokenizer = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    tokens = table["tokens"].to_pylist()
+    unknown_rows = [i for i, n in enumerate(tokens) if n is None]
+    texts = table["response"].take(unknown_rows).to_pylist()
+    for i, ids in zip(unknown_rows, tokenize(tokenizer, texts), strict=True):
+        tokens[i] = len(ids)
+    return with_columns(table, tokens=tokens)
 
 
 def evaluations_in(path: Path) -> list[Path]:
-    """The outputs of one evaluation, or of several in one folder: the seeds of a recipe."""
+    """The outputs of one evaluation, or of several in one folder, such as those of seeds."""
     return [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
 
 
-def outputs_of(table: Any, where: Path, options: ReadOptions, notes: Notes) -> list[Output]:
-    """The rollouts of a record as outputs, with what only all of them together say.
+def with_columns(table: pa.Table, **columns: Sequence[Any]) -> pa.Table:
+    """The table with columns of `SCHEMA` added or replaced."""
+    for name, values in columns.items():
+        field, place = SCHEMA.field(name), table.schema.get_field_index(name)
+        array = pa.array(values, field.type)
+        absent = place < 0
+        table = (
+            table.append_column(field, array) if absent else table.set_column(place, field, array)
+        )
+    return table
 
-    A file that is called as a benchmark is of that one. Of several others each is one by itself.
 
-    Args:
-        table: a record; each rollout has a response and a reference answer.
-        where: the file or folder; it begins the errors.
-        options: `pool_models` makes outputs of several models samples of one.
-        notes: takes whether files ask the same.
+def with_problems(table: pa.Table, where: Path, notes: Notes) -> pa.Table:
+    """A record with the columns of `COLUMNS`: which problem each row is about, and what is known
+    of its response.
+
+    A file named after a benchmark is of that benchmark; each of several other files is a benchmark
+    of its own. `notes` takes whether several files ask the same problems.
 
     Raises:
-        InputError: one problem has two different answers.
+        InputError: a row has no response or answer, or a problem has two different answers.
     """
-    rows = table.select([x for x in table.column_names if x not in ("mask", "credit", "segments")])
     single = path_text(where) if where.is_file() else None
-    places = [x["run"] or x["file"] or single for x in rows.select(["run", "file"]).to_pylist()]
+    places = [x["run"] or x["file"] or single for x in table.select(["run", "file"]).to_pylist()]
     is_one_place = len(set(places)) == 1
-    # Two files of a step each have their problems in common.
-    is_one_step = len(pc.unique(table["step"])) == 1
-    samples: Counter[tuple[str | None, str]] = Counter()
+    is_one_step = len(pc.unique(table["step"])) == 1  # the steps of two files are no difference
+    lengths = pc.list_value_length(table["token_ids"]).to_pylist()
+    read_columns = ["label", "prompt_id", "step", "prompt", "response", "answer", "extra"]
+    asked: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
     accepted: dict[str, tuple[str, ...]] = {}
-    alike: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
-    outputs = []
-    for row, place in zip(rows.to_pylist(), places, strict=True):
-        name = without_format(Path(place).name) if place else ""
-        of_place = NAMES.get(name, UNNAMED if is_one_place else name)
-        output = output_of(row, str(where))
-        output = output._replace(
-            benchmark=of_place if output.benchmark == UNNAMED else output.benchmark,
-            step=None if is_one_step else output.step,
-            model=None if options.pool_models else output.model,
-        )
-        first_answers = accepted.setdefault(output.group, output.answers)
-        if set(output.answers) != set(first_answers):
-            here, before = (" or ".join(map(repr, x)) for x in (output.answers, first_answers))
+    rows = []
+    for row, place, length in zip(
+        table.select(read_columns).to_pylist(), places, lengths, strict=True
+    ):
+        label = row["label"] or f"prompt {row['prompt_id']}"
+        if row["response"] is None:
+            raise InputError(f"{where}: the response of problem {label} is null; expected text")
+        extra = json.loads(row["extra"] or "{}")
+        kept = {name: extra.get(name) for name, fits in KEPT.items() if fits(extra.get(name))}
+        answers = parse_answers(row["answer"], f"{where}, problem {label}")
+        named = next((extra[x] for x in BENCHMARK_FIELDS if extra.get(x) is not None), None)
+        benchmark, within = label_of(named, label)
+        if benchmark == UNNAMED:
+            name = without_format(Path(place).name) if place else ""
+            benchmark = NAMES.get(name, UNNAMED if is_one_place else name)
+        label = within if benchmark == UNNAMED else f"{benchmark}/{within}"
+        problem = label if is_one_step else f"{label} of step {row['step']}"
+        earlier = accepted.setdefault(problem, answers)
+        if set(answers) != set(earlier):
             raise InputError(
-                f"{where}: problem {output.group} accepts {here:.80}, in an earlier row "
-                f"{before:.80}; expected the same answers in all rows of a problem"
+                f"{where}: problem {problem} accepts {' or '.join(answers):.80}, in an earlier row "
+                f"{' or '.join(earlier):.80}; expected the same in all of its rows"
             )
-        alike[output.problem, output.step][output.group] = output.prompt, output.answers
-        # Each model's samples are numbered by themselves.
-        outputs.append(output._replace(sample=samples[output.model, output.group]))
-        samples[output.model, output.group] += 1
-    # Files of seeds ask the same under the same labels, and those of benchmarks something else.
-    apart = [set(groups.values()) for groups in alike.values() if len(groups) > 1]
-    notes.counts["apart"] = len(apart) if all(len(asked) == 1 for asked in apart) else 0
-    return outputs
+        asked[within, row["step"]][problem] = row["prompt"], answers
+        tokens = kept.get("tokens") if length is None else length
+        columns = {"label": label, "problem": problem, "benchmark": benchmark, "answers": answers}
+        rows.append(kept | columns | {"tokens": tokens})
+    # Files of seeds ask the same under the same labels; files of benchmarks do not.
+    repeated = [set(problems.values()) for problems in asked.values() if len(problems) > 1]
+    notes.counts["apart"] = len(repeated) if all(len(same) == 1 for same in repeated) else 0
+    added = {x: [row.get(x) for row in rows] for x in ("label", *COLUMNS) if x != "stored"}
+    return with_columns(table, **added, stored=table["correct"].to_pylist())
 
 
-def output_of(row: dict[str, Any], where: str) -> Output:
-    """A row of a record as an output."""
-    label = row["label"] or f"prompt {row['prompt_id']}"
-    if row["response"] is None:
-        raise InputError(f"{where}: the response of problem {label} is null; expected text")
-    extra = json.loads(row["extra"] or "{}")
-    # Fields of other tools may have our names, but not our types.
-    kept: dict[str, Any] = {
-        name: extra[name] for name, fits in KEPT.items() if fits(extra.get(name))
-    }
-    named = next((extra[x] for x in BENCHMARK_FIELDS if extra.get(x) is not None), None)
-    benchmark, problem = label_of(named, label)
-    ids, verdict = row["token_ids"], None
-    # Records of ktae before 0.2 have these in `extra`.
-    outcome, extracted, grader = (
-        extra.get(x) if row[x] is None else row[x] for x in ("outcome", "extracted", "grader")
-    )
-    if outcome in list(Outcome) and isinstance(grader, str):
-        verdict = Verdict(Outcome(outcome), extracted, kept.get("reason", ""))
-    return Output(
-        benchmark=benchmark,
-        problem=problem,
-        sample=0,
-        response=row["response"],
-        answers=parse_answers(row["answer"], f"{where}, problem {label}"),
-        prompt=row["prompt"],
-        tokens=kept.get("tokens") if ids is None else len(ids),
-        finished=kept.get("finished"),
-        reward=row["reward"],
-        stored=row["correct"],
-        verdict=verdict,
-        grader=grader if verdict else None,
-        model=row["model"],
-        step=row["step"],
-    )
-
-
-def by_model(outputs: Sequence[Output]) -> dict[str | None, list[Output]]:
+def by_model(table: pa.Table) -> dict[str | None, pa.Table]:
     """The outputs of each model; None stands for outputs that name no model.
 
-    Where one model alone is named, all outputs are taken for its.
+    If only one model is named, all outputs are taken to be its own.
     """
-    names = {output.model for output in outputs if output.model is not None}
-    if len(names) < 2:
-        return {next(iter(names), None): list(outputs)}
-    models: dict[str | None, list[Output]] = defaultdict(list)
-    for output in outputs:
-        models[output.model].append(output)
-    return dict(models)
+    names = dict.fromkeys(table["model"].to_pylist())
+    if len(set(names) - {None}) < 2:
+        return {next(filter(None, names), None): table}
+    models = table["model"]
+    return {
+        name: table.filter(pc.is_null(models) if name is None else pc.equal(models, name))
+        for name in names
+    }
 
 
-def by_benchmark(outputs: Iterable[Output]) -> dict[str, list[Output]]:
-    """The outputs of each benchmark that occurs: the paper's order first, then as they come."""
-    benchmarks: dict[str, list[Output]] = {name: [] for name in BENCHMARKS}
-    for output in outputs:
-        benchmarks.setdefault(output.benchmark, []).append(output)
-    return {name: of_benchmark for name, of_benchmark in benchmarks.items() if of_benchmark}
-
-
-def by_problem(outputs: Iterable[Output]) -> dict[str, list[Output]]:
-    """The samples of each problem (`aime24/7`), in the order in which problems come."""
-    problems: dict[str, list[Output]] = defaultdict(list)
-    for output in outputs:
-        problems[output.group].append(output)
-    return dict(problems)
-
-
-def check_complete(outputs: Sequence[Output], where: str) -> None:
-    """Each benchmark that we know has all its problems, and all problems as many outputs.
-
-    Of each model by itself, where there are several.
+def check_complete(table: pa.Table, where: str) -> None:
+    """Check that each model has all problems of a known benchmark, and as many outputs of each.
 
     Raises:
-        InputError: it names a problem that is missing, too many, or has another number of outputs.
+        InputError: problems are missing or too many, or one has another number of outputs.
     """
-    models = by_model(outputs)
+    models = by_model(table)
     for model, of_model in models.items():
         source = f"{where}, model {model}" if len(models) > 1 else where
-        for name, of_benchmark in by_benchmark(of_model).items():
-            problems = by_problem(of_benchmark)
+        pairs = of_model.select(["benchmark", "problem"]).to_pylist()
+        counts = Counter((pair["benchmark"], pair["problem"]) for pair in pairs)
+        for name in dict.fromkeys(benchmark for benchmark, _ in counts):
+            problems = {problem: n for (x, problem), n in counts.items() if x == name}
             size = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
             if len(problems) != size:
                 missing = [str(i) for i in range(size) if f"{name}/{i}" not in problems]
-                is_told = 0 < len(missing) < size
-                listed = f" (missing: {', '.join(missing[:5])})" if is_told else ""
+                listed = f" (missing: {', '.join(missing[:5])})" if len(missing) < size else ""
                 raise InputError(
                     f"{source}: {len(problems)} problems of {name}; expected {size}{listed}; "
                     "--partial accepts that"
                 )
-            usual, _ = Counter(map(len, problems.values())).most_common(1)[0]
-            for group, samples in problems.items():
-                if len(samples) != usual:
-                    raise InputError(
-                        f"{source}: problem {group} has {len(samples)} outputs, most have {usual}; "
-                        "is it there twice, or is one missing? --partial accepts that"
-                    )
+            usual = statistics.mode(problems.values())
+            other = next((problem for problem, n in problems.items() if n != usual), None)
+            if other is not None:
+                raise InputError(
+                    f"{source}: problem {other} has {problems[other]} outputs, most have {usual}; "
+                    "is it there twice, or is one missing? --partial accepts that"
+                )
 
 
 def grade(
     pool: GradingPool,
-    outputs: Sequence[Output],
+    table: pa.Table,
     tell: Callable[[int, int], object] = lambda done, of: None,
-) -> list[Output]:
-    """The outputs with new verdicts; `tell` is called with how many are done, of how many."""
-    graded = []
-    verdicts = pool.grade_all(Task(output.response, output.answers) for output in outputs)
-    for output, verdict in zip(outputs, verdicts, strict=True):
-        graded.append(output._replace(verdict=verdict, grader=pool.grader))
-        tell(len(graded), len(outputs))
-    return graded
+) -> pa.Table:
+    """The outputs graded anew; `tell` gets the number graded so far, and the total."""
+    verdicts = []
+    asked = map(Task, table["response"].to_pylist(), table["answers"].to_pylist())
+    for verdict in pool.grade_all(asked):
+        verdicts.append(verdict)
+        tell(len(verdicts), len(table))
+    return with_verdicts(table, verdicts, pool.grader)
 
 
-def by_reward(outputs: Sequence[Output]) -> list[Output]:
-    """The outputs with the file's rewards as verdicts. None: it has none."""
-    verdicts = {1.0: Verdict(Outcome.CORRECT), 0.0: Verdict(Outcome.INCORRECT), None: None}
-    return [o._replace(verdict=verdicts[o.stored]) for o in outputs]
+def with_verdicts(table: pa.Table, verdicts: Sequence[Any], grader: str) -> pa.Table:
+    """The outputs with the verdicts of a grader, one a row."""
+    names = ("outcome", "extracted", "reason", "correct")
+    columns = {name: [getattr(verdict, name) for verdict in verdicts] for name in names}
+    return with_columns(table, **columns, grader=[grader] * len(table))
 
 
-def stored(outputs: Sequence[Output]) -> list[Output]:
-    """The outputs with the file's own verdicts, or else with its rewards as such.
+def stored(table: pa.Table) -> pa.Table:
+    """The outputs with the file's own outcomes, or else with those that its rewards mean.
 
     Raises:
-        InputError: an output has no reward.
+        InputError: an output has neither.
     """
-    said = [o._replace(grader=STORED) for o in by_reward(outputs)]
-    graded = [o if o.verdict else other for o, other in zip(outputs, said, strict=True)]
-    if missing := next((o for o in graded if o.verdict is None), None):
-        raise InputError(f"grader stored: {missing.group} has no reward in the file")
-    return graded
+    columns: Mapping[str, list[Any]] = table.select(
+        ["outcome", "grader", "stored", "problem"]
+    ).to_pydict()
+    for i, outcome in enumerate(columns["outcome"]):
+        if outcome is None:
+            if (reward := columns["stored"][i]) is None:
+                problem = columns["problem"][i]
+                raise InputError(f"grader stored: {problem} has no reward in the file")
+            columns["outcome"][i], columns["grader"][i] = BY_REWARD[reward], STORED
+    return with_columns(table, outcome=columns["outcome"], grader=columns["grader"])
 
 
-def note_stored(outputs: Sequence[Output], notes: Notes) -> None:
-    """Note where the file's rewards leave open which of them mean correct."""
-    if rewards := [output.reward for output in outputs if output.reward is not None]:
+def note_stored(table: pa.Table, notes: Notes) -> None:
+    """Note if it is unclear which of the file's rewards mean correct."""
+    if rewards := table["reward"].drop_null().to_pylist():
         note_rewards(pa.table({"reward": rewards, "by_reward": [True] * len(rewards)}), notes)
 
 
-def to_record(outputs: Sequence[Output], model: str | None = None) -> Any:
-    """Graded outputs as a rollout record, which `ktae score` and `ktae compare` read.
+def to_record(table: pa.Table, model: str | None = None) -> pa.Table:
+    """Graded outputs as a rollout record, the input of `ktae score` and `ktae compare`.
 
-    `correct` and the reward are null where the verdict is undecided. `model` is the one that
+    `correct` and the reward are null where the outcome is undecided. `model` is the one that
     generated them; None: the one that each output names.
     """
-    table = []
-    for output in outputs:
-        fields = output._asdict() | (output.verdict._asdict() if output.verdict else {})
-        extra = {name: fields.get(name) for name in KEPT}
-        row = {
-            "group": output.label,
-            "label": output.label,
-            "answer": json.dumps(output.answers, ensure_ascii=False),
-            "reward": output.correct,
-            "correct": output.correct,
-            "model": model or output.model,
-            "extra": json.dumps(extra, ensure_ascii=False),
-        }
-        table.append(fields | row)
-    return pa.Table.from_pylist(table, schema=record.SCHEMA)
+    same = ("step", "prompt", "response", "correct", "label", "outcome", "extracted", "grader")
+    columns = {name: table[name] for name in same}
+    columns |= {"group": table["label"], "reward": table["correct"]}
+    columns["model"] = pa.array([model] * len(table)) if model else table["model"]
+    for name, values in (("answer", table["answers"]), ("extra", table.select([*KEPT]))):
+        columns[name] = [json.dumps(x, ensure_ascii=False) for x in values.to_pylist()]
+    return record.conform(pa.table(columns))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
+from importlib import resources
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +19,7 @@ from ktae.experiments.templates import INSTRUCTION
 from ktae.files.typed import Section, dump_yaml, parse_yaml, read_mapping, validated
 
 JUST_BELOW_ONE = 1 - 2**-20
-"""Also in float32."""
+"""The largest reward below 1 that float32 tells from 1."""
 
 Positive = Annotated[int, Field(strict=True, gt=0)]
 NotNegative = Annotated[int, Field(strict=True, ge=0)]
@@ -31,44 +34,43 @@ class Model(Section):
     path: str = "demo"
     """`demo` (the embedded base model, pretrained on first use), a folder, or a hub name."""
     demo_seed: NotNegative = 0
-    """Which of the embedded base models: the seed of its pretraining."""
+    """The seed of the embedded base model's pretraining."""
     lora_rank: NotNegative = 0
-    """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
+    """Train a LoRA adapter of this rank on all linear layers; 0 trains the whole model."""
 
 
 class Demo(Section):
     """The embedded task."""
 
     language: Literal["sums", "rooms"] = "sums"
-    """What its problems are about, and what its base models speak: `sums` (numbers, one after the
-    other), or `rooms` (a key and a door, in several turns)."""
+    """The language of its problems and base models: `sums` (arithmetic, in one response), or
+    `rooms` (an agent with a key and a door, in several turns)."""
 
 
 class ReasoningGym(Section):
     """A task of reasoning-gym (`ktae.experiments.tasks.gym`)."""
 
     source: Literal["reasoning-gym"] = "reasoning-gym"
-
     name: str
-    """Such as `chain_sum`."""
+    """A task's name, such as `chain_sum`."""
     settings: dict[str, Any] = Field(default={})
-    """The task's own settings, such as `{min_terms: 2, max_terms: 2}`."""
+    """Settings of that task, such as `{min_terms: 2, max_terms: 2}`."""
     instruction: str | None = None
     """The system message; null: the model's own."""
     answer: Literal["last-number", "stated", "whole"] = "last-number"
-    """What of a response is scored: its stated answer or else its last number, its stated answer
-    alone, or all of it."""
+    """The part of a response that is scored: its stated answer or else its last number, only its
+    stated answer, or all of it."""
 
 
 class Problems(Section):
     """Mathematics with reference answers, which ktae's grader compares."""
 
     source: Literal["gsm8k", "math12k", "math-l3-5", "file"]
-    """A data set of the hub by name, or `file`."""
+    """The name of a data set of the hub, or `file`."""
     train: str | None = None
-    """A file of problems to train on, instead of the hub's: JSON lines (also .gz) or Parquet."""
+    """A file of problems to train on instead of the hub's: JSON lines (also .gz) or Parquet."""
     test: str | None = None
-    """The same for the held-out problems."""
+    """The same, for held-out problems."""
     instruction: str | None = INSTRUCTION
     """The system message; null: the model's own."""
 
@@ -80,15 +82,16 @@ class Problems(Section):
 
 
 def _form_of_task(task: Any) -> str:
-    is_mapping = isinstance(task, Mapping)
-    source = task.get("source", "reasoning-gym") if is_mapping else getattr(task, "source", None)
-    if source is None:
+    if isinstance(task, str):
         return "(a name)"
-    return "(reasoning-gym)" if source == "reasoning-gym" else "(problems)"
+    default = "reasoning-gym"
+    is_mapping = isinstance(task, Mapping)
+    source = task.get("source", default) if is_mapping else getattr(task, "source", default)
+    return "(reasoning-gym)" if source == default else "(problems)"
 
 
 Task = Annotated[
-    Annotated[Literal["demo", "math"], Tag("(a name)")]
+    Annotated[Literal["demo"], Tag("(a name)")]
     | Annotated[ReasoningGym, Tag("(reasoning-gym)")]
     | Annotated[Problems, Tag("(problems)")],
     Discriminator(_form_of_task),
@@ -114,8 +117,8 @@ class Algorithm(Section):
     """The policy-gradient method underneath."""
 
     loss: Literal["grpo", "dapo", "dr_grpo"] = "grpo"
-    """How token losses are averaged: `grpo` per rollout first, `dapo` over all tokens of the
-    batch, `dr_grpo` over a constant."""
+    """How token losses are averaged: `grpo` within each rollout first, `dapo` over all tokens of
+    the batch, `dr_grpo` by a constant."""
     scale_by_std: bool = True
     """Divide the rollout advantage by the group's standard deviation."""
     clip_low: Share = 0.2
@@ -127,16 +130,16 @@ class Algorithm(Section):
     minibatches: Positive = 2
     """Optimizer steps that one training step's rollouts are split into."""
     epochs: Positive = 1
-    """Times that each training step's rollouts are used."""
+    """Passes over each training step's rollouts."""
     overlong_buffer: NotNegative = 0
-    """DAPO's overlong shaping: a penalty that grows from 0 to 1 over the last so many tokens before
-    `rollout.max_response_length`. It counts for the reward, never for correctness."""
+    """DAPO's overlong shaping: a penalty that grows from 0 to 1 over this many tokens before
+    `rollout.max_response_length`. It changes the reward, never correctness."""
     resampling_rounds: NotNegative = 0
-    """DAPO's dynamic sampling: at most so many more batches to replace groups of equal rewards;
-    those that are left are dropped from the loss. 0 switches it off."""
+    """DAPO's dynamic sampling: at most this many extra batches to replace groups of equal rewards;
+    those that remain are dropped from the loss. 0 switches it off."""
     patience: Positive = 50
-    """Stop after so many training steps in a row in which no group had unequal rewards. Only TRL
-    does; verl runs all steps, and another number than this one is refused there."""
+    """Stop after this many training steps in a row in which no group had unequal rewards. Only for
+    TRL; verl cannot stop early and refuses any other number than the default."""
 
 
 def _read_credit(section: Any) -> Any:
@@ -168,16 +171,16 @@ class Optimizer(Section):
 
 
 class Verl(Section):
-    """What only the engine `verl` reads: the cluster, and how the work is laid out on it."""
+    """Settings for `--engine verl`: the cluster, and how the work is laid out on it."""
 
     mode: Literal["sync", "colocate_async", "separate_async"] = "sync"
     """verl's trainer mode."""
     nodes: Positive = 1
-    """Machines for the trainer."""
+    """Machines that train."""
     gpus_per_node: Positive = 8
-    """GPUs on each of them."""
+    """GPUs on each machine."""
     rollout_engine: str = "vllm"
-    """`vllm`, `sglang` or `trtllm`: what samples the rollouts."""
+    """The engine that samples rollouts: `vllm`, `sglang` or `trtllm`."""
     tensor_parallel: Positive = 1
     """GPUs that one copy of the rollout engine spans."""
     gpu_memory: Share = 0.6
@@ -187,11 +190,11 @@ class Verl(Section):
     validate_every: Positive = 5
     """Training steps between validations."""
     overrides: dict[str, Any] = Field(default={})
-    """Any other key of verl's configuration, dotted or as sections, with its value."""
+    """Other keys of verl's configuration, dotted or as sections, with their values."""
 
 
 class Trl(Section):
-    """What only the engine `trl` reads."""
+    """Settings for `--engine trl`."""
 
     forward_rollouts: Positive | None = None
     """Rollouts in one forward and backward pass of a process; null takes a whole minibatch."""
@@ -208,7 +211,7 @@ class Trl(Section):
 
 
 class Logging(Section):
-    """What is written while training."""
+    """What training writes, and how often."""
 
     save_every: Positive = 20
     """Training steps between checkpoints."""
@@ -217,26 +220,21 @@ class Logging(Section):
     eval_problems: Annotated[int, Field(strict=True, gt=0, le=1024)] = 512
     """Held-out problems for the accuracy before and after."""
     report_to: tuple[str, ...] = ()
-    """Trackers besides the run folder's own metrics, such as `tensorboard`, `trackio`, `wandb`."""
+    """Trackers beside the run folder's metrics, such as `tensorboard`, `trackio`, `wandb`."""
 
 
 class Recipe(Section):
     """One experiment."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
-    """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters.
-
-    File systems take 255 bytes, and what is made of the name has ends of its own.
-    """
+    """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
     task: Task = "demo"
-    """Where prompts, answers and the reward come from: `demo`, `math` (with `data`), or a mapping
-    whose `source` is `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
-    data: str | None = None
-    """The folder that `ktae data prepare` wrote, for task `math`."""
+    """Where prompts, answers and the reward come from: `demo`, or a mapping whose `source` is
+    `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
     reward: Annotated[str, Field(pattern=r"^[^:].*:\w+$")] | None = None
-    """Your own reward in the place of the task's grader: `mine.py:function` or `module:function`.
-    It gets a response and its reference answer, both texts, and returns a number or None (unknown);
-    above 0 is correct, and with an estimator of graded rewards 1 alone is."""
+    """A reward of your own instead of the task's grader: `mine.py:function` or `module:function`.
+    It gets a response and its reference answer as texts, and returns a number, or None if unknown.
+    Above 0 is correct; with an estimator of graded rewards, only 1 is."""
     seed: NotNegative = 0
     """Seed of sampling and data order."""
     steps: Positive
@@ -256,18 +254,18 @@ class Recipe(Section):
 
     @property
     def task_source(self) -> str:
-        """`demo`, `math`, or the source of a mapping, such as `reasoning-gym`."""
+        """`demo`, or the source of a mapping, such as `reasoning-gym`."""
         return self.task if isinstance(self.task, str) else self.task.source
 
     @property
     def wants_scores(self) -> bool:
-        """Whether the reward is a score between 0 and 1, and not a verdict."""
+        """Whether the reward is a score between 0 and 1 rather than correct or incorrect."""
         has_scores = isinstance(self.task, ReasoningGym) or self.reward is not None
         return has_scores and self.credit is not None and self.credit.takes_scores
 
     @property
     def correct_above(self) -> float:
-        """A rollout is correct where its reward is above this: of own scores 1 alone is."""
+        """A rollout is correct if its reward is above this; among scores only 1 is."""
         return JUST_BELOW_ONE if self.wants_scores else 0.0
 
     @pydantic.model_validator(mode="after")
@@ -293,11 +291,6 @@ class Recipe(Section):
                 f"demo.language is {self.demo.language} and task is {self.task_source}; only task "
                 "demo has a language"
             )
-        if (self.data is None) != (self.task != "math"):
-            raise ValueError(
-                f"task is {self.task_source} and data is {self.data!r}; task math needs the folder "
-                "that `ktae data prepare` wrote, other tasks make their own problems"
-            )
         return self
 
 
@@ -315,31 +308,39 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def dump(recipe: Recipe) -> str:
-    """The whole recipe as YAML, defaults included."""
+    """The recipe as YAML, defaults included."""
     return dump_yaml(recipe.model_dump(mode="json"))
 
 
 def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Mappings in mappings as dotted keys and values; an empty one has none."""
+    """Nested mappings as dotted keys and their values."""
     values: dict[str, Any] = {}
     for key, value in content.items():
-        is_section = isinstance(value, dict)
-        values |= dotted(value, f"{prefix}{key}.") if is_section else {prefix + key: value}
+        nested = isinstance(value, dict)
+        values |= dotted(value, f"{prefix}{key}.") if nested else {prefix + key: value}
     return values
 
 
+def settings_of(trainer: str, recipe: Recipe) -> dict[str, Any]:
+    """The settings of `trl` or `verl`, by dotted key, that follow from `trainers.toml` alone."""
+    file = resources.files("ktae.experiments").joinpath("trainers.toml")
+    table = tomllib.loads(file.read_text("utf-8"))[trainer]
+    keys = dotted(table["recipe"])
+    return dotted(table["constant"]) | {key: attrgetter(keys[key])(recipe) for key in keys}
+
+
 def changes(there: Recipe, here: Recipe) -> list[str]:
-    """The dotted keys in which two recipes differ, each with both values, for messages."""
+    """The dotted keys in which two recipes differ, each with both values."""
     old, new = (dotted(recipe.model_dump(mode="json")) for recipe in (there, here))
     return [
         f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
-        for key in sorted({*old, *new})  # a key of either: `credit: null` has none of the other's
+        for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     ]
 
 
 def require_same(recipe: Recipe, file: Path) -> None:
-    """Raise an InputError unless the file, of a run to resume, is there and holds this recipe."""
+    """Raise an InputError unless the file of a run to resume holds this recipe."""
     if not file.is_file():
         raise InputError(f"{file.parent} holds no run to resume; leave --resume out to start one")
     if changed := changes(load(file), recipe):
@@ -354,14 +355,14 @@ def _apply(content: dict[str, Any], override: str) -> None:
     if not equals or not key:
         raise InputError(f"override {override!r} has no value; expected key=value")
     value = parse_yaml(text, f"override {override!r}")
-    # Sections on the way are made where they are not there yet.
     *parents, last = key.split(".")
     section = content
     for parent in parents:
-        if section.get(parent) is None:  # absent, or null as in `credit: null`
+        present = section.get(parent)
+        if parent == "credit" and isinstance(present, str):  # a preset, to which a key is added
+            section[parent] = {"estimator": present}
+        elif present is None:  # absent, or null as in `credit: null`
             section[parent] = {}
-        if parent == "credit" and isinstance(section[parent], str):  # a name, to which a key comes
-            section[parent] = {"estimator": section[parent]}
         section = section[parent]
         if not isinstance(section, dict):
             raise InputError(f"override {override!r}: {parent} is a value, not a section")

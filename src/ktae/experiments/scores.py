@@ -1,4 +1,4 @@
-"""What graded outputs say about a model: accuracies with intervals, and what is not in them.
+"""What graded outputs say about a model: accuracies with intervals, and what they leave out.
 
 For a problem with n decided samples, c of them correct:
 
@@ -9,22 +9,23 @@ For a problem with n decided samples, c of them correct:
             same number or text count as one; of several most frequent ones, the share that is
             correct (the expectation over a fair draw).
 
-Undecided samples are left out of n and reported apart; a problem without any decided sample is left
-out, and of pass@k one with fewer than k. A benchmark's figure is the mean over problems. Intervals
-are 95 % percentile bootstrap over problems: they say how the figure varies with the choice of
-problems, not with a new sampling run.
+Undecided samples are not part of n and are reported apart; a problem without a decided sample is
+left out, and of pass@k one with fewer than k. A benchmark's figure is the mean over problems.
+Intervals are 95 % percentile bootstrap over problems: they say how the figure varies with the
+choice of problems, not with another sampling run.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.experiments.outputs import Output, by_benchmark, by_problem
+from ktae.experiments.benchmarks import BENCHMARKS
 from ktae.grading import Outcome
 from ktae.grading.forms import key
 from ktae.inference import Interval, bootstrap_interval, bootstrap_means
@@ -46,7 +47,7 @@ class Score(NamedTuple):
     benchmark: str
     problems: int
     samples: int
-    """Drawn for most problems, undecided ones included."""
+    """Responses to most problems, undecided ones included."""
     accuracy: Interval
     """avg@k; pass@1 where there is one sample."""
     pass_at: dict[int, Estimate]
@@ -54,11 +55,11 @@ class Score(NamedTuple):
     majority: Estimate | None
     """maj@k; None where there is one sample, or no answer is known."""
     length: Interval | None
-    """Mean tokens of a response; None: not known of all."""
+    """Mean tokens of a response; None: unknown for some."""
     unanswered: float
     undecided: float
     truncated: float | None
-    """None: not known."""
+    """None: unknown."""
 
 
 class Scores(NamedTuple):
@@ -66,24 +67,72 @@ class Scores(NamedTuple):
 
     scores: list[Score]
     mean: Interval
-    """The mean of the benchmarks' accuracies, each with the same weight, as in the paper."""
+    """The mean of the benchmarks' accuracies, with equal weights, as in the paper."""
     mean_length: Interval | None
-    """The mean of their lengths; None where that of one is not known."""
+    """The mean of their lengths; None where one is unknown."""
+
+
+class Problem(NamedTuple):
+    """The responses to one problem, in lists of equal length."""
+
+    benchmark: str
+    answers: list[str]
+    """The accepted ones."""
+    correct: list[float | None]
+    outcome: list[str | None]
+    extracted: list[str | None]
+    tokens: list[int | None]
+    finished: list[bool | None]
+
+    @property
+    def decided(self) -> list[float]:
+        """1.0 or 0.0 of each sample that is not undecided."""
+        return [x for x in self.correct if x is not None]
+
+    @property
+    def length(self) -> float | None:
+        """Mean tokens of a response; None if one is unknown."""
+        return None if None in self.tokens else float(np.mean(self.tokens))  # type: ignore[arg-type]
+
+
+def problems_of(table: Any) -> dict[str, Problem]:
+    """The problems of outputs by name; those of known benchmarks come first, in their order."""
+    lists = Problem._fields[2:]
+    columns = table.select(["problem", "benchmark", "answers", *lists]).to_pydict().values()
+    problems: dict[str, Problem] = {}
+    for name, benchmark, answers, *values in zip(*columns, strict=True):
+        if name not in problems:
+            problems[name] = Problem(benchmark, answers, *([] for _ in lists))
+        for field, value in zip(lists, values, strict=True):
+            getattr(problems[name], field).append(value)
+    order = list(dict.fromkeys([*BENCHMARKS, *(x.benchmark for x in problems.values())]))
+    return dict(sorted(problems.items(), key=lambda item: order.index(item[1].benchmark)))
+
+
+def by_benchmark(problems: Mapping[str, Problem]) -> dict[str, dict[str, Problem]]:
+    """The problems of each benchmark."""
+    benchmarks: dict[str, dict[str, Problem]] = defaultdict(dict)
+    for name, problem in problems.items():
+        benchmarks[problem.benchmark][name] = problem
+    return benchmarks
 
 
 Resampled = tuple[Interval, np.ndarray]
 """A mean with its interval, and the means of resamples of the problems."""
 
 
-def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
-    """The figures of every benchmark that occurs.
+def score(table: Any, *, seed: int = 0) -> Scores:
+    """The figures of every benchmark among graded outputs.
 
     Args:
-        outputs: graded, at least one.
+        table: at least one row.
         seed: of the bootstrap.
     """
     rng = np.random.default_rng(seed)
-    benchmarks = [_benchmark(name, x, rng) for name, x in by_benchmark(outputs).items()]
+    benchmarks = [
+        _benchmark(name, [*problems.values()], rng)
+        for name, problems in by_benchmark(problems_of(table)).items()
+    ]
     scores, accuracies, lengths = zip(*benchmarks, strict=True)
     known = [x for x in lengths if x is not None]
     mean_length = _mean(known) if len(known) == len(scores) else None
@@ -91,15 +140,15 @@ def score(outputs: Sequence[Output], *, seed: int = 0) -> Scores:
 
 
 def _mean(benchmarks: Sequence[Resampled]) -> Interval:
-    """The mean over benchmarks with the same weight, each resampled by itself."""
+    """The mean over benchmarks with equal weights, each resampled by itself."""
     values = np.array([interval.value for interval, _ in benchmarks])
     return bootstrap_interval(values, np.mean([means for _, means in benchmarks], axis=0))
 
 
 def _benchmark(
-    name: str, outputs: Sequence[Output], rng: np.random.Generator
+    name: str, problems: Sequence[Problem], rng: np.random.Generator
 ) -> tuple[Score, Resampled, Resampled | None]:
-    """One benchmark's figures, and its accuracy and length with those of resamples."""
+    """One benchmark's figures, and its resampled accuracy and length."""
 
     def resampled(values: Sequence[float]) -> Resampled:
         array = np.array(values or [math.nan])
@@ -109,25 +158,20 @@ def _benchmark(
     def estimate(values: Sequence[float]) -> Estimate:
         return Estimate(*resampled(values)[0], problems=len(values))
 
-    problems = by_problem(outputs)
-    counts = rates(problems).values()
-    verdicts = [output.verdict for output in outputs if output.verdict is not None]
-    outcomes = Counter(verdict.outcome for verdict in verdicts)
-    # Undecided samples are in neither number: they would count as wrong, or as right.
+    counts = [(int(sum(x)), len(x)) for x in (problem.decided for problem in problems)]
     accuracy = resampled([c / n for c, n in counts if n])
-    drawn = Counter(map(len, problems.values()))
-    samples = max(drawn, key=lambda n: (drawn[n], n))  # of several usual ones the largest
+    samples = max(statistics.multimode(len(problem.correct) for problem in problems))
     pass_at, voted = {}, None
+    outcomes = [x for problem in problems for x in problem.outcome]
     if samples > 1:
         for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
             pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
-        # Of a file's own rewards no answer is known.
-        is_known = any(verdict.extracted is not None for verdict in verdicts)
-        if is_known or not any(verdict.correct for verdict in verdicts):
-            voted = estimate([majority(x) for x in map(_votes, problems.values()) if x])
-    tokens = lengths(problems)
-    length = resampled([*tokens.values()]) if tokens else None
-    finished = [output.finished for output in outputs if output.finished is not None]
+        # A file's own rewards come without answers.
+        if any(any(problem.extracted) for problem in problems) or not any(c for c, _ in counts):
+            voted = estimate([majority(problem) for problem in problems if problem.decided])
+    lengths = [x for x in (problem.length for problem in problems) if x is not None]
+    length = resampled(lengths) if len(lengths) == len(problems) else None
+    finished = [x for problem in problems for x in problem.finished if x is not None]
     of_all = Score(
         benchmark=name,
         problems=len(problems),
@@ -136,8 +180,8 @@ def _benchmark(
         pass_at=pass_at,
         majority=voted,
         length=length and length[0],
-        unanswered=outcomes[Outcome.UNANSWERED] / len(outputs),
-        undecided=outcomes[Outcome.UNDECIDED] / len(outputs),
+        unanswered=outcomes.count(Outcome.UNANSWERED) / len(outcomes),
+        undecided=outcomes.count(Outcome.UNDECIDED) / len(outcomes),
         truncated=1 - float(np.mean(finished)) if finished else None,
     )
     return of_all, accuracy, length
@@ -148,47 +192,22 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def majority(votes: Sequence[tuple[str | None, float]]) -> float:
-    """maj@k of one problem, of the answers and whether they are correct: see the module.
-
-    Responses without an answer are no candidates.
-    """
-    correct: dict[str, list[float]] = defaultdict(list)
-    for answer, verdict in votes:
-        if answer is not None:
-            correct[key(answer)].append(verdict)
-    most = max(map(len, correct.values()), default=0)
-    # Answers that are one number or text have one verdict; where graders disagree, most of them.
-    winners = [float(np.mean(v) > 0.5) for v in correct.values() if len(v) == most]
+def majority(problem: Problem) -> float:
+    """maj@k of one problem; responses without an answer are no candidates."""
+    votes: dict[str, list[float]] = defaultdict(list)
+    for answer, correct in zip(problem.extracted, problem.correct, strict=True):
+        if answer is not None and correct is not None:
+            votes[key(answer)].append(correct)
+    most = max(map(len, votes.values()), default=0)
+    # Equal answers have one outcome; where graders disagree, that of most of them.
+    winners = [float(np.mean(x) > 0.5) for x in votes.values() if len(x) == most]
     return float(np.mean(winners)) if winners else 0.0
 
 
-def _votes(samples: Sequence[Output]) -> list[tuple[str | None, float]]:
-    verdicts = (output.verdict for output in samples)
-    return [(v.extracted, v.correct) for v in verdicts if v is not None and v.correct is not None]
-
-
-def rates(problems: Mapping[str, Sequence[Output]]) -> dict[str, tuple[int, int]]:
-    """For each problem the correct and the decided samples."""
-    decided = {group: [x for _, x in _votes(samples)] for group, samples in problems.items()}
-    return {group: (int(sum(correct)), len(correct)) for group, correct in decided.items()}
-
-
-def lengths(problems: Mapping[str, Sequence[Output]]) -> dict[str, float]:
-    """The mean tokens of each problem's responses; empty where those of one are not known."""
-    means = {}
-    for group, samples in problems.items():
-        tokens = [output.tokens for output in samples if output.tokens is not None]
-        if len(tokens) < len(samples):
-            return {}
-        means[group] = sum(tokens) / len(tokens)
-    return means
-
-
-def accuracies(outputs: Sequence[Output]) -> dict[str, float]:
+def accuracies(table: Any) -> dict[str, float]:
     """The mean over problems of each benchmark of which anything is decided."""
     shares = {
-        name: [c / n for c, n in rates(by_problem(of_benchmark)).values() if n]
-        for name, of_benchmark in by_benchmark(outputs).items()
+        name: [np.mean(x.decided) for x in problems.values() if x.decided]
+        for name, problems in by_benchmark(problems_of(table)).items()
     }
     return {name: float(np.mean(x)) for name, x in shares.items() if x}

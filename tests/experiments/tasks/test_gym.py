@@ -20,7 +20,8 @@ SUMS = ReasoningGym(name="chain_sum", settings={"min_terms": 2, "max_terms": 2})
 
 def test_problems_are_the_same_each_time_and_seeds_differ():
     first, again, other = (
-        [p.text for p in gym.problems(SUMS, 6, seed)] for seed in (1, 1, gym.HELD_OUT_SEED)
+        [gym.question_of(p) for p in gym.problems(SUMS, 6, seed)]
+        for seed in (1, 1, gym.HELD_OUT_SEED)
     )
     assert first == again
     assert first != other

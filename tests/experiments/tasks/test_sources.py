@@ -16,10 +16,10 @@ from ktae.errors import InputError
 from ktae.experiments.tasks import sources
 from ktae.experiments.tasks.base import write
 from ktae.experiments.tasks.problems import as_row
-from ktae.experiments.tasks.sources import TaskProblem
+from ktae.experiments.tasks.sources import Problem
 from ktae.experiments.templates import INSTRUCTION, as_messages
 
-PROBLEMS = [TaskProblem("What is 1 + 1?", "2"), TaskProblem("And $\\frac{1}{2}$ of 8?", "4")]
+PROBLEMS = [Problem("What is 1 + 1?", ("2",)), Problem("And $\\frac{1}{2}$ of 8?", ("4",))]
 ROWS = [as_row(problem, None) for problem in PROBLEMS]
 
 
@@ -99,7 +99,7 @@ def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
     row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
     hub = types.SimpleNamespace(load_dataset=lambda *_, split: [row])
     monkeypatch.setitem(sys.modules, "datasets", hub)
-    assert sources.load("gsm8k")["train"].problems == [TaskProblem("q", "1,002")]
+    assert sources.load("gsm8k")["train"].problems == [Problem("q", ("1,002",))]
 
 
 def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys):
@@ -133,6 +133,7 @@ ROW = {"problem": "x", "answer": "1"}
         (ROW | {"answer": True}, "line 1: answer"),
         (ROW | {"answer": math.inf}, "line 1: answer"),
         (ROW | {"answer": " "}, "p.jsonl"),
+        (ROW | {"answer": ["1", "2"]}, "line 1: answer"),
         (ROW | {"problem": ""}, "line 1"),
         (ROW | {"problem": "\ud800"}, "line 1: problem"),
     ],

@@ -1,13 +1,10 @@
 """The problems of a recipe's task: prompts, references, and who grades."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from saved_outputs import write_lines
 
-from ktae.errors import InputError
 from ktae.experiments.recipe import Recipe
-from ktae.experiments.tasks import TaskRow, gym, task_of
+from ktae.experiments.tasks import gym, task_of
 
 
 def make_recipe(task, **changes):
@@ -43,19 +40,6 @@ def test_problems_of_files(files):
 def test_a_file_needs_both(files):
     with pytest.raises(ValueError, match="test"):
         make_recipe({"source": "file", "train": files["train"]})
-
-
-def test_prepared_files(tmp_path):
-    recipe = make_recipe("math", data=str(tmp_path))
-    with pytest.raises(InputError, match=r"train\.parquet"):
-        task_of(recipe).train_rows()
-    (tmp_path / "trl").mkdir()
-    prompt = [{"role": "user", "content": "1 + 1"}]
-    pq.write_table(pa.table({"prompt": [prompt]}), tmp_path / "trl/train.parquet")
-    with pytest.raises(InputError, match="answer"):
-        task_of(recipe).train_rows()
-    pq.write_table(pa.table({"prompt": [prompt], "answer": ["2"]}), tmp_path / "trl/train.parquet")
-    assert task_of(recipe).train_rows() == [TaskRow(prompt, "2", "2")]
 
 
 def test_held_out_problems_are_distinct_and_not_trained_on():

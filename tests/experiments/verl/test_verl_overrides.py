@@ -10,18 +10,23 @@ from extras import installed
 from ktae.errors import InputError
 from ktae.estimators import from_section
 from ktae.experiments import recipe as recipes
-from ktae.experiments.verl.overrides import Paths, arguments, command, compose, overrides
+from ktae.experiments.verl.overrides import arguments, command, compose
+from ktae.experiments.verl.overrides import overrides as overrides_of
 from ktae.trainers.verl import options
 
 ROOT = Path(__file__).resolve().parents[3]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
-PATHS = Paths("a model/with a space", Path("/d/train.parquet"), Path("/d/test.parquet"), Path("/o"))
+MODEL = "a model/with a space"
 
 needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
 
+def overrides(recipe, **more):
+    return overrides_of(recipe, MODEL, Path("/o"), **more)
+
+
 def composed(recipe, **given):
-    return compose(overrides(recipe, PATHS) | given)
+    return compose(overrides(recipe) | given)
 
 
 def demo(**given):
@@ -36,8 +41,8 @@ def test_there_is_a_recipe_for_each_run_of_the_paper():
 
 
 SIZES = {
-    "1.5b": ("Qwen/Qwen2.5-Math-1.5B", "data/math12k", 12_000, 0.28),
-    "7b": ("Qwen/Qwen2.5-Math-7B", "data/math-l3-5", 8_523, 0.24),
+    "1.5b": ("Qwen/Qwen2.5-Math-1.5B", "math12k", 12_000, 0.28),
+    "7b": ("Qwen/Qwen2.5-Math-7B", "math-l3-5", 8_523, 0.24),
 }
 """Of the paper: base model, training set and its size for the authors, DAPO's upper clip."""
 
@@ -50,7 +55,7 @@ def test_the_paper_s_hyper_parameters(path):
     DAPO filters groups, and a KL penalty in GRPO with the small model."""
     recipe = recipes.load(path)
     model, data, problems, clip_high = SIZES[recipe.name.rpartition("-")[2]]
-    assert (recipe.name, recipe.model.path, recipe.data) == (path.stem, model, data)
+    assert (recipe.name, recipe.model.path, recipe.task_source) == (path.stem, model, data)
     config = composed(recipe)
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert config.data.max_response_length == 3072 and config.data.max_prompt_length == 1024
@@ -100,14 +105,14 @@ def test_values_survive_the_command_line():
 
 def test_units_of_text_get_the_model_s_tokenizer():
     settings = overrides(
-        demo(credit={"estimator": "paper", "transforms": [{"over-units": ["word"]}]}), PATHS
+        demo(credit={"estimator": "paper", "transforms": [{"over-units": ["word"]}]})
     )
-    assert settings["+algorithm.credit.tokenizer"] == PATHS.model
-    assert "+algorithm.credit.tokenizer" not in overrides(demo(credit="paper"), PATHS)
+    assert settings["+algorithm.credit.tokenizer"] == MODEL
+    assert "+algorithm.credit.tokenizer" not in overrides(demo(credit="paper"))
 
 
 def test_the_command_is_what_would_be_run():
-    settings = overrides(demo(credit="paper"), PATHS)
+    settings = overrides(demo(credit="paper"))
     words = shlex.split(command(settings, {"A": "1 2"}).replace("\\\n", " "))
     assert words[:5] == ["A=1 2", "python", "-P", "-m", "verl.trainer.main_ppo"]
     assert words[5:] == arguments(settings)
@@ -121,9 +126,7 @@ def test_the_recipe_s_own_overrides_replace_ours():
         "algorithm.credit.h1": 4.0,
         "+new.key": None,
     }
-    settings = overrides(
-        demo(credit={"estimator": "ktae", "h1": 2}, verl={"overrides": more}), PATHS
-    )
+    settings = overrides(demo(credit={"estimator": "ktae", "h1": 2}, verl={"overrides": more}))
     assert settings["actor_rollout_ref.actor.clip_ratio_c"] == 10.0
     assert settings["actor_rollout_ref.rollout.n"] == 3
     assert "+algorithm.credit.h1" not in settings and settings["algorithm.credit.h1"] == 4.0
@@ -152,10 +155,10 @@ def test_verl_s_own_trainers_are_refused():
 
 def test_the_environment_reaches_every_node():
     key = "+ray_kwargs.ray_init.runtime_env.env_vars.A"
-    settings = overrides(demo(), PATHS, environment={"A": "ktae.trainers.verl,mine"})
+    settings = overrides(demo(), environment={"A": "ktae.trainers.verl,mine"})
     assert f'{key}="ktae.trainers.verl,mine"' in arguments(settings)
     own = demo(verl={"overrides": {key: "x"}})
-    assert overrides(own, PATHS, environment={"A": "1"})[key] == "x"
+    assert overrides(own, environment={"A": "1"})[key] == "x"
 
 
 @needs_verl
@@ -166,7 +169,7 @@ def test_dr_grpo_divides_by_a_constant():
 
 
 OTHER_VALUES = {
-    **{"name": "y", "steps": 4, "seed": 5, "task": "math", "data": "d", "credit": "trigrams"},
+    **{"name": "y", "steps": 4, "seed": 5, "task": {"source": "gsm8k"}, "credit": "trigrams"},
     **{"demo.language": "lists"},
     **{"model.path": "elsewhere", "model.demo_seed": 1},
     **{"model.lora_rank": 4},
@@ -186,18 +189,17 @@ OTHER_VALUES = {
 }
 """Every key of a recipe that a run on verl reads, with a value that is not the default."""
 
-ELSEWHERE = {"model.path", "model.demo_seed", "demo.language", "data"}
-"""Keys that decide on `Paths` (`ktae.experiments.verl.run`)."""
+ELSEWHERE = {"model.path", "model.demo_seed", "demo.language"}
+"""Keys that decide on the model (`ktae.experiments.verl.run`)."""
 
 
 @pytest.mark.parametrize("key", [key for key in OTHER_VALUES if key not in ELSEWHERE])
 def test_every_key_of_a_recipe_changes_what_verl_does(key, tmp_path):
     file = tmp_path / "recipe.yaml"
     file.write_text("{name: x, steps: 3}")
-    more = ["data=d"] if key == "task" else []
-    changed = recipes.load(file, [f"{key}={json.dumps(OTHER_VALUES[key])}", *more])
+    changed = recipes.load(file, [f"{key}={json.dumps(OTHER_VALUES[key])}"])
     before = recipes.load(file)
-    assert overrides(changed, PATHS) != overrides(before, PATHS)
+    assert overrides(changed) != overrides(before)
 
 
 def test_every_key_of_a_recipe_is_among_these():
@@ -216,6 +218,6 @@ def test_every_key_of_a_recipe_is_among_these():
     ],
 )
 def test_what_verl_cannot_do_is_refused(section, value, message):
-    overrides(demo(algorithm={"patience": 50}), PATHS)  # the default is let through
+    overrides(demo(algorithm={"patience": 50}))  # the default is let through
     with pytest.raises(InputError, match=message):
-        overrides(demo(**{section: value}), PATHS)
+        overrides(demo(**{section: value}))

@@ -10,7 +10,7 @@ from ktae.experiments.demo import SUMS
 from ktae.experiments.demo.language import EOS
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.tasks import task_of
-from ktae.experiments.verl import run
+from ktae.experiments.tasks.base import write
 from ktae.experiments.verl.reward import compute_score
 from ktae.trainers.verl import reward as mathematics
 
@@ -94,7 +94,8 @@ def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp
 
     task = {"source": "reasoning-gym", "name": "chain_sum", "instruction": "Be brief."}
     recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task})
-    run._write_data(task_of(recipe), tmp_path / "data")
+    made = task_of(recipe)
+    write({"train": made.train_rows()}, tmp_path / "data", data_source=made.data_source)
     rows = pq.read_table(tmp_path / "data" / "verl" / "train.parquet").to_pylist()
     function = {"path": "pkg://ktae.experiments.verl.reward", "name": "compute_score"}
     score = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": function}}))
@@ -110,7 +111,7 @@ def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
     from ktae.experiments.recipe import ReasoningGym, Recipe
     from ktae.experiments.tasks import gym
-    from ktae.experiments.verl.overrides import Paths, overrides
+    from ktae.experiments.verl.overrides import overrides
 
     task = ReasoningGym(name="letter_counting", answer="whole")
     (problem,) = gym.problems(task, 1, 0)
@@ -118,11 +119,10 @@ def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
     assert compute_score(*given)["acc"] == 0
     assert 0 < compute_score(*given, graded=True)["acc"] < 1
     key = "+reward.custom_reward_function.reward_kwargs.graded"
-    paths = Paths("model", tmp_path, tmp_path, tmp_path)
     for graded in (True, False):
         credit = {"estimator": "calibrated", "graded_rewards": graded}
         recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task, "credit": credit})
-        made = overrides(recipe, paths, resume=False, environment={})
+        made = overrides(recipe, "model", tmp_path)
         assert (key in made) == graded
         assert made.get("+algorithm.credit.threshold", 0) == recipe.correct_above
         assert (recipe.correct_above > 0.99) == graded

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from extras import hide, installed
 from in_process import ktae
+from saved_outputs import write_lines
 
 from ktae.errors import InputError
 from ktae.experiments import recipe as recipes
@@ -158,18 +159,18 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
     assert not started
 
 
-def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
+def test_without_the_grader_or_the_problems_nothing_starts(
+    recipe_file, tmp_path, monkeypatch, started
+):
+    file = write_lines(tmp_path / "p.jsonl", [{"problem": "1 + 1?", "answer": "2"}])
+    task = f"task={{source: file, train: {file}, test: {tmp_path / 'absent.jsonl'}}}"
+    recipe, folder = recipes.load(recipe_file, [task]), RunFolder(tmp_path / "run")
+    with pytest.raises(InputError, match="absent"):
+        run.run(recipe, folder, resume=False)
     hide(monkeypatch, "latex2sympy2_extended")
     monkeypatch.setattr(workers, "_default", {})
-    (tmp_path / "verl").mkdir()
-    for name in ("train", "test"):
-        (tmp_path / f"verl/{name}.parquet").touch()
-    recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])
     with pytest.raises(InputError, match="latex2sympy2_extended"):
-        run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
-    (tmp_path / "verl/test.parquet").unlink()
-    with pytest.raises(InputError, match=r"test\.parquet"):
-        run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
+        run.run(recipe, folder, resume=False)
     assert not started and not (tmp_path / "run").exists()
 
 

@@ -1,4 +1,4 @@
-"""What a task is: problems as prompts, and who says which responses are correct."""
+"""A task: problems as prompts, and what decides which responses are correct."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REWARD = "pkg://ktae.trainers.verl.reward"
 """verl's path of the reward function that is ktae's grader."""
 OWN_REWARD = "pkg://ktae.experiments.verl.reward"
-"""verl's path of the reward function of the tasks that ktae's grader does not grade."""
+"""verl's path of the reward function for tasks with a grader of their own."""
 
 
 class TaskRow(NamedTuple):
@@ -35,34 +35,29 @@ class TaskRow(NamedTuple):
 
 
 class Task(ABC):
-    """A recipe's problems and their grader. Other than below, prompts are messages, and a problem
-    has one response, which ktae's grader compares with the answer."""
+    """A recipe's problems and their grader.
+
+    Unless a subclass says otherwise, prompts are messages, and each problem gets one response,
+    which ktae's grader compares with the answer.
+    """
 
     grader: str | None = None
     """The name of the task's own grader; None: ktae's."""
-    is_made = True
-    """Whether a run makes the engines' files of problems; else `ktae data prepare` has."""
     chat_template: str | None = None
-    """What verl is to take in the place of the tokenizer's own."""
+    """A chat template for verl that replaces the tokenizer's."""
     evaluated_at_once = 64
-    """Held-out problems that a model answers together."""
+    """Batch size for held-out problems."""
     plays_episodes = False
     """Whether a rollout has several turns, with observations between them."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+        self.name = recipe.task_source
+        """The task's name in tables."""
+        self.data_source = f"ktae/{recipe.task_source}"
+        """verl's name for the data, by which its reward function finds the grader."""
         if recipe.reward is not None:
             own_reward(recipe.reward)  # an error now, and not after the model is loaded
-
-    @property
-    def name(self) -> str:
-        """What the task is called in tables."""
-        return self.recipe.task_source
-
-    @property
-    def data_source(self) -> str:
-        """verl's name of the data, by which its reward function finds the grader."""
-        return f"ktae/{self.recipe.task_source}"
 
     @abstractmethod
     def train_rows(self) -> list[TaskRow]:
@@ -74,8 +69,8 @@ class Task(ABC):
 
     @abstractmethod
     def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        """The first n held-out problems, by default `logging.eval_problems`; fewer if there are not
-        so many.
+        """The first n held-out problems, or all if there are fewer; n is `logging.eval_problems`
+        by default.
 
         Raises:
             InputError: they cannot be made or read.
@@ -100,8 +95,8 @@ class Task(ABC):
 
         Args:
             responses: B texts, or B conversations whose last message counts.
-            references: B of `TaskRow.reference`.
-            finished: B: whether the response ended by itself.
+            references: B values of `TaskRow.reference`.
+            finished: B flags: whether the response ended by itself.
         """
         if self.recipe.reward is None:
             return self._verdicts([*map(text_of, responses)], references, finished)
@@ -116,7 +111,7 @@ class Task(ABC):
     def rewards(
         self, responses: Sequence[Any], references: Sequence[str], finished: Sequence[bool]
     ) -> list[float | None]:
-        """Each response's reward; above `Recipe.correct_above` is correct, None is unknown."""
+        """Each response's reward: correct above `Recipe.correct_above`, None if unknown."""
         if self.recipe.reward is None:
             return [verdict.correct for verdict in self.grade(responses, references, finished)]
         function = own_reward(self.recipe.reward)
@@ -125,7 +120,6 @@ class Task(ABC):
     def _verdicts(
         self, responses: Sequence[str], references: Sequence[str], finished: Sequence[bool]
     ) -> list[Verdict]:
-        """ktae's grader, unless a task has its own."""
         return verdicts(responses, references)
 
     def verl_reward(self) -> tuple[str, dict[str, Any]]:
@@ -143,10 +137,10 @@ class Task(ABC):
 
 
 def own_reward(name: str) -> Callable[[str, str], float | None]:
-    """The user's reward function `FILE.py:NAME` or `MODULE:NAME`: of a response and its answer.
+    """The user's reward function, `FILE.py:NAME` or `MODULE:NAME`, of a response and its answer.
 
     Raises:
-        InputError: there is none of that name; or, when called, it gives no number.
+        InputError: there is no such function; or, when called, it returns no number.
     """
     function = imported(name)
     if not callable(function):
@@ -164,10 +158,10 @@ def own_reward(name: str) -> Callable[[str, str], float | None]:
 def write(
     splits: Mapping[str, Sequence[TaskRow]], folder: Path, *, data_source: str
 ) -> dict[str, int]:
-    """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; rows for each split.
+    """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; return rows per split.
 
     verl's files have the columns `data_source`, `prompt` (messages), `ability`, `reward_model`
-    (with what the grader gets as `ground_truth`) and `extra_info`; TRL's have `prompt` and
+    (with the grader's reference as `ground_truth`) and `extra_info`; TRL's have `prompt` and
     `answer`. Both hold the same problems in the same order.
 
     Raises:
@@ -177,7 +171,6 @@ def write(
     import pyarrow.parquet as pq
 
     for split, rows in splits.items():
-        # verl takes the answer from `ground_truth`, and the reward function by `data_source`.
         for_verl = [
             {
                 "data_source": data_source,
@@ -193,7 +186,6 @@ def write(
         for_trl = [{"prompt": row.prompt, "answer": row.answer} for row in rows]
         for engine, table in (("verl", for_verl), ("trl", for_trl)):
             make_folder(folder / engine)
-            # A reader never sees half a file: verl may be waiting for it.
             with atomic_write(folder / engine / f"{split}.parquet") as temporary:
                 pq.write_table(pa.Table.from_pylist(table), temporary)
     return {split: len(rows) for split, rows in splits.items()}

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from ktae.errors import InputError
 from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.demo.language import EOS, Problem
+from ktae.experiments.recipe import Recipe
 from ktae.experiments.tasks.base import Task, TaskRow
-
-if TYPE_CHECKING:
-    from ktae.experiments.recipe import Recipe
-    from ktae.grading.verdict import Verdict
+from ktae.grading.verdict import Verdict
 
 VERL_SOURCE = "ktae/demo-"
-"""Begins verl's `data_source`, before the language's name."""
+"""The start of verl's `data_source`, before the language's name."""
 
 
 class DemoTask(Task):
@@ -30,17 +28,9 @@ class DemoTask(Task):
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
         self.language = LANGUAGES[recipe.demo.language]
+        self.name = self.language.name
+        self.data_source = f"{VERL_SOURCE}{self.language.name}"
         self.plays_episodes = self.language.environment is not None
-
-    @property
-    @override
-    def name(self) -> str:
-        return self.language.name
-
-    @property
-    @override
-    def data_source(self) -> str:
-        return f"{VERL_SOURCE}{self.language.name}"
 
     @override
     def train_rows(self) -> list[TaskRow]:

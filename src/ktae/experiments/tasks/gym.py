@@ -10,41 +10,37 @@ import functools
 import json
 import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from ktae.errors import InputError, expected_one_of, one_line
+from ktae.experiments.recipe import ReasoningGym, Recipe
 from ktae.experiments.tasks.base import Task, TaskRow
-from ktae.experiments.tasks.problems import as_row
-from ktae.experiments.tasks.sources import TaskProblem
+from ktae.experiments.templates import as_messages
 from ktae.grading.extract import extract
 from ktae.grading.response import text_of
 from ktae.grading.verdict import Outcome, Verdict
 
-if TYPE_CHECKING:
-    from ktae.experiments.recipe import ReasoningGym, Recipe
-
 NAME = "reasoning-gym"
 """The source, and the name of its scorers as a grader."""
-
 HELD_OUT_SEED = 1_000_003
 """The seed of the test problems."""
 SEEDS_APART = 10_000_019
-"""Between the seeds of two runs: reasoning-gym makes problem i of a seed from seed + i."""
+"""The distance between the seeds of two runs: reasoning-gym makes problem i from seed + i."""
 PROBES = ("", "x", "I do not know.")
-"""Answers that no problem has."""
+"""Answers that are correct for no problem."""
 
 REFUSED = (
     *("binary_matrix", "countdown", "intermediate_integration", "n_queens"),
     *("polynomial_multiplication", "puzzle24", "simple_integration", "spiral_matrix"),
     *("string_insertion", "codeio", "composite"),
 )
-"""Tasks whose scorers evaluate the response as Python code, which a policy could use; one that runs
-programs of its data set; and one that is made of other tasks (reasoning-gym 0.1.25, read)."""
+"""Tasks whose scorers evaluate the response as Python code, which a policy could exploit; one that
+runs programs of its data set; and one made of other tasks (reasoning-gym 0.1.25, read)."""
 
 
-def problems(task: ReasoningGym, n: int, seed: int) -> list[TaskProblem]:
+def problems(task: ReasoningGym, n: int, seed: int) -> list[TaskRow]:
     """The first n problems of a seed, the same each time.
 
     Raises:
@@ -55,30 +51,35 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[TaskProblem]:
     reference |= {"answer": task.answer, "seed": seed, "size": n}
     dataset = _dataset(json.dumps(reference, sort_keys=True))
     _check_scorer(task.name, dataset)
-    # The same numbers make the same problem again, in any process: no text has to be kept.
-    entries = [dataset[index] for index in range(n)]
     return [
-        TaskProblem(
-            str(entry["question"]), str(entry["answer"]), json.dumps(reference | {"index": index})
+        TaskRow(
+            as_messages(str(entry["question"]), task.instruction),
+            str(entry["answer"]),
+            json.dumps(reference | {"index": index}),
         )
-        for index, entry in enumerate(entries)
+        for index, entry in enumerate(dataset[i] for i in range(n))
     ]
 
 
-def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[TaskProblem]:
-    """The first n problems of the test seed that are distinct and not among `seen`.
+def question_of(row: TaskRow) -> str:
+    """The problem's text, the same under any instruction."""
+    return row.prompt if isinstance(row.prompt, str) else row.prompt[-1]["content"]
 
-    Fewer, if fewer are found among 64 n problems: a task may have few.
+
+def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[TaskRow]:
+    """The first n distinct problems of the test seed whose question is not among `seen`.
+
+    Fewer, if 64 n problems do not hold as many: a task may have few.
 
     Raises:
         InputError: as `problems`; or there is none.
     """
-    unseen: dict[str, TaskProblem] = {}
+    unseen: dict[str, TaskRow] = {}
     size = n
-    # Some tasks have few problems, so draws repeat: look among twice as many each time.
     while len(unseen) < n and size <= 64 * n:
         size *= 2
-        unseen = {p.text: p for p in problems(task, size, HELD_OUT_SEED) if p.text not in seen}
+        rows = {question_of(row): row for row in problems(task, size, HELD_OUT_SEED)}
+        unseen = {question: row for question, row in rows.items() if question not in seen}
     if not unseen:
         raise InputError(
             f"all problems of reasoning-gym's task {task.name} are trained on; expected settings "
@@ -87,23 +88,22 @@ def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[TaskProb
     return list(unseen.values())[:n]
 
 
-def answer_in(response: str, reference: str) -> str | None:
-    """What of a response is scored; None where there is no answer in it."""
-    how = json.loads(reference)["answer"]
+def answer_in(response: str, how: str) -> str | None:
+    """The part of a response that is scored, as `ReasoningGym.answer` says; None: no answer."""
     if how == "whole":
         return response.strip() or None
-    # "1,234" is one number; the scorers of reasoning-gym read no commas.
     answer = extract(response, "last" if how == "last-number" else "stated")
-    if answer is None:
-        return None
-    return re.sub(r"(?<=\d),(?=\d{3})", "", answer.text) if how == "last-number" else answer.text
+    if answer is None or how == "stated":
+        return answer and answer.text
+    # "1,234" is one number; the scorers of reasoning-gym read no commas.
+    return re.sub(r"(?<=\d),(?=\d{3})", "", answer.text)
 
 
 def _scored(dataset: Any, answer: str, entry: Any) -> float:
-    """What a scorer cannot read, and says so by a ValueError or its like, is worth nothing.
+    """The scorer's value, and 0 for an answer that it cannot read.
 
     Raises:
-        ScorerError: the scorer fails in another way, so the answer's worth is unknown.
+        ScorerError: the scorer fails in another way, so the score is unknown.
     """
     try:
         return float(dataset.score_answer(answer, entry))
@@ -120,8 +120,8 @@ class ScorerError(RuntimeError):
 @functools.lru_cache(maxsize=8)
 def _dataset(reference: str) -> Any:
     """The data set of a name, settings, seed and size."""
-    named = json.loads(reference)
-    name = named["name"]
+    fields = json.loads(reference)
+    name, settings = fields["name"], fields["settings"]
     if name in REFUSED:
         raise InputError(f"reasoning-gym's task {name} is refused: it could run a policy's code")
     try:
@@ -136,44 +136,40 @@ def _dataset(reference: str) -> Any:
         raise InputError(f"reasoning-gym has no task {name!r}; {expected_one_of(DATASETS, name)}")
     try:
         return reasoning_gym.create_dataset(
-            name, seed=named["seed"], size=named["size"], **named["settings"]
+            name, seed=fields["seed"], size=fields["size"], **settings
         )
     except (AssertionError, TypeError, ValueError) as error:
         raise InputError(
-            f"reasoning-gym refuses the settings {named['settings']} of {name}: {one_line(error)}"
+            f"reasoning-gym refuses the settings {settings} of {name}: {one_line(error)}"
         ) from None
 
 
 def _check_scorer(name: str, dataset: Any) -> None:
-    """Raise an InputError unless the scorer tells reference answers from none: one that refuses
-    them would teach nothing, one that takes any text would teach anything."""
+    """Refuse a scorer that rejects reference answers, or accepts any text as one."""
     for index in range(min(8, len(dataset))):
         entry = dataset[index]
-        answer = entry["answer"]
-        why = None
-        if _scored(dataset, str(answer), entry) != 1:
-            why = f"gives its own answer {answer!r:.60} less than 1"
-        for probe in PROBES:
-            if _scored(dataset, probe, entry) == 1:
-                why = f"takes {probe!r} for the answer {answer!r:.60}"
-        if why:
-            raise InputError(f"reasoning-gym's task {name} is refused: its scorer {why}")
+        accepted = [x for x in PROBES if _scored(dataset, x, entry) == 1]
+        if accepted or _scored(dataset, str(entry["answer"]), entry) != 1:
+            raise InputError(
+                f"reasoning-gym's task {name} is refused: its scorer "
+                + (f"accepts {accepted[0]!r}" if accepted else "rejects its own answer")
+                + f", where the answer is {entry['answer']!r:.60}"
+            )
 
 
 def graded(response: str, reference: str) -> tuple[Verdict, float | None]:
-    """The verdict of a task's own scorer, correct where its score is 1; and the score, 0 without
+    """The verdict of a task's own scorer, correct where its score is 1, and the score: 0 without
     an answer, None where the scorer fails.
 
     Args:
         response: what the policy wrote, without special tokens.
-        reference: a problem's `TaskProblem.reference`.
+        reference: `TaskRow.reference` of a problem.
     """
-    answer = answer_in(response, reference)
+    fields = json.loads(reference)
+    answer, index = answer_in(response, fields["answer"]), fields.pop("index")
     if answer is None:
         return Verdict(Outcome.UNANSWERED, None, "no answer was found"), 0.0
-    of_problem = json.loads(reference)
-    index = of_problem.pop("index")
-    dataset = _dataset(json.dumps(of_problem, sort_keys=True))
+    dataset = _dataset(json.dumps(fields, sort_keys=True))
     try:
         value = _scored(dataset, answer, dataset[index])
     except ScorerError as error:
@@ -183,37 +179,27 @@ def graded(response: str, reference: str) -> tuple[Verdict, float | None]:
 
 
 class GymTask(Task):
-    """`task: {source: reasoning-gym, name: ...}`: puzzles have a program each that scores them."""
+    """`task: {source: reasoning-gym, name: ...}`: puzzles with a program each that scores them."""
 
     grader = NAME
 
     def __init__(self, recipe: Recipe, task: ReasoningGym) -> None:
         super().__init__(recipe)
         self.task = task
-
-    @property
-    @override
-    def name(self) -> str:
-        return self.task.name
+        self.name = task.name
 
     @override
     def train_rows(self) -> list[TaskRow]:
-        return self._as_rows(self._train_problems())
+        """One problem for each prompt of the run; another seed has others."""
+        n = self.recipe.steps * self.recipe.rollout.prompts_per_step
+        return self._rows(problems(self.task, n, self.recipe.seed * SEEDS_APART))
 
     @override
     def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        n = self.recipe.logging.eval_problems if n is None else n
-        # A problem that is trained on must not be held out, whatever its seed.
-        trained = {problem.text for problem in self._train_problems()}
-        return self._as_rows(held_out(self.task, n, trained))
+        trained = {question_of(row) for row in self.train_rows()}
+        return self._rows(held_out(self.task, n or self.recipe.logging.eval_problems, trained))
 
-    def _train_problems(self) -> list[TaskProblem]:
-        """One problem for each prompt of the run; another seed has others."""
-        n = self.recipe.steps * self.recipe.rollout.prompts_per_step
-        return problems(self.task, n, self.recipe.seed * SEEDS_APART)
-
-    def _as_rows(self, made: Sequence[TaskProblem]) -> list[TaskRow]:
-        rows = [as_row(problem, self.task.instruction) for problem in made]
+    def _rows(self, rows: list[TaskRow]) -> list[TaskRow]:
         # A reward function of the user's own gets the answer.
         return [row._replace(reference=row.answer) for row in rows] if self.recipe.reward else rows
 

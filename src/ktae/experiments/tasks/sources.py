@@ -1,33 +1,34 @@
-"""Where problems come from: data sets of the Hugging Face hub by name, or a file."""
+"""The reader of problems, from data sets of the Hugging Face hub or from files."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import require_text
+from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.values import is_null
 
+TEXT_FIELDS = ("problem", "question", "prompt")
+ANSWER_FIELDS = ("answer", "final_answer")
 
-class TaskProblem(NamedTuple):
-    """One problem."""
+
+class Problem(NamedTuple):
+    """A problem and its accepted answers."""
 
     text: str
-    answer: str
-    reference: str = ""
-    """What the grader gets, if it is not the answer."""
+    answers: tuple[str, ...]
 
 
 class Split(NamedTuple):
-    """The problems of a training or validation set."""
+    """The problems of a training set, a validation set or a benchmark."""
 
-    problems: list[TaskProblem]
+    problems: list[Problem]
     without_answer: int
-    """Rows left out because their answer is empty (MATH has some) or null: nothing could be
-    graded."""
+    """Rows left out because their answer is empty (as in MATH) or null: no response to them could
+    be graded."""
 
 
 class Source(NamedTuple):
@@ -36,7 +37,7 @@ class Source(NamedTuple):
     hub_name: str
     config: str | None = None
     levels: tuple[str, ...] = ()
-    """Those of its rows that are part of the set; none: all rows are."""
+    """Take only the rows of these levels; empty: all rows."""
 
 
 MATH = "nlile/hendrycks-MATH-benchmark"
@@ -45,70 +46,79 @@ SOURCES = {
     "math-l3-5": Source(MATH, levels=("3", "4", "5")),
     "gsm8k": Source("openai/gsm8k", "main"),
 }
-"""By name, also verl's for the data: MATH without the 500 problems of MATH-500 (12,000), those of
-level 3 to 5 among them (8,888), and grade-school sums (7,473)."""
+"""Training data by name (also verl's `data_source`): MATH without the 500 problems of MATH-500
+(12,000), its problems of levels 3 to 5 (8,888), and GSM8K (7,473)."""
 
 
 def load(name: str) -> dict[str, Split]:
-    """The problems of a named source, `train` and `test`, from the hub.
+    """The splits `train` and `test` of a named source, from the hub.
 
     Raises:
-        InputError: the hub cannot be reached, or the data set is not what it was.
+        InputError: the hub cannot be reached, or a row has no problem or answer.
     """
-    source = SOURCES[name]
-    splits = {}
+    source, splits = SOURCES[name], {}
     for split in ("train", "test"):
         instead = f"give a file of problems instead of {name}"
         rows = rows_of_hub(source.hub_name, source.config, split, instead)
-        where = f"{source.hub_name}, split {split}"
-        splits[split] = _problems(rows, where, source.levels)
+        if source.levels:
+            rows = ((row, place) for row, place in rows if _level(row) in source.levels)
+        splits[split] = read_problems(rows, f"{source.hub_name}, split {split}")
     return splits
 
 
-def load_file(path: Path) -> Split:
-    """The problems of a file: JSON lines (`.jsonl`) or Parquet (`.parquet`), or that and `.gz`.
+def _level(row: Any) -> str:
+    return str(row.get("level")).removeprefix("Level ")
 
-    Each row has `problem` (or `question`, `prompt`) and `answer`: a string, a number, worked text
-    that ends with `#### answer` as GSM8K's, or null for none.
+
+def load_file(path: Path) -> Split:
+    """The problems of a file: JSON lines (`.jsonl`) or Parquet (`.parquet`), also with `.gz`.
 
     Raises:
-        InputError: no such file or of another kind, broken JSON (with its line), a row without
-            problem or answer.
+        InputError: there is no such file, its kind is unknown, JSON is broken (with the line), or
+            a row has no problem or answer.
     """
     from ktae.rollouts.files import iterate_rows  # pyarrow takes half a second
 
     if not path.is_file():
         known = ", ".join(SOURCES)
         raise InputError(f"no file {path} and no data set of that name; expected {known} or a file")
-    return _problems(iterate_rows(path), str(path))
+    return read_problems(iterate_rows(path), str(path))
 
 
-def _problems(
-    rows: Iterable[tuple[object, str]], where: str, levels: tuple[str, ...] = ()
+def read_problems(
+    rows: Iterable[tuple[Any, str]], where: str, *, alternatives: bool = False
 ) -> Split:
-    """The problems of rows, each with the place for errors; `where` is that of all."""
+    """The problems of rows.
+
+    A row has `problem` (or `question`, `prompt`) and `answer` (or `final_answer`): a text, a
+    number, worked text that ends with `#### answer` as in GSM8K, a list of texts, or null.
+
+    Args:
+        rows: each with its place for error messages.
+        where: the place of all rows together.
+        alternatives: whether a problem may have several accepted answers.
+
+    Raises:
+        InputError: a row is no object, lacks a field or has too many answers, or no row has any.
+    """
     problems, without_answer = [], 0
     for row, place in rows:
-        if not isinstance(row, dict):
-            raise InputError(f"{place}: expected an object, found {row!r:.50}")
-        if levels and str(row.get("level")).removeprefix("Level ") not in levels:
-            continue
-        names = [x for x in ("problem", "question", "prompt") if isinstance(row.get(x), str)]
-        if not names or "answer" not in row:
+        fields = row if isinstance(row, dict) else {}
+        text = next((fields[x] for x in TEXT_FIELDS if isinstance(fields.get(x), str)), "")
+        answers = [fields[x] for x in ANSWER_FIELDS if x in fields]
+        if not text.strip() or not answers:
+            missing = "answer" if text.strip() else "problem"
             raise InputError(
-                f"{place}: no {'answer' if names else 'problem'}; its fields are {quoted(row)}; "
-                "expected problem (or question, or prompt) as text, and answer"
+                f"{place}: no {missing}; its fields are {quoted(fields)}; expected problem (or "
+                "question, or prompt) as text, and answer"
             )
-        # GSM8K ends its worked answers so; other answers have no ####.
-        answer = _text(row["answer"], place).rsplit("####", 1)[-1].strip()
-        text = row[names[0]]
         require_text(text, f"{place}: problem")
-        require_text(answer, f"{place}: answer")
-        if not text.strip():
-            raise InputError(f"{place}: the problem is empty")
-        # Without an answer nothing could be graded; how many there are is told to the user.
-        if answer:
-            problems.append(TaskProblem(text, answer))
+        accepted = next((x for x in answers if not is_null(x)), "")
+        parsed = tuple(filter(None, parse_answers(accepted, place)))
+        if len(parsed) > 1 and not alternatives:
+            raise InputError(f"{place}: answer is {accepted!r:.60}; expected a single answer")
+        if parsed:
+            problems.append(Problem(text, parsed))
         else:
             without_answer += 1
     if not problems:
@@ -116,22 +126,13 @@ def _problems(
     return Split(problems, without_answer)
 
 
-def _text(answer: Any, place: str) -> str:
-    """The answer as it is; empty where it is null."""
-    if is_null(answer):
-        return ""
-    # To Python, True is the number 1.
-    is_usual = isinstance(answer, str | int | float) and not isinstance(answer, bool)
-    if not is_usual or answer in (math.inf, -math.inf):
-        raise InputError(f"{place}: answer is {answer!r:.60}; expected one text or finite number")
-    return str(answer)
-
-
 def rows_of_hub(
     name: str, config: str | None, split: str, instead: str
-) -> Iterator[tuple[object, str]]:
-    """The rows of a data set of the hub, each with its place for errors; `instead` is what the
-    user may do without it."""
+) -> Iterator[tuple[Any, str]]:
+    """The rows of a data set of the hub, each with its place for error messages.
+
+    `instead` tells users without a network what else they can do.
+    """
     try:
         from datasets import load_dataset
     except ModuleNotFoundError:
@@ -141,7 +142,7 @@ def rows_of_hub(
         ) from None
     try:
         rows = load_dataset(name, config, split=split)
-    except Exception as error:  # whatever the network or the hub's client comes up with
+    except Exception as error:  # whatever the network or the hub's client raises
         raise InputError(
             f"cannot load {name} from the hub ({type(error).__name__}: {one_line(error, 200)}); "
             f"where there is no network, {instead}"

@@ -26,10 +26,9 @@ from ktae.errors import InputError, one_line
 from ktae.experiments import recipe as recipes
 from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.demo.pretrain import base_model
-from ktae.experiments.recipe import Recipe
+from ktae.experiments.recipe import Recipe, settings_of
 from ktae.experiments.run_folder import RunFolder, write_json
 from ktae.experiments.tasks import Task, task_of
-from ktae.experiments.tasks.problems import PreparedTask
 from ktae.experiments.trl import tasks
 from ktae.experiments.trl.steps import OnStep, StepLogger, stop_on_interrupt
 from ktae.files.atomic import atomic_folder
@@ -41,7 +40,7 @@ from ktae.trainers.trl.checks import check_arguments
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 Note = Callable[[str], None]
-"""Told what a user should know, in one line."""
+"""Takes one line that the user should see."""
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, note: Note) -> int:
@@ -49,12 +48,11 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
 
     Under torchrun or `accelerate launch` every process calls this; the first one evaluates, writes
     and calls `on_step` with each training step's metrics. Returns 0, or the number of the signal
-    that stopped the training; a checkpoint of the step then under way is in the folder. `note` is
-    told what a resumed run goes on from.
+    that stopped the training after it saved a checkpoint.
 
     Raises:
-        InputError: the model cannot be loaded, TRL refuses a setting, the folder is taken, there
-            is nothing to resume; no folder is made then. Or no group has had unequal rewards for
+        InputError: the model cannot be loaded, TRL refuses a setting, the folder is taken, or
+            there is nothing to resume; then no folder is made. Or no group had unequal rewards for
             `algorithm.patience` steps; everything until then is in the folder.
     """
     transformers_logging.disable_progress_bar()  # on_step shows the progress
@@ -93,8 +91,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
         if patience.ran_out:
             raise InputError(
                 f"in {patience.patience} steps in a row the rewards of no group differed, so there "
-                "was nothing to learn from: all rollouts of a prompt are right, or all are wrong, "
-                f"or the grader fails. The rollouts and a checkpoint are in {folder.path}; "
+                "was nothing to learn from: all rollouts of a prompt are correct, or none is, or "
+                f"the grader fails. The rollouts and a checkpoint are in {folder.path}; "
                 "algorithm.patience sets the number of steps"
             )
         if trainer.accelerator.is_main_process:
@@ -132,9 +130,8 @@ def _begin(
 
 
 def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
-    """In place of a training of which only the end was lost: `train` would take one step more
-    before it looks at its number."""
-    # What else `train` does at its beginning: the model ends a response with the tokenizer's token
+    """Load a finished training that lost only its end: `train` would take one more step."""
+    # As at the beginning of `train`, the model ends a response with the tokenizer's token
     # (transformers 5.0 has that as a method).
     trainer._load_from_checkpoint(str(checkpoint))
     if hasattr(trainer, "_align_special_tokens"):
@@ -144,15 +141,12 @@ def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
-    """The recipe, and what of TRL's configuration it sets; no model is loaded."""
+    """The recipe and the fields of TRL's configuration that it sets; no model is loaded."""
     if recipe.model.path != "demo":
         check_local_or_hub("model", recipe.model.path)
     config = grpo_config(recipe, folder.checkpoints)
     check_arguments(recipe.credit, args=config)
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
-    task = task_of(recipe)
-    if isinstance(task, PreparedTask) and not (data := task.file("trl", "train")).is_file():
-        lines.append(f"# {data} does not exist yet: see ktae data prepare")
     lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
     for field in dataclasses.fields(GRPOConfig):
         value = getattr(config, field.name)
@@ -180,9 +174,8 @@ def optimizer_steps(recipe: Recipe) -> int:
 def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     """The `GRPOConfig` that trains the recipe, on as many processes as were launched.
 
-    TRL counts optimizer steps; a recipe counts batches of rollouts, each of which takes
-    `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
-    samples what the uninterrupted one would have.
+    TRL counts optimizer steps, a recipe batches of rollouts. Checkpoints lie between batches, so
+    that a resumed run samples what the uninterrupted one would have.
     """
     per_step = optimizer_steps(recipe)
     on_gpu = torch.cuda.is_available()
@@ -190,44 +183,23 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     at_once, passes = _passes(recipe, processes)
     with _refusals_named():
         return GRPOConfig(
+            **settings_of("trl", recipe),
             output_dir=str(output),
-            seed=recipe.seed,
             max_steps=recipe.steps * per_step,
             per_device_train_batch_size=at_once,
             gradient_accumulation_steps=passes,
             steps_per_generation=recipe.algorithm.minibatches * passes,
-            num_iterations=recipe.algorithm.epochs,
-            num_generations=recipe.rollout.group_size,
-            max_completion_length=recipe.rollout.max_response_length,
-            temperature=recipe.rollout.temperature,
-            loss_type=recipe.algorithm.loss,
             scale_rewards="group" if recipe.algorithm.scale_by_std else "none",
-            epsilon=recipe.algorithm.clip_low,
-            epsilon_high=recipe.algorithm.clip_high,
-            beta=recipe.algorithm.kl,
-            top_entropy_quantile=recipe.trl.top_entropy,
-            entropy_coef=recipe.trl.entropy_coef,
-            learning_rate=recipe.optimizer.learning_rate,
-            adam_beta1=recipe.optimizer.beta1,
-            adam_beta2=recipe.optimizer.beta2,
-            weight_decay=recipe.optimizer.weight_decay,
-            max_grad_norm=recipe.optimizer.max_grad_norm,
-            lr_scheduler_type="constant_with_warmup",
             warmup_steps=recipe.optimizer.warmup_steps * per_step,
             save_steps=recipe.logging.save_every * per_step,
-            save_total_limit=recipe.logging.keep_checkpoints,
             logging_steps=per_step,
-            project="ktae",
             run_name=f"{recipe.name}-seed{recipe.seed}",
             report_to=list(recipe.logging.report_to) or "none",
-            disable_tqdm=True,
-            # TRL's defaults for these two are for GPUs; on a CPU they cost time and precision.
+            # TRL's defaults for these are for GPUs; on a CPU they cost time and precision.
             bf16=on_gpu,
             gradient_checkpointing=on_gpu,
             use_cpu=not on_gpu,
-            use_vllm=recipe.trl.vllm,
-            vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
-            # Left alone it would be NCCL, which knows no CPU.
+            # By default it would be NCCL, which knows no CPU.
             ddp_backend="gloo" if processes > 1 and not on_gpu else None,
         )
 
@@ -267,11 +239,17 @@ def _make_trainer(
         if trainer.accelerator.is_main_process:
             folder.write_rollouts(step, pa.concat_tables(parts))
 
+    lora, rank = None, recipe.model.lora_rank
+    if rank:
+        from peft import LoraConfig
+
+        lora = LoraConfig(
+            r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
     reward_functions: list[Any] = [tasks.reward_function(task, tokenizer)]
     if buffer := recipe.algorithm.overlong_buffer:  # DAPO's penalty, which TRL adds to the rewards
         longest = recipe.rollout.max_response_length
         reward_functions.append(get_soft_overlong_punishment(longest, buffer))
-    # That its loop for several turns may change concerns us, and the tests run it.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     with _refusals_named():
         trainer = KTAETrainer(
@@ -286,7 +264,7 @@ def _make_trainer(
             threshold=recipe.correct_above,
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=write_rollouts,
-            peft_config=_lora(recipe.model.lora_rank),
+            peft_config=lora,
             rollout_func=tasks.rollout_function(task, tokenizer),
         )
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
@@ -296,17 +274,6 @@ def _make_trainer(
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _lora(rank: int) -> Any:
-    """A LoRA adapter of that rank on all linear layers; None for rank 0."""
-    if not rank:
-        return None
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
 
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:

@@ -6,13 +6,12 @@ import importlib.util
 import re
 import shlex
 from collections.abc import Mapping
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktae.errors import InputError, one_line
 from ktae.estimators import to_section
-from ktae.experiments.recipe import Recipe, dotted
+from ktae.experiments.recipe import Recipe, dotted, settings_of
 from ktae.experiments.tasks import Task, task_of
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
@@ -26,88 +25,20 @@ LOSSES = {
 """The recipe's names for how token losses are averaged, and verl's."""
 
 IGNORED = ("custom_reward_function.", "reward_model.")
-"""Left in verl's configuration from an older one, and read by nobody."""
+"""Keys that verl's configuration has from an older version and that nothing reads."""
 
 Overrides = dict[str, Any]
 
-CONSTANT: Overrides = {
-    "algorithm.use_kl_in_reward": False,
-    "data.prompt_key": "prompt",
-    "data.filter_overlong_prompts": False,
-    "data.truncation": "left",
-    "actor_rollout_ref.model.use_remove_padding": True,
-    "actor_rollout_ref.model.enable_gradient_checkpointing": True,
-    "actor_rollout_ref.actor.strategy": "fsdp2",
-    "actor_rollout_ref.actor.fsdp_config.strategy": "fsdp2",
-    "actor_rollout_ref.actor.use_dynamic_bsz": True,
-    "actor_rollout_ref.actor.kl_loss_type": "low_var_kl",  # as TRL
-    "actor_rollout_ref.actor.entropy_coeff": 0,
-    "actor_rollout_ref.rollout.top_p": 1.0,
-    "actor_rollout_ref.rollout.top_k": -1,
-    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
-    "actor_rollout_ref.rollout.val_kwargs.do_sample": False,
-    "actor_rollout_ref.rollout.val_kwargs.temperature": 0,
-    "actor_rollout_ref.rollout.val_kwargs.n": 1,
-    "reward.custom_reward_function.name": "compute_score",
-    "trainer.use_v1": True,
-    "trainer.val_before_train": True,
-    "trainer.project_name": "ktae",
-}
-"""The same for every recipe."""
 
-FROM_RECIPE = {
-    "algorithm.norm_adv_by_std_in_grpo": "algorithm.scale_by_std",
-    "data.train_batch_size": "rollout.prompts_per_step",
-    "data.max_prompt_length": "rollout.max_prompt_length",
-    "data.max_response_length": "rollout.max_response_length",
-    "data.val_max_samples": "logging.eval_problems",
-    "data.seed": "seed",
-    "actor_rollout_ref.actor.fsdp_config.seed": "seed",
-    "actor_rollout_ref.actor.data_loader_seed": "seed",
-    "actor_rollout_ref.actor.optim.lr": "optimizer.learning_rate",
-    "actor_rollout_ref.actor.optim.weight_decay": "optimizer.weight_decay",
-    "actor_rollout_ref.actor.optim.lr_warmup_steps": "optimizer.warmup_steps",
-    "actor_rollout_ref.actor.grad_clip": "optimizer.max_grad_norm",
-    "actor_rollout_ref.actor.ppo_epochs": "algorithm.epochs",
-    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": "verl.tokens_per_gpu",
-    "actor_rollout_ref.actor.clip_ratio": "algorithm.clip_low",
-    "actor_rollout_ref.actor.clip_ratio_low": "algorithm.clip_low",
-    "actor_rollout_ref.actor.clip_ratio_high": "algorithm.clip_high",
-    "actor_rollout_ref.actor.kl_loss_coef": "algorithm.kl",
-    "actor_rollout_ref.rollout.name": "verl.rollout_engine",
-    "actor_rollout_ref.rollout.n": "rollout.group_size",
-    "actor_rollout_ref.rollout.temperature": "rollout.temperature",
-    "actor_rollout_ref.rollout.seed": "seed",
-    "actor_rollout_ref.rollout.tensor_model_parallel_size": "verl.tensor_parallel",
-    "actor_rollout_ref.rollout.gpu_memory_utilization": "verl.gpu_memory",
-    "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": "verl.tokens_per_gpu",
-    "trainer.nnodes": "verl.nodes",
-    "trainer.n_gpus_per_node": "verl.gpus_per_node",
-    "trainer.total_training_steps": "steps",
-    "trainer.total_epochs": "steps",  # no epoch is shorter than a step
-    "trainer.save_freq": "logging.save_every",
-    "trainer.max_actor_ckpt_to_keep": "logging.keep_checkpoints",
-    "trainer.test_freq": "verl.validate_every",
-}
-"""verl's key, and the recipe's key that it has the value of."""
-
-
-class Paths(NamedTuple):
-    """Where a run finds and leaves things."""
-
-    model: str
-    """A folder or a hub name."""
-    train: Path
-    """Parquet."""
-    test: Path
-    """Parquet."""
-    output: Path
-    """The run folder."""
+def problem_files(folder: Path) -> dict[str, Path]:
+    """The files of problems in a run folder: `train` and `test`."""
+    return {split: folder / "data" / "verl" / f"{split}.parquet" for split in ("train", "test")}
 
 
 def overrides(
     recipe: Recipe,
-    paths: Paths,
+    model: str,
+    folder: Path,
     *,
     resume: bool = False,
     environment: Mapping[str, str] | None = None,
@@ -115,29 +46,38 @@ def overrides(
     """verl's keys (with Hydra's `+` where a key is new) and values for a recipe.
 
     Args:
-        recipe: what to run.
-        paths: where it finds and leaves things.
+        recipe: the recipe to train.
+        model: a folder or a hub name.
+        folder: the run folder.
         resume: continue from the last checkpoint.
-        environment: variables for every process of the run, on whatever node Ray starts it; those
-            of a cluster that is up already inherit nothing from the process that asks it for work.
+        environment: variables for every process of the run on every node; processes of a Ray
+            cluster that is already up inherit nothing from the one that starts the run.
 
     Raises:
         InputError: the recipe asks for something that verl cannot do, or sets a key that verl
             would ignore.
     """
-    # The default is let through: a run folder's recipe spells it out.
+    # The default passes: the recipe in a run folder spells it out.
     if recipe.algorithm.patience != type(recipe.algorithm)().patience:
         raise InputError(
             f"algorithm.patience is {recipe.algorithm.patience}, and verl cannot stop early: it "
             f"runs all {recipe.steps} steps, whether or not there is something to learn; leave "
             "algorithm.patience out, or train with --engine trl"
         )
+    mode, files = recipe.verl.mode, problem_files(folder)
     settings = {
-        **CONSTANT,
-        **{key: attrgetter(name)(recipe) for key, name in FROM_RECIPE.items()},
-        **_algorithm(recipe, paths),
+        **settings_of("verl", recipe),
+        **_algorithm(recipe, model),
         **_task(task_of(recipe)),
-        **_run(recipe, paths, resume),
+        "data.train_files": str(files["train"]),
+        "data.val_files": str(files["test"]),
+        "actor_rollout_ref.model.path": model,
+        "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.credit else mode,
+        "trainer.logger": list(dict.fromkeys(["console", "file", *recipe.logging.report_to])),
+        "trainer.experiment_name": f"{recipe.name}-seed{recipe.seed}",
+        "trainer.default_local_dir": str(folder / "checkpoints"),
+        "trainer.rollout_data_dir": str(folder / "rollouts"),
+        "trainer.resume_mode": "auto" if resume else "disable",
         "+ray_kwargs.ray_init.runtime_env.env_vars": environment or {},
     }
     of_recipe = dotted(recipe.verl.overrides)
@@ -150,7 +90,7 @@ def overrides(
     return ours | of_recipe
 
 
-def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
+def _algorithm(recipe: Recipe, model: str) -> Overrides:
     algorithm, prompts = recipe.algorithm, recipe.rollout.prompts_per_step
     if prompts % algorithm.minibatches:
         raise InputError(
@@ -163,7 +103,7 @@ def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
         "loss_agg_mode": LOSSES[algorithm.loss],
         "use_kl_loss": algorithm.kl > 0,
     }
-    if algorithm.loss == "dr_grpo":  # left alone, verl divides by each batch's own width
+    if algorithm.loss == "dr_grpo":  # by default verl divides by each batch's own width
         actor["loss_scale_factor"] = recipe.rollout.max_response_length
     settings: Overrides = {
         "actor_rollout_ref.actor": actor,
@@ -176,7 +116,7 @@ def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
         section = to_section(recipe.credit)
         credit: Overrides = {"estimator": section} if isinstance(section, str) else section
         if recipe.credit.needs_vocabulary:
-            credit["tokenizer"] = paths.model
+            credit["tokenizer"] = model
         if recipe.correct_above:
             credit["threshold"] = recipe.correct_above
         settings["+algorithm.credit"] = credit
@@ -204,29 +144,14 @@ def _task(task: Task) -> Overrides:
     return settings
 
 
-def _run(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
-    mode = recipe.verl.mode
-    return {
-        "data.train_files": str(paths.train),
-        "data.val_files": str(paths.test),
-        "actor_rollout_ref.model.path": paths.model,
-        "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.credit else mode,
-        "trainer.logger": list(dict.fromkeys(["console", "file", *recipe.logging.report_to])),
-        "trainer.experiment_name": f"{recipe.name}-seed{recipe.seed}",
-        "trainer.default_local_dir": str(paths.output / "checkpoints"),
-        "trainer.rollout_data_dir": str(paths.output / "rollouts"),
-        "trainer.resume_mode": "auto" if resume else "disable",
-    }
-
-
 def arguments(settings: Overrides) -> list[str]:
     """The overrides as Hydra reads them from a command line: each value comes out as it went in,
-    but that OmegaConf takes `${...}` in text for another key's value, and `???` for none."""
+    except that OmegaConf takes `${...}` in text for another key's value, and `???` for none."""
     return [f"{key}={_hydra(value)}" for key, value in settings.items()]
 
 
 WORD = re.compile(r"(?!(?i:true|false|null|nan|inf)$)[A-Za-z_/][A-Za-z0-9_./:@%+-]*")
-"""Hydra's unquoted text that is no number, and that a shell leaves alone, too."""
+"""Text that neither Hydra nor a shell needs in quotes."""
 
 
 def _hydra(value: Any) -> str:

@@ -14,9 +14,9 @@ from ktae.experiments import recipe as recipes
 from ktae.experiments.demo import LANGUAGES
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.run_folder import RunFolder
-from ktae.experiments.tasks import Task, task_of
+from ktae.experiments.tasks import task_of
 from ktae.experiments.tasks.base import write
-from ktae.experiments.verl.overrides import Overrides, Paths, arguments, command, compose, overrides
+from ktae.experiments.verl import overrides as verl
 from ktae.files.atomic import make_folder
 from ktae.files.hub import local_or_hub
 from ktae.grading.workers import default_pool
@@ -29,44 +29,45 @@ PASSED_ON = (
     "RAY_USAGE_STATS_ENABLED",
     "VLLM_NO_USAGE_STATS",
 )
-"""What processes on other nodes have to be told: instructions for oneDNN, and no telemetry."""
+"""Variables that processes on other nodes need, too: for oneDNN, and against telemetry."""
 
 
-def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> tuple[Overrides, Paths]:
-    """The checked overrides of a run, and Hydra's own of where its logs go; and its paths.
+def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> verl.Overrides:
+    """The checked overrides of a run, Hydra's own setting of its log folder included.
 
     Raises:
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
             asks for what verl cannot do. Nothing is written or trained.
     """
-    paths = _paths(recipe, folder)
-    settings = overrides(recipe, paths, resume=resume, environment=_environment(folder))
-    compose(settings)
-    return settings | {"hydra.run.dir": str(paths.output / "hydra")}, paths
+    path, model = folder.path.absolute(), _model(recipe)
+    environment = _environment(folder)
+    settings = verl.overrides(recipe, model, path, resume=resume, environment=environment)
+    verl.compose(settings)
+    return settings | {"hydra.run.dir": str(path / "hydra")}
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
-    """The command that the run would start, to copy, after what there is to know of it."""
-    settings, paths = plan(recipe, folder)
-    writer = "ktae train" if task_of(recipe).is_made else "ktae data prepare"
-    absent = dict.fromkeys((paths.train, paths.test), f"`{writer}` writes it")
+    """The command that the run would start, to copy, after comments on files that are missing."""
+    settings, path = plan(recipe, folder), folder.path.absolute()
+    absent = dict.fromkeys(verl.problem_files(path).values(), "`ktae train` writes it")
     if recipe.model.path == "demo":
-        absent[Path(paths.model)] = "`ktae train` pretrains it"
+        absent[Path(_model(recipe))] = "`ktae train` pretrains it"
     lines = [
-        f"# {path} does not exist yet; {how}" for path, how in absent.items() if not path.exists()
+        f"# {file} does not exist yet; {how}" for file, how in absent.items() if not file.exists()
     ]
-    run_folder = shlex.quote(str(folder.path.absolute()))
     # Where the run is started, and from where it imports, is part of the command.
-    lines += [f"mkdir -p {run_folder} && cd {run_folder} && \\"]
+    quoted = shlex.quote(str(path))
     variables = _environment(folder) | {"PYTHONPATH": _import_path()}
-    return "\n".join([*lines, command(settings, variables)])
+    command = verl.command(settings, variables)
+    return "\n".join([*lines, f"mkdir -p {quoted} && cd {quoted} && \\", command])
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
-    """Train; verl's exit status. Its output goes where this process's goes.
+    """Train; return verl's exit status. Its output goes where this process's goes.
 
     Raises:
-        InputError: as `plan`; the folder is taken, there is nothing to resume, or data is missing.
+        InputError: as `plan`; the folder is taken, there is nothing to resume, or the problems
+            cannot be read.
     """
     if resume:
         recipes.require_same(recipe, folder.recipe)
@@ -84,14 +85,11 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
             f"the language {recipe.demo.language} takes several turns, which TRL trains; use "
             "--engine trl, or an agent loop of verl's with the mode ktae_sync"
         )
-    settings, paths = plan(recipe, folder, resume=resume)
-    if not task.is_made:
-        for path in (paths.train, paths.test):
-            if not path.is_file():
-                raise InputError(f"{path} does not exist; `ktae data prepare` writes it")
+    settings = plan(recipe, folder, resume=resume)
     if task.verl_reward()[0] == REWARD:
-        # verl would only note for each rollout that there is no grader, and go on without.
-        default_pool()
+        default_pool()  # without a grader verl would only warn about each rollout
+    splits = {"train": task.train_rows(), "test": task.held_out_rows()}
+    model = Path(_model(recipe))
     if recipe.model.path == "demo":
         from ktae.experiments.demo.pretrain import base_model
 
@@ -100,32 +98,30 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         if not resume:
             folder.create(recipes.dump(recipe))
             make_folder(folder.tokenizer)
-            for file in Path(paths.model).glob("tokenizer*.json"):
+            for file in model.glob("tokenizer*.json"):
                 shutil.copy(file, folder.tokenizer)
         elif folder.metrics.exists():
-            # verl begins the file anew; the one of before gets a number.
+            # verl begins the file anew; the earlier one gets a number.
             earlier = len(list(folder.path.glob("metrics-*.jsonl")))
             folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")
-        if task.is_made:
-            _write_data(task, folder.path / "data")
+        write(splits, folder.path / "data", data_source=task.data_source)
         environment = os.environ | _environment(folder) | {"PYTHONPATH": _import_path()}
         # -P: not from the run folder either, which holds whatever the run writes.
-        program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *arguments(settings)]
+        program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *verl.arguments(settings)]
         return subprocess.run(
             program, env=environment, cwd=folder.path, check=False, pass_fds=[lock]
         ).returncode
 
 
 def _import_path() -> str:
-    """PYTHONPATH for the run. Ray's workers import from the folder that verl is started in, before
-    anything else: that must not be one in which somebody's data lies."""
+    """PYTHONPATH for the run, without the current folder: Ray's workers import from there before
+    anything else, and it may hold somebody's data."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return os.pathsep.join(path for path in map(os.path.abspath, paths) if path != os.getcwd())
 
 
 def _environment(folder: RunFolder) -> dict[str, str]:
-    """Loud loading of the plug-in, beside whatever else is asked for; where metrics go; and what is
-    passed on."""
+    """Variables of the run: the plug-in beside other modules, and where metrics go."""
     modules = os.environ.get(MODULES, "").split(",")
     others = [name for name in modules if name and name != "ktae.trainers.verl"]
     return {
@@ -136,22 +132,11 @@ def _environment(folder: RunFolder) -> dict[str, str]:
     }
 
 
-def _paths(recipe: Recipe, folder: RunFolder) -> Paths:
-    """Where the run finds its model and data; the demo's may not be there yet."""
+def _model(recipe: Recipe) -> str:
+    """The model's folder or hub name; the demo's model may not be there yet."""
     if recipe.model.path == "demo":
         from ktae.experiments.demo.pretrain import base_model_folder  # which needs transformers
 
-        language = LANGUAGES[recipe.demo.language]
-        model = str(base_model_folder(language, recipe.model.demo_seed))
-    else:
-        model = local_or_hub("model", recipe.model.path)
-        model = os.path.abspath(model) if os.path.isdir(model) else model
-    root = (folder.path / "data") if recipe.data is None else Path(os.path.expanduser(recipe.data))
-    data = root.absolute() / "verl"
-    return Paths(model, data / "train.parquet", data / "test.parquet", folder.path.absolute())
-
-
-def _write_data(task: Task, folder: Path) -> None:
-    """The task's problems: one for each prompt of the run, and the held-out ones."""
-    splits = {"train": task.train_rows(), "test": task.held_out_rows()}
-    write(splits, folder, data_source=task.data_source)
+        return str(base_model_folder(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
+    model = local_or_hub("model", recipe.model.path)
+    return os.path.abspath(model) if os.path.isdir(model) else model
