@@ -166,18 +166,19 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
 
 
 @pytest.mark.parametrize(
-    ("message", "error"),
+    "message",
     [
-        (USER, "response is messages of 'user'; expected of 'assistant'"),
-        ({"content": "x"}, "line 1.*: no field 'response'"),
-        ({"role": "narrator", "content": "x"}, "line 1: response is messages of 'narr"),
-        ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
+        USER,
+        {"content": "x"},
+        {"role": "narrator", "content": "x"},
+        {"role": "assistant", "said": "x"},
     ],
 )
-def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message, error, tmp_path):
+def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message, tmp_path):
     path = write_rows(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [message]})
-    with pytest.raises(InputError, match=error):
+    with pytest.raises(InputError) as caught:
         read(path)
+    assert f"{path}, line 1" in str(caught.value) and "response" in str(caught.value)
 
 
 EXAMPLE = [USER | {"content": "1+1?"}, {"role": "assistant", "content": "2"}]

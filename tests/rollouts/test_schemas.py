@@ -16,7 +16,6 @@ from ktae.rollouts.folders import choose_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import UnknownRowsError, parse_fields
-from ktae.rollouts.schemas import BY_FIELDS
 
 
 def read(*paths, **options):
@@ -152,10 +151,9 @@ FIELDS = ["response=output", "group=prompt_id", "reward=scores.acc"]
 def test_named_fields(tmp_path):
     row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0}, "note": "n"}
     rows, schemas = read(write_rows(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
-    assert schemas == {BY_FIELDS.title: 1}
-    both = Counter({"a dump": 2, "another": 1, BY_FIELDS.title: 1})
-    (note,) = Notes(titles=both)
-    assert note.text == "read as a dump (2 files), another, rows whose fields were named"
+    assert schemas == {"plain rollouts": 0}
+    (note,) = Notes(titles=Counter({"a dump": 2, "another": 1}))
+    assert note.key == "titles" and note.examples == ("a dump (2 files)", "another")
     assert rows == [
         {"group": "3", "response": "4", "reward": 1, "correct": 1}
         | {"extra": '{"scores": {"acc": 1.0}, "note": "n"}'}

@@ -1,4 +1,4 @@
-"""The rows of a file as they are, one at a time: JSON Lines, JSON, CSV, Parquet, PyTorch, gzip.
+"""The values of a file as they are, one at a time: JSON Lines, JSON, CSV, Parquet, PyTorch, gzip.
 
 What a row means is the matter of `ktae.rollouts.schemas`. Errors name the file and the line, the
 entry (JSON) or the row (Parquet), counted from 1.
@@ -63,11 +63,9 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     of a file that is being written; it may raise it. Raised where none is given.
     """
     if not path.is_file():
-        kind = "a folder" if path.is_dir() else "a pipe or a device"
-        is_there = os.path.lexists(path)
-        raise InputError(
-            f"{path} is {kind}; expected a file" if is_there else f"{path} does not exist"
-        )
+        kind = "is a folder" if path.is_dir() else "is a pipe or a device"
+        what = f"{kind}; expected a file" if os.path.lexists(path) else "does not exist"
+        raise InputError(f"{path} {what}")
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix not in FORMATS:
         raise InputError(
@@ -111,15 +109,14 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 
 def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """The entries of each list, and each other value that the file holds, such as one object."""
-    decoder, blanks = json.JSONDecoder(), re.compile(r"\s*")
-    number, end = 0, 0
+    decoder, blanks, number, end = json.JSONDecoder(), re.compile(r"\s*"), 0, 0
     try:
         text = stream.read().decode().removeprefix("\ufeff").strip()
         while end < len(text):
             begin = end
             value, end = decoder.raw_decode(text, begin)
             _require_shallow(value, text.count("[", begin, end) + text.count("{", begin, end), 1)
-            end += len(blanks.match(text, end)[0])  # type: ignore[index]  # it always matches
+            end = blanks.match(text, end).end()  # type: ignore[union-attr]  # it always matches
             if is_conversation(value):
                 raise UnknownRowsError(
                     f"{name}: one conversation of {len(value)} messages; expected rows of "
@@ -128,9 +125,9 @@ def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             for entry, _ in entries_of(value, name):
                 number += 1
                 yield entry, f"{name}, entry {number}"
-    except InputError:
-        raise
     except (ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{name}: broken JSON: {one_line(error)}") from None
 
 
@@ -146,26 +143,22 @@ def entries_of(value: Any, where: str) -> Rows:
 
 def is_conversation(value: Any) -> bool:
     """Whether a value is a list of messages, and so no list of rows."""
-    fields = {"role", "content"}
     is_list = isinstance(value, list) and len(value) > 1
-    return is_list and all(isinstance(x, dict) and fields <= x.keys() for x in value)
+    return is_list and all(isinstance(x, dict) and {"role", "content"} <= x.keys() for x in value)
 
 
 def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """inspect's log, a zip of JSON: each sample, with `eval` of the log's header."""
-    packed = io.BytesIO(stream.read())
     try:
-        with zipfile.ZipFile(packed) as archive:
+        with zipfile.ZipFile(io.BytesIO(stream.read())) as archive:
             names = archive.namelist()
             header = json.loads(archive.read("header.json")) if "header.json" in names else {}
             parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
             for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
                 sample = json.loads(archive.read(inside))
                 _require_shallow(sample, MAX_DEPTH + 1)
-                yield (
-                    (parents | sample if isinstance(sample, dict) else sample),
-                    f"{name}, {inside}",
-                )
+                row = parents | sample if isinstance(sample, dict) else sample
+                yield row, f"{name}, {inside}"
     except (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError) as error:
         raise InputError(
             f"{name}: broken zip: {one_line(error)}; inspect log dump writes the same as JSON"
@@ -185,25 +178,22 @@ def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
 
 def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One dict a row of a table; of ktae's own records without credit, which is computed again."""
-
-    def plain_rows() -> Iterator[Any]:
-        for table in map(record.without_words, parquet_tables(stream, name, ROWS_AT_ONCE)):
-            is_own = record.VERSION_KEY in (table.schema.metadata or {})
-            if is_own:  # credit is computed again, and groups are told apart again
-                names = {"credit", "run", "file", "label", "prompt_id"} & {*table.column_names}
-                empty = {x for x in table.column_names if table[x].null_count == len(table)}
-                table = table.drop_columns(
-                    list(names | (empty & {"outcome", "extracted", "grader"}))
-                )
-            has_calls = ARGUMENTS.search(str(table.schema)) is not None
-            try:
-                for row in table.to_pylist():
-                    yield {k: without_others(x) for k, x in row.items()} if has_calls else row
-            except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
-                raise InputError(f"{name}: broken table: {one_line(error)}") from None
-
-    for number, row in enumerate(plain_rows(), start=1):
-        yield row, f"{name}, row {number}"
+    number = 0
+    for table in map(record.without_words, parquet_tables(stream, name, ROWS_AT_ONCE)):
+        if record.VERSION_KEY in (table.schema.metadata or {}):  # groups are told apart again, too
+            names = {"credit", "run", "file", "label", "prompt_id"} & {*table.column_names}
+            empty = {x for x in table.column_names if table[x].null_count == len(table)}
+            names |= empty & {"outcome", "extracted", "grader"}
+            table = table.drop_columns(list(names))
+        has_calls = ARGUMENTS.search(str(table.schema)) is not None
+        try:
+            rows = table.to_pylist()
+        except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
+            raise InputError(f"{name}: broken table: {one_line(error)}") from None
+        for row in rows:
+            number += 1
+            kept = {k: without_others(x) for k, x in row.items()} if has_calls else row
+            yield kept, f"{name}, row {number}"
 
 
 def without_others(value: Any, is_arguments: bool = False) -> Any:
@@ -246,20 +236,22 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
             # What a broken file says of its columns may not be those that it has.
             record.require_single_columns(batch.schema.names, name)
             yield pa.table(batch).replace_schema_metadata(schema.metadata)
-    except InputError:
-        raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{name}: broken table: {one_line(error)}") from None
 
 
 def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One dict a row; the first line names the columns, an empty value is null or no text."""
-    reading = pyarrow.csv.ReadOptions(block_size=CSV_BLOCK)
-    parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    types = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string()))
     try:
         # The whole file says what a column is: a stream's beginning would have to do.
-        table = pyarrow.csv.read_csv(stream, reading, parsing, types)
+        table = pyarrow.csv.read_csv(
+            stream,
+            pyarrow.csv.ReadOptions(block_size=CSV_BLOCK),
+            pyarrow.csv.ParseOptions(newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string())),
+        )
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{name}: broken CSV: {one_line(error)}") from None
     record.require_single_columns(table.column_names, name)
@@ -273,10 +265,10 @@ def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 
     Only plain values and tensors are read, so nothing that the file says is run.
     """
-    packed = io.BytesIO(stream.read())
     try:
         import torch
 
+        packed = io.BytesIO(stream.read())
         content = torch.load(packed, map_location="cpu", weights_only=True)
     except ModuleNotFoundError:
         raise InputError(f"{name}: a .pt file needs torch, which is not installed") from None
