@@ -26,13 +26,13 @@ from ktae.rollouts.schemas.base import STEP_FOLDER
 from ktae.rollouts.values import PARSERS, Row
 
 READ = (
-    pa.field("front", pa.string()),
+    pa.field("place", pa.int32()),
     pa.field("is_evaluation", pa.bool_()),
     pa.field("by_reward", pa.bool_()),
 )
-"""Columns beside the record's while files are read: what stands in front of the name of a rollout's
-group where there are others; whether it is of an evaluation; and whether its reward alone says that
-it is correct, null where ktae has written it."""
+"""Columns beside the record's while files are read: the number of the rollout's `Place`; whether it
+is of an evaluation; and whether its reward alone says that it is correct, null where ktae has
+written it."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
@@ -55,6 +55,7 @@ class Place(NamedTuple):
     run: str | None
     file: str | None
     front: str
+    """What stands in front of the names of its groups where there are others."""
 
 
 def place_of(
@@ -102,29 +103,31 @@ def note_rewards(table: Any, notes: Notes) -> None:
         notes.add("none_above", shown, n=int(not above.any()))
 
 
-def grouped(table: Any, options: ReadOptions, notes: Notes) -> Any:
+def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: Notes) -> Any:
     """The record of what was read, with names for its groups, and without evaluations beside
     training.
 
     Args:
         table: the record's columns and those of `READ`.
+        places: by the numbers in `place`.
         options: `pool_models` takes models together.
         notes: takes what was told apart and left out.
     """
-    fronts, is_evaluation = table["front"], table["is_evaluation"].to_numpy()
+    is_evaluation, place_b = (table[x].to_numpy() for x in ("is_evaluation", "place"))
     table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
-    places_b = codes_of([table["run"], table["file"]])
-    notes.add("apart", n=_n_several(codes_of([table[x] for x in KEYS[2:]]), places_b))
-    for name in ("run", "file"):  # what all have in common tells nothing
-        if len(pc.unique(table[name])) == 1:
-            field, i = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
-            table = table.set_column(i, field, pa.nulls(len(table), field.type))
+    for i, name in enumerate(("run", "file")):
+        values = pa.array([place[i] for place in places], pa.string())
+        # What all have in common tells nothing.
+        values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
+        field, at = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
+        table = table.set_column(at, field, values.take(pa.array(place_b)))
+    where_b = codes_of([table["run"], table["file"]])
+    notes.add("apart", n=_n_several(codes_of([table[x] for x in KEYS[2:]]), where_b))
     _note_prompts(table, notes)
     models = _models_apart(table, options.pool_models, notes)
     codes_b = codes_of([*(table[x] for x in KEYS), models], is_evaluation)
-    if len(pc.unique(fronts)) == 1:
-        fronts = pa.chunked_array([pa.repeat("", len(table))])
-    names = _names(table, codes_b, models.to_pylist(), fronts.to_pylist())
+    fronts = [place.front if len({x.front for x in places}) > 1 else "" for place in places]
+    names = _names(table, codes_b, models.to_pylist(), [fronts[x] for x in place_b])
     table = table.set_column(0, record.SCHEMA.field("group"), pa.array(names, pa.string()))
     _note_copies(table, codes_b, notes)
     # Of evaluations and training in one dump those of one kind are read.
@@ -228,8 +231,8 @@ def note_conditions(rollouts: Sequence[tuple[Row, Row]], notes: Notes) -> None:
         of_group = defaultdict[Any, list[tuple[Any, Any]]](list)
         for plain, made in rollouts:
             if plain.get(name) is not None:
-                group = (made[x] for x in ("label", "prompt_id", "step", "is_evaluation"))
-                of_group[tuple(group)].append((plain[name], made["correct"]))
+                group = (made.get(x) for x in ("label", "prompt_id", "step", "is_evaluation"))
+                of_group[tuple(group)].append((plain[name], made.get("correct")))
         values = {x for pairs in of_group.values() for x, _ in pairs if type(x) in (str, int)}
         n = sum(type(x) in (str, int) for pairs in of_group.values() for x, _ in pairs)
         is_field = n == sum(map(len, of_group.values())) and len(values) <= MAX_VALUES

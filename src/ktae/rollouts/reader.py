@@ -18,7 +18,7 @@ from ktae.rollouts.paths import PathError, UnknownRowsError, at, rows_and_fields
 from ktae.rollouts.plain import AmbiguousError, understand
 from ktae.rollouts.proposal import LOOKED_AT, unknown_rows, usual_rows
 from ktae.rollouts.rows import MissingFieldError, complete, to_record_row
-from ktae.rollouts.schemas import SCHEMAS, detect, is_plain
+from ktae.rollouts.schemas import SCHEMAS, detect
 from ktae.rollouts.schemas.base import Schema, Source
 from ktae.rollouts.values import MISSING, Row, without
 
@@ -37,6 +37,8 @@ class Reader:
         """What schemas remember from one file to the next."""
         self.rejected: list[InputError] = []
         """Of the file that is read."""
+        self.places: dict[Place, int] = {}
+        """Where rollouts came from, numbered."""
 
     def record_rows(self, path: Path, file: Path, is_single: bool) -> Iterator[Row]:
         """Rows of the record, with the columns of `ktae.rollouts.labels.READ`.
@@ -60,9 +62,9 @@ class Reader:
             if schema.is_plain and options.needs_reward and len(compared) < MAX_COMPARED:
                 compared.append((without(plain, located.inherited), made))
             place = places[schema, table]
-            is_alone = made.pop("is_alone")
-            made["run"], made["file"] = (None, path_text(file)) if is_alone else place[:2]
-            made["front"] = place.front
+            if made.pop("is_alone"):  # its label is its row's, which nothing in another file is
+                place = Place(None, path_text(file), place.front)
+            made["place"] = self.places.setdefault(place, len(self.places))
             yield made
         if self.rejected and len(self.rejected) > n:
             first, rejected = self.rejected[0], len(self.rejected)
@@ -163,7 +165,7 @@ class Reader:
         # Of rows whose response is named, no tool says anything.
         is_named = not {"response", "token_ids"}.isdisjoint(source.fields)
         plain, usual = self._understood(sample, source, is_named)
-        schema, names, is_alike = plain, None, False
+        schema, shape = plain, None
         for place in itertools.chain(sample, located):
             row = place.row
             if not isinstance(row, dict):
@@ -173,11 +175,11 @@ class Reader:
             if not row:  # of no rollouts
                 self.notes.add("empty", place.where)
                 continue
-            if not is_named:
-                is_alike = schema is plain and row.keys() == names
-                if not is_alike or not (type(row.get("response")) is str or is_plain(row)):
-                    known = None if schema is plain else schema
-                    schema, names = detect(row, known) or plain, row.keys()
+            # Rows of the same fields and types need no second look, if they hold no others.
+            alike = (*row, *map(type, row.values()))
+            if not is_named and (alike != shape or dict in alike or list in alike):
+                known = None if schema is plain else schema
+                schema, shape = detect(row, known) or plain, alike
             if schema is plain and usual and not usual <= row.keys():
                 fields = plain.rollouts(row, place.where, source)[0]
                 if all(fields.get(x) is None for x in OF_ROLLOUTS):

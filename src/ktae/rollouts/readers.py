@@ -84,7 +84,8 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
     twice = [name for name, n in Counter(map(os.path.realpath, files)).items() if n > 1]
     if twice:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
-    table = _table(files_of, options, notes)
+    reader = Reader(options, notes)
+    table = _table(files_of, reader)
     if options.threshold is None and options.needs_reward:
         note_rewards(table, notes)
     where = ", ".join(map(str, paths))
@@ -95,43 +96,36 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
         raise EmptyFileError(f"{where}: no rollouts")
     if options.join and len(files) > 1:
         notes.add("join", n=len(files))
-    return grouped(table, options, notes)
+    return grouped(table, list(reader.places), options, notes)
 
 
-def _table(
-    files_of: Sequence[tuple[Path, Sequence[Path]]], options: ReadOptions, notes: Notes
-) -> Any:
+def _table(files_of: Sequence[tuple[Path, Sequence[Path]]], reader: Reader) -> Any:
     """All rollouts of the files of each input, with the columns of `READ`."""
-    reader = Reader(options, notes)
+    options, is_single = reader.options, len(files_of) == 1
     is_changed = options.fields or options.correctness or options.group_by
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
-        is_single = len(files_of) == 1
         if is_changed or not record.is_own(file):
             yield from reader.record_rows(path, file, is_single)
             return
         place = place_of(path, file, OWN_STEP, None, is_single, options.join)
+        number = reader.places.setdefault(place, len(reader.places))
         for table in own_tables(file):
             # What told its groups apart is in their names, which are its labels.
-            columns = [pa.nulls(len(table), pa.string())] + [
-                pa.repeat(pa.scalar(x, pa.string()), len(table)) for x in place
-            ]
-            names = {"label": table["group"], "prompt_id": columns[0]}
-            names |= {"run": columns[1], "file": columns[2]}
-            for name, values in names.items():
-                i = record.SCHEMA.get_field_index(name)
-                table = table.set_column(i, record.SCHEMA.field(name), values)
-            for field, values in zip(
-                READ, (columns[3], *(pa.repeat(False, len(table)),) * 2), strict=True
-            ):
-                table = table.append_column(field, values)
+            for name in ("label", "prompt_id"):
+                i, field = table.column_names.index(name), record.SCHEMA.field(name)
+                values = table["group"] if name == "label" else pa.nulls(len(table), field.type)
+                table = table.set_column(i, field, values)
+            for field, value in zip(READ, (number, False, False), strict=True):
+                column = pa.repeat(pa.scalar(value, field.type), len(table))
+                table = table.append_column(field, column)
             yield table
 
     items = (
         item
         for path, files in files_of
-        for item in read_all(path, files, functools.partial(of_file, path), notes)
+        for item in read_all(path, files, functools.partial(of_file, path), reader.notes)
     )
     schema = pa.schema([*record.SCHEMA, *READ])
     tables = [schema.empty_table()]
@@ -139,7 +133,14 @@ def _table(
         if is_table:
             tables += some
         while rows := list(itertools.islice(some, ROWS_PER_BATCH)):
-            tables.append(pa.Table.from_pylist(rows, schema=schema))
+            names = set().union(*rows)
+            columns = (
+                pa.array([row.get(x.name) for row in rows], x.type)
+                if x.name in names
+                else pa.nulls(len(rows), x.type)
+                for x in schema
+            )
+            tables.append(pa.Table.from_arrays(list(columns), schema=schema))
     return pa.concat_tables(tables)
 
 

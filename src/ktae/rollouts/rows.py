@@ -164,7 +164,7 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 f"{where}: no field {name!r}; its fields are {quoted(row)}; expected {name} or "
                 f"{other}, or --field {name}=NAME for one of them"
             )
-    made: Row = dict.fromkeys(PARSERS)
+    made: Row = {}
     rest: Row = {}
     for name, value in row.items():
         if name not in PARSERS:
@@ -175,18 +175,17 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 made[name] = parse(value)
             except (TypeError, ValueError, OverflowError, AttributeError):
                 raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
-    ids, labels = made["token_ids"], made["mask"]
-    is_labelled = made["group"] is not None or row.get("_prompt_id") is not None
     has_verdict = "correct" in row  # null is a verdict, too: that nothing is known
-    for is_there, name, expected in (
-        (is_labelled, "group", PARSERS["group"][1]),
-        (has_verdict or made["reward"] is not None, "reward", "a finite number, or `correct`"),
-        (made["response"] is not None or ids is not None, "response", "text, or token_ids"),
-    ):
-        if not is_there:
-            raise InputError(f"{where}: {name} is {row.get(name)}; expected {expected}")
+    label, prompt_id, reward = made.get("group"), row.get("_prompt_id"), made.get("reward")
+    ids, labels = made.get("token_ids"), made.get("mask")
+    if label is None and prompt_id is None:
+        _raise_missing(row, "group", where)
+    if reward is None and not has_verdict:
+        _raise_missing(row, "reward", where)
+    if ids is None and "response" not in made:
+        _raise_missing(row, "response", where)
     if not has_verdict:
-        made["correct"] = float(is_above(made["reward"], threshold))
+        made["correct"] = float(is_above(reward, threshold))
     if labels is not None:
         if len(labels) != (0 if ids is None else len(ids)):
             raise InputError(f"{where}: mask and token_ids differ in length")
@@ -196,14 +195,19 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 f"{IGNORED} and the token id"
             )
         made["mask"] = labels if labels.dtype == bool else labels != IGNORED
-    made |= {"label": made["group"], "prompt_id": row.get("_prompt_id")}
     made["is_evaluation"], made["by_reward"] = bool(row.get("is_evaluation")), not has_verdict
-    made["extra"] = further_fields(rest)
+    made["label"], made["prompt_id"], made["extra"] = label, prompt_id, further_fields(rest)
     return made
+
+
+def _raise_missing(row: Row, name: str, where: str) -> None:
+    raise InputError(f"{where}: {name} is {row.get(name)}; expected {PARSERS[name][1]}")
 
 
 def further_fields(rest: Row) -> str | None:
     """The JSON of what is no field of the record, and of what a record's `extra` holds already."""
+    if rest.keys() <= INTERNAL and "extra" not in rest:
+        return None
     fields = {name: x for name, x in rest.items() if name not in INTERNAL}
     extra = rest.get("extra")
     try:

@@ -109,6 +109,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 def text(value: Any) -> str:
     """Text. Half a surrogate pair, which JSON can spell and nothing can write, is U+FFFD."""
+    if type(value) is str and value.isascii():  # most, and this takes no time
+        return value
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -118,7 +120,7 @@ def text(value: Any) -> str:
 
 def any_text(value: Any) -> str:
     """Text; of anything else its JSON."""
-    return text(value if isinstance(value, str) else _AS_JSON(value))
+    return text(value) if isinstance(value, str) else text(_AS_JSON(value))
 
 
 def answer(value: Any) -> str:
@@ -130,8 +132,17 @@ def answer(value: Any) -> str:
     return any_text(value)
 
 
+def group_label(value: Any) -> str:
+    """Text, or the digits of an integer."""
+    if type(value) in (str, int):
+        return text(str(value))
+    return text(str(as_label(value)) if is_label(value) else None)
+
+
 def number(value: Any) -> float | None:
     """A finite number; null for NaN."""
+    if type(value) is int and abs(value) < MAX_TOKEN_ID:
+        return float(value)
     parsed = float(value) if is_number(value) else math.inf
     if math.isinf(parsed):
         raise ValueError
@@ -176,7 +187,7 @@ VERDICT = (
     "or null (unknown)"
 )
 PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "group": (lambda x: text(str(as_label(x)) if is_label(x) else None), "text or an integer"),
+    "group": (group_label, "text or an integer"),
     "step": (integer, "an integer within ±(2^31 - 1)"),
     "prompt": (any_text, "text"),
     "response": (text, "text or messages"),
