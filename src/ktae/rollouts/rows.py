@@ -180,12 +180,12 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
     ids, labels = made.get("token_ids"), made.get("mask")
     if label is None and prompt_id is None:
         _raise_missing(row, "group", where)
-    if reward is None and not has_verdict:
-        _raise_missing(row, "reward", where)
+    if not has_verdict:
+        if reward is None:
+            _raise_missing(row, "reward", where)
+        made["correct"] = float(is_above(reward or 0.0, threshold))
     if ids is None and "response" not in made:
         _raise_missing(row, "response", where)
-    if not has_verdict:
-        made["correct"] = float(is_above(reward, threshold))
     if labels is not None:
         if len(labels) != (0 if ids is None else len(ids)):
             raise InputError(f"{where}: mask and token_ids differ in length")
