@@ -276,11 +276,6 @@ def test_a_text_of_numpy_s_is_a_conversation(tmp_path):
     ]
 
 
-def test_reasoning_beside_a_text_belongs_to_it(tmp_path):
-    row = {"group": 1, "response": "5", "reasoning_content": "THINK", "reward": 1}
-    assert read(write_rows(tmp_path / "r.jsonl", row))[0]["response"].to_pylist() == ["THINK\n5"]
-
-
 @pytest.mark.parametrize("seen", ["alike", "apart"])
 def test_agents_whose_states_are_hardly_shared_are_noted(seen, tmp_path):
     rows = []

@@ -97,7 +97,7 @@ class Locator:
         row = located.row
         if not isinstance(row, dict) or self._is_single(row):
             yield located
-        elif (rows := table_of(row)) is not None:
+        elif (rows := table_of(row, located.where)) is not None:
             parent = self._parent(located, not is_file)
             for n, entry in enumerate(rows, start=1):
                 yield located._replace(row=entry, where=f"{located.where}, row {n}", parent=parent)
@@ -254,7 +254,7 @@ def _are_alike(objects: Sequence[Row]) -> bool:
     return len(common) > 1 and is_most and any(is_rollout(x, likely=True) for x in objects)
 
 
-def table_of(row: Row) -> list[Row] | None:
+def table_of(row: Row, where: str) -> list[Row] | None:
     """The rows of a table that stands as columns; None for any other object.
 
     Tables of W&B and pandas, objects of columns by the row's number, and batches: lists of one
@@ -283,7 +283,7 @@ def table_of(row: Row) -> list[Row] | None:
         return None
     size = len(lists[name])
     if wrong := [x for x in asked if len(lists[x]) != size]:
-        raise InputError(f"{len(lists[wrong[0]])} of {wrong[0]} for {size} of {name}")
+        raise InputError(f"{where}: {len(lists[wrong[0]])} of {wrong[0]} for {size} of {name}")
     columns = {k: x if len(lists.get(k, ())) == size else [x] * size for k, x in row.items()}
     return [
         dict(zip(columns, entries, strict=True)) for entries in zip(*columns.values(), strict=True)
