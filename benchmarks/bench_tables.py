@@ -179,8 +179,11 @@ def real_tokens() -> str:
     names = ("share", "best_share", "precision", "rank")
     rows = []
     for row in read("real_tokens.csv"):
-        ends = [[float(row[f"{name}{end}"]) for end in ("", "_low", "_high")] for name in names]
-        rows.append([row["estimator"], *(interval(*each, digits=2) for each in ends)])
+        ends = [
+            (float(row[name]), float(row[f"{name}_low"]), float(row[f"{name}_high"]))
+            for name in names
+        ]
+        rows.append([row["estimator"], *(interval(*each, 2) for each in ends)])
     head = ["credit", "share of the ceiling", "best weight's share", "average precision", "rank"]
     return table(head, rows)
 

@@ -251,7 +251,7 @@ class Policy:
         for number, (ids, right) in enumerate(zip(responses, correct, strict=True)):
             for position, numbers in enumerate(self.distributions(ids)):
                 place = {"group": group, "problem": question, "response": number}
-                token = {"position": position, "token_id": ids[position]}
+                token: dict[str, Any] = {"position": position, "token_id": ids[position]}
                 token["token"] = json.dumps(self.tokenizer.decode([ids[position]]))
                 counts = values[ids[:position]]
                 rows.append(

@@ -166,18 +166,19 @@ def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_tex
 
 
 @pytest.mark.parametrize(
-    ("message", "error"),
+    "message",
     [
-        (USER, "response is messages of 'user'; expected of 'assistant'"),
-        ({"content": "x"}, "line 1.*: no field 'response'"),
-        ({"role": "narrator", "content": "x"}, "line 1: response is messages of 'narr"),
-        ({"role": "assistant", "said": "x"}, "have no content; they have 'role', 'said'"),
+        USER,
+        {"content": "x"},
+        {"role": "narrator", "content": "x"},
+        {"role": "assistant", "said": "x"},
     ],
 )
-def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message, error, tmp_path):
+def test_a_conversation_in_which_the_assistant_says_nothing_is_an_error(message, tmp_path):
     path = write_rows(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [message]})
-    with pytest.raises(InputError, match=error):
+    with pytest.raises(InputError) as caught:
         read(path)
+    assert f"{path}, line 1" in str(caught.value) and "response" in str(caught.value)
 
 
 EXAMPLE = [USER | {"content": "1+1?"}, {"role": "assistant", "content": "2"}]
@@ -273,11 +274,6 @@ def test_a_text_of_numpy_s_is_a_conversation(tmp_path):
     assert read(tmp_path / "r.csv")[0]["segments"].to_pylist() == [
         [{"role": "policy", "text": "SAID"}, {"role": "tool", "text": "\nTOLD"}]
     ]
-
-
-def test_reasoning_beside_a_text_belongs_to_it(tmp_path):
-    row = {"group": 1, "response": "5", "reasoning_content": "THINK", "reward": 1}
-    assert read(write_rows(tmp_path / "r.jsonl", row))[0]["response"].to_pylist() == ["THINK\n5"]
 
 
 @pytest.mark.parametrize("seen", ["alike", "apart"])

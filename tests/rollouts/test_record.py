@@ -55,19 +55,19 @@ def test_absent_columns_are_null_and_nan_is_unknown():
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "place"),
     [
-        (rows({}).drop_columns("reward"), "no column 'reward'"),
-        (rows({}).append_column("logprob", [[0.0]]), "unknown column 'logprob'.*'extra'"),
-        (rows({}, {"group": None}), "row 2: group is null"),
-        (rows({}, {"reward": float("inf")}), "row 2: reward is not finite"),
-        (rows({"token_ids": [2**31, 1, 2]}), "column 'token_ids' is .*int64.*int32"),
-        (rows({}, {"token_ids": None, "credit": None}), "row 2: mask and token_ids differ"),
-        (rows({}, {"token_ids": None, "response": None}), "row 2: neither response nor token_ids"),
+        (rows({}).drop_columns("reward"), "'reward'"),
+        (rows({}).append_column("logprob", [[0.0]]), "'logprob'"),
+        (rows({}, {"group": None}), "row 2: group"),
+        (rows({}, {"reward": float("inf")}), "row 2: reward"),
+        (rows({"token_ids": [2**31, 1, 2]}), "'token_ids'"),
+        (rows({}, {"token_ids": None, "credit": None}), "row 2: mask"),
+        (rows({}, {"token_ids": None, "response": None}), "row 2: .*response"),
     ],
 )
-def test_a_table_that_is_no_record_is_not_written(table, message, tmp_path):
-    with pytest.raises(InputError, match=message):
+def test_a_table_that_is_no_record_is_not_written(table, place, tmp_path):
+    with pytest.raises(InputError, match=place):
         record.write(table, tmp_path / "r.parquet")
     assert not list(tmp_path.iterdir())
 
@@ -75,15 +75,15 @@ def test_a_table_that_is_no_record_is_not_written(table, message, tmp_path):
 def test_other_versions_and_other_files_are_refused(tmp_path):
     path = tmp_path / "r.parquet"
     pq.write_table(rows({}).replace_schema_metadata({record.VERSION_KEY: "9"}), path)
-    with pytest.raises(InputError, match=r"r\.parquet: .* version 9; this ktae reads 3"):
+    with pytest.raises(InputError, match=r"r\.parquet: .*9"):
         record.read_record(path)
     pq.write_table(rows({}), path)
-    with pytest.raises(InputError, match=r"r\.parquet: not a rollout record"):
+    with pytest.raises(InputError, match=r"r\.parquet"):
         record.read_record(path)
     path.write_text("no Parquet")
-    with pytest.raises(InputError, match=r"cannot read .*r\.parquet"):
+    with pytest.raises(InputError, match=r"r\.parquet"):
         record.read_record(path)
-    with pytest.raises(InputError, match=r"cannot read .*absent"):
+    with pytest.raises(InputError, match="absent"):
         record.read_record(tmp_path / "absent")
 
 
@@ -100,11 +100,11 @@ def test_pad_awkward_lengths():
 
 
 def test_pad_names_the_bad_row():
-    with pytest.raises(InputError, match=r"token_ids\[2\] holds -1"):
+    with pytest.raises(InputError, match=r"token_ids\[2\].*-1"):
         record.pad([[1, 2], [], [3, -1]])
-    with pytest.raises(InputError, match=r"token_ids\[0\] holds 2147483648"):
+    with pytest.raises(InputError, match=r"token_ids\[0\]"):
         record.pad([[2**31], [1]])
-    with pytest.raises(InputError, match=r"mask\[1\] has 1 entries for 2 token_ids"):
+    with pytest.raises(InputError, match=r"mask\[1\]"):
         record.pad([[1], [1, 2]], [None, [True]])
 
 

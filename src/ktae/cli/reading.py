@@ -11,19 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ktae import estimators
 from ktae.cli.options import rare
 from ktae.cli.printing import AsJson, note
 from ktae.errors import InputError
-from ktae.estimators import (
-    DEFAULT,
-    KINDS,
-    PRESETS,
-    Estimator,
-    from_section,
-    preset,
-    resolved,
-    to_section,
-)
 from ktae.files.hub import check_local_or_hub
 from ktae.files.inputs import spooled
 from ktae.files.text import path_text
@@ -35,64 +26,50 @@ if TYPE_CHECKING:
     from ktae.report.inputs import Dump
     from ktae.rollouts.notes import Notes
 
+NAMES = estimators.PRESETS | estimators.KINDS
+FIELD = "Where a field is in a row, such as reward=samples[].score. Can be given several times."
+ROWS = "Where the rows are in a container, such as results[].samples[] or eval.*[]; fields are"
+GROUP_BY = "What tells groups apart, such as task_id; given several times, all of them."
+THRESHOLD = "A rollout without a verdict is correct if its reward is above this [default: 0]."
+CORRECTNESS = "Of several rewards or metrics the one that says what is correct."
+POOL = "Whether several models are compared as one [default: only where most would be alone]."
+JOIN = "Take files together: a group may span them, such as files of seeds."
+EVALUATION = "Of a run that holds both, read evaluations and not training."
+INPUT = (
+    "Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, OpenRLHF, "
+    "slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, .json, .csv, "
+    ".arrow, .eval or .parquet file (also .gz); - is standard input."
+)
+ESTIMATOR = (
+    f"What computes credit: {', '.join(NAMES)}, a recipe's section such as "
+    "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME [default: the run's, "
+    "or else paper]."
+)
+SETTINGS = (
+    "One of the estimator's settings, such as h3=0, or what wraps it, such as "
+    "'transforms=[centred, {scaled: 2}]'. Can be given several times."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
     """The options that say how rows are read."""
 
-    field: Annotated[
-        list[str] | None,
-        rare(
-            "--field",
-            "-f",
-            metavar="NAME=PATH",
-            help="Where a field is in a row, such as response=output or "
-            "reward=samples[].score. Can be given several times.",
-        ),
-    ] = None
+    field: Annotated[list[str] | None, rare("--field", "-f", metavar="NAME=PATH", help=FIELD)] = (
+        None
+    )
     rows: Annotated[
         str | None,
-        rare(
-            "--rows",
-            metavar="PATH",
-            help="Where the rows are in a container, such as results[].samples[] or eval.*[]; "
-            "fields are relative to a row [default: they are looked for].",
-        ),
+        rare(metavar="PATH", help=f"{ROWS} relative to a row [default: they are looked for]."),
     ] = None
-    group_by: Annotated[
-        list[str] | None,
-        rare(
-            "--group-by",
-            metavar="PATH",
-            help="What tells groups apart, such as task_id; given several times, all of them.",
-        ),
-    ] = None
-    threshold: Annotated[
-        float | None,
-        rare(
-            help="A rollout without a verdict is correct if its reward is above this [default: 0]."
-        ),
-    ] = None
-    correctness: Annotated[
-        str | None, rare(help="Of several rewards or metrics the one that says what is correct.")
-    ] = None
+    group_by: Annotated[list[str] | None, rare(metavar="PATH", help=GROUP_BY)] = None
+    threshold: Annotated[float | None, rare(help=THRESHOLD)] = None
+    correctness: Annotated[str | None, rare(help=CORRECTNESS)] = None
     pool_models: Annotated[
-        bool | None,
-        rare(
-            "--pool-models/--by-model",
-            help="Whether several models are compared as one [default: by model; of rollouts, "
-            "unless most would be alone].",
-            show_default=False,
-        ),
+        bool | None, rare("--pool-models/--by-model", help=POOL, show_default=False)
     ] = None
-    join: Annotated[
-        bool,
-        rare("--join", help="Take files together: a group may span them, such as files of seeds."),
-    ] = False
-    evaluation: Annotated[
-        bool,
-        rare("--evaluation", help="Of a run that holds both, read evaluations and not training."),
-    ] = False
+    join: Annotated[bool, rare("--join", help=JOIN)] = False
+    evaluation: Annotated[bool, rare("--evaluation", help=EVALUATION)] = False
 
     @property
     def how(self) -> ReadOptions:
@@ -103,8 +80,7 @@ class Rows:
         """
         from ktae.rollouts.paths import parse_fields
 
-        names = {x.name for x in dataclasses.fields(ReadOptions)}
-        names -= {"fields", "group_by"}
+        names = {x.name for x in dataclasses.fields(ReadOptions)} - {"fields", "group_by"}
         values = {name: value for name, value in vars(self).items() if name in names}
         if values["tokenizer"] is not None:
             check_local_or_hub("tokenizer", values["tokenizer"])
@@ -133,14 +109,13 @@ class Saved(Rows):
         from ktae.experiments.outputs import evaluations_in, read
         from ktae.rollouts.folders import choose_files
 
-        how, partial, paths = self.how, self.partial, [*map(spooled, paths)]
+        paths = [*map(spooled, paths)]
         files = [x for y in paths for x in evaluations_in(y) or choose_files(y, self.evaluation)[0]]
         for file, n in Counter(map(os.path.realpath, files)).items():
             if n > 1:
                 notes.add("overlap", path_text(Path(file).name))
-        return [
-            read(path, how, notes=notes, partial=partial, benchmarks=benchmarks) for path in paths
-        ]
+        more: dict[str, Any] = {"partial": self.partial, "benchmarks": benchmarks}
+        return [read(path, self.how, notes=notes, **more) for path in paths]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,39 +126,16 @@ class Reading(Rows):
         InputError: there are both inputs and the example, or neither.
     """
 
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, "
-            "OpenRLHF, slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, "
-            ".json, .csv, .arrow, .eval or .parquet file (also .gz); - is standard input.",
-        ),
-    ] = None
+    inputs: Annotated[list[Path] | None, typer.Argument(metavar="INPUT", help=INPUT)] = None
     example: Annotated[
         bool,
         typer.Option("--example", help="Take rollouts of a small model, which come with ktae."),
     ] = False
     estimator: Annotated[
-        str | None,
-        typer.Option(
-            "--estimator",
-            "-e",
-            metavar="NAME",
-            help=f"What computes credit: {', '.join(PRESETS | KINDS)}, a recipe's section such as "
-            "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME "
-            "[default: the run's, or else paper].",
-        ),
+        str | None, typer.Option("--estimator", "-e", metavar="NAME", help=ESTIMATOR)
     ] = None
     settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            "-s",
-            metavar="KEY=VALUE",
-            help="One of the estimator's settings, such as h3=0, or what wraps it, such as "
-            "'transforms=[centred, {scaled: 2}]'. Can be given several times.",
-        ),
+        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help=SETTINGS)
     ] = None
     tokenizer: Annotated[
         str | None,
@@ -194,16 +146,14 @@ class Reading(Rows):
     def __post_init__(self) -> None:
         if bool(self.inputs) == self.example:
             both = "INPUT and --example" if self.inputs else "neither INPUT nor --example"
-            raise InputError(
-                f"{both}; expected one: files and folders with rollouts, or the example"
-            )
+            raise InputError(f"{both}; expected files and folders with rollouts, or the example")
 
     @property
     def paths(self) -> list[Path]:
         """The files and folders."""
         return [*map(spooled, self.inputs or [EXAMPLE])]
 
-    def asked(self) -> Estimator | None:
+    def asked(self) -> estimators.Estimator | None:
         """The estimator that was asked for; None where none was.
 
         Settings without a name replace those of the run that is read, or the paper's.
@@ -218,8 +168,10 @@ class Reading(Rows):
             if not self.settings:
                 return None
             of_run = estimator_of(trained_with(self.paths))
-            return with_settings(to_section(of_run) if of_run else DEFAULT, self.settings)
-        estimator = resolved(with_settings(self.estimator, self.settings))  # the user has named it
+            section = estimators.to_section(of_run) if of_run else estimators.DEFAULT
+            return with_settings(section, self.settings)
+        # The user has named it.
+        estimator = estimators.resolved(with_settings(self.estimator, self.settings))
         if estimator.needs_policy:
             needs = " and the ".join(POLICY[need] for need in sorted(estimator.needs_policy))
             raise InputError(
@@ -251,24 +203,15 @@ def note_reading(notes: Notes) -> None:
         note(line.text + (f". {line.more}" if line.more else ""))
 
 
-def used(asked: Estimator | None, dump: Dump) -> Estimator:
-    """The estimator that was asked for, or the run's, or the default."""
-    return asked or dump.estimator or preset(DEFAULT)
-
-
-def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:
-    """The estimator of a name or a recipe's section, its settings replaced; `transforms` wrap it.
-
-    Args:
-        section: such as `paper`, or `{estimator: ktae, h3: 0}` as text or as a mapping.
-        settings: each as in `h3=0`, the value as in a recipe.
-    """
+def with_settings(section: Any, settings: Sequence[str] | None) -> estimators.Estimator:
+    """The estimator of a name or a recipe's section, as text or as a mapping, with its settings
+    (each as in `h3=0`) replaced; `transforms` wrap it."""
     from ktae.files.typed import parse_yaml
 
-    if isinstance(section, str) and section not in PRESETS | KINDS:
+    if isinstance(section, str) and section not in NAMES:
         section = parse_yaml(section, f"--estimator {section}")
     if not settings or not isinstance(section, str | Mapping):
-        return from_section(section)
+        return estimators.from_section(section)
     base = {"estimator": section} if isinstance(section, str) else section
     changes: dict[str, Any] = {}
     for setting in settings:
@@ -281,10 +224,10 @@ def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:
     old, new = ([x] if isinstance(x, str | dict) else x for x in (old, new))
     if new is not None:  # what is no list from_section refuses
         changes["transforms"] = [*old, *new] if isinstance(new, list) else new
-    return from_section({**base, **changes})
+    return estimators.from_section({**base, **changes})
 
 
-def note_unmixed(estimator: Estimator) -> None:
+def note_unmixed(estimator: estimators.Estimator) -> None:
     """Say on stderr that no group has both verdicts, and what that means for credit."""
     unmixed = "no group has both correct and incorrect rollouts"
     if not estimator.takes_scores:
@@ -293,7 +236,7 @@ def note_unmixed(estimator: Estimator) -> None:
         note(f"{unmixed}: no table compares verdicts; credit by graded rewards is in the file")
 
 
-def note_single_tokens(estimator: Estimator) -> None:
+def note_single_tokens(estimator: estimators.Estimator) -> None:
     """Say on stderr that a table of single tokens does not show the whole of the estimator."""
     shown = in_tables(estimator)
     if shown is None:

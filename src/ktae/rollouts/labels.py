@@ -1,4 +1,7 @@
-"""Which rollouts are a group: those that agree in run, file, label, prompt, model and step."""
+"""Which rollouts are a group: those that agree in run, file, label, prompt, model and step.
+
+Beside that stand the notes that only all rollouts together tell.
+"""
 
 from __future__ import annotations
 
@@ -12,68 +15,78 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ktae.errors import InputError
 from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.groups import ROWS_PER_BATCH, group_codes, numbered
+from ktae.rollouts.names import CONDITIONS, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.schemas.base import STEP_FOLDER, Schema
+from ktae.rollouts.schemas.base import STEP_FOLDER
+from ktae.rollouts.values import PARSERS, Row
 
 READ = (
     pa.field("place", pa.int32()),
     pa.field("is_evaluation", pa.bool_()),
     pa.field("by_reward", pa.bool_()),
-    pa.field("is_alone", pa.bool_()),
 )
 """Columns beside the record's while files are read: the number of the rollout's `Place`; whether it
-is of an evaluation; whether its reward alone says that it is correct, null where ktae has written
-it; and whether its label is its row's, which nothing in another file is."""
+is of an evaluation; and whether its reward alone says that it is correct, null where ktae has
+written it."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
 """Folders that trainers make inside a run's."""
 OWN_STEP = r"step-\d+\.parquet"
 """The files of ktae's own run folder."""
+KEYS = ("run", "file", "label", "prompt_id", "step")
+MAX_VALUES = 64
+"""Values of a condition; a field of more is none."""
+MIN_TURNS, SHARED = 20, 0.25
+"""Later turns of agents, and the share of them whose state is shared, below which that is noted."""
+PREFIX, SAME_TEXT = 3, 16
+"""Token ids that rollouts of a group have in common, if the ids begin with the prompt's, and
+characters that two texts have in common, if the same token begins both."""
 
 
 class Place(NamedTuple):
     """Where rollouts come from, as far as it tells groups apart."""
 
-    file: str
-    """The file's path."""
     run: str | None
-    """Its run's folder; None where the file is by itself."""
-    table: str | None
-    """Of several tables in a file the name of this one."""
+    file: str | None
     front: str
-    """What stands in front of its groups' names where there are others."""
-
-
-def run_of(file: Path, schema: Schema | None) -> Path:
-    """The folder of the run whose file it is, by its tool's names; or else the file itself.
-
-    Its evaluations, which may be of the same prompts, are apart. `schema` is that of its rows;
-    None for a record that ktae has written.
-    """
-    if not re.fullmatch(OWN_STEP if schema is None else schema.run, file.name):
-        return file
-    folder, inside = file.parent, set()
-    while folder.name and WITHIN_RUN.fullmatch(folder.name):
-        inside.add(folder.name)
-        folder = folder.parent
-    return folder / "eval" if "eval" in inside else folder
+    """What stands in front of the names of its groups where there are others."""
 
 
 def place_of(
-    path: Path, file: Path, schema: Schema | None, table: str | None, is_single: bool
+    path: Path, file: Path, names: str, table: str | None, is_single: bool, join: bool = False
 ) -> Place:
-    """The place of rollouts. `path` is the input whose file it is; `is_single`: the only input."""
-    run = run_of(file, schema)
+    """The place of a file's rollouts.
+
+    Args:
+        path: the input whose file it is.
+        file: the file itself.
+        names: what their tool calls the files of a run, as a pattern. A run's evaluations, which
+            may be of the same prompts, are apart.
+        table: of several tables in the file the name of this one.
+        is_single: whether there is no other input.
+        join: whether files are taken together.
+    """
+    run = file
+    if re.fullmatch(names, file.name):
+        run, inside = file.parent, set()
+        while run.name and WITHIN_RUN.fullmatch(run.name):
+            inside.add(run.name)
+            run = run.parent
+        run = run / "eval" if "eval" in inside else run
     root = path if path.is_dir() or run == file else run
     parts = [] if is_single else [path_text(root)]
     parts += [path_text(run.relative_to(root))] if root in run.parents else []
+    if join:
+        return Place(None, table, "")
+    is_alone = run == file and table is None
     front = "".join(f"{part}:" for part in parts)
-    return Place(path_text(file), None if run == file else path_text(run), table, front)
+    return Place(None, path_text(file), front) if is_alone else Place(path_text(run), table, front)
 
 
 def note_rewards(table: Any, notes: Notes) -> None:
@@ -91,33 +104,40 @@ def note_rewards(table: Any, notes: Notes) -> None:
 
 
 def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: Notes) -> Any:
-    """The record of what was read, with what tells its groups apart and their names, and without
-    evaluations beside training.
+    """The record of what was read, with names for its groups, and without evaluations beside
+    training.
 
     Args:
-        table: the record's columns and those of `READ`; `label` and `prompt_id` are the rows' own.
+        table: the record's columns and those of `READ`.
         places: by the numbers in `place`.
-        options: `join` takes files together, `pool_models` models.
+        options: `pool_models` takes models together.
         notes: takes what was told apart and left out.
     """
-    place_b, is_evaluation_b = (table[x].to_numpy() for x in ("place", "is_evaluation"))
-    is_alone_b = table["is_alone"].to_numpy()
+    is_evaluation, place_b = (table[x].to_numpy() for x in ("is_evaluation", "place"))
     table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
-    note_prompts(table, place_b, options, notes)
-    table = with_places(table, place_b, is_alone_b, places, options, notes)
-    models_b = models_apart(table, options.pool_models, notes)
-    codes_b = codes_of(
-        [*(table[x] for x in ("run", "file", "label", "prompt_id", "step")), models_b],
-        is_evaluation_b,
-    )
-    fronts = [x.front for x in places]
-    shows_place = len(set(fronts)) > 1 and not options.join
-    table = with_names(
-        table, codes_b, models_b, [fronts[x] if shows_place else "" for x in place_b]
-    )
-    note_copies(table, codes_b, notes)
-    kept_b = of_one_kind(is_evaluation_b, options.evaluation, notes)
-    return table if kept_b.all() else table.filter(pa.array(kept_b))
+    for i, name in enumerate(("run", "file")):
+        values = pa.array([place[i] for place in places], pa.string())
+        # What all have in common tells nothing.
+        values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
+        field, at = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
+        table = table.set_column(at, field, values.take(pa.array(place_b)))
+    where_b = codes_of([table["run"], table["file"]])
+    notes.add("apart", n=_n_several(codes_of([table[x] for x in KEYS[2:]]), where_b))
+    _note_prompts(table, notes)
+    models = _models_apart(table, options.pool_models, notes)
+    codes_b = codes_of([*(table[x] for x in KEYS), models], is_evaluation)
+    fronts = [place.front if len({x.front for x in places}) > 1 else "" for place in places]
+    names = _names(table, codes_b, models.to_pylist(), [fronts[x] for x in place_b])
+    table = table.set_column(0, record.SCHEMA.field("group"), pa.array(names, pa.string()))
+    _note_copies(table, codes_b, notes)
+    # Of evaluations and training in one dump those of one kind are read.
+    kept_b = is_evaluation if options.evaluation else ~is_evaluation
+    if kept_b.any() and not kept_b.all():
+        notes.add("training" if options.evaluation else "evaluation", n=int((~kept_b).sum()))
+        table = table.filter(pa.array(kept_b))
+    _note_prompt_ids(table, notes)
+    _note_states(table, notes)
+    return table
 
 
 def codes_of(columns: Sequence[Any], *more: np.ndarray) -> np.ndarray:
@@ -129,91 +149,62 @@ def codes_of(columns: Sequence[Any], *more: np.ndarray) -> np.ndarray:
     return codes_b
 
 
-def note_prompts(table: Any, place_b: np.ndarray, options: ReadOptions, notes: Notes) -> None:
+def _n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:
+    """How many groups stand in several places."""
+    pairs = np.unique(np.stack([group_b, where_b]), axis=1)
+    return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
+
+
+def _names(
+    table: Any, codes_b: np.ndarray, models: Sequence[str | None], fronts: Sequence[str]
+) -> list[str]:
+    """A name for the group of each row, which no other group of its step has."""
+    labels, prompts = table["label"].to_pylist(), table["prompt_id"].to_pylist()
+    steps, name_of_code, taken = table["step"].to_pylist(), dict[int, str](), Counter[Any]()
+    for row, code in enumerate(codes_b.tolist()):
+        if code not in name_of_code:
+            name = f"prompt {prompts[row]}" if labels[row] is None else labels[row]
+            name, model = fronts[row] + name, models[row]
+            if model is not None and not name.endswith(f" ({model})"):
+                name = f"{name} ({model})"
+            taken[name, steps[row]] += 1
+            n = taken[name, steps[row]]
+            name_of_code[code] = name if n == 1 else f"{name} #{n}"
+    return [name_of_code[code] for code in codes_b.tolist()]
+
+
+def _models_apart(table: Any, pool: bool | None, notes: Notes) -> Any:
+    """Each rollout's model where models are told apart, and nulls where they are not."""
+    models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
+    if len(models) > 1 and pool is None:
+        # Pooled where most rollouts would be the only one of their model in their group.
+        sizes = np.bincount(codes_of([table[x] for x in (*KEYS, "model")]))
+        pool = 2 * int((sizes == 1).sum()) > len(table)
+    if len(models) > 1:
+        notes.counts["pooled" if pool else "models"] = len(models)
+    is_one = len(models) < 2 or pool
+    return pa.chunked_array([pa.nulls(len(table), pa.string())]) if is_one else table["model"]
+
+
+# --- what only all rollouts together tell
+
+
+def _note_prompts(table: Any, notes: Notes) -> None:
     """Note labels with several prompts: those that are told apart, and those that stay a group."""
-    prompt_b = numbered(table["prompt_id"])
+    prompt_b, has_id_b = numbered(table["prompt_id"]), table["prompt_id"].is_valid().to_numpy()
     known_b = table["label"].is_valid().to_numpy()
-    label_b = codes_of([table["label"], table["step"]], place_b)
-    has_id_b = known_b & table["prompt_id"].is_valid().to_numpy()
-    first: dict[int, int] = {}
-    for row in np.flatnonzero(has_id_b).tolist():
-        first.setdefault(label_b[row], prompt_b[row])
-    firsts_b = np.array([first[x] for x in label_b[has_id_b]], dtype=np.int64)
-    notes.add("split", n=int((prompt_b[has_id_b] != firsts_b).sum()))
+    label_b = codes_of([table[x] for x in ("run", "file", "label", "step")])
+    told_b = known_b & has_id_b
+    first = dict(zip(label_b[told_b][::-1].tolist(), prompt_b[told_b][::-1].tolist(), strict=True))
+    firsts_b = np.array([first[x] for x in label_b[told_b].tolist()], dtype=np.int64)
+    notes.add("split", n=int((prompt_b[told_b] != firsts_b).sum()))
     final_b = known_b & ~has_id_b & table["prompt"].is_valid().to_numpy()
     if final_b.any():
         texts_b = numbered(pc.utf8_trim_whitespace(table["prompt"]))
-        pairs = np.unique(np.stack([label_b[final_b], texts_b[final_b]]), axis=1)
-        notes.add("several_prompts", n=int((np.unique(pairs[0], return_counts=True)[1] > 1).sum()))
+        notes.add("several_prompts", n=_n_several(label_b[final_b], texts_b[final_b]))
 
 
-def with_places(
-    table: Any,
-    place_b: np.ndarray,
-    is_alone_b: np.ndarray,
-    places: Sequence[Place],
-    options: ReadOptions,
-    notes: Notes,
-) -> Any:
-    """The record with `run` and `file` where they tell groups apart."""
-    keys = [table[x] for x in ("label", "prompt_id", "step")]
-    runs = [x.run or x.file for x in places]
-    files_b, runs_b = (
-        numbered(pa.chunked_array([x]))[place_b] for x in ([x.file for x in places], runs)
-    )
-    n_files = len(np.unique(files_b))
-    if options.join:
-        notes.add("join", n=n_files if n_files > 1 else 0)
-    elif n_files > 1:
-        notes.add("run", n=n_several(codes_of(keys, runs_b), files_b))
-        notes.add("apart", n=n_several(codes_of(keys), runs_b))
-    n_tables = len({x.table for x in places})
-    notes.add("tables", n=n_tables if n_tables > 1 else 0)
-    is_one = options.join or len(set(runs)) == 1
-    of_place = [
-        (None, x.table) if is_one else (x.run or x.table, x.table if x.run else x.file)
-        for x in places
-    ]
-    of_row = [
-        (None, places[place].file) if is_alone else of_place[place]
-        for place, is_alone in zip(place_b.tolist(), is_alone_b.tolist(), strict=True)
-    ]
-    for name, values in zip(("run", "file"), zip(*of_row, strict=True), strict=True):
-        i, field = record.SCHEMA.get_field_index(name), record.SCHEMA.field(name)
-        table = table.set_column(i, field, pa.array(values, field.type))
-    return table
-
-
-def with_names(table: Any, codes_b: np.ndarray, models_b: Any, fronts: Sequence[str]) -> Any:
-    """The record with a name for each group, which no other has in its step."""
-    names: list[str] = []
-    labels, prompts = table["label"].to_pylist(), table["prompt_id"].to_pylist()
-    steps, models = table["step"].to_pylist(), models_b.to_pylist()
-    tables = table["file"].to_pylist()
-    label_of_code: dict[int, str] = {}
-    first: dict[Any, str | None] = {}
-    codes_of_name: dict[tuple[str, Any], set[int]] = {}
-    for row, code in enumerate(codes_b.tolist()):
-        if code not in label_of_code:
-            label, prompt, model = labels[row], prompts[row], models[row]
-            name = f"prompt {prompt}" if label is None else label
-            # Of a label's prompts, the first needs no name.
-            if label is not None and prompt is not None:
-                known = first.setdefault(
-                    (fronts[row], label, steps[row], model, tables[row]), prompt
-                )
-                name = label if known == prompt else f"{label}, prompt {prompt}"
-            name = fronts[row] + name
-            if model is not None and not name.endswith(f" ({model})"):
-                name = f"{name} ({model})"
-            taken = codes_of_name.setdefault((name, steps[row]), set())
-            taken.add(code)
-            label_of_code[code] = name if len(taken) == 1 else f"{name} #{len(taken)}"
-        names.append(label_of_code[code])
-    return table.set_column(0, record.SCHEMA.field("group"), pa.array(names, pa.string()))
-
-
-def note_copies(table: Any, codes_b: np.ndarray, notes: Notes) -> None:
+def _note_copies(table: Any, codes_b: np.ndarray, notes: Notes) -> None:
     """Note where every response stands in its group more than once."""
     # Arrow's `group_by` would copy all texts twice.
     hashes = [hash(text) for chunk in table["response"].chunks for text in chunk.to_pylist()]
@@ -223,40 +214,52 @@ def note_copies(table: Any, codes_b: np.ndarray, notes: Notes) -> None:
         notes.add("copies", n=int((copies - 1).sum()))
 
 
-def of_one_kind(is_evaluation_b: np.ndarray, evaluation: bool, notes: Notes) -> np.ndarray:
-    """(B,) which rollouts are read: of evaluations and training in one dump those of one kind."""
-    kept_b = is_evaluation_b if evaluation else ~is_evaluation_b
-    if kept_b.all() or not kept_b.any():
-        return np.ones(len(kept_b), dtype=bool)
-    notes.add("training" if evaluation else "evaluation", n=int((~kept_b).sum()))
-    return kept_b
+def note_conditions(rollouts: Sequence[tuple[Row, Row]], notes: Notes) -> None:
+    """Note fields that differ between rollouts of a group and come of no rollout, such as a method.
+
+    `rollouts` are plain rows, each with its row of the record.
+
+    Raises:
+        InputError: where notes are strict, and a field's name says that its rollouts are not meant
+            to be compared.
+    """
+    for name in dict.fromkeys(name for plain, _ in rollouts for name in plain):
+        lower = name.lower()
+        is_outcome = lower not in CONDITIONS and any(x in lower for x in NAMES.outcomes)
+        if name in PARSERS or name[:1] == "_" or is_outcome:
+            continue
+        of_group = defaultdict[Any, list[tuple[Any, Any]]](list)
+        for plain, made in rollouts:
+            if plain.get(name) is not None:
+                group = (made.get(x) for x in ("label", "prompt_id", "step", "is_evaluation"))
+                of_group[tuple(group)].append((plain[name], made.get("correct")))
+        values = {x for pairs in of_group.values() for x, _ in pairs if type(x) in (str, int)}
+        n = sum(type(x) in (str, int) for pairs in of_group.values() for x, _ in pairs)
+        is_field = n == sum(map(len, of_group.values())) and len(values) <= MAX_VALUES
+        if is_field and _is_condition(list(of_group.values()), lower in CONDITIONS):
+            notes.add("conditions", repr(name))
+            if notes.strict and lower in CONDITIONS:
+                raise InputError(
+                    f"rollouts of a group differ in {name!r}; expected one value in each group "
+                    f"(--group-by PROMPT --group-by {name} tells them apart)"
+                )
 
 
-def n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:
-    """How many groups stand in several places."""
-    pairs = np.unique(np.stack([group_b, where_b]), axis=1)
-    return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
+def _is_condition(groups: Sequence[list[tuple[Any, Any]]], is_named: bool) -> bool:
+    """Whether most groups have several values, more than once, which verdicts do not tell."""
+    large = [pairs for pairs in groups if len(pairs) > 1]
+    sizes = [Counter(x for x, _ in pairs) for pairs in large]
+    several = [x for x in sizes if len(x) > 1]
+    if not several or 2 * len(several) < len(large):
+        return False
+    # A number of the rollout within its group has each value once.
+    is_repeated = any(min(x.values()) > 1 for x in several)
+    mixed = [pairs for pairs in large if len({correct for _, correct in pairs}) > 1]
+    tells = bool(mixed) and all(len({*pairs}) == len({x for x, _ in pairs}) for pairs in mixed)
+    return is_named or (is_repeated and not tells)
 
 
-def models_apart(table: Any, pool: bool | None, notes: Notes) -> Any:
-    """Each rollout's model where models are told apart, and nulls where they are not."""
-    none = pa.chunked_array([pa.nulls(len(table), pa.string())])
-    models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
-    if len(models) < 2:
-        return none
-    if pool is None:  # where most rollouts would be the only one of their model in their group
-        keys = [table[x] for x in ("run", "file", "label", "prompt_id", "step", "model")]
-        sizes = np.bincount(codes_of(keys))
-        pool = 2 * int((sizes == 1).sum()) > len(table)
-    notes.counts["pooled" if pool else "models"] = len(models)
-    return none if pool else table["model"]
-
-
-MIN_TURNS, SHARED = 20, 0.25
-"""Later turns of agents, and the share of them whose state is shared, below which that is noted."""
-
-
-def note_states(rollouts: Any, notes: Notes) -> None:
+def _note_states(rollouts: Any, notes: Notes) -> None:
     """Note agents whose states, what is seen before a later turn, are hardly shared in a group."""
     codes_b, _ = group_codes(rollouts)
     states: Counter[tuple[int, str]] = Counter()
@@ -274,13 +277,7 @@ def note_states(rollouts: Any, notes: Notes) -> None:
         notes.add("states", f"{shared:,} of {states.total():,}")
 
 
-PREFIX = 3
-"""Token ids that rollouts of a group have in common, if the ids begin with the prompt's."""
-SAME_TEXT = 16
-"""Characters that two texts have in common, if the same token begins both."""
-
-
-def note_prompt_ids(rollouts: Any, notes: Notes) -> None:
+def _note_prompt_ids(rollouts: Any, notes: Notes) -> None:
     """Note groups whose token ids are not those of their responses, as far as that can be seen.
 
     The ids of a group begin alike, though the texts do not, or they begin otherwise than those of
@@ -292,22 +289,17 @@ def note_prompt_ids(rollouts: Any, notes: Notes) -> None:
     codes_b, _ = group_codes(rollouts)
     heads = [x.values[:PREFIX].to_pylist() if x.is_valid else [] for x in rollouts["token_ids"]]
     texts = pc.utf8_slice_codeunits(rollouts["response"], 0, SAME_TEXT).to_pylist()
-    of_group: dict[int, list[tuple[tuple[int, ...], str]]] = defaultdict(list)
+    of_group = defaultdict[int, list[tuple[tuple[int, ...], str]]](list)
     for code, head, text in zip(codes_b.tolist(), heads, texts, strict=True):
         if len(head) == PREFIX and text:
             of_group[code].append((tuple(head), text))
-    alike = {
-        code: pairs
-        for code, pairs in of_group.items()
-        if len(pairs) > 1 and len({head for head, _ in pairs}) == 1
-    }
-    heads_of: dict[str, set[tuple[int, ...]]] = defaultdict(set)
-    for pairs in alike.values():
-        for head, text in pairs:
-            heads_of[text].add(head)
+    alike = [x for x in of_group.values() if len(x) > 1 and len({head for head, _ in x}) == 1]
+    heads_of = defaultdict[str, set[tuple[int, ...]]](set)
+    for head, text in (pair for pairs in alike for pair in pairs):
+        heads_of[text].add(head)
     odd = [
         pairs
-        for pairs in alike.values()
+        for pairs in alike
         if len({text[:1] for _, text in pairs}) > 1
         or any(len(text) == SAME_TEXT and len(heads_of[text]) > 1 for _, text in pairs)
     ]

@@ -7,23 +7,14 @@ of rows further up. A list of responses in a row is several rollouts, too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import choices_of, messages_of
-from ktae.rollouts.names import (
-    CONVERSATIONS,
-    CRITERIA,
-    LABELS,
-    LIKELY,
-    PROMPTS,
-    RESPONSES,
-    TABLES,
-    TURNS,
-)
-from ktae.rollouts.values import KINDS, Row, as_verdict, is_label, is_null
+from ktae.rollouts.names import LIKELY, NAMES
+from ktae.rollouts.paths import Trail, at, name_of, walk
+from ktae.rollouts.values import KINDS, Row, as_verdict, is_null, is_number
 
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
@@ -36,7 +27,8 @@ TOKEN_LISTS = ("token_ids", "mask", "log_probs", "entropy")
 """Fields that are one list a rollout."""
 MAX_LEVELS = 3
 """Objects within each other in which rows are looked for."""
-ENTRIES_LOOKED_AT = 5
+LOOKED_AT = 5
+"""Entries of a list that say what it holds."""
 KEY = "key"
 """What a row of an object is called in it, by the name of this field."""
 
@@ -51,7 +43,7 @@ class Located(NamedTuple):
     """The number of the row that holds this one and others; None where no other row does."""
     path: str = ""
     """The path to its rows within what stands in the file; empty for a row by itself."""
-    inherited: tuple[str, ...] = ()
+    inherited: frozenset[str] = frozenset()
     """Fields of its containers that are no single values, so seen and not kept."""
 
 
@@ -83,17 +75,15 @@ class Locator:
 
     def rows(self, value: Any, where: str, is_file: bool = False) -> Iterator[Located]:
         """The rows in one value of a file; `is_file`: the file holds nothing else."""
+        located = Located(value, where)
         if self._is_single(value):
-            yield Located(value, where)
-        elif self.path is not None:
-            if not isinstance(value, dict):
-                raise InputError(f"{where}: {value!r:.60}; expected an object with {self.path}")
-            if self.path:
-                yield from self._expanded(Located(value, where), self.path, is_file)
-            else:
-                yield Located(value, where)
+            yield located
+        elif self.path is None:
+            yield from self._find(located, is_file)
+        elif not isinstance(value, dict):
+            raise InputError(f"{where}: {value!r:.60}; expected an object with {self.path}")
         else:
-            yield from self._found(Located(value, where), is_file)
+            yield from self._expand(located, self.path, is_file) if self.path else [located]
 
     def _is_single(self, value: Any) -> bool:
         """Whether a value has the fields of a row by itself, and holds nothing else."""
@@ -102,58 +92,52 @@ class Locator:
         types = set(map(type, value.values()))
         return not (list in types or dict in types)
 
-    def _found(self, located: Located, is_file: bool, level: int = 0) -> Iterator[Located]:
+    def _find(self, located: Located, is_file: bool, level: int = 0) -> Iterator[Located]:
         """The row itself, or the rows in it, or in those."""
-        row, where = located.row, located.where
+        row = located.row
         if not isinstance(row, dict) or self._is_single(row):
             yield located
-            return
-        if (table := table_of(row)) is not None:
-            # A table is a file's, and a batch may be a group.
-            names, entries = table
-            is_batch = not ({"columns", "data"} <= row.keys())
-            parent = self._parent(is_batch and not is_file)
-            for n, values in enumerate(entries, start=1):
-                one = dict(zip(names, values, strict=True))
-                yield Located(one, f"{where}, row {n}", parent, located.path, located.inherited)
-            return
-        if level < MAX_LEVELS and (path := self._path(row)) is not None:
-            for inner in self._expanded(located, path, is_file):
-                yield from self._found(inner, False, level + 1)
-            return
-        if self.detects(row):
+        elif (rows := table_of(row, located.where)) is not None:
+            parent = self._parent(located, not is_file)
+            for n, entry in enumerate(rows, start=1):
+                yield located._replace(row=entry, where=f"{located.where}, row {n}", parent=parent)
+        elif level < MAX_LEVELS and (path := self._path(row)) is not None:
+            for inner in self._expand(located, path, is_file):
+                yield from self._find(inner, False, level + 1)
+        elif not self.detects(row) and (name := responses_in(row)) is not None:
+            rows = dealt(row, name, located.where)
+            parent = self._parent(located, True)
+            for entry in rows or [{}]:
+                yield located._replace(row=entry, parent=parent)
+        else:
+            self.single = frozenset(row)
             yield located
-            return
-        if (several := responses_of(row)) is not None:
-            yield from self._dealt(located, several)
-            return
-        self.single = frozenset(row)
-        yield located
 
-    def _parent(self, is_one: bool) -> int | None:
-        self.parents += 1
-        return self.parents if is_one else None
+    def _parent(self, located: Located, is_parent: bool) -> int | None:
+        if located.parent is None and is_parent:
+            self.parents += 1
+            return self.parents
+        return located.parent
 
     def _path(self, row: Row) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
         tables = list(tables_of(row))
         if not tables or self.detects(row):
             return None
-        fits = [x for x in tables if any(map(self._is_row, x[1][:ENTRIES_LOOKED_AT]))]
-        first = fits[0][1][:ENTRIES_LOOKED_AT] if fits else ()
+        fits = [x for x in tables if any(map(self._is_row, x[1][:LOOKED_AT]))]
+        first = fits[0][1][:LOOKED_AT] if fits else ()
         are_certain = bool(first) and all(isinstance(x, dict) and is_rollout(x) for x in first)
         if is_rollout(row) and not are_certain:
             return None
-        if len(fits) > 1:
-            named = [x for x in fits if x[0].rpartition(".")[2].removesuffix("[]") in TABLES]
+        # Of several tables, or where none is known to hold rollouts, the name decides.
+        named = [
+            x for x in fits or tables if name_of(x[0]) in NAMES.tables and (fits or "." not in x[0])
+        ]
+        if len(fits) != 1:
             fits = named if len(named) == 1 else fits
-        if not fits:
-            fits = [x for x in tables if x[0].removesuffix("[]").lower() in TABLES]
-            fits = fits if len(fits) == 1 else []
         if len(fits) > 1:
-            raise InputError(
-                f"rows may be at {quoted(x[0] for x in fits)}; --rows PATH says which are meant"
-            )
+            paths = quoted(x[0] for x in fits)
+            raise InputError(f"rows may be at {paths}; --rows PATH says which are meant")
         return fits[0][0] if fits else None
 
     def _is_row(self, entry: Any) -> bool:
@@ -164,53 +148,38 @@ class Locator:
             return True
         return any(map(self._is_row, (x for _, xs in tables_of(entry, 1) for x in xs[:1])))
 
-    def _expanded(self, located: Located, path: str, is_file: bool) -> Iterator[Located]:
+    def _expand(self, located: Located, path: str, is_file: bool) -> Iterator[Located]:
         """The rows at a path, with the fields of what they stand in."""
-        parent = located.parent if located.parent is not None else self._parent(not is_file)
+        parent, is_empty = self._parent(located, not is_file), True
         longer = f"{located.path}.{path}" if located.path else path
-        yield from self._walk(located._replace(parent=parent, path=longer), path, located.row)
+        located = located._replace(parent=parent, path=longer)
+        for value, trail in walk(located.row, path):
+            is_empty = False
+            yield self._row_at(located, value, trail)
+        if is_empty and not isinstance(at(located.row, path.partition("[]")[0]), list):
+            raise InputError(f"{located.where}: no rows at {longer!r}")
 
-    def _walk(self, located: Located, path: str, value: Any) -> Iterator[Located]:
-        """Follow a path from a row, `value` being where it has led so far."""
-        path = path.removeprefix(".")
-        if not path:
-            yield located
-        elif path[:1] == "*" and isinstance(value, dict):
-            # Other values are no fields of this one.
-            outer = {k: x for k, x in located.row.items() if not isinstance(x, dict | list)}
-            entries = [(k, x) for k, x in value.items() if isinstance(x, dict | list)]
-            for key, entry in entries:
-                inner = located._replace(row=outer | {KEY: key}, where=f"{located.where}, {key}")
-                yield from self._into(inner, path[1:], entry)
-        elif path[:2] == "[]" and isinstance(value, list):
-            for n, entry in enumerate(value):
-                row = located.row | self._columns_at(located.row, entry, n, len(value), located)
-                inner = located._replace(row=row, where=f"{located.where}, entry {n + 1}")
-                yield from self._into(inner, path[2:], entry)
-        elif match := (re.match(r"\[(-?\d+)\]", path) if isinstance(value, list) else None):
-            if -len(value) <= int(match[1]) < len(value):
-                yield from self._into(located, path[match.end() :], value[int(match[1])])
-        else:
-            names = value if isinstance(value, dict) else ()
-            starts = [x for x in names if path == x or path.startswith((f"{x}.", f"{x}["))]
-            if not starts:
-                raise InputError(f"{located.where}: no rows at {located.path!r}")
-            name = max(starts, key=len)
-            row = {k: x for k, x in located.row.items() if x is not value[name]}
-            yield from self._into(located._replace(row=row), path[len(name) :], value[name])
+    def _row_at(self, located: Located, value: Any, trail: Trail) -> Located:
+        """What a path has led to, whose fields come before those of the containers on its way."""
+        row, where, inherited = located.row, located.where, located.inherited
+        for container, key, sign in trail:
+            inside = container[key]
+            if sign == "*":  # other values are no fields of this one
+                row = {k: x for k, x in row.items() if not isinstance(x, dict | list)} | {KEY: key}
+                where = f"{where}, {key}"
+            elif sign == "[]":
+                row = row | self._columns_at(row, inside, key, len(container), where)
+                where = f"{where}, entry {key + 1}"
+            elif isinstance(container, dict):
+                row = {k: x for k, x in row.items() if x is not inside}
+            if isinstance(inside, dict):
+                inherited |= {k for k, x in row.items() if isinstance(x, dict | list)}
+                row, inherited = row | inside, inherited - inside.keys()
+        if not isinstance(value, dict):
+            row = row | {name_of(located.path): value}
+        return located._replace(row=row, where=where, inherited=inherited)
 
-    def _into(self, located: Located, path: str, value: Any) -> Iterator[Located]:
-        """Go on with the rest of a path in an entry, whose fields come before those around it."""
-        if isinstance(value, dict):
-            names = tuple(k for k, x in located.row.items() if isinstance(x, dict | list))
-            inherited = tuple(x for x in {*located.inherited, *names} if x not in value)
-            located = located._replace(row=located.row | value, inherited=inherited)
-        elif not path:
-            name = re.sub(r"(\[\])+$", "", located.path).rpartition(".")[2]
-            located = located._replace(row=located.row | {name: value})
-        yield from self._walk(located, path, value)
-
-    def _columns_at(self, row: Row, entry: Any, n: int, size: int, located: Located) -> Row:
+    def _columns_at(self, row: Row, entry: Any, n: int, size: int, where: str) -> Row:
         """The n-th entries of the lists that go along with the rows.
 
         Raises:
@@ -218,33 +187,20 @@ class Locator:
         """
         values: dict[str, list[Any]] = {}
         names = {*entry} if isinstance(entry, dict) else set()
-        for name in dict.fromkeys((*self.columns, *PROMPTS)):
+        for name in dict.fromkeys((*self.columns, *NAMES.prompts)):
             column: Any = row.get(name)
             if name in names or not isinstance(column, list):
                 continue
             is_single = name in self.tokens and not KINDS["lists"](column)
             is_named = name in self.columns and messages_of(column) is None and not is_single
-            if is_named or (name in PROMPTS and KINDS["saids"](column)):
+            if is_named or (name in NAMES.prompts and KINDS["saids"](column)):
                 values[name] = column
-        for name, column in values.items():
-            if len(column) != size:
-                raise InputError(f"{located.where}: {len(column)} of {name} for {size} rows")
+                if len(column) != size:
+                    raise InputError(f"{where}: {len(column)} of {name} for {size} rows")
         for name in self.rewards:
             if size > 1 and name in row and name not in names and name not in values:
-                raise InputError(f"{located.where}: {name} is one for {size} rows")
+                raise InputError(f"{where}: {name} is one for {size} rows")
         return {name: column[n] for name, column in values.items()}
-
-    def _dealt(self, located: Located, name: str) -> Iterator[Located]:
-        """One row for each of a row's responses, with its entry of each list beside them."""
-        row, where = located.row, located.where
-        responses: Any = choices_of(row[name]) or row[name]
-        columns = {name: responses} | lists_beside(row, name, len(responses), where)
-        parent = located.parent if located.parent is not None else self._parent(True)
-        for n in range(len(responses)):
-            dealt = {x: values[n] for x, values in columns.items()}
-            yield located._replace(row=row | dealt, where=where, parent=parent)
-        if not responses:
-            yield located._replace(row={})
 
 
 # --- what an object is
@@ -255,14 +211,11 @@ def is_rollout(row: Row, likely: bool = False) -> bool:
 
     `likely`: names that may be of one count, too.
     """
-    if isinstance(row.get("token_ids"), list):
-        return True
-    if any(x in row and (KINDS["said"](row[x]) or choices_of(row[x])) for x in RESPONSES):
-        return True
-    if any(messages_of(row[x]) is not None for x in CONVERSATIONS if x in row):
-        return True
-    return likely and any(
-        KINDS["said"](row[x]) for x in (*LIKELY["response"], *TURNS) if row.get(x)
+    return (
+        isinstance(row.get("token_ids"), list)
+        or any(x in row and (KINDS["said"](row[x]) or choices_of(row[x])) for x in NAMES.responses)
+        or any(messages_of(row[x]) is not None for x in NAMES.conversations if x in row)
+        or (likely and any(KINDS["said"](row[x]) for x in LIKELY["response"] if row.get(x)))
     )
 
 
@@ -273,126 +226,109 @@ def tables_of(
     inner = {k: x for k, x in row.items() if isinstance(k, str) and isinstance(x, dict | list)}
     lists = [x for x in inner.values() if _is_table(x)]
     objects = [x for x in inner.values() if isinstance(x, dict)]
-    if len(lists) > 1 and len(lists) == len(inner) and not set(inner) <= {*TABLES, *TURNS}:
+    if 1 < len(lists) == len(inner) and not set(inner) <= {*NAMES.tables, *NAMES.turns}:
         yield f"{path}*[]", [x for table in lists for x in table[:1]]
-        return
-    if (
-        len(objects) > 1
-        and len(objects) == len(inner)
-        and _are_alike(objects)
-        and len(row) == len(inner)
-    ):
+    elif 1 < len(objects) == len(row) and _are_alike(objects[:LOOKED_AT]):
         yield f"{path}*", objects
-        return
-    for name, value in inner.items():
-        if name.lower() in TURNS:
-            continue
-        if isinstance(value, list) and _is_table(value):
-            yield f"{path}{name}[]", value
-        elif isinstance(value, dict) and levels:
-            yield from tables_of(value, levels - 1, f"{path}{name}.")
+    else:
+        for name, value in inner.items():
+            if name.lower() in NAMES.turns:
+                continue
+            if isinstance(value, list) and _is_table(value):
+                yield f"{path}{name}[]", value
+            elif isinstance(value, dict) and levels:
+                yield from tables_of(value, levels - 1, f"{path}{name}.")
 
 
 def _is_table(value: Any) -> bool:
     """Whether it is a list of objects that are no messages."""
-    if not isinstance(value, list) or not value:
-        return False
-    entries = value[:ENTRIES_LOOKED_AT]
+    entries = value[:LOOKED_AT] if isinstance(value, list) else []
     are_messages = any(isinstance(x, dict) and {"role", "from"} & x.keys() for x in entries)
-    return all(isinstance(x, dict) for x in entries) and not are_messages
+    return bool(entries) and all(isinstance(x, dict) for x in entries) and not are_messages
 
 
 def _are_alike(objects: Sequence[Row]) -> bool:
     """Whether objects are rollouts that have most of their fields in common."""
-    some = objects[:ENTRIES_LOOKED_AT]
-    common = set.intersection(*(set(x) for x in some))
-    is_most = 2 * len(common) >= max(map(len, some))
-    return len(common) > 1 and is_most and any(is_rollout(x, likely=True) for x in some)
+    common = set.intersection(*(set(x) for x in objects))
+    is_most = 2 * len(common) >= max(map(len, objects))
+    return len(common) > 1 and is_most and any(is_rollout(x, likely=True) for x in objects)
 
 
-def table_of(row: Row) -> tuple[list[str], list[Any]] | None:
-    """The names and rows of a table that stands as columns; None for any other object.
+def table_of(row: Row, where: str) -> list[Row] | None:
+    """The rows of a table that stands as columns; None for any other object.
 
     Tables of W&B and pandas, objects of columns by the row's number, and batches: lists of one
     value a rollout, prompts or labels among them.
     """
     if {"columns", "data"} <= row.keys() <= TABLE and isinstance(row["data"], list):
-        return [str(x) for x in row["columns"]], row["data"]
+        return [dict(zip(map(str, row["columns"]), x, strict=True)) for x in row["data"]]
     values = list(row.values())
     if len(values) > 1 and all(isinstance(x, dict) and x for x in values):
         keys = values[0].keys()
-        if all(x.keys() == keys for x in values) and all(str(x).isdecimal() for x in keys):
-            return list(row), list(zip(*(x.values() for x in values), strict=True))
-        return None
+        if not all(x.keys() == keys and all(str(k).isdecimal() for k in x) for x in values):
+            return None
+        return [{name: column[key] for name, column in row.items()} for key in keys]
     lists = {k: x for k, x in row.items() if isinstance(x, list) and x}
-    if len(lists) < 2:
-        return None
-    name = next((x for x in RESPONSES if x in lists and KINDS["saids"](lists[x])), None)
-    others = [x for x in PROMPTS if KINDS["saids"](lists.get(x))]
-    others += [
-        x for x in LABELS if KINDS["saids"](v := lists.get(x)) or (v and all(map(is_label, v)))
+    name = next(
+        (x for x in NAMES.responses if len(lists) > 1 and KINDS["saids"](lists.get(x))), None
+    )
+    asked = [x for x in NAMES.prompts if KINDS["saids"](lists.get(x))]
+    labels = [
+        x for x in NAMES.labels if KINDS["saids"](lists.get(x)) or KINDS["labels"](lists.get(x))
     ]
-    if name is None:
-        # Of token ids alone nothing says that their lists are a batch, unless all are lists.
-        is_batch = KINDS["lists"](row.get("tokens")) and KINDS["lists"](row.get("masks"))
-        name, others = ("tokens", ["tokens"]) if is_batch else (None, [])
-    if name is None or not others:
+    # Of token ids alone nothing says that their lists are a batch, unless all are lists.
+    if name is None and KINDS["lists"](lists.get("tokens")) and KINDS["lists"](lists.get("masks")):
+        name, asked, labels = "tokens", [], ["tokens"]
+    if name is None or not (asked or labels):
         return None
     size = len(lists[name])
-    if wrong := [x for x in others if len(lists[x]) != size and x in PROMPTS]:
-        raise InputError(f"{len(lists[wrong[0]])} of {wrong[0]} for {size} of {name}")
+    if wrong := [x for x in asked if len(lists[x]) != size]:
+        raise InputError(f"{where}: {len(lists[wrong[0]])} of {wrong[0]} for {size} of {name}")
     columns = {k: x if len(lists.get(k, ())) == size else [x] * size for k, x in row.items()}
-    return list(columns), list(zip(*columns.values(), strict=True))
+    return [
+        dict(zip(columns, entries, strict=True)) for entries in zip(*columns.values(), strict=True)
+    ]
 
 
-def responses_of(row: Row) -> str | None:
+def responses_in(row: Row) -> Any:
     """The field that holds several responses; None where a row is one rollout."""
-    for name in RESPONSES:
+    for name in NAMES.responses:
         value = row.get(name)
-        if value is None:
-            continue
-        if isinstance(value, list) and KINDS["saids"](value):
+        if value is not None and (value == [] or KINDS["saids"](value) or choices_of(value)):
             return name
-        if choices_of(value):
-            return name
-    ids = row.get("token_ids")
-    return "token_ids" if ids and KINDS["lists"](ids) else None
+    return "token_ids" if KINDS["lists"](row.get("token_ids")) else None
 
 
-def lists_beside(row: Row, name: str, n: int, where: str) -> dict[str, list[Any]]:
-    """The lists that have one entry for each of n responses.
+def dealt(row: Row, name: str, where: str) -> list[Row]:
+    """One row for each of the responses in a field, with its entry of each list beside them.
 
     Raises:
         InputError: a list of rewards has another length, or one reward stands for several; or
             nothing says that the entries of `name` are rollouts and no turns of one.
     """
+    responses: list[Any] = choices_of(row[name]) or row[name]
+    columns, n = {name: responses}, len(responses)
     lists = {k: x for k, x in row.items() if k != name and isinstance(x, list)}
-    if about := next((x for x in CRITERIA if x in lists), None):
+    if about := next((x for x in NAMES.criteria if x in lists), None):
         raise InputError(f"{where}: scores are of each of {about!r}; expected one a response")
-    columns = {}
     for field, values in lists.items():
         if field in TOKEN_LISTS:
             is_dealt = any(isinstance(x, list) for x in values)
         else:
-            is_dealt = field in ONE_EACH or (
-                len(values) == n and all(map(KINDS["verdict"], values))
-            )
-        if not is_dealt:
-            continue
-        if len(values) != n:
+            are_verdicts = len(values) == n and all(map(KINDS["verdict"], values))
+            is_dealt = field in ONE_EACH or are_verdicts
+        if is_dealt and len(values) != n:
             raise InputError(f"{where}: {len(values)} of {field} for {n} of {name}")
-        columns[field] = values
+        columns |= {field: values} if is_dealt else {}
     for field in ("reward", "correct"):
         if n > 1 and field not in columns and not is_null(row.get(field)):
             raise InputError(
                 f"{where}: {field} is {row[field]!r:.60}, one for {n} of {name}; name one of them"
             )
-    scores = columns.get("scores", [])
-    if any(not is_null(x) and as_verdict(x) is None for x in scores) and name == "responses":
-        between = all(is_null(x) or 0 <= float(x) <= 1 for x in scores)
-        if not between:
-            raise InputError(
-                f"{where}: {name!r} may be several answers or the turns of one, which 'scores' "
-                f"does not say; --rows {name}[] says that each is a rollout"
-            )
-    return columns
+    scores = [x for x in columns.get("scores", []) if is_number(x) and as_verdict(x) is None]
+    if name == "responses" and not all(0 <= float(x) <= 1 for x in scores):
+        raise InputError(
+            f"{where}: {name!r} may be several answers or the turns of one, which 'scores' does "
+            f"not say; --rows {name}[] says that each is a rollout"
+        )
+    return [row | {k: x[i] for k, x in columns.items()} for i in range(n)]

@@ -8,19 +8,19 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError
 from ktae.rollouts.conversation import messages_of, plain_text
 from ktae.rollouts.groups import group_codes
-from ktae.rollouts.names import ANSWERS, LIKELY
+from ktae.rollouts.names import LIKELY, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import MISSING, UnknownRowsError, at, leaves, name_of
-from ktae.rollouts.roles import author
-from ktae.rollouts.values import Row, as_label, as_verdict, is_label, is_null, is_number
+from ktae.rollouts.paths import UnknownRowsError, is_conversation, name_of
+from ktae.rollouts.plain import Columns, Kind, has_policy, is_verdict
+from ktae.rollouts.values import Row, as_label, is_label, is_number, of_type
 
 SHOWN = 60
 """Paths of a row that are shown."""
@@ -30,21 +30,39 @@ TRIED = 3
 """Candidates of each field that are tried."""
 FITS = 0.9
 """The share of a field's values that have to be what it is proposed for, and of rows to be read."""
+MAX_DEPTH = 6
+"""Levels of a row that are shown and looked at."""
 NOT_POLICY = re.compile(
-    r"judge|critic|feedback|observ|(^|_)obs(_|$)|env|user|system|tool|prompt|question|problem|query|"
-    r"instruct|input|context|gold|refer|ground|target|label|expected|answer|(^|_)id|uuid|path|file|url|time|date|"
-    r"error|model$|model_name|status|type|reason$|template|canonical|test|latest"
+    r"judge|critic|feedback|observ|(^|_)obs(_|$)|env|user|system|tool|prompt|question|problem|"
+    r"query|instruct|input|context|gold|refer|ground|target|label|expected|answer|(^|_)id|uuid|"
+    r"path|file|url|time|date|error|model$|model_name|status|type|reason$|template|canonical|test|"
+    r"latest"
 )
 """Names of texts that are hardly the policy's."""
 REWARD_LIKE = re.compile(
     r"correct|pass|success|reward|score|acc|solved|resolved|valid|right|status"
 )
+ID_LIKE = re.compile(r"(^|_)(id|idx|index|key)$")
 
 
 def usual_rows(rows: Sequence[Row]) -> list[Row]:
     """The rows of the commonest shape; those with more fields count as such, too."""
     shape = Counter(frozenset(row) for row in rows).most_common(1)[0][0]
     return [row for row in rows if shape <= row.keys()]
+
+
+def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Paths of a row and what they lead to; a list of objects stands for its first one, as
+    `list[]`, and one of turns for its last one."""
+    is_list = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    if isinstance(value, dict) and depth < MAX_DEPTH and (path == "" or value):
+        for name, inside in value.items():
+            yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
+    elif is_list and depth < MAX_DEPTH and not is_conversation(path, value):
+        index = -1 if name_of(path) in NAMES.turns else 0
+        yield from leaves(value[index], f"{path}[{index or ''}]", depth)
+    else:
+        yield path, value
 
 
 def unknown_rows(
@@ -111,124 +129,95 @@ def propose(
         options: as it was to be read.
         read: `ktae.rollouts.readers.read`.
     """
-    values = _columns(usual_rows(rows[:LOOKED_AT])) if rows else {}
-    responses = _responses(values)
-    rewards: list[str | None] = [*_rewards(values)]
-    if options.fields:
-        named = options.fields
-        responses = [named["response"]] if "response" in named else responses
-    if not options.needs_reward:
-        rewards = [*rewards[:TRIED], None]
+    candidates = Candidates(usual_rows(rows[:LOOKED_AT]) if rows else [])
+    named = options.fields.get("response")
+    responses = [named] if named else candidates.responses()
+    rewards: list[str | None] = [*candidates.rewards()[:TRIED]]
+    rewards += [] if options.needs_reward else [None]
     best: Proposal | None = None
-    for response, reward in itertools.product(responses[:TRIED], rewards[:TRIED]):
-        groups = _groups(values, response)
-        for group in [*groups[:TRIED], None]:
+    for response, reward in itertools.product(responses[:TRIED], rewards[: TRIED + 1]):
+        for group in [*candidates.groups(response)[:TRIED], None]:
             fields = {"response": response, "group": group, "reward": reward}
-            fields |= _others(values, response, group)
-            tried = _tried(
-                read, path, {k: x for k, x in fields.items() if x is not None}, options, len(rows)
-            )
-            if tried is not None and (best is None or (best.incorrect and best.correct) == 0):
-                best = tried
-                if best.correct and best.incorrect:
-                    return best
+            fields |= candidates.others(response)
+            known = {k: x for k, x in fields.items() if x is not None}
+            tried = _tried(read, path, known, options)
+            if tried is not None and tried.correct and tried.incorrect:
+                return tried
+            best = best or tried
     return best
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """The values of each path, row by row, nulls left out."""
-    paths = dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row) if path)
-    columns = {}
-    for path in paths:
-        values = [x for x in (at(row, path) for row in rows) if x is not MISSING and not is_null(x)]
-        if len(values) >= FITS * len(rows) and "[]" not in path:
-            columns[path] = values
-    return columns
+class Candidates(Columns):
+    """Paths of rows that may be a rollout's fields, the likeliest first."""
 
+    def __init__(self, rows: Sequence[Row]) -> None:
+        super().__init__(rows)
+        paths = dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row))
+        self.paths = [x for x in paths if x and "[]" not in x and self.holds(x, lambda value: True)]
 
-def _share(values: Sequence[Any], kind: Any) -> float:
-    return sum(bool(kind(x)) for x in values) / max(len(values), 1)
+    def holds(self, path: str, kind: Kind) -> bool:
+        """Whether nearly all rows have the field, and nearly all of its values are of a kind."""
+        return self.fits(path, kind, FITS, FITS)
 
+    def rank(self, path: str, meaning: str) -> int:
+        """How likely a field has a meaning by its name, from 0 on; 100 and more: hardly."""
+        names, last = LIKELY[meaning], name_of(path)
+        known = next((x for x in (last, last.removesuffix("s")) if x in names), None)
+        has_part = not {*re.split(r"[\W_]+", last)}.isdisjoint(names)
+        return len(names) + (0 if has_part else 100) if known is None else names.index(known)
 
-def _rank(path: str, name: str) -> int:
-    """How likely a path is that field by its name, from 0 on."""
-    names, last = LIKELY[name], name_of(path)
-    parts = re.split(r"[\W_]+", last)
-    if last in names or last.removesuffix("s") in names:
-        return names.index(last if last in names else last.removesuffix("s"))
-    return len(names) + (0 if set(parts) & set(names) else 100)
+    def distinct(self, path: str) -> int:
+        """How many values a field has."""
+        return len({str(as_label(x)) for x in self.values(path)})
 
+    def responses(self) -> list[str]:
+        """What the policy may have written: a conversation says who wrote what."""
+        talks = [x for x in self.paths if self.holds(x, has_policy)]
+        texts = []
+        for path in self.paths:
+            is_text = self.holds(path, of_type(str)) and not self.holds(path, is_verdict)
+            if not is_text or path in talks or NOT_POLICY.search(path.lower()):
+                continue
+            values, n = self.values(path), self.distinct(path)
+            length, rank = sum(map(len, values)) / len(values), self.rank(path, "response")
+            if n > 1 and (rank < 100 or (length > 40 and 2 * n > len(values))):
+                texts.append((rank >= 100, -length, rank, path))
+        return talks + [path for *_, path in sorted(texts)]
 
-def _responses(values: dict[str, list[Any]]) -> list[str]:
-    """Paths whose values may be what the policy wrote, the likeliest first."""
+    def rewards(self) -> list[str]:
+        """What may be the reward: verdicts, and numbers whose name says so."""
+        kept = []
+        for path in self.paths:
+            are_verdicts, rank = self.holds(path, is_verdict), self.rank(path, "reward")
+            is_named = REWARD_LIKE.search(name_of(path)) or self.fits(path, of_type(bool), 1.0)
+            if (are_verdicts and is_named) or (self.holds(path, is_number) and rank < 100):
+                kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
+        return [path for *_, path in sorted(kept)]
 
-    def is_talk(value: Any) -> bool:
-        messages = messages_of(value)
-        return messages is not None and any(map(author, messages))
+    def groups(self, response: str) -> list[str]:
+        """What may tell the problem: labels and prompts that repeat, labels first."""
+        kept = []
+        for path in self.paths:
+            n, rank = self.distinct(path), self.rank(path, "group")
+            is_named = rank < len(LIKELY["group"]) or ID_LIKE.search(name_of(path))
+            repeats = 1 < n < len(self.values(path)) and self.fits(path, is_label, 1.0)
+            if path != response and is_named and repeats:
+                kept.append((rank, path))
+        return [path for _, path in sorted(kept)]
 
-    texts, talks = [], []
-    for path, column in values.items():
-        distinct = len({str(x) for x in column})
-        if _share(column, is_talk) >= FITS:
-            talks.append(path)
-        elif (
-            _share(column, lambda x: isinstance(x, str)) >= FITS
-            and not NOT_POLICY.search(path.lower())
-            and (2 * distinct > len(column) or _rank(path, "response") < 100)
-            and distinct > 1
-            and _share(column, lambda x: as_verdict(x) is not None) < FITS
-        ):
-            texts.append(path)
-    length = {x: sum(map(len, values[x])) / len(values[x]) for x in texts}
-    texts = [x for x in texts if _rank(x, "response") < 100 or length[x] > 40]
-    texts.sort(key=lambda x: (_rank(x, "response") >= 100, -length[x], _rank(x, "response")))
-    # A conversation says who wrote what.
-    return talks + texts
-
-
-def _rewards(values: dict[str, list[Any]]) -> list[str]:
-    """Paths whose values may be the reward, the likeliest first."""
-    kept = []
-    for path, column in values.items():
-        are_verdicts = _share(column, lambda x: as_verdict(x) is not None) >= FITS
-        are_numbers = _share(column, is_number) >= FITS
-        is_named = REWARD_LIKE.search(name_of(path)) is not None
-        if (are_verdicts and (is_named or all(isinstance(x, bool) for x in column))) or (
-            are_numbers and _rank(path, "reward") < 100
-        ):
-            differs = len({str(x) for x in column}) > 1
-            kept.append((not differs, _rank(path, "reward"), not are_verdicts, path))
-    return [path for *_, path in sorted(kept, key=lambda x: x[:3])]
-
-
-def _groups(values: dict[str, list[Any]], response: str) -> list[str]:
-    """Paths whose values may tell the problem: labels and prompts that repeat."""
-    kept = []
-    for path, column in values.items():
-        if path == response or _share(column, is_label) != 1:
-            continue
-        n = len({str(as_label(x)) for x in column})
-        rank = _rank(path, "group")  # labels come before prompts
-        is_id = re.search(r"(^|_)(id|idx|index|key)$", name_of(path)) is not None
-        if 1 < n < len(column) and (rank < len(LIKELY["group"]) or is_id):
-            kept.append((rank, path))
-    return [path for _, path in sorted(kept)]
-
-
-def _others(values: dict[str, list[Any]], response: str, group: str | None) -> dict[str, str]:
-    """The prompt and the reference answer, where names and values say so."""
-    others: dict[str, str] = {}
-    for name, names in (("prompt", LIKELY["prompt"]), ("answer", ANSWERS)):
-        paths = [x for x in values if name_of(x) in names and x != response and "." in x]
-        paths = [
-            x for x in paths if _share(values[x], lambda x: isinstance(plain_text(x), str)) == 1
-        ]
-        others |= {name: paths[0]} if len(paths) == 1 else {}
-    return others
+    def others(self, response: str) -> dict[str, str]:
+        """The prompt and the reference answer further inside a row, where names say so."""
+        fields: dict[str, str] = {}
+        for name in ("prompt", "answer"):
+            paths = [x for x in self.paths if x != response and "." in x]
+            paths = [x for x in paths if name_of(x) in LIKELY[name]]
+            texts = [x for x in paths if self.fits(x, lambda x: type(plain_text(x)) is str, 1.0)]
+            fields |= {name: texts[0]} if len(texts) == 1 else {}
+        return fields
 
 
 def _tried(
-    read: Callable[..., Any], path: Path, fields: dict[str, str], options: ReadOptions, n_rows: int
+    read: Callable[..., Any], path: Path, fields: dict[str, str], options: ReadOptions
 ) -> Proposal | None:
     """What comes out with these fields; None where rows are left out or nothing is compared."""
     how = dataclasses.replace(options, fields={**options.fields, **fields}, proposes=False)
@@ -238,17 +227,17 @@ def _tried(
     except InputError:
         return None
     n_read, left = len(table), notes.counts["rejected"]
-    if left > max(1, (1 - FITS) * (n_read + left)) or notes.counts["turn_rows"]:
-        return None
     codes_b, firsts = group_codes(table)
-    if len(codes_b) == len(firsts) or notes.counts["alone"]:
+    correct, texts = table["correct"].to_pylist(), set(table["response"].to_pylist())
+    n_known = len(correct) - correct.count(None)
+    # A group's texts are one where they are what was asked.
+    is_useless = len(codes_b) == len(firsts) or len(texts) <= len(firsts)
+    if is_useless or left > max(1, (1 - FITS) * (n_read + left)):
         return None
-    correct = table["correct"].to_pylist()
-    if options.needs_reward and 2 * correct.count(None) > len(correct):
+    if notes.counts["turn_rows"] or notes.counts["alone"]:
         return None
-    texts = set(table["response"].to_pylist())
-    if len(texts) <= len(firsts) or (options.needs_reward and len({*correct} - {None}) < 2):
-        return None  # a group's texts are one, as what was asked is, or nothing tells them apart
+    if options.needs_reward and (2 * n_known < len(correct) or len({*correct} - {None}) < 2):
+        return None
     first = table.slice(0, 1).to_pylist()[0]
     return Proposal(
         fields=fields,

@@ -1,9 +1,9 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
 The values of a file (`files`) hold rows (`locate`). A row is told by its schema, which makes plain
-rollouts of it (`schemas`), or by what the fields of the whole file mean (`plain`), or by what a
-user names; each is checked and becomes a row of the record (`rows`). When all are read, it is known
-which are a group (`labels`).
+rollouts of it (`schemas`), and which may be what the fields of the whole file mean (`plain`); each
+is checked and becomes a row of the record (`rows`). When all are read, it is known which are a
+group (`labels`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,7 @@ from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, own_tables
 from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation, stem_of
-from ktae.rollouts.labels import (
-    READ,
-    Place,
-    grouped,
-    note_prompt_ids,
-    note_rewards,
-    note_states,
-    place_of,
-)
+from ktae.rollouts.labels import OWN_STEP, READ, grouped, note_rewards, place_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import PathError, UnknownRowsError
@@ -86,34 +78,54 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
     """The same, without a proposal where nothing reads a file."""
     trained = TrainedWith.beside(paths)
     options = options if trained is None else trained.applied(options, notes)
-    reader = Reader(options, notes)
     files_of = [(path, files_in(path, notes, options.evaluation)) for path in paths]
+    files = [file for _, some in files_of for file in some]
     # A file that is given twice, under whatever name, would count twice.
-    real = Counter(os.path.realpath(file) for _, files in files_of for file in files)
-    if twice := [name for name, n in real.items() if n > 1]:
+    twice = [name for name, n in Counter(map(os.path.realpath, files)).items() if n > 1]
+    if twice:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
-    places: dict[Place, int] = {}
+    reader = Reader(options, notes)
+    table = _table(files_of, reader)
+    if options.threshold is None and options.needs_reward:
+        note_rewards(table, notes)
+    where = ", ".join(map(str, paths))
+    is_evaluation = any(map(of_evaluation, files)) or pc.any(table["is_evaluation"]).as_py()
+    if options.evaluation and not is_evaluation:
+        raise InputError(f"{where}: nothing in it is of an evaluation")
+    if not len(table):
+        raise EmptyFileError(f"{where}: no rollouts")
+    if options.join and len(files) > 1:
+        notes.add("join", n=len(files))
+    return grouped(table, list(reader.places), options, notes)
+
+
+def _table(files_of: Sequence[tuple[Path, Sequence[Path]]], reader: Reader) -> Any:
+    """All rollouts of the files of each input, with the columns of `READ`."""
+    options, is_single = reader.options, len(files_of) == 1
+    is_changed = options.fields or options.correctness or options.group_by
 
     def of_file(path: Path, file: Path) -> Iterator[Any]:
         """Rows of the record, or of a record that ktae has written its tables."""
-        is_single = len(paths) == 1
-        is_changed = options.fields or options.correctness or options.group_by
-        if not is_changed and record.is_own(file):
-            own = place_of(path, file, None, None, is_single)
-            yield from own_rows(file, places.setdefault(own, len(places)))
+        if is_changed or not record.is_own(file):
+            yield from reader.record_rows(path, file, is_single)
             return
-        numbers: dict[tuple[int, str | None], int] = {}
-        for row, schema, table in reader.record_rows(file):
-            if (id(schema), table) not in numbers:
-                place = place_of(path, file, schema, table, is_single)
-                numbers[id(schema), table] = places.setdefault(place, len(places))
-            row["place"] = numbers[id(schema), table]
-            yield row
+        place = place_of(path, file, OWN_STEP, None, is_single, options.join)
+        number = reader.places.setdefault(place, len(reader.places))
+        for table in own_tables(file):
+            # What told its groups apart is in their names, which are its labels.
+            for name in ("label", "prompt_id"):
+                i, field = table.column_names.index(name), record.SCHEMA.field(name)
+                values = table["group"] if name == "label" else pa.nulls(len(table), field.type)
+                table = table.set_column(i, field, values)
+            for field, value in zip(READ, (number, False, False), strict=True):
+                column = pa.repeat(pa.scalar(value, field.type), len(table))
+                table = table.append_column(field, column)
+            yield table
 
     items = (
         item
         for path, files in files_of
-        for item in read_all(path, files, functools.partial(of_file, path), notes)
+        for item in read_all(path, files, functools.partial(of_file, path), reader.notes)
     )
     schema = pa.schema([*record.SCHEMA, *READ])
     tables = [schema.empty_table()]
@@ -121,35 +133,15 @@ def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
         if is_table:
             tables += some
         while rows := list(itertools.islice(some, ROWS_PER_BATCH)):
-            tables.append(pa.Table.from_pylist(rows, schema=schema))
-    table = pa.concat_tables(tables)
-    if options.threshold is None and options.needs_reward:
-        note_rewards(table, notes)
-    by_name = any(of_evaluation(file) for _, files in files_of for file in files)
-    where = ", ".join(map(str, paths))
-    if options.evaluation and not by_name and not pc.any(table["is_evaluation"]).as_py():
-        raise InputError(f"{where}: nothing in it is of an evaluation")
-    if not len(table):
-        raise EmptyFileError(f"{where}: no rollouts")
-    table = grouped(table, list(places), options, notes)
-    note_prompt_ids(table, notes)
-    note_states(table, notes)
-    return table
-
-
-def own_rows(file: Path, place: int) -> Iterator[Any]:
-    """The tables of a record that ktae has written, with the columns of `READ`.
-
-    What told its groups apart is in their names, which are its labels.
-    """
-    for table in own_tables(file):
-        for name in ("label", "run", "file", "prompt_id"):
-            field, i = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
-            values = table["group"] if name == "label" else pa.nulls(len(table), field.type)
-            table = table.set_column(i, field, values)
-        for field, value in zip(READ, (place, False, None, False), strict=True):
-            table = table.append_column(field, pa.repeat(pa.scalar(value, field.type), len(table)))
-        yield table
+            names = set().union(*rows)
+            columns = (
+                pa.array([row.get(x.name) for row in rows], x.type)
+                if x.name in names
+                else pa.nulls(len(rows), x.type)
+                for x in schema
+            )
+            tables.append(pa.Table.from_arrays(list(columns), schema=schema))
+    return pa.concat_tables(tables)
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
@@ -192,11 +184,10 @@ def read_all(
                 has_rows = True
                 done.add(stem)
                 yield item
-        except PathError:
-            raise
         except InputError as error:
             is_other = isinstance(error, UnknownRowsError) and not has_rows
-            if not path.is_dir() or (notes.strict and not is_other):
+            is_raised = not path.is_dir() or (notes.strict and not is_other)
+            if is_raised or isinstance(error, PathError):
                 raise
             errors[file] = error
     if errors and len(errors) == len(files):

@@ -11,32 +11,29 @@ import json
 
 from ktae.arrays import is_above
 from ktae.errors import InputError, quoted
-from ktae.rollouts.conversation import dicts_of, joined, plain_text, response_of
-from ktae.rollouts.names import PROMPTS, QUESTIONS, REASONING
+from ktae.rollouts.conversation import joined, plain_text, response_of
+from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
+from ktae.rollouts.schemas.base import FINAL
 from ktae.rollouts.values import (
     IGNORED,
-    MASKS,
-    OTHER_NAMES,
     PARSERS,
-    STEPS,
     Row,
     any_text,
     as_verdict,
     is_null,
     is_number,
-    prompt_label,
+    prompt_digest,
     without,
 )
 
-FINAL = "_group_is_final"
-"""Field of a plain row: its label is its group, whatever the prompt says. `_prompt_is_final`: the
-prompt takes nothing from the conversation; `_task`: the text that tells the problem."""
-
-
-INTERNAL = frozenset(("_prompt_id", "_is_alone", FINAL, "extra"))
+INTERNAL = frozenset(("_prompt_id", "_is_alone", FINAL, "extra", "is_evaluation"))
 """Names that are not kept among a row's further fields."""
-ASKS, THOUGHTS = frozenset(QUESTIONS), frozenset(REASONING)
+ALIASES, ASKS, THOUGHTS = (
+    frozenset((*NAMES.steps, *NAMES.masks)),
+    frozenset(NAMES.questions),
+    frozenset(NAMES.thoughts),
+)
 
 
 class MissingFieldError(InputError):
@@ -58,7 +55,7 @@ def complete(
     the notes are strict, no reward is made up. `is_plain`: no tool says what its groups are.
     """
     fields, strict = with_texts(row, where, notes), notes.strict
-    if not OTHER_NAMES.isdisjoint(fields):
+    if not ALIASES.isdisjoint(fields):
         rename_aliases(fields, where)
     if isinstance(fields.get("group"), str) and not fields["group"].strip():
         fields["group"] = None  # as CSV has it
@@ -69,28 +66,42 @@ def complete(
     prompt = fields.pop("_task", None) or fields.get("prompt")
     if prompt is not None and not (is_final and not is_null(label)):
         images = [fields[x] for x in ("image", "images") if fields.get(x)]
-        spelt = prompt_label([prompt, images] if images else prompt)
-        fields["_prompt_id"] = spelt.removeprefix("prompt ")
+        fields["_prompt_id"] = prompt_digest([prompt, images] if images else prompt)
         if is_null(label) and is_plain:
             notes.add("without_group")
     elif is_null(label) and alone is not None:
         fields["group"], fields["_is_alone"] = alone, True
-    # A verdict is a reward of 1 or 0.
-    if is_null(fields.get("reward")):
+    _complete_reward(fields, notes, strict, is_plain, needs_reward)
+    return fields
+
+
+def _complete_reward(
+    fields: Row, notes: Notes, strict: bool, is_plain: bool, needs_reward: bool
+) -> None:
+    """Make a reward of a verdict and a verdict of a reward, where one is there alone."""
+    reward = fields.get("reward")
+    if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
+        fields |= {"reward": float(verdict), "correct": fields.get("correct", verdict)}
+    elif is_null(reward):
+        if "reward" in fields and not is_plain:  # what a tool has null for is an unknown verdict
+            fields.setdefault("correct", None)
         known = as_verdict(fields.get("correct"))
         if known is not None and not (strict and "reward" in fields):
             fields["reward"] = float(known)
         elif known is None and ("correct" in fields or not strict or not needs_reward):
             notes.add("without_reward", n=int(needs_reward))
             fields |= {"reward": None, "correct": fields.get("correct")}
-    return fields
+    if not needs_reward and "correct" in fields:
+        # A reward may be shaped, or stand in for a verdict that is not known.
+        known = as_verdict(fields["correct"])
+        fields["reward"] = None if known is None else float(known)
 
 
 def rename_aliases(fields: Row, where: str) -> None:
     """Give a step, and a mask of token ids, their names. A mask of another length is an error."""
-    names = {"step": [x for x in STEPS if is_number(fields.get(x))]}
+    names = {"step": [x for x in NAMES.steps if is_number(fields.get(x))]}
     if isinstance(ids := fields.get("token_ids"), list):
-        masks = [x for x in MASKS if isinstance(fields.get(x), list)]
+        masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
         names["mask"] = [x for x in masks if len(fields[x]) == len(ids)]
         misfits = [x for x in masks if x != "labels"]
         if misfits and not names["mask"] and fields.get("mask") is None:
@@ -103,7 +114,7 @@ def rename_aliases(fields: Row, where: str) -> None:
 def with_texts(row: Row, where: str, notes: Notes) -> Row:
     """The row with what the policy wrote in a conversation as its response, and its prompt.
 
-    Without a field `prompt` those of other `PROMPTS` are the prompt, such as instruction and input.
+    Without a field `prompt` those of `NAMES.prompts` are the prompt, such as instruction and input.
     A question beside a template is part of the prompt. A prompt that is final is left as it is.
     """
     fields = dict(row)
@@ -115,20 +126,20 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     ):
         # In a chat nothing beside it asks, such as the query that a policy wrote.
         is_chat = not isinstance(fields.get("prompt"), str)
-        names = PROMPTS if prompt is None else QUESTIONS[: 4 if is_chat else None]
+        names = NAMES.prompts if prompt is None else NAMES.questions[: 4 if is_chat else 7]
         texts = {name: plain_text(fields[name]) for name in names if name in fields}
         texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     response = fields.get("response")
-    thoughts = () if THOUGHTS.isdisjoint(fields) else REASONING
+    thoughts = () if THOUGHTS.isdisjoint(fields) else NAMES.thoughts
     thought = next((fields[x] for x in thoughts if isinstance(fields.get(x), str)), None)
     if isinstance(response, str) and thought and thought.strip() not in response:
         response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
-        fields = without(fields, [x for x in REASONING if fields.get(x) == thought])
+        fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
     talk = response_of(response, row.get("prompt", prompt), where)
     if talk is not None:
-        fields |= {"response": talk.response, "segments": dicts_of(talk.context)}
+        fields |= talk.as_row()
         if talk.prompt is not None and not is_final:
             named = prompt if isinstance(prompt, str) else ""
             longer, shorter = sorted((named, talk.prompt), key=len, reverse=True)
@@ -153,10 +164,7 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 f"{where}: no field {name!r}; its fields are {quoted(row)}; expected {name} or "
                 f"{other}, or --field {name}=NAME for one of them"
             )
-    prompt_id = row.get("_prompt_id")
-    if row.get("group") is None and prompt_id is None:
-        raise InputError(f"{where}: group is None; expected {PARSERS['group'][1]}")
-    parsed: Row = dict.fromkeys(PARSERS)
+    made: Row = {}
     rest: Row = {}
     for name, value in row.items():
         if name not in PARSERS:
@@ -164,19 +172,20 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
         elif value is not None:
             parse, expected = PARSERS[name]
             try:
-                parsed[name] = parse(value)
+                made[name] = parse(value)
             except (TypeError, ValueError, OverflowError, AttributeError):
                 raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
-    reward, ids, labels = parsed["reward"], parsed["token_ids"], parsed["mask"]
-    if "correct" not in row:  # null is a verdict, too: that nothing is known
+    has_verdict = "correct" in row  # null is a verdict, too: that nothing is known
+    label, prompt_id, reward = made.get("group"), row.get("_prompt_id"), made.get("reward")
+    ids, labels = made.get("token_ids"), made.get("mask")
+    if label is None and prompt_id is None:
+        _raise_missing(row, "group", where)
+    if not has_verdict:
         if reward is None:
-            raise InputError(
-                f"{where}: reward is {row['reward']}; expected a finite number, or a field "
-                "correct, which is null where nothing is known"
-            )
-        parsed["correct"] = float(is_above(reward, threshold))
-    if parsed["response"] is None and ids is None:
-        raise InputError(f"{where}: response is null; expected text, or token_ids")
+            _raise_missing(row, "reward", where)
+        made["correct"] = float(is_above(reward or 0.0, threshold))
+    if ids is None and "response" not in made:
+        _raise_missing(row, "response", where)
     if labels is not None:
         if len(labels) != (0 if ids is None else len(ids)):
             raise InputError(f"{where}: mask and token_ids differ in length")
@@ -185,15 +194,20 @@ def to_record_row(row: Row, where: str, threshold: float) -> Row:
                 f"{where}: mask is {row['mask']!r:.60}; expected true or false, 0 or 1, or "
                 f"{IGNORED} and the token id"
             )
-        parsed["mask"] = labels if labels.dtype == bool else labels != IGNORED
-    parsed["label"], parsed["prompt_id"] = parsed["group"], prompt_id
-    parsed["is_alone"] = row.get("_is_alone", False)
-    parsed["extra"] = further_fields(rest)
-    return parsed
+        made["mask"] = labels if labels.dtype == bool else labels != IGNORED
+    made["is_evaluation"], made["by_reward"] = bool(row.get("is_evaluation")), not has_verdict
+    made["label"], made["prompt_id"], made["extra"] = label, prompt_id, further_fields(rest)
+    return made
+
+
+def _raise_missing(row: Row, name: str, where: str) -> None:
+    raise InputError(f"{where}: {name} is {row.get(name)}; expected {PARSERS[name][1]}")
 
 
 def further_fields(rest: Row) -> str | None:
     """The JSON of what is no field of the record, and of what a record's `extra` holds already."""
+    if rest.keys() <= INTERNAL and "extra" not in rest:
+        return None
     fields = {name: x for name, x in rest.items() if name not in INTERNAL}
     extra = rest.get("extra")
     try:

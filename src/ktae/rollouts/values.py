@@ -15,23 +15,15 @@ import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.rollouts.conversation import messages_of, plain_text
+from ktae.rollouts.names import NAMES
 
 Row = dict[str, Any]
-
-
-WORDS = {
-    **dict.fromkeys(("true", "correct", "right", "yes", "pass", "passed", "c", "1", "1.0"), True),
-    **dict.fromkeys(
-        ("false", "incorrect", "wrong", "no", "fail", "failed", "i", "0", "0.0"), False
-    ),
-}
-"""Texts that are verdicts, in small letters; C and I are inspect's."""
+MISSING = object()
+"""What a path leads to that leads nowhere."""
+WORDS = dict.fromkeys(NAMES.correct, True) | dict.fromkeys(NAMES.incorrect, False)
+"""Texts that are verdicts, in small letters."""
 IGNORED = -100
 """The label of a token that no loss is computed of."""
-STEPS = ("global_step", "training_step", "train_step")
-MASKS = ("loss_mask", "response_mask", "action_mask", "assistant_masks", "labels")
-OTHER_NAMES = frozenset((*STEPS, *MASKS))
-"""What trainers call a step, and a mask that is as long as the token ids."""
 LONGEST_LABEL = 80
 """Characters. A longer text in the place of a group becomes a short label."""
 
@@ -77,8 +69,8 @@ def is_label(value: object) -> bool:
 
 
 def list_of(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether a value is a list of such values."""
-    return lambda value: isinstance(value, list) and all(map(kind, value))
+    """Whether a value is a list of such values, at least one."""
+    return lambda value: isinstance(value, list) and bool(value) and all(map(kind, value))
 
 
 def is_said(value: Any) -> bool:
@@ -104,11 +96,12 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "dict": of_type(dict),
     "list": of_type(list),
     "texts": list_of(of_type(str)),
-    "saids": lambda value: messages_of(value) is None and list_of(is_said)(value),
+    "saids": lambda value: list_of(is_said)(value) and messages_of(value) is None,
     "scores": list_of(is_score),
-    "lists": lambda value: bool(value) and list_of(of_type(list))(value),
+    "labels": list_of(is_label),
+    "lists": list_of(of_type(list)),
 }
-"""What a field of a schema's signature may hold."""
+"""What a field may hold, by the name that a schema's signature has for it."""
 
 
 # --- what becomes of a field's value: an exception says that it is none
@@ -116,6 +109,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 def text(value: Any) -> str:
     """Text. Half a surrogate pair, which JSON can spell and nothing can write, is U+FFFD."""
+    if type(value) is str and value.isascii():  # most, and this takes no time
+        return value
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -125,7 +120,7 @@ def text(value: Any) -> str:
 
 def any_text(value: Any) -> str:
     """Text; of anything else its JSON."""
-    return text(value if isinstance(value, str) else _AS_JSON(value))
+    return text(value) if isinstance(value, str) else text(_AS_JSON(value))
 
 
 def answer(value: Any) -> str:
@@ -139,11 +134,15 @@ def answer(value: Any) -> str:
 
 def group_label(value: Any) -> str:
     """Text, or the digits of an integer."""
+    if type(value) in (str, int):
+        return text(str(value))
     return text(str(as_label(value)) if is_label(value) else None)
 
 
 def number(value: Any) -> float | None:
     """A finite number; null for NaN."""
+    if type(value) is int and abs(value) < MAX_TOKEN_ID:
+        return float(value)
     parsed = float(value) if is_number(value) else math.inf
     if math.isinf(parsed):
         raise ValueError
@@ -156,12 +155,6 @@ def integer(value: Any) -> int | None:
     if parsed is not None and (parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID):
         raise ValueError
     return None if parsed is None else int(parsed)
-
-
-def verdict(value: Any) -> float | None:
-    """1, 0, or null where nothing is known."""
-    known = as_verdict(value)
-    return None if is_null(value) else float(known)  # type: ignore[arg-type]  # None raises
 
 
 def token_ids(value: Any) -> np.ndarray:
@@ -182,15 +175,14 @@ def mask(value: Any) -> np.ndarray:
 
 def segments(value: Any) -> list[dict[str, str]] | None:
     """Parts of a response with roles, as the record has them; None for anything else."""
-    names = {"role", "text"}
     are_parts = isinstance(value, list) and all(
-        isinstance(x, dict) and x.keys() == names and set(map(type, x.values())) == {str}
+        isinstance(x, dict) and x.keys() == {"role", "text"} and KINDS["texts"](list(x.values()))
         for x in value
     )
     return [{k: text(x) for k, x in part.items()} for part in value] if are_parts else None
 
 
-VERDICTS = (
+VERDICT = (
     "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, C or I, "
     "or null (unknown)"
 )
@@ -203,7 +195,7 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "token_ids": (token_ids, "a list of integers from 0 to 2^31 - 1"),
     "mask": (mask, "a list of booleans"),
     "reward": (number, "a finite number"),
-    "correct": (verdict, VERDICTS),
+    "correct": (lambda x: None if is_null(x) else float(as_verdict(x)), VERDICT),  # type: ignore[arg-type]
     "advantage": (number, "a finite number"),
     "model": (any_text, "text"),
     "source": (any_text, "text"),
@@ -212,16 +204,15 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
 """What becomes of each field's value, null aside, and what an error expects."""
 
 
-def prompt_label(prompt: object) -> str:
-    """A group's label made of its prompt: the same prompt has the same label in every step."""
-    spelt = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
-    return f"prompt {digest_of(spelt.strip())}"
-
-
-@functools.lru_cache(maxsize=256)
-def digest_of(prompt: str) -> str:
-    """16 hexadecimal digits that tell a prompt; rollouts of one often follow each other."""
+@functools.lru_cache(maxsize=256)  # rollouts of one prompt often follow each other
+def _digest(prompt: str) -> str:
     return hashlib.blake2s(prompt.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
+def prompt_digest(prompt: object) -> str:
+    """16 hexadecimal digits that tell a prompt, the same in every step."""
+    spelt = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
+    return _digest(spelt.strip())
 
 
 def label_of(value: Any) -> Any:
@@ -230,7 +221,7 @@ def label_of(value: Any) -> Any:
         return None if is_null(value) else value  # a list is of no use
     if is_label(value) and not (isinstance(value, str) and len(value) > LONGEST_LABEL):
         return as_label(value)
-    return prompt_label(plain_text(value))
+    return f"prompt {prompt_digest(plain_text(value))}"
 
 
 def without(row: Row, names: Iterable[str]) -> Row:

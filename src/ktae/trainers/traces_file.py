@@ -13,7 +13,7 @@ from ktae.estimators.transforms import require_scale
 from ktae.files.atomic import atomic_write
 from ktae.rollouts.files import iterate_rows
 from ktae.rollouts.schemas.base import Source
-from ktae.rollouts.schemas.verifiers import TRACES, named_scores, trace_rows
+from ktae.rollouts.schemas.verifiers import has_traces, named_scores, trace_rows
 from ktae.trainers.settings import Settings
 from ktae.trainers.verifiers import add_to_nodes
 
@@ -47,7 +47,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     traces, named = [], []
     of_group: dict[Any, list[float]] = {}
     for row, where in rows:
-        if not isinstance(row, dict) or not TRACES.detects(row):
+        if not isinstance(row, dict) or not has_traces(row):
             raise InputError(f"{where}: {str(row)[:60]}; expected an episode or a trace")
         for trace, plain in trace_rows(row, where, Source(Path(source))):
             reward, group = plain["reward"], (plain["step"], plain["group"])

@@ -10,11 +10,28 @@ from typing import Any
 from ktae.errors import InputError
 from ktae.rollouts.conversation import joined
 from ktae.rollouts.files import without_format
-from ktae.rollouts.paths import MISSING, at
-from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose, dealt
+from ktae.rollouts.paths import first_of
+from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Source, choose
 from ktae.rollouts.values import Row, as_verdict, is_number, is_score, without
 
 SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
+
+
+def dealt(row: Row, where: str, responses: list[Any], **columns: Any) -> Iterator[Row]:
+    """One row for each of several responses, with its entry of each column.
+
+    A `value` is the rewards; one value for several says nothing about each of them.
+    """
+    n = len(responses)
+    if "value" in columns:
+        value = columns.pop("value")
+        values = value if isinstance(value, list) else [value]
+        columns["reward"] = values if len(values) == n else [None] * n
+    for name, entries in columns.items():
+        if len(entries) != n:
+            raise InputError(f"{where}: {len(entries)} of {name} for {n} of response")
+    for i, response in enumerate(responses):
+        yield row | {"response": response} | {name: x[i] for name, x in columns.items()}
 
 
 def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -41,20 +58,19 @@ def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     others = without(plain, ["answer"]).items()
     metrics = metrics or {name: x for name, x in others if is_number(x)}
     metrics = metrics or {name: x for name, x in others if isinstance(x, bool)}
-    plain["prompt"] = row.get("arguments")
+    prompt = row.get("arguments")
     # The first argument of the first request: of a list of lists, or of objects in objects.
     for _ in range(2):
-        if isinstance(plain["prompt"], dict | list):
-            inner = plain["prompt"]
-            plain["prompt"] = next(iter(inner.values() if isinstance(inner, dict) else inner), None)
+        if isinstance(prompt, dict | list):
+            prompt = next(iter(prompt.values() if isinstance(prompt, dict) else prompt), None)
+    plain |= {"prompt": prompt, "group": str(row["doc_id"])}
     # The file has the task in its name, and the rows have not.
     if task := SAMPLES_FILE.fullmatch(without_format(source.path.name)):
         plain["benchmark"] = task[1]
-    plain["group"] = str(row["doc_id"])
     value, texts = choose(metrics, CORRECTNESS_NAMES, where, source, asked), _as_list(responses[0])
     if not isinstance(value, list) and row.get("filtered_resps") == texts[:1]:  # the others are not
         value = [value, *[None] * (len(texts) - 1)]  # graded
-    yield from dealt(plain, of_each(texts, value), where)
+    yield from dealt(plain, where, texts, value=value)
 
 
 def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -69,9 +85,8 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
     choices, gold = doc.get("choices") or [], _as_list(doc.get("gold_index"))
     answers = [choices[i] for i in gold if isinstance(i, int) and 0 <= i < len(choices)]
     metrics = {name: x for name, x in row["metric"].items() if is_number(x)}
-    label = doc.get("id")
     rollout = {
-        "group": None if label in (None, "") else str(label),
+        "group": None if doc.get("id") in (None, "") else str(doc["id"]),
         "prompt": doc.get("query"),
         "answer": answers[0] if len(answers) == 1 else answers or None,
         "metric": metrics,
@@ -82,16 +97,14 @@ def lighteval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator
     value = choose(metrics, CORRECTNESS_NAMES, where, source)
     # The engine may have given ids for some samples only; then the text is what counts.
     ids = ids if isinstance(ids, list) and len(ids) == len(texts) else [None] * len(texts)
-    for one in dealt(rollout, of_each(texts, value) | {"token_ids": ids}, where):
-        yield one if one["token_ids"] else without(one, ["token_ids"])
+    for made in dealt(rollout, where, texts, value=value, token_ids=ids):
+        yield made if made["token_ids"] else without(made, ["token_ids"])
 
 
 def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """A sample of inspect's log: `messages`, scores by scorer, and perhaps the log's `eval`."""
-    model = row["eval"].get("model") if isinstance(row.get("eval"), dict) else None
-    roles = {message.get("role") for message in row["messages"]}
-    error = at(row, "error.message")
-    if error is not MISSING and "assistant" not in roles:
+    error = first_of(row, "error.message")
+    if error is not None and "assistant" not in {x.get("role") for x in row["messages"]}:
         name = f"sample {row.get('id')!r} has no answer"
         source.notes.reject(InputError(f"{where}: {name}; its error is {error!r:.200}"))
         return
@@ -108,7 +121,7 @@ def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         "response": row["messages"],  # the input is the first of them
         "prompt": row.get("input"),
         "answer": row.get("target"),
-        "model": model,
+        "model": first_of(row, "eval.model"),
         "epoch": row.get("epoch"),
         "scores": scores,
         "reward": value if is_score(value) else None,
@@ -124,7 +137,14 @@ def summed(row: Row) -> Row:
 
 def qwen_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """A problem of Qwen2.5-Math's outputs: `code` has its responses, `score` their verdicts."""
-    yield from dealt(plain, {"response": row["code"], "reward": row["score"]}, where)
+    yield from dealt(plain, where, row["code"], reward=row["score"])
+
+
+def is_of_authors(row: Row) -> bool:
+    """Whether a row with `model_output` is the KTAE authors', who have a text or one a sample."""
+    if isinstance(row["model_output"], str):
+        return "task_name" in row
+    return isinstance(row["model_output"], list) and "gt" in row
 
 
 def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -134,22 +154,14 @@ def authors_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     """
     responses, golds = _as_list(row["model_output"]), row.get("gt", row.get("answer"))
     rewards = _as_list(row.get("reward", [None] * len(responses)))
-    is_each = isinstance(golds, list) and len(golds) == len(responses)
-    name = row.get("task_name")
-    numbers: Counter[str] = source.state.setdefault("numbers", Counter())
+    name, numbers = row.get("task_name"), source.state.setdefault("numbers", Counter())
     label = str(numbers[str(name)]) if name is None else f"{name}/{numbers[str(name)]}"
     numbers[str(name)] += 1
-    rollout = {"group": label, "prompt": row.get("prompt")} | ({"benchmark": name} if name else {})
-    columns: dict[str, Any] = {"response": responses, "reward": rewards}
-    columns |= {"answer": golds} if is_each else {}
-    yield from dealt(rollout if is_each else rollout | {"answer": golds}, columns, where)
-
-
-def of_each(responses: list[Any], value: object) -> Row:
-    """The responses and their rewards. One value for several says nothing about each of them."""
-    n = len(responses)
-    values = value if isinstance(value, list) else [value]
-    return {"response": responses, "reward": values if len(values) == n else [None] * n}
+    rollout = {"group": label, "prompt": row.get("prompt"), "answer": golds}
+    rollout |= {"benchmark": name} if name else {}
+    is_each = isinstance(golds, list) and len(golds) == len(responses)
+    each: Row = {"answer": golds} if is_each else {}
+    yield from dealt(rollout, where, responses, reward=rewards, **each)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -10,27 +10,28 @@ from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError
-from ktae.rollouts.conversation import Segment, dialogue, dicts_of, messages_of
+from ktae.rollouts.conversation import Segment, dialogue
 from ktae.rollouts.locate import Located
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Items, Source, choose
 from ktae.rollouts.values import (
     IGNORED,
+    KINDS,
     Row,
     as_label,
     as_verdict,
     is_null,
     is_number,
     is_score,
-    prompt_label,
+    prompt_digest,
     without,
 )
 
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
-COUNTS = re.compile(r"(^|_)(id|ids|idx|index|length|len|tokens|turns|count|num|seed)(_|$)")
-"""Names of whole numbers that are no rewards."""
 VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 """The `uid` of the rows with which verl's default trainer fills up a batch."""
+COUNTS = re.compile(r"(^|_)(id|ids|idx|index|length|len|tokens|turns|count|num|seed)(_|$)")
+"""Names of whole numbers that are no rewards."""
 
 
 def new_steps(items: Items, source: Source) -> Items:
@@ -39,6 +40,10 @@ def new_steps(items: Items, source: Source) -> Items:
     TRL logs its last generation batch at every step, and one batch may serve several steps:
     `num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients.
     """
+
+    def logged(row: Row) -> list[Any]:
+        return [row["prompt"], row["completion"], row.get("advantage", row.get("advantages"))]
+
     for label, rows in itertools.groupby(items, key=lambda item: str(as_label(item[0]["step"]))):
         of_step, step = list(rows), int(label) if label.isdecimal() else -1
         batch = source.path.parent, Counter(repr(logged(row)) for row, _ in of_step)
@@ -48,11 +53,6 @@ def new_steps(items: Items, source: Source) -> Items:
             source.notes.add("steps", f"step {step} repeats step {before}")
         else:
             yield from of_step
-
-
-def logged(row: Row) -> list[Any]:
-    """What tells a rollout that TRL has logged."""
-    return [row["prompt"], row["completion"], row.get("advantage", row.get("advantages"))]
 
 
 def last_outputs(items: Items, source: Source) -> Items:
@@ -101,12 +101,10 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
     names = source.options.correctness_names or [x for x in source.options.hinted if x in rest]
     value: Any = None
     if names:
-        value = choose(
-            {k: x for k, x in rest.items() if k in names or is_score(x)}, (), where, source
-        )
+        scores = {k: x for k, x in rest.items() if k in names or is_score(x)}
+        value = choose(scores, (), where, source)
     elif "acc" in row and row.get("undecided") != 1:
-        # The verifier's verdict, free of length penalties.
-        names, value = ("acc",), row["acc"]
+        names, value = ("acc",), row["acc"]  # the verifier's verdict, free of length penalties
     verdict = as_verdict(value) if isinstance(value, bool | str) else None
     if is_number(value) and not is_null(value):
         verdict = is_above(value, source.options.threshold or 0.0)
@@ -157,20 +155,18 @@ def nemo_rl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     roles = ((x, "policy" if n % 2 == 0 and n < 2 * turns else "tool") for n, x in numbered)
     talk = dialogue([Segment(x, role) for x, role in roles])
     if talk is not None:
-        plain |= {"response": talk.response, "segments": dicts_of(talk.context)}
-        if talk.prompt is not None:
-            plain["prompt"] = talk.prompt
+        plain |= talk.as_row() | ({} if talk.prompt is None else {"prompt": talk.prompt})
+    advantages = values.get("advantages")
     if isinstance(ids, list) and isinstance(mask, list) and any(mask):
-        first = next(i for i, trained in enumerate(mask) if trained)
-        length = values.get("input_lengths")
+        first, length = list(map(bool, mask)).index(True), values.get("input_lengths")
         part = slice(first, length if isinstance(length, int) else len(ids))
-        plain |= {"group": prompt_label(ids[:first]), "token_ids": ids[part], "mask": mask[part]}
+        label = f"prompt {prompt_digest(ids[:first])}"
+        plain |= {"group": label, "token_ids": ids[part], "mask": mask[part]}
         log_probs = values.get("generation_logprobs")
         if isinstance(log_probs, list) and len(log_probs) == len(ids):
             plain["log_probs"] = log_probs[part]
-    advantages = values.get("advantages")
-    if isinstance(advantages, list) and isinstance(mask, list):
-        advantages = [x for x, trained in zip(advantages, mask, strict=False) if trained]
+        if isinstance(advantages, list):
+            advantages = [x for x, trained in zip(advantages, mask, strict=False) if trained]
     yield plain | {"advantage": constant(advantages)}
 
 
@@ -178,14 +174,9 @@ def atropos_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     """A rollout of a row: `tokens` of prompt and response, `masks` of labels, `scores`."""
     labels = plain["mask"]
     mask = [x != IGNORED if IGNORED in labels else bool(x) for x in labels]
-    if is_conversation(row.get("messages")):
+    if KINDS["messages"](row.get("messages")):
         plain |= {"response": row["messages"], "_prompt_is_final": True}
     yield plain | trained_part(plain["token_ids"], mask)
-
-
-def is_conversation(value: Any) -> bool:
-    """Whether a value is messages."""
-    return messages_of(value) is not None
 
 
 def trained_part(ids: Sequence[Any], mask: Sequence[Any]) -> Row:

@@ -5,46 +5,25 @@ A trace is a graph of messages, each with the tokens that it adds to the convers
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.conversation import Segment, dialogue, dicts_of, joined, pieces
-from ktae.rollouts.files import EmptyFileError, iterate_rows
+from ktae.rollouts.conversation import Segment, dialogue, joined, pieces, role_of
 from ktae.rollouts.paths import first_of
-from ktae.rollouts.roles import role_of
-from ktae.rollouts.schemas.base import Schema, Source, choose, step_of
+from ktae.rollouts.schemas.base import Source, choose, step_of
 from ktae.rollouts.schemas.trainers import constant, trained_part
-from ktae.rollouts.values import Row, is_label, is_number, prompt_label, without
+from ktae.rollouts.values import Row, is_label, is_number, label_of, without
 
 
 def episode_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """Each trainable agent's trace is a rollout; its group is the task's, or the trainer's, with
     the agent's name."""
-    if "annotations" not in source.state:
-        source.state["annotations"] = annotations_of(source.path)
     for trace, rollout in trace_rows(row, where, source):
-        info = source.state["annotations"].get(trace.get("id"), {})
-        advantage = info.get("advantage", first_of(trace, "info.advantage"))
         rollout |= _last_branch(_list(trace.get("nodes")))
+        advantage = first_of(trace, "info.advantage")
         if rollout.get("advantage") is None and is_number(advantage):
             rollout["advantage"] = advantage
         yield rollout
-
-
-def annotations_of(path: Path) -> dict[str, Row]:
-    """What prime-rl learnt of a file's traces after it had written them, by the trace's id."""
-    folders = (path.parent / "annotations", path.parent.parent / "annotations")
-    folder = next((x for x in folders if x.is_dir()), None)
-    merged: dict[str, Row] = {}
-    for file in sorted(folder.rglob("*.jsonl")) if folder else ():
-        with contextlib.suppress(EmptyFileError):  # one that is being written
-            for update, _ in iterate_rows(file, lambda error: None):
-                info, name = first_of(update, "info"), first_of(update, "trace_id")
-                if isinstance(info, dict) and isinstance(name, str):
-                    merged[name] = merged.get(name, {}) | info
-    return merged
 
 
 def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]]:
@@ -59,10 +38,9 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
         task: Row = trace["task"] if isinstance(trace.get("task"), dict) else row["task"]
         data = task.get("data") or task  # the fields of the task itself, in single traces
         keys = (task.get("key"), task.get("hash"), data.get("id"), data.get("idx"))
-        key = next((key for key in keys if key is not None), None)
-        label = prompt_label(data.get("prompt")) if key is None else str(key)
+        key = next((key for key in keys if key is not None), label_of(data.get("prompt")))
         name, group = first_of(trace, "agent.name"), first_of(row, "group.id")
-        group = group or (f"{env}/{label}" if env else label)
+        group = group or (f"{env}/{key}" if env else str(key))
         step = first_of(row, "run.work.step")
         kind = first_of(trace, "info.kind") or first_of(row, "run.work.type", "run.type")
         # The reward or metric that was asked for, or the weighted sum of the rewards.
@@ -72,23 +50,18 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
         elif not is_number(reward):
             values = [r["score"] * r.get("weight", 1) for r in _rewards(trace).values()]
             reward = sum(values) if values else None
-        yield (
-            trace,
-            {
-                "group": f"{group} {name}" if name else group,  # also where it is alone in this row
-                "step": step_of(source.path) if step is None else step,
-                "answer": first_of(task, "data.answer", "answer"),
-                "model": next(
-                    (c["model"] for c in _list(trace.get("calls")) if c.get("model")), None
-                ),
-                "source": env,
-                "id": trace.get("id"),
-                "metrics": trace.get("metrics"),
-                "stop_condition": trace.get("stop_condition"),
-                **({} if kind is None else {"is_evaluation": kind == "eval"}),
-                "reward": reward,
-            },
-        )
+        models = (call["model"] for call in _list(trace.get("calls")) if call.get("model"))
+        rollout = {
+            "group": f"{group} {name}" if name else group,  # also where it is alone in this row
+            "step": step_of(source.path) if step is None else step,
+            "answer": first_of(task, "data.answer", "answer"),
+            "model": next(models, None),
+            "source": env,
+            "reward": reward,
+            **{name: trace.get(name) for name in ("id", "metrics", "stop_condition")},
+            **({} if kind is None else {"is_evaluation": kind == "eval"}),
+        }
+        yield trace, rollout
 
 
 def named_scores(trace: Row) -> Row:
@@ -108,24 +81,22 @@ def _last_branch(nodes: list[Row]) -> Row:
     path: list[Row] = []
     # From the last message up to the first, by each one's parent. A broken file may have a circle.
     # What was tried to make the conversation shorter leads nowhere.
-    tried = (str(node.get("semantic_parents")) for node in nodes)
-    at = max((i for i, x in enumerate(tried) if "compaction_attempt" not in x), default=None)
+    tried = ("compaction_attempt" in str(node.get("semantic_parents")) for node in nodes)
+    at = max((i for i, is_tried in enumerate(tried) if not is_tried), default=None)
     while at is not None and len(path) <= len(nodes):
         path.insert(0, nodes[at])
         at = nodes[at].get("parent")
     # What tools and users say in between is part of the text; the mask leaves its tokens out.
     parts = []
     for node in path:
-        texts = (piece.text for piece in pieces(node.get("message")))
         message = node.get("message")
         role = role_of(message) if isinstance(message, dict) and "role" in message else None
         role = "policy" if node.get("sampled") else "tool" if role == "policy" else role
-        parts.append(Segment(joined(texts), role or "tool"))
+        parts.append(Segment(joined(piece.text for piece in pieces(message)), role or "tool"))
     talk = dialogue(parts)
     plain: Row = {"prompt": joined(part.text for part in parts), "response": ""}
     if talk is not None:
-        plain = {"prompt": talk.prompt, "response": talk.response}
-        plain["segments"] = dicts_of(talk.context)
+        plain = {"prompt": talk.prompt} | talk.as_row()
     ids, mask, advantages, log_probs = (
         [x for node in path for x in _list(node.get(name))]
         for name in ("token_ids", "mask", "advantages", "logprobs")
@@ -138,17 +109,21 @@ def _last_branch(nodes: list[Row]) -> Row:
     return plain
 
 
+def has_traces(row: Row) -> bool:
+    """Whether an object is an episode, or a single trace."""
+    is_trace = isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict)
+    return isinstance(row.get("task"), dict) and (isinstance(row.get("traces"), list) or is_trace)
+
+
 def has_example(row: Row) -> bool:
     """Whether flat results number their examples, as `example_id` or, earlier, `id`."""
-    return is_label(row.get("example_id")) or (
-        is_label(row.get("id")) and isinstance(row.get("task"), str) and "prompt" in row
-    )
+    has_task = isinstance(row.get("task"), str) and "prompt" in row
+    return is_label(row.get("example_id")) or (is_label(row.get("id")) and has_task)
 
 
 def of_one_turn(row: Row) -> Row:
     """Flat results whose `trajectory` has tokens and is one turn; others without it."""
-    if "example_id" not in row:
-        row = row | {"example_id": row["id"]}
+    row = {"example_id": row.get("id")} | row
     turns = _list(row.get("trajectory"))
     has_ids = len(turns) == 1 and first_of(turns[0], "tokens.completion_ids")
     return row if has_ids else without(row, ["trajectory"])
@@ -156,19 +131,3 @@ def of_one_turn(row: Row) -> Row:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-RUN = r"(traces|stream|\d+|train_rollouts|eval_rollouts)\.jsonl"
-"""prime-rl's files of a run."""
-
-TRACES = Schema(
-    "verifiers' traces",
-    "task:dict",
-    convert=episode_rows,
-    chooses=True,
-    also=lambda row: (
-        isinstance(row.get("traces"), list)
-        or (isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict))
-    ),
-    run=RUN,
-)
