@@ -26,18 +26,13 @@ from ktae.grading.values import ROUNDED_DIGITS, SCALE
 
 _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 """Digits to which expressions are compared; constants have more, by their size."""
-_LARGEST = 500_000
-"""Digits of a number that is evaluated; an exponent may have 9."""
-_LONGEST = 2000
-"""Characters of a formula that is parsed."""
-_POINTS = 6
-"""Points at which two expressions are compared; half of them have to tell something."""
-_INTEGERS = ("n", "m", "k", "N")
-"""Names of what may be an integer, as in `(-1)^{2n}`."""
+_LARGEST = 500_000  # digits of a number that is evaluated; an exponent may have 9
+_LONGEST = 2000  # characters of a formula that is parsed
+_POINTS = 6  # at which two expressions are compared; half of them have to tell something
+_INTEGERS = ("n", "m", "k", "N")  # what may be an integer, as in `(-1)^{2n}`
 _ROUNDED, _LARGEST_ROUNDING = Fraction(15, 10_000_000), Fraction(1, 10_000)
 """How far off, relative to it, a number calculated from decimals may be, and a whole value."""
-_CALCULATED = 12
-"""Digits from which a decimal may be a calculated one: `1/0.333333` has them all."""
+_CALCULATED = 12  # digits from which a decimal may be a calculated one: 1/0.333333 has them all
 Complex = tuple[Fraction, Fraction]
 
 _PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
