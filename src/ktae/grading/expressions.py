@@ -303,7 +303,7 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
     # Below 1, around it and beyond all numbers in them: |x - 2024| is no 2024 - x.
     scales = Rational(1, 900), Rational(1, 300), Rational(1, 31) * max([1, *numbers])
     generator = random.Random(0)  # the same points each time: a verdict must not depend on luck
-    told = 0
+    informative = 0
     for count in range(max(_POINTS, len(symbols))):
         point = {}
         for symbol in symbols:
@@ -319,8 +319,8 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
         have_one_value = _have_one_value(first, second, point)
         if have_one_value is False:
             return False
-        told += have_one_value is not None
-    return told >= _POINTS // 2 or None
+        informative += have_one_value is not None
+    return informative >= _POINTS // 2 or None
 
 
 def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:

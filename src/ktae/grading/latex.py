@@ -89,7 +89,7 @@ _ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-
 CJK = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
 """A character of a script that puts no blanks between words: Chinese, Japanese; Korean endings."""
 _TOKEN = re.compile(
-    rf"\\text\{{[^{{}}]*\}}|\\(?:[a-zA-Z]+|.)|[<>!:=]=|[A-Z]?[a-zà-ỹ]+|{CJK}+|[^\W\d_]+|\s+|.",
+    rf"\\text\{{[^{{}}]*\}}|\\(?:[a-zA-Z]+|.)|[<>!:=]=|[A-Z]?[a-zà-ỹ]+|{CJK}+|(?:(?!{CJK})[^\W\d_])+|\s+|.",
     re.DOTALL,
 )
 _DEEPEST = 25
