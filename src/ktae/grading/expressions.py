@@ -26,18 +26,13 @@ from ktae.grading.values import ROUNDED_DIGITS, SCALE
 
 _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 """Digits to which expressions are compared; constants have more, by their size."""
-_LARGEST = 500_000
-"""Digits of a number that is evaluated; an exponent may have 9."""
-_LONGEST = 2000
-"""Characters of a formula that is parsed."""
-_POINTS = 6
-"""Points at which two expressions are compared; half of them have to tell something."""
-_INTEGERS = ("n", "m", "k", "N")
-"""Names of what may be an integer, as in `(-1)^{2n}`."""
+_LARGEST = 500_000  # digits of a number that is evaluated; an exponent may have 9
+_LONGEST = 2000  # characters of a formula that is parsed
+_POINTS = 6  # at which two expressions are compared; half of them have to tell something
+_INTEGERS = ("n", "m", "k", "N")  # what may be an integer, as in `(-1)^{2n}`
 _ROUNDED, _LARGEST_ROUNDING = Fraction(15, 10_000_000), Fraction(1, 10_000)
 """How far off, relative to it, a number calculated from decimals may be, and a whole value."""
-_CALCULATED = 12
-"""Digits from which a decimal may be a calculated one: `1/0.333333` has them all."""
+_CALCULATED = 12  # digits from which a decimal may be a calculated one: 1/0.333333 has them all
 Complex = tuple[Fraction, Fraction]
 
 _PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
@@ -308,7 +303,7 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
     # Below 1, around it and beyond all numbers in them: |x - 2024| is no 2024 - x.
     scales = Rational(1, 900), Rational(1, 300), Rational(1, 31) * max([1, *numbers])
     generator = random.Random(0)  # the same points each time: a verdict must not depend on luck
-    told = 0
+    informative = 0
     for count in range(max(_POINTS, len(symbols))):
         point = {}
         for symbol in symbols:
@@ -324,8 +319,8 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
         have_one_value = _have_one_value(first, second, point)
         if have_one_value is False:
             return False
-        told += have_one_value is not None
-    return told >= _POINTS // 2 or None
+        informative += have_one_value is not None
+    return informative >= _POINTS // 2 or None
 
 
 def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:

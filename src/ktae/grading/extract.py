@@ -77,6 +77,7 @@ _JSON = re.compile(
     r"""["'](?:final_)?answer["']\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|'([^'\n]*+)'"""
     r"""|\[([^\[\]]*+)\]|(-?[\d.]+(?:[eE][-+]?\d+)?))"""
 )
+_ESCAPED = re.compile(r'\\(?:([\\"/])|u([0-9a-fA-F]{4}))')
 _FORMULA = re.compile(
     r"\$\$(.{1,1000}?)\$\$|\\\[(.{1,1000}?)\\\]|\\\(((?:(?!\\\().){1,1000}?)\\\)"
     # In "$5 + $3 = $8" they are dollars.
@@ -198,7 +199,8 @@ def _conventions(text: str) -> Iterator[_Statement]:
         yield _Statement(place, "tag", tag[1], False, bool(_TAKEN_BACK.match(text, tag.end())))
     for value in _JSON.finditer(text):
         content = next(filter(None, value.groups()), "")  # often with bare backslashes: \frac
-        yield _Statement(value.end(), "json", re.sub(r'\\([\\"/])', r"\1", content))
+        content = _ESCAPED.sub(lambda match: match[1] or chr(int(match[2], 16)), content)
+        yield _Statement(value.end(), "json", content)
     line_start = text.rstrip().rfind("\n") + 1
     if (hashes := text.rfind("####", line_start)) >= 0:
         yield _Statement(hashes, "hashes", text[hashes:].lstrip("#"))

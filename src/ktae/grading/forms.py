@@ -68,7 +68,7 @@ _CHOICE = re.compile(
     re.DOTALL,
 )
 """Alone (`(C)`, `option C`) or with its value (`\textbf{(C) } 12`, `C: 12`)."""
-_ANOTHER = re.compile(r"(?<!\w)\(?[A-Z][).]\s")
+_ANOTHER = re.compile(r"(?<!\w)\(?[A-Z][).:]\s")
 _ROWS = re.compile(
     r"(?:\\\{\s*|[(\[]\s*)?\\begin\{([dr]?cases|aligned|array|gathered|align\*?|split"
     r"|(?P<matrix>[pbBs]?(?:small)?matrix))\}(?:\{[lcr| ]*\})?(?P<rows>(?:(?!\\begin|\\end).)*)"
@@ -82,6 +82,7 @@ _JOINS |= {r"\land": "and", r"\&": "and", r"\lor": "or"}
 for _role, _words in TABLES["joins"].items():
     _JOINS |= {rf"\text{{{word}}}": _role for word in _words}
     _JOINS |= {word: _role for word in _words if len(word) > 1 or not word.isascii()}
+_UNION_OF_RELATIONS = re.compile(r"\\cup(?=\s*[a-zA-Z]\s*(?:[<>]|\\[lg]e))")
 _LOOSEST_FIRST = [
     {token for token in _JOINS if _JOINS[token] in roles}
     for roles in ((";",), ("or",), (",", "and", "or"))
@@ -193,6 +194,7 @@ def _in_one_line(text: str) -> str:
 
 def _list(text: str) -> Form | None:
     r"""What is joined by `;`, "or", a comma or "and", and both values of `1 \pm x`."""
+    text = _UNION_OF_RELATIONS.sub(r"\\lor", text)
     roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
     elements = [text]
     for level in _LOOSEST_FIRST:
@@ -237,8 +239,8 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
     r"""A relation; what `x = 5`, `x \in S`, `x = a = b` and `a \approx b` say is named or bare."""
     has_name = bool(_NAME.fullmatch(parts[0])) and not _NO_NAME.match(f"{parts[0]}={parts[-1]}")
     numbers = [leaf.number for leaf in map(_leaf, parts) if leaf.number and not leaf.unit]
-    whole = {n.value for n in numbers if not n.step and n.value.denominator == 1}
-    if len(whole) > 1 and {*signs} <= {"=", *_ROUNDED}:
+    integers = {n.value for n in numbers if not n.step and n.value.denominator == 1}
+    if len(integers) > 1 and {*signs} <= {"=", *_ROUNDED}:
         return Form(Kind.RELATION, text, text, detail="contradiction")  # "x = 41 = 42"
     rounded = next((i for i, sign in enumerate(signs) if sign in _ROUNDED), len(signs))
     about = parts[rounded + 1] if rounded < len(signs) else ""

@@ -63,8 +63,8 @@ def _accepted_in(answer: str) -> str:
     r"""The accepted answer in a data set's entry: of a whole solution its `#### 5` or last box."""
     if hashes := _HASHES.search(answer):
         return hashes[1].strip()
-    found = extract(answer, "none") if r"\boxed" in answer else None
-    return found.text if found else answer
+    extracted = extract(answer, "none") if r"\boxed" in answer else None
+    return extracted.text if extracted else answer
 
 
 def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome, str]:
@@ -86,14 +86,14 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
     # Once more every tenth: a library may have swallowed the first.
     signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)
     try:
-        accepted, given = read(answer), read(stated)
-        if how := same(accepted, given):
+        accepted, other = read(answer), read(stated)
+        if how := same(accepted, other):
             return Outcome.CORRECT, how
         if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
             return Outcome.INCORRECT, AS_TEXT
-        if accepted.kind is given.kind:
-            return Outcome.INCORRECT, f"another {given.kind}"
-        return Outcome.INCORRECT, f"{given.kind} for {accepted.kind}"
+        if accepted.kind is other.kind:
+            return Outcome.INCORRECT, f"another {other.kind}"
+        return Outcome.INCORRECT, f"{other.kind} for {accepted.kind}"
     except MemoryError:
         raise
     except _OutOfTime:

@@ -20,15 +20,10 @@ Rewriting = tuple[re.Pattern[str], str]
 """A pattern and what stands for it."""
 
 
-def rewritings(*rows: tuple[str, str]) -> tuple[Rewriting, ...]:
-    """Compiled patterns with their replacements, applied in this order."""
-    return tuple((re.compile(pattern), replacement) for pattern, replacement in rows)
-
-
 def table(text: str) -> tuple[Rewriting, ...]:
-    """As `rewritings`, of lines with a pattern, an arrow and what stands for it."""
+    """Lines with a pattern, an arrow and what stands for it, where `␣` is a blank."""
     rows = (line.partition("→") for line in text.splitlines() if "→" in line)
-    return rewritings(*((pattern.strip(), new.strip()) for pattern, _, new in rows))
+    return tuple((re.compile(old.strip()), new.strip().replace("␣", " ")) for old, _, new in rows)
 
 
 def rewritten(text: str, rows: Iterable[Rewriting]) -> str:
@@ -44,21 +39,19 @@ TEXT = re.compile(
     r"\\(?:text|mathrm|textbf|textrm|mbox|textit|textup|operatorname|emph|rm)\s*\{\s*([^{}]*?)\s*\}"
 )
 """Text within a formula."""
-_STYLE = rewritings(
-    # Bold, colours, underlines and inner boxes; sizes and fonts.
-    (
-        rf"\\(?:{SIGNS['styles']}|colorbox\s*\{{\w+\}}|textcolor\s*(?:\[\w+\])?\s*\{{\w+\}})\s*(?=\{{)"
-        rf"|\\color\s*\{{[\w!]+\}}\s*|\\(?:{SIGNS['sizes']})(?![a-zA-Z])\s*",
-        "",
-    ),
-    # Upright constants, and unit vectors with a hat or an arrow.
-    (
-        r"\\(?:mathrm|rm|operatorname|text)\s*\{\s*([eid])\s*\}|\{\\rm\s+([eid])\s*\}"
-        r"|\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\}",
-        r"\1\2\3",
-    ),
-    (TEXT.pattern, r"\\text{\1}"),
-    (r"\.\.\.", r"\\ldots "),
+_STYLE = table(
+    r"""
+# Bold, colours, underlines and inner boxes; sizes and fonts.
+\\(?:STYLES|colorbox\s*\{\w+\}|textcolor\s*(?:\[\w+\])?\s*\{\w+\})\s*(?=\{) →
+\\color\s*\{[\w!]+\}\s*|\\(?:SIZES)(?![a-zA-Z])\s* →
+# Upright constants, and unit vectors with a hat or an arrow.
+\\(?:mathrm|rm|operatorname|text)\s*\{\s*([eid])\s*\}|\{\\rm\s+([eid])\s*\} → \1\2
+\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\} → \1
+TEXT → \\text{\1}
+\.\.\. → \\ldots␣
+""".replace("STYLES", SIGNS["styles"])
+    .replace("SIZES", SIGNS["sizes"])
+    .replace("TEXT", TEXT.pattern)
 )
 _WRAPPED = [
     re.compile(pattern, re.DOTALL)
@@ -79,14 +72,10 @@ _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s*\d{3})+
 _THOUSANDS = re.compile(
     r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
 )
-_SPACING = rewritings(
-    (r"(?<![\d.,])(-?\d+)\{,\}(\d+)(?![\d{])", r"\1.\2"),  # 12{,}5 is 12.5
-    (
-        r"(\\\\)(?:\[[\d.]+\w*\])?|\\(?:left|right|middle)(?![a-zA-Z])\.?"
-        rf"|\\(?:{SIGNS['spaces']})(?![a-zA-Z])"
-        r"|\\[,!;:>\s]|~|\\(?:[hv]space|phantom|tag|label)\*?\s*\{[^{}]*\}|(?<!\\)\$",
-        r"\1 ",
-    ),
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(-?\d+)\{,\}(\d+)(?![\d{])")
+_SPACE = re.compile(
+    rf"(\\\\)(?:\[[\d.]+\w*\])?|\\(?:(?:left|right|middle)(?![a-zA-Z])\.?|(?:{SIGNS['spaces']})(?![a-zA-Z]))"
+    r"|\\[,!;:>\s]|~|\\(?:[hv]space|phantom|tag|label)\*?\s*\{[^{}]*\}|(?<!\\)\$"
 )
 _EUROPEAN = re.compile(r"([\[\]])([^\[\](),;]+)[,;]([^\[\](),;]+)([\[\]])")
 _TRANSLATED = str.maketrans(
@@ -100,7 +89,7 @@ _ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-
 CJK = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
 """A character of a script that puts no blanks between words: Chinese, Japanese; Korean endings."""
 _TOKEN = re.compile(
-    rf"\\text\{{[^{{}}]*\}}|\\(?:[a-zA-Z]+|.)|[<>!:=]=|[A-Z]?[a-zà-ỹ]+|{CJK}+|[^\W\d_]+|\s+|.",
+    rf"\\text\{{[^{{}}]*\}}|\\(?:[a-zA-Z]+|.)|[<>!:=]=|[A-Z]?[a-zà-ỹ]+|{CJK}+|(?:(?!{CJK})[^\W\d_])+|\s+|.",
     re.DOTALL,
 )
 _DEEPEST = 25
@@ -127,7 +116,7 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     text = _GROUPED.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), text)
     if thousands and (number := _THOUSANDS.fullmatch(text)):  # "27,54,108" is a list
         text = number[1] + re.sub(r"\D", "", number[2]) + number[3]
-    text = rewritten(text, _SPACING)
+    text = _SPACE.sub(r"\1 ", _DECIMAL_COMMA.sub(r"\1.\2", text))  # 12{,}5 is 12.5
     # ]a,b[ is (a,b)
     text = _EUROPEAN.sub(
         lambda m: f"{'(['[m[1] == '[']}{m[2]},{m[3]}{')]'[m[4] == ']']}",

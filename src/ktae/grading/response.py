@@ -11,7 +11,7 @@ _END = re.compile(
     r"<[|｜](?:im_end|im_start|endoftext|end▁of▁sentence|begin▁of▁sentence|eot_id|eom_id|end|return"
     r"|start_header_id|[Uu]ser|[Aa]ssistant|pad|endofprompt)[|｜]>|</?s>|<eos>|<pad>|\[/?INST\]"
     r"|<(?:end|start)_of_turn>"
-    r"|\n(?:Human|User|(?:#{2,4} ?|(?<=\n\n))(?:Instruction|Question|Problem|Q))[ \t]*:"
+    r"|\n(?:Human|User|#{2,4} ?(?:Instruction|Question|Problem)|(?<=\n\n)Q(?:uestion)?)[ \t]*:"
 )
 _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>|[◁](/?)think[▷]", re.IGNORECASE)
 

@@ -14,7 +14,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from ktae.grading.latex import CJK, TEXT, UNITS, rewritings, rewritten
+from ktae.grading.latex import CJK, TEXT, UNITS, rewritten, table
 
 MAX_DIGITS = 1000
 ROUNDED_DIGITS, _NOISE = 6, Fraction(1, 10**14)
@@ -25,19 +25,21 @@ _PERCENT = re.compile(
     r"\s*(?:\\?%|\\text\{(?:\\?%|per ?cent)\}|\b(?:per ?cent(?:age)?|pct)\b\.?)\s*"
 )
 _TWO_NUMBERS = re.compile(r"\d(?: |\\quad)+[\d.]")
-_MIXED = rewritings((r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$", r"\1\2\\frac{\3}{\4}"))
+_MIXED = table(r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$ → \1\2\\frac{\3}{\4}")
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
-_PLAINER = rewritings(
-    (r"^\(([^()]*)\)$", r"\1"),
-    # 1.5\times10^{3} is 1.5e3.
-    (r"(?<=\d)(?:\\times|\\cdot|\*|x)10(?:\^|\*\*)\{?([-+]?\d+)\}?$", r"e\1"),
-    (r"(?<![\d.])10(?:\^|\*\*)\{?([-+]?\d+)\}?$", r"1e\1"),
-    # 2\frac{1}{2} is 2 1/2.
-    (rf"\\frac(?:\{{([-+]?{_DECIMAL})\}}|(\d))(?:\{{({_DECIMAL})\}}|(\d))$", r" \1\2/\3\4"),
-    # 0.\dot{1}2\dot{3}, 0.\overline{123} and 0.123123\ldots are 0.(123).
-    (r"\\dot\{?(\d)\}?(?:(\d*)\\dot\{?(\d)\}?)?$", r"(\1\2\3)"),
-    (r"\\(?:overline|bar)\{?(\d+)\}?$", r"(\1)"),
-    (r"\.(?=\d{3,60}\\ldots$)(\d*?)(\d+?)\2+\\ldots$", r".\1(\2)"),
+_PLAINER = table(
+    r"""
+^\(([^()]*)\)$ → \1
+# 1.5\times10^{3} is 1.5e3.
+(?<=\d)(?:\\times|\\cdot|\*|x)10(?:\^|\*\*)\{?([-+]?\d+)\}?$ → e\1
+(?<![\d.])10(?:\^|\*\*)\{?([-+]?\d+)\}?$ → 1e\1
+# 2\frac{1}{2} is 2 1/2.
+\\frac(?:\{([-+]?DECIMAL)\}|(\d))(?:\{(DECIMAL)\}|(\d))$ → ␣\1\2/\3\4
+# 0.\dot{1}2\dot{3}, 0.\overline{123} and 0.123123\ldots are 0.(123).
+\\dot\{?(\d)\}?(?:(\d*)\\dot\{?(\d)\}?)?$ → (\1\2\3)
+\\(?:overline|bar)\{?(\d+)\}?$ → (\1)
+\.(?=\d{3,60}\\ldots$)(\d*?)(\d+?)\2+\\ldots$ → .\1(\2)
+""".replace("DECIMAL", _DECIMAL)
 )
 _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)(?:(?P<whole>\d*) )?(?P<top_sign>[-+]?)(?P<top>{_DECIMAL})"
@@ -134,16 +136,16 @@ _UNIT = re.compile(
 _LETTER_UNIT = re.compile(
     rf"(?<=[\d.}}])\s+(?:{UNITS['letters']}){_POWER}$|(?<=\d)(?:min|sec|c?m/s)$"
 )
-_UNIT_SPELLINGS = rewritings(
-    (r"\\text\b|[~{}\\,.]", " "),
-    (r"\bmu *m\b|µm", "micrometer"),
-    (r"\^ *circ\b|\bcirc\b", "°"),
-    (r"(\w+) squared\b", r"\1^2"),
-    (r"\bper\b", "/"),
-    (r"\b(?:square|sq) +(\w+)", r"\1^2"),
-    (r"\bcubic +(\w+)", r"\1^3"),
-    (r"\b([ap]) m\b", r"\1m"),
-)
+_UNIT_SPELLINGS = table(r"""
+\\text\b|[~{}\\,.] → ␣
+\bmu *m\b|µm → micrometer
+\^ *circ\b|\bcirc\b → °
+(\w+) squared\b → \1^2
+\bper\b → /
+\b(?:square|sq) +(\w+) → \1^2
+\bcubic +(\w+) → \1^3
+\b([ap]) m\b → \1m
+""")
 _SUM = re.compile(r"\S\s*[-+=<>,]")
 _BEFORE = re.compile(rf"^(?:\\text\{{)?({UNITS['before']})\}}?\s*(?=[\d.\\-])")
 SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
