@@ -18,12 +18,9 @@ from ktae.rollout_advantages import EPSILON
 
 
 def sequences_of(batch: Batch) -> tuple[np.ndarray, ...]:
-    """The N counted tokens of the n rollouts that take part, one rollout after the other.
-
-    Rollouts are left out that have no counted token, are of unknown correctness (unless these are
-    looked up), or are in a group whose known rewards do not differ. It gives (n,) their rows, (n,)
-    where each one's tokens begin, (n,) how many it has, (B, T) where they are, and (N,) their ids.
-    """
+    """(n,) rows of the rollouts that take part, (n,) where their tokens begin, (n,) how many they
+    are, (B, T) where they stand, and (N,) their ids, one rollout after the other. Left out are
+    unknown rollouts (unless looked up) and groups whose known rewards do not differ."""
     batch.check_token_ids()
     takes_part_b = differ(*batch.score_bounds()) & (batch.look_up_unknown | batch.known())
     inside_bt = batch.counted() & takes_part_b[:, None]
