@@ -4,8 +4,10 @@ import sys
 from pathlib import Path
 
 import torch
+from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ktae.experiments.demo import SUMS
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import KeepGradient, tiny_trainer
 
@@ -24,6 +26,9 @@ def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
         "model": AutoModelForCausalLM.from_pretrained(model),
         "processing_class": AutoTokenizer.from_pretrained(model, padding_side="left"),
         "reward_funcs": about_half,
+        "train_dataset": Dataset.from_dict(
+            {"prompt": [problem.prompt for problem in SUMS.train_problems(64, seed=0)]}
+        ),
     }
     trainer = KTAETrainer(**arguments, on_rollouts=batches.append, callbacks=[keep])
     trainer.train()

@@ -83,10 +83,7 @@ def test_without_evidence_it_is_not_called():
         (lambda i, m, c, g: c, r"<lambda>.*\(4,\)"),
         (lambda i, m, c, g: i.astype(str), r"<lambda>.*\(4, 3\)"),
         (lambda i, m, c, g: [[1.0], []] * 2, "<lambda>"),
-        (
-            lambda i, m, c, g: np.where(c[:, None], 1.0, NAN) * m,
-            r"<lambda>.*nan.* 5 .* 1 .* a;",
-        ),
+        (lambda i, m, c, g: np.where(c[:, None], 1.0, NAN) * m, r"<lambda>.*nan.* 5 .* 1 .* a;"),
     ],
     ids=["a number a rollout", "text", "ragged", "not finite"],
 )

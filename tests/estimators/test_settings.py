@@ -269,14 +269,8 @@ def test_what_is_written_is_short() -> None:
         ({"estimator": "paper", "h4": 1}, "paper.*'h4'.*'h\\d'"),
         ({"estimator": "paper", "transforms": ["scald"]}, "'scald'.*'scaled'"),
         ({"estimator": "paper", "transforms": 3}, "transform 3"),
-        (
-            {"estimator": "paper", "transforms": ["scaled"]},
-            "scaled.*'factor'",
-        ),
-        (
-            {"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]},
-            "scaled.*'by'",
-        ),
+        ({"estimator": "paper", "transforms": ["scaled"]}, "scaled.*'factor'"),
+        ({"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]}, "scaled.*'by'"),
         ({"estimator": "paper", "transforms": [{"rollout-mean": 2}]}, "rollout-mean"),
         ({"estimator": "paper", "transforms": [{"scaled": 2, "centred": None}]}, "transform {"),
     ],

@@ -130,12 +130,7 @@ def test_the_papers_two_turns():
     ids, mask = arrays([[[1], [2]], [[1], [3]], [[4], [2]], [[5], [3]]])
     turn, outcome = np.array([1.0, 0.5, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 1.0])
     advantages = ktae.token_advantages(
-        outcome,
-        ids,
-        mask,
-        [0] * 4,
-        credit=MTGRPO(),
-        turn_rewards=[[x] for x in turn],
+        outcome, ids, mask, [0] * 4, credit=MTGRPO(), turn_rewards=[[x] for x in turn]
     )
 
     def scaled(x):
@@ -147,12 +142,7 @@ def test_the_papers_two_turns():
 
 @pytest.mark.parametrize(
     "estimator",
-    [
-        TurnRewards(),
-        TurnRewards(gamma=0.5, scale_by_std=True),
-        MTGRPO(),
-        TurnRewards(unit="state"),
-    ],
+    [TurnRewards(), TurnRewards(gamma=0.5, scale_by_std=True), MTGRPO(), TurnRewards(unit="state")],
     ids=repr,
 )
 def test_the_mean_over_permuted_turn_rewards_is_0(estimator):

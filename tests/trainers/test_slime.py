@@ -96,8 +96,7 @@ def test_what_would_erase_credit_is_refused(changes, place):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("reward", float("nan")), ("reward", {"right": 1}), ("group_index", None)],
+    ("field", "value"), [("reward", float("nan")), ("reward", {"right": 1}), ("group_index", None)]
 )
 def test_a_sample_that_lacks_something_is_named(field, value):
     samples = eight()

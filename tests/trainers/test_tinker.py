@@ -106,9 +106,6 @@ def test_an_estimator_of_advantages_of_another_scale_is_refused():
 
 @pytest.mark.parametrize("loss", ["gspo", "cross_entropy", "custom"])
 def test_losses_that_would_not_use_it_are_refused(loss):
-    with (
-        pytest.raises(InputError) as error,
-        token_credit(types.SimpleNamespace(loss_fn=loss)),
-    ):
+    with pytest.raises(InputError) as error, token_credit(types.SimpleNamespace(loss_fn=loss)):
         pass
     assert str(error.value).startswith(f"loss_fn is '{loss}'")

@@ -121,7 +121,7 @@ def keys_of(ids, mask, order, once, keys, places):
     `once` says of which shorter n-grams it is known that they occur once in the group; or it is
     empty. Then a longer one that contains it does, too, need not be looked up, and is left out.
     """
-    one = before = np.uint64(0)  # the states of the n-grams of 1 and 2 tokens that end before
+    last = pair = np.uint64(0)  # the states of the n-grams of 1 and 2 tokens that end before
     n = n_keys = 0
     knows = len(once) > 0
     for t in range(len(mask)):
@@ -129,9 +129,9 @@ def keys_of(ids, mask, order, once, keys, places):
             continue
         key = np.uint64(ids[t])
         if order > 1:
-            two = mixed(one, key)
-            state = two if order == 2 else mixed(before, key)
-            one, before = mixed(np.uint64(0), key), two
+            bigram = mixed(last, key)
+            state = bigram if order == 2 else mixed(pair, key)
+            last, pair = mixed(np.uint64(0), key), bigram
             key = finished(state)
         keys[n_keys], places[n_keys] = key, n
         n_keys += not (knows and (once[n] | once[max(n - 1, 0)]))
@@ -254,7 +254,8 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             if len(once) > 0:
                 index[part] = place + 1  # the number of all that occurs once in this response
                 counts[2 * place + 2] = step
-                sums[place + 1 : place + 2 if len(sums) > 0 else 0] = score
+                if len(sums) > 0:
+                    sums[place + 1] = score
             n = keys_of(ids[row, :end], mask[row, :end], order, once[part], keys, places)
             n_used = count_keys(
                 keys[:n], places[:n], place + 1, (step, score), bits, n_used, table, sums,

@@ -7,10 +7,7 @@ too: `Function(function)`, or the function itself wherever an estimator is asked
 
 from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.backoff import Backoff
-from ktae.estimators.base import (
-    AdvantageEstimator,
-    Estimator,
-)
+from ktae.estimators.base import AdvantageEstimator, Estimator
 from ktae.estimators.controls import (
     GroupMean,
     PermutedLabels,

@@ -83,13 +83,8 @@ def _evidence(counts: Counts, order: int) -> Array:
 
 @functools.lru_cache(maxsize=1 << 12)
 def evidence_table(n_true: int, n_false: int, order: int) -> np.ndarray:
-    """(n_true + 1, n_false + 1) float32 evidence of a unit of a correct and b incorrect responses.
-
-    Args:
-        n_true: correct responses of the group.
-        n_false: incorrect ones.
-        order: tokens of the unit.
-    """
+    """(n_true + 1, n_false + 1) float32 evidence of a unit of `order` tokens that a of the group's
+    correct and b of its incorrect responses contain, for each a and b."""
     table = np.zeros((n_true + 1, n_false + 1), dtype=np.float32)
     for m in range(1, n_true + n_false):
         a = np.arange(max(0, m - n_false), min(m, n_true) + 1)
@@ -98,16 +93,8 @@ def evidence_table(n_true: int, n_false: int, order: int) -> np.ndarray:
 
 
 def unit_evidence(n_true: int, n: int, m: int, order: int) -> np.ndarray:
-    """(n_true + 1,) float64, the evidence of a unit that `a` correct responses contain, for each a.
-
-    It is 0 where a is impossible, and throughout where m or n_true is 0 or n.
-
-    Args:
-        n_true: correct responses of the group.
-        n: responses of the group.
-        m: responses that contain the unit.
-        order: tokens of the unit.
-    """
+    """(n_true + 1,) float64, the evidence of a unit of `order` tokens that m of n responses contain
+    and a of the n_true correct ones, for each a; 0 where that is impossible or nothing differs."""
     values = np.zeros(n_true + 1)
     if not (0 < n_true < n and 0 < m < n):
         return values

@@ -77,9 +77,7 @@ class RandomControl(Transform):
 class PermutedLabels(RandomControl):
     """A control: the estimator sees correctness permuted among the rollouts of each group.
 
-    Tokens and labels then have nothing to do with each other, while the group's size and accuracy
-    are what they are. Rollouts of unknown correctness keep it, and so do those without a counted
-    token, which no statistic counts.
+    Rollouts of unknown correctness keep it, and so do those without a counted token.
     """
 
     def __post_init__(self) -> None:
@@ -99,9 +97,8 @@ class PermutedLabels(RandomControl):
 class ShuffledValues(RandomControl, PostTransform):
     """A control: credit exchanged among the distinct tokens of each group.
 
-    The values are as many and as large as the estimator's, and each still belongs to all
-    occurrences of one token; only which token has which is left to chance. It wraps an estimator of
-    one unit, inside of `OverUnits`: then each unit's are exchanged.
+    Each value still belongs to all occurrences of one token. It wraps an estimator of one unit,
+    inside of `OverUnits`: then each unit's are exchanged.
     """
 
     @override

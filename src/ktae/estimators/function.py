@@ -1,11 +1,8 @@
 """Estimators of the user's own: a function, or code by its name.
 
-A name is `package.module:Name` or `file.py:Name`. It is only a name until `resolved` imports what
-it stands for, and that is done where the user has named it: a trainer, `ktae train`, `--estimator`.
-What is read, such as a run folder, may hold such a name, too, and nothing of it is run.
-
-A module is looked for on Python's path as the user has started it, which holds the current folder
-only where he put it there. A file is one that he names.
+A name is `package.module:Name`, looked for on Python's path, or `file.py:Name`. It is only a name
+until `resolved` imports what it stands for, and that is done where the user has named it: a
+trainer, `ktae train`, `--estimator`. Of what is read, such as a run folder, nothing is run.
 """
 
 from __future__ import annotations
@@ -137,11 +134,7 @@ def resolved(estimator: Estimator) -> Estimator:
 
 
 def imported(name: str) -> Any:
-    """The object that `package.module:Name` or `file.py:Name` stands for; its code is run.
-
-    Raises:
-        InputError: there is no such module, file or name.
-    """
+    """The object that a name stands for; its code is run. InputError: there is none."""
     where, _, attribute = name.rpartition(":")
     module = _file(where) if where.endswith(".py") else _module(where)
     if not hasattr(module, attribute):

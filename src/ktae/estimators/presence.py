@@ -75,9 +75,7 @@ def calibrated(**settings: Any) -> Scaled:
     """0.3 times the mean z of the token and of its bigram.
 
     z has variance 1 under permuted labels, as GRPO's advantage has over rollouts. So the scale is
-    the credit's weight beside that advantage where a unit is informative. Over all tokens the root
-    mean square is less (0.23 of it on random labels): many tokens are in every rollout, and the
-    mean of two units varies less than one.
+    the credit's weight beside that advantage where a unit is informative.
     """
     return Scaled(OverUnits(PresenceZ(**settings), ("token", "bigram")), SCALE)
 

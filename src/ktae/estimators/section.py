@@ -81,10 +81,8 @@ TRANSFORMS: dict[str, type[Transform]] = {
 def preset(name: str, /, **settings: Any) -> Estimator:
     """The preset of that name, with settings of its innermost estimator replaced.
 
-    Args:
-        name: a key of `PRESETS` or of `KINDS`; or `package.module:Name` or `file.py:Name`, of which
-            nothing is imported before `resolved`.
-        **settings: fields of the innermost estimator.
+    `name` is a key of `PRESETS` or of `KINDS`; or `package.module:Name` or `file.py:Name`, of which
+    nothing is imported before `resolved`.
 
     Raises:
         InputError: there is no such preset or no such setting; the message lists what there is.

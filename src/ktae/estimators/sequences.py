@@ -18,12 +18,9 @@ from ktae.rollout_advantages import EPSILON
 
 
 def sequences_of(batch: Batch) -> tuple[np.ndarray, ...]:
-    """The N counted tokens of the n rollouts that take part, one rollout after the other.
-
-    Rollouts are left out that have no counted token, are of unknown correctness (unless these are
-    looked up), or are in a group whose known rewards do not differ. It gives (n,) their rows, (n,)
-    where each one's tokens begin, (n,) how many it has, (B, T) where they are, and (N,) their ids.
-    """
+    """(n,) rows of the rollouts that take part, (n,) where their tokens begin, (n,) how many they
+    are, (B, T) where they stand, and (N,) their ids, one rollout after the other. Left out are
+    unknown rollouts (unless looked up) and groups whose known rewards do not differ."""
     batch.check_token_ids()
     takes_part_b = differ(*batch.score_bounds()) & (batch.look_up_unknown | batch.known())
     inside_bt = batch.counted() & takes_part_b[:, None]
@@ -148,27 +145,27 @@ class ConflictTokens(GradedEstimator, AdvantageEstimator):
         credit = np.zeros(len(ids))
         for from_end in (False, True):
             goes_on = held_out | (advantage != 0)  # a rollout's run of conflict tokens
-            there = np.arange(len(rows))
+            active = np.arange(len(rows))
             for place in range(length.max(initial=0)):
                 # A rollout whose run has ended still bears witness, if another one's in its group
                 # goes on; and that ends with its own last token.
-                goes_on[there] &= length[there] > place
+                goes_on[active] &= length[active] > place
                 needed = np.bincount(group, goes_on) > 0
-                there = there[(length[there] > place) & needed[group[there]]]
-                if not len(there):
+                active = active[(length[active] > place) & needed[group[active]]]
+                if not len(active):
                     break
-                at = begin[there] + (length[there] - 1 - place if from_end else place)
-                key = group[there] * (MAX_TOKEN_ID + 1) + ids[at]
+                at = begin[active] + (length[active] - 1 - place if from_end else place)
+                key = group[active] * (MAX_TOKEN_ID + 1) + ids[at]
                 token = np.unique(key, return_inverse=True)[1]
-                n_positive = np.bincount(token, advantage[there] > 0)
-                n_negative = np.bincount(token, advantage[there] < 0)
-                hit = goes_on[there] & ((n_positive > 0) & (n_negative > 0))[token]
+                n_positive = np.bincount(token, advantage[active] > 0)
+                n_negative = np.bincount(token, advantage[active] < 0)
+                hit = goes_on[active] & ((n_positive > 0) & (n_negative > 0))[token]
                 # A held-out rollout's token gets what equal ones have on average.
-                total = np.bincount(token, in_conflict[there])
+                total = np.bincount(token, in_conflict[active])
                 mean = (total / (n_positive + n_negative).clip(1))[token]
-                value = np.where(held_out[there], mean, in_conflict[there])
+                value = np.where(held_out[active], mean, in_conflict[active])
                 credit[at[hit]] = value[hit]
                 if self.runs:
-                    goes_on[there[~hit]] = False
+                    goes_on[active[~hit]] = False
         credit_bt[inside_bt] = credit
         return credit_bt

@@ -25,29 +25,18 @@ class Look(NamedTuple):
     begins_in_word: bool
     ends_in_word: bool
     is_blank: bool
-    lead: int
-    """Line breaks before its first other character; of a blank token all."""
-    tail: int
-    """Line breaks within a later run of blanks, at most."""
-    hash: int
-    """The polynomial over the bytes of the text without blanks, modulo 2**64."""
-    power: int
-    """What the hash of a text is multiplied by when this one is appended to it."""
-    inverse: int
-    """1 / power, modulo 2**64."""
+    lead: int  # line breaks before its first other character; of a blank token all
+    tail: int  # line breaks within a later run of blanks, at most
+    hash: int  # the polynomial over the bytes of the text without blanks, modulo 2**64
+    power: int  # what the hash of a text is multiplied by when this one is appended to it
+    inverse: int  # 1 / power, modulo 2**64
 
 
 def text_keys(
     unit: str, ids_n: np.ndarray, lengths: np.ndarray, vocabulary: Vocabulary
 ) -> np.ndarray:
-    """(N,) int32 keys of `word`, `line` or `step` of tokens, one response after the other.
-
-    Args:
-        unit: a key of `BREAKS`.
-        ids_n: (N,) token ids from 0.
-        lengths: (R,) how many tokens each response has.
-        vocabulary: the tokens' texts.
-    """
+    """(N,) int32 keys of `word`, `line` or `step` of (N,) tokens, one response after the other;
+    `lengths` is (R,) how many each has."""
     if not len(ids_n):
         return np.zeros(0, dtype=np.int32)
     distinct, which = np.unique(ids_n, return_inverse=True)

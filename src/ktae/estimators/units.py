@@ -47,49 +47,38 @@ def unit_keys(
 
     Give the keys to `ktae.token_credit` in place of the token ids, as `OverUnits` does: rollouts
     are then compared by the units that they contain, and every token of a unit gets the unit's
-    credit. (A unit's frequency is the share of tokens that belong to it, so a long one weighs
-    more.) Masked positions, padding and tool output, are passed over as if they were not there: the
-    token before one is the last unmasked one, and a word may go on behind a hole.
+    credit. Masked positions, padding and tool output, are passed over as if they were not there.
 
     - `bigram`, `trigram`: in place of tokens before the rollout's first there is a mark of its own.
-    - `word`: letters with their marks, digits and underscores, as far as they go ("don't" is three
-      units, and so is 3.14; scripts without blanks are not cut); every other token alone. A token
-      is never cut: it continues the word before it if it begins with a word character.
+    - `word`: letters with their marks, digits and underscores, as far as they go; every other token
+      alone. A token is never cut: it continues the word before it if it begins with such a
+      character.
     - `line`: what a break is attached to, and blank lines, belong to the line before.
-    - `step`: as step-wise verifiers cut a solution (ProcessBench, arXiv:2412.06559); formulas set
-      on lines of their own do not end it.
-    - `turn`: a run of the policy's own tokens (mask 1) that is as long as possible, such as one
-      call of a tool with its arguments. Equal ones have equal tokens.
+    - `step`: as step-wise verifiers cut a solution (ProcessBench, arXiv:2412.06559).
+    - `turn`: a run of the policy's own tokens (mask 1) that is as long as possible.
     - `state`: the run of masked tokens before the turn, what the tool or the environment said; the
       first turns of all rollouts have the same one, the prompt.
 
-    Words, lines and steps are compared by their text without blanks, however it was tokenised: as a
-    word " so" is "so", and units of blanks alone are equal. In free reasoning nine of ten lines and
-    steps are in one rollout of their group only, and so say little; they suit formulaic answers.
-
-    Keys are hashes of 31 bits. That two of 8,000 distinct units of a group get the same happens in
-    1.5 % of groups; their evidence is then counted together, under permuted labels too, so that
-    nothing is biased by it.
+    Words, lines and steps are compared by their text without blanks, however it was tokenised.
+    Keys are hashes of 31 bits: two of 8,000 distinct units of a group get the same in 1.5 % of
+    groups, and their evidence is then counted together, under permuted labels too.
 
     Args:
         unit: a name in `UNITS`.
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
         mask: (B, T) bool, integers or floats; a position counts where it is not 0.
         vocabulary: the tokens' texts, for `word`, `line` and `step`, and for `normalise`
-            (`ktae.rollouts.tokens.vocabulary` makes one of a tokenizer). An id that it does not
-            know is a unit of its own among words, and otherwise text without breaks.
-        written: (B, T) where the policy wrote, if that is more than `mask`: a token that is left
-            out ends no turn. None: the mask.
-        normalise: a function of an observation's text, for `state` and `state-turn`: states are
-            equal where what it gives is equal. None: where all of their token ids are.
+            (`ktae.rollouts.tokens.vocabulary` makes one of a tokenizer).
+        written: (B, T) where the policy wrote, if that is more than `mask`. None: the mask.
+        normalise: a function of an observation's text, for `state` and `state-turn`.
 
     Returns:
         (B, T) int32 from 0 to 2^31 - 1, 0 where masked (`token`: `token_ids` itself). Arrays give
         an array, torch tensors a tensor on the same device; they are computed on the host.
 
     Raises:
-        InputError: (a ValueError) there is no such unit, or no vocabulary for it; shapes or dtypes
-            do not fit; an id is out of range at an unmasked position.
+        InputError: there is no such unit, or no vocabulary for it; shapes or dtypes do not fit; an
+            id is out of range at an unmasked position.
     """
     if unit not in UNITS:
         raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")

@@ -30,14 +30,10 @@ class Rollout(NamedTuple):
     parts: Sequence[Part]
     """In order. What stands before the policy's first token, such as a prompt, may be among them;
     what others wrote after it, such as a tool's output, is, where the engine has it."""
-    group: Hashable
-    """The same for rollouts that are compared with each other."""
-    score: float
-    """As `Settings.scores` gives it."""
-    advantage: float = 0.0
-    """The engine's rollout advantage; the metrics alone look at it."""
-    turn_rewards: Sequence[float] | None = None
-    """A reward for each turn, where the engine has them."""
+    group: Hashable  # the same for rollouts that are compared with each other
+    score: float  # as `Settings.scores` gives it
+    advantage: float = 0.0  # the engine's rollout advantage; the metrics alone look at it
+    turn_rewards: Sequence[float] | None = None  # one for each turn, where the engine has them
 
     def joined(self) -> tuple[list[int], list[bool], int]:
         """Its tokens from the policy's first one on, whether the policy wrote each, and how many

@@ -31,28 +31,17 @@ def alone(values: np.ndarray) -> np.ndarray:
 
 
 class Scored(NamedTuple):
-    """A batch of one process as the estimator saw it: m rollouts of whole groups, n of them own.
+    """A batch of one process as the estimator saw it: m rollouts of whole groups, n of them own."""
 
-    Arrays or tensors.
-    """
-
-    token_ids: Array
-    """(m, T)"""
-    mask: Array
-    """(m, T)"""
-    evidence: Array
-    """(m,) what the estimator got for correctness: scores if it is graded."""
-    correct: Array
-    """(m,) 1, 0, or NaN for unknown."""
-    groups: Array
-    """(m,) integers from 0 on."""
-    credit: Array
-    """(m, T) float32, of the type of `token_ids`."""
+    token_ids: Array  # (m, T), an array or a tensor, and so are the next five
+    mask: Array  # (m, T)
+    evidence: Array  # (m,) what the estimator got for correctness: scores if it is graded
+    correct: Array  # (m,) 1, 0, or NaN for unknown
+    groups: Array  # (m,) integers from 0 on
+    credit: Array  # (m, T) float32
     estimator: Estimator
-    seconds: float | None = None
-    """What the credit took; None: the caller measures it."""
-    own: Any = slice(None)
-    """Which of the m rollouts are this process's; the others belong to its groups."""
+    seconds: float  # that the credit took
+    own: Any = slice(None)  # which are this process's; the others belong to its groups
 
     def skipped(self) -> list[int]:
         """Rollouts in groups of equal scores, whose credit is 0: all correct, none correct, none
@@ -90,11 +79,8 @@ class Scored(NamedTuple):
         """Metrics over all processes' rollouts, by names that begin with `PREFIX`; every process
         has to call it. docs/trl.md says what each of them is.
 
-        Args:
-            rollout_advantages: (n,) of this process's own rollouts.
-            padding: (n,) bool, rollouts that do not count.
-            total: sums over processes.
-            largest: takes the largest over processes.
+        `rollout_advantages` are (n,) of this process's own rollouts, and `padding` (n,) says which
+        do not count; `total` and `largest` combine numbers of all processes.
         """
         base = on_host(rollout_advantages)
         if padding is not None and padding.any():
@@ -123,8 +109,7 @@ class Scored(NamedTuple):
         for q in QUANTILES:
             middle = (int((share < q).sum()) + 0.5) / BINS * bound
             metrics[f"abs_p{100 * q:.0f}"] = middle if n_tokens else 0.0
-        if self.seconds is not None:
-            metrics["seconds"] = self.seconds
+        metrics["seconds"] = self.seconds
         metrics = {PREFIX + name: value for name, value in metrics.items()}
         return metrics | verdict_metrics(self.correct[self.own], total=total)
 

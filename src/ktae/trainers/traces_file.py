@@ -28,13 +28,8 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     be spread over the file. Traces that ended with an error or have no reward stay as they are, and
     so does whatever else the file holds.
 
-    Args:
-        source: a file of episodes, or of single traces.
-        path: the new file, JSON Lines; it may be the same.
-        **options: fields of `ktae.trainers.settings.Settings`.
-
-    Returns:
-        The number of traces that got advantages.
+    `source` has episodes or single traces, `path` is the new file, which may be the same, `options`
+    are fields of `ktae.trainers.settings.Settings`. It gives the number of traces that got some.
 
     Raises:
         InputError: the file cannot be read or written, or an option is unknown.

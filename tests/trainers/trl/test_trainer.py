@@ -319,8 +319,7 @@ def one_infinite(completion_ids, **_):
 
 
 @pytest.mark.parametrize(
-    ("scale", "credit"),
-    [("group", "paper"), ("none", "paper"), ("none", None)],
+    ("scale", "credit"), [("group", "paper"), ("none", "paper"), ("none", None)]
 )
 def test_an_infinite_reward_is_taken_as_trl_takes_it(trainer_arguments, logged, scale, credit):
     """The rollout's group gets advantages of 0; it is no verdict."""

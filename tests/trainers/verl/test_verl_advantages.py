@@ -171,10 +171,7 @@ def test_without_acc_it_warns_and_takes_the_reward(logged):
     ("spoil", "key"),
     [
         (lambda data: data.non_tensor_batch.pop("uid"), "uid"),
-        (
-            lambda data: data.batch.set("responses", data.batch["responses"][:, :-1]),
-            "(33, 11)",
-        ),
+        (lambda data: data.batch.set("responses", data.batch["responses"][:, :-1]), "(33, 11)"),
     ],
 )
 def test_a_batch_that_lacks_something_is_refused(spoil, key):

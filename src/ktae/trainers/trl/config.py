@@ -58,8 +58,7 @@ class KTAEConfig(GRPOConfig):
         },
     )
     threshold: float = dataclasses.field(
-        default=0.0,
-        metadata={"help": "A response is correct where that reward is above it."},
+        default=0.0, metadata={"help": "A response is correct where that reward is above it."}
     )
     base: str | None = dataclasses.field(
         default=None,

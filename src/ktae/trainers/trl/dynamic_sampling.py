@@ -43,12 +43,8 @@ class DynamicSampling(_Trainer):
     with `multi_objective_aggregation="normalize_then_sum"`. (DAPO's paper compares correctness, so
     with overlong shaping it drops all-incorrect groups that this keeps.) Unknown rewards (None) are
     not compared; a group with fewer than two known ones counts as equal. TRL's own metrics average
-    over all rounds; its table of completions shows the batch that is trained on.
-
-    Args:
-        *args: as for `trl.GRPOTrainer`.
-        resampling_rounds: at most this number of further batches for one; 0 switches it off.
-        **kwargs: as for `trl.GRPOTrainer`.
+    over all rounds; its table of completions shows the batch that is trained on. With 0 rounds it
+    is off.
 
     Raises:
         InputError: the rounds are no integer from 0 on, the data set has no length or no random

@@ -47,16 +47,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         *args: as for `trl.GRPOTrainer`. `args` may be a `KTAEConfig`, which has the next four as
             fields; given here, they go before it.
         credit: an estimator of `ktae.estimators`, the name of one, or a function of your own
-            from rollouts to credit (`ktae.estimators.CreditFunction`), which is tried on two
-            rollouts of one token when the trainer is made. None trains on TRL's advantages,
-            untouched.
+            from rollouts to credit (`ktae.estimators.CreditFunction`). None trains on TRL's
+            advantages, untouched.
         correctness: the reward function that says whether a rollout is correct, or its name: above
-            `threshold` is correct, None (NaN) is unknown and stays unknown. Of several, such as one
-            a task, the first counts that is not None. It may be left out where there is one reward
-            function. Not the sum of the rewards, since a length penalty in it would turn correct
-            rollouts into incorrect ones.
-        threshold: rewards of the `correctness` function above it mean correct. A graded estimator
-            takes these rewards as they are.
+            `threshold` is correct, None (NaN) is unknown. Of several, such as one a task, the first
+            counts that is not None. It may be left out where there is one reward function.
+        threshold: see `correctness`. A graded estimator takes these rewards as they are.
         base: "grpo" or "dr_grpo", the rollout advantage; without it what `scale_rewards` says.
         on_rollouts: called with every training batch of rollouts of this process.
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.

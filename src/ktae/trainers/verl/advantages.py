@@ -26,19 +26,13 @@ def verl_advantages(
     config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's rollout advantages plus the token credit; verl's `adv_estimator=ktae`.
+    """verl's rollout advantages plus the token credit, (B, T) float32; verl's `adv_estimator=ktae`.
+    They are given twice, the second time as verl's "returns".
 
-    Args:
-        token_level_rewards: (B, T); their sum over T is the reward.
-        response_mask: (B, T), 0 where a token does not count. Rows that are 0 throughout, such as
-            the ones with which verl fills a batch up, are in no group and get 0.
-        index: (B,) the prompt's `uid`.
-        config: the node `algorithm` of verl's configuration; None: verl's and our defaults.
-
-    Returns:
-        Advantages (B, T) float32, 0 where masked; and the same again, verl's "returns". A session
-        with several outputs is one rollout: all outputs have the rollout advantage of the last,
-        and their tokens' credit is that of turns.
+    Rows whose mask is 0 throughout, such as the ones with which verl fills a batch up, are in no
+    group and get 0. `index` has the prompts' `uid`, `config` is the node `algorithm` of verl's
+    configuration. A session with several outputs is one rollout: all outputs have the rollout
+    advantage of the last, and their tokens' credit is that of turns.
 
     Raises:
         InputError: no KTAE trainer mode, no `uid`, an unknown option, or arrays that do not fit.

@@ -21,26 +21,22 @@ from ktae.trainers.verl.options import without_mode
 class Rollouts:
     """What the estimator needs of a batch beside what verl gives it."""
 
+    # (B, T) responses, in the order and width of verl's response mask; 0 where padded.
     token_ids: torch.Tensor
-    """(B, T) responses, in the order and width of verl's response mask; 0 where padded."""
+    # (B,) the reward function's `acc`, or what `correctness` names; NaN where it gives none.
     acc: np.ndarray
-    """(B,) the reward function's `acc`, or what `correctness` names; NaN where it gives none."""
-    undecided: np.ndarray
-    """(B,) bool: which rollouts are neither correct nor incorrect."""
-    step: int | None = None
-    """Training steps done before; None where it is not known."""
+    undecided: np.ndarray  # (B,) bool: which rollouts are neither correct nor incorrect
+    step: int | None = None  # training steps done before; None where it is not known
+    # `log_probs` and `entropies`, (B, T), where verl has them.
     policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
-    """`log_probs` and `entropies`, (B, T), where verl has them."""
-    turn_rewards: list[list[float]] | None = None
-    """The rewards of each row's turns, where the agent loop gives them."""
+    turn_rewards: list[list[float]] | None = None  # of each row, where the agent loop gives them
+    # The rows of each session's outputs, in their order; None: each session has one output.
     sessions: list[list[int]] | None = None
-    """The rows of each session's outputs, in their order; None: each session has one output."""
+    # Where sessions have several outputs: each of B rows' prompt, and its length.
     outputs: Sequence[tuple[list[int], int]] = ()
-    """Where sessions have several outputs: each of B rows' prompt, and its length."""
+    # (B,) which rows verl filled the batch up with, for the metrics to leave out; or none.
     padding: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
-    """(B,) which rows verl filled the batch up with, for the metrics to leave out; or none."""
-    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Filled in by the estimator."""
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)  # by the estimator
 
     def scores(self, rewards: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         """(n,) what decides about these rows: `acc`, or the reward where there is none; NaN where

@@ -35,13 +35,9 @@ LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 
 
 def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
-    """The options of a run, from the node `algorithm` of its configuration.
-
-    Returns:
-        Of `algorithm.credit.*` the estimator, its own settings and `transforms`, as in a recipe's
-        section `credit`; `correctness`, the key of the reward function's result that says what is
-        correct; `threshold`; `tokenizer`. And `base`, the rollout advantage underneath, by verl's
-        name for it.
+    """The options of a run, from `algorithm.credit.*` of its configuration, and `base`, the rollout
+    advantage underneath, by verl's name. `correctness` is the key of the reward function's result
+    that says what is correct.
 
     Raises:
         InputError: an unknown option (the nearest known one is named) or a value out of range; or

@@ -1,7 +1,5 @@
-"""What is added to verl, each part at the moment verl imports the place it goes to.
-
-Importing verl's trainers takes seconds and 144 MiB, and the plug-in is loaded in every Ray process
-while only the driver's needs them. So nothing of verl is imported here.
+"""What is added to verl, each part at the moment verl imports the place it goes to: nothing of verl
+is imported here, since the plug-in is loaded in every Ray process, and the driver's alone needs it.
 """
 
 from __future__ import annotations

@@ -16,17 +16,11 @@ def compute_score(
     extra_info: dict[str, Any] | None = None,
     **_: Any,
 ) -> dict[str, float]:
-    """Grade one response as mathematics; `data_source` and `extra_info` are not used.
+    """Grade one response, without special tokens, as mathematics, by an answer or a list of them.
 
-    Args:
-        solution_str: the response, without special tokens.
-        ground_truth: the answer (text or a number), or a list of accepted ones.
-
-    Returns:
-        `score` 1 or 0, the reward before any shaping; `acc`, the same, which verl's shaping leaves
-        alone and the estimator reads; `unanswered` 1 where no answer was found; `undecided` 1
-        where the grader could not tell: the estimator leaves such a rollout out of its statistics.
-        Numbers throughout, since verl averages them over the validation set.
+    It gives `score` 1 or 0, the reward before any shaping; `acc`, the same, which verl's shaping
+    leaves alone and the estimator reads; `unanswered` 1 where no answer was found; `undecided` 1
+    where the grader could not tell: such a rollout is left out of the statistics.
     """
     return as_scores(default_pool().grade(solution_str, accepted(ground_truth)))
 
