@@ -115,7 +115,6 @@ def _begin(
     trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         if resume:
-            folder.remove_leftovers()
             folder.forget_after(done)
             note(
                 f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1"
