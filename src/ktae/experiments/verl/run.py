@@ -122,10 +122,9 @@ def _import_path() -> str:
 
 def _environment(folder: RunFolder) -> dict[str, str]:
     """Variables of the run: the plug-in beside other modules, and where metrics go."""
-    modules = os.environ.get(MODULES, "").split(",")
-    others = [name for name in modules if name and name != "ktae.trainers.verl"]
+    modules = ["ktae.trainers.verl", *filter(None, os.environ.get(MODULES, "").split(","))]
     return {
-        MODULES: ",".join(["ktae.trainers.verl", *others]),
+        MODULES: ",".join(dict.fromkeys(modules)),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
         **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
