@@ -187,6 +187,6 @@ def print_disagreement(screen: Screen, graded: Mapping[str, Any]) -> dict[str, d
         }
         counts = [*map(outcomes.count, Outcome), *disagreements[name].values()]
         rows.append((name, *(f"{n:,}" for n in counts)))
-    columns = [*(outcome.value for outcome in Outcome), *(f"not as {name}" for name in graded)]
-    screen.table("outputs by grader", columns, rows)
+    columns = [*(outcome.value for outcome in Outcome), *(f"≠ {name}" for name in graded)]
+    screen.table("outputs by grader, and on how many two differ (≠)", columns, rows)
     return disagreements

@@ -16,9 +16,11 @@ from rich.progress import track
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ktae.experiments.demo import model
+from ktae.experiments.demo import LANGUAGES, model
 from ktae.experiments.demo.language import Language
+from ktae.experiments.recipe import Recipe
 from ktae.files.atomic import make_folder
+from ktae.files.hub import local_or_hub
 
 VERSION = "1"
 """Raise it whenever `pretrain` changes in a way that the settings in `base_model_folder` do not
@@ -105,6 +107,19 @@ def base_model(language: Language, seed: int = 0) -> Path:
             if not folder.is_dir():
                 raise
     return folder
+
+
+def policy_path(recipe: Recipe, *, make: bool = True) -> str:
+    """The folder or hub name of a recipe's model; the demo's is pretrained first if `make`.
+
+    Raises:
+        InputError: there is no such folder, or the name cannot be one of the hub's.
+    """
+    if recipe.model.path == "demo":
+        language, seed = LANGUAGES[recipe.demo.language], recipe.model.demo_seed
+        return str(base_model(language, seed) if make else base_model_folder(language, seed))
+    model = local_or_hub("model", recipe.model.path)
+    return os.path.abspath(model) if os.path.isdir(model) else model
 
 
 def base_model_folder(language: Language, seed: int = 0) -> Path:
