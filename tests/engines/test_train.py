@@ -69,7 +69,7 @@ def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(
     command, straight, tmp_path
 ):
     straight, broken = straight[0], tmp_path / "broken"
-    status, out, err = stopped(command(broken), broken, signal.SIGTERM, steps=1)
+    status, _, err = stopped(command(broken), broken, signal.SIGTERM, steps=1)
     assert status == 143, err
     assert b"--resume" in err
     assert b"Traceback" not in err
