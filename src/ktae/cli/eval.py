@@ -35,7 +35,8 @@ class GenerationOptions:
         ),
     ] = None
     set: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Keys of --recipe.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override keys of --recipe."),
     ] = None
     samples: Annotated[int, options.number(min=1, help="Responses to each problem.")] = 1
     temperature: Annotated[
