@@ -71,9 +71,9 @@ def play(
         for i, written in zip(running, made.token_ids, strict=True):
             move = tokenizer.decode(written)
             saw = environments[i].act(move.removesuffix(EOS).strip())
-            observed = [] if saw is None else tokenizer(saw)["input_ids"]
-            ids[i] += [*written, *observed]
-            mask[i] += [1] * len(written) + [0] * len(observed)
+            said = [] if saw is None else tokenizer(saw)["input_ids"]
+            ids[i] += [*written, *said]
+            mask[i] += [1] * len(written) + [0] * len(said)
             texts[i] = f"{texts[i]} {move} {saw}"
             if saw is not None and not environments[i].solved and len(ids[i]) < max_tokens:
                 going_on.append(i)

@@ -1,13 +1,13 @@
 """A language of houses, in which an agent fetches a key and opens a door, one move a turn.
 
-A problem is a house of five rooms, with the places of key, door and agent:
+A problem is a house of five rooms, where in it key and door are, and where the agent stands:
 
     <bos> hall attic , attic cellar , attic study , study garden . key in cellar . door in garden .
     <saw> hall , to attic , see nothing , have nothing <do>
 
-The policy answers `go attic <eos>`, and the house answers with an observation up to the next
-`<do>`. A rollout is correct if `open door` opens the door, in its room and with the key, within
-eight turns. Impossible moves change nothing.
+The policy answers `go attic <eos>`, and the house says what is seen then, up to the next `<do>`.
+The door is opened by `open door` in its room, with the key, within eight turns; nothing else is
+right. What cannot be done changes nothing. Every word is one token.
 
 The base model learns from agents that wander, walk past the key and pull at locked doors.
 """
@@ -35,38 +35,38 @@ VOCABULARY: tuple[str, ...] = (
 
 
 class House(NamedTuple):
-    """The story of a problem."""
+    """The story of a problem; solved is it where the door is open."""
 
     doorways: tuple[tuple[str, str], ...]
-    """Pairs of adjacent rooms, which make a tree."""
+    """Rooms that one can walk between, both ways; they make a tree."""
     key: str
     door: str
     start: str
 
     def prompt(self) -> str:
-        """The model's prompt."""
+        """The text that the model is given."""
         plan = " , ".join(f"{a} {b}" for a, b in self.doorways)
         first = self.seen(self.start, has_key=False)
         return f"<bos> {plan} . key in {self.key} . door in {self.door} . {first}"
 
     def beside(self, room: str) -> list[str]:
-        """The adjacent rooms, in the order of the prompt."""
+        """The rooms that one can go to, in the order of the prompt."""
         return [b if a == room else a for a, b in self.doorways if room in (a, b)]
 
     def steps(self, room: str, goal: str) -> int:
-        """Moves from one room to another."""
+        """Moves on the way from one room to another."""
         seen, distance = {room}, 0
         while goal not in seen:
-            seen |= {room for known in seen for room in self.beside(known)}
+            seen |= {other for known in seen for other in self.beside(known)}
             distance += 1
         return distance
 
     def turns(self) -> int:
-        """Turns of the quickest way: to the key, take it, to the door, open it."""
+        """Turns that the quickest way takes: to the key, take it, to the door, open it."""
         return self.steps(self.start, self.key) + self.steps(self.key, self.door) + 2
 
     def seen(self, room: str, has_key: bool) -> str:
-        """The observation, up to the sign that it is the agent's turn."""
+        """What the agent is told, up to the sign that it is its turn."""
         things = {self.key: "nothing" if has_key else "key", self.door: "door"}
         have = "key" if has_key else "nothing"
         exits = " ".join(self.beside(room))
@@ -74,9 +74,10 @@ class House(NamedTuple):
 
 
 class Walk:
-    """An agent in the house that a prompt describes, before its first turn."""
+    """One agent in the house that a prompt describes."""
 
     def __init__(self, prompt: str) -> None:
+        """At the start, before the first turn."""
         plan, key, door, *_ = (part.split() for part in prompt.split(" . "))
         names = [word for word in plan if word in ROOMS]
         self.room = prompt.split(f"{SAW} ")[1].split()[0]
@@ -86,8 +87,8 @@ class Walk:
         self.left = LONGEST
 
     def act(self, move: str) -> str | None:
-        """The observation after a turn; None: time is up. The last one, at the open door, ends
-        with `<eos>`."""
+        """What is seen after a turn; None: time is up. The last one, at the open door, ends with
+        `<eos>`."""
         self.left -= 1
         match move.split():
             case ["go", room] if room in self.house.beside(self.room):
@@ -101,7 +102,7 @@ class Walk:
 
 
 def random_problem(rng: random.Random) -> Problem:
-    """Any house whose quickest way has 3 to 8 turns; the answer is always `open`."""
+    """Any house whose quickest way has 4 to 8 turns; the answer is always `open`."""
     while True:
         names = rng.sample(ROOMS, N_ROOMS)
         doorways = tuple((rng.choice(names[:n]), names[n]) for n in range(1, N_ROOMS))
@@ -111,13 +112,13 @@ def random_problem(rng: random.Random) -> Problem:
             return Problem(house.prompt(), OPEN, house)
 
 
-# Probabilities of the agents from which the base model learns.
+# How the agents walk that the base model learns from: probabilities.
 TAKES, OPENS, PULLS = 0.6, 0.65, 0.4
 GOES_TO_WHAT_IS_NEAR, GOES_ON_THE_WAY = 0.6, 0.4
 
 
 def walked(problem: Problem, rng: random.Random) -> str:
-    """An episode of a noisy agent, its turns and observations; mostly the door stays shut."""
+    """An episode of a noisy agent, its turns and what it saw; mostly the door stays shut."""
     walk, words = Walk(problem.prompt), []
     while not walk.solved:
         move = _move(walk, rng)
@@ -130,7 +131,7 @@ def walked(problem: Problem, rng: random.Random) -> str:
 
 
 def _move(walk: Walk, rng: random.Random) -> str:
-    """A move of the agent, which knows what it needs next and often does something else."""
+    """A turn of the agent, which knows what it needs next, and often does something else."""
     house, room, has_key = walk.house, walk.room, walk.has_key
     if room == house.key and not has_key and rng.random() < TAKES:
         return "take key"
@@ -143,7 +144,7 @@ def _move(walk: Walk, rng: random.Random) -> str:
 
 
 def extract_answer(response: str) -> str | None:
-    """`open` if the last observation says so, else None."""
+    """`open` where the house said so at the end, else None."""
     return OPEN if response.split()[-3:] == [SAW, OPEN, EOS] else None
 
 
