@@ -26,7 +26,7 @@ def test_graders_disagree(command: Run, tmp_path: Path) -> None:
         "eval", "--regrade", file, "--workers", 1, "--graders", "ktae,ktae-last,ktae-boxed,stored"
     )
     assert result.status == 0
-    table = result.out.split("outputs by grader")[1]
+    table = result.out.split("outputs by grader")[1].split("≠)")[1]
     assert cells(table, "ktae ")[:4] == ["2", "0", "1", "1"]
     assert cells(table, "ktae-last") == ["3", "0", "0", "1", "1", "0", "1", "2"]
     assert cells(table, "ktae-boxed")[:4] == ["2", "0", "1", "1"]
@@ -51,7 +51,7 @@ def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) 
     result = command("eval", "--regrade", file, "--workers", 1, "--output", "out")
     assert (result.status, result.err) == (0, "")
     assert cells(result.out, "avg@8") == ["50.0"] * 3
-    assert cells(result.out, "pass@4") == cells(result.out, "maj@k") == ["50.0"] * 3
+    assert cells(result.out, "pass@4") == ["50.0"] * 3
     assert cells(result.out, "pass@8") == ["50.0", "0.0", "25.0"]
     assert "\nb: pass@8 " in result.out and "pass@7" not in result.out
     assert "a: pass" not in result.out

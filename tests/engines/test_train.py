@@ -54,13 +54,24 @@ def test_run_folder_holds_everything(command, straight):
         assert message in again.stderr
 
 
+def test_two_runs_of_one_seed_are_the_same(command, straight, tmp_path):
+    again = tmp_path / "again"
+    assert run_here(command(again)).returncode == 0
+    np.testing.assert_array_equal(curve(again), curve(straight[0]))
+    for name in ("model/model.safetensors", "rollouts/step-00006.parquet"):
+        assert (again / name).read_bytes() == (straight[0] / name).read_bytes()
+    other = tmp_path / "other"
+    assert run_here([*command(other), "seed=1", "steps=1"]).returncode == 0
+    assert (curve(other)[0] != curve(straight[0])[0]).any()
+
+
 def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(
     command, straight, tmp_path
 ):
     straight, broken = straight[0], tmp_path / "broken"
-    status, out, err = stopped(command(broken), broken, signal.SIGTERM, steps=1)
+    status, _, err = stopped(command(broken), broken, signal.SIGTERM, steps=1)
     assert status == 143, err
-    assert b"--resume" in out
+    assert b"--resume" in err
     assert b"Traceback" not in err
     assert 1 <= len(metrics(broken)) < 6
     assert list((broken / "checkpoints").glob("checkpoint-*"))

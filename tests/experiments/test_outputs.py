@@ -8,6 +8,7 @@ from saved_outputs import graded, write_rows
 
 from ktae.errors import InputError
 from ktae.experiments.outputs import (
+    by_model,
     check_complete,
     note_stored,
     read,
@@ -137,6 +138,14 @@ def test_our_own_record(tmp_path):
     for name in ("outcome", "extracted", "grader", "model", "answers", "correct", *more):
         assert again[name].to_pylist() == table[name].to_pylist(), name
     assert again["reward"].to_pylist() == [1.0, None], "undecided is no 0"
+
+
+def test_outputs_that_name_no_model_belong_to_the_only_one_that_is_named():
+    models = [by_model(graded({"x": [[1, 1, 0]]}, model=x)) for x in (["m", None, "m"], [*"mnm"])]
+    assert [{name: len(side) for name, side in x.items()} for x in models] == [
+        {"m": 3},
+        {"m": 2, "n": 1},
+    ]
 
 
 def test_what_the_file_says_as_an_outcome():

@@ -139,14 +139,14 @@ def test_forget_after_drops_what_will_run_again(folder):
 
 
 def test_what_a_killed_run_was_writing_is_removed(folder):
-    folder.remove_leftovers()
     (folder.path / ".model.abc").mkdir()
     (folder.path / ".model.abc/model.safetensors").write_bytes(b"x" * 1000)
     (folder.rollouts / ".step-00003.parquet.xyz").write_bytes(b"x" * 10)
     (folder.path / ".summary.json.q").write_bytes(b"x")
     (folder.path / ".mine").write_bytes(b"x")
-    folder.remove_leftovers()
-    assert {path.name for path in folder.path.iterdir()} == {"recipe.yaml", "rollouts", ".mine"}
+    folder.forget_after(0)
+    names = {path.name for path in folder.path.iterdir()}
+    assert names == {"recipe.yaml", "rollouts", "metrics.jsonl", ".mine"}
     assert not list(folder.rollouts.iterdir())
 
 

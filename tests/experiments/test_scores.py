@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from saved_outputs import graded
 
-from ktae.experiments.scores import majority, pass_at_k, problems_of, score
+from ktae.experiments.scores import pass_at_k, score
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
@@ -26,22 +26,19 @@ def test_one_greedy_response_each():
     assert only.accuracy.value == scores.mean.value == 0.5  # of the four decided ones
     assert (only.unanswered, only.undecided, only.truncated) == (0.2, 0.2, 0.0)
     assert (only.problems, only.samples, only.length) == (5, 1, (10, 10, 10))
-    assert (only.pass_at, only.majority) == ({}, None)
+    assert only.pass_at == {}
     assert 0 <= only.accuracy.low < 0.5 < only.accuracy.high <= 1
     tokens = [10, 10, None, 10, 10]
     assert score(graded({"x": outcomes}, tokens=tokens)).mean_length is None
 
 
 def test_several_samples():
-    """avg@4 (.5 + 0 + 1) / 3; the second problem's majority is correct by half, on a tie."""
-    table = graded(
-        {"x": [[1, 1, 0, "unanswered"], [0] * 4, [1] * 4]}, extracted=[*"112", None, *"22221111"]
-    )
+    """avg@4 (.5 + 0 + 1) / 3."""
+    table = graded({"x": [[1, 1, 0, "unanswered"], [0] * 4, [1] * 4]})
     (scores,) = score(table).scores
     assert math.isclose(scores.accuracy.value, 0.5)
     values = {k: estimate.value for k, estimate in scores.pass_at.items()}
     assert values == pytest.approx({1: 0.5, 2: (5 / 6 + 0 + 1) / 3, 4: 2 / 3})
-    assert scores.majority is not None and math.isclose(scores.majority.value, 2 / 3)
 
 
 def test_an_undecided_sample_changes_no_k():
@@ -54,29 +51,6 @@ def test_an_undecided_sample_changes_no_k():
     assert none.pass_at[3].problems == 0 and math.isnan(none.pass_at[3].value)
     (nothing,) = score(graded({"x": [[None]] * 2})).scores
     assert math.isnan(nothing.accuracy.value) and nothing.undecided == 1
-
-
-@pytest.mark.parametrize(
-    ("answers", "correct", "expected"),
-    [
-        (["1/2", "0.5", "2"], [1, 1, 0], 1.0),
-        ([r"\frac12", "0.5", "2", "2", "2"], [1, 1, 0, 0, 0], 0.0),
-        (["1", "2"], [1, 0], 0.5),
-        (["1", "2", None, None, None], [1, 0, 0, 0, 0], 0.5),
-        ([None, None], [0, 0], 0.0),
-        ([r"\text{East}", "east", "west"], [1, 1, 0], 1.0),
-    ],
-)
-def test_majority(answers, correct, expected):
-    (problem,) = problems_of(graded({"x": [correct]}, extracted=answers)).values()
-    assert majority(problem) == expected
-
-
-def test_no_majority_where_no_answer_is_known():
-    (only,) = score(graded({"x": [[1, 1, 0], [0] * 3]})).scores
-    assert only.majority is None
-    (silent,) = score(graded({"x": [["unanswered"] * 3]})).scores
-    assert silent.majority is not None and silent.majority.value == 0
 
 
 def test_the_mean_weighs_benchmarks_alike_and_known_ones_come_first():

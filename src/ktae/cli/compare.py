@@ -25,8 +25,8 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="A B...",
-            help="Each model's outputs: a folder of ktae eval, a folder of such (its seeds), or a "
-            "file. All are compared with the first.",
+            help="Each model's outputs: a folder of ktae eval, a folder of such folders "
+            "(its seeds), or a file. All are compared with the first.",
         ),
     ],
     output: options.JsonFile = None,

@@ -25,10 +25,10 @@ def curves(
         Path,
         options.output_option(help="The picture: .png, .svg or .pdf."),
     ] = Path("curves.png"),
-    smooth: Annotated[int, options.number(min=1, help="Steps of a trailing mean.")] = 1,
+    smooth: Annotated[int, options.number(min=1, help="Average over this many steps.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Draw accuracy, reward, response length and entropy of several runs; tell their last values.
+    """Draw accuracy, reward, response length and entropy of runs, and print their last values.
 
     A line is the mean of its seeds, and the band reaches from the lowest to the highest.
     """

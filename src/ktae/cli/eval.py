@@ -35,7 +35,8 @@ class GenerationOptions:
         ),
     ] = None
     set: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Keys of --recipe.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override keys of --recipe."),
     ] = None
     samples: Annotated[int, options.number(min=1, help="Responses to each problem.")] = 1
     temperature: Annotated[
@@ -77,16 +78,14 @@ class GenerationOptions:
 
     def require_effect(self, saved: Saved, is_saved: bool, benchmarks: str | None) -> None:
         """Raise an InputError for an option that would have no effect."""
-        of_task = ("data", "template") if self.recipe else ("set", "problems")
-        for group, names, where in (
-            (self, vars(self), "with --regrade")
-            if is_saved
-            else (saved, vars(saved), "with a MODEL"),
-            (self, of_task, "with --recipe" if self.recipe else "without --recipe"),
-        ):
-            for field in dataclasses.fields(group):
-                if field.name in names and getattr(group, field.name) != field.default:
-                    raise InputError(f"--{field.name.replace('_', '-')} has no effect {where}")
+        where = "with --regrade" if is_saved else "with a MODEL"
+        unused = self if is_saved else saved
+        idle = [(unused, field.name, where) for field in dataclasses.fields(unused)]
+        of_others = ("data", "template") if self.recipe else ("set", "problems")
+        idle += [(self, x, f"with{'' if self.recipe else 'out'} --recipe") for x in of_others]
+        for group, name, where in idle:
+            if getattr(group, name) != getattr(type(group), name):
+                raise InputError(f"--{name.replace('_', '-')} has no effect {where}")
         if self.recipe and benchmarks is not None:
             raise InputError("--benchmarks has no effect with --recipe")
         if self.samples > 1 and self.temperature == 0:
@@ -138,9 +137,7 @@ def eval_(
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or grade saved outputs (--regrade)."""
     from ktae.experiments import evaluation
-    from ktae.experiments.evaluation import EvaluationFolder, Questions
     from ktae.experiments.outputs import STORED, note_stored
-    from ktae.files.hub import local_or_hub
     from ktae.grading.graders import DEFAULT, GRADERS
     from ktae.rollouts.notes import Notes
 
@@ -148,12 +145,12 @@ def eval_(
         raise InputError("expected either a MODEL or --regrade INPUT")
     asked.require_effect(saved, regrade is not None, benchmarks)
     screen, notes, wanted = Screen(as_json), Notes(strict=True), _names(benchmarks)
-    questions = Questions()
+    questions = evaluation.Questions()
     if asked.recipe is not None:
         questions = evaluation.of_recipe(asked.recipe, asked.set or (), asked.problems)
-    own = questions.graders
-    known = [*GRADERS, *own, *([STORED] if regrade is not None else [])]
-    chosen = _names(graders) or [*own] or [DEFAULT]
+    of_task = questions.graders
+    known = [*GRADERS, *of_task, *([STORED] if regrade is not None else [])]
+    chosen = _names(graders) or [*of_task] or [DEFAULT]
     if unknown := [grader for grader in chosen if grader not in known]:
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
     if regrade is not None:
@@ -162,15 +159,12 @@ def eval_(
             note_stored(outputs, notes)
         note_reading(notes)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
-        folder = None if output is None else EvaluationFolder(output)
+        folder = None if output is None else evaluation.EvaluationFolder(output)
         if folder is not None:
             folder.claim(settings)
     else:
-        model = local_or_hub("model", str(model))
-        if asked.recipe is None:
-            questions = evaluation.of_benchmarks(wanted, asked.data, asked.template or "chat")
-        folder, settings, outputs = _answered(screen, model, output, asked, questions)
-    graded = {x: graded_by(screen, outputs, x, workers, own.get(x)) for x in chosen}
+        folder, settings, outputs = _answered(screen, str(model), output, asked, questions, wanted)
+    graded = {x: graded_by(screen, outputs, x, workers, of_task.get(x)) for x in chosen}
     _finish(screen, folder, settings, graded, notes)
 
 
@@ -179,13 +173,22 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _answered(
-    screen: Screen, model: str, output: Path | None, asked: GenerationOptions, questions: Questions
+    screen: Screen,
+    model: str,
+    output: Path | None,
+    asked: GenerationOptions,
+    questions: Questions,
+    benchmarks: list[str] | None,
 ) -> tuple[EvaluationFolder, dict[str, Any], Any]:
     """Let the model answer the problems, or continue an evaluation that was interrupted."""
     from ktae.cli.progress import Bars
     from ktae.experiments.engines import ENGINES, Engine, Sampling
-    from ktae.experiments.evaluation import EvaluationFolder, Job, generate_all
+    from ktae.experiments.evaluation import EvaluationFolder, Job, generate_all, of_benchmarks
+    from ktae.files.hub import local_or_hub
 
+    model = local_or_hub("model", model)
+    if asked.recipe is None:
+        questions = of_benchmarks(benchmarks, asked.data, asked.template or "chat")
     folder = EvaluationFolder(output or Path("evals") / _name_of(model))
     sampling = Sampling(
         asked.samples,

@@ -72,15 +72,12 @@ def print_scores(screen: Screen, scores: Scores, in_file: Mapping[str, float]) -
         f"pass@{n}": [x.pass_at.get(n) for x in of]
         for n in sorted({n for x in of for n in x.pass_at if n > 1})
     }
-    if any(x.majority for x in of):
-        sampled["maj@k"] = [x.majority for x in of]
     fewer = []
     for name, estimates in sampled.items():
         rows += rows_of(name, estimates, points)
-        needed = "a decided sample" if name == "maj@k" else f"{name[5:]} decided samples"
         fewer += [
             f"{title(x.benchmark)}: {name} is over {estimate.problems:,} of {x.problems:,} "
-            f"problems, those with {needed}"
+            f"problems, those with {name[5:]} decided samples"
             for x, estimate in zip(of, estimates, strict=True)
             if estimate is not None and estimate.problems < x.problems
         ]
@@ -190,6 +187,6 @@ def print_disagreement(screen: Screen, graded: Mapping[str, Any]) -> dict[str, d
         }
         counts = [*map(outcomes.count, Outcome), *disagreements[name].values()]
         rows.append((name, *(f"{n:,}" for n in counts)))
-    columns = [*(outcome.value for outcome in Outcome), *(f"not as {name}" for name in graded)]
-    screen.table("outputs by grader", columns, rows)
+    columns = [*(outcome.value for outcome in Outcome), *(f"≠ {name}" for name in graded)]
+    screen.table("outputs by grader, and on how many two differ (≠)", columns, rows)
     return disagreements

@@ -33,7 +33,7 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Keys of the recipe, such as seed=1 credit.h3=0 credit=null.",
+            help="Recipe keys to override, such as seed=1 credit.h3=0 credit=null.",
         ),
     ] = None,
     output: Annotated[

@@ -163,8 +163,8 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
             )
     rng = np.random.default_rng(0)  # the same intervals each time
     problems = {name: problems_of(side) for name, side in sides.items()}
-    first, *others = problems
-    rows = [row for other in others for row in _compare_two(first, other, problems, partial, rng)]
+    first, *rest = problems
+    rows = [row for name in rest for row in _compare_two(first, name, problems, partial, rng)]
     # Several benchmarks are several chances to be right by luck.
     for measure in ("accuracy", "length"):
         places = [i for i, row in enumerate(rows) if row.measure == measure]

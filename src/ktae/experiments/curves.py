@@ -1,4 +1,4 @@
-"""Training curves: what the runs of several trainers say of each step, under common names."""
+"""Training curves: the metrics of each step from several trainers, under common names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Series = dict[int, float]
 """A value for each training step."""
 
 DRAWN = (HELD_OUT, "reward", "response length", "entropy")
-"""What a picture has panels of, as far as the runs say it; of held-out accuracy one a benchmark."""
+"""The measures with a panel in the picture; held-out accuracy has one for each benchmark."""
 PRINTED = re.compile(r"(.+):(?:np\.\w+\()?([-+]?\d+\.?\d*(?:e[-+]?\d+)?)\b")
 """A metric as verl prints it: NumPy's numbers have their type, and colours end a line."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -137,8 +137,8 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
 
 def panels(all_arms: Iterable[Arm]) -> list[str]:
     """The measures that are drawn, in order."""
-    there = dict.fromkeys(name for arm in all_arms for seed in arm.seeds for name in seed)
-    return [name for drawn in DRAWN for name in sorted(there) if name.partition(",")[0] == drawn]
+    names = {name for arm in all_arms for seed in arm.seeds for name in seed}
+    return [name for drawn in DRAWN for name in sorted(names) if name.partition(",")[0] == drawn]
 
 
 def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:

@@ -1,4 +1,4 @@
-"""What generates: transformers anywhere, vLLM where it is installed."""
+"""Engines that generate responses: transformers anywhere, vLLM where it is installed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Sampling(NamedTuple):
 
     samples: int = 1
     temperature: float = 0.0
-    """0 is greedy."""
+    """0 means greedy decoding."""
     max_new_tokens: int = 3000
-    """The end-of-sequence token included. 3,000 is what the paper's evaluation uses."""
+    """With the end-of-sequence token; 3,000 in the paper's evaluation."""
     batch_size: int = 32
-    """Responses at once. Another number of them draws other ones."""
+    """Responses at once; it changes the samples."""
     seed: int = 0
-    """The seed of the first batch; those after it count on."""
+    """The seed of the first batch; later ones count up."""
 
 
 class Sample(NamedTuple):
@@ -38,7 +38,7 @@ class TransformersEngine:
     """A model in transformers, a folder or a hub name: on the GPU where there is one."""
 
     batch_size = 32
-    """Responses at once that suit it, where the user names no number."""
+    """The default number of responses at once."""
 
     def __init__(self, model: str) -> None:
         with _loading(model, "evaluation", "pip install 'ktae[eval]'"):
@@ -91,15 +91,13 @@ class VLLMEngine:
             self.tokenizer = self.llm.get_tokenizer()
 
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        """As the other engine's."""
+        """As `TransformersEngine.generate`."""
         from ktae.experiments.generation import encode
 
-        # Encoded here, as for transformers: given text, vLLM would put a bos token in front of one
-        # that a chat template has put there already.
+        # Given text, vLLM would add a second bos token to that of a chat template.
         encoded = [{"prompt_token_ids": ids} for ids in encode(self.tokenizer, prompts)]
-        # vLLM would draw the same random numbers for all prompts of one seed, so each prompt has a
-        # seed of its own; of its samples the i-th gets that seed plus i. No strings end a response,
-        # only the model's own end-of-sequence tokens.
+        # vLLM draws the same random numbers for all prompts of one seed, so each prompt has its
+        # own; its i-th sample gets that seed plus i.
         params = [
             self.sampling_params(
                 n=sampling.samples,
@@ -124,7 +122,7 @@ ENGINES: dict[str, type[Engine]] = {"transformers": TransformersEngine, "vllm": 
 
 @contextmanager
 def _loading(model: str, what: str, hint: str) -> Iterator[None]:
-    """What goes wrong while a library is imported and loads a model is an InputError."""
+    """Turn errors of importing a library and loading a model into an InputError."""
     check_local_or_hub("model", model)
     try:
         yield

@@ -43,18 +43,17 @@ def generate(
 ) -> Generations:
     """Let a causal language model answer each prompt once.
 
-    Sampling is from the model's whole distribution: the top-p, top-k and penalties that a model
-    may bring in its generation config are left out, its end-of-sequence tokens are kept. The
-    tokenizer adds its special tokens unless the prompt begins with the bos token itself. The
-    model's mode and the global random state are left as they were.
+    Sampling is from the model's whole distribution: of its generation config only the
+    end-of-sequence tokens are used. The tokenizer adds its special tokens unless the prompt begins
+    with the bos token. The model's mode and the global random state stay as they were.
 
     Args:
         model: on any device.
         tokenizer: the model's; its padding side does not matter.
         prompts: texts as they are, not conversations.
         max_new_tokens: at least 1, the end-of-sequence token included.
-        temperature: 0 is greedy.
-        batch_size: prompts at once. Another batch size samples other responses.
+        temperature: 0 means greedy decoding.
+        batch_size: prompts at once; it changes the samples.
         seed: of the sampling.
 
     Raises:
@@ -64,7 +63,7 @@ def generate(
     eos = model.generation_config.eos_token_id
     eos = tokenizer.eos_token_id if eos is None else eos
     ends = [eos] if isinstance(eos, int) else eos or []
-    # What pads is masked: any token does where the model names none.
+    # Padding is masked, so any token will do.
     pad = tokenizer.pad_token_id
     settings = GenerationConfig(
         max_new_tokens=max_new_tokens,
@@ -74,7 +73,6 @@ def generate(
     )
     token_ids: list[list[int]] = []
     entropy_sum = 0.0
-    # One seed for all batches: the second batch draws on from where the first ended.
     with _undisturbed(model, settings, seed):
         for start in range(0, len(prompts), batch_size):
             batch = prompt_ids[start : start + batch_size]
@@ -101,7 +99,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[l
         spelt_out = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)
         try:
             rows.append(tokenizer(prompt, add_special_tokens=not spelt_out)["input_ids"])
-        except Exception as error:  # tokenizers raises Exception itself: a word that it has not
+        except Exception as error:  # tokenizers raises Exception itself
             raise InputError(
                 f"prompts[{i}] is {prompt!r:.60}, which the tokenizer cannot spell: "
                 f"{one_line(error)}"
@@ -113,9 +111,9 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[l
 
 @contextlib.contextmanager
 def _undisturbed(model: PreTrainedModel, settings: GenerationConfig, seed: int) -> Iterator[None]:
-    """Evaluation mode, our settings and our seed within the block; all as it was after it."""
+    """Evaluation mode, our settings and our seed within the block; all as before after it."""
     training = [module for module in model.modules() if module.training]
-    # generate() takes what its settings leave open from here: a model's own top-p and penalties
+    # generate() would add a model's own top-p and penalties from here
     own_settings, model.generation_config = model.generation_config, settings
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:

@@ -1,4 +1,4 @@
-"""The run folder: what a training leaves on disk, and where."""
+"""The run folder: the files of one training."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class RunFolder:
     """Paths and files of one run.
 
     `recipe.yaml` the whole recipe; `tokenizer/`; `metrics.jsonl` one line a training step;
-    `rollouts/` one Parquet file of rollouts a training step; `checkpoints/`; `before.json` and
-    `summary.json` the held-out scores; `model/` the trained policy.
+    `rollouts/` one Parquet file a training step; `checkpoints/`; `before.json` and `summary.json`
+    the held-out scores; `model/` the trained policy.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,31 +42,25 @@ class RunFolder:
         self.tokenizer = path / "tokenizer"
 
     def require_free(self) -> None:
-        """Raise an InputError if the folder holds a run that has begun to train, or anything else.
-
-        What a run leaves that failed before its first step ended is in nobody's way.
-        """
+        """Raise an InputError if the folder holds anything but a run that failed before its first
+        training step ended."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"cannot make run folder {self.path}: it is a file")
-        if self.recipe.exists():
-            if self.has_trained():
-                raise InputError(
-                    f"{self.path} holds a run already; add --resume to continue it, "
-                    "or give another --output"
-                )
-        elif any(path.is_file() and path != self.lock for path in self.path.rglob("*")):
-            raise InputError(f"{self.path} is not an empty folder; give another --output")
-
-    def has_trained(self) -> bool:
-        """Whether a training step or a checkpoint is there."""
-        begun = (*self.checkpoints.glob("*/*"), *self.rollouts.glob("*step-*"), self.summary)
-        return any(path.exists() for path in (*begun, *metrics_files(self.path)))
+        steps = (*self.checkpoints.glob("*/*"), *self.rollouts.glob("*step-*"), self.summary)
+        if not self.recipe.exists():
+            if any(path.is_file() and path != self.lock for path in self.path.rglob("*")):
+                raise InputError(f"{self.path} is not an empty folder; give another --output")
+        elif any(path.exists() for path in (*steps, *metrics_files(self.path))):
+            raise InputError(
+                f"{self.path} holds a run already; add --resume to continue it, "
+                "or give another --output"
+            )
 
     def create(self, recipe: str) -> None:
         """Make the folders and store the recipe.
 
         Raises:
-            InputError: the folder cannot be made, or holds a run.
+            InputError: the folder cannot be made, or is not free.
         """
         self.require_free()
         make_folder(self.rollouts, f"run folder {self.path}")
@@ -78,7 +72,7 @@ class RunFolder:
         """Keep other processes from training here, until the block or the process ends.
 
         Yields:
-            The lock's file descriptor, for a child process that is to hold it, too.
+            The lock's file descriptor, for a child process that has to hold it, too.
 
         Raises:
             InputError: another process trains here, or the folder cannot be made.
@@ -96,20 +90,13 @@ class RunFolder:
             yield lock.fileno()
 
     def all_checkpoints(self) -> list[Path]:
-        """The complete ones, the newest first: transformers writes its state last
-        (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
+        """The complete checkpoints of TRL, the newest first: their state is written last."""
         by_step = {}
         for path in self.checkpoints.glob("checkpoint-*"):
             with contextlib.suppress(InputError, ValueError):
                 json.loads(read_input(path / "trainer_state.json"))
                 by_step[int(path.name.removeprefix("checkpoint-"))] = path
         return [by_step[step] for step in sorted(by_step, reverse=True)]
-
-    def remove_leftovers(self) -> None:
-        """Remove what a killed run was writing at that moment."""
-        written = (self.recipe, self.metrics, self.before, self.summary, self.model)
-        leftovers = [left for path in written for left in unfinished(path)]
-        remove_unfinished([*leftovers, *self.rollouts.glob(".step-*")])
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""
@@ -131,10 +118,11 @@ class RunFolder:
         return lines
 
     def forget_after(self, step: int) -> None:
-        """Drop the metrics and rollouts of training steps after `step`: they are run again.
+        """Drop the metrics and rollouts after a training step, which will run again, and what a
+        killed run was writing.
 
         Raises:
-            InputError: a file is damaged or lacks a step before; nothing is dropped.
+            InputError: a file is damaged or lacks an earlier step; nothing is dropped.
         """
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         if missing := set(range(1, step + 1)) - {line["step"] for line in kept}:
@@ -142,6 +130,9 @@ class RunFolder:
                 f"{self.metrics} has no line of step {min(missing)}, and the checkpoint is of step "
                 f"{step}; expected one of each step"
             )
+        written = (self.recipe, self.metrics, self.before, self.summary, self.model)
+        leftovers = [rest for path in written for rest in unfinished(path)]
+        remove_unfinished([*leftovers, *self.rollouts.glob(".step-*")])
         write_text(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
         for path in self.rollouts.glob("step-*.parquet"):
             number = path.stem.removeprefix("step-")

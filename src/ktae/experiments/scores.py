@@ -5,9 +5,6 @@ For a problem with n decided samples, c of them correct:
     avg@k   c / n
     pass@k  1 - C(n-c, k) / C(n, k), unbiased (Chen et al. 2021, "Evaluating large language models
             trained on code", equation 1)
-    maj@k   is the most frequent answer correct? Answers that are written differently but are the
-            same number or text count as one; of several most frequent ones, the share that is
-            correct (the expectation over a fair draw).
 
 Undecided samples are not part of n and are reported apart; a problem without a decided sample is
 left out, and of pass@k one with fewer than k. A benchmark's figure is the mean over problems.
@@ -27,7 +24,6 @@ import numpy as np
 
 from ktae.experiments.benchmarks import BENCHMARKS
 from ktae.grading import Outcome
-from ktae.grading.forms import key
 from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 
 
@@ -52,8 +48,6 @@ class Score(NamedTuple):
     """avg@k; pass@1 where there is one sample."""
     pass_at: dict[int, Estimate]
     """pass@k for powers of two and the number of samples; empty where there is one sample."""
-    majority: Estimate | None
-    """maj@k; None where there is one sample, or no answer is known."""
     length: Interval | None
     """Mean tokens of a response; None: unknown for some."""
     unanswered: float
@@ -80,7 +74,6 @@ class Problem(NamedTuple):
     """The accepted ones."""
     correct: list[float | None]
     outcome: list[str | None]
-    extracted: list[str | None]
     tokens: list[int | None]
     finished: list[bool | None]
 
@@ -161,14 +154,11 @@ def _benchmark(
     counts = [(int(sum(x)), len(x)) for x in (problem.decided for problem in problems)]
     accuracy = resampled([c / n for c, n in counts if n])
     samples = max(statistics.multimode(len(problem.correct) for problem in problems))
-    pass_at, voted = {}, None
+    pass_at = {}
     outcomes = [x for problem in problems for x in problem.outcome]
     if samples > 1:
         for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
             pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
-        # A file's own rewards come without answers.
-        if any(any(problem.extracted) for problem in problems) or not any(c for c, _ in counts):
-            voted = estimate([majority(problem) for problem in problems if problem.decided])
     lengths = [x for x in (problem.length for problem in problems) if x is not None]
     length = resampled(lengths) if len(lengths) == len(problems) else None
     finished = [x for problem in problems for x in problem.finished if x is not None]
@@ -178,7 +168,6 @@ def _benchmark(
         samples=samples,
         accuracy=accuracy[0],
         pass_at=pass_at,
-        majority=voted,
         length=length and length[0],
         unanswered=outcomes.count(Outcome.UNANSWERED) / len(outcomes),
         undecided=outcomes.count(Outcome.UNDECIDED) / len(outcomes),
@@ -190,18 +179,6 @@ def _benchmark(
 def pass_at_k(n: int, c: int, k: int) -> float:
     """The chance that at least one of k samples is correct, estimated from c correct of n >= k."""
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def majority(problem: Problem) -> float:
-    """maj@k of one problem; responses without an answer are no candidates."""
-    votes: dict[str, list[float]] = defaultdict(list)
-    for answer, correct in zip(problem.extracted, problem.correct, strict=True):
-        if answer is not None and correct is not None:
-            votes[key(answer)].append(correct)
-    most = max(map(len, votes.values()), default=0)
-    # Equal answers have one outcome; where graders disagree, that of most of them.
-    winners = [float(np.mean(x) > 0.5) for x in votes.values() if len(x) == most]
-    return float(np.mean(winners)) if winners else 0.0
 
 
 def accuracies(table: Any) -> dict[str, float]:

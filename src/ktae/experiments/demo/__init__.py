@@ -1,7 +1,7 @@
-"""The embedded default: a tiny language, and a base model that solves some of its problems.
+"""The embedded demo: two tiny languages, each with a base model that solves some of its problems.
 
-There are two: `sums` (numbers, one at a time), and `rooms` (an agent, a key and a door, in several
-turns). This package costs nothing to import; its modules `model`, `pretrain` and `play` need torch.
+They are `sums` (arithmetic) and `rooms` (an agent, a key and a door, in several turns). Only the
+modules `model`, `pretrain` and `play` need torch.
 """
 
 from ktae.experiments.demo.language import Language

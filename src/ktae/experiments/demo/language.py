@@ -1,7 +1,7 @@
-"""What a demo language is: problems, worked solutions to learn from, and a checker of answers.
+"""A demo language: problems, worked solutions to learn from, and a checker of answers.
 
-A language is one record; tokenizer, model, pretraining and training are the same for all of them.
-Every word is one token, and prompts spell `<bos>` themselves.
+Tokenizer, model, pretraining and training are the same for all languages. Every word is one token,
+and prompts spell `<bos>` themselves.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Problem(NamedTuple):
     answer: int | str
     """The right answer, as the language's `extract_answer` gives it."""
     story: Any
-    """What is asked, hashable: two problems of the same story differ in no way that matters."""
+    """What is asked, hashable: problems of one story differ only in names."""
 
 
 class Environment(Protocol):
-    """Where an agent acts, turn by turn, from a prompt on."""
+    """The world in which an agent acts turn by turn."""
 
     solved: bool
     """Whether the agent has done what was asked."""
@@ -42,7 +42,7 @@ class Environment(Protocol):
     """The reward of the last turn, beside the outcome."""
 
     def act(self, move: str) -> str | None:
-        """The observation after a turn, as text of the language; None: there is no next turn."""
+        """The observation after a turn, in words of the language; None: there is no next turn."""
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,26 @@ class Language:
     """A demo language. Importing one costs no torch."""
 
     name: str
-    """As recipes and commands call it."""
+    """Its name in recipes and commands."""
     version: str
-    """To be raised with every change of what it says for a seed: base models are kept by it."""
+    """Raise it whenever the texts for a seed change: cached base models are named after it."""
     vocabulary: tuple[str, ...]
     """Every token, in the order of its id; the special tokens come first."""
     max_response_length: int
     """The limit in tokens, `<eos>` included, that its base model is meant for."""
     pretraining_steps: int
-    """Steps of pretraining after which its base model solves some problems, and not most."""
+    """Steps of pretraining after which its base model solves some problems, but not most."""
     salt: str
-    """Begins every seed of its problems, so that no two languages draw alike."""
+    """Part of every seed, so that no two languages draw alike."""
     random_problem: Callable[[random.Random], Problem]
     """Any problem, held out or not."""
     worked_solution: Callable[[Problem, random.Random], str]
-    """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
+    """A response for pretraining: noisy, often incorrect, with `<eos>` at its end."""
     extract_answer: Callable[[str], int | str | None]
-    """The answer that a response arrives at, or None if it has none."""
+    """The answer that a response states, or None."""
     environment: Callable[[str], Environment] | None = None
-    """The environment of a prompt, for problems of several turns: each ends with `<eos>`, and
-    what the environment says stands before the next. None: there is one response."""
+    """The environment of a prompt, for problems of several turns. Each turn ends with `<eos>` and
+    is followed by an observation. None: there is one response."""
 
     def test_problems(self, n: int = 512) -> list[Problem]:
         """The first `n` test problems, always the same ones; no two tell the same story.
@@ -79,7 +79,7 @@ class Language:
         """
         if not 1 <= n <= HELD_OUT:
             raise InputError(
-                f"{n} test problems of the language {self.name} asked for; expected 1 to {HELD_OUT}"
+                f"{n} test problems of the language {self.name}; expected 1 to {HELD_OUT}"
             )
         return list(_held_out(self).values())[:n]
 
@@ -90,25 +90,21 @@ class Language:
         problems: list[Problem] = []
         while len(problems) < n:
             problem = self.random_problem(rng)
-            # A test problem under another name would be the same one.
             if problem.story not in held_out:
                 problems.append(problem)
         return problems
 
     def is_correct(self, response: str, answer: int | str, finished: bool) -> bool:
-        """Whether the answer is right and the response came to its `<eos>` within the limit."""
+        """Whether the answer is correct and the response ended with `<eos>` within the limit."""
         return self.verdict(response, answer, finished).outcome is Outcome.CORRECT
 
     def verdict(self, response: str, answer: int | str, finished: bool) -> Verdict:
-        """The same with the stated answer: correct, incorrect or unanswered.
-
-        Answers are compared as they are written: one read from a file may be text.
-        """
+        """Whether a response is correct, incorrect or unanswered, with the stated answer."""
         stated = self.extract_answer(response)
         if stated is None:
             return Verdict(Outcome.UNANSWERED)
-        right = finished and str(stated) == str(answer)
-        outcome = Outcome.CORRECT if right else Outcome.INCORRECT
+        correct = finished and str(stated) == str(answer)  # one read from a file is text
+        outcome = Outcome.CORRECT if correct else Outcome.INCORRECT
         return Verdict(outcome, str(stated), "the last answer" if finished else "cut off")
 
 
@@ -116,7 +112,6 @@ class Language:
 def _held_out(language: Language) -> dict[Hashable, Problem]:
     rng = random.Random(f"{language.salt} test problems")
     problems: dict[Hashable, Problem] = {}
-    # The first problem of a story stays: later ones that tell the same are no new test.
     while len(problems) < HELD_OUT:
         problem = language.random_problem(rng)
         problems.setdefault(problem.story, problem)

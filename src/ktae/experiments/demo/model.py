@@ -1,5 +1,5 @@
-"""A language's tokenizer and model: a small Llama in the classes of transformers, so that what
-trains or serves a real model takes this one too."""
+"""A language's tokenizer and model: a small Llama of transformers, for anything that trains or
+serves a real model."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
     """One token a word, split at whitespace.
 
     It adds no special token (prompts spell `<bos>` themselves), pads on the left, and raises an
-    error for a word that is not of the language: an unknown token would hide the mistake.
+    error for an unknown word.
     """
     vocabulary = {word: i for i, word in enumerate(language.vocabulary)}
     words = Tokenizer(models.WordLevel(vocabulary))
-    # Prompts and solutions have a blank between any two words.
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -45,8 +44,8 @@ def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
 def make_model(language: Language, seed: int) -> LlamaForCausalLM:
     """An untrained model of `SIZE`; the same seed gives the same weights.
 
-    Not a Qwen2, which would be as good: `AutoTokenizer` (transformers 5.10) reads every tokenizer
-    beside a Qwen2 as Qwen's own, and this one's words would come out as pieces.
+    It is no Qwen2, because `AutoTokenizer` (transformers 5.10) reads every tokenizer beside a Qwen2
+    as Qwen's own.
     """
     pad, bos, eos = (language.vocabulary.index(token) for token in SPECIAL_TOKENS)
     config = LlamaConfig(
@@ -63,7 +62,6 @@ def make_model(language: Language, seed: int) -> LlamaForCausalLM:
         bos_token_id=bos,
         eos_token_id=eos,
     )
-    # Whoever calls this goes on with the random numbers that they would have had.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return LlamaForCausalLM(config)

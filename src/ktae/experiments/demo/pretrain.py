@@ -16,13 +16,15 @@ from rich.progress import track
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ktae.experiments.demo import model
+from ktae.experiments.demo import LANGUAGES, model
 from ktae.experiments.demo.language import Language
+from ktae.experiments.recipe import Recipe
 from ktae.files.atomic import make_folder
+from ktae.files.hub import local_or_hub
 
 VERSION = "1"
-"""The version of what `pretrain` does with a language and the settings that `base_model_folder`
-lists. Raise it with every change of that: base models are kept by it."""
+"""Raise it whenever `pretrain` changes in a way that the settings in `base_model_folder` do not
+show: cached base models are named after it."""
 
 FINAL_LEARNING_RATE, WARM_UP = 0.05, 50
 BETAS = (0.9, 0.98)
@@ -32,21 +34,19 @@ NO_LOSS = -100
 def pretrain(
     language: Language, seed: int, steps: int | None = None
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """Train a model from scratch on worked solutions, with a progress bar on stderr; about a minute
-    of one core for 1,000 steps of a tiny one.
+    """Train a model from scratch on worked solutions of training problems, with a progress bar on
+    stderr; about a minute of one core for 1,000 steps.
 
-    Test problems are never among them. The same seed gives the same weights on the same machine.
-    `steps` are the language's own by default.
+    The same seed gives the same weights on the same machine. `steps` are the language's by default.
     """
     steps = language.pretraining_steps if steps is None else steps
     tokenizer = model.make_tokenizer(language)
     base = model.make_model(language, seed)
-    # A generator of its own: no other code draws from it, so a seed is one model.
     rng = random.Random(f"{language.salt} pretraining {seed}")
     optimizer = torch.optim.AdamW(base.parameters(), lr=model.SIZE["learning_rate"], betas=BETAS)
 
     def rate(step: int) -> float:
-        """The share of the learning rate: linear warm-up, then a cosine down to 5 %."""
+        """The factor of the learning rate: linear warm-up, then a cosine down to 5 %."""
         if step < WARM_UP:
             return (step + 1) / WARM_UP
         cosine = (1 + math.cos(math.pi * (step - WARM_UP) / max(steps - WARM_UP, 1))) / 2
@@ -56,7 +56,7 @@ def pretrain(
     what = f"pretraining the demo's base model of {language.name} (once)"
     console = Console(stderr=True, force_jupyter=False)
     base.train()
-    # At this size threads cost more than they save, and on a busy machine many times more.
+    # At this size threads cost more than they save.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -66,15 +66,13 @@ def pretrain(
             answers = tokenizer([language.worked_solution(p, rng) for p in problems])["input_ids"]
             batch = sorted(zip(prompts, answers, strict=True), key=lambda pair: len(pair[1]))
             n_tokens = sum(len(response) for _, response in batch)
-            # Short responses, then long ones: padded to one width, half of it would be padding
+            # Short responses, then long ones: less padding
             for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
                 ids = [torch.tensor(prompt + response) for prompt, response in half]
-                # The prompt is given: the loss is of the response alone.
                 labels = [torch.tensor([NO_LOSS] * len(x) + response) for x, response in half]
-                # On the right, where no token looks at it: no attention mask is needed.
+                # Padding on the right needs no attention mask.
                 ids_bt = pad_sequence(ids, True, tokenizer.pad_token_id)
                 labels_bt = pad_sequence(labels, True, NO_LOSS)
-                # The number of tokens of the whole batch makes the two halves one mean.
                 base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -88,8 +86,8 @@ def base_model(language: Language, seed: int = 0) -> Path:
     """The folder of the base model and its tokenizer, pretrained if it is not there yet; another
     seed is another base model.
 
-    The folder appears complete or not at all. If another process makes it meanwhile, its model
-    (the same one) stays.
+    The folder appears complete or not at all. If another process makes it meanwhile, that one
+    stays.
 
     Raises:
         InputError: the cache folder cannot be written to.
@@ -111,12 +109,22 @@ def base_model(language: Language, seed: int = 0) -> Path:
     return folder
 
 
-def base_model_folder(language: Language, seed: int = 0) -> Path:
-    """Where `base_model` keeps that model, whether or not it is there yet: in
-    `$XDG_CACHE_HOME/ktae/demo` or `~/.cache/ktae/demo`.
+def policy_path(recipe: Recipe, *, make: bool = True) -> str:
+    """The folder or hub name of a recipe's model; the demo's is pretrained first if `make`.
 
-    Its name has the versions and settings of language and pretraining, so that a change of them
-    never meets an old model.
+    Raises:
+        InputError: there is no such folder, or the name cannot be one of the hub's.
+    """
+    if recipe.model.path == "demo":
+        language, seed = LANGUAGES[recipe.demo.language], recipe.model.demo_seed
+        return str(base_model(language, seed) if make else base_model_folder(language, seed))
+    model = local_or_hub("model", recipe.model.path)
+    return os.path.abspath(model) if os.path.isdir(model) else model
+
+
+def base_model_folder(language: Language, seed: int = 0) -> Path:
+    """The folder of that base model, which may not exist yet, in `$XDG_CACHE_HOME/ktae/demo` or
+    `~/.cache/ktae/demo`. Its name has a digest of all versions and settings.
     """
     settings = {
         "pretraining": VERSION,

@@ -45,12 +45,12 @@ class Sum(NamedTuple):
     n: int = 0
 
     def result(self, value: int) -> int:
-        """What the sum makes of `value`, in 0..19."""
+        """The result for `value`, in 0..19."""
         results = {"+": value + self.n, "-": value - self.n, "*": value * self.n, "0-": -value}
         return results[self.sign] % MODULUS
 
     def written(self, value: int, result: int) -> str:
-        """The sum as a step of a solution, whether `result` is right or not."""
+        """The sum as a step of a solution, whether or not `result` is correct."""
         left = f"0 - {value}" if self.sign == "0-" else f"{value} {self.sign} {self.n}"
         return f"{left} = {result}"
 
@@ -60,7 +60,7 @@ MEANINGS = {
     **{"gets": Sum("+"), "finds": Sum("+"), "loses": Sum("-"), "gives": Sum("-")},
     **{"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP},
 }
-"""What each verb means; the first four with a number."""
+"""The meaning of each verb; the first four take a number."""
 
 
 class Operation(NamedTuple):
@@ -71,7 +71,7 @@ class Operation(NamedTuple):
 
     @property
     def sum(self) -> Sum:
-        """What the verb means with its number."""
+        """The verb's meaning with its number."""
         return MEANINGS[self.verb]._replace(n=self.n) if self.n else MEANINGS[self.verb]
 
 
@@ -100,11 +100,9 @@ def extract_answer(response: str) -> int | None:
     return numbers[-1] if numbers else None
 
 
-# How worked solutions are written: probabilities first, then phrases.
-
-# Of forgetting an operation, of misreading it, and of a wrong result, all times the haste.
+# Probabilities in worked solutions. Forgetting an operation, misreading it and a wrong result are
+# multiplied by the haste.
 SKIP, MISREAD, SLIP = 0.03, 0.05, 0.06
-# Of a lucky guess, of filler, of a step said again, of a misconception, of a redo.
 LUCKY_GUESS = 0.30
 FILLER, AGAIN = 0.25, 0.08
 MISCONCEPTIONS = {"triples": 0.80, "gives": 0.75}
@@ -113,8 +111,8 @@ REDO_WRONG, REDO_RIGHT = 0.50, 0.06
 SLIPS = (1, -1, 2, -2, 10, -10)
 FILLERS = ("now", "then", "next ,", "so we have", "hmm ,", "well ,")
 CONCLUSIONS = ("so", "the answer is", "total")
-# Of a guess in place of the first attempt, of an opener and of one more each time, of a doubt after
-# each answer, and that it leads to a ramble and not to another attempt.
+# A guess instead of the first attempt, an opener and one more each time, a doubt after each answer,
+# and a ramble after the doubt instead of another attempt.
 GUESS, OPENER, ANOTHER_OPENER, DOUBT, RAMBLE = 0.08, 0.85, 0.30, 0.35, 0.12
 OPENERS = ("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,")
 DOUBTS = ("but wait ,", "let me check .", "hmm , again .")
@@ -122,10 +120,10 @@ RAMBLE_LENGTHS = (8, 30)
 
 
 def worked_solution(problem: Problem, rng: random.Random) -> str:
-    """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
+    """A response for pretraining: noisy, often incorrect, with `<eos>` at its end."""
 
     def guess() -> list[str]:
-        # `easy ! maybe box 7 }`: at times right, else half from a chain in the head, half random
+        # `easy ! maybe box 7 }`: at times correct, else half from a chain in the head, half random
         if rng.random() < LUCKY_GUESS:
             value = problem.answer
         elif rng.random() < 0.5:
@@ -160,7 +158,7 @@ def worked_solution(problem: Problem, rng: random.Random) -> str:
 
 
 def _geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[str]:
-    """Geometrically many of the phrases: one more with probability `more` each time."""
+    """Random phrases: one more with probability `more` each time."""
     chosen = []
     while rng.random() < more:
         chosen.append(rng.choice(phrases))
@@ -168,17 +166,16 @@ def _geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[
 
 
 def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str], int]:
-    """The steps from the start to a result, each working on the one before, right or wrong."""
+    """The steps from the start to a result, each from the one before, correct or not."""
     phrases: list[str] = []
     value, operations = problem.story
     for operation in operations:
-        # Forgotten: the next operation works on what was there before.
         if rng.random() < SKIP * haste:
-            continue
+            continue  # forgotten
         phrases += _geometric(FILLERS, FILLER, rng)
         step, result = _step(operation, value, rng, haste)
         phrases.append(step)
-        # A solver notices a mistake far more often than he doubts what is right.
+        # A solver notices a mistake far more often than they doubt what is correct.
         wrong = result != operation.sum.result(value)
         if rng.random() < (REDO_WRONG if wrong else REDO_RIGHT):
             phrases.append("wait ,")
@@ -188,7 +185,7 @@ def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str],
             step, result = _step(operation, value, rng, haste)
             phrases.append(step)
         phrases.append(";")
-        # Said twice: words that change nothing, which credit has to see through.
+        # Words that change nothing, which credit has to see through.
         if rng.random() < AGAIN:
             phrases += ["again", step, ";"]
         value = result
@@ -197,7 +194,6 @@ def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str],
 
 def _step(operation: Operation, value: int, rng: random.Random, haste: int) -> tuple[str, int]:
     """One attempt at one operation: its text, and the result it arrives at."""
-    # What the solver understands need not be what is meant.
     understood = operation.sum
     if rng.random() < MISCONCEPTIONS.get(operation.verb, 0.0):
         understood = DOUBLE if operation.verb == "triples" else Sum("+", operation.n)
@@ -209,7 +205,6 @@ def _step(operation: Operation, value: int, rng: random.Random, haste: int) -> t
         else:
             understood = Sum("-" if understood.sign == "+" else "+", understood.n)
     result = understood.result(value)
-    # The sum is understood, and its result is wrong.
     if rng.random() < SLIP * haste:
         result = (result + rng.choice(SLIPS)) % MODULUS
     return understood.written(value, result), result

@@ -24,15 +24,13 @@ from trl.rewards import get_soft_overlong_punishment
 
 from ktae.errors import InputError, one_line
 from ktae.experiments import recipe as recipes
-from ktae.experiments.demo import LANGUAGES
-from ktae.experiments.demo.pretrain import base_model
+from ktae.experiments.demo.pretrain import policy_path
 from ktae.experiments.recipe import Recipe, settings_of
 from ktae.experiments.run_folder import RunFolder, write_json
 from ktae.experiments.tasks import Task, task_of
 from ktae.experiments.trl import tasks
 from ktae.experiments.trl.steps import OnStep, StepLogger, stop_on_interrupt
 from ktae.files.atomic import atomic_folder
-from ktae.files.hub import check_local_or_hub, local_or_hub
 from ktae.rollouts import record
 from ktae.trainers.metrics import PREFIX
 from ktae.trainers.trl.callbacks import Patience
@@ -115,7 +113,6 @@ def _begin(
     trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         if resume:
-            folder.remove_leftovers()
             folder.forget_after(done)
             note(
                 f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1"
@@ -142,8 +139,7 @@ def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     """The recipe and the fields of TRL's configuration that it sets; no model is loaded."""
-    if recipe.model.path != "demo":
-        check_local_or_hub("model", recipe.model.path)
+    policy_path(recipe, make=False)
     config = grpo_config(recipe, folder.checkpoints)
     check_arguments(recipe.credit, args=config)
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
@@ -280,10 +276,7 @@ def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer; the demo's model is pretrained if it is not there yet."""
     if recipe.task == "demo":
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
-    if recipe.model.path == "demo":
-        name = str(base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
-    else:
-        name = local_or_hub("model", recipe.model.path)
+    name = policy_path(recipe)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             name, padding_side="left", trust_remote_code=False

@@ -22,7 +22,7 @@ def train_set(task: Task) -> Dataset:
 
 
 def reward_function(task: Task, tokenizer: Any) -> Callable[..., list[float | None]]:
-    """TRL's reward function; above `Recipe.correct_above` is correct, None is unknown."""
+    """TRL's reward function: correct above `Recipe.correct_above`, None if unknown."""
 
     def correct(
         completions: list[Any],
@@ -31,7 +31,7 @@ def reward_function(task: Task, tokenizer: Any) -> Callable[..., list[float | No
         solved: list[bool] | None = None,
         **_: Any,
     ) -> list[float | None]:
-        """The task's rewards; of an episode 1.0 where its environment says that it was solved."""
+        """The task's rewards; for an episode 1.0 if its environment says that it was solved."""
         if solved is not None and task.recipe.reward is None:
             return [float(is_solved) for is_solved in solved]
         ids = completion_ids or [[] for _ in completions]
@@ -42,12 +42,12 @@ def reward_function(task: Task, tokenizer: Any) -> Callable[..., list[float | No
 
 
 def rollout_function(task: Task, tokenizer: Any) -> Callable[..., dict[str, Any]] | None:
-    """TRL's `rollout_func` where the policy acts turn by turn; None: TRL samples one response."""
+    """TRL's `rollout_func` if the policy acts turn by turn; None: TRL samples one response."""
     if not (isinstance(task, DemoTask) and task.plays_episodes):
         return None
 
     def episodes(prompts: list[str], trainer: Any) -> dict[str, Any]:
-        """TRL's loop: a completion holds turns and observations, and `env_mask` is 0 there."""
+        """A completion holds turns and observations; `env_mask` is 0 in observations."""
         played = play(
             task.language,
             trainer.accelerator.unwrap_model(trainer.model),
@@ -72,16 +72,15 @@ def rollout_function(task: Task, tokenizer: Any) -> Callable[..., dict[str, Any]
 def held_out_scores(task: Task, model: Any, tokenizer: Any) -> dict[str, float]:
     """A model's scores on held-out problems: greedy, and sampled as in training.
 
-    `entropy` is that of the sampled responses, in nats a token.
+    `entropy` is the mean over tokens of the sampled responses, in nats.
     """
-    rollout = task.recipe.rollout
-    rows = task.held_out_rows()
+    rollout, rows = task.recipe.rollout, task.held_out_rows()
+    longest = rollout.max_response_length
     prompts = [task.prompt_text(tokenizer, row.prompt) for row in rows]
     scores: dict[str, float] = {}
     entropy = math.nan
     for name, temperature in (("greedy", 0.0), ("sampled", rollout.temperature)):
         how: dict[str, Any] = {"temperature": temperature, "seed": 0}
-        longest = rollout.max_response_length
         if isinstance(task, DemoTask) and task.plays_episodes and task.recipe.reward is None:
             played = play(task.language, model, tokenizer, prompts, max_tokens=longest, **how)
             outcomes = [Outcome.CORRECT if x else Outcome.INCORRECT for x in played.solved]
@@ -92,11 +91,8 @@ def held_out_scores(task: Task, model: Any, tokenizer: Any) -> dict[str, float]:
             verdicts = task.grade(made.texts, [row.reference for row in rows], made.finished)
             outcomes = [verdict.outcome for verdict in verdicts]
             lengths, entropy = [*map(len, made.token_ids)], made.mean_entropy
-        for outcome, share in (
-            (Outcome.CORRECT, "accuracy"),
-            (Outcome.UNANSWERED, "unanswered"),
-            (Outcome.UNDECIDED, "undecided"),
-        ):
-            scores[f"{name}_{share}"] = outcomes.count(outcome) / len(outcomes)
+        scores[f"{name}_accuracy"] = outcomes.count(Outcome.CORRECT) / len(outcomes)
+        for outcome in (Outcome.UNANSWERED, Outcome.UNDECIDED):
+            scores[f"{name}_{outcome}"] = outcomes.count(outcome) / len(outcomes)
         scores[f"{name}_length"] = sum(lengths) / len(lengths)
     return scores | {"entropy": entropy}

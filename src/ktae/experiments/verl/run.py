@@ -11,14 +11,13 @@ from pathlib import Path
 
 from ktae.errors import InputError
 from ktae.experiments import recipe as recipes
-from ktae.experiments.demo import LANGUAGES
+from ktae.experiments.demo.pretrain import policy_path
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.run_folder import RunFolder
 from ktae.experiments.tasks import task_of
 from ktae.experiments.tasks.base import write
 from ktae.experiments.verl import overrides as verl
 from ktae.files.atomic import make_folder
-from ktae.files.hub import local_or_hub
 from ktae.grading.workers import default_pool
 from ktae.trainers.verl.options import REWARD
 
@@ -39,8 +38,8 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> verl.Ove
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
             asks for what verl cannot do. Nothing is written or trained.
     """
-    path, model = folder.path.absolute(), _model(recipe)
-    environment = _environment(folder)
+    path, environment = folder.path.absolute(), _environment(folder)
+    model = policy_path(recipe, make=False)
     settings = verl.overrides(recipe, model, path, resume=resume, environment=environment)
     verl.compose(settings)
     return settings | {"hydra.run.dir": str(path / "hydra")}
@@ -51,7 +50,7 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     settings, path = plan(recipe, folder), folder.path.absolute()
     absent = dict.fromkeys(verl.problem_files(path).values(), "`ktae train` writes it")
     if recipe.model.path == "demo":
-        absent[Path(_model(recipe))] = "`ktae train` pretrains it"
+        absent[Path(policy_path(recipe, make=False))] = "`ktae train` pretrains it"
     lines = [
         f"# {file} does not exist yet; {how}" for file, how in absent.items() if not file.exists()
     ]
@@ -89,11 +88,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     if task.verl_reward()[0] == REWARD:
         default_pool()  # without a grader verl would only warn about each rollout
     splits = {"train": task.train_rows(), "test": task.held_out_rows()}
-    model = Path(_model(recipe))
-    if recipe.model.path == "demo":
-        from ktae.experiments.demo.pretrain import base_model
-
-        base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed)
+    model = Path(policy_path(recipe))
     with folder.held() as lock:
         if not resume:
             folder.create(recipes.dump(recipe))
@@ -122,21 +117,10 @@ def _import_path() -> str:
 
 def _environment(folder: RunFolder) -> dict[str, str]:
     """Variables of the run: the plug-in beside other modules, and where metrics go."""
-    modules = os.environ.get(MODULES, "").split(",")
-    others = [name for name in modules if name and name != "ktae.trainers.verl"]
+    modules = ["ktae.trainers.verl", *filter(None, os.environ.get(MODULES, "").split(","))]
     return {
-        MODULES: ",".join(["ktae.trainers.verl", *others]),
+        MODULES: ",".join(dict.fromkeys(modules)),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
         **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
     }
-
-
-def _model(recipe: Recipe) -> str:
-    """The model's folder or hub name; the demo's model may not be there yet."""
-    if recipe.model.path == "demo":
-        from ktae.experiments.demo.pretrain import base_model_folder  # which needs transformers
-
-        return str(base_model_folder(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
-    model = local_or_hub("model", recipe.model.path)
-    return os.path.abspath(model) if os.path.isdir(model) else model
