@@ -60,7 +60,9 @@ def test_an_estimator_of_ones_own_composes() -> None:
     np.testing.assert_array_equal(credit(Ones()), MASK)
 
 
-@pytest.mark.parametrize("inner", [Ones(), preset("trigrams"), preset("paper")], ids=str)
+@pytest.mark.parametrize(
+    "inner", [Ones(), preset("trigrams"), preset("paper")], ids=["own", "trigrams", "paper"]
+)
 def test_scales_multiply(inner: Estimator) -> None:
     """Also that of the trigrams' mean, which has one of its own."""
     scaled = credit(Scaled(Scaled(inner, 1.5), 2.0))
