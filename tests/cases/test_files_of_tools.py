@@ -334,6 +334,10 @@ def test_reasoning_beside_a_response_belongs_to_it(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text(json_lines(entries))
     texts = read(tmp_path / "r.jsonl")[0]["response"].to_pylist()
     assert all(text.startswith(f"THINK {i}\n") for i, text in enumerate(texts))
+    # Unless it holds it already.
+    held = [x | {"reasoning": "Try"} for x in rows(**PLAIN)]
+    (tmp_path / "r.jsonl").write_text(json_lines(held))
+    assert read(tmp_path / "r.jsonl")[0]["response"].to_pylist() == [x["text"] for x in rollouts()]
 
 
 def test_token_ids_that_begin_with_the_prompt_are_noted(tmp_path: Path) -> None:

@@ -1,13 +1,29 @@
 """What the end-to-end tests share."""
 
+import fcntl
+import os
+
 import pytest
-from short_base import short_base
 from training import ktae
 
 
 @pytest.fixture(scope="session")
-def base(request):
-    return short_base(request.config)
+def base(tmp_path_factory):
+    """The folder of a base model of sums after some seconds of pretraining: most groups have both
+    outcomes. The processes of one run share it, and the first that comes makes it."""
+    from ktae.experiments.demo import SUMS
+    from ktae.experiments.demo.pretrain import pretrain
+    from ktae.files.atomic import atomic_folder
+
+    shared = tmp_path_factory.getbasetemp()
+    folder = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "short_base"
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with atomic_folder(folder) as made:
+                for part in pretrain(SUMS, seed=0, steps=400):
+                    part.save_pretrained(made)
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -56,8 +56,18 @@ class Ones(Estimator):
         return ones
 
 
-def test_an_estimator_of_ones_own_composes_and_scales_multiply() -> None:
-    np.testing.assert_array_equal(credit(Scaled(Scaled(Ones(), 1.5), 2.0)), 3.0 * MASK)
+def test_an_estimator_of_ones_own_composes() -> None:
+    np.testing.assert_array_equal(credit(Ones()), MASK)
+
+
+@pytest.mark.parametrize(
+    "inner", [Ones(), preset("trigrams"), preset("paper")], ids=["own", "trigrams", "paper"]
+)
+def test_scales_multiply(inner: Estimator) -> None:
+    """Also that of the trigrams' mean, which has one of its own."""
+    scaled = credit(Scaled(Scaled(inner, 1.5), 2.0))
+    assert np.abs(scaled).max() > 0
+    np.testing.assert_allclose(scaled, 3.0 * credit(inner), rtol=1e-6)
     np.testing.assert_array_equal(credit(OverUnits(Ones(), ("token", "bigram"))), 1.0 * MASK)
     got = token_advantages(
         np.zeros(6), IDS, MASK, GROUPS, correct=Y, credit=RolloutMean(Ones()), base=np.arange(6)

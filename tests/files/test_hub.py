@@ -2,7 +2,7 @@ import pytest
 
 from ktae.errors import InputError
 from ktae.experiments.run_folder import RunFolder
-from ktae.files.hub import check_local_or_hub
+from ktae.files.hub import check_local_or_hub, copy_of, local_or_hub
 
 
 def test_a_run_folder_is_no_model(tmp_path):
@@ -15,5 +15,9 @@ def test_a_run_folder_is_no_model(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "Qwen/Qwen2.5-Math-1.5B"])
-def test_a_hub_name_may_be_anywhere(name):
-    check_local_or_hub("model", name)
+def test_a_hub_name_is_taken_as_it_is_unless_there_is_a_copy(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert local_or_hub("model", name) == name
+    copy_of(name).mkdir(parents=True)
+    (copy_of(name) / "config.json").touch()
+    assert local_or_hub("model", name) == str(tmp_path / "ktae/models" / name)

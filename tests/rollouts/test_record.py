@@ -119,3 +119,13 @@ def test_rows_of_a_chunked_table_in_any_order():
     assert [x.tolist() for x in lists] == values[3:]
     for rows in ([], [4], [5, 6, 7], [19, 0, 6, 5], [3, 3, 12]):
         assert groups.take_rows(table, np.array(rows, dtype=int))["n"].to_pylist() == rows
+
+
+def test_one_label_in_two_steps_is_two_groups():
+    rows = [
+        {"group": group, "step": step, "response": "r", "reward": 1.0}
+        for step in (7, 3)
+        for group in ("a", "b", "a")
+    ]
+    codes, first = groups.group_codes(record.conform(pa.Table.from_pylist(rows)))
+    assert codes.tolist() == [0, 1, 0, 2, 3, 2] and first.tolist() == [0, 1, 3, 4]

@@ -229,3 +229,10 @@ def test_contradicting_verdicts_are_left_out_in_any_order():
     assert (found.rollouts, found.real.significant) == (5, back.real.significant)
     with pytest.raises(InputError, match="3 identical rollouts"):
         permutation_test(make_record(ids[:3], correct[:3], [0] * 3))
+
+
+def test_the_smallest_p_is_of_frequencies_that_there_are():
+    """Every token is in one response or in all six; one in three of them could have p = 0.1."""
+    ids = [[9, i] for i in range(6)]
+    found = permutation_test(make_record(ids, [1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [0] * 6))
+    assert found.smallest_p == 1

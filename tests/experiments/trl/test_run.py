@@ -50,6 +50,9 @@ def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkey
     trained = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()
     configs = [(folder.model / name).read_text() for name in CONFIGS]
     metrics = folder.metrics.read_text()
+    # A run that is killed may have come further than its last checkpoint.
+    folder.append_metrics({"step": 3, "seconds": 1.0})
+    folder.write_rollouts(3, read_record(folder.rollouts / "step-00002.parquet"))
 
     assert module.run(recipe, folder, resume=True, on_step=lambda _: None, note=print) == 0
     assert folder.metrics.read_text() == metrics
