@@ -101,7 +101,7 @@ class Locator:
             parent = self._parent(located, not is_file)
             for n, entry in enumerate(rows, start=1):
                 yield located._replace(row=entry, where=f"{located.where}, row {n}", parent=parent)
-        elif level < MAX_LEVELS and (path := self._path(row)) is not None:
+        elif level < MAX_LEVELS and (path := self._path(row, is_file)) is not None:
             for inner in self._expand(located, path, is_file):
                 yield from self._find(inner, False, level + 1)
         elif not self.detects(row) and (name := responses_in(row)) is not None:
@@ -119,7 +119,7 @@ class Locator:
             return self.parents
         return located.parent
 
-    def _path(self, row: Row) -> str | None:
+    def _path(self, row: Row, is_file: bool) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
         tables = list(tables_of(row))
         if not tables or self.detects(row):
@@ -129,12 +129,13 @@ class Locator:
         are_certain = bool(first) and all(isinstance(x, dict) and is_rollout(x) for x in first)
         if is_rollout(row) and not are_certain:
             return None
-        # Of several tables, or where none is known to hold rollouts, the name decides.
+        # Of several tables, or where none is known to hold rollouts, the name decides; and the only
+        # one of a file holds its rows.
         named = [
             x for x in fits or tables if name_of(x[0]) in NAMES.tables and (fits or "." not in x[0])
         ]
         if len(fits) != 1:
-            fits = named if len(named) == 1 else fits
+            fits = named if len(named) == 1 else fits or (tables if is_file else [])
         if len(fits) > 1:
             paths = quoted(x[0] for x in fits)
             raise InputError(f"rows may be at {paths}; --rows PATH says which are meant")

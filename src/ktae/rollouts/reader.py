@@ -201,8 +201,7 @@ class Reader:
             plain = understand([x | source.named(x) for x in usual], self.notes, named)
         except AmbiguousError as error:
             raise UnknownRowsError(f"{path_text(source.path)}: {error}") from None
-        reads = {name for name, _ in plain.fields} | {*usual[0]} | named
-        if not {"response", "token_ids"} & reads:
+        if plain is None:
             message = f"no field 'response'; its fields are {quoted(usual[0])}"
             where = next(x.where for x in sample if x.row is usual[0])
             raise unknown_rows(usual, where, message, options.needed)
