@@ -56,6 +56,17 @@ class EmptyFileError(InputError):
     """A file holds no rows yet: it is empty, or all of it is the beginning of a line."""
 
 
+@contextlib.contextmanager
+def _broken(what: str, name: str, *kinds: type[Exception], more: str = "") -> Iterator[None]:
+    """What a library says of a broken file is an InputError that names it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        raise InputError(f"{name}: broken {what}: {one_line(error)}{more}") from None
+
+
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     """The rows of a file, each with the place that its errors name.
 
@@ -110,7 +121,7 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """The entries of each list, and each other value that the file holds, such as one object."""
     decoder, blanks, number, end = json.JSONDecoder(), re.compile(r"\s*"), 0, 0
-    try:
+    with _broken("JSON", name, ValueError, TypeError, RecursionError):
         text = stream.read().decode().removeprefix("\ufeff").strip()
         while end < len(text):
             begin = end
@@ -125,10 +136,6 @@ def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             for entry, _ in entries_of(value, name):
                 number += 1
                 yield entry, f"{name}, entry {number}"
-    except (ValueError, TypeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name}: broken JSON: {one_line(error)}") from None
 
 
 def entries_of(value: Any, where: str) -> Rows:
@@ -149,20 +156,20 @@ def is_conversation(value: Any) -> bool:
 
 def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """inspect's log, a zip of JSON: each sample, with `eval` of the log's header."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(stream.read())) as archive:
-            names = archive.namelist()
-            header = json.loads(archive.read("header.json")) if "header.json" in names else {}
-            parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
-            for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
-                sample = json.loads(archive.read(inside))
-                _require_shallow(sample, MAX_DEPTH + 1)
-                row = parents | sample if isinstance(sample, dict) else sample
-                yield row, f"{name}, {inside}"
-    except (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError) as error:
-        raise InputError(
-            f"{name}: broken zip: {one_line(error)}; inspect log dump writes the same as JSON"
-        ) from None
+    kinds = (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError)
+    more = "; inspect log dump writes the same as JSON"
+    with (
+        _broken("zip", name, *kinds, more=more),
+        zipfile.ZipFile(io.BytesIO(stream.read())) as archive,
+    ):
+        names = archive.namelist()
+        header = json.loads(archive.read("header.json")) if "header.json" in names else {}
+        parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
+        for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
+            sample = json.loads(archive.read(inside))
+            _require_shallow(sample, MAX_DEPTH + 1)
+            row = parents | sample if isinstance(sample, dict) else sample
+            yield row, f"{name}, {inside}"
 
 
 def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
@@ -186,10 +193,8 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
             names |= empty & {"outcome", "extracted", "grader"}
             table = table.drop_columns(list(names))
         has_calls = ARGUMENTS.search(str(table.schema)) is not None
-        try:
-            rows = table.to_pylist()
-        except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
-            raise InputError(f"{name}: broken table: {one_line(error)}") from None
+        with _broken("table", name, ValueError, OverflowError, pa.ArrowException):
+            rows = table.to_pylist()  # a date after 9999 is an OverflowError
         for row in rows:
             number += 1
             kept = {k: without_others(x) for k, x in row.items()} if has_calls else row
@@ -222,7 +227,7 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
     """The rows of a Parquet file, or of an Arrow stream, as Hugging Face saves data sets, or Arrow
     file; at most `rows` of Parquet at a time."""
     content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
-    try:
+    with _broken("table", name, pa.ArrowException, OSError, ValueError, MemoryError):
         if ".arrow" in Path(name).suffixes:
             is_stream = content.read(6) != b"ARROW1"
             content.seek(0)
@@ -236,15 +241,11 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
             # What a broken file says of its columns may not be those that it has.
             record.require_single_columns(batch.schema.names, name)
             yield pa.table(batch).replace_schema_metadata(schema.metadata)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name}: broken table: {one_line(error)}") from None
 
 
 def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One dict a row; the first line names the columns, an empty value is null or no text."""
-    try:
+    with _broken("CSV", name, pa.ArrowException, UnicodeDecodeError):
         # The whole file says what a column is: a stream's beginning would have to do.
         table = pyarrow.csv.read_csv(
             stream,
@@ -252,8 +253,6 @@ def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             pyarrow.csv.ParseOptions(newlines_in_values=True),
             pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string())),
         )
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{name}: broken CSV: {one_line(error)}") from None
     record.require_single_columns(table.column_names, name)
     batches = table.to_batches(ROWS_PER_BATCH)
     rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
@@ -265,15 +264,12 @@ def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 
     Only plain values and tensors are read, so nothing that the file says is run.
     """
-    try:
+    # torch raises a dozen kinds of errors; without it, the error names it.
+    with _broken("or more than plain data", name, Exception):
         import torch
 
         packed = io.BytesIO(stream.read())
         content = torch.load(packed, map_location="cpu", weights_only=True)
-    except ModuleNotFoundError:
-        raise InputError(f"{name}: a .pt file needs torch, which is not installed") from None
-    except Exception as error:  # torch raises a dozen kinds
-        raise InputError(f"{name}: broken, or more than plain data: {one_line(error)}") from None
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list):
         raise InputError(f"{name}: {type(content).__name__}; expected a dict with a list samples")
