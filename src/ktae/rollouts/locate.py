@@ -45,6 +45,8 @@ class Located(NamedTuple):
     """The path to its rows within what stands in the file; empty for a row by itself."""
     inherited: frozenset[str] = frozenset()
     """Fields of its containers that are no single values, so seen and not kept."""
+    is_repeated: bool = False
+    """Whether the row before has the same fields and types, and no list or object in them."""
 
 
 class Locator:
@@ -70,32 +72,26 @@ class Locator:
         self.rewards, self.tokens = rewards, tokens
         self.parents = 0
         """Rows so far that hold several."""
-        self.single: frozenset[Any] = frozenset()
-        """The fields of a row that was one by itself: rows alike need no second look."""
+        self.single: tuple[Any, ...] = ()
+        """Fields and types of a row that was one by itself: rows alike need no second look."""
 
     def rows(self, value: Any, where: str, is_file: bool = False) -> Iterator[Located]:
         """The rows in one value of a file; `is_file`: the file holds nothing else."""
+        if type(value) is dict and self.single == (*value, *map(type, value.values())):
+            yield Located(value, where, is_repeated=True)
+            return
         located = Located(value, where)
-        if self._is_single(value):
-            yield located
-        elif self.path is None:
+        if self.path is None:
             yield from self._find(located, is_file)
         elif not isinstance(value, dict):
             raise InputError(f"{where}: {value!r:.60}; expected an object with {self.path}")
         else:
             yield from self._expand(located, self.path, is_file) if self.path else [located]
 
-    def _is_single(self, value: Any) -> bool:
-        """Whether a value has the fields of a row by itself, and holds nothing else."""
-        if type(value) is not dict or value.keys() != self.single:
-            return False
-        types = set(map(type, value.values()))
-        return not (list in types or dict in types)
-
     def _find(self, located: Located, is_file: bool, level: int = 0) -> Iterator[Located]:
         """The row itself, or the rows in it, or in those."""
         row = located.row
-        if not isinstance(row, dict) or self._is_single(row):
+        if not isinstance(row, dict):
             yield located
         elif (rows := table_of(row, located.where)) is not None:
             parent = self._parent(located, not is_file)
@@ -110,7 +106,8 @@ class Locator:
             for entry in rows or [{}]:
                 yield located._replace(row=entry, parent=parent)
         else:
-            self.single = frozenset(row)
+            types = tuple(map(type, row.values()))
+            self.single = () if list in types or dict in types else (*row, *types)
             yield located
 
     def _parent(self, located: Located, is_parent: bool) -> int | None:
