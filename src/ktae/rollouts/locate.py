@@ -132,7 +132,8 @@ class Locator:
             x for x in fits or tables if name_of(x[0]) in NAMES.tables and (fits or "." not in x[0])
         ]
         if len(fits) != 1:
-            fits = named if len(named) == 1 else fits or (tables if is_file else [])
+            is_only = is_file and len(tables) == 1
+            fits = named if len(named) == 1 else fits or (tables if is_only else [])
         if len(fits) > 1:
             paths = quoted(x[0] for x in fits)
             raise InputError(f"rows may be at {paths}; --rows PATH says which are meant")
