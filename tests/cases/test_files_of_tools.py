@@ -6,6 +6,7 @@ policy wrote, and what is refused or proposed.
 
 import io
 import json
+import shlex
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,6 +180,36 @@ def test_plain_fields_are_what_they_hold(name: str, tmp_path: Path) -> None:
     table, _ = read(tmp_path / "r.jsonl")
     assert counts(table) == (8, 2, 2)
     assert set(table["answer"].to_pylist()) == case.answers
+
+
+def test_an_object_of_texts_is_a_prompt(tmp_path: Path) -> None:
+    entries = [
+        {
+            "input": {"question": x["asked"]},
+            "output": x["text"],
+            "scores": {"exact": float(x["ok"])},
+        }
+        for x in rollouts()
+    ]
+    (tmp_path / "r.jsonl").write_text(json_lines(entries))
+    table, _ = read(tmp_path / "r.jsonl")
+    assert counts(table) == (8, 2, 2)
+    assert table["prompt"].to_pylist() == [x["asked"] for x in rollouts()]
+
+
+def test_the_only_field_of_verdicts_is_the_verdict(tmp_path: Path) -> None:
+    entries = [
+        {
+            "problem": entries[0]["asked"],
+            "generations": [x["text"] for x in entries],
+            "correctness_by_rule": [x["ok"] for x in entries],
+        }
+        for entries in by_problem(rollouts()).values()
+    ]
+    (tmp_path / "r.jsonl").write_text(json_lines(entries))
+    table, notes = read(tmp_path / "r.jsonl")
+    assert counts(table) == (8, 2, 2)
+    assert notes.names["taken"] == ["'correctness_by_rule'"]
 
 
 @pytest.mark.parametrize(
@@ -402,3 +433,48 @@ def test_nothing_is_proposed_where_the_texts_are_not_the_policys(tmp_path: Path)
     ]
     (tmp_path / "r.jsonl").write_text(json_lines(entries))
     assert propose(tmp_path / "r.jsonl", entries, ReadOptions(), readers.read) is None
+
+
+NESTED = {
+    "camelCase under a name of its own": json.dumps(
+        {"testCases": rows(input="asked", actualOutput="text", success="ok"), "stats": {"n": 8}}
+    ),
+    "a text in an object": json_lines(
+        [
+            {"prompt": {"raw": x["asked"]}, "response": {"output": x["text"]}, "success": x["ok"]}
+            for x in rollouts()
+        ]
+    ),
+    "a list of one text": json_lines(
+        [
+            {"sample_id": f"s{x['n']}", "prediction": [x["text"]], "correct": x["ok"]}
+            for x in rollouts()
+        ]
+    ),
+    "inputs and outputs": json_lines(
+        [
+            {"inputs": {"question": x["asked"]}, "outputs": {"text": x["text"]}}
+            | {"feedback": {"correctness": {"avg": float(x["ok"])}}}
+            for x in rollouts()
+        ]
+    ),
+    "words for verdicts": json_lines(
+        [
+            {"instruction": x["asked"], "response_1": x["text"]}
+            | {"label": "correct" if x["ok"] else "incorrect"}
+            for x in rollouts()
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_fields_of_other_names_are_proposed(name: str, tmp_path: Path) -> None:
+    path = tmp_path / ("r.json" if NESTED[name].startswith('{"testCases"') else "r.jsonl")
+    path.write_text(NESTED[name])
+    with pytest.raises(UnknownRowsError) as caught:
+        read(path)
+    options = shlex.split(str(caught.value).partition("ktae report ")[2].partition("\n")[0])
+    table, _ = read(path, tuple(x for x in options[1:] if x != "--field"))
+    assert counts(table) == (8, 2, 2)
+    assert table["response"].to_pylist() == [x["text"] for x in rollouts()]

@@ -57,6 +57,17 @@ class EmptyFileError(InputError):
     """A file holds no rows yet: it is empty, or all of it is the beginning of a line."""
 
 
+@contextlib.contextmanager
+def _broken(what: str, name: str, *kinds: type[Exception], more: str = "") -> Iterator[None]:
+    """What a library says of a broken file is an InputError that names it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        raise InputError(f"{name}: broken {what}: {one_line(error)}{more}") from None
+
+
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     """The rows of a file, each with the place that its errors name.
 
@@ -111,7 +122,7 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """The entries of each list, and each other value that the file holds, such as one object."""
     decoder, blanks, number, end = json.JSONDecoder(), re.compile(r"\s*"), 0, 0
-    try:
+    with _broken("JSON", name, ValueError, TypeError, RecursionError):
         text = stream.read().decode().removeprefix("\ufeff").strip()
         while end < len(text):
             begin = end
@@ -126,10 +137,6 @@ def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             for entry, _ in entries_of(value, name):
                 number += 1
                 yield entry, f"{name}, entry {number}"
-    except (ValueError, TypeError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name}: broken JSON: {one_line(error)}") from None
 
 
 def entries_of(value: Any, where: str) -> Rows:
@@ -150,21 +157,21 @@ def is_conversation(value: Any) -> bool:
 
 def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """inspect's log, a zip of JSON: each sample, with `eval` of the log's header."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(stream.read())) as archive:
-            names, size = archive.namelist(), stream.tell()
-            require_proportion(sum(x.file_size for x in archive.infolist()), size, name)
-            header = json.loads(archive.read("header.json")) if "header.json" in names else {}
-            parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
-            for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
-                sample = json.loads(archive.read(inside))
-                _require_shallow(sample, MAX_DEPTH + 1)
-                row = parents | sample if isinstance(sample, dict) else sample
-                yield row, f"{name}, {inside}"
-    except (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError) as error:
-        raise InputError(
-            f"{name}: broken zip: {one_line(error)}; inspect log dump writes the same as JSON"
-        ) from None
+    kinds = (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError)
+    more = "; inspect log dump writes the same as JSON"
+    with (
+        _broken("zip", name, *kinds, more=more),
+        zipfile.ZipFile(io.BytesIO(stream.read())) as archive,
+    ):
+        names, size = archive.namelist(), stream.tell()
+        require_proportion(sum(x.file_size for x in archive.infolist()), size, name)
+        header = json.loads(archive.read("header.json")) if "header.json" in names else {}
+        parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
+        for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
+            sample = json.loads(archive.read(inside))
+            _require_shallow(sample, MAX_DEPTH + 1)
+            row = parents | sample if isinstance(sample, dict) else sample
+            yield row, f"{name}, {inside}"
 
 
 def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
@@ -188,10 +195,8 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
             names |= empty & {"outcome", "extracted", "grader"}
             table = table.drop_columns(list(names))
         has_calls = ARGUMENTS.search(str(table.schema)) is not None
-        try:
-            rows = table.to_pylist()
-        except (ValueError, OverflowError, pa.ArrowException) as error:  # a date after 9999
-            raise InputError(f"{name}: broken table: {one_line(error)}") from None
+        with _broken("table", name, ValueError, OverflowError, pa.ArrowException):
+            rows = table.to_pylist()  # a date after 9999 is an OverflowError
         for row in rows:
             number += 1
             kept = {k: without_others(x) for k, x in row.items()} if has_calls else row
@@ -226,7 +231,7 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
     content = io.BytesIO(stream.read()) if isinstance(stream, Unpacked) else stream
     size = content.seek(0, os.SEEK_END)
     content.seek(0)
-    try:
+    with _broken("table", name, pa.ArrowException, OSError, ValueError, MemoryError):
         if ".arrow" in Path(name).suffixes:
             is_stream = content.read(6) != b"ARROW1"
             content.seek(0)
@@ -242,15 +247,11 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
             # What a broken file says of its columns may not be those that it has.
             record.require_single_columns(table.column_names, name)
             yield table.replace_schema_metadata(schema.metadata)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name}: broken table: {one_line(error)}") from None
 
 
 def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One dict a row; the first line names the columns, an empty value is null or no text."""
-    try:
+    with _broken("CSV", name, pa.ArrowException, UnicodeDecodeError):
         # The whole file says what a column is: a stream's beginning would have to do.
         table = pyarrow.csv.read_csv(
             stream,
@@ -258,8 +259,6 @@ def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             pyarrow.csv.ParseOptions(newlines_in_values=True),
             pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string())),
         )
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{name}: broken CSV: {one_line(error)}") from None
     record.require_single_columns(table.column_names, name)
     batches = table.to_batches(ROWS_PER_BATCH)
     rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)

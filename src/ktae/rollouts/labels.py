@@ -121,8 +121,9 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
         values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
         field, at = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
         table = table.set_column(at, field, values.take(pa.array(place_b)))
-    where_b = codes_of([table["run"], table["file"]])
-    notes.add("apart", n=_n_several(codes_of([table[x] for x in KEYS[2:]]), where_b))
+    if len(places) > 1:
+        where_b = codes_of([table["run"], table["file"]])
+        notes.add("apart", n=_n_several(codes_of([table[x] for x in KEYS[2:]]), where_b))
     _note_prompts(table, notes)
     models = _models_apart(table, options.pool_models, notes)
     codes_b = codes_of([*(table[x] for x in KEYS), models], is_evaluation)
@@ -144,8 +145,9 @@ def codes_of(columns: Sequence[Any], *more: np.ndarray) -> np.ndarray:
     """(B,) numbers of the groups of rows that agree in all of these columns."""
     codes_b = np.zeros(len(columns[0]), dtype=np.int64)
     for other_b in (*map(numbered, columns), *(np.asarray(x, dtype=np.int64) for x in more)):
-        pairs = codes_b * (int(other_b.max(initial=0)) + 1) + other_b
-        codes_b = np.unique(pairs, return_inverse=True)[1]
+        if n_more := int(other_b.max(initial=0)):  # a column of one value tells nothing
+            pairs = codes_b * (n_more + 1) + other_b
+            codes_b = np.unique(pairs, return_inverse=True)[1] if codes_b.any() else other_b
     return codes_b
 
 

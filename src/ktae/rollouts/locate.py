@@ -45,6 +45,8 @@ class Located(NamedTuple):
     """The path to its rows within what stands in the file; empty for a row by itself."""
     inherited: frozenset[str] = frozenset()
     """Fields of its containers that are no single values, so seen and not kept."""
+    is_repeated: bool = False
+    """Whether the row before has the same fields and types, and no list or object in them."""
 
 
 class Locator:
@@ -70,38 +72,32 @@ class Locator:
         self.rewards, self.tokens = rewards, tokens
         self.parents = 0
         """Rows so far that hold several."""
-        self.single: frozenset[Any] = frozenset()
-        """The fields of a row that was one by itself: rows alike need no second look."""
+        self.single: tuple[Any, ...] = ()
+        """Fields and types of a row that was one by itself: rows alike need no second look."""
 
     def rows(self, value: Any, where: str, is_file: bool = False) -> Iterator[Located]:
         """The rows in one value of a file; `is_file`: the file holds nothing else."""
+        if type(value) is dict and self.single == (*value, *map(type, value.values())):
+            yield Located(value, where, is_repeated=True)
+            return
         located = Located(value, where)
-        if self._is_single(value):
-            yield located
-        elif self.path is None:
+        if self.path is None:
             yield from self._find(located, is_file)
         elif not isinstance(value, dict):
             raise InputError(f"{where}: {value!r:.60}; expected an object with {self.path}")
         else:
             yield from self._expand(located, self.path, is_file) if self.path else [located]
 
-    def _is_single(self, value: Any) -> bool:
-        """Whether a value has the fields of a row by itself, and holds nothing else."""
-        if type(value) is not dict or value.keys() != self.single:
-            return False
-        types = set(map(type, value.values()))
-        return not (list in types or dict in types)
-
     def _find(self, located: Located, is_file: bool, level: int = 0) -> Iterator[Located]:
         """The row itself, or the rows in it, or in those."""
         row = located.row
-        if not isinstance(row, dict) or self._is_single(row):
+        if not isinstance(row, dict):
             yield located
         elif (rows := table_of(row, located.where)) is not None:
             parent = self._parent(located, not is_file)
             for n, entry in enumerate(rows, start=1):
                 yield located._replace(row=entry, where=f"{located.where}, row {n}", parent=parent)
-        elif level < MAX_LEVELS and (path := self._path(row)) is not None:
+        elif level < MAX_LEVELS and (path := self._path(row, is_file)) is not None:
             for inner in self._expand(located, path, is_file):
                 yield from self._find(inner, False, level + 1)
         elif not self.detects(row) and (name := responses_in(row)) is not None:
@@ -110,7 +106,8 @@ class Locator:
             for entry in rows or [{}]:
                 yield located._replace(row=entry, parent=parent)
         else:
-            self.single = frozenset(row)
+            types = tuple(map(type, row.values()))
+            self.single = () if list in types or dict in types else (*row, *types)
             yield located
 
     def _parent(self, located: Located, is_parent: bool) -> int | None:
@@ -119,7 +116,7 @@ class Locator:
             return self.parents
         return located.parent
 
-    def _path(self, row: Row) -> str | None:
+    def _path(self, row: Row, is_file: bool) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
         tables = list(tables_of(row))
         if not tables or self.detects(row):
@@ -129,12 +126,14 @@ class Locator:
         are_certain = bool(first) and all(isinstance(x, dict) and is_rollout(x) for x in first)
         if is_rollout(row) and not are_certain:
             return None
-        # Of several tables, or where none is known to hold rollouts, the name decides.
+        # Of several tables, or where none is known to hold rollouts, the name decides; and the only
+        # one of a file holds its rows.
         named = [
             x for x in fits or tables if name_of(x[0]) in NAMES.tables and (fits or "." not in x[0])
         ]
         if len(fits) != 1:
-            fits = named if len(named) == 1 else fits
+            is_only = is_file and len(tables) == 1
+            fits = named if len(named) == 1 else fits or (tables if is_only else [])
         if len(fits) > 1:
             paths = quoted(x[0] for x in fits)
             raise InputError(f"rows may be at {paths}; --rows PATH says which are meant")

@@ -94,8 +94,9 @@ def resolve(value: Any, path: str) -> str | None:
 
 
 def name_of(path: str) -> str:
-    """The last name in a path."""
-    return re.sub(r"(\[-?\d*\])+$", "", path).rpartition(".")[2].lower()
+    """The last name in a path, in small letters with underscores."""
+    name = re.sub(r"(\[-?\d*\])+$", "", path).rpartition(".")[2]
+    return re.sub(r"(?<=[a-z\d])(?=[A-Z])", "_", name).lower()
 
 
 def is_conversation(path: str, value: Any) -> bool:

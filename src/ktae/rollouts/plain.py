@@ -6,6 +6,7 @@ be meant, nothing is guessed: an error names both.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import author, choices_of, messages_of, plain_text
 from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.paths import at
+from ktae.rollouts.paths import at, name_of
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose
 from ktae.rollouts.values import (
     KINDS,
@@ -86,8 +87,10 @@ def is_verdict(value: Any) -> bool:
     return as_verdict(value) is not None
 
 
-def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Schema:
+def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Schema | None:
     """The schema of plain rows, by names and values; what is `named` is known.
+
+    None where nothing is a response.
 
     Raises:
         AmbiguousError: two fields may be the response, the verdict, the answer or the label.
@@ -95,6 +98,9 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
     columns = Columns(rows)
     drops: list[str] = []
     fields = {"response": _response(columns)}
+    has_ids = columns.fits("token_ids", KINDS["list"])
+    if fields["response"] is None and not has_ids and {"response", "token_ids"}.isdisjoint(named):
+        return None
     fields["correct"] = None if "reward" in named else _verdict(columns, drops, notes)
     several = None
     if fields["correct"] is None:
@@ -105,6 +111,8 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
         scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"]) and not dicts]
         several = next(iter(dicts), None)
         fields["reward"] = "reward" if is_reward else columns.one_of(scores, "reward")
+        if fields["reward"] is None and several is None and "correct" not in named:
+            fields["correct"] = _only_verdict(columns, notes)
     label, is_final = (None, False) if "group" in named else _label(columns)
     fields["group!" if is_final else "group"] = label
     if "answer" not in named:
@@ -170,6 +178,19 @@ def _verdict(columns: Columns, drops: list[str], notes: Notes) -> str | None:
         return "correct"
     # One of several verdicts that say the same is enough.
     return columns.one_of(names, "correct", as_verdict)
+
+
+def _only_verdict(columns: Columns, notes: Notes) -> str | None:
+    """The one field of verdicts part of whose name is a verdict's, such as `correct_by_rule`."""
+    names = [
+        name
+        for name in columns.rows[0]
+        if not {*re.split(r"[\W_]+", name_of(name))}.isdisjoint(NAMES.verdicts)
+        and columns.fits(name, is_verdict, 0.9)
+    ]
+    if len(names) == 1:
+        notes.add("taken", repr(names[0]))
+    return names[0] if len(names) == 1 else None
 
 
 def _prompts(columns: Columns) -> list[str]:

@@ -55,6 +55,8 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
     """Paths of a row and what they lead to; a list of objects stands for its first one, as
     `list[]`, and one of turns for its last one."""
     is_list = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        value, path = value[0], f"{path}[0]"
     if isinstance(value, dict) and depth < MAX_DEPTH and (path == "" or value):
         for name, inside in value.items():
             yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
@@ -159,9 +161,14 @@ class Candidates(Columns):
         """Whether nearly all rows have the field, and nearly all of its values are of a kind."""
         return self.fits(path, kind, FITS, FITS)
 
+    def name(self, path: str) -> str:
+        """What a field is called: `prompt.text` is a prompt."""
+        last, outer = name_of(path), path.rpartition(".")[0]
+        return name_of(outer) if last in ("raw", "text", "content", "value") and outer else last
+
     def rank(self, path: str, meaning: str) -> int:
         """How likely a field has a meaning by its name, from 0 on; 100 and more: hardly."""
-        names, last = LIKELY[meaning], name_of(path)
+        names, last = LIKELY[meaning], self.name(path)
         known = next((x for x in (last, last.removesuffix("s")) if x in names), None)
         has_part = not {*re.split(r"[\W_]+", last)}.isdisjoint(names)
         return len(names) + (0 if has_part else 100) if known is None else names.index(known)
@@ -189,7 +196,9 @@ class Candidates(Columns):
         kept = []
         for path in self.paths:
             are_verdicts, rank = self.holds(path, is_verdict), self.rank(path, "reward")
-            is_named = REWARD_LIKE.search(name_of(path)) or self.fits(path, of_type(bool), 1.0)
+            # A word such as "incorrect" is a verdict under any name, and a number seldom is.
+            are_words = self.fits(path, lambda x: not str(x)[:1].isdecimal(), 1.0)
+            is_named = REWARD_LIKE.search(path.lower()) or are_words
             if (are_verdicts and is_named) or (self.holds(path, is_number) and rank < 100):
                 kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
         return [path for *_, path in sorted(kept)]
@@ -210,7 +219,7 @@ class Candidates(Columns):
         fields: dict[str, str] = {}
         for name in ("prompt", "answer"):
             paths = [x for x in self.paths if x != response and "." in x]
-            paths = [x for x in paths if name_of(x) in LIKELY[name]]
+            paths = [x for x in paths if self.name(x) in LIKELY[name] and self.distinct(x) > 1]
             texts = [x for x in paths if self.fits(x, lambda x: type(plain_text(x)) is str, 1.0)]
             fields |= {name: texts[0]} if len(texts) == 1 else {}
         return fields

@@ -165,7 +165,7 @@ class Reader:
         # Of rows whose response is named, no tool says anything.
         is_named = not {"response", "token_ids"}.isdisjoint(source.fields)
         plain, usual = self._understood(sample, source, is_named)
-        schema, shape = plain, None
+        schema = plain
         for place in itertools.chain(sample, located):
             row = place.row
             if not isinstance(row, dict):
@@ -175,11 +175,8 @@ class Reader:
             if not row:  # of no rollouts
                 self.notes.add("empty", place.where)
                 continue
-            # Rows of the same fields and types need no second look, if they hold no others.
-            alike = (*row, *map(type, row.values()))
-            if not is_named and (alike != shape or dict in alike or list in alike):
-                known = None if schema is plain else schema
-                schema, shape = detect(row, known) or plain, alike
+            if not (is_named or place.is_repeated):
+                schema = detect(row, None if schema is plain else schema) or plain
             if schema is plain and usual and not usual <= row.keys():
                 fields = plain.rollouts(row, place.where, source)[0]
                 if all(fields.get(x) is None for x in OF_ROLLOUTS):
@@ -201,8 +198,7 @@ class Reader:
             plain = understand([x | source.named(x) for x in usual], self.notes, named)
         except AmbiguousError as error:
             raise UnknownRowsError(f"{path_text(source.path)}: {error}") from None
-        reads = {name for name, _ in plain.fields} | {*usual[0]} | named
-        if not {"response", "token_ids"} & reads:
+        if plain is None:
             message = f"no field 'response'; its fields are {quoted(usual[0])}"
             where = next(x.where for x in sample if x.row is usual[0])
             raise unknown_rows(usual, where, message, options.needed)

@@ -104,43 +104,39 @@ def _table(files_of: Sequence[tuple[Path, Sequence[Path]]], reader: Reader) -> A
     options, is_single = reader.options, len(files_of) == 1
     is_changed = options.fields or options.correctness or options.group_by
 
+    schema = pa.schema([*record.SCHEMA, *READ])
+    kinds = {field.name: field.type for field in schema}
+
     def of_file(path: Path, file: Path) -> Iterator[Any]:
-        """Rows of the record, or of a record that ktae has written its tables."""
+        """Tables of rows of the record, or of a record that ktae has written."""
         if is_changed or not record.is_own(file):
-            yield from reader.record_rows(path, file, is_single)
+            made = reader.record_rows(path, file, is_single)
+            while rows := list(itertools.islice(made, ROWS_PER_BATCH)):
+                names = set[str]().union(*rows)
+                columns = [
+                    pa.array([row.get(name) for row in rows], kind)
+                    if name in names
+                    else pa.nulls(len(rows), kind)
+                    for name, kind in kinds.items()
+                ]
+                yield pa.Table.from_arrays(columns, schema=schema)
             return
         place = place_of(path, file, OWN_STEP, None, is_single, options.join)
         number = reader.places.setdefault(place, len(reader.places))
         for table in own_tables(file):
             # What told its groups apart is in their names, which are its labels.
-            for name in ("label", "prompt_id"):
-                i, field = table.column_names.index(name), record.SCHEMA.field(name)
-                values = table["group"] if name == "label" else pa.nulls(len(table), field.type)
-                table = table.set_column(i, field, values)
+            nulls = pa.nulls(len(table), pa.string())
+            for name, values in (("label", table["group"]), ("prompt_id", nulls)):
+                i = table.column_names.index(name)
+                table = table.set_column(i, record.SCHEMA.field(name), values)
             for field, value in zip(READ, (number, False, False), strict=True):
                 column = pa.repeat(pa.scalar(value, field.type), len(table))
                 table = table.append_column(field, column)
             yield table
 
-    items = (
-        item
-        for path, files in files_of
-        for item in read_all(path, files, functools.partial(of_file, path), reader.notes)
-    )
-    schema = pa.schema([*record.SCHEMA, *READ])
     tables = [schema.empty_table()]
-    for is_table, some in itertools.groupby(items, key=lambda item: isinstance(item, pa.Table)):
-        if is_table:
-            tables += some
-        while rows := list(itertools.islice(some, ROWS_PER_BATCH)):
-            names = set().union(*rows)
-            columns = (
-                pa.array([row.get(x.name) for row in rows], x.type)
-                if x.name in names
-                else pa.nulls(len(rows), x.type)
-                for x in schema
-            )
-            tables.append(pa.Table.from_arrays(list(columns), schema=schema))
+    for path, files in files_of:
+        tables += read_all(path, files, functools.partial(of_file, path), reader.notes)
     return pa.concat_tables(tables)
 
 

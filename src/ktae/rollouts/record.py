@@ -7,7 +7,6 @@ a reader refuses versions that it does not know.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_write
 from ktae.files.inputs import open_input
 
-VERSION, OLDER = "3", ("2",)
+VERSION = "3"
 VERSION_KEY = b"ktae.rollouts.version"
 CREDIT_KEY = b"ktae.credit"
 """Metadata of what `ktae score` has written: the estimator."""
@@ -143,23 +142,9 @@ def parse_record(table: Any, where: str, before: int = 0) -> Any:
     if version is None:
         raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
     number = version.decode(errors="replace")
-    if number not in (VERSION, *OLDER):
+    if number != VERSION:
         raise InputError(f"{where}: rollout record of version {number}; this ktae reads {VERSION}")
-    return conform(with_segments(table), where, before)
-
-
-def with_segments(table: Any) -> Any:
-    """A record of version 2 with segments for the spans of characters that it had."""
-    if "context_spans" not in table.column_names:
-        return table
-    segments = []
-    for row in table.select(["response", "context_spans"]).to_pylist():
-        bounds = [0, *(row["context_spans"] or []), len(row["response"] or "")]
-        parts = [(row["response"] or "")[a:b] for a, b in itertools.pairwise(bounds)]
-        roles = (("tool" if i % 2 else "policy", part) for i, part in enumerate(parts))
-        segments.append([{"role": x, "text": y} for x, y in roles] if len(parts) > 1 else None)
-    table = table.drop_columns("context_spans")
-    return table.append_column("segments", pa.array(segments, SCHEMA.field("segments").type))
+    return conform(table, where, before)
 
 
 def without_words(table: Any) -> Any:

@@ -8,6 +8,7 @@ apart again.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError, quoted
@@ -127,7 +128,7 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
         # In a chat nothing beside it asks, such as the query that a policy wrote.
         is_chat = not isinstance(fields.get("prompt"), str)
         names = NAMES.prompts if prompt is None else NAMES.questions[: 4 if is_chat else 7]
-        texts = {name: plain_text(fields[name]) for name in names if name in fields}
+        texts = {name: _asked(fields[name]) for name in names if name in fields}
         texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
@@ -154,6 +155,12 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
             notes.add("ids")
             fields["token_ids"] = None
     return fields
+
+
+def _asked(value: Any) -> Any:
+    """The text of a question; of an object of texts, such as a template's variables, all."""
+    is_texts = isinstance(value, dict) and all(isinstance(x, str) for x in value.values())
+    return joined(value.values()) if is_texts and "role" not in value else plain_text(value)
 
 
 def to_record_row(row: Row, where: str, threshold: float) -> Row:
