@@ -204,20 +204,18 @@ def test_steps_with_the_same_prompts_are_compared(page_of):
 
 
 def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open_page, page_of):
-    """Thoughts, calls of tools and what others wrote; a document of JSON is read as one."""
+    """Thoughts, calls of tools and what others wrote."""
     thought = "<think>" + "well, 2 and 2 are 4. " * 50 + "</think>"
     text = thought + "<tool_call>add(2, 2)</tool_call> so the answer is 5"
     rows = [
         {"group": 0, "answer": "4", "response": text, "reward": 0},
-        {"group": 0, "answer": "4", "response": '{"why": "a\\nb", "answer": [4]}', "reward": 1},
+        {"group": 0, "answer": "4", "response": "the answer is 4", "reward": 1},
     ]
     page = page_of(rows)
     folds = page.locator(".segment details")
     names = page.locator(".segment .who").all_text_contents()
     assert names == ["Thought", "Tool call", "Assistant"]
     assert folds.evaluate_all("all => all.map((x) => x.open)") == [False, False]
-    shown = page.locator(".side .tokens").first.text_content()
-    assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'
     move(page, "view=rollouts&group=1&rollout=1&token=9")
     assert page.locator(".segment details[open] .active").count() == 1
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
