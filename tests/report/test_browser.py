@@ -148,6 +148,8 @@ def test_search_and_filters_are_in_the_address(plain_page, open_page):
     assert page.locator("#hits").inner_text() == "1 of 1 hit in this group"
     page.select_option("#filter-outcome", "correct")
     assert page.locator(".empty").count() == 1
+    again = open_page(plain_page, "view=rollouts&q=hmm+wait")  # as somebody would write it
+    assert again.locator("#hits").inner_text() == "1 of 1 hit in this group"
     again = open_page(plain_page, page.url.partition("#")[2])
     assert again.locator("[role=status]").inner_text() == "0 responses in 0 groups"
     again.get_by_text("clear all").click()
