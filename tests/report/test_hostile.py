@@ -3,6 +3,7 @@
 import pytest
 from dumps import move
 from saved_outputs import write_lines
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ktae.report import ReadOptions, write_report
 
@@ -78,7 +79,18 @@ def test_texts_are_shown_to_the_letter(hostile_page, open_page):
         assert shown == visible
 
 
-def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
+def bytes_tokenizer(folder):
+    """A tokenizer's folder: a token for each byte."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({x: i for i, x in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return str(folder)
+
+
+def test_scripts_are_not_broken_by_tokens(tmp_path, open_page):
     """Byte-level tokens end inside characters; what is drawn apart never does."""
     texts = [
         "हिन्दी 👩‍👩‍👧 🇫🇷 漢字 العربية naïve é̂",
@@ -86,7 +98,7 @@ def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
     ]
     rows = [{"group": 0, "response": t, "reward": i % 2} for i, t in enumerate(texts)]
     path = write_lines(tmp_path / "r.jsonl", rows)
-    write_report(path, tmp_path / "r.html", ReadOptions(shared_data / "tokenizer_qwen2"))
+    write_report(path, tmp_path / "r.html", ReadOptions(bytes_tokenizer(tmp_path / "bytes")))
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")
     page.wait_for_selector(".t")
     shown = page.locator(".text .block").all_text_contents()
