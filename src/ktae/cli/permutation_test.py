@@ -35,23 +35,21 @@ def permutation_test(
 
     asked = reading.asked()
     options.require_outputs(reading.paths, ("--output", output, ()))
-    screen = Screen(reading.as_json)
-    dump = reading.load()
+    screen, dump = Screen(reading.as_json), reading.load()
     estimator = asked or dump.estimator or preset("paper")  # the test is of tables
     with working("permuting labels"):
         result = permutation.permutation_test(
             dump.rollouts, estimator, permutations=permutations, seed=seed
         )
     note_single_tokens(estimator)
-    what = "word" if dump.unit == "words" else "token"
     screen.print(
         f"{counted(result.groups, 'mixed group')}, {counted(result.rollouts, 'rollout')}, "
-        f"{counted(result.tokens, what)}, {counted(result.pairs, 'pair')}, "
-        f"{counted(len(result.permuted), 'permutation')}"
+        f"{counted(result.tokens, dump.word)}, {counted(result.pairs, 'pair')}, "
+        f"{counted(len(result.permuted), 'permutation')}",
+        *repeats.in_words(result.left_out),
     )
-    for line in repeats.in_words(result.left_out):
-        screen.print(line)
-    _print_beside(screen, result)
+    columns = ("real", "permuted", "5 %", "95 %", "real / permuted")
+    screen.table("Real beside permuted labels", columns, _rows(result))
     screen.print(*LEGEND.splitlines(), style="dim")
     share = f"{100 * result.testable:.1f} % of pairs" if result.testable else "no pair"
     screen.print(
@@ -61,7 +59,8 @@ def permutation_test(
     screen.end(result.as_dict() | {"unit": dump.unit, "notes": dump.notes.listed()}, output)
 
 
-def _print_beside(screen: Screen, result: PermutationTest) -> None:
+def _rows(result: PermutationTest) -> list[tuple[str, ...]]:
+    """Each statistic with the own labels and with permuted ones."""
     rows = []
     for name, title, decimals, unit in (
         ("credit_abs", "mean |credit|", 4, ""),
@@ -79,5 +78,4 @@ def _print_beside(screen: Screen, result: PermutationTest) -> None:
         # No ratio where permuted labels give nothing at all.
         ratio = f"{real / mean:.2f}" if mean > 0 else ""
         rows.append((title, number(scale * real, f",.{digits}f") + unit, *numbers, ratio))
-    columns = ("real", "permuted", "5 %", "95 %", "real / permuted")
-    screen.table("Real beside permuted labels", columns, rows)
+    return rows

@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,11 +18,15 @@ from ktae.errors import InputError
 from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
-    from ktae.report.data import Finding, Page
     from ktae.report.inputs import Dump
 
 LOOK_SECONDS = 5.0
 """Between two looks at the files that are watched."""
+
+MOST_PRINTED = 5
+"""Findings that the terminal shows."""
+
+STYLES = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}
 
 
 @options.spread
@@ -57,16 +61,8 @@ def report(
     options.require_outputs([] if watch else reading.paths, ("--output", output, pages))
     if watch and reading.as_json:
         raise InputError("--watch writes the page again and again; leave out --json")
-
-    write = functools.partial(
-        write_report,
-        reading.paths,
-        output,
-        reading.how,
-        max_tokens=max_tokens,
-        regrade=regrade,
-        reloads=watch,
-    )
+    how: dict[str, Any] = {"max_tokens": max_tokens, "regrade": regrade, "reloads": watch}
+    write = functools.partial(write_report, reading.paths, output, reading.how, **how)
     if watch:  # what the run was trained with may not be known yet
         _watch(reading.paths, output, lambda: write(estimator=reading.asked()))
         return
@@ -74,67 +70,50 @@ def report(
     with working("reading", reading.paths) as tell:
         dump = write(estimator=asked, tell=tell)
     note_reading(dump.notes)
-    says_something = _is_mixed(dump.page)
-    if not says_something:
+    groups, (shown, n) = dump.page.groups, dump.shown
+    is_mixed = any(0 < x < y for x, y in zip(groups.n_correct, groups.known, strict=True))
+    if not is_mixed:
         note("warning: no group has both correct and incorrect responses, so all credit is 0")
-    # Groups that the page has no room for still count in its numbers.
-    shown, n = dump.shown
     if shown < n:
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
     screen = Screen(reading.as_json)
-    _print_findings(screen, dump.page)
+    _print_findings(screen, dump)
     screen.print(
         f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; wrote {output} "
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
     )
-    if says_something:
+    if is_mixed:
         screen.next("ktae", "show", *reading.paths)
-    screen.end(_as_dict(dump) | {"seconds": seconds, "output": output, "bytes": size})
-
-
-def _is_mixed(page: Page) -> bool:
-    """Whether any group has both correct and incorrect responses."""
-    groups = page.groups
-    return any(0 < n < m for n, m in zip(groups.n_correct, groups.known, strict=True))
-
-
-def _as_dict(dump: Dump) -> dict[str, object]:
-    """For JSON: what the page says first, and what was read."""
-    shown, n = dump.shown
-    return {
-        "rollouts": len(dump.rollouts),
-        "groups": {"all": n, "shown": shown},
-        "estimator": dump.page.credit.name,
-        "findings": [_finding(x) for x in dump.page.findings],
-        "advice": dump.page.advice,
-        "comparisons": dump.page.comparisons,
-        "page_notes": dump.page.notes,
-        "left_out": dump.notes.counts["rejected"],
-        "notes": dump.notes.listed(),
-        "unit": dump.unit,
-    }
-
-
-MOST_PRINTED = 5
-"""Findings that the terminal shows."""
-
-
-def _print_findings(screen: Screen, page: Page) -> None:
-    """What to act on, as the page says it first."""
-    first, *rest = page.findings
-    style = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}.get(first.tone, "bold")
-    screen.print(f"{first.sentence}.", style=style)
-    screen.print(f"  How sure: {first.sure}. {first.about}")
-    for finding in rest[: MOST_PRINTED - 1]:
-        screen.print(f"- {finding.sentence}.")
-    screen.print(f"Colours show the credit of {page.credit.name}. {page.advice.sentences[0]}")
-
-
-def _finding(finding: Finding) -> dict[str, object]:
-    """A finding without its places in the page."""
     names = ("key", "tone", "sentence", "sure", "about", "count")
-    return {name: getattr(finding, name) for name in names}
+    screen.end(
+        {
+            "rollouts": len(dump.rollouts),
+            "groups": {"all": n, "shown": shown},
+            "estimator": dump.page.credit.name,
+            "findings": [{x: getattr(finding, x) for x in names} for finding in dump.page.findings],
+            "advice": dump.page.advice,
+            "comparisons": dump.page.comparisons,
+            "page_notes": dump.page.notes,
+            "left_out": dump.notes.counts["rejected"],
+            "notes": dump.notes.listed(),
+            "unit": dump.unit,
+            "seconds": seconds,
+            "output": output,
+            "bytes": size,
+        }
+    )
+
+
+def _print_findings(screen: Screen, dump: Dump) -> None:
+    """What to act on, as the page says it first."""
+    first, *others = dump.page.findings
+    screen.print(f"{first.sentence}.", style=STYLES.get(first.tone, "bold"))
+    screen.print(f"  How sure: {first.sure}. {first.about}")
+    screen.print(*(f"- {finding.sentence}." for finding in others[: MOST_PRINTED - 1]))
+    screen.print(
+        f"Colours show the credit of {dump.page.credit.name}. {dump.page.advice.sentences[0]}"
+    )
 
 
 def changes(paths: Sequence[Path]) -> Iterator[None]:
@@ -161,7 +140,6 @@ def changes(paths: Sequence[Path]) -> Iterator[None]:
 
 def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
     typer.echo(f"watching {', '.join(printable(str(path)) for path in inputs)} (Ctrl-C ends it)")
-    told: list[dict[str, object]] = []
     with contextlib.suppress(KeyboardInterrupt):
         for _ in changes(inputs):
             try:
@@ -169,9 +147,6 @@ def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
             except InputError as error:
                 note(str(error))
                 continue
-            if (listed := dump.notes.listed()) != told:
-                told = listed
-                note_reading(dump.notes)
-            wrote = f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}"
-            typer.echo(f"{wrote}. {printable(dump.page.findings[0].sentence)}")
+            headline = printable(dump.page.findings[0].sentence)
+            typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}. {headline}")
     typer.echo("\nstopped")

@@ -13,14 +13,12 @@ from ktae.files.text import counted, number, visible
 
 if TYPE_CHECKING:
     from ktae.report.frame import Frame
-    from ktae.report.scoring import Strongest
+    from ktae.report.scoring import KeyToken
 
 LEGEND = """\
 correct, incorrect  responses with the token, out of those in its groups
 impact              credit x |correct responses with the token - their expected
-                    number|, over groups
-credit              mean over groups in which the two differ (groups), weighted
-                    by that distance
+                    number|, over groups; credit is the mean, weighted by that
 p                   within groups; identical responses count once; not corrected
                     for picking tokens
 """
@@ -48,8 +46,7 @@ def score(
     tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
     written = [("--output", path, (".parquet",)) for path in (output, tokens_out)]
     options.require_outputs(reading.paths, *written)
-    screen = Screen(reading.as_json)
-    started = time.perf_counter()
+    screen, started = Screen(reading.as_json), time.perf_counter()
     dump = reading.load(strict=True)
     frame = frame_of(dump)
     require_comparable(frame.group_b)
@@ -60,17 +57,19 @@ def score(
         scored = scoring.score(frame, choice.estimator)
         if output is not None and tokens_out is not None:
             scoring.write(frame, scored, output, tokens_out)
-    strong = scoring.strongest(frame, scored, top)
+    strongest = scoring.strongest(frame, scored, top)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
     counts = _counts(frame) | {"seconds": time.perf_counter() - started}
-    screen.print(_in_words(counts, dump.word))
+    _print_counts(screen, counts, dump.word)
     _warn(frame)
     if mixed := counts["groups"]["mixed"]:
-        _print_strongest(screen, f"{choice.name}, over {counted(mixed, 'mixed group')}", strong)
+        rows = [*map(_cells, strongest.supporting), None, *map(_cells, strongest.opposing), None]
+        columns = ("id", "impact", "credit", "correct (a)", "incorrect (b)", "p", "groups")
+        heading = f"{choice.name}, over {counted(mixed, 'mixed group')}"
+        screen.table(heading, columns, rows, first=dump.word)
+        screen.print(*LEGEND.splitlines(), style="dim")
     else:
         note_unmixed(choice.estimator)
-    if dump.unit == "tokens" and None in dump.texts:
-        note("warning: the tokenizer does not know all token ids: did it make them?")
     if output is None:
         screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
     else:
@@ -85,7 +84,7 @@ def score(
             "unit": dump.unit,
             "estimator": scoring.described(choice.estimator),
             "output": output and {"rollouts": output, "tokens": tokens_out},
-            "strongest": strong,
+            "strongest": strongest,
         }
     )
 
@@ -93,29 +92,31 @@ def score(
 def _counts(frame: Frame) -> dict[str, Any]:
     """How many rollouts, groups and tokens there are."""
     has_token = frame.counted_b > 0
-    right, wrong = (frame.sum_rollouts(has_token & (frame.correct_b == x)) > 0 for x in (1, 0))
+    correct, incorrect = (
+        frame.sum_rollouts(has_token & (frame.correct_b == x)) > 0 for x in (1, 0)
+    )
+    kinds = {
+        "mixed": correct & incorrect,
+        "all_correct": correct & ~incorrect,
+        "all_incorrect": incorrect & ~correct,
+        "undecided": ~correct & ~incorrect,
+    }
     return {
         "rollouts": len(frame.group_b),
         "unknown_correctness": int((~frame.known_b).sum()),
-        "groups": {
-            "all": len(right),
-            "mixed": int((right & wrong).sum()),
-            "all_correct": int((right & ~wrong).sum()),
-            "all_incorrect": int((wrong & ~right).sum()),
-            "undecided": int((~right & ~wrong).sum()),
-        },
+        "groups": {"all": len(correct)} | {name: int(x.sum()) for name, x in kinds.items()},
         "tokens": len(frame.which_n),
     }
 
 
-def _in_words(counts: dict[str, Any], word: str) -> str:
+def _print_counts(screen: Screen, counts: dict[str, Any], word: str) -> None:
     unknown, groups = counts["unknown_correctness"], counts["groups"]
     kinds = ", ".join(
         f"{n:,} {kind.replace('_', ' ')}"
         for kind, n in groups.items()
         if kind != "all" and (n or kind != "undecided")
     )
-    return (
+    screen.print(
         counted(counts["rollouts"], "rollout")
         + (f" ({unknown:,} of unknown correctness)" if unknown else "")
         + f", {counted(groups['all'], 'group')} ({kinds}), {counted(counts['tokens'], word)}, "
@@ -124,7 +125,7 @@ def _in_words(counts: dict[str, Any], word: str) -> str:
 
 
 def _warn(frame: Frame) -> None:
-    """Say on stderr where a group holds one rollout, or rollouts of several models."""
+    """Say on stderr what makes tokens hard to read."""
     if single := int((frame.sizes_g == 1).sum()):
         of = counted(len(frame.sizes_g), "group")
         note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
@@ -135,30 +136,23 @@ def _warn(frame: Frame) -> None:
             f"groups mix up to {n:,} models; a token may only identify the stronger one "
             "(--by-model separates them)"
         )
+    if frame.dump.unit == "tokens" and None in frame.dump.texts:
+        note("warning: the tokenizer does not know all token ids: did it make them?")
 
 
-def _print_strongest(screen: Screen, heading: str, strongest: Strongest) -> None:
-    """The tokens in favour, a blank line, and those against."""
+def _cells(token: KeyToken) -> tuple[str, ...]:
+    """A token's row."""
     from ktae.inference import P_VALUE_FLOOR
 
-    rows: list[tuple[str, ...] | None] = []
-    for tokens in strongest:
-        for token in tokens:
-            # Exact p-values may be tiny: below the floor nothing is told apart any more.
-            p = f"{token.p_value:.3f}" if token.p_value >= 0.001 else f"{token.p_value:.0e}"
-            rows.append(
-                (
-                    visible(token.token or ""),
-                    str(token.token_id),
-                    number(token.impact, "+z.2f"),
-                    number(token.credit, "+z.3f"),
-                    f"{token.a}/{token.n_correct}",
-                    f"{token.b}/{token.n_incorrect}",
-                    f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,
-                    str(token.groups),
-                )
-            )
-        rows.append(None)
-    columns = ("id", "impact", "credit", "correct (a)", "incorrect (b)", "p", "groups")
-    screen.table(heading, columns, rows, first="token")
-    screen.print(*LEGEND.splitlines(), style="dim")
+    # Exact p-values may be tiny: below the floor nothing is told apart any more.
+    p = f"{token.p_value:.3f}" if token.p_value >= 0.001 else f"{token.p_value:.0e}"
+    return (
+        visible(token.token or ""),
+        str(token.token_id),
+        number(token.impact, "+z.2f"),
+        number(token.credit, "+z.3f"),
+        f"{token.a}/{token.n_correct}",
+        f"{token.b}/{token.n_incorrect}",
+        f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,
+        str(token.groups),
+    )

@@ -45,8 +45,7 @@ def show(
         raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     asked = reading.asked()
     options.require_outputs(reading.paths, ("--output", output, (".html", ".tex", *plots.KINDS)))
-    screen = Screen(reading.as_json)
-    dump = reading.load()
+    screen, dump = Screen(reading.as_json), reading.load()
     shown = groups.scored_group(dump, group, step, asked)
     if output is None:
         groups.show_group(screen.console, shown)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ktae.report.inputs import Dump
-    from ktae.validity.advice import Advice
-    from ktae.validity.scores import HeldOut
 
 LEGEND = """\
 held-out      share of pairs whose correct rollout gets more credit, mean over
@@ -64,16 +62,15 @@ def validate(
     from ktae.validity import held_out
     from ktae.validity.advice import advice
     from ktae.validity.prefixes import AskedAnswers
+    from ktae.validity.scores import COLUMNS, forest
 
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
     chosen = _chosen(reading, estimator)
     written = ("--output", output, ()), ("--plot", plot, plots.KINDS)
     options.require_outputs(reading.paths, *written)
-    screen = Screen(reading.as_json)
-    dump = reading.load()
-    words = dump.vocabulary if any(x.needs_vocabulary for x in chosen.values()) else None
-    keep = _lengths(dump, until, before_answer)
+    screen, dump = Screen(reading.as_json), reading.load()
+    part, keep = _part(dump, until, before_answer)
     with working("holding out pairs"):
         result = held_out.held_out_pairs(
             dump.rollouts,
@@ -81,15 +78,21 @@ def validate(
             keep=keep,
             answers=AskedAnswers(dump.rollouts),
             seed=seed,
-            vocabulary=words,
+            vocabulary=dump.vocabulary
+            if any(x.needs_vocabulary for x in chosen.values())
+            else None,
         )
     advised = advice(result)
-    part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"
-    part = "what stands before the answer" if before_answer else part
-    _print(screen, result, advised, part)
+    style = "bold green" if advised.verdict == "take" else "bold yellow"
+    screen.print(f"VERDICT: {advised.lines[0]}", style=style)
+    looked_at, *left_out = result.counts()
+    screen.print(f"{looked_at}; {part}", *left_out)
+    # The estimators, best first, and below them what does without any credit.
+    sides = [[(x.name, *x.cells()) for x in side] for side in (result.ranked(), result.baselines)]
+    screen.table("Held-out pairs", COLUMNS, [*sides[0], None, *sides[1]])
+    screen.print(*LEGEND.splitlines(), style="dim")
+    screen.print(*advised.lines[1:])
     if plot is not None:
-        from ktae.validity.scores import forest
-
         plots.save(forest(result), plot)
         screen.print(f"wrote {plot}")
     screen.next("ktae", "report", *reading.paths, *(("-e", advised.take) if advised.take else ()))
@@ -110,29 +113,15 @@ def _chosen(reading: Reading, names: list[str] | None) -> dict[str, Estimator]:
     return {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
 
 
-def _print(screen: Screen, result: HeldOut, advised: Advice, part: str) -> None:
-    from ktae.validity.scores import COLUMNS
-
-    style = "bold green" if advised.verdict == "take" else "bold yellow"
-    screen.print(f"VERDICT: {advised.lines[0]}", style=style)
-    looked_at, *left_out = result.counts()
-    screen.print(f"{looked_at}; {part}", *left_out)
-    # The estimators, best first, and below them what does without any credit.
-    rows = [(score.name, *score.cells()) for score in result.ranked()]
-    baselines = [(score.name, *score.cells()) for score in result.baselines]
-    screen.table("Held-out pairs", COLUMNS, [*rows, None, *baselines])
-    screen.print(*LEGEND.splitlines(), style="dim")
-    screen.print(*advised.lines[1:])
-
-
-def _lengths(dump: Dump, until: float | None, before_answer: bool) -> np.ndarray | None:
-    """How many tokens of each rollout are looked at; None: all."""
+def _part(dump: Dump, until: float | None, before_answer: bool) -> tuple[str, np.ndarray | None]:
+    """What is looked at of each rollout, and how many tokens that is; None: all."""
     from ktae.validity import prefixes
 
     if until is not None:
-        return prefixes.first_share(dump.rollouts, until)
+        share = f"the first {100 * until:g} % of each rollout"
+        return share, prefixes.first_share(dump.rollouts, until)
     if not before_answer:
-        return None
+        return "whole rollouts", None
     stated = prefixes.stated_answers(dump.rollouts)
     before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     if before.unanswered:
@@ -140,4 +129,4 @@ def _lengths(dump: Dump, until: float | None, before_answer: bool) -> np.ndarray
             f"{before.unanswered:,} of {len(stated):,} responses state no answer; they are "
             f"cut after {100 * before.share:.0f} %, the median of the others"
         )
-    return before.keep
+    return "what stands before the answer", before.keep

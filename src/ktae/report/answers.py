@@ -15,6 +15,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ktae.grading import Outcome
+from ktae.report.data import Tone
 from ktae.report.drafts import Draft, Place, share_of, signed
 from ktae.report.frame import Frame
 from ktae.report.regrading import Graded
@@ -78,49 +80,54 @@ def suspect_grader(
         )
 
 
-def paid_without_answer(frame: Frame, graded: Graded) -> Iterator[Draft]:
-    """Responses that count as correct and hold no answer that our grader finds."""
-    why = "It is rewarded, and our grader finds no answer in it."
-    unanswered = {*graded.unanswered}
-    places = [
-        Place(row, max(0, int(frame.lengths_b[row]) - 1), why)
-        for row in graded.differ
-        if row in unanswered
-    ]
-    if places:
-        n = int((frame.correct_b == 1).sum())
-        yield Draft(
-            *("paid-without-answer", "bad", "Rewarded without an answer"),
-            f"{share_of(len(places), n)} rewarded responses hold no answer that ktae's grader "
-            "finds",
-            BY_GRADER,
-            "Read the example: the reward may be paid for something else than the answer.",
-            places,
-        )
+DISAGREEMENTS: tuple[tuple[int, Outcome, str, Tone, str, str, str], ...] = (
+    (
+        *(1, Outcome.UNANSWERED, "paid-without-answer", "bad", "Rewarded without an answer"),
+        "rewarded responses hold no answer that ktae's grader finds",
+        "Read the example: the reward may be paid for something else than the answer.",
+    ),
+    (
+        *(0, Outcome.CORRECT, "correct-here", "bad", "Marked incorrect, correct by our grader"),
+        "responses marked incorrect are correct by ktae's grader",
+        "Read the answers side by side.",
+    ),
+    (
+        *(1, Outcome.INCORRECT, "incorrect-here", "bad", "Marked correct, incorrect by our grader"),
+        "responses marked correct are incorrect by ktae's grader",
+        "Read the answers side by side.",
+    ),
+    (
+        *(0, Outcome.UNANSWERED, "no-answer", "warn", "Incorrect, without an answer"),
+        "incorrect responses give no answer that ktae's grader finds",
+        "Read the example: how does it end? Many such responses may have been cut off.",
+    ),
+)
+"""The dump's verdict and our outcome; key, tone, title, sentence and what to do."""
 
 
-def graders_differ(frame: Frame, graded: Graded) -> Iterator[Draft]:
-    """Responses that our grader grades otherwise than the dump."""
-    unanswered = {*graded.unanswered}
-    for stored, kind, other in ((0, "incorrect", "correct"), (1, "correct", "incorrect")):
-        rows = [x for x in graded.differ if frame.correct_b[x] == stored and x not in unanswered]
-        if not rows:
-            continue
-        (reason, times), *_ = Counter(graded.verdicts[x].reason for x in rows).most_common(1)
-        yield Draft(
-            *(f"{other}-here", "bad", f"Marked {kind}, {other} by our grader"),
-            f"{share_of(len(rows), int((frame.correct_b == stored).sum()))} responses marked "
-            f"{kind} {'is' if len(rows) == 1 else 'are'} {other} by ktae's grader",
-            BY_GRADER,
-            f"Most often: {reason} ({times:,}). Read the answers side by side.",
-            [_difference(frame, graded, row, kind) for row in rows],
-        )
+def disagreements(frame: Frame, graded: Graded) -> Iterator[Draft]:
+    """Responses of which our grader says something else than the dump."""
+    for stored, outcome, key, tone, title, sentence, about in DISAGREEMENTS:
+        n = int((frame.correct_b == stored).sum())
+        rows = [
+            row
+            for row in (graded.unanswered if key == "no-answer" else graded.differ)
+            if frame.correct_b[row] == stored and graded.verdicts[row].outcome is outcome
+        ]
+        if rows:
+            (reason, times), *_ = Counter(graded.verdicts[x].reason for x in rows).most_common(1)
+            often = f"Most often: {reason} ({times:,}). " if reason else ""
+            places = [_difference(frame, graded, row) for row in rows]
+            words = f"{share_of(len(rows), n)} {sentence}"
+            yield Draft(key, tone, title, words, BY_GRADER, often + about, places)
 
 
-def _difference(frame: Frame, graded: Graded, row: int, kind: str) -> Place:
+def _difference(frame: Frame, graded: Graded, row: int) -> Place:
     """The last place of the answer that was graded, else the last token, and both verdicts."""
     verdict, spelling = graded.verdicts[row], frame.spell(row)
-    why = f"{kind.capitalize()} in the dump, {verdict.outcome} here ({verdict.reason})."
+    stored = "Correct" if frame.correct_b[row] else "Incorrect"
+    why = f"{stored} in the dump, {verdict.outcome} here"
+    why += f" ({verdict.reason})." if verdict.reason else "."
     if verdict.extracted:
         why += f" The answer found is “{verdict.extracted[:LONGEST_ANSWER]}”."
     answer = (verdict.extracted or "").encode(errors="replace")
@@ -128,22 +135,6 @@ def _difference(frame: Frame, graded: Graded, row: int, kind: str) -> Place:
     if begin < 0:
         return Place(row, max(0, len(spelling.ends_t) - 1), why)
     return Place(row, spelling.tokens(begin, begin + len(answer))[0], why)
-
-
-def no_answer(frame: Frame, graded: Graded) -> Iterator[Draft]:
-    """Incorrect responses in which our grader finds no answer."""
-    rows = [row for row in graded.unanswered if frame.correct_b[row] == 0]
-    n_correct, n_incorrect = (int((frame.correct_b == x).sum()) for x in (1, 0))
-    if rows:
-        # Where correct ones have none either, our grader does not know the form of the answers.
-        is_cut = len(rows) > n_incorrect / 2 and len(graded.unanswered) - len(rows) < n_correct / 10
-        yield Draft(
-            *("no-answer", "warn", "Incorrect, without an answer"),
-            f"{share_of(len(rows), n_incorrect)} incorrect responses give no answer",
-            "by ktae's grader, which may not know the form of the answers",
-            "Probably they were cut off." if is_cut else "Read the example: how does it end?",
-            [Place(row) for row in rows],
-        )
 
 
 def stated_answers(

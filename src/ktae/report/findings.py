@@ -30,6 +30,12 @@ MINOR = 0.01
 FEWEST_BAD = 3
 """And one about fewer responses is no headline, whatever it is about."""
 
+ORDER = (
+    *("as-text", "paid", "all-alike", "asks", "accuracy", "run-", "models", "correct-here"),
+    *("incorrect-here", "unfinished", "no-answer", "empty", "overwritten", "answer-stated"),
+)
+"""How findings of one tone follow each other, by how their keys begin; others come last."""
+
 RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 
 
@@ -53,23 +59,26 @@ def find(
         finished: which responses are finished.
         compared: runs or steps beside each other.
     """
-    trusted = graded if graded and not graded.asks_for_more else None
     drafts = [
         *answers.suspect_grader(frame, graded, accepted),
-        *(answers.paid_without_answer(frame, trusted) if trusted else ()),
         *changes(frame, finished.finished_b),
         *comparing.runs(frame, compared),
         *comparing.models(frame),
-        *(answers.graders_differ(frame, trusted) if trusted else ()),
         *cut_off(frame, finished),
-        *(answers.no_answer(frame, graded) if graded else ()),
         *empty(frame),
-        *(answers.stated_answers(frame, scored, accepted) if trusted or not graded else ()),
         *copies(frame),
         *tokens(frame, scored, totals, beyond_v),
         *groups_beyond_chance(scored),
     ]
-    ranked = sorted((_minor(x, frame) for x in drafts), key=lambda draft: RANK[draft.tone])
+    if graded is None or not graded.asks_for_more:
+        drafts += answers.disagreements(frame, graded) if graded else []
+        drafts += answers.stated_answers(frame, scored, accepted)
+
+    def rank(draft: Draft) -> tuple[int, int]:
+        first = [i for i, key in enumerate(ORDER) if draft.key.startswith(key)]
+        return RANK[draft.tone], min(first, default=len(ORDER))
+
+    ranked = sorted((_minor(x, frame) for x in drafts), key=rank)
     if not ranked or ranked[0].tone == "plain":
         ranked.insert(0, accuracy(frame))
     return ranked

@@ -72,22 +72,23 @@ class ScoredGroup(NamedTuple):
     is_mixed: bool
     """Whether both correct and incorrect rollouts have a token that counts."""
     estimator: Estimator
-    """Whose credit it is."""
     name: str
-    """What that is called."""
+    """What the estimator is called."""
 
-    def rollouts(self) -> Iterator[tuple[int, str]]:
-        """Each rollout's row and verdict; the correct ones first."""
-        correct_b = self.frame.correct_b
-        kinds = (correct_b == 1, correct_b == 0, ~self.frame.known_b)
-        for name, rows in zip(("correct", "incorrect", "unknown"), kinds, strict=True):
-            yield from ((row, name) for row in np.flatnonzero(rows).tolist())
+    def rollouts(self) -> list[tuple[int, str]]:
+        """Each rollout's row and verdict; the correct ones first, those without a verdict last."""
+        names = {1.0: "correct", 0.0: "incorrect"}
+        verdicts = [names.get(x, "unknown") for x in self.frame.correct_b.tolist()]
+        order = ["correct", "incorrect", "unknown"]
+        return sorted(enumerate(verdicts), key=lambda pair: order.index(pair[1]))
 
-    def tokens(self, row: int) -> Iterator[tuple[int, bytes | None, float]]:
+    def tokens(self, row: int) -> list[tuple[int, bytes | None, float]]:
         """The id, the bytes and the credit of each token of a rollout."""
         dump, span = self.frame.dump, self.frame.span(row)
-        for which, credit in zip(self.frame.which_n[span], self.credit_n[span], strict=True):
-            yield int(dump.token_ids[which]), dump.texts[which], float(credit)
+        which_t = self.frame.which_n[span].tolist()
+        ids = dump.token_ids[which_t].tolist() if which_t else []
+        texts = [dump.texts[which] for which in which_t]
+        return list(zip(ids, texts, self.credit_n[span].tolist(), strict=True))
 
 
 def scored_group(
@@ -122,28 +123,22 @@ def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | Non
     groups = [i for i, its_step in enumerate(frame.steps) if step in (None, its_step)]
     if not groups:
         steps = ", ".join(map(str, sorted({x for x in frame.steps if x is not None})))
-        raise InputError(f"--step is {step}; the steps are {steps:.80}" if steps else
-                         f"--step is {step}; there are no steps")  # fmt: skip
+        raise InputError(f"--step is {step}; the steps are {steps or 'not known':.80}")
     if label is None:
         units = find_units(frame, ngrams_of(estimator) or ("token",), ignored_by(estimator))
         return next(int(i) for i in units.by_evidence if i in groups)
-    prompts = frame.of_groups("prompt")
+    prompts = [prompt or "" for prompt in frame.of_groups("prompt")]
     for names in (frame.names, frame.origins.label, prompts):
         if (same := next((i for i in groups if names[i] == label), None)) is not None:
             return same
-    first = {prompts[i]: i for i in reversed(groups) if label and prompts[i]}
-    begun = sorted(i for prompt, i in first.items() if prompt.startswith(label))
+    first = {prompts[i]: i for i in reversed(groups) if label and prompts[i].startswith(label)}
+    begun = sorted(first.values())
     if len(begun) == 1:
         return begun[0]
-    listed = ", ".join(
-        repr(frame.names[i]) + (f" ({prompts[i]!r:.60})" if prompts[i] else "")
-        for i in (begun or groups)[:5]
-    )
+    listed = ", ".join(f"{frame.names[i]!r} ({prompts[i]!r:.60})" for i in (begun or groups)[:5])
     if begun:
-        raise InputError(
-            f"--group {label!r:.60} begins the prompts of {len(begun):,} groups; expected one of "
-            f"them: {listed}"
-        )
+        is_known = f"begins the prompts of {len(begun):,} groups; expected one of them"
+        raise InputError(f"--group {label!r:.60} {is_known}: {listed}")
     where = "" if step is None else f" at step {step}"
     raise InputError(f"no group {label!r}{where}; the first groups are {listed}")
 
@@ -216,15 +211,14 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     """For JSON: the same rollouts, with the ids, texts and credit of their tokens."""
     frame, rollouts = shown.frame, []
     for row, verdict in shown.rollouts():
-        tokens = list(shown.tokens(row))
-        ids = None if frame.dump.unit == "words" else [i for i, _, _ in tokens]
+        tokens = shown.tokens(row)
         rollouts.append(
             {
                 "rollout": row + 1,
                 "verdict": verdict,
                 "reward": float(frame.reward_b[row]),
                 "advantage": float(frame.advantage_b[row]),
-                "token_ids": ids,
+                "token_ids": None if frame.dump.unit == "words" else [i for i, _, _ in tokens],
                 "tokens": [x if x is None else x.decode(errors="replace") for _, x, _ in tokens],
                 "credit": [credit for _, _, credit in tokens],
             }

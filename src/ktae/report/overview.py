@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ktae.files.text import counted
-from ktae.report.data import Bar, Chart, Histogram, Line, Link, Row, Table, Tile
+from ktae.report.data import Bar, Chart, Histogram, Line, Row, Table, Tile
 from ktae.report.drafts import percent
 from ktae.report.frame import Frame
 from ktae.report.scoring import Scored
@@ -22,63 +22,51 @@ FOLLOWED = ("entropy", "KL", "clip share", "truncated share", "gradient norm", "
 
 def tiles(frame: Frame) -> list[Tile]:
     """Rollouts by reward, groups by accuracy, accuracy by length, and kinds of groups."""
-    known_b, correct_b, word = frame.known_b, frame.correct_b == 1, frame.dump.word
-    known_g, correct_g = frame.sum_rollouts(known_b), frame.sum_rollouts(correct_b)
+    word = frame.dump.word
+    known_g, correct_g = map(frame.sum_rollouts, (frame.known_b, frame.correct_b == 1))
     kinds = {
         "incorrect": int(((known_g > 0) & (correct_g == 0)).sum()),
         "mixed": int(((correct_g > 0) & (correct_g < known_g)).sum()),
         "correct": int(((known_g > 0) & (correct_g == known_g)).sum()),
     }
+    by_kind = [
+        _bar({"plain": n}, f"mixed: {counted(n, 'group')}", groups=kind)
+        if kind == "mixed"
+        else _bar({kind: n}, f"all {kind}: {counted(n, 'group')}", groups=kind)
+        for kind, n in kinds.items()
+    ]
     share, number, lengths = "–", "no rewards", None
-    if known_b.any():
-        share = percent(correct_b.sum() / known_b.sum())
-        number = f"{correct_b.sum():,} of {known_b.sum():,} correct"
+    if known := int(frame.known_b.sum()):
+        correct = int(correct_g.sum())
+        share, number = percent(correct / known), f"{correct:,} of {known:,} correct"
         lengths = _lengths(frame, word)
-    n, tokens, groups = len(frame.group_b), counted(len(frame.which_n), word), len(frame.sizes_g)
+    n, tokens, groups = len(frame.group_b), counted(len(frame.which_n), word), len(known_g)
     accuracies = _accuracies(known_g, correct_g)
+    pictured = _histogram("Groups by kind", "all incorrect", "all correct", by_kind)
+    mixed = f"{kinds['mixed']:,}"
     return [
         Tile(f"{n:,}", "responses", tokens, _rewards(frame), "by reward"),
         Tile(f"{groups:,}", "groups", "prompts with their responses", accuracies, "by accuracy"),
         Tile(share, "accuracy", number, lengths, f"{word}s of correct and incorrect responses"),
-        Tile(
-            *(f"{kinds['mixed']:,}", "mixed groups", "only these get credit"),
-            _histogram(
-                "Groups by kind",
-                "all incorrect",
-                "all correct",
-                [
-                    _bar(
-                        {"plain" if kind == "mixed" else kind: n},
-                        f"{kind if kind == 'mixed' else f'all {kind}'}: {counted(n, 'group')}",
-                        groups=kind,
-                    )
-                    for kind, n in kinds.items()
-                ],
-            ),
-            "by kind",
-        ),
+        Tile(mixed, "mixed groups", "only these get credit", pictured, "by kind"),
     ]
 
 
-def _bar(parts: dict[str, int], label: str, **link: Any) -> Bar:
+def _bar(parts: dict[str, int], label: str, **filter_: Any) -> Bar:
     """A bar of numbers by their kind, with a link to the rollouts that a filter leaves."""
-    return Bar([(n, kind) for kind, n in parts.items()], label, _link(**link))
+    return Bar([(n, kind) for kind, n in parts.items()], label, {"view": "rollouts", **filter_})
 
 
-def _link(**filter_: Any) -> Link:
-    return {"view": "rollouts", **filter_}
-
-
-def _histogram(name: str, low: str, high: str, bars: list[Bar]) -> Histogram:
-    most = max(sum(n for n, _ in bar.parts) for bar in bars)
-    return Histogram(name, low, high, most, bars)
+def _histogram(name: str, low: str, high: str, bars: list[Bar]) -> Histogram | None:
+    most = max((sum(n for n, _ in bar.parts) for bar in bars), default=0)
+    return Histogram(name, low, high, most, bars) if most else None
 
 
 def _rewards(frame: Frame) -> Histogram | None:
     reward_b = frame.reward_b[~np.isnan(frame.reward_b)]
-    if not len(reward_b):
-        return None
     values, times = np.unique(reward_b, return_counts=True)
+    if not len(values):
+        return None
     # A bin for each value where there are few.
     is_few = len(values) <= BINS
     counts, edges = (times, values) if is_few else np.histogram(reward_b, BINS)
@@ -93,9 +81,7 @@ def _rewards(frame: Frame) -> Histogram | None:
 def _accuracies(known_g: np.ndarray, correct_g: np.ndarray) -> Histogram | None:
     """As many bins as a group has rollouts and one more, at most `BINS`."""
     known = known_g > 0
-    if not known.any():
-        return None
-    last = int(min(BINS, known_g.max() + 1)) - 1
+    last = max(1, int(min(BINS, known_g.max() + 1)) - 1)
     place_g = np.round(correct_g[known] / known_g[known] * last).astype(np.int64)
     bars = []
     for i, n in enumerate(np.bincount(place_g, minlength=last + 1).tolist()):
@@ -106,21 +92,21 @@ def _accuracies(known_g: np.ndarray, correct_g: np.ndarray) -> Histogram | None:
     return _histogram("Groups by accuracy", "0 %", "100 %", bars)
 
 
-def _lengths(frame: Frame, word: str) -> Histogram:
+def _lengths(frame: Frame, word: str) -> Histogram | None:
     """Cut at the 99 % quantile, above which everything is in the last bin."""
     longest = max(1.0, float(np.quantile(frame.lengths_b, 0.99)))
-    edges = np.linspace(0, longest, BINS + 1)
-    cut_b = np.minimum(frame.lengths_b, longest)
-    correct, incorrect = (
-        np.histogram(cut_b[frame.correct_b == x], edges)[0].tolist() for x in (1, 0)
-    )
+    edges, cut_b = np.linspace(0, longest, BINS + 1), np.minimum(frame.lengths_b, longest)
+    n = {
+        kind: np.histogram(cut_b[frame.correct_b == x], edges)[0].tolist()
+        for kind, x in (("incorrect", 0), ("correct", 1))
+    }
     bars = []
     for i in range(BINS):
         low, high = round(edges[i]), round(edges[i + 1])
         name = f"{low:,} or more" if i == BINS - 1 else f"{low:,} to {high:,}"
-        label = f"{name} {word}s: {correct[i]:,} correct, {incorrect[i]:,} incorrect"
-        parts = {"incorrect": incorrect[i], "correct": correct[i]}
-        bars.append(_bar(parts, label, length=[low, 1e9 if i == BINS - 1 else high]))
+        label = f"{name} {word}s: {n['correct'][i]:,} correct, {n['incorrect'][i]:,} incorrect"
+        ends = [low, 1e9 if i == BINS - 1 else high]
+        bars.append(_bar({kind: x[i] for kind, x in n.items()}, label, length=ends))
     return _histogram("Responses by length", "0", f"{round(longest):,}+", bars)
 
 
@@ -134,7 +120,7 @@ def models_table(frame: Frame) -> Table | None:
         share = float(known.mean()) if len(known) else -1.0
         length = f"{frame.lengths_b[is_its].mean():,.0f}"
         cells = [name, f"{is_its.sum():,}", percent(share) if len(known) else "–", length]
-        ranked.append((-share, Row(cells, _link(model=name))))
+        ranked.append((-share, Row(cells, {"view": "rollouts", "model": name})))
     if len(ranked) < 2:
         return None
     rows = [row for _, row in sorted(ranked, key=lambda pair: pair[0])]

@@ -81,11 +81,11 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
     ]
     if not rows:
         return None
-    chosen = rows
-    if not is_verdict:  # whole groups, as a part of one would be compared with nothing
-        sizes_g = np.bincount(frame.group_b[rows], minlength=len(frame.sizes_g))
-        chosen_g = sampling.choose(sizes_g, sizes_g > 0, [], MAX_GRADED)
-        chosen = [row for row in rows if chosen_g[frame.group_b[row]]]
+    # Whole groups, as a part of one would be compared with nothing.
+    sizes_g = np.bincount(frame.group_b[rows], minlength=len(frame.sizes_g))
+    most = len(rows) if is_verdict else MAX_GRADED
+    chosen_g = sampling.choose(sizes_g, sizes_g > 0, [], most)
+    chosen = [row for row in rows if chosen_g[frame.group_b[row]]]
     verdicts = _verdicts(frame, accepted, chosen, tell)
     unanswered = [row for row, x in verdicts.items() if x.outcome is Outcome.UNANSWERED]
     stored = {row: float(frame.correct_b[row]) for row in verdicts}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,18 +163,14 @@ def strongest(frame: Frame, scored: Scored, top: int = 10) -> Strongest:
 
 def credit_column(frame: Frame, credit_n: np.ndarray) -> Any:
     """The credit as a column of lists beside `frame.dump.rollouts`."""
-    order_b = np.argsort(group_codes(frame.dump.rollouts)[0], kind="stable")
+    kind = record.SCHEMA.field("credit").type
+    order_b = np.argsort(np.argsort(group_codes(frame.dump.rollouts)[0], kind="stable"))
     parts = np.split(credit_n, frame.offsets_b[1:-1])
-    return list_column([parts[i] for i in np.argsort(order_b)], record.SCHEMA.field("credit").type)
-
-
-def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
-    """Arrays of different lengths as a column of lists, in chunks whose offsets fit in int32."""
     lists = []
-    for start in range(0, len(rows), ROWS_PER_BATCH):
-        part = rows[start : start + ROWS_PER_BATCH]
-        offsets = np.cumsum([0, *map(len, part)], dtype=np.int32)
-        values = pa.array(np.concatenate(part), type=kind.value_type)
+    for rows in np.array_split(order_b, len(order_b) // ROWS_PER_BATCH + 1):
+        some = [parts[row] for row in rows]
+        offsets = np.cumsum([0, *map(len, some)], dtype=np.int32)
+        values = pa.array(np.concatenate(some), type=kind.value_type)
         lists.append(pa.ListArray.from_arrays(offsets, values))
     return pa.chunked_array(lists, type=kind)
 

@@ -47,34 +47,6 @@ class Advice(NamedTuple):
         return "\n".join(self.lines)
 
 
-SAYS: dict[str, tuple[Verdict, str]] = {
-    "too few to tell": (
-        "too few groups",
-        "Too few groups to tell anything.\n"
-        "{groups} with two correct and two incorrect responses; for {estimators} at least "
-        "{needed} are needed.",
-    ),
-    "none": (
-        "nothing shown",
-        "No estimator is shown to tell correct responses from incorrect ones here.\n"
-        "The best of them, {best}, scored the correct response of a held-out pair higher in "
-        "{share} of {pairs:,} pairs; chance is .50.",
-    ),
-    "take": ("take", "Take {named}.\nIt {scores}"),
-    "too few to compare": (
-        "too few groups",
-        "Too few groups to tell whether credit knows more than the length or a vote.\n"
-        "{groups}; for {estimators} at least {needed} are needed.\n"
-        "{named}{comma} {scores}",
-    ),
-    "no more": (
-        "no more than a baseline",
-        "Credit {tells} no more than {rivals} does: read nothing into single colours.\n"
-        "{beside}\n{named}{comma} {scores}",
-    ),
-}
-"""What is said first, by what was found."""
-
 _BASELINES = {
     "shorter": "calling the shorter response correct",
     "majority": "calling the more frequent answer correct",
@@ -86,55 +58,61 @@ def advice(held_out: HeldOut) -> Advice:
 
     Tests are exact or random sign flips of the groups' differences (`sign_flip_p_value`).
     """
-    ranked, groups = held_out.ranked(), held_out.groups
-    n = len(ranked)
+    ranked, baselines, n = held_out.ranked(), held_out.baselines, len(held_out.estimators)
+    groups = counted(held_out.groups, "group")
     # Against chance every estimator was tried, so the correction is over all of them.
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
     # Sign flips are two-sided: one that is reliably below chance is significant, too.
     shown = [score for score in ranked if above[score.name] < ALPHA and score.auc.value > 0.5]
     best = (shown or ranked)[0]
-    words: dict[str, Any] = {
-        "groups": counted(groups, "group"),
-        "estimators": counted(n, "estimator"),
-        "best": best.name,
-        "share": _interval(best),
-        "pairs": held_out.pairs,
-    }
+    does = f"scores the correct response of a held-out pair higher in {_interval(best)} of pairs"
     if not shown:
         # Where even groups of one sign could not be significant, "nothing shown" would mislead.
-        words["needed"] = _needed(n)
-        verdict, text = SAYS["too few to tell" if words["needed"] > groups else "none"]
-        return Advice(verdict, None, above, {}, text.format(**words).split("\n"))
+        if (needed := _needed(n)) > held_out.groups:
+            lines = ["Too few groups to tell anything.", _lacking(groups, n, needed)]
+            return Advice("too few groups", None, above, {}, lines)
+        first = "No estimator is shown to tell correct responses from incorrect ones here."
+        lines = [first, f"The best of them, {best.name}, {does}; chance is .50."]
+        return Advice("nothing shown", None, above, {}, lines)
     # "The best" was chosen by the same numbers. The family of tests is all pairs that the choice
     # could have led to; otherwise the best of ten equal ones would often look better than another.
-    n_pairs = n * (n - 1) // 2 + n * len(held_out.baselines)
-    others = [score for score in (*ranked, *held_out.baselines) if score is not best]
+    n_pairs = n * (n - 1) // 2 + n * len(baselines)
+    others = [score for score in (*ranked, *baselines) if score is not best]
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], n_pairs)
-    outdone = [score for score in held_out.baselines if score.auc.value >= best.auc.value]
-    rivals = [x for x in held_out.baselines if x in outdone or below[x.name] >= ALPHA]
-    words |= {
-        "needed": _needed(n_pairs),
-        "named": f"{best.name}, the best of {n} tried here" if n > 1 else best.name,
-        "comma": "," if n > 1 else "",
-        "scores": f"scores the correct response of a held-out pair higher in {_interval(best)} of "
-        "pairs; chance is .50.",
-        "tells": "tells" if outdone else "may tell",
-        "rivals": " or ".join(_BASELINES[score.name] for score in rivals),
-        "beside": "\n".join(_beside(x, x in outdone, below[x.name]) for x in rivals),
-    }
-    too_few = words["needed"] > groups
-    found = "too few to compare" if too_few and not outdone else "no more"
-    verdict, text = SAYS[found if rivals else "take"]
-    lines = text.format(**words).split("\n")
+    outdone = [score for score in baselines if score.auc.value >= best.auc.value]
+    rivals = [x for x in baselines if x in outdone or below[x.name] >= ALPHA]
+    needed = _needed(n_pairs)
+    is_few = needed > held_out.groups
+    named = f"{best.name}, the best of {n} tried here" if n > 1 else best.name
+    verdict: Verdict
+    if not rivals:
+        verdict, lines = "take", [f"Take {named}.", f"It {does}; chance is .50."]
+    elif is_few and not outdone:
+        first = "Too few groups to tell whether credit knows more than the length or a vote."
+        verdict, lines = "too few groups", [first, _lacking(groups, n, needed)]
+    else:
+        names = " or ".join(_BASELINES[score.name] for score in rivals)
+        tells = "tells" if outdone else "may tell"
+        first = f"Credit {tells} no more than {names} does: read nothing into single colours."
+        verdict = "no more than a baseline"
+        lines = [first, *(_beside(x, x in outdone, below[x.name]) for x in rivals)]
+    if rivals:
+        lines.append(f"{named}{',' if n > 1 else ''} {does}; chance is .50.")
     if n > 1:
         lines.append("It was chosen as the best here: on new rollouts expect a little less.")
         alike = [x.name for x in ranked if x is not best and below[x.name] >= ALPHA]
-        if too_few:
-            lines.append(f"{words['groups']}: too few to tell the estimators apart.")
+        if is_few:
+            lines.append(f"{groups}: too few to tell the estimators apart.")
         elif alike:
             lines.append(f"Not shown to be worse: {', '.join(alike)}.")
     lines.append("Whether training gains by it is another question.")
     return Advice(verdict, best.name if verdict == "take" else None, above, below, lines)
+
+
+def _lacking(groups: str, n: int, needed: int) -> str:
+    """How many groups there are, and how many there should be."""
+    has = f"{groups} with two correct and two incorrect responses"
+    return f"{has}; for {counted(n, 'estimator')} at least {needed} are needed."
 
 
 def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -> dict[str, float]:

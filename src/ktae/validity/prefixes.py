@@ -24,11 +24,6 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
     """(B,) how many tokens the first part of each rollout of a record has, rounded up."""
     if not 0 < share <= 1:
         raise InputError(f"the share is {share:g}; expected a number above 0, at most 1")
-    if missing := rollouts["token_ids"].null_count:
-        raise InputError(
-            f"{missing} of {len(rollouts)} rollouts have no token ids; expected a record whose "
-            "rollouts all have some"
-        )
     lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy()
     counts_b: np.ndarray = np.ceil(lengths_b * share).astype(np.int64)
     return counts_b

@@ -37,7 +37,7 @@ function explained(rollout, t, id) {
     why,
     advantageSum(rollouts.advantage[rollout], credit),
     numbers.length > 0 && el`<table class="numbers"><tbody>${numbers}</tbody></table>`,
-    units.length > 0 && estimator.note && remark(estimator.note),
+    units.length > 0 && estimator.note && remark(inUnits(estimator.note)),
   ];
 }
 
