@@ -27,17 +27,11 @@ def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
         page = browser.new_page(viewport={"width": 1360, "height": 1100})
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
-        for name, fragment in (
-            ("report-overview", "view=overview"),
-            ("report", "view=rollouts"),
-            ("report-tokens", "view=tokens"),
-        ):
-            page.evaluate(f"location.hash = '{fragment}'")
-            page.wait_for_timeout(800)
-            if name == "report":
-                page.locator(".t:is(.p8, .n8)").first.click()
-            page.evaluate("scrollTo(0, 0)")
-            page.screenshot(path=IMAGES / f"{name}.png")
+        page.screenshot(path=IMAGES / "report-overview.png")
+        page.click("#to-rollouts")
+        page.locator(".t:is(.p8, .n8)").first.click()
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=IMAGES / "report.png")
         browser.close()
 
 

@@ -112,5 +112,17 @@ def test_names_of_estimators_are_a_list(kind):
     assert [x.auc for x in held_out.estimators] == [x.auc for x in named.estimators]
 
 
+def test_held_out_pairs_without_a_tokenizer_are_of_words():
+    rows = [
+        {"group": g, "response": f"{'yes' if i % 2 else 'no'} {i} {g}", "reward": float(i % 2)}
+        for g in range(3)
+        for i in range(6)
+    ]
+    of_text = ktae.held_out_pairs(rows, ["paper"])
+    of_words = ktae.held_out_pairs(ktae.score(rows), ["paper"])
+    assert of_text.estimators[0].auc == of_words.estimators[0].auc
+    assert of_text.estimators[0].auc.value == 1  # yes and no tell
+
+
 def test_the_package_s_names_are_its_public_ones():
     assert dir(ktae) == sorted(ktae.__all__)

@@ -148,6 +148,8 @@ def test_search_and_filters_are_in_the_address(plain_page, open_page):
     assert page.locator("#hits").inner_text() == "1 of 1 hit in this group"
     page.select_option("#filter-outcome", "correct")
     assert page.locator(".empty").count() == 1
+    again = open_page(plain_page, "view=rollouts&q=hmm+wait")  # as somebody would write it
+    assert again.locator("#hits").inner_text() == "1 of 1 hit in this group"
     again = open_page(plain_page, page.url.partition("#")[2])
     assert again.locator("[role=status]").inner_text() == "0 responses in 0 groups"
     again.get_by_text("clear all").click()
@@ -204,20 +206,18 @@ def test_steps_with_the_same_prompts_are_compared(page_of):
 
 
 def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open_page, page_of):
-    """Thoughts, calls of tools and what others wrote; a document of JSON is read as one."""
+    """Thoughts, calls of tools and what others wrote."""
     thought = "<think>" + "well, 2 and 2 are 4. " * 50 + "</think>"
     text = thought + "<tool_call>add(2, 2)</tool_call> so the answer is 5"
     rows = [
         {"group": 0, "answer": "4", "response": text, "reward": 0},
-        {"group": 0, "answer": "4", "response": '{"why": "a\\nb", "answer": [4]}', "reward": 1},
+        {"group": 0, "answer": "4", "response": "the answer is 4", "reward": 1},
     ]
     page = page_of(rows)
     folds = page.locator(".segment details")
     names = page.locator(".segment .who").all_text_contents()
     assert names == ["Thought", "Tool call", "Assistant"]
     assert folds.evaluate_all("all => all.map((x) => x.open)") == [False, False]
-    shown = page.locator(".side .tokens").first.text_content()
-    assert shown == '{\n  "why": "a\nb",\n  "answer": [\n    4\n  ]\n}'
     move(page, "view=rollouts&group=1&rollout=1&token=9")
     assert page.locator(".segment details[open] .active").count() == 1
     page = open_page(tmp_path / "r.html", "view=rollouts&group=1")

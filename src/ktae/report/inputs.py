@@ -6,14 +6,11 @@ import contextlib
 import dataclasses
 import functools
 import json
-import re
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.batch import Vocabulary
@@ -21,15 +18,12 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section
 from ktae.files.text import path_text
 from ktae.rollouts import memory, readers, record
-from ktae.rollouts.groups import tokenized, with_ids
+from ktae.rollouts.groups import cut_at_words, tokenized
 from ktae.rollouts.metrics import metrics_by_step, metrics_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import Speller, load_tokenizer, note_other_texts, token_bytes
 from ktae.rollouts.trained_with import TrainedWith
-
-WORD = re.compile(r"\w+|[^\w\s]|\s+")
-"""Without a tokenizer a text is cut so: into words, signs and blanks."""
 
 Tell = Callable[[str, int, int | None], None]
 """Is told what is being done, how much of it is, and of how much (None: not known)."""
@@ -149,7 +143,8 @@ def from_record(
     missing = rollouts["token_ids"].null_count
     if missing and tokenizer is None:
         notes.add("words")
-        return _cut_at_words(rollouts, notes)
+        rollouts, words = cut_at_words(rollouts)
+        return Dump(rollouts, "words", np.arange(len(words)), [x.encode() for x in words], notes)
     if missing:
         notes.add("made")
         rollouts = tokenized(rollouts, tokenizer, named=named)
@@ -159,24 +154,6 @@ def from_record(
     if missing < len(rollouts):
         note_other_texts(rollouts, tokenizer, notes)
     return Dump(rollouts, "tokens", distinct, token_bytes(tokenizer, distinct), notes)
-
-
-def _cut_at_words(rollouts: Any, notes: Notes) -> Dump:
-    """Every response cut at words, which are numbered in the order in which they come."""
-    if without := rollouts["response"].null_count:
-        raise InputError(
-            f"{without:,} of {len(rollouts):,} rollouts have token_ids and no response, and others "
-            "a response and no token_ids; expected one of the two everywhere, or a tokenizer"
-        )
-    for name in ("token_ids", "mask"):  # masks belong to the ids that are dropped
-        field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
-        rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
-    number = defaultdict[str, int]()
-    number.default_factory = number.__len__
-    rollouts = with_ids(
-        rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
-    )
-    return Dump(rollouts, "words", np.arange(len(number)), [x.encode() for x in number], notes)
 
 
 def trained_with(inputs: Sequence[str | Path]) -> TrainedWith | None:

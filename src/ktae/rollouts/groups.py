@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +21,9 @@ from ktae.rollouts.tokens import tokenize
 MAX_POSITIONS = 1 << 22
 """Padded positions (rollouts x longest length) that are in memory at a time, about 40 MB. A single
 group above that is still taken whole."""
+
+WORD = re.compile(r"\w+|[^\w\s]|\s+")
+"""Without a tokenizer a text is cut so: into words, signs and blanks."""
 
 ROWS_PER_BATCH = 1024
 """Rollouts that a tokenizer gets, or an Arrow list array holds, at a time."""
@@ -120,6 +125,30 @@ def with_ids(rollouts: Any, encode: Callable[[list[str]], Sequence[Any]]) -> Any
         field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
         rollouts = rollouts.set_column(place, field, pa.chunked_array(chunks, field.type))
     return rollouts
+
+
+def cut_at_words(rollouts: Any) -> tuple[Any, list[str]]:
+    """The record with words for tokens, where there is no tokenizer, and the words.
+
+    A word's id is its place among them, in the order in which they come.
+
+    Raises:
+        InputError: some rollouts have only text, others only token ids.
+    """
+    if without := rollouts["response"].null_count:
+        raise InputError(
+            f"{without:,} of {len(rollouts):,} rollouts have token_ids and no response, and others "
+            "a response and no token_ids; expected one of the two everywhere, or a tokenizer"
+        )
+    for name in ("token_ids", "mask"):  # masks belong to the ids that are dropped
+        field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
+        rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
+    number = defaultdict[str, int]()
+    number.default_factory = number.__len__
+    rollouts = with_ids(
+        rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
+    )
+    return rollouts, list(number)
 
 
 def arrays_of(column: Any) -> list[np.ndarray]:

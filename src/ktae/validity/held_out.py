@@ -83,7 +83,7 @@ def held_out_pairs(
     Args:
         rollouts: a record, or another table as `ktae.score` takes it.
         estimators: what to try, by the name that the result gets; or names of presets.
-        tokenizer: needed where a rollout has no token ids.
+        tokenizer: where a rollout has no token ids; without one, responses are cut at words.
         keep: (B,) how many tokens of each rollout are looked at, from its beginning
             (`ktae.validity.prefixes`); None: all.
         answers: the B rollouts' own answers, None where there is none. They make the baseline
@@ -98,7 +98,7 @@ def held_out_pairs(
 
     Raises:
         InputError: `rollouts` is not a record, no group has two distinct correct and two distinct
-            incorrect rollouts, or a rollout has no token ids and there is no tokenizer.
+            incorrect rollouts, or some have only text and others only token ids.
 
     Source: ROC area of each group as in Hanley and McNeil 1982, "The meaning and use of the area
     under a ROC curve", averaged over groups.
@@ -111,9 +111,11 @@ def held_out_pairs(
             "{'paper': 'paper'}"
         )
     chosen = {name: as_estimator(estimator) for name, estimator in estimators.items()}
-    groups, left_out, too_small = _groups(
-        memory.as_record(rollouts), tokenizer, keep, max_groups, seed
-    )
+    rollouts = memory.as_record(rollouts)
+    if tokenizer is None and rollouts["token_ids"].null_count:
+        rollouts, words = grouping.cut_at_words(rollouts)
+        vocabulary = Vocabulary(tuple(word.encode() for word in words))
+    groups, left_out, too_small = _groups(rollouts, tokenizer, keep, max_groups, seed)
     if permutations is None:
         permutations = max(1, math.ceil(MIN_PERMUTED_GROUPS / len(groups)))
     sides = list(_sides(groups, pairs, permutations))

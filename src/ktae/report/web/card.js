@@ -14,7 +14,7 @@ function tokenCard(rollout, t, run) {
     ${remark(`${place} · response ${numberOf(rollout) + 1}, ${outcomeOf(rollout)} · id ${id}`)}
     ${run.count > 1 && el`<p class="parts">“${onOneLine(run.text)}” is made of ${run.count} tokens: ${parts}</p>`}
     ${isCounted(rollout, t) ? explained(rollout, t, id) : remark(inUnits(MASKED))}
-    <p><a href=${linkTo({ view: "tokens", id })}>This ${report.unit} in all groups</a></p>
+    <button class="link" @click=${() => go({ view: "tokens", id })}>This ${report.unit} in all groups</button>
   </div>`;
 }
 
@@ -37,7 +37,7 @@ function explained(rollout, t, id) {
     why,
     advantageSum(rollouts.advantage[rollout], credit),
     numbers.length > 0 && el`<table class="numbers"><tbody>${numbers}</tbody></table>`,
-    units.length > 0 && estimator.note && remark(estimator.note),
+    units.length > 0 && estimator.note && remark(inUnits(estimator.note)),
   ];
 }
 

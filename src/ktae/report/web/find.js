@@ -37,7 +37,7 @@ function rolloutTests() {
     state.reward && (r => within(rollouts.reward[r], state.reward)),
     state.length && (r => within(rollouts.length[r], state.length)),
     foundIn("rollouts"),
-    query && (r => textOf(r).includes(query)),
+    query && report.tokens && (r => textOf(r).includes(query)),
   ].filter(Boolean);
 }
 

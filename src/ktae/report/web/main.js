@@ -87,6 +87,7 @@ globalThis.ktae = { report, state, creditAt, unitsAt, fragment };
     if (state.view === "overview") draw(); // its numbers are here already
     await readRest();
     fitted = { key: null };
+    if (state.q) readState(); // the texts to search in are there now
     draw();
     if (document.getElementById("reload")) restoreSettings();
     root.dataset.ready = "true";

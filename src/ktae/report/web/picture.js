@@ -53,7 +53,7 @@ function linesOfGroup(g) {
   const order = (x, y) => (rollouts.correct[y] ?? -1) - (rollouts.correct[x] ?? -1) || x - y;
   const response = r => {
     const shadeOf = run => shadeClass(signalAt(r, strongestOf(run, r)), full) || undefined;
-    const lines = linesOf(runsIn(r).map(run => ({ text: textOfRun(run), shade: shadeOf(run) })));
+    const lines = linesOf(runsIn(r).map(run => ({ text: shownText(run.text), shade: shadeOf(run) })));
     const left = lines.length - PICTURE.most;
     const head = `${outcomeOf(r)}, response ${numberOf(r) + 1}: ${rewardOf(r)}`;
     const rest = left > 0 ? plainLines(`… ${counted(left, "more line")}`) : [];

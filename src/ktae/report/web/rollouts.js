@@ -160,7 +160,7 @@ function tokenElement(run, rollout, full) {
   span.setAttribute("aria-selected", "false");
   span.setAttribute("aria-label", onOneLine(run.text) || "empty");
   span.id = `t${rollout}-${run.first}`;
-  span.textContent = textOfRun(run);
+  span.textContent = shownText(run.text);
   Object.assign(span, { run, rollout });
   for (const rank of idsOf(rollout).subarray(run.first, run.first + run.count)) {
     if (!spansOf.has(rank)) spansOf.set(rank, []);

@@ -49,7 +49,7 @@ function strongestOf({ first, count }, rollout) {
 
 // The legend: the ends and the shades between, and whose numbers they are.
 function legend(g) {
-  if (state.signal === "none") return null;
+  if (state.signal === "none" || (state.signal === "credit" && !report.groups.credit_abs[g])) return null;
   const full = fullShade(g);
   const numbers = Array.from({ length: LEVELS }, (_, i) => i + 1);
   const isSize = state.signal in FULL;

@@ -94,7 +94,7 @@ const thousands = n => n.toLocaleString("en");
 const counted = (n, what) => `${thousands(n)} ${what}${n === 1 ? "" : "s"}`;
 const short = x => {
   const digits = Math.abs(x) >= 100 ? x.toFixed(0) : String(Number(x.toPrecision(2)));
-  return (x !== 0 && Math.abs(x) < 0.01 ? x.toExponential(0) : digits).replaceAll("-", "−");
+  return (x !== 0 && Math.abs(x) < 0.001 ? x.toExponential(0) : digits).replaceAll("-", "−");
 };
 const capital = text => text[0].toUpperCase() + text.slice(1);
 

@@ -6,6 +6,8 @@ const ABOUT =
   "Impact is credit × how many more or fewer correct responses have the token than by chance, summed over groups. " +
   "Shares are of the responses of mixed groups. p is over groups; in bold it is beyond chance among all tokens.";
 
+const UNMIXED = "No group has both correct and incorrect responses, so there is nothing to compare tokens by.";
+
 // Each column: a number of a token, by its rank; how that is shown, and what is sorted by.
 const column = name => rank => report.vocabulary[name][rank];
 const asIs = x => x;
@@ -43,9 +45,9 @@ function tokensView() {
   fill({});
   const search = el`<input type="search" class="search" placeholder="text or id" aria-label="Search ${report.unit}s"
     value=${tokenView.query} @input=${event => fill({ query: event.target.value })}>`;
-  const about = remark(inUnits(`Credit and impact are those of ${report.credit.name}. ${ABOUT}`));
+  const about = often.length ? `Credit and impact are those of ${report.credit.name}. ${ABOUT}` : UNMIXED;
   return el`<div class="two">
-    ${pane(inUnits("Tokens"), about, el`<div class="bar">${search}</div>`, found)}
+    ${pane(inUnits("Tokens"), remark(inUnits(about)), el`<div class="bar">${search}</div>`, found)}
     <section class="pane" id="contexts" aria-label="Contexts">
       ${chosen < 0 ? remark("Pick one in the table to read where it occurs.") : contexts(chosen)}
     </section>
@@ -70,7 +72,8 @@ function tokenTable(rows, fill) {
     </th>`;
   };
   const cell = (name, rank) => TOKEN_COLUMNS[name].show(TOKEN_COLUMNS[name].of(rank), rank);
-  const [first, ...others] = Object.keys(TOKEN_COLUMNS);
+  const isCompared = report.groups.label.some((_, g) => isMixed(g));
+  const [first, ...others] = Object.keys(TOKEN_COLUMNS).slice(0, isCompared ? undefined : 1);
   const line = rank =>
     el`<tr class=${id[rank] === state.id && "picked"}>
       <th scope="row">

@@ -17,7 +17,7 @@ function turnsPane(g) {
     </tr>`;
   const names = Array.from({ length: most }, (_, n) => el`<th scope="col">Turn ${n + 1}</th>`);
   const table = el`<table class="turn-rows">
-    <caption>First words, and the mean credit a ${report.unit} (${report.credit.name})</caption>
+    <caption>First words, and the mean credit per ${report.unit} (${report.credit.name})</caption>
     <thead><tr><th scope="col">Response</th>${names}</tr></thead>
     <tbody>${turns.rollouts.map(row)}</tbody>
   </table>`;
