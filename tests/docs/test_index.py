@@ -54,5 +54,5 @@ def test_every_command(folder: Path, tokenizer: str) -> None:
     assert "VERDICT" in printed[1]
     assert "response 4: reward 0" in printed[3]
     assert (folder / "report.html").stat().st_size > 50_000
-    assert "few groups" in printed[5]
+    assert "VERDICT" in printed[5]
     assert "no pair could have p below .05" in printed[6]

@@ -85,24 +85,24 @@ def report(
     )
     if is_mixed:
         screen.next("ktae", "show", *reading.paths)
+    screen.end(_as_dict(dump) | {"seconds": seconds, "output": output, "bytes": size})
+
+
+def _as_dict(dump: Dump) -> dict[str, object]:
+    """For JSON: what the page says first, and what was read."""
     names = ("key", "tone", "sentence", "sure", "about", "count")
-    screen.end(
-        {
-            "rollouts": len(dump.rollouts),
-            "groups": {"all": n, "shown": shown},
-            "estimator": dump.page.credit.name,
-            "findings": [{x: getattr(finding, x) for x in names} for finding in dump.page.findings],
-            "advice": dump.page.advice,
-            "comparisons": dump.page.comparisons,
-            "page_notes": dump.page.notes,
-            "left_out": dump.notes.counts["rejected"],
-            "notes": dump.notes.listed(),
-            "unit": dump.unit,
-            "seconds": seconds,
-            "output": output,
-            "bytes": size,
-        }
-    )
+    return {
+        "rollouts": len(dump.rollouts),
+        "groups": {"all": dump.shown[1], "shown": dump.shown[0]},
+        "estimator": dump.page.credit.name,
+        "findings": [{x: getattr(finding, x) for x in names} for finding in dump.page.findings],
+        "advice": dump.page.advice,
+        "comparisons": dump.page.comparisons,
+        "page_notes": dump.page.notes,
+        "left_out": dump.notes.counts["rejected"],
+        "notes": dump.notes.listed(),
+        "unit": dump.unit,
+    }
 
 
 def _print_findings(screen: Screen, dump: Dump) -> None:

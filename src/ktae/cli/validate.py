@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ktae.report.inputs import Dump
+    from ktae.validity.advice import Advice
+    from ktae.validity.scores import HeldOut
 
 LEGEND = """\
 held-out      share of pairs whose correct rollout gets more credit, mean over
@@ -62,7 +64,7 @@ def validate(
     from ktae.validity import held_out
     from ktae.validity.advice import advice
     from ktae.validity.prefixes import AskedAnswers
-    from ktae.validity.scores import COLUMNS, forest
+    from ktae.validity.scores import forest
 
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
@@ -83,6 +85,19 @@ def validate(
             else None,
         )
     advised = advice(result)
+    _print(screen, result, advised, part)
+    if plot is not None:
+        plots.save(forest(result), plot)
+        screen.print(f"wrote {plot}")
+    screen.next("ktae", "report", *reading.paths, *(("-e", advised.take) if advised.take else ()))
+    of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
+    told = {"advice": advised.as_dict(), "notes": dump.notes.listed()}
+    screen.end(result.as_dict() | of | told, output)
+
+
+def _print(screen: Screen, result: HeldOut, advised: Advice, part: str) -> None:
+    from ktae.validity.scores import COLUMNS
+
     style = "bold green" if advised.verdict == "take" else "bold yellow"
     screen.print(f"VERDICT: {advised.lines[0]}", style=style)
     looked_at, *left_out = result.counts()
@@ -92,13 +107,6 @@ def validate(
     screen.table("Held-out pairs", COLUMNS, [*sides[0], None, *sides[1]])
     screen.print(*LEGEND.splitlines(), style="dim")
     screen.print(*advised.lines[1:])
-    if plot is not None:
-        plots.save(forest(result), plot)
-        screen.print(f"wrote {plot}")
-    screen.next("ktae", "report", *reading.paths, *(("-e", advised.take) if advised.take else ()))
-    of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
-    told = {"advice": advised.as_dict(), "notes": dump.notes.listed()}
-    screen.end(result.as_dict() | of | told, output)
 
 
 def _chosen(reading: Reading, names: list[str] | None) -> dict[str, Estimator]:

@@ -19,6 +19,9 @@ from ktae.report.data import Comparison, Link, Problem, Row, Tone
 from ktae.report.drafts import Draft, p_text, percent, signed
 from ktae.report.frame import Frame
 
+POINTS = " points"
+"""Of accuracy: a hundredth."""
+
 MOST_SIDES = 12
 FEWEST_PROMPTS = 5
 """Prompts that two steps must have in common; fewer tell nothing of the model."""
@@ -153,16 +156,11 @@ def mean_interval(values: np.ndarray) -> Interval:
     return Interval(float(values.mean()), np.nan, np.nan)
 
 
-def in_words(interval: Interval, unit: str = "", scale: float = 1.0) -> str:
+def in_words(interval: Interval, unit: str) -> str:
     """As in "+5.5 points (95 % interval +3.2 to +7.9)"."""
-    mean, low, high = (signed(scale * x, ",.1f") for x in interval)
+    mean, low, high = (signed((100 if unit == POINTS else 1) * x, ",.1f") for x in interval)
     between = "" if np.isnan(interval.low) else f" (95 % interval {low} to {high})"
     return f"{mean}{unit}{between}"
-
-
-def in_points(interval: Interval) -> str:
-    """A difference of accuracies."""
-    return in_words(interval, " points", 100)
 
 
 def comparison(frame: Frame, pair: Pair, prompts: list[str | None]) -> Comparison:
@@ -189,8 +187,8 @@ def comparison(frame: Frame, pair: Pair, prompts: list[str | None]) -> Compariso
         b.name,
         pair.sentence,
         [
-            Row([*accuracy, f"{in_points(interval)}, p = {p:.2g}"]),
-            Row([*length, in_words(mean_interval(lengths[1] - lengths[0]))]),
+            Row([*accuracy, f"{in_words(interval, POINTS)}, p = {p:.2g}"]),
+            Row([*length, in_words(mean_interval(lengths[1] - lengths[0]), "")]),
         ],
         [problem(i) for i in won[:MOST_PROBLEMS]],
         [problem(i) for i in lost[:MOST_PROBLEMS]],
@@ -210,7 +208,7 @@ def runs(frame: Frame, compared: Compared) -> Iterator[Draft]:
         yield Draft(
             *(f"run-{b}", tone, f"{a} and {b}"),
             pair.sentence,
-            f"{b} minus {a}: {in_points(pair.interval)}, {p_text(pair.p)}, paired over "
+            f"{b} minus {a}: {in_words(pair.interval, POINTS)}, {p_text(pair.p)}, paired over "
             f"{counted(len(change), 'prompt')}",
             f"Of these prompts {won:,} are better with {b}, {lost:,} are worse and "
             f"{len(change) - won - lost:,} are the same.",
@@ -234,7 +232,7 @@ def models(frame: Frame) -> Iterator[Draft]:
         yield Draft(
             *("models", "warn", "Models differ"),
             f"Models differ: accuracy is {low} for {pair.a.name} and {high} for {pair.b.name}",
-            f"{in_points(pair.interval)}, {p_text(p)}, paired over "
+            f"{in_words(pair.interval, POINTS)}, {p_text(p)}, paired over "
             f"{counted(len(pair.common), 'prompt')}",
             f"Where a group pools them, a {frame.dump.word} may only identify the stronger model.",
             link={"view": "overview"},

@@ -90,10 +90,8 @@ def contents(
     place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
 
     noted = notes.notes_of(frame, units.mixed_g, graded, choice)
-    if not shown_g.all():
-        noted.insert(0, notes.of_sample(shown_g, frame.sizes_g, max_tokens))
-    if regrade:
-        noted += notes.about_grading(frame, graded, any(accepted))
+    noted = [*notes.of_sample(shown_g, frame.sizes_g, max_tokens), *noted]
+    noted += notes.about_grading(frame, graded, any(accepted)) if regrade else []
     page_blocks = _blocks(frame, scored, shown)
     _tokens(frame, shown, totals, p_v, beyond_v, page_blocks)
     credit, page_blocks["credit"] = _credit(choice, scored, shown)

@@ -157,33 +157,30 @@ class Frame:
     @functools.cached_property
     def origins(self) -> Origins:
         """The file, the input and the prompt of each group."""
-        columns = ("run", "file", "label", "prompt", "prompt_id", "group")
-        run, file, label, prompt, prompt_id, name = map(self.of_groups, columns)
-        places = [x or y for x, y in zip(file, run, strict=True)]
-        files = list(dict.fromkeys(x for x in places if x))
+        columns = ("run", "file", "label", "prompt", "prompt_id", "group", "step")
+        rows = take_rows(self.rollouts.select(columns), self.starts_g[:-1]).to_pylist()
+        labels = [
+            x["label"] or (f"prompt {y}" if (y := x["prompt_id"]) else x["group"]) for x in rows
+        ]
+        places = [x["file"] or x["run"] for x in rows]
+        files = list(dict.fromkeys(place for place in places if place))
         # Short names: without the folders that all have in common.
         folders = {os.path.dirname(os.path.abspath(x)) for x in files}
         common = os.path.commonpath(folders) if folders else ""
-        plain = [
-            x or (f"prompt {y}" if y else z) for x, y, z in zip(label, prompt_id, name, strict=True)
-        ]
-        times = Counter(zip(plain, places, self.steps, strict=True))
-        labels = [
-            x if times[x, place, step] == 1 else full
-            for x, place, step, full in zip(plain, places, self.steps, name, strict=True)
-        ]
+        keys = list(zip(labels, places, self.steps, strict=True))
+        times = Counter(keys)
         inputs = self.dump.names if len(self.dump.names) > 1 else []
         input_g = [
-            next((i for i, x in enumerate(inputs) if place and is_within(place, x)), -1)
-            for place in (x or y for x, y in zip(run, file, strict=True))
+            next((i for i, x in enumerate(inputs) if is_within(row["run"] or row["file"], x)), -1)
+            for row in rows
         ]
-        keys = pa.chunked_array([[x or f"\0{y}" for x, y in zip(prompt, plain, strict=True)]])
+        prompts = [row["prompt"] or f"\0{label}" for row, label in zip(rows, labels, strict=True)]
         return Origins(
-            labels,
+            [x[0] if times[x] == 1 else row["group"] for x, row in zip(keys, rows, strict=True)],
             [os.path.relpath(x, common) for x in files],
             [files.index(x) if x else -1 for x in places],
             np.array(input_g),
-            numbered(keys),
+            numbered(pa.chunked_array([prompts])),
         )
 
     @functools.cached_property
@@ -198,24 +195,25 @@ class Frame:
         for row in np.flatnonzero(named).tolist():
             fields, span = json.loads(extra[row].as_py()), self.span(row)
             for signal, names in SIGNALS.items():
-                values = next((fields[name] for name in names if name in fields), ())
-                if values == ():
+                values = next((fields[name] for name in names if name in fields), None)
+                if values is None:
                     continue
                 try:
-                    if not isinstance(values, list) or len(values) != self.lengths_b[row]:
+                    numbers = np.array(values, dtype=np.float64)  # None is NaN
+                    if numbers.shape != (self.lengths_b[row],):
                         raise ValueError
-                    numbers = [np.nan if x is None else float(x) for x in values]
                 except (TypeError, ValueError, OverflowError):  # texts, lists and 10**400
                     misaligned[signal] += 1
                     continue
-                empty = np.full(len(self.which_n), np.nan, dtype=np.float32)
-                signals.setdefault(signal, empty)[span] = numbers
+                if signal not in signals:
+                    signals[signal] = np.full(len(self.which_n), np.nan, dtype=np.float32)
+                signals[signal][span] = numbers
         return signals, misaligned
 
 
-def is_within(path: str, folder: str) -> bool:
+def is_within(path: str | None, folder: str) -> bool:
     """Whether a path is this one or lies in it."""
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+    return path is not None and f"{path}{os.sep}".startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def frame_of(dump: Dump) -> Frame:

@@ -46,37 +46,32 @@ def notes_of(
 
 def _about_rewards(frame: Frame, graded: regrading.Graded | None) -> Iterator[Note]:
     n, missing = len(frame.reward_b), int(np.isnan(frame.reward_b).sum())
+    unknown = int((~frame.known_b).sum()) - missing
+    without = int(np.isnan(frame.advantage_b).sum())
     if graded and graded.is_verdict:
         done = len(graded.verdicts)
         text = "The dump has references and no rewards; the verdicts are those of ktae's grader."
         yield Note("graded", False, f"{done:,} responses were graded here", text, done)
-        return
-    if missing == n:
-        text = (
-            "No row has a reward, a verdict or a reference answer: nothing can be compared. Add a "
-            "field reward (a number), correct (true, false or null) or answer."
-        )
-        yield Note("no-rewards", True, "No rewards", text, missing)
-        return
-    if missing:
+    elif missing == n:
+        text = "Nothing can be compared. Add a field reward (a number), correct (true, false or "
+        yield Note("no-rewards", True, "No rewards", f"{text}null) or answer.", missing)
+    elif missing:
         text = "They are shown, and left out of every table and mean; they have no credit."
         title = f"{missing:,} of {n:,} responses have no reward"
         yield Note("without-reward", True, title, text, missing)
-    if (unknown := int((~frame.known_b).sum()) - missing) > 0:
+    if unknown > 0 and not (graded and graded.is_verdict):
         text = "The verifier could not decide: they are in no table and never count as incorrect."
         title = f"{unknown:,} of {n:,} responses have no verdict"
         yield Note("without-verdict", False, title, text, unknown)
-    # A dump may have advantages for some rollouts only: another formula for the rest would mix two.
-    if not frame.own_advantages:
+    if not frame.own_advantages and missing < n:
         text = (
-            "The dump holds none, so they are GRPO's: (reward - mean) / (standard deviation + "
-            "1e-6) over the responses of the group that have a reward."
+            "(reward - mean) / (standard deviation + 1e-6) over the rewarded responses of a group."
         )
-        yield Note("grpo-advantages", False, "Rollout advantages are computed here", text)
-    elif without := int(np.isnan(frame.advantage_b).sum()):
-        text = "The others' are the dump's. By which formula is not known, so none is computed."
+        yield Note("grpo-advantages", False, "Rollout advantages are GRPO's", text)
+    # A dump may have advantages for some only: another formula for the others would mix two.
+    elif frame.own_advantages and without:
         title = f"{without:,} of {n:,} responses have no advantage"
-        yield Note("without-advantage", False, title, text, without)
+        yield Note("without-advantage", False, title, "The others' are the dump's.", without)
 
 
 def _about_groups(frame: Frame, mixed_g: np.ndarray) -> Iterator[Note]:
@@ -85,21 +80,15 @@ def _about_groups(frame: Frame, mixed_g: np.ndarray) -> Iterator[Note]:
         is_severe = len(frame.dump.names) < 2
         yield Note("one-response", is_severe, "One response a prompt", text)
     elif frame.known_b.any() and not mixed_g.any():
-        verdicts = np.unique(frame.correct_b[frame.known_b]).tolist()
-        title = "No group is mixed"
-        if len(verdicts) == 1:
-            title = f"Every response is {'correct' if verdicts[0] else 'incorrect'}"
         text = "Credit compares the correct responses of a prompt with its incorrect ones: it is 0."
-        yield Note("not-mixed", True, title, text)
+        yield Note("not-mixed", True, "No group is mixed", text)
 
 
 def _about_training(frame: Frame, choice: Choice) -> Iterator[Note]:
     """What the run was trained with, and whose credit the page shows."""
     trained, estimator = frame.dump.trained, frame.dump.estimator
     if trained is not None:
-        how = "on the rollout advantages alone"
-        if trained.estimator:
-            how = f"with {trained.estimator}"
+        how = f"with {trained.estimator}" if trained.estimator else "on rollout advantages alone"
         text = f"The run was trained {how}, by its own record."
         if trained.estimator and estimator is None:
             text += " That cannot be made from its name."
@@ -107,10 +96,7 @@ def _about_training(frame: Frame, choice: Choice) -> Iterator[Note]:
             text += f" The page shows {choice.name}; -e {to_text(estimator)} shows the run's."
         yield Note("trained", False, "What the run was trained with", text)
     if choice.lacks_policy:
-        text = (
-            "The estimator weighs by the policy's log-probabilities or entropies, which the dump "
-            f"does not hold. The page shows {choice.name}."
-        )
+        text = f"That needs the policy's probabilities. The page shows {choice.name}."
         yield Note("no-policy", True, "Not the credit of training", text)
 
 
@@ -134,12 +120,14 @@ def about_grading(
         yield Note("graded-again", False, "Graded again", text, n)
 
 
-def of_sample(shown_g: np.ndarray, sizes_g: np.ndarray, max_tokens: int) -> Note:
+def of_sample(shown_g: np.ndarray, sizes_g: np.ndarray, max_tokens: int) -> Iterator[Note]:
     """What is in the page where not all groups are."""
+    if shown_g.all():
+        return
     n, shown = int(sizes_g.sum()), int(sizes_g[shown_g].sum())
     text = (
         f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to {max_tokens:,} "
         f"tokens. {sampling.RULE} Overview, Tokens and Training are of all responses; what is "
         "searched and filtered is in the page."
     )
-    return Note("sample", False, f"{shown:,} of {n:,} responses are in this page", text, shown)
+    yield Note("sample", False, f"{shown:,} of {n:,} responses are in this page", text, shown)

@@ -160,12 +160,14 @@ def _evidence(
     `row_p` and `response_p`: the unit's row, -1 for none, and the response of each token.
     """
     is_evidence = (row_p >= 0) & evidence_b[response_p]
-    pairs = np.unique(row_p[is_evidence] * len(evidence_b) + response_p[is_evidence])
+    pairs = np.sort(row_p[is_evidence] * len(evidence_b) + response_p[is_evidence])
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     row, response = np.divmod(pairs, len(evidence_b))
     is_correct = frame.correct_b[response] == 1
     with_it = [np.bincount(row, side, n_rows) for side in (is_correct, ~is_correct)]
     # The signature of a set is the sum of its members', modulo 2^64.
-    marks = np.concatenate([[np.uint64(0)], np.cumsum(_hash(response), dtype=np.uint64)])
+    marks_b = _hash(np.arange(len(evidence_b)))
+    marks = np.concatenate([[np.uint64(0)], np.cumsum(marks_b[response], dtype=np.uint64)])
     bounds = np.searchsorted(row, np.arange(n_rows + 1))
     return with_it, np.diff(marks[bounds])
 
