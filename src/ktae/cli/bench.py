@@ -43,7 +43,9 @@ DEFAULTS = (
     "sharp-trigrams",
     "tempo",
     "conflict-tokens",
+    "stride",
     "anchor-states",
+    "salt",
     "turn-rewards",
     "mt-grpo",
 )
