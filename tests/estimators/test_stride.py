@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import ktae
 from ktae import InputError
 from ktae.batch import make_batch
+from ktae.counting.units import NGRAMS
 from ktae.estimators import Centred, Stride, from_section, preset, to_section
 from ktae.rollouts import record
 
@@ -21,7 +22,8 @@ def windows(row, n):
     return [tuple(row[max(0, t + 1 - n) : t + 1]) for t in range(len(row))]
 
 
-def naive(batch, *, n, omega):
+def naive(batch, *, unit, omega):
+    n = NGRAMS.index(unit) + 1
     credit = np.zeros(batch.mask.shape)
     for group in np.unique(batch.group_b):
         rows = [
@@ -50,8 +52,8 @@ def naive(batch, *, n, omega):
     return credit
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([1.0, 0.3]))
-def test_it_is_what_plain_loops_give(seed, n, omega):
+@given(st.integers(0, 2**32 - 1), st.sampled_from(NGRAMS), st.sampled_from([1.0, 0.3]))
+def test_it_is_what_plain_loops_give(seed, unit, omega):
     rng = np.random.default_rng(seed)
     shape = (int(rng.integers(1, 10)), int(rng.integers(1, 10)))
     mask = rng.random(shape) < rng.choice([0.6, 1.0])
@@ -61,9 +63,9 @@ def test_it_is_what_plain_loops_give(seed, n, omega):
         rng.choice([0.0, 1.0, 1.0, math.nan], len(mask)),
         rng.integers(0, 2, len(mask)),
     )._replace(entropies=rng.uniform(0, 3, shape).round(1), ignored=(2,) if seed % 2 else ())
-    credit = Stride(n=n, omega=omega).credit(batch)
+    credit = Stride(unit=unit, omega=omega).credit(batch)
     assert credit.dtype == np.float32
-    np.testing.assert_allclose(credit, naive(batch, n=n, omega=omega), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(credit, naive(batch, unit=unit, omega=omega), rtol=0, atol=1e-5)
 
 
 RESPONSES = [[1, 2, 3], [1, 2], [3, 2]]
@@ -81,23 +83,23 @@ def test_by_hand():
     """Shares in the correct response less those in the two others: 1 - 1/2 of token 1, 0 of token 2
     and 1/2 of token 3; 1/2 of the pair 1 2, 1 of 2 3, -1/2 of 3 2."""
     expected = np.array([[1 / 2 * 1, 0, 1 / 2 * 2], [1 / 2 * 1, 0, 0], [1 / 2 * 3, 0, 0]]) / 2
-    np.testing.assert_allclose(credit(Stride(n=1)), expected, atol=1e-6)
-    np.testing.assert_allclose(credit(Stride(n=1, omega=2)), 2 * expected, atol=1e-6)
+    np.testing.assert_allclose(credit(Stride(unit="token")), expected, atol=1e-6)
+    np.testing.assert_allclose(credit(Stride(unit="token", omega=2)), 2 * expected, atol=1e-6)
     # A response begins with a pair of one token alone: 1 - 1/2 of 1, and -1/2 of 3.
     pairs = [[0.5 * 1, 0.5 * 2, 1 * 2.5], [0.5 * 1, 0.5 * 1.5], [-0.5 * 3, -0.5 * 2.5]]
     expected = np.zeros((3, 3))
     for i, row in enumerate(pairs):
         expected[i, : len(row)] = [statistics.mean(row[t : t + 2]) / 2 for t in range(len(row))]
-    np.testing.assert_allclose(credit(Stride(n=2)), expected, atol=1e-6)
+    np.testing.assert_allclose(credit(Stride(unit="bigram")), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("labels", [(1, 0, 0, 0, 0), (1, 1, 1, 0, 0)])
-@pytest.mark.parametrize("n", [1, 3])
-def test_its_mean_over_all_permuted_labels_is_zero(labels, n):
+@pytest.mark.parametrize("unit", ["token", "trigram"])
+def test_its_mean_over_all_permuted_labels_is_zero(labels, unit):
     responses = [[1, 2, 3, 1], [1, 2, 4], [1, 5], [3, 2, 3], [2, 3]]
     entropies = np.random.default_rng(0).uniform(0, 3, (5, 4))
     every = [
-        credit(Stride(n=n), permuted, responses, entropies)
+        credit(Stride(unit=unit), permuted, responses, entropies)
         for permuted in sorted(set(itertools.permutations(labels)))
     ]
     np.testing.assert_allclose(np.mean(every, axis=0, dtype=np.float64), 0, atol=1e-6)
@@ -125,9 +127,9 @@ def test_what_it_needs():
 
 
 def test_settings():
-    estimator = Centred(Stride(n=5, omega=0.5))
+    estimator = Centred(Stride(unit="bigram", omega=0.5))
     assert from_section(to_section(estimator)) == estimator
-    assert preset("stride", n=5) == Stride(n=5)
-    for bad in (0, 1.5, "3"):
+    assert preset("stride", unit="token") == Stride(unit="token")
+    for bad in ({"unit": "line"}, {"unit": 3}, {"omega": 0}):
         with pytest.raises(InputError):
-            Stride(n=bad)
+            Stride(**bad)
