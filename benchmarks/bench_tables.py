@@ -127,17 +127,18 @@ def shares_of(name: str, estimators: Sequence[str]) -> dict[str, list[float | No
 
 
 def shares() -> str:
-    """Worlds × estimators, the share of the ceiling."""
+    """Worlds × estimators, the share of the ceiling; those that need turns are in the CSV."""
     names = [*DEFAULTS, "permuted"]
     share = shares_of("bench.csv", names)
+    every = zip(names, zip(*share.values(), strict=True), strict=True)
+    columns = {name: np.array(values, dtype=float) for name, values in every if None not in values}
     rows = [
-        [f"`{world}`", *("–" if x is None else f"{x:+.2f}" for x in values)]
-        for world, values in share.items()
+        [f"`{world}`", *(f"{column[i]:+.2f}" for column in columns.values())]
+        for i, world in enumerate(share)
     ]
-    columns = [[x for x in column if x is not None] for column in zip(*share.values(), strict=True)]
-    for label, function in (("**mean**", np.mean), ("**lowest**", min)):
-        rows.append([label, *(f"**{function(column):+.2f}**" for column in columns)])
-    return table(["world", *names], rows)
+    for label, function in (("**mean**", np.mean), ("**lowest**", np.min)):
+        rows.append([label, *(f"**{function(column):+.2f}**" for column in columns.values())])
+    return table(["world", *columns], rows)
 
 
 def dials() -> str:

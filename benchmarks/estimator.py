@@ -32,7 +32,8 @@ from ktae.files.atomic import atomic_write
 
 DEFAULT = (
     *("paper", "backoff", "calibrated", "trigrams", "sharp-trigrams", "tempo", "conflict-tokens"),
-    *("advantage-reweighting", "entropy-weights", "copy", "verl grpo", "verl grpo_vectorized"),
+    *("advantage-reweighting", "entropy-weights", "stride"),
+    *("copy", "verl grpo", "verl grpo_vectorized"),
 )
 BAND = 1.3
 """How many times the ratio of `RESULTS` a ratio may be, or the other way round."""

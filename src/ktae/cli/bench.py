@@ -23,7 +23,7 @@ COLUMNS = ["cosine", "share_of_ceiling", "permuted_share", "best_weight", "best_
 COLUMNS += ["average_precision", "sign", "bias", "variance"]
 """Fields of `pointing.Result`."""
 DEFAULTS = ["backoff", "paper", "calibrated", "trigrams", "sharp-trigrams", "tempo"]
-DEFAULTS += ["conflict-tokens", "anchor-states", "turn-rewards", "mt-grpo"]
+DEFAULTS += ["conflict-tokens", "stride", "anchor-states", "salt", "turn-rewards", "mt-grpo"]
 several = functools.partial(typer.Option, metavar="NAME")
 
 

@@ -20,6 +20,7 @@ from ktae.estimators.function import CreditFunction, Function, ImportPath, resol
 from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
+from ktae.estimators.salt import Salt
 from ktae.estimators.section import (
     DEFAULT,
     KINDS,
@@ -32,6 +33,7 @@ from ktae.estimators.section import (
     to_text,
 )
 from ktae.estimators.sequences import ConflictTokens, Tempo
+from ktae.estimators.stride import Stride
 from ktae.estimators.transforms import (
     Centred,
     Decayed,
@@ -72,8 +74,10 @@ __all__ = [
     "PresenceZ",
     "RandomPlaces",
     "RolloutMean",
+    "Salt",
     "Scaled",
     "ShuffledValues",
+    "Stride",
     "Tempo",
     "Transform",
     "TurnRewards",

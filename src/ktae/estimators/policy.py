@@ -44,7 +44,7 @@ class AdvantageReweighting(GradedEstimator, AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        known_bt, log_probs_n = _of_policy(batch, "log_probs")
+        known_bt, log_probs_n = values_of_policy(batch, "log_probs")
         advantage_n = np.repeat(self.advantages(batch), known_bt.sum(axis=1))
         credit_bt = np.zeros(known_bt.shape, dtype=np.float32)
         credit_bt[known_bt] = self.alpha * (np.exp(log_probs_n) - 1) * advantage_n
@@ -92,7 +92,7 @@ class EntropyWeights(AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        known_bt, entropy_n = _of_policy(batch, "entropies")
+        known_bt, entropy_n = values_of_policy(batch, "entropies")
         advantage_b = self.advantages(batch)
         row_n, length_b = np.nonzero(known_bt)[0], known_bt.sum(axis=1)
         if self.level == "token":
@@ -124,7 +124,7 @@ class EntropyWeights(AdvantageEstimator):
         return shaped_n
 
 
-def _of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
+def values_of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
     """(B, T) which tokens get credit, and (N,) their log-probabilities or entropies."""
     if batch.look_up_unknown:
         raise InputError("weights by the policy tell nothing of held-out rollouts' verdicts")

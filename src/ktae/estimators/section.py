@@ -24,7 +24,9 @@ from ktae.estimators.function import SIGNATURE, Function, ImportPath, name_of
 from ktae.estimators.ktae import KTAE, released
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ, calibrated, trigrams
+from ktae.estimators.salt import Salt
 from ktae.estimators.sequences import ConflictTokens, Tempo
+from ktae.estimators.stride import Stride
 from ktae.estimators.transforms import Transform, innermost, layers
 from ktae.estimators.turn_rewards import MTGRPO, TurnRewards
 
@@ -35,10 +37,12 @@ KINDS: dict[str, type[Estimator]] = {
     "tempo": Tempo,
     "conflict-tokens": ConflictTokens,
     "anchor-states": AnchorStates,
+    "salt": Salt,
     "turn-rewards": TurnRewards,
     "mt-grpo": MTGRPO,
     "advantage-reweighting": AdvantageReweighting,
     "entropy-weights": EntropyWeights,
+    "stride": Stride,
 }
 """The estimators with settings of their own. Those that are no presets need rollouts of several
 turns, or what no dump holds."""

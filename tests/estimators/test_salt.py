@@ -1,0 +1,200 @@
+"""SALT: against plain loops, by hand, and over all permuted labels."""
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ktae
+from ktae import InputError
+from ktae.batch import make_batch
+from ktae.estimators import Centred, Ignoring, Salt, from_section, to_section
+
+SEEN = 90
+"""Token ids from here on are an environment's."""
+
+
+def arrays(responses):
+    """Token ids and mask of responses, each a list of turns and observations in alternation."""
+    rows = [[token for part in response for token in part] for response in responses]
+    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+    return ids, (ids > 0) & (ids < SEEN)
+
+
+def naive(responses, correct, groups, *, history, compare, scale_by_std):
+    """The credit of each turn, response by response: edges are tuples in a dictionary."""
+    advantages, edges, names = {}, defaultdict(list), {}
+    for group in set(groups):
+        members = [i for i, g in enumerate(groups) if g == group and not math.isnan(correct[i])]
+        rewards = [correct[i] for i in members]
+        if len(set(rewards)) < 2:
+            continue
+        scale = statistics.stdev(rewards) + 1e-6 if scale_by_std else 1
+        for i in members:
+            advantages[i] = (correct[i] - statistics.mean(rewards)) / scale
+    for i, response in enumerate(responses):
+        parts = [tuple(part) for part in response] + ["end"] * (len(response) % 2)
+        steps = list(zip(parts[::2], parts[1::2], strict=True))
+        if compare == "answer":
+            steps = [(turn if answer == "end" else "any", answer) for turn, answer in steps]
+        for k, step in enumerate(steps):
+            names[i, k] = (groups[i], tuple(["prompt", *steps[:k]][-history:] if history else ()))
+            names[i, k] += (step,)
+            if i in advantages:
+                edges[names[i, k]].append(advantages[i])
+    return [
+        [
+            statistics.mean(edges[names[i, k]]) - advantages[i] if i in advantages else 0.0
+            for k in range((len(response) + 1) // 2)
+        ]
+        for i, response in enumerate(responses)
+    ]
+
+
+def per_turn(credit, mask):
+    """Lists of each response's turns, whose tokens have to share one credit."""
+    rows = []
+    for credit_t, mask_t in zip(credit, mask, strict=True):
+        runs = itertools.groupby(zip(mask_t, credit_t, strict=True), key=lambda pair: pair[0])
+        values = [{value for _, value in run} for written, run in runs if written]
+        assert all(len(of_turn) == 1 for of_turn in values)
+        rows.append([of_turn.pop() for of_turn in values])
+    return rows
+
+
+def assert_equal(credit, expected):
+    for row, expected_row in zip(credit, expected, strict=True):
+        np.testing.assert_allclose(row, expected_row, atol=1e-5)
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    st.fixed_dictionaries(
+        {
+            "history": st.integers(0, 3),
+            "compare": st.sampled_from(["answer", "turn"]),
+            "scale_by_std": st.booleans(),
+        }
+    ),
+    st.integers(0, 2**32 - 1),
+)
+def test_it_is_what_plain_loops_give(lengths, settings, seed):
+    rng = np.random.default_rng(seed)
+    responses = [
+        [[int(rng.integers(1, 3) + SEEN * (part % 2))] for part in range(2 * n - 1)]
+        for n in lengths
+    ]
+    correct = rng.choice([0.0, 0.3, 1.0, math.nan], len(responses))
+    groups = rng.integers(0, 2, len(responses)).tolist()
+    ids, mask = arrays(responses)
+    credit = ktae.token_credit(ids, mask, correct, groups, Salt(**settings, graded_rewards=True))
+    assert credit.dtype == np.float32 and not credit[~mask].any()
+    assert_equal(per_turn(credit, mask), naive(responses, correct, groups, **settings))
+
+
+HOUSE = [
+    [[1], [91], [2, 3], [92], [4]],
+    [[1], [91], [2, 3], [93], [4]],
+    [[8], [91], [5], [94], [4]],
+    [[1], [95], [5], [94], [4]],
+]
+A = 0.5 / (math.sqrt(1 / 3) + 1e-6)
+"""The advantage of two correct responses of four; -A is that of the others."""
+
+
+def in_the_house(estimator, correct=(1, 0, 0, 1), responses=HOUSE, **options):
+    ids, mask = arrays(responses)
+    credit = ktae.token_credit(
+        ids, mask, np.array(correct, float), [0] * len(ids), estimator, **options
+    )
+    return per_turn(credit, mask)
+
+
+def test_by_hand():
+    """Three see 91 behind the first door, so their mean is -A/3; all else is done once. (The
+    same step after another history is another edge.)"""
+    third = -A / 3
+    expected = [[third - A, 0, 0], [third + A, 0, 0], [third + A, 0, 0], [0, 0, 0]]
+    assert_equal(in_the_house(Salt()), expected)
+    # With one step of history the last turns of the last two are one edge, of mean 0.
+    expected[2][2], expected[3][2] = A, -A
+    assert_equal(in_the_house(Salt(history=1)), expected)
+    # Without any, the steps [5], 94 are one edge, and all last turns.
+    expected = [[third - A, 0, -A], [third + A, 0, A], [third + A, A, A], [0, -A, -A]]
+    assert_equal(in_the_house(Salt(history=0)), expected)
+    # By what was written, the third one's first turn is another one, and so is what follows it.
+    expected = [[-A, 0, 0], [A, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert_equal(in_the_house(Salt(compare="turn")), expected)
+
+
+def test_a_response_that_comes_by_twice_counts_twice():
+    """Three occurrences of the edge ([1], 91), of A, A and -A."""
+    responses = [[[1], [91], [1], [91], [2]], [[1], [91], [3]]]
+    a = math.sqrt(1 / 2)
+    credit = in_the_house(Salt(history=0), [1, 0], responses)
+    np.testing.assert_allclose(credit[0], [a / 3 - a, a / 3 - a, 0], atol=1e-5)
+    np.testing.assert_allclose(credit[1], [a / 3 + a, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("history", [0, 3])
+@pytest.mark.parametrize("labels", [(1, 0, 0, 0), (1, 1, 0, 0)])
+def test_its_mean_over_all_permuted_labels_is_zero(history, labels):
+    credit = [
+        np.concatenate(in_the_house(Salt(history=history), permuted))
+        for permuted in sorted(set(itertools.permutations(labels)))
+    ]
+    np.testing.assert_allclose(np.mean(credit, axis=0, dtype=np.float64), 0, atol=1e-6)
+    assert np.abs(credit).max() > 0.5
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_it_moves_advantage_and_adds_none(seed):
+    """Over all turns of a group, not over all tokens, the credits add up to 0."""
+    rng = np.random.default_rng(seed)
+    responses = [[[1 + int(rng.integers(2))], [91], [1 + int(rng.integers(2))]] for _ in range(9)]
+    correct = rng.integers(0, 2, len(responses))
+    total = sum(map(sum, in_the_house(Salt(), correct, responses)))
+    assert total == pytest.approx(0, abs=1e-4)
+
+
+def test_held_out_responses_and_ignored_tokens():
+    ids, mask = arrays(HOUSE)
+    held_out = make_batch(ids, mask, [1, 0, math.nan, 1], [0] * 4)._replace(look_up_unknown=True)
+    credit = per_turn(Salt().credit(held_out), mask)
+    assert credit[2] == [0, 0, 0] and credit[0][0] != 0
+    # Two last turns that differ in token 3 alone are one edge without it.
+    responses = [[[2, 3]], [[2]]]
+    ids, mask = arrays(responses)
+    assert not ktae.token_credit(ids, mask, [1, 0], [0, 0], Salt()).any()
+    credit = ktae.token_credit(ids, mask, [1, 0], [0, 0], Ignoring(Salt(), (3,)))
+    assert credit[0, 0] == -credit[1, 0] != 0 and credit[0, 1] == 0
+
+
+def test_observations_by_what_a_function_makes_of_their_text():
+    from ktae.batch import Vocabulary
+
+    vocabulary = Vocabulary(tuple(b"%d" % (i // 10) for i in range(100)))
+    responses = [[[1], [91], [2]], [[1], [92], [2]]]
+    apart = in_the_house(Salt(), [1, 0], responses)
+    assert apart == [[0, 0], [0, 0]]
+    same = in_the_house(Salt(normalise=str), [1, 0], responses, vocabulary=vocabulary)
+    assert all(value != 0 for row in same for value in row)
+    with pytest.raises(InputError):
+        in_the_house(Salt(normalise=str), [1, 0], responses)
+
+
+def test_settings():
+    estimator = Centred(Salt(history=1, scale_by_std=False))
+    assert from_section(to_section(estimator)) == estimator
+    for bad in ({"history": -1}, {"history": 1.5}, {"compare": "action"}):
+        with pytest.raises(InputError):
+            Salt(**bad)
+    with pytest.raises(InputError):
+        in_the_house(Salt(), [0.5, 0, 0, 1])
