@@ -14,6 +14,7 @@ from ktae.cli import (
     report,
     score,
     show,
+    skill,
     train,
     validate,
 )
@@ -24,9 +25,9 @@ __all__ = ["app", "main"]
 
 # In the order in which a newcomer meets them.
 for panel, commands in {
-    "Look at rollouts": (show.show, report.report, score.score, validate.validate),
+    "Look at rollouts": (report.report, show.show, score.score, validate.validate),
     "Train and evaluate": (train.train, evaluate.eval_, compare.compare, curves.curves),
-    "Check": (bench.bench, doctor.doctor, permutation_test.permutation_test),
+    "Check": (bench.bench, doctor.doctor, permutation_test.permutation_test, skill.skill),
 }.items():
     for command in commands:
         name = command.__name__.strip("_").replace("_", "-")

@@ -22,8 +22,10 @@ TELEMETRY = {
 }
 """What the engines would tell their makers is told only where the user has set these otherwise."""
 app = typer.Typer(
-    help="Token credit for group-based RL of language models (GRPO, DAPO): training, reports, "
-    "evaluation.",
+    help="Token-level credit for group-based RL of language models (GRPO, DAPO).\n\n"
+    "`ktae report --example` &nbsp; what went wrong in a run, as one HTML page\n\n"
+    "`ktae compare A.jsonl B.jsonl` &nbsp; is the second checkpoint better?\n\n"
+    "`ktae train recipes/demo/grpo-ktae.yaml` &nbsp; train a small model on this CPU",
     epilog="Exit status: 0 done; 1 something that was checked or run is wrong; 2 bad input; "
     "130 ended by Ctrl-C; 143 ended by SIGTERM.",
     no_args_is_help=True,

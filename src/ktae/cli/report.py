@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,10 +20,14 @@ from ktae.errors import InputError
 from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
+    from ktae.report.data import Finding, Page
     from ktae.report.inputs import Dump
 
 LOOK_SECONDS = 5.0
 """Between two looks at the files that are watched."""
+
+MOST_LISTED = 50
+"""Responses that JSON lists of a finding."""
 
 MOST_PRINTED = 5
 """Findings that the terminal shows."""
@@ -92,10 +98,14 @@ def _as_dict(dump: Dump) -> dict[str, object]:
     """For JSON: what the page says first, and what was read."""
     names = ("key", "tone", "sentence", "sure", "about", "count")
     return {
+        "version": dump.page.version,
         "rollouts": len(dump.rollouts),
         "groups": {"all": dump.shown[1], "shown": dump.shown[0]},
         "estimator": dump.page.credit.name,
-        "findings": [{x: getattr(finding, x) for x in names} for finding in dump.page.findings],
+        "findings": [
+            {x: getattr(finding, x) for x in names} | {"responses": _responses(finding, dump.page)}
+            for finding in dump.page.findings
+        ],
         "advice": dump.page.advice,
         "comparisons": dump.page.comparisons,
         "page_notes": dump.page.notes,
@@ -103,6 +113,21 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         "notes": dump.notes.listed(),
         "unit": dump.unit,
     }
+
+
+def _responses(finding: Finding, page: Page) -> list[dict[str, object]]:
+    """Which responses of the page a finding is about, and the tokens to look at."""
+    groups = page.groups
+    held = [group for group, is_shown in enumerate(groups.shown) if is_shown]
+    ends = list(itertools.accumulate(groups.size[group] for group in held))
+    listed = []
+    for place, token in zip(finding.rollouts[:MOST_LISTED], finding.tokens, strict=False):
+        shown = bisect.bisect_right(ends, place)
+        group = held[shown]
+        at = {"group": groups.label[group], "step": groups.step[group]}
+        at |= {"rollout": place - ends[shown] + groups.size[group]}
+        listed.append(at | {"tokens": None if token < 0 else [token, token + 1]})
+    return listed
 
 
 def _print_findings(screen: Screen, dump: Dump) -> None:
