@@ -165,7 +165,7 @@ def test_files_of_hugging_face(tmp_path):
 @pytest.mark.parametrize("name", ["r.jsonl", "r.json"])
 @pytest.mark.parametrize(("depth", "is_read"), [(90, True), (110, False)])
 def test_lists_within_lists_have_a_limit(tmp_path, name, depth, is_read):
-    text = f'{{"response": "r", "reward": 1, "more": {"[" * depth}{"]" * depth}}}'
+    text = f'{{"group": "g", "response": "r", "reward": 1, "more": {"[" * depth}{"]" * depth}}}'
     (tmp_path / name).write_text(f"[{text}]" if name == "r.json" else text)
     with contextlib.nullcontext() if is_read else pytest.raises(InputError):
         assert len(readers.read([tmp_path / name])) == 1

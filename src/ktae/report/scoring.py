@@ -18,7 +18,7 @@ from ktae.files.atomic import atomic_write
 from ktae.report.frame import Frame
 from ktae.report.units import Rows, Units, find_units, p_over_groups
 from ktae.rollouts import record
-from ktae.rollouts.groups import ROWS_PER_BATCH, group_codes, require_comparable
+from ktae.rollouts.groups import ROWS_PER_BATCH, evidence, group_codes, require_comparable
 from ktae.tables import CreditTable, in_tables, ngrams_of, table_estimator
 
 TOKENS_METADATA = {b"ktae.tokens.version": b"2"}
@@ -93,9 +93,7 @@ def credit_of(frame: Frame, estimator: AnEstimator) -> np.ndarray:
     if frame.sizes_g.max() < 2:
         return credit_n
     texts = frame.dump.vocabulary if estimator.needs_vocabulary else None
-    evidence_b = frame.correct_b
-    if estimator.takes_scores:  # a graded score counts only where there is a verdict at all
-        evidence_b = np.where(frame.known_b, frame.reward_b, np.nan)
+    evidence_b = evidence(frame.rollouts, estimator)
     for rows in frame.batches():
         which_bt, inside_bt = frame.padded(rows, frame.which_n)
         mask_bt, _ = frame.padded(rows, frame.mask_n)

@@ -32,16 +32,9 @@ FITS = 0.9
 """The share of a field's values that have to be what it is proposed for, and of rows to be read."""
 MAX_DEPTH = 6
 """Levels of a row that are shown and looked at."""
-NOT_POLICY = re.compile(
-    r"judge|critic|feedback|observ|(^|_)obs(_|$)|env|user|system|tool|prompt|question|problem|"
-    r"query|instruct|input|context|gold|refer|ground|target|label|expected|answer|(^|_)id|uuid|"
-    r"path|file|url|time|date|error|model$|model_name|status|type|reason$|template|canonical|test|"
-    r"latest"
-)
+NOT_POLICY = re.compile("|".join(NAMES.not_policy))
 """Names of texts that are hardly the policy's."""
-REWARD_LIKE = re.compile(
-    r"correct|pass|success|reward|score|acc|solved|resolved|valid|right|status"
-)
+REWARD_LIKE = re.compile("|".join(NAMES.reward_like))
 ID_LIKE = re.compile(r"(^|_)(id|idx|index|key)$")
 
 
