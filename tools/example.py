@@ -157,11 +157,13 @@ def excerpt(folder: Path) -> None:
     """
     whole = Tokenizer.from_file(str(folder / "warm" / "tokenizer.json"))
     answers, rows = problems(), []
+    number = {text: i for i, text in enumerate(answers, start=1)}
     for file in sorted((folder / "completions").glob("*.parquet")):
         for row in pq.read_table(file).to_pylist():
             prompt, response = row["prompt"][-1]["content"], row["completion"][0]["content"]
             ids = whole.encode(response, add_special_tokens=False).ids
-            of_record = {"group": prompt, "step": row["step"], "prompt": prompt}
+            label = f"problem {number[prompt]}"
+            of_record = {"group": label, "step": row["step"], "prompt": prompt}
             of_record |= {"response": response, "answer": answers[prompt], "token_ids": ids}
             rows.append(of_record | {"reward": row["careless"], "correct": row["careless"]})
     distinct = np.unique(np.concatenate([row["token_ids"] for row in rows]))
