@@ -325,6 +325,8 @@ def _figure(lines: list[Line]) -> Any:
         x = 0
         for text, colour in line:
             axes.add_patch(Rectangle((x, y + 0.05), len(text), 0.9, color=colour, lw=0))
-            axes.text(x, y + 0.75, text, parse_math=False, **font)
+            # SVG drops spaces at both ends of a text.
+            start = x + len(text) - len(text.lstrip())
+            axes.text(start, y + 0.75, text.strip(), parse_math=False, **font)
             x += len(text)
     return figure
