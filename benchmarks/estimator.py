@@ -60,8 +60,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     if arguments.check:
-        with RESULTS.open(newline="", encoding="utf-8") as file:
-            known = {row["name"]: float(row["ratio"]) for row in csv.DictReader(file)}
+        known = ratios(RESULTS)
         rows = compare(random_batch(groups=arguments.groups[0]), list(known), arguments.repeats)
         sys.exit("\n".join(out_of_band(rows, known)) or 0)
     for groups in arguments.groups:
@@ -126,6 +125,12 @@ def compare(batch: Rollouts, names: list[str], repeats: int) -> list[dict[str, A
         about = {"dtype": str(batch.token_ids.dtype), "threads": threads, "repeats": repeats}
         rows.append({"name": name} | sizes | timed | about)
     return rows
+
+
+def ratios(path: Path) -> dict[str, float]:
+    """The ratios to `paper` that a CSV has, by contender."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return {row["name"]: float(row["ratio"]) for row in csv.DictReader(file)}
 
 
 def out_of_band(rows: list[dict[str, Any]], known: dict[str, float]) -> list[str]:
