@@ -25,7 +25,7 @@ BATCH = {"group_size": GROUP_SIZE, "groups": GROUPS, "batches": BATCHES}
 KEY = 0.02
 """Key tokens: their exact advantage is at least this far from 0."""
 WEIGHTS = 2.0 ** np.arange(-3, 9)
-"""Of the credit beside the rollout advantage, for the best weight."""
+"""Weights of the credit beside the rollout advantage, for the best one."""
 RESAMPLES = 2000
 GRPO, EXACT, RANDOM, PERMUTED = CONTROLS = ("GRPO", "exact", "random", "permuted")
 """The rows that are always there: the last two are of `CONTROL`'s credit."""
@@ -48,7 +48,7 @@ class Result:
     best_share: float | None
     """The share of the ceiling at that weight."""
     average_precision: float
-    """Of |credit| as a detector of key tokens."""
+    """That of |credit| as a detector of key tokens."""
     base_rate: float
     """The share of tokens that are key tokens: the average precision of chance."""
     sign: float

@@ -240,9 +240,11 @@ def note_single_tokens(estimator: estimators.Estimator) -> None:
     """Say on stderr that a table of single tokens does not show the whole of the estimator."""
     shown = in_tables(estimator)
     if shown is None:
-        note("tables are of the paper's statistic; this estimator's own credit is in none")
+        note(
+            "the tables show the paper's statistic, since this estimator has none of single tokens"
+        )
     elif estimator != shown:
         note(
-            "tables are of single tokens and verdicts; this estimator's own credit is of larger "
-            "units, of places or of scores"
+            "the tables count single tokens; this estimator's credit also rests on longer units, "
+            "places or scores"
         )

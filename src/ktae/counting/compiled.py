@@ -56,7 +56,7 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
             group_b=np.unique(batch.group_b[members], return_inverse=True)[1],
         )
         layout = _layout(chunk, batch)
-        # Of units from short to long, each is told what occurs once.
+        # Units come from short to long; each knows what occurs once.
         helps = len(units) > 1 and list(units) == sorted(units, key=NGRAMS.index)
         once = np.zeros(layout.lengths.sum() if helps and not batch.look_up_unknown else 0, bool)
         with np.errstate(all="ignore"):

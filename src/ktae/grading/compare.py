@@ -28,7 +28,7 @@ _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
 _DECIMALS = 20
-"""Of the end points of a set: 2^{1/2} is the same one as \\sqrt{2}."""
+"""End points of a set: 2^{1/2} is the same one as \\sqrt{2}."""
 
 
 def same(a: Form, b: Form) -> str:

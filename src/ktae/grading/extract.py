@@ -35,7 +35,7 @@ _NOUNS, _VERBS, _DOUBTS = (
 )
 _WORDS = TABLES["around"]
 _LETTER = rf"[^\W\d_{CJK[1:-1]}]"
-"""Of a script with blanks between words."""
+"""Scripts with blanks between words."""
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
 _DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
 _NAMED_ANSWER = (

@@ -152,7 +152,7 @@ SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
 """Words that make a number another one."""
 _NO_UNIT = re.compile(UNITS["no_unit"], re.IGNORECASE)
 _MOST_WORDS = 5
-"""Of a unit: "square feet of floor space"."""
+"""Words behind a unit: "square feet of floor space"."""
 
 
 def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:

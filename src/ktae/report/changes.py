@@ -22,7 +22,7 @@ DEALS = 1999
 """Random deals of a test; with the one seen, the smallest p is 1 in 2,000."""
 
 LEVEL = 0.01
-"""Of all changes of a dump together (Holm). Below .05, as a page makes several kinds of claims."""
+"""For all changes of a dump together (Holm). Below .05, as a page makes several kinds of claims."""
 
 LEAST = {"accuracy": 0.02, "share cut off": 0.02, "response length": 0.05, "entropy": 0.05}
 """Smaller changes are not told: of the first two in all, of the others as a share of the mean."""

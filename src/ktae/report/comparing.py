@@ -20,7 +20,7 @@ from ktae.report.drafts import Draft, p_text, percent, signed
 from ktae.report.frame import Frame
 
 POINTS = " points"
-"""Of accuracy: a hundredth."""
+"""A hundredth of accuracy."""
 
 MOST_SIDES = 12
 FEWEST_PROMPTS = 5

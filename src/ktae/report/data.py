@@ -11,7 +11,7 @@ import dataclasses
 from typing import Any, Literal
 
 VERSION = 2
-"""Of the page's data. The page's script refuses another."""
+"""The version of the page's data. The page's script refuses another."""
 
 Link = dict[str, Any]
 """Where a link leads: fields of the page's address, such as view, group, finding or length. A group
@@ -46,7 +46,7 @@ class Finding:
     title: str
     """A short name, for lists and filters."""
     count: int
-    """Of the dump's responses, groups or tokens."""
+    """How many of the dump's responses, groups or tokens."""
     kind: Kind
     link: Link | None
     """To all that it is about; `example`: to one place."""

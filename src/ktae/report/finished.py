@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from ktae.report.frame import Frame
 
 AT_END = 0.95
-"""Of an end of sequence's occurrences, the share at the end of a response, at least."""
+"""The least share of an end of sequence's occurrences that stand at the end of a response."""
 
 SOME_END, MOST_END = 0.1, 0.5
-"""Of the responses, the share that has to end with it: if it looks special (<eos>), and if only its
+"""The share of responses that has to end with it: if it looks special (<eos>), and if only its
 number is known."""
 
 SPECIAL = re.compile(rb"\s*(<[^<>\s]*>|\[/?[A-Z_]+\]|</?\w+>)\s*")

@@ -31,7 +31,7 @@ SHADES = ("256", "truecolor")
 """What Rich calls terminals that can show shades of a colour."""
 
 COLUMNS, LINES = 96, 60
-"""Of a picture: characters of a line, and lines of a rollout; what is longer ends with a sign."""
+"""Characters of a picture's line, and lines of a response; what is longer ends with a sign."""
 
 
 class Palette(NamedTuple):
@@ -39,7 +39,7 @@ class Palette(NamedTuple):
 
     ink: str
     ground: int
-    """Of red, green and blue: black or white."""
+    """Red, green and blue alike: black or white."""
     least: float
     full: tuple[tuple[int, int, int], tuple[int, int, int]]
     """Red, green and blue of the full shade toward a correct answer, and against it."""
@@ -64,7 +64,7 @@ class ScoredGroup(NamedTuple):
     """One group of a dump, and its credit."""
 
     frame: Frame
-    """Of this group alone."""
+    """With this group alone."""
     credit_n: np.ndarray
     """(N,) of its tokens, rollout after rollout."""
     largest: float
@@ -235,7 +235,7 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
 
 
 Line = list[tuple[str, str]]
-"""Of a picture: pieces of text, each with its background."""
+"""A line of a picture: pieces of text, each with its background."""
 
 
 def save(shown: ScoredGroup, path: Path) -> None:

@@ -14,7 +14,7 @@ from ktae.report.scoring import Scored
 from ktae.rollouts.metrics import common_names
 
 BINS = 20
-"""Of a histogram."""
+"""Bins of a histogram."""
 
 FOLLOWED = ("entropy", "KL", "clip share", "truncated share", "gradient norm", "loss")
 """What only the trainer knows, of the names of `ktae.rollouts.metrics`."""

@@ -34,7 +34,7 @@ MAX_TIMEOUTS = 20
 """After so many responses that ran out of time, no more are graded."""
 
 RARE = 0.2
-"""Of the responses that are correct in the dump, the share in which we find no answer up to which
+"""The share of the correct responses of the dump in which we find no answer, up to which
 that tells something; above, our grader does not know the form of the answers."""
 
 MOST_DIFFER = 0.5

@@ -15,7 +15,7 @@ MAX_TOKENS = 6_000_000
 """Response tokens in a page; about 1.5 bytes each in the file."""
 
 FLAGGED_SHARE = 0.25
-"""Of the room, how much may go to groups that findings are about."""
+"""The share of the room that may go to groups that findings are about."""
 
 RULE = (
     "First come groups that findings are about, up to a quarter of the room; then mixed groups, "

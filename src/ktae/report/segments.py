@@ -13,7 +13,7 @@ from ktae.report.frame import Frame
 from ktae.turns import find_turns, shared_states
 
 SAID, THOUGHT, CALL, OTHERS = KINDS = ("said", "thought", "call", "others")
-"""Of the policy: plain text, reasoning, a call of a tool. Of others: what is masked, such as a
+"""The policy's plain text, reasoning or call of a tool; others': what is masked, such as a
 tool's output or a user's turn."""
 
 PARTS = re.compile(

@@ -37,7 +37,7 @@ ROWS_PER_BATCH = 1024
 ROWS_AT_ONCE = 256
 """Rows of Parquet that exist as Python objects at a time: a small file can hold very long ones."""
 MAX_DEPTH = 100
-"""Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
+"""Levels of lists and objects in JSON: whatever works on a row may recurse so far. Parquet
 has a limit of its own."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""

@@ -131,7 +131,7 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
     names = _names(table, codes_b, models.to_pylist(), [fronts[x] for x in place_b])
     table = table.set_column(0, record.SCHEMA.field("group"), pa.array(names, pa.string()))
     _note_copies(table, codes_b, notes)
-    # Of evaluations and training in one dump those of one kind are read.
+    # Where a dump holds evaluations and training, one kind is read.
     kept_b = is_evaluation if options.evaluation else ~is_evaluation
     if kept_b.any() and not kept_b.all():
         notes.add("training" if options.evaluation else "evaluation", n=int((~kept_b).sum()))

@@ -126,7 +126,7 @@ class Locator:
         are_certain = bool(first) and all(isinstance(x, dict) and is_rollout(x) for x in first)
         if is_rollout(row) and not are_certain:
             return None
-        # Of several tables, or where none is known to hold rollouts, the name decides; and the only
+        # Among several tables, or where none is known to hold rollouts, the name decides; and the only
         # one of a file holds its rows.
         named = [
             x for x in fits or tables if name_of(x[0]) in NAMES.tables and (fits or "." not in x[0])
@@ -275,7 +275,7 @@ def table_of(row: Row, where: str) -> list[Row] | None:
     labels = [
         x for x in NAMES.labels if KINDS["saids"](lists.get(x)) or KINDS["labels"](lists.get(x))
     ]
-    # Of token ids alone nothing says that their lists are a batch, unless all are lists.
+    # For token ids alone nothing says that their lists are a batch, unless all are lists.
     if name is None and KINDS["lists"](lists.get("tokens")) and KINDS["lists"](lists.get("masks")):
         name, asked, labels = "tokens", [], ["tokens"]
     if name is None or not (asked or labels):

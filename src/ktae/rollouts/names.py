@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 _LISTS = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 NAMES = SimpleNamespace(**{name: tuple(x) for name, x in _LISTS["fields"].items()})
-"""Of a row's fields: `NAMES.responses` and so on."""
+"""Names of a row's fields: `NAMES.responses` and so on."""
 MESSAGES = SimpleNamespace(**_LISTS["messages"])
-"""Of messages: `MESSAGES.policy` and so on."""
+"""Names in messages: `MESSAGES.policy` and so on."""
 CONDITIONS = (*NAMES.splits, *NAMES.turn_numbers, *NAMES.conditions)
 """Rollouts that differ in these are seldom meant to be compared."""
 _CERTAIN = {

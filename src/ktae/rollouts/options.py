@@ -41,7 +41,7 @@ class ReadOptions:
     join: bool = False
     """Whether a group may span files."""
     evaluation: bool = False
-    """Of a dump that holds both: whether the rollouts of evaluations are read, and not those of
+    """Where a dump holds both: whether the rollouts of evaluations are read, and not those of
     training."""
 
     def __post_init__(self) -> None:

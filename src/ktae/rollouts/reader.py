@@ -36,7 +36,7 @@ class Reader:
         self.run: Row = {}
         """What schemas remember from one file to the next."""
         self.rejected: list[InputError] = []
-        """Of the file that is read."""
+        """The file that is read."""
         self.places: dict[Place, int] = {}
         """Where rollouts came from, numbered."""
 
@@ -162,7 +162,7 @@ class Reader:
         """The objects among a file's rows, each with its schema, once plain fields are known."""
         sample = list(itertools.islice(located, LOOKED_AT))
         self._require_fields(sample, source.fields)
-        # Of rows whose response is named, no tool says anything.
+        # Where the response is named, no tool's form is looked for.
         is_named = not {"response", "token_ids"}.isdisjoint(source.fields)
         plain, usual = self._understood(sample, source, is_named)
         schema = plain

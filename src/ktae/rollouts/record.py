@@ -77,7 +77,7 @@ SCHEMA = pa.schema(
     metadata={VERSION_KEY: VERSION},
 )
 ROWS_PER_GROUP = 1 << 16
-"""Of a Parquet file. A writer has a group's compressed columns in memory."""
+"""Rows of a row group of Parquet. A writer has a group's compressed columns in memory."""
 
 REQUIRED = ("group", "reward")
 """Columns that a table must have; the others may be absent where all of their values are null."""

@@ -160,7 +160,7 @@ class Schema:
             rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
         n = len(rollouts)
         for i, rollout in enumerate(rollouts if named else ()):
-            # Of a row with several rollouts, a list that is named has one value a rollout.
+            # In a row with several rollouts, a list that is named has one value a rollout.
             is_dealt = {k for k, x in named.items() if n > 1 and type(x) is list and len(x) == n}
             taken = {x for x in source.fields.values() if self.is_plain and x not in NAMES.prompts}
             values = {k: x[i] if k in is_dealt else x for k, x in named.items()}
