@@ -126,8 +126,8 @@ class Locator:
         are_certain = bool(first) and all(isinstance(x, dict) and is_rollout(x) for x in first)
         if is_rollout(row) and not are_certain:
             return None
-        # Among several tables, or where none is known to hold rollouts, the name decides; and the only
-        # one of a file holds its rows.
+        # Among several tables, or where none is known to hold rollouts, the name decides; a file's
+        # only one holds its rows.
         named = [
             x for x in fits or tables if name_of(x[0]) in NAMES.tables and (fits or "." not in x[0])
         ]

@@ -36,7 +36,7 @@ class Reader:
         self.run: Row = {}
         """What schemas remember from one file to the next."""
         self.rejected: list[InputError] = []
-        """The file that is read."""
+        """Errors of rows of the file that is read."""
         self.places: dict[Place, int] = {}
         """Where rollouts came from, numbered."""
 
