@@ -71,9 +71,11 @@ def suspect_grader(
             + (f" A reference is {reference!r}." if reference else ""),
         )
     if graded and graded.asks_for_more:
+        incorrect = [row for row in graded.verdicts if frame.correct_b[row] == 0]
+        n = sum(frame.correct_b[row] == 0 for row in graded.differ)
         yield Draft(
             *("asks-for-more", "warn", "Incorrect, with the reference answer"),
-            "Many incorrect responses give the reference answer",
+            f"{share_of(n, len(incorrect))} incorrect responses give the reference answer",
             BY_GRADER,
             "Either the dump's verifier misses most correct answers, or the prompt asks for more "
             "than the answer, as in the game of 24.",
