@@ -42,8 +42,8 @@ INPUT = (
 )
 ESTIMATOR = (
     f"What computes credit: {', '.join(NAMES)}, a recipe's section such as "
-    "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME [default: the run's, "
-    "or else paper]."
+    "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME [default: what "
+    "held-out pairs advise, else the run's, else backoff; in permutation-test paper]."
 )
 SETTINGS = (
     "One of the estimator's settings, such as h3=0, or what wraps it, such as "
