@@ -27,6 +27,7 @@ def test_a_difference_is_shown():
     assert row.p_value == row.corrected == pytest.approx(2**-29)
     assert row.difference.low == pytest.approx(0.21, abs=0.02)
     assert row.shown and paired_tests(b, a)[0].difference.value == pytest.approx(-0.3)
+    assert not row._replace(corrected=0.06).shown, "corrected for all comparisons"
     assert in_words(row).startswith("B ") and in_words(paired_tests(b, a)[0]).startswith("A ")
 
 

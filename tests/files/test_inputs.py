@@ -42,6 +42,16 @@ def test_a_pipe_that_the_user_names_is_read(tmp_path):
     writer.join()
 
 
+def test_a_pipe_that_goes_on_too_long_is_refused(tmp_path):
+    """Its size is known at its end alone."""
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"123456",))
+    writer.start()
+    with pytest.raises(InputError):
+        read_input(tmp_path / "pipe", largest=5, named=True)
+    writer.join()
+
+
 def test_a_device_is_refused_even_if_it_is_named():
     with pytest.raises(InputError):
         open_input("/dev/zero", named=True)
