@@ -97,7 +97,30 @@ def test_a_run_that_gets_worse_says_so_with_the_step(page):
     assert found.findings[0] is fell and fell.tone == "bad"
     assert "100 %" in fell.sentence and "step 800" in fell.sure
     assert fell.link == {"view": "training"}
-    assert finding(page(falling(0, 0.5)), "accuracy-fell") is None
+    assert not told_changes(page(falling(0, 0.5)))
+
+
+def told_changes(found):
+    return [x.key for x in found.findings if x.key.endswith(("-fell", "-rose"))]
+
+
+@pytest.mark.parametrize(("words", "keys"), [(101, []), (120, ["response-length-rose"])])
+def test_a_change_that_hardly_matters_is_not_told(page, words, keys):
+    """From the fourth of six steps on every response is longer: by a hundredth, by a fifth."""
+    rows = [
+        {"group": f"{step}-{g}", "step": step, "reward": i % 2}
+        | {"response": " ".join([f"w{g}"] * (words if step > 3 else 100))}
+        for step in range(1, 7)
+        for g in range(6)
+        for i in range(4)
+    ]
+    assert told_changes(page(rows)) == keys
+
+
+def test_of_several_inputs_no_change_over_steps_is_told(tmp_path):
+    rows = falling(800, 0.4)
+    files = [write_lines(tmp_path / f"{name}.jsonl", rows) for name in "ab"]
+    assert not told_changes(page_data(inputs.load(files)))
 
 
 def test_a_change_is_no_larger_than_chance_in_19_of_20_draws_of_noise():
