@@ -217,3 +217,17 @@ def test_models_that_differ(page):
     assert finding(page(rows), "models").tone == "warn"
     table = page(rows).models
     assert [row.cells[0] for row in table.rows] == ["x", "y"]
+
+
+def test_groups_by_kind_and_responses_of_one_word(page):
+    """Three groups all correct, two mixed, one all incorrect. One word is not an empty response."""
+    outcomes = {"a": "111", "b": "111", "c": "111", "d": "101", "e": "010", "f": "000"}
+    rows = [
+        {"group": group, "response": f"w{i}", "reward": int(reward)}
+        for group, rewards in outcomes.items()
+        for i, reward in enumerate(rewards)
+    ]
+    found = page(rows)
+    (mixed,) = [x for x in found.tiles if x.name == "mixed groups"]
+    assert mixed.number == "2" and [bar.parts[0][0] for bar in mixed.picture.bars] == [1, 2, 3]
+    assert finding(found, "empty") is None
