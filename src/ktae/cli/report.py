@@ -115,7 +115,7 @@ def _as_dict(dump: Dump) -> dict[str, object]:
     }
 
 
-def _responses(finding: Finding, page: Page) -> list[dict[str, object]]:
+def _responses(finding: Finding, page: Page) -> list[dict[str, Any]]:
     """Which responses of the page a finding is about, and the tokens to look at."""
     groups = page.groups
     held = [group for group, is_shown in enumerate(groups.shown) if is_shown]
@@ -124,7 +124,7 @@ def _responses(finding: Finding, page: Page) -> list[dict[str, object]]:
     for place, token in zip(finding.rollouts[:MOST_LISTED], finding.tokens, strict=False):
         shown = bisect.bisect_right(ends, place)
         group = held[shown]
-        at = {"group": groups.label[group], "step": groups.step[group]}
+        at: dict[str, Any] = {"group": groups.label[group], "step": groups.step[group]}
         at |= {"rollout": place - ends[shown] + groups.size[group]}
         listed.append(at | {"tokens": None if token < 0 else [token, token + 1]})
     return listed
