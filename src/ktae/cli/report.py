@@ -90,7 +90,7 @@ def report(
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
     )
     if is_mixed:
-        screen.next("ktae", "show", *reading.paths)
+        screen.next("ktae", "show", *reading.paths, *reading.flags())
     screen.end(_as_dict(dump) | {"seconds": seconds, "output": output, "bytes": size})
 
 
