@@ -35,8 +35,8 @@ def test_the_responses_of_a_finding_are_where_it_says(command):
         where = ["--group", at["group"], "--step", str(at["step"])]
         group = json.loads(command("show", "--example", *where, "--json").out)
         number = {x["rollout"]: x for x in group["rollouts"]}
-        assert number[at["rollout"] + 1]["reward"] == 1
-        assert at["tokens"][1] <= len(number[at["rollout"] + 1]["tokens"])
+        assert number[at["rollout"]]["reward"] == 1
+        assert at["tokens"][1] <= len(number[at["rollout"]]["tokens"])
 
 
 def test_the_skill_is_printed(command):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from ktae.cli import (
@@ -24,11 +26,12 @@ from ktae.cli.command import app, main
 __all__ = ["app", "main"]
 
 # In the order in which a newcomer meets them.
-for panel, commands in {
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look at rollouts": (report.report, show.show, score.score, validate.validate),
     "Train and evaluate": (train.train, evaluate.eval_, compare.compare, curves.curves),
     "Check": (bench.bench, doctor.doctor, permutation_test.permutation_test, skill.skill),
-}.items():
+}
+for panel, commands in PANELS.items():
     for command in commands:
         name = command.__name__.strip("_").replace("_", "-")
         app.command(name, rich_help_panel=panel)(command)

@@ -148,6 +148,18 @@ class Reading(Rows):
             both = "INPUT and --example" if self.inputs else "neither INPUT nor --example"
             raise InputError(f"{both}; expected files and folders with rollouts, or the example")
 
+    def flags(self) -> list[str]:
+        """The options that say how rows are read, for a command that reads the same."""
+        flags = ["--by-model"] if self.pool_models is False else []
+        for name in (*(field.name for field in dataclasses.fields(Rows)), "tokenizer"):
+            value, flag = getattr(self, name), f"--{name.replace('_', '-')}"
+            if value is True:
+                flags.append(flag)
+            elif value is not None and value is not False:
+                flags += [x for y in ([value] if not isinstance(value, list) else value)
+                          for x in (flag, str(y))]  # fmt: skip
+        return flags
+
     @property
     def paths(self) -> list[Path]:
         """The files and folders."""

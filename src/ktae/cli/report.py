@@ -20,7 +20,7 @@ from ktae.errors import InputError
 from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
-    from ktae.report.data import Finding, Page
+    from ktae.report.data import Finding
     from ktae.report.inputs import Dump
 
 LOOK_SECONDS = 5.0
@@ -90,7 +90,7 @@ def report(
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
     )
     if is_mixed:
-        screen.next("ktae", "show", *reading.paths)
+        screen.next("ktae", "show", *reading.paths, *reading.flags())
     screen.end(_as_dict(dump) | {"seconds": seconds, "output": output, "bytes": size})
 
 
@@ -103,7 +103,7 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         "groups": {"all": dump.shown[1], "shown": dump.shown[0]},
         "estimator": dump.page.credit.name,
         "findings": [
-            {x: getattr(finding, x) for x in names} | {"responses": _responses(finding, dump.page)}
+            {x: getattr(finding, x) for x in names} | {"responses": _responses(finding, dump)}
             for finding in dump.page.findings
         ],
         "advice": dump.page.advice,
@@ -115,17 +115,20 @@ def _as_dict(dump: Dump) -> dict[str, object]:
     }
 
 
-def _responses(finding: Finding, page: Page) -> list[dict[str, object]]:
-    """Which responses of the page a finding is about, and the tokens to look at."""
-    groups = page.groups
+def _responses(finding: Finding, dump: Dump) -> list[dict[str, Any]]:
+    """Which responses of the page a finding is about, as `ktae show` names them, and the tokens to
+    look at."""
+    groups = dump.page.groups
+    begins = [0, *itertools.accumulate(groups.size)]
     held = [group for group, is_shown in enumerate(groups.shown) if is_shown]
     ends = list(itertools.accumulate(groups.size[group] for group in held))
     listed = []
     for place, token in zip(finding.rollouts[:MOST_LISTED], finding.tokens, strict=False):
         shown = bisect.bisect_right(ends, place)
         group = held[shown]
-        at = {"group": groups.label[group], "step": groups.step[group]}
-        at |= {"rollout": place - ends[shown] + groups.size[group]}
+        name = dump.rollouts["group"][begins[group]].as_py()
+        number = place - ends[shown] + groups.size[group] + 1
+        at: dict[str, Any] = {"group": name, "step": groups.step[group], "rollout": number}
         listed.append(at | {"tokens": None if token < 0 else [token, token + 1]})
     return listed
 

@@ -71,11 +71,11 @@ def score(
     else:
         note_unmixed(choice.estimator)
     if output is None:
-        screen.next("ktae", "score", *reading.paths, "-o", "scores.parquet")
+        screen.next("ktae", "score", *reading.paths, *reading.flags(), "-o", "scores.parquet")
     else:
         note_single_tokens(choice.estimator)  # the table may show less than the credit
         screen.print(f"wrote {output} and {tokens_out}")
-        screen.next("ktae", "report", *reading.paths)
+        screen.next("ktae", "report", *reading.paths, *reading.flags())
     screen.end(
         {
             **counts,

@@ -55,5 +55,5 @@ def show(
     if asked is None and dump.estimator not in (None, shown.estimator):
         note(f"colours are {shown.name}'s; the run was trained with another estimator: see -e")
     if screen.console.is_terminal:  # a pipe gets the group alone
-        screen.next("ktae", "report", *reading.paths)
+        screen.next("ktae", "report", *reading.paths, *reading.flags())
     screen.end(groups.as_dict(shown) | {"notes": dump.notes.listed()})

@@ -89,7 +89,8 @@ def validate(
     if plot is not None:
         plots.save(forest(result), plot)
         screen.print(f"wrote {plot}")
-    screen.next("ktae", "report", *reading.paths, *(("-e", advised.take) if advised.take else ()))
+    take = ("-e", advised.take) if advised.take else ()
+    screen.next("ktae", "report", *reading.paths, *reading.flags(), *take)
     of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
     told = {"advice": advised.as_dict(), "notes": dump.notes.listed()}
     screen.end(result.as_dict() | of | told, output)

@@ -34,7 +34,7 @@ from ktae.inference import (
     bootstrap_interval,
     bootstrap_means,
     holm,
-    pooled_p_value,
+    paired_p_value,
     sign_flip_p_value,
 )
 from ktae.rollouts.files import without_format
@@ -218,7 +218,12 @@ def _compare_two(
                 difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
                 up=int(np.sum(difference_p > 0)),
                 down=int(np.sum(difference_p < 0)),
-                p_value=_p_value([pairs[x] for x in known])
+                p_value=paired_p_value(
+                    [
+                        (int(sum(y)), len(y), int(sum(z)), len(z))
+                        for y, z in (pairs[x] for x in known)
+                    ]
+                )
                 if is_accuracy
                 else sign_flip_p_value(difference_p),
                 flips={x: of_problem[x] for x in differing},
@@ -232,6 +237,11 @@ def in_words(comparison: Comparison) -> str:
     is_accuracy = comparison.measure == "accuracy"
     scale, unit = (100, "points") if is_accuracy else (1, "tokens")
     difference, low, high = (scale * x for x in comparison.difference)
+    if comparison.shown and difference < 0:  # the sentence names the better one first
+        difference, low, high = -difference, -high, -low
+        less, more = comparison.b, comparison.a
+    else:
+        less, more = comparison.a, comparison.b
     p = f"corrected p = {comparison.corrected:.2g}"
     between = f"95 % interval {low:+z.1f} to {high:+z.1f} {unit}"
     if not comparison.shown:
@@ -239,9 +249,8 @@ def in_words(comparison: Comparison) -> str:
             f"no difference can be shown with {comparison.problems} problems "
             f"({difference:+z.1f} {unit} seen, {between}, {p})"
         )
-    less, more = (comparison.a, comparison.b) if difference > 0 else (comparison.b, comparison.a)
     claim = f"{more} is better than {less}" if is_accuracy else f"{less} is shorter than {more}"
-    return f"{claim} by {abs(difference):.1f} {unit} ({between}, {p})"
+    return f"{claim} by {difference:.1f} {unit} ({between}, {p})"
 
 
 def _named_as(problems: Problems, other: Problems) -> Problems:
@@ -275,16 +284,3 @@ def _require_same_problems(
                 f"problem {problem:.60} has the answers {of_a!r:.60} in {name_a} and {of_b!r:.60} "
                 f"in {name_b}; expected the same problems"
             )
-
-
-def _p_value(pairs: Sequence[tuple[list[float], list[float]]]) -> float:
-    """Two-sided; of each problem whether A's and B's decided samples are correct."""
-    counts = [(int(sum(a)), len(a), int(sum(b)), len(b)) for a, b in pairs]
-    # Shares of 16 samples and of 1 vary differently: their signs must not be flipped.
-    if any(n_a != n_b for _, n_a, _, n_b in counts):
-        return pooled_p_value(counts)
-    # As integers, so that the exact test sees equal sums as equal: .1 + .2 is not .3 in floats.
-    common = math.lcm(*(n for _, n, _, _ in counts))
-    integers = [(b - a) * (common // n) for a, n, b, _ in counts]
-    divisor = math.gcd(*integers) or 1
-    return sign_flip_p_value([d // divisor for d in integers])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.files.text import counted, short_names
-from ktae.inference import ALPHA, Interval, holm, pooled_p_value, sign_flip_p_value, t_interval
+from ktae.inference import ALPHA, Interval, holm, paired_p_value, t_interval
 from ktae.report.data import Comparison, Link, Problem, Row, Tone
 from ktae.report.drafts import Draft, p_text, percent, signed
 from ktae.report.frame import Frame
@@ -142,10 +142,7 @@ def _pair(a: Side, b: Side) -> Pair:
     values = (b.accuracy(common) - a.accuracy(common)).round(12)
     columns = (a.correct_p, a.known_p, b.correct_p, b.known_p)
     counts = np.stack([x[common] for x in columns], axis=1).astype(int)
-    if (counts[:, 1] != counts[:, 3]).any():
-        p = pooled_p_value([tuple(x) for x in counts.tolist()])
-    else:
-        p = sign_flip_p_value(values)
+    p = paired_p_value([tuple(x) for x in counts.tolist()])
     return Pair(a, b, common, mean_interval(values), p)
 
 

@@ -100,7 +100,7 @@ def accuracy(frame: Frame) -> Draft:
         sentence = f"Accuracy is {percent(known.mean())} ({share_of(int(known.sum()), len(known))})"
     return Draft(
         *("accuracy", "plain", "Accuracy", sentence, COUNT),
-        "Nothing that ktae looks for needs to be acted on first. The smaller things are below.",
+        "Nothing stands out. Smaller findings are below.",
         link={"view": "rollouts"},
     )
 
