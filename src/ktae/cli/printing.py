@@ -51,11 +51,6 @@ class Screen:
         for line in lines:
             self.console.print(on_one_line(line), style=style, soft_wrap=True)
 
-    def verdict(self, text: str) -> None:
-        """Print the sentence that a command begins with."""
-        good = text.startswith("VERDICT: take")
-        self.print(text, style="bold green" if good else "bold yellow")
-
     def next(self, *command: str | Path) -> None:
         """Print the command to type next."""
         special: dict[Any, str] = {EXAMPLE: "--example", Opened.stdin: "-"}
