@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from dumps import ROLLOUTS
+from dumps import ROLLOUTS, page_data
 from saved_outputs import write_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +32,18 @@ def dump_file(tmp_path):
     """A plain dump of one mixed group and one that is all incorrect."""
     other = [{"group": "hard", "response": f"no idea {i}", "reward": 0} for i in range(2)]
     return write_lines(tmp_path / "rollouts.jsonl", ROLLOUTS + other)
+
+
+@pytest.fixture
+def page(tmp_path):
+    """The page's data of rows, as `dumps.page_data` makes it of a dump."""
+    from ktae.report import inputs
+
+    def make(rows, *estimator, **options):
+        dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+        return page_data(dump, *estimator, **options)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -16,16 +16,6 @@ from ktae.rollouts.trained_with import TrainedWith
 from ktae.validity.advice import RECOMMENDED
 
 
-@pytest.fixture
-def page(tmp_path):
-    def make(rows, *estimator, **options):
-        return page_data(
-            inputs.load([write_lines(tmp_path / "r.jsonl", rows)]), *estimator, **options
-        )
-
-    return make
-
-
 def without(rows, *names):
     return [{k: v for k, v in row.items() if k not in names} for row in rows]
 

@@ -11,16 +11,6 @@ from ktae.report.changes import largest_change
 grading = pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
 
 
-@pytest.fixture
-def page(tmp_path):
-    def make(rows, *estimator, **options):
-        return page_data(
-            inputs.load([write_lines(tmp_path / "r.jsonl", rows)]), *estimator, **options
-        )
-
-    return make
-
-
 def places(page, *keys):
     """Each listed rollout's place and the finding."""
     return {row: x.key for key in keys if (x := finding(page, key)) for row in x.rollouts}
