@@ -73,10 +73,9 @@ CREDITS: dict[str, tuple[str, float]] = {
     "conflict-tokens": ("conflict-tokens", 1.0),
 }
 ARMS = ("grpo", CEILING, "exact added", *CREDITS, "random places", "entropy penalty")
+"""Fixed before the first run; Holm corrects over their comparisons with GRPO in all settings."""
 ADDED = ("exact everywhere",)
 """Arms that were added after the first runs: not announced, and not corrected for."""
-ANNOUNCED = [(setting, arm) for setting in SETTINGS for arm in ARMS if arm != "grpo"]
-"""The comparisons with GRPO that were fixed before the first run; Holm corrects over all."""
 
 
 class Task:

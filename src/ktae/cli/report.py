@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import functools
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from ktae.cli import options
@@ -20,7 +19,6 @@ from ktae.errors import InputError
 from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
-    from ktae.report.data import Finding
     from ktae.report.inputs import Dump
 
 LOOK_SECONDS = 5.0
@@ -97,13 +95,25 @@ def report(
 def _as_dict(dump: Dump) -> dict[str, object]:
     """For JSON: what the page says first, and what was read."""
     names = ("key", "tone", "sentence", "sure", "about", "count")
+    groups = dump.page.groups
+    group_b = np.repeat(np.arange(len(groups.size)), groups.size)
+    # The page holds the responses of some groups, in the dump's order.
+    row_p = np.flatnonzero(np.array(groups.shown)[group_b])
     return {
         "version": dump.page.version,
         "rollouts": len(dump.rollouts),
         "groups": {"all": dump.shown[1], "shown": dump.shown[0]},
         "estimator": dump.page.credit.name,
         "findings": [
-            {x: getattr(finding, x) for x in names} | {"responses": _responses(finding, dump)}
+            {x: getattr(finding, x) for x in names}
+            | {
+                "responses": [
+                    _response(dump, group_b, row_p[place], token)
+                    for place, token in zip(
+                        finding.rollouts[:MOST_LISTED], finding.tokens, strict=False
+                    )
+                ]
+            }
             for finding in dump.page.findings
         ],
         "advice": dump.page.advice,
@@ -115,22 +125,14 @@ def _as_dict(dump: Dump) -> dict[str, object]:
     }
 
 
-def _responses(finding: Finding, dump: Dump) -> list[dict[str, Any]]:
-    """Which responses of the page a finding is about, as `ktae show` names them, and the tokens to
-    look at."""
-    groups = dump.page.groups
-    begins = [0, *itertools.accumulate(groups.size)]
-    held = [group for group, is_shown in enumerate(groups.shown) if is_shown]
-    ends = list(itertools.accumulate(groups.size[group] for group in held))
-    listed = []
-    for place, token in zip(finding.rollouts[:MOST_LISTED], finding.tokens, strict=False):
-        shown = bisect.bisect_right(ends, place)
-        group = held[shown]
-        name = dump.rollouts["group"][begins[group]].as_py()
-        number = place - ends[shown] + groups.size[group] + 1
-        at: dict[str, Any] = {"group": name, "step": groups.step[group], "rollout": number}
-        listed.append(at | {"tokens": None if token < 0 else [token, token + 1]})
-    return listed
+def _response(dump: Dump, group_b: np.ndarray, row: int, token: int) -> dict[str, object]:
+    """A response as `ktae show` names it, and the token to look at."""
+    return {
+        "group": dump.rollouts["group"][row].as_py(),
+        "step": dump.rollouts["step"][row].as_py(),
+        "rollout": int(row - np.searchsorted(group_b, group_b[row])) + 1,
+        "tokens": None if token < 0 else [token, token + 1],
+    }
 
 
 def _print_findings(screen: Screen, dump: Dump) -> None:

@@ -104,15 +104,6 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
     return ids
 
 
-def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
-    """Each token's text inside a response, with its leading space; None for an unknown id.
-
-    A token that is part of a character only (byte-level vocabularies have them) is shown as bytes.
-    """
-    spelt = token_bytes(tokenizer, token_ids)
-    return [None if x is None else x.decode(errors="backslashreplace") for x in spelt]
-
-
 def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
     """Each token's bytes inside a response; None for an unknown id.
 
