@@ -155,9 +155,9 @@ class Reading(Rows):
             value, flag = getattr(self, name), f"--{name.replace('_', '-')}"
             if value is True:
                 flags.append(flag)
-            elif value is not None and value is not False:
-                flags += [x for y in ([value] if not isinstance(value, list) else value)
-                          for x in (flag, str(y))]  # fmt: skip
+            elif value is not None and value is not False:  # a threshold of 0 is one
+                for x in value if isinstance(value, list) else [value]:
+                    flags += [flag, str(x)]
         return flags
 
     @property
