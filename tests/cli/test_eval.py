@@ -101,13 +101,12 @@ def test_the_task_of_a_recipe(command: Run, tiny_model: Path) -> None:
 def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     """As `ktae train` grades it before and after; an untrained model will do."""
     pytest.importorskip("transformers")
-    from ktae.experiments.demo import SUMS
     from ktae.experiments.demo.model import make_model, make_tokenizer
     from ktae.experiments.recipe import load
     from ktae.experiments.tasks import task_of
     from ktae.experiments.trl.tasks import held_out_scores
 
-    model, tokenizer = make_model(SUMS, seed=0), make_tokenizer(SUMS)
+    model, tokenizer = make_model(seed=0), make_tokenizer()
     for part in (model, tokenizer):
         part.save_pretrained("base")
     Path("recipe.yaml").write_text("{name: x, steps: 1, task: demo}")
@@ -116,9 +115,9 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     assert (result["grading"]["grader"], result["grading"]["time_limit"]) == ("demo", None)
     task = task_of(load(Path("recipe.yaml"), ["logging.eval_problems=8"]))
     expected = held_out_scores(task, model, tokenizer)
-    sums = result["benchmarks"]["sums"]
-    assert sums["accuracy"]["value"] == expected["greedy_accuracy"]
-    assert sums["length"]["value"] == expected["greedy_length"]
+    scores = result["benchmarks"]["demo"]
+    assert scores["accuracy"]["value"] == expected["greedy_accuracy"]
+    assert scores["length"]["value"] == expected["greedy_length"]
     notes = json.loads(command("show", "out", "--json").out)["notes"]
     assert [note["kind"] for note in notes if note["severe"]] == ["missing"], "a tokenizer"
     for graders in ("ktae", "ktae,demo"):  # the first one's verdicts count

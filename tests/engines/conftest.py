@@ -11,7 +11,6 @@ from training import ktae
 def base(tmp_path_factory):
     """The folder of a base model of sums after some seconds of pretraining: most groups have both
     outcomes. The processes of one run share it, and the first that comes makes it."""
-    from ktae.experiments.demo import SUMS
     from ktae.experiments.demo.pretrain import pretrain
     from ktae.files.atomic import atomic_folder
 
@@ -21,7 +20,7 @@ def base(tmp_path_factory):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             with atomic_folder(folder) as made:
-                for part in pretrain(SUMS, seed=0, steps=400):
+                for part in pretrain(seed=0, steps=400):
                     part.save_pretrained(made)
     return folder
 

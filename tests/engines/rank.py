@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.experiments.demo import SUMS
+from ktae.experiments.demo import sums
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import KeepGradient, tiny_trainer
 
@@ -27,7 +27,7 @@ def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
         "processing_class": AutoTokenizer.from_pretrained(model, padding_side="left"),
         "reward_funcs": about_half,
         "train_dataset": Dataset.from_dict(
-            {"prompt": [problem.prompt for problem in SUMS.train_problems(64, seed=0)]}
+            {"prompt": [problem.prompt for problem in sums.train_problems(64, seed=0)]}
         ),
     }
     trainer = KTAETrainer(**arguments, on_rollouts=batches.append, callbacks=[keep])

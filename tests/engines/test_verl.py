@@ -186,10 +186,10 @@ def math_problems(model, tokenizer, folder):
 def sometimes_solved(model, tokenizer, n):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from ktae.experiments.demo import SUMS
+    from ktae.experiments.demo import sums
     from ktae.experiments.generation import generate
 
-    problems = [problem for problem in SUMS.train_problems(96, seed=0) for _ in range(8)]
+    problems = [problem for problem in sums.train_problems(96, seed=0) for _ in range(8)]
     sampled = generate(
         AutoModelForCausalLM.from_pretrained(model),
         AutoTokenizer.from_pretrained(tokenizer, padding_side="left"),

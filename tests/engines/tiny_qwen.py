@@ -9,7 +9,7 @@ import json
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-from ktae.experiments.demo.language import EOS, PAD
+from ktae.experiments.demo.sums import EOS, PAD
 
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 

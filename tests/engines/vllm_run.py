@@ -9,7 +9,6 @@ vLLM reads its settings from the environment when it is imported, and cannot be 
 training is a process of its own: `python vllm_run.py FOLDER CREDIT SYNCED`, the last two in JSON.
 """
 
-import dataclasses
 import functools
 import json
 import os
@@ -21,8 +20,7 @@ import torch
 from copied import copy_of
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-from ktae.experiments.demo import SUMS
-from ktae.experiments.demo.model import CONTEXT, make_model
+from ktae.experiments.demo.model import CONTEXT, SIZE, make_model
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
     expected_gradient,
@@ -77,7 +75,7 @@ def train(folder, credit, synced):
     if not torch.cuda.is_available():
         keep_weights_unpacked()
     # vLLM's attention on a CPU knows heads of 32 and more; the demo's have 16.
-    size = dataclasses.replace(SUMS.size, heads=SUMS.size.hidden_size // 32)
+    SIZE["heads"] = SIZE["hidden_size"] // 32
     arguments = tiny_trainer(
         str(folder / "run"),
         use_cpu=not torch.cuda.is_available(),
@@ -89,7 +87,7 @@ def train(folder, credit, synced):
         vllm_importance_sampling_mode="token_truncate",
         vllm_importance_sampling_clip_max=CLIP,
     )
-    make_model(dataclasses.replace(SUMS, size=size), seed=0).save_pretrained(folder / "model")
+    make_model(seed=0).save_pretrained(folder / "model")
     arguments["processing_class"].save_pretrained(folder / "model")
     arguments["model"] = AutoModelForCausalLM.from_pretrained(
         folder / "model", dtype=torch.float32, trust_remote_code=False

@@ -78,7 +78,7 @@ def test_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     problems = load("amc23")
     assert asked == [(("math-ai/amc23", None), {"split": "test"})]
-    assert (problems[3].text, problems[3].answers) == ("q3", ("3",))
+    assert (problems[3].prompt, problems[3].answers) == ("q3", ("3",))
 
     def refuse(*_: object, **__: object) -> None:
         raise ConnectionError("no route\nto host")

@@ -35,7 +35,7 @@ class FakeEngine:
 
 def job(model: Path | str = "m", seed: int = 7, samples: int = 1, problems: Any = PROBLEMS) -> Job:
     sampling = Sampling(samples, 1.0, 64, batch_size=4, seed=seed)
-    return Job(str(model), "fake", "plain", problems, sampling)
+    return Job(str(model), "fake", problems, sampling)
 
 
 def run(folder: EvaluationFolder, engine: Any, samples: int = 1) -> Any:
@@ -59,7 +59,9 @@ def test_outputs_come_in_the_problems_order(tmp_path: Path) -> None:
     outputs = run(claimed(tmp_path / "a"), FakeEngine(), samples=2).to_pydict()
     assert outputs["problem"] == [f"x/{i}" for i in range(10) for _ in range(2)]
     for i, response in enumerate(outputs["response"]):
-        assert response.startswith(f"{PROBLEMS[i // 2].text} / ") and response.endswith(f" {i % 2}")
+        assert response.startswith(f"{PROBLEMS[i // 2].prompt} / ") and response.endswith(
+            f" {i % 2}"
+        )
     assert outputs["finished"] == [True, False] * 10
     assert outputs["answers"][0] == ["0"]
 
@@ -138,6 +140,6 @@ def test_a_model_that_was_trained_again_is_refused(
 
 
 def test_a_model_by_name_and_a_folder_without_weights(tmp_path: Path) -> None:
-    assert "weights" not in settings("Qwen/Qwen2.5-Math-1.5B")
+    assert not settings("Qwen/Qwen2.5-Math-1.5B")["weights"]
     with pytest.raises(InputError, match="weights"):
         settings(tmp_path)

@@ -171,10 +171,10 @@ def test_bos_is_added_once(model: Any) -> None:
 
 def test_a_prompt_that_the_tokenizer_cannot_spell() -> None:
     """Words of a vocabulary without one for the others: the demo's base models have such."""
-    from ktae.experiments.demo import SUMS, model
+    from ktae.experiments.demo import model
     from ktae.experiments.generation import encode
 
-    tokenizer = model.make_tokenizer(SUMS)
+    tokenizer = model.make_tokenizer()
     with pytest.raises(InputError, match=r"prompts\[1\]"):
         encode(make_tokenizer(), ["w3", " "])
     with pytest.raises(InputError, match=r"prompts\[1\]"):

@@ -31,6 +31,10 @@ def test_dump_is_the_same_recipe(write):
     loaded = recipe.load(write(MINIMAL | {"credit": section}))
     assert loaded.credit == Centred(Ignoring(KTAE(h1=0), (1, 3)))
     assert recipe.load(write(recipe.dump(loaded))) == loaded
+    task = {"source": "reasoning-gym", "name": "chain_sum", "settings": {"max_terms": 2}}
+    loaded = recipe.load(write(MINIMAL | {"task": task}))
+    assert recipe.load(write(recipe.dump(loaded))) == loaded
+    assert yaml.safe_load(recipe.dump(loaded))["task"]["settings"] == {"max_terms": 2}
 
 
 def test_overrides_take_yaml_values_and_make_sections(write):
@@ -52,36 +56,19 @@ def test_numbers_may_have_an_exponent_and_no_dot_and_values_are_read_as_they_are
     assert parse_yaml(dump_yaml(read), "here") == read
 
 
-def test_changes_are_found_in_the_keys_of_either_recipe(write):
-    """A section that is null has none of the keys of a mapping; either may have more."""
-
-    def changes(there, here):
-        return recipe.changes(*(recipe.load(write(MINIMAL | keys)) for keys in (there, here)))
-
-    assert changes({"seed": 1}, {"seed": 1}) == []
-    assert changes({"seed": 0}, {"seed": 7}) == ["seed (0 there, 7 here)"]
-    assert changes({"credit": "paper"}, {"credit": None}) == ["credit ('paper' there, None here)"]
-    odd = {"estimator": "ktae", "h3": 0.5}
-    assert changes({"credit": odd}, {"credit": "paper"}) == [
-        "credit (None there, 'paper' here)",
-        "credit.estimator ('ktae' there, None here)",
-        "credit.h3 (0.5 there, None here)",
-    ]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (MINIMAL | {"sed": 1}, "'sed'"),
-        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task: "),
+        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task.gsm8k: "),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: "),
         ("name: r\nsteps: 1\nseed: 1 30", "seed: "),
         (MINIMAL | {"steps": 0}, "steps: "),
         (MINIMAL | {"name": "../x"}, "name: "),
-        (MINIMAL | {"demo": {"language": "latin"}}, "demo.language: "),
+        (MINIMAL | {"task": "latin"}, "task: "),
+        (MINIMAL | {"task": {"source": "file", "train": "x"}}, "task.file: "),
         (MINIMAL | {"algorithm": {"minibatches": 3}}, "algorithm.minibatches"),
-        (MINIMAL | {"task": {"settings": {}}}, "task.name: "),
-        (MINIMAL | {"task": {"source": "gym"}}, "task.source: "),
+        (MINIMAL | {"task": {"source": "reasoning-gym"}}, "task.reasoning-gym.name: "),
         (MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}}, "recipe"),
         ([1], "recipe"),
         ("a: !!python/object/apply:os.system [echo owned]", "recipe"),
@@ -96,13 +83,6 @@ def test_bad_recipes_say_what_and_where(write, content, message):
         recipe.load(path)
     assert message in str(error.value)
     assert str(path) in str(error.value)
-
-
-def test_a_language_is_of_the_demo_alone(write):
-    rooms = MINIMAL | {"demo": {"language": "rooms"}}
-    assert recipe.load(write(rooms)).demo.language == "rooms"
-    with pytest.raises(InputError):
-        recipe.load(write(rooms | {"task": {"source": "gsm8k"}}))
 
 
 @pytest.mark.parametrize(
@@ -134,13 +114,6 @@ def test_every_committed_recipe_loads(request):
     assert paths
     for path in paths:
         recipe.load(path)
-
-
-def test_a_task_of_reasoning_gym(write):
-    task = {"source": "reasoning-gym", "name": "chain_sum", "settings": {"max_terms": 2}}
-    loaded = recipe.load(write(MINIMAL | {"task": task}))
-    assert (loaded.task_source, loaded.task.name) == ("reasoning-gym", "chain_sum")
-    assert yaml.safe_load(recipe.dump(loaded))["task"]["settings"] == {"max_terms": 2}
 
 
 def test_what_changes_the_rollout_advantage_is_scaled_as_it_is(tmp_path):

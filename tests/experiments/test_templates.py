@@ -5,7 +5,7 @@ import types
 import pytest
 
 from ktae.errors import InputError
-from ktae.experiments.templates import TEMPLATES, prompt_of
+from ktae.experiments.templates import TEMPLATES, prompt_of, written_out
 
 MARK = "<|im_start|>"
 LATEX = "\n\nPresent the answer in LaTex format: \\boxed{Your answer}"
@@ -24,13 +24,14 @@ def make_tokenizer(chat_template=None, tokens=()):
 
 def test_the_default_is_the_tokenizers_own():
     assert next(iter(TEMPLATES)) == "chat"
-    assert prompt_of("chat", "1 + 1", make_tokenizer("{{ x }}")).startswith("<user>1 + 1\n\n")
+    prompt = written_out(prompt_of("chat", "1 + 1"), make_tokenizer("{{ x }}"))
+    assert prompt.startswith("<user>1 + 1\n\n")
 
 
 @pytest.mark.parametrize("template", ["chat", "qwen-math"])
 def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
     with pytest.raises(InputError, match="--template"):
-        prompt_of(template, "1 + 1", make_tokenizer())
+        written_out(prompt_of(template, "1 + 1"), make_tokenizer())
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,6 @@ def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
 def test_what_stands_around_the_problem(template, before, after):
     """The last words before it, and all after it; braces of the problem's own stay."""
     problem = r"Find $\frac{1}{2} + {problem}$"
-    prompt = prompt_of(template, problem, make_tokenizer("x", [MARK]))
+    prompt = written_out(prompt_of(template, problem), make_tokenizer("x", [MARK]))
     left, right = prompt.split(problem)
     assert left.endswith(before) and right == after

@@ -49,24 +49,24 @@ def page(tmp_path):
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory):
     """A run folder as `ktae train` leaves it; its rollouts are the demo's worked solutions."""
-    from ktae.experiments.demo import SUMS
+    from ktae.experiments.demo import sums
     from ktae.experiments.demo.model import make_tokenizer
     from ktae.experiments.run_folder import RunFolder
 
     folder = RunFolder(tmp_path_factory.mktemp("runs") / "run")
     recipe = (ROOT / "recipes/demo/grpo-ktae.yaml").read_text(encoding="utf-8")
     folder.create(recipe)
-    tokenizer = make_tokenizer(SUMS)
+    tokenizer = make_tokenizer()
     tokenizer.save_pretrained(folder.tokenizer)
     rng = random.Random(0)
-    problems = iter(SUMS.train_problems(12, seed=0))
+    problems = iter(sums.train_problems(12, seed=0))
     for step in range(1, 4):
         rows = []
         for group in range(4):
             problem = next(problems)
             for _ in range(6):
-                text = SUMS.worked_solution(problem, rng)
-                right = float(SUMS.extract_answer(text) == problem.answer)
+                text = sums.worked_solution(problem, rng)
+                right = float(sums.extract_answer(text) == problem.answer)
                 row = {"group": group, "step": step, "prompt": problem.prompt, "response": text}
                 ids = tokenizer(text, add_special_tokens=False)["input_ids"]
                 row |= {"answer": str(problem.answer), "token_ids": ids, "reward": right}

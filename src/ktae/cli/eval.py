@@ -197,9 +197,8 @@ def _answered(
         asked.batch_size or ENGINES[asked.engine].batch_size,
         asked.seed,
     )
-    job = Job(model, asked.engine, questions.template, questions.problems, sampling)
+    job = Job(model, asked.engine, questions.problems, sampling)
     with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
-        bars.show(f"looking at {model}", 0, None)  # all of its weights are read
         settings = job.settings()
         folder.claim(settings)
 

@@ -11,9 +11,9 @@ import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, quoted
 from ktae.experiments.tasks.sources import read_problems, rows_of_hub
-from ktae.experiments.templates import Messages
+from ktae.experiments.templates import TEMPLATES, Messages, prompt_of
 from ktae.rollouts.files import SUFFIXES, iterate_rows, without_format
 from ktae.rollouts.values import any_text
 
@@ -63,11 +63,9 @@ class BenchmarkProblem(NamedTuple):
     benchmark: str
     number: int
     """From 0, in the benchmark's own order."""
-    text: str
+    prompt: str | Messages
     answers: tuple[str, ...]
     """The accepted answers."""
-    messages: Messages | None = None
-    """The prompt, if it does not come from a template."""
 
     @property
     def group(self) -> str:
@@ -100,19 +98,21 @@ def label_of(benchmark: object, label: str) -> tuple[str, str]:
     return key, label.removeprefix(prefix)
 
 
-def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
-    """All problems of a benchmark.
+def load(name: str, data: Path | None = None, template: str = "plain") -> list[BenchmarkProblem]:
+    """All problems of a benchmark, as prompts of a template.
 
     Args:
         name: a key of `BENCHMARKS`.
         data: a folder with files as above; None loads from the hub.
+        template: a key of `TEMPLATES`.
 
     Raises:
-        InputError: there is no such benchmark or file, it cannot be loaded, a row lacks a problem
-            or an answer, or the number of problems is not the known one.
+        InputError: there is no such benchmark, template or file, it cannot be loaded, a row lacks
+            a problem or an answer, or the number of problems is not the known one.
     """
-    if name not in BENCHMARKS:
-        raise InputError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}")
+    for kind, key, known in (("benchmark", name, BENCHMARKS), ("template", template, TEMPLATES)):
+        if key not in known:
+            raise InputError(f"no {kind} {key!r}; expected one of {quoted(known)}")
     if data is None:
         rows = rows_of_hub(*BENCHMARKS[name].hub, instead="give a folder with the files: --data")
     else:
@@ -122,7 +122,10 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     # A part of a benchmark has another difficulty, and its figure would pass for that of all.
     if len(problems) != expected or without_answer:
         raise InputError(f"{name}: {len(problems)} problems with an answer; expected {expected}")
-    return [BenchmarkProblem(name, i, *problem) for i, problem in enumerate(problems)]
+    return [
+        BenchmarkProblem(name, i, prompt_of(template, text), answers)
+        for i, (text, answers) in enumerate(problems)
+    ]
 
 
 def _file_of(name: str, folder: Path) -> Path:

@@ -22,23 +22,21 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ktae.errors import InputError, expected_one_of
+from ktae.errors import InputError
 from ktae.experiments import recipe as recipes
 from ktae.experiments.benchmarks import PAPER, BenchmarkProblem, load
 from ktae.experiments.engines import Engine, Sampling
 from ktae.experiments.outputs import SCHEMA
 from ktae.experiments.run_folder import write_json
 from ktae.experiments.tasks import task_of
-from ktae.experiments.templates import TEMPLATES, prompt_of, written_out
+from ktae.experiments.templates import written_out
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
-from ktae.files.inputs import open_input, read_input
+from ktae.files.inputs import read_input
 from ktae.grading import Verdict
 from ktae.rollouts.metrics import json_lines, json_object
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 """Files of weights, in the order in which transformers and vLLM look for them."""
-
-
 MAX_NEW_TOKENS = 3000
 """The longest response in the paper's evaluation."""
 
@@ -49,8 +47,6 @@ class Questions(NamedTuple):
     problems: Sequence[BenchmarkProblem] = ()
     longest: int = MAX_NEW_TOKENS
     """Tokens of a response."""
-    template: str = "chat"
-    """For problems without messages of their own."""
     graders: Mapping[str, Callable[[pa.Table], list[Verdict]]] = MappingProxyType({})
     """The task's own grader by name, if it has one."""
 
@@ -59,33 +55,24 @@ def of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str)
     """The problems of benchmarks (the paper's five by default) from a folder or the hub.
 
     Raises:
-        InputError: as `benchmarks.load`, or there is no such template.
+        InputError: as `benchmarks.load`.
     """
-    if template not in TEMPLATES:
-        raise InputError(f"no template {template!r}; {expected_one_of(TEMPLATES, template)}")
-    problems = [x for name in dict.fromkeys(names or PAPER) for x in load(name, data)]
-    return Questions(problems, template=template)
+    return Questions(
+        [x for name in dict.fromkeys(names or PAPER) for x in load(name, data, template)]
+    )
 
 
 def of_recipe(file: Path, overrides: Iterable[str], n: int | None) -> Questions:
     """The first n held-out problems of a recipe's task, and its grader.
 
     Raises:
-        InputError: the recipe or its problems cannot be read, or it plays episodes.
+        InputError: the recipe or its problems cannot be read.
     """
     recipe = recipes.load(file, overrides)
     task = task_of(recipe)
-    if task.plays_episodes:
-        raise InputError(
-            f"an episode of the language {task.name} takes several turns, and a response "
-            "is one; ktae train scores episodes before and after (before.json, summary.json)"
-        )
     rows = task.held_out_rows(n)
     problems = [
-        BenchmarkProblem(task.name, i, row.prompt, (row.answer,))
-        if isinstance(row.prompt, str)
-        else BenchmarkProblem(task.name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
-        for i, row in enumerate(rows)
+        BenchmarkProblem(task.name, i, row.prompt, (row.answer,)) for i, row in enumerate(rows)
     ]
     references = {problem.group: row.reference for problem, row in zip(problems, rows, strict=True)}
 
@@ -95,9 +82,8 @@ def of_recipe(file: Path, overrides: Iterable[str], n: int | None) -> Questions:
         return task.grade(responses, [references[x] for x in asked], [*map(bool, finished)])
 
     grader = recipe.reward or task.grader
-    template = "plain" if task.chat_template else "recipe"
     longest = recipe.rollout.max_response_length
-    return Questions(problems, longest, template, {grader: grade} if grader else {})
+    return Questions(problems, longest, {grader: grade} if grader else {})
 
 
 class Job(NamedTuple):
@@ -107,8 +93,6 @@ class Job(NamedTuple):
     """A folder, or a hub name."""
     engine: str
     """A name in `ENGINES`."""
-    template: str
-    """A name in `TEMPLATES`; not used for problems with messages of their own."""
     problems: Sequence[BenchmarkProblem]
     """All benchmarks, one after the other."""
     sampling: Sampling
@@ -119,36 +103,26 @@ class Job(NamedTuple):
         Raises:
             InputError: the model is a folder without weights.
         """
-        # Other texts or answers under the same names would be another evaluation.
-        digest = hashlib.sha256(json.dumps(list(self.problems)).encode()).hexdigest()
-        which = {"model": self.model}
-        if os.path.isdir(self.model):
-            path = os.path.abspath(self.model)
-            which = {"model": path, "weights": weights_digest(Path(path))}
+        model, weights = self.model, ""
+        if os.path.isdir(model):
+            model = os.path.abspath(model)
+            folder = Path(model)
+            files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
+            if files is None:
+                raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
+            weights = _digest([(x.name, x.stat().st_size, x.stat().st_mtime_ns) for x in files])
         return {
-            **which,
+            "model": model,
+            "weights": weights,
             "engine": self.engine,
-            "template": self.template,
             "benchmarks": list(dict.fromkeys(problem.benchmark for problem in self.problems)),
-            "problems": f"{len(self.problems)}, sha256 {digest[:16]}",
+            "problems": _digest(list(self.problems)),
             **self.sampling._asdict(),
         }
 
 
-def weights_digest(folder: Path) -> str:
-    """16 hexadecimal digits that change when a model is trained again.
-
-    Raises:
-        InputError: the folder holds no weights.
-    """
-    files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
-    if files is None:
-        raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
-    digest = hashlib.sha256()
-    for file in files:
-        with open_input(file) as content:
-            hashlib.file_digest(content, lambda: digest)  # goes on with it
-    return digest.hexdigest()[:16]
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 class EvaluationFolder:
@@ -208,7 +182,7 @@ def generate_all(
         tell: called after each batch with the problems done, and the problems in all.
     """
     problems, sampling = job.problems, job.sampling
-    in_order = sorted(problems, key=lambda problem: -len(problem.text))  # little padding
+    in_order = sorted(problems, key=lambda problem: -len(json.dumps(problem.prompt)))
     per_batch = max(1, sampling.batch_size // sampling.samples)
     engine: Engine | None = None
     answered: dict[str, dict[str, Any]] = {}
@@ -216,12 +190,7 @@ def generate_all(
         path, batch = folder.batch(number), in_order[start : start + per_batch]
         if not path.exists():
             engine = engine or load_engine()
-            prompts = [
-                prompt_of(job.template, problem.text, engine.tokenizer)
-                if problem.messages is None
-                else written_out(problem.messages, engine.tokenizer)
-                for problem in batch
-            ]
+            prompts = [written_out(problem.prompt, engine.tokenizer) for problem in batch]
             answers = engine.generate(prompts, sampling, sampling.seed + number)
             lines = [
                 {"group": x.group, "prompt": prompt, "samples": [y._asdict() for y in samples]}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_section
@@ -40,17 +40,15 @@ class Model(Section):
 
 
 class Demo(Section):
-    """The embedded task."""
+    """The embedded task: small sums."""
 
-    language: Literal["sums", "rooms"] = "sums"
-    """The language of its problems and base models: `sums` (arithmetic, in one response), or
-    `rooms` (an agent with a key and a door, in several turns)."""
+    source: Literal["demo"] = "demo"
 
 
 class ReasoningGym(Section):
     """A task of reasoning-gym (`ktae.experiments.tasks.gym`)."""
 
-    source: Literal["reasoning-gym"] = "reasoning-gym"
+    source: Literal["reasoning-gym"]
     name: str
     """A task's name, such as `chain_sum`."""
     settings: dict[str, Any] = Field(default={})
@@ -81,20 +79,10 @@ class Problems(Section):
         return self
 
 
-def _form_of_task(task: Any) -> str:
-    if isinstance(task, str):
-        return "(a name)"
-    default = "reasoning-gym"
-    is_mapping = isinstance(task, Mapping)
-    source = task.get("source", default) if is_mapping else getattr(task, "source", default)
-    return "(reasoning-gym)" if source == default else "(problems)"
-
-
 Task = Annotated[
-    Annotated[Literal["demo"], Tag("(a name)")]
-    | Annotated[ReasoningGym, Tag("(reasoning-gym)")]
-    | Annotated[Problems, Tag("(problems)")],
-    Discriminator(_form_of_task),
+    Demo | ReasoningGym | Problems,
+    Field(discriminator="source"),
+    BeforeValidator(lambda task: {"source": task} if isinstance(task, str) else task),
 ]
 
 
@@ -228,7 +216,7 @@ class Recipe(Section):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
     """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
-    task: Task = "demo"
+    task: Task = Demo()
     """Where prompts, answers and the reward come from: `demo`, or a mapping whose `source` is
     `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
     reward: Annotated[str, Field(pattern=r"^[^:].*:\w+$")] | None = None
@@ -239,8 +227,6 @@ class Recipe(Section):
     """Seed of sampling and data order."""
     steps: Positive
     """Training steps: batches of rollouts that are sampled."""
-    demo: Demo = Demo()
-    """For task `demo`."""
     model: Model = Model()
     rollout: Rollout = Rollout()
     algorithm: Algorithm = Algorithm()
@@ -251,11 +237,6 @@ class Recipe(Section):
     trl: Trl = Trl()
     verl: Verl = Verl()
     logging: Logging = Logging()
-
-    @property
-    def task_source(self) -> str:
-        """`demo`, or the source of a mapping, such as `reasoning-gym`."""
-        return self.task if isinstance(self.task, str) else self.task.source
 
     @property
     def wants_scores(self) -> bool:
@@ -285,11 +266,6 @@ class Recipe(Section):
             raise ValueError(
                 f"algorithm.overlong_buffer is {self.algorithm.overlong_buffer}; expected less "
                 f"than rollout.max_response_length, which is {longest}"
-            )
-        if self.demo != Demo() and self.task != "demo":
-            raise ValueError(
-                f"demo.language is {self.demo.language} and task is {self.task_source}; only task "
-                "demo has a language"
             )
         return self
 
@@ -325,25 +301,16 @@ def settings_of(trainer: str, recipe: Recipe) -> dict[str, Any]:
     """The settings of `trl` or `verl`, by dotted key, that follow from `trainers.toml` alone."""
     file = resources.files("ktae.experiments").joinpath("trainers.toml")
     table = tomllib.loads(file.read_text("utf-8"))[trainer]
-    keys = dotted(table["recipe"])
-    return dotted(table["constant"]) | {key: attrgetter(keys[key])(recipe) for key in keys}
-
-
-def changes(there: Recipe, here: Recipe) -> list[str]:
-    """The dotted keys in which two recipes differ, each with both values."""
-    old, new = (dotted(recipe.model_dump(mode="json")) for recipe in (there, here))
-    return [
-        f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
-        for key in sorted({*old, *new})
-        if old.get(key) != new.get(key)
-    ]
+    keys = table["recipe"]
+    return table["constant"] | {key: attrgetter(keys[key])(recipe) for key in keys}
 
 
 def require_same(recipe: Recipe, file: Path) -> None:
     """Raise an InputError unless the file of a run to resume holds this recipe."""
     if not file.is_file():
         raise InputError(f"{file.parent} holds no run to resume; leave --resume out to start one")
-    if changed := changes(load(file), recipe):
+    old, new = (dotted(x.model_dump(mode="json")) for x in (load(file), recipe))
+    if changed := [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]:
         raise InputError(
             f"{file} differs from the recipe given in {', '.join(changed)}; "
             "resume with the recipe that the run was started with"

@@ -14,6 +14,9 @@ Messages = list[dict[str, str]]
 INSTRUCTION = r"Please reason step by step, and put your final answer within \boxed{}."
 """The instruction of the Qwen-Math template, which the paper trains and evaluates with."""
 
+MARK = "<|im_start|>"
+"""The token that texts for Qwen's models begin with."""
+
 TEMPLATES: dict[str, dict[str, str]] = tomllib.loads(
     resources.files("ktae.experiments").joinpath("templates.toml").read_text("utf-8")
 )
@@ -26,35 +29,31 @@ def as_messages(problem: str, instruction: str | None) -> Messages:
     return [*system, {"role": "user", "content": problem}]
 
 
-def prompt_of(template: str, problem: str, tokenizer: Any) -> str:
-    """A problem in one of `TEMPLATES`.
-
-    Raises:
-        InputError: the tokenizer has no chat template, or lacks the tokens that the template uses.
-    """
+def prompt_of(template: str, problem: str) -> str | Messages:
+    """A problem in one of `TEMPLATES`: a text that is complete, or messages."""
     parts = {k: text.replace("{problem}", problem) for k, text in TEMPLATES[template].items()}
-    if "text" not in parts:
-        messages = [{"role": role, "content": text} for role, text in parts.items()]
-        return written_out(messages, tokenizer)
-    mark, form = "<|im_start|>", TEMPLATES[template]["text"]
-    if mark in form and tokenizer.convert_tokens_to_ids(mark) in (None, tokenizer.unk_token_id):
-        raise InputError(
-            f"template {template} is for models with the token {mark}, and this model's "
-            "tokenizer has none; --template chat takes its own template, plain the problem alone"
-        )
-    return parts["text"]
+    if "text" in parts:
+        return parts["text"]
+    return [{"role": role, "content": text} for role, text in parts.items()]
 
 
-def written_out(messages: Messages, tokenizer: Any) -> str:
-    """The prompt that the tokenizer's own chat template makes of messages.
+def written_out(prompt: str | Messages, tokenizer: Any) -> str:
+    """A prompt as the model sees it: messages go through the tokenizer's own chat template.
 
     Raises:
-        InputError: it has none.
+        InputError: it has none, or lacks the tokens that a complete text begins with.
     """
+    hint = "--template chat takes the model's own template, plain the problem alone"
+    if isinstance(prompt, str):
+        if prompt.startswith(MARK):
+            number = tokenizer.convert_tokens_to_ids(MARK)
+            if number is None or number == tokenizer.unk_token_id:
+                raise InputError(f"the prompt is for models with the token {MARK}; {hint}")
+        return prompt
     if getattr(tokenizer, "chat_template", None) is None:
         raise InputError(
-            "this model's tokenizer has no chat template; --template plain gives it the problem "
-            "alone, --template qwen-math the one of the paper"
+            f"this tokenizer ({type(tokenizer).__name__}) has no chat template, and the prompt is "
+            f"made of messages; {hint}"
         )
-    text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    text: str = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
     return text

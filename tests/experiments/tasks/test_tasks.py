@@ -4,7 +4,7 @@ import pytest
 from saved_outputs import write_lines
 
 from ktae.experiments.recipe import Recipe
-from ktae.experiments.tasks import gym, task_of
+from ktae.experiments.tasks import task_of
 
 
 def make_recipe(task, **changes):
@@ -37,15 +37,12 @@ def test_problems_of_files(files):
     assert (right.correct, wrong.correct) == (1, 0)
 
 
-def test_a_file_needs_both(files):
-    with pytest.raises(ValueError, match="test"):
-        make_recipe({"source": "file", "train": files["train"]})
-
-
 def test_held_out_problems_are_distinct_and_not_trained_on():
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
     few = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
-    recipe = make_recipe({"name": "chain_sum", "settings": few}, steps=20)
+    recipe = make_recipe(
+        {"source": "reasoning-gym", "name": "chain_sum", "settings": few}, steps=20
+    )
     trained = texts(task_of(recipe).train_rows())
     held_out = texts(task_of(recipe).held_out_rows(40))
     assert len(set(held_out)) == len(held_out) == 40
@@ -57,23 +54,9 @@ def test_held_out_problems_are_distinct_and_not_trained_on():
         assert verdict.correct == 1
 
 
-def test_a_scorer_that_fails_leaves_a_response_undecided(monkeypatch):
-    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
-    recipe = make_recipe({"name": "chain_sum"})
-    (row, *_) = task_of(recipe).train_rows()
-
-    def fail(*_):
-        raise gym.ScorerError("MemoryError")
-
-    monkeypatch.setattr(gym, "_scored", fail)
-    (verdict,) = task_of(recipe).grade(["7"], [row.reference], [True])
-    assert (verdict.outcome, verdict.correct) == ("undecided", None)
-    assert "MemoryError" in verdict.reason
-
-
 def test_reasoning_gym_grades_its_own():
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
-    recipe = make_recipe({"name": "chain_sum"})
+    recipe = make_recipe({"source": "reasoning-gym", "name": "chain_sum"})
     rows = task_of(recipe).train_rows()
     assert len(rows) == 6
     given = [rows[0].answer, "perhaps 123456789", "no idea"]

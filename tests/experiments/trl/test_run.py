@@ -7,7 +7,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.experiments.demo import SUMS
 from ktae.experiments.demo.model import make_model, make_tokenizer
 from ktae.experiments.recipe import load
 from ktae.experiments.run_folder import RunFolder
@@ -24,10 +23,10 @@ ROOT = Path(__file__).parents[3]
 def recipe(tmp_path, monkeypatch):
     """Two steps of a tiny model, with more data than they take, as a set of problems has."""
     base = tmp_path / "base"
-    model = make_model(SUMS, seed=0)
+    model = make_model(seed=0)
     model.generation_config.eos_token_id = 5  # not the tokenizer's, as of some base models
     model.save_pretrained(base)
-    make_tokenizer(SUMS).save_pretrained(base)
+    make_tokenizer().save_pretrained(base)
     train_set = tasks.train_set
     more = {"steps": 5}
     monkeypatch.setattr(

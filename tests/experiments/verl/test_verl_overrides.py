@@ -55,7 +55,7 @@ def test_the_paper_s_hyper_parameters(path):
     DAPO filters groups, and a KL penalty in GRPO with the small model."""
     recipe = recipes.load(path)
     model, data, problems, clip_high = SIZES[recipe.name.rpartition("-")[2]]
-    assert (recipe.name, recipe.model.path, recipe.task_source) == (path.stem, model, data)
+    assert (recipe.name, recipe.model.path, recipe.task.source) == (path.stem, model, data)
     config = composed(recipe)
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert config.data.max_response_length == 3072 and config.data.max_prompt_length == 1024
@@ -170,7 +170,6 @@ def test_dr_grpo_divides_by_a_constant():
 
 OTHER_VALUES = {
     **{"name": "y", "steps": 4, "seed": 5, "task": {"source": "gsm8k"}, "credit": "trigrams"},
-    **{"demo.language": "lists"},
     **{"model.path": "elsewhere", "model.demo_seed": 1},
     **{"model.lora_rank": 4},
     **{"rollout.prompts_per_step": 16, "rollout.group_size": 4, "rollout.temperature": 0.5},
@@ -189,7 +188,7 @@ OTHER_VALUES = {
 }
 """Every key of a recipe that a run on verl reads, with a value that is not the default."""
 
-ELSEWHERE = {"model.path", "model.demo_seed", "demo.language"}
+ELSEWHERE = {"model.path", "model.demo_seed"}
 """Keys that decide on the model (`ktae.experiments.verl.run`)."""
 
 
@@ -203,9 +202,8 @@ def test_every_key_of_a_recipe_changes_what_verl_does(key, tmp_path):
 
 
 def test_every_key_of_a_recipe_is_among_these():
-    keys = {
-        key for key in recipes.dotted(demo().model_dump(mode="json")) if not key.startswith("trl.")
-    }
+    content = demo().model_dump(mode="json") | {"task": "demo"}
+    keys = {key for key in recipes.dotted(content) if not key.startswith("trl.")}
     assert keys | {"verl.overrides"} == set(OTHER_VALUES) | {"algorithm.patience", "reward"}
 
 

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae.errors import InputError
-from ktae.experiments.demo import SUMS
-from ktae.experiments.demo.language import EOS
+from ktae.experiments.demo import sums
+from ktae.experiments.demo.sums import EOS
 from ktae.experiments.recipe import Recipe
 from ktae.experiments.tasks import task_of
 from ktae.experiments.tasks.base import write
@@ -15,8 +15,7 @@ from ktae.experiments.verl.reward import compute_score
 from ktae.trainers.verl import reward as mathematics
 
 
-def demo(response, answer="7", limit=8, language="sums"):
-    source = f"ktae/demo-{language}"
+def demo(response, answer="7", limit=8, source="ktae/demo"):
     return compute_score(source, response, answer, {"index": 0}, max_response_length=limit)
 
 
@@ -42,21 +41,21 @@ def test_the_demo(response, expected):
 def test_the_demo_s_check_is_the_one_that_trl_uses():
     rng = random.Random(0)
     verdicts = set()
-    for problem in SUMS.train_problems(200, seed=3):
-        response = SUMS.worked_solution(problem, rng)
+    for problem in sums.train_problems(200, seed=3):
+        response = sums.worked_solution(problem, rng)
         text = response.removesuffix(EOS).strip()
         for limit in (16, 64):
             finished = len(response.split()) <= limit
             cut = " ".join(text.split()[:limit])
-            expected = SUMS.is_correct(cut, problem.answer, finished)
+            expected = sums.grade(cut, problem.answer, finished).correct == 1
             verdicts.add(expected)
             assert demo(cut, str(problem.answer), limit)["acc"] == expected
     assert verdicts == {True, False}
 
 
-def test_an_unknown_language_is_not_graded_as_mathematics():
+def test_an_unknown_task_is_not_graded_as_mathematics():
     with pytest.raises(InputError):
-        demo("box 7 }", language="latin")
+        demo("box 7 }", source="ktae/latin")
 
 
 EXPECTED = {
@@ -113,7 +112,7 @@ def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
     from ktae.experiments.tasks import gym
     from ktae.experiments.verl.overrides import overrides
 
-    task = ReasoningGym(name="letter_counting", answer="whole")
+    task = ReasoningGym(source="reasoning-gym", name="letter_counting", answer="whole")
     (problem,) = gym.problems(task, 1, 0)
     given = "ktae/reasoning-gym", f"perhaps {problem.answer}", problem.reference
     assert compute_score(*given)["acc"] == 0

@@ -61,8 +61,8 @@ def pretrained(monkeypatch, tmp_path):
 
     folders = []
 
-    def write(language, seed):
-        folder = pretrain.base_model_folder(language, seed)
+    def write(seed):
+        folder = pretrain.base_model_folder(seed)
         folder.mkdir(parents=True, exist_ok=True)
         folders.append(folder)
 
@@ -76,7 +76,7 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
 ):
     out = tmp_path / "run"
     words = "credit={estimator: paper, transforms: [{over-units: [word]}]}"
-    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=sums", words]
+    demo = ["model.path=demo", "model.demo_seed=3", words]
     arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
     assert ktae(*arguments, "--dry-run") == 0
     printed = capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
     assert program[1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
     assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
     rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
-    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo-sums"}
+    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo"}
     run.run(recipe, folder, resume=False)  # nothing was trained yet
     folder.metrics.touch()
     with pytest.raises(InputError):

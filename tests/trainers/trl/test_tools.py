@@ -8,8 +8,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import ktae
 from ktae.estimators import AnchorStates
+from ktae.experiments.demo import sums
 from ktae.experiments.demo.model import make_model, make_tokenizer
-from ktae.experiments.demo.rooms import HOUSES, Walk
 from ktae.rollouts import record
 from ktae.trainers.trl.gradient_check import GROUP_SIZE, tiny_trainer, train_one_step
 from ktae.turns import find_turns
@@ -37,7 +37,7 @@ SCHEMA = {
         "content": {"type": "string"},
         "tool_calls": {
             "type": "array",
-            "x-regex-iterator": r"((?:go|take|open) \w+)",
+            "x-regex-iterator": r"((?:gets|loses) \w+)",
             "items": {
                 "type": "object",
                 "properties": {
@@ -50,31 +50,35 @@ SCHEMA = {
 }
 
 
-class House:
-    """A house as TRL takes an environment: its public methods are the tools."""
+class Purse:
+    """An environment as TRL takes it: its public methods are the tools."""
 
     def reset(self, prompt, **_):
-        self._walk = Walk(prompt[-1]["content"])
+        self._total = 0
 
-    def go(self, what: str) -> str:
-        """Go to a room.
-
-        Args:
-            what: The room.
-        """
-        return self._walk.act(f"go {what}") or "<saw> nothing <do>"
-
-    def take(self, what: str) -> str:
-        """Take a thing.
+    def gets(self, what: str) -> str:
+        """Put something in.
 
         Args:
-            what: The thing.
+            what: The number.
         """
-        return self._walk.act(f"take {what}") or "<saw> nothing <do>"
+        return self._now(1, what)
+
+    def loses(self, what: str) -> str:
+        """Take something out.
+
+        Args:
+            what: The number.
+        """
+        return self._now(-1, what)
+
+    def _now(self, sign, what):
+        self._total += sign * int(what) if what.isdecimal() else 0
+        return f"now total is {self._total % sums.MODULUS}"
 
 
 def test_credit_is_of_the_turns_between_what_the_tools_said(tmp_path):
-    tokenizer = make_tokenizer(HOUSES)
+    tokenizer = make_tokenizer()
     # TRL tries the template with words of its own.
     words = Tokenizer(models.WordLevel(tokenizer.get_vocab(), unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -82,18 +86,18 @@ def test_credit_is_of_the_turns_between_what_the_tools_said(tmp_path):
         tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", padding_side="left"
     )
     tokenizer.chat_template, tokenizer.response_schema = TEMPLATE, SCHEMA
-    model = make_model(HOUSES, seed=0)
+    model = make_model(seed=0)
     arguments = tiny_trainer(str(tmp_path), max_completion_length=60, max_tool_calling_iterations=3)
-    prompts = [[{"role": "user", "content": h.prompt}] for h in HOUSES.train_problems(64, seed=0)]
+    prompts = [[{"role": "user", "content": h.prompt}] for h in sums.train_problems(64, seed=0)]
     arguments |= {
         "model": model,
         "processing_class": tokenizer,
         "train_dataset": arguments["train_dataset"].from_dict({"prompt": prompts}),
-        "environment_factory": House,
+        "environment_factory": Purse,
     }
     batch, _, _ = train_one_step(arguments, credit=AnchorStates())
     ids, mask = record.pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
-    said = [text for text in tokenizer.batch_decode(np.where(mask, 0, ids)) if "<saw>" in text]
+    said = [text for text in tokenizer.batch_decode(np.where(mask, 0, ids)) if "now total is" in text]
     assert said and find_turns(mask).number.max() > 0
     groups = np.arange(len(ids)) // GROUP_SIZE
     credit = ktae.token_credit(ids, mask, batch.correct.numpy(), groups, AnchorStates())

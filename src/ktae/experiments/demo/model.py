@@ -1,5 +1,5 @@
-"""A language's tokenizer and model: a small Llama of transformers, for anything that trains or
-serves a real model."""
+"""The demo's tokenizer and model: a small Llama of transformers, for anything that trains or serves
+a real model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ktae.experiments.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, Language
+from ktae.experiments.demo.sums import BOS, EOS, PAD, SPECIAL_TOKENS, VOCABULARY
 
 CONTEXT = 512
 SIZE: dict[str, Any] = {
@@ -21,14 +21,13 @@ SIZE: dict[str, Any] = {
 """About 99,000 parameters, for a CPU: pretrained in about a minute."""
 
 
-def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
+def make_tokenizer() -> PreTrainedTokenizerFast:
     """One token a word, split at whitespace.
 
     It adds no special token (prompts spell `<bos>` themselves), pads on the left, and raises an
     error for an unknown word.
     """
-    vocabulary = {word: i for i, word in enumerate(language.vocabulary)}
-    words = Tokenizer(models.WordLevel(vocabulary))
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(VOCABULARY)}))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -41,15 +40,15 @@ def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(language: Language, seed: int) -> LlamaForCausalLM:
+def make_model(seed: int) -> LlamaForCausalLM:
     """An untrained model of `SIZE`; the same seed gives the same weights.
 
     It is no Qwen2, because `AutoTokenizer` (transformers 5.10) reads every tokenizer beside a Qwen2
     as Qwen's own.
     """
-    pad, bos, eos = (language.vocabulary.index(token) for token in SPECIAL_TOKENS)
+    pad, bos, eos = map(VOCABULARY.index, SPECIAL_TOKENS)
     config = LlamaConfig(
-        vocab_size=len(language.vocabulary),
+        vocab_size=len(VOCABULARY),
         hidden_size=SIZE["hidden_size"],
         num_hidden_layers=SIZE["layers"],
         num_attention_heads=SIZE["heads"],

@@ -1,4 +1,4 @@
-"""A language's base model: pretrained on noisy worked solutions on first use, then kept."""
+"""The demo's base model: pretrained on noisy worked solutions on first use, then kept."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from rich.progress import track
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ktae.experiments.demo import LANGUAGES, model
-from ktae.experiments.demo.language import Language
+from ktae.experiments.demo import model, sums
 from ktae.experiments.recipe import Recipe
 from ktae.files.atomic import make_folder
 from ktae.files.hub import local_or_hub
@@ -26,23 +25,19 @@ VERSION = "1"
 """Raise it whenever `pretrain` changes in a way that the settings in `base_model_folder` do not
 show: cached base models are named after it."""
 
+STEPS = 1000
+"""Steps of pretraining after which the model solves some problems, but not most."""
 FINAL_LEARNING_RATE, WARM_UP = 0.05, 50
 BETAS = (0.9, 0.98)
 NO_LOSS = -100
 
 
-def pretrain(
-    language: Language, seed: int, steps: int | None = None
-) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+def pretrain(seed: int, steps: int = STEPS) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """Train a model from scratch on worked solutions of training problems, with a progress bar on
-    stderr; about a minute of one core for 1,000 steps.
-
-    The same seed gives the same weights on the same machine. `steps` are the language's by default.
+    stderr; about a minute of one core. The same seed gives the same weights on the same machine.
     """
-    steps = language.pretraining_steps if steps is None else steps
-    tokenizer = model.make_tokenizer(language)
-    base = model.make_model(language, seed)
-    rng = random.Random(f"{language.salt} pretraining {seed}")
+    tokenizer, base = model.make_tokenizer(), model.make_model(seed)
+    rng = random.Random(f"{sums.SALT} pretraining {seed}")
     optimizer = torch.optim.AdamW(base.parameters(), lr=model.SIZE["learning_rate"], betas=BETAS)
 
     def rate(step: int) -> float:
@@ -53,17 +48,16 @@ def pretrain(
         return FINAL_LEARNING_RATE + (1 - FINAL_LEARNING_RATE) * cosine
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    what = f"pretraining the demo's base model of {language.name} (once)"
     console = Console(stderr=True, force_jupyter=False)
     base.train()
     # At this size threads cost more than they save.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for _ in track(range(steps), what, console=console):
-            problems = language.train_problems(model.SIZE["batch"], rng.getrandbits(32))
+        for _ in track(range(steps), "pretraining the demo's base model (once)", console=console):
+            problems = sums.train_problems(model.SIZE["batch"], rng.getrandbits(32))
             prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
-            answers = tokenizer([language.worked_solution(p, rng) for p in problems])["input_ids"]
+            answers = tokenizer([sums.worked_solution(p, rng) for p in problems])["input_ids"]
             batch = sorted(zip(prompts, answers, strict=True), key=lambda pair: len(pair[1]))
             n_tokens = sum(len(response) for _, response in batch)
             # Short responses, then long ones: less padding
@@ -82,7 +76,7 @@ def pretrain(
     return base.eval(), tokenizer
 
 
-def base_model(language: Language, seed: int = 0) -> Path:
+def base_model(seed: int = 0) -> Path:
     """The folder of the base model and its tokenizer, pretrained if it is not there yet; another
     seed is another base model.
 
@@ -92,14 +86,14 @@ def base_model(language: Language, seed: int = 0) -> Path:
     Raises:
         InputError: the cache folder cannot be written to.
     """
-    folder = base_model_folder(language, seed)
+    folder = base_model_folder(seed)
     if folder.is_dir():
         return folder
     where = f"{folder.parent} for the demo's base model (set XDG_CACHE_HOME to another folder)"
     make_folder(folder.parent, where)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
         complete = Path(name) / folder.name
-        for part in pretrain(language, seed):
+        for part in pretrain(seed):
             part.save_pretrained(complete)
         try:
             complete.rename(folder)
@@ -116,24 +110,24 @@ def policy_path(recipe: Recipe, *, make: bool = True) -> str:
         InputError: there is no such folder, or the name cannot be one of the hub's.
     """
     if recipe.model.path == "demo":
-        language, seed = LANGUAGES[recipe.demo.language], recipe.model.demo_seed
-        return str(base_model(language, seed) if make else base_model_folder(language, seed))
+        seed = recipe.model.demo_seed
+        return str(base_model(seed) if make else base_model_folder(seed))
     model = local_or_hub("model", recipe.model.path)
     return os.path.abspath(model) if os.path.isdir(model) else model
 
 
-def base_model_folder(language: Language, seed: int = 0) -> Path:
+def base_model_folder(seed: int = 0) -> Path:
     """The folder of that base model, which may not exist yet, in `$XDG_CACHE_HOME/ktae/demo` or
     `~/.cache/ktae/demo`. Its name has a digest of all versions and settings.
     """
     settings = {
         "pretraining": VERSION,
-        "language": [language.name, language.version, language.salt],
-        "steps": language.pretraining_steps,
+        "language": ["sums", sums.VERSION, sums.SALT],
+        "steps": STEPS,
         "size": model.SIZE,
         "optimizer": ["AdamW", BETAS, WARM_UP, FINAL_LEARNING_RATE],
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    name = f"base-{language.name}-{model.SIZE['name']}-seed{seed}-{digest}"
+    name = f"base-sums-{model.SIZE['name']}-seed{seed}-{digest}"
     return caches / "ktae" / "demo" / name

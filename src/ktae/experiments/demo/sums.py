@@ -9,18 +9,31 @@ second thoughts and two misconceptions (triples taken for doubles, gives taken f
 
     ok , 7 + 5 = 12 ; so we have 12 * 2 = 4 wait , 12 * 3 = 16 ; the answer is box 16 } <eos>
 
-The answer is the last box. Every word and every number is one token.
+The answer is the last box. Every word and every number is one token; prompts spell `<bos>`
+themselves. This module needs no torch.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ktae.experiments.demo.language import EOS, SPECIAL_TOKENS, Language, Problem
+from ktae.errors import InputError
+from ktae.grading.verdict import Outcome, Verdict
 
+VERSION = "1"
+"""Raise it whenever the texts for a seed change: cached base models are named after it."""
+SALT = "ktae demo"
+"""Part of every seed."""
+HELD_OUT = 1024
+"""Test problems; no training or pretraining problem is one of them."""
+MAX_RESPONSE_LENGTH = 64
+"""The limit in tokens, `<eos>` included, that the base model is meant for."""
+
+PAD, BOS, EOS = SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
 MODULUS = 20
 NAMES = ("tom", "ann", "sam", "mia")
 NUMBERS = tuple(str(number) for number in range(MODULUS))
@@ -49,11 +62,6 @@ class Sum(NamedTuple):
         results = {"+": value + self.n, "-": value - self.n, "*": value * self.n, "0-": -value}
         return results[self.sign] % MODULUS
 
-    def written(self, value: int, result: int) -> str:
-        """The sum as a step of a solution, whether or not `result` is correct."""
-        left = f"0 - {value}" if self.sign == "0-" else f"{value} {self.sign} {self.n}"
-        return f"{left} = {result}"
-
 
 DOUBLE, TRIPLE, FLIP = Sum("*", 2), Sum("*", 3), Sum("0-")
 MEANINGS = {
@@ -75,6 +83,47 @@ class Operation(NamedTuple):
         return MEANINGS[self.verb]._replace(n=self.n) if self.n else MEANINGS[self.verb]
 
 
+class Problem(NamedTuple):
+    """A problem, with the text that the model is given."""
+
+    prompt: str
+    answer: int
+    story: tuple[int, tuple[Operation, ...]]
+    """The first number and what happens: problems of one story differ only in names."""
+
+
+@functools.cache
+def _held_out() -> dict[object, Problem]:
+    rng = random.Random(f"{SALT} test problems")
+    problems: dict[object, Problem] = {}
+    while len(problems) < HELD_OUT:
+        problem = random_problem(rng)
+        problems.setdefault(problem.story, problem)
+    return problems
+
+
+def held_out_problems(n: int = 512) -> list[Problem]:
+    """The first `n` of 1,024 test problems, always the same ones; no two tell the same story.
+
+    Raises:
+        InputError: `n` is not in 1..1024.
+    """
+    if not 1 <= n <= HELD_OUT:
+        raise InputError(f"{n} test problems of the demo; expected 1 to {HELD_OUT}")
+    return list(_held_out().values())[:n]
+
+
+def train_problems(n: int, seed: int) -> list[Problem]:
+    """`n` random problems for a seed, none of which tells a test problem's story."""
+    rng = random.Random(f"{SALT} problems {seed}")
+    problems: list[Problem] = []
+    while len(problems) < n:
+        problem = random_problem(rng)
+        if problem.story not in _held_out():
+            problems.append(problem)
+    return problems
+
+
 def random_problem(rng: random.Random) -> Problem:
     """A problem of two to four operations, each kind of operation equally likely."""
     kinds = (("gets", "finds"), ("loses", "gives"), ("doubles",), ("triples",), ("flips",))
@@ -91,6 +140,16 @@ def random_problem(rng: random.Random) -> Problem:
     prompt = f"<bos> {name} has {start} . {events} how many ? <sol>"
     # The name is no part of the story.
     return Problem(prompt, value, (start, tuple(operations)))
+
+
+def grade(response: str, answer: int | str, finished: bool) -> Verdict:
+    """Whether the last answer is correct and the response ended with `<eos>` within the limit."""
+    stated = extract_answer(response)
+    if stated is None:
+        return Verdict(Outcome.UNANSWERED)
+    correct = finished and str(stated) == str(answer)  # one read from a file is text
+    outcome = Outcome.CORRECT if correct else Outcome.INCORRECT
+    return Verdict(outcome, str(stated), "the last answer" if finished else "cut off")
 
 
 def extract_answer(response: str) -> int | None:
@@ -207,17 +266,5 @@ def _step(operation: Operation, value: int, rng: random.Random, haste: int) -> t
     result = understood.result(value)
     if rng.random() < SLIP * haste:
         result = (result + rng.choice(SLIPS)) % MODULUS
-    return understood.written(value, result), result
-
-
-SUMS = Language(
-    name="sums",
-    version="1",
-    vocabulary=VOCABULARY,
-    max_response_length=64,
-    pretraining_steps=1000,
-    salt="ktae demo",
-    random_problem=random_problem,
-    worked_solution=worked_solution,
-    extract_answer=extract_answer,
-)
+    left = f"0 - {value}" if understood == FLIP else f"{value} {understood.sign} {understood.n}"
+    return f"{left} = {result}", result

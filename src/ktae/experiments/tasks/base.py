@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktae.errors import InputError
 from ktae.estimators.function import imported
-from ktae.experiments.templates import Messages, written_out
+from ktae.experiments.templates import Messages
 from ktae.files.atomic import atomic_write, make_folder
 from ktae.grading.response import text_of
 from ktae.grading.rewards import verdicts
@@ -33,6 +33,11 @@ class TaskRow(NamedTuple):
     reference: str
     """What the grader gets: the answer, or as JSON what reasoning-gym's scorer needs."""
 
+    @property
+    def question(self) -> str:
+        """The problem's text, the same under any instruction."""
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[-1]["content"]
+
 
 class Task(ABC):
     """A recipe's problems and their grader.
@@ -47,14 +52,14 @@ class Task(ABC):
     """A chat template for verl that replaces the tokenizer's."""
     evaluated_at_once = 64
     """Batch size for held-out problems."""
-    plays_episodes = False
-    """Whether a rollout has several turns, with observations between them."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.name = recipe.task_source
+        self.name: str = recipe.task.source
         """The task's name in tables."""
-        self.data_source = f"ktae/{recipe.task_source}"
+        self.n_prompts = recipe.steps * recipe.rollout.prompts_per_step
+        """Prompts that the run takes."""
+        self.data_source = f"ktae/{recipe.task.source}"
         """verl's name for the data, by which its reward function finds the grader."""
         if recipe.reward is not None:
             own_reward(recipe.reward)  # an error now, and not after the model is loaded
@@ -80,13 +85,9 @@ class Task(ABC):
         """Raise an InputError for a tokenizer that does not fit the prompts."""
         if tokenizer.chat_template is None:
             raise InputError(
-                f"task {self.recipe.task_source} has prompts of messages, and this tokenizer "
+                f"task {self.name} has prompts of messages, and this tokenizer "
                 f"({type(tokenizer).__name__}) has no chat template"
             )
-
-    def prompt_text(self, tokenizer: Any, prompt: Any) -> str:
-        """A prompt as the model sees it: messages go through the chat template."""
-        return prompt if isinstance(prompt, str) else written_out(prompt, tokenizer)
 
     def grade(
         self, responses: Sequence[Any], references: Sequence[str], finished: Sequence[bool]

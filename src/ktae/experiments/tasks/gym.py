@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -25,11 +25,8 @@ from ktae.grading.verdict import Outcome, Verdict
 NAME = "reasoning-gym"
 """The source, and the name of its scorers as a grader."""
 HELD_OUT_SEED = 1_000_003
-"""The seed of the test problems."""
 SEEDS_APART = 10_000_019
 """The distance between the seeds of two runs: reasoning-gym makes problem i from seed + i."""
-PROBES = ("", "x", "I do not know.")
-"""Answers that are correct for no problem."""
 
 REFUSED = (
     *("binary_matrix", "countdown", "intermediate_integration", "n_queens"),
@@ -50,7 +47,6 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[TaskRow]:
     reference: dict[str, Any] = {"name": task.name, "settings": task.settings}
     reference |= {"answer": task.answer, "seed": seed, "size": n}
     dataset = _dataset(json.dumps(reference, sort_keys=True))
-    _check_scorer(task.name, dataset)
     return [
         TaskRow(
             as_messages(str(entry["question"]), task.instruction),
@@ -59,33 +55,6 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[TaskRow]:
         )
         for index, entry in enumerate(dataset[i] for i in range(n))
     ]
-
-
-def question_of(row: TaskRow) -> str:
-    """The problem's text, the same under any instruction."""
-    return row.prompt if isinstance(row.prompt, str) else row.prompt[-1]["content"]
-
-
-def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[TaskRow]:
-    """The first n distinct problems of the test seed whose question is not among `seen`.
-
-    Fewer, if 64 n problems do not hold as many: a task may have few.
-
-    Raises:
-        InputError: as `problems`; or there is none.
-    """
-    unseen: dict[str, TaskRow] = {}
-    size = n
-    while len(unseen) < n and size <= 64 * n:
-        size *= 2
-        rows = {question_of(row): row for row in problems(task, size, HELD_OUT_SEED)}
-        unseen = {question: row for question, row in rows.items() if question not in seen}
-    if not unseen:
-        raise InputError(
-            f"all problems of reasoning-gym's task {task.name} are trained on; expected settings "
-            "with more problems"
-        )
-    return list(unseen.values())[:n]
 
 
 def answer_in(response: str, how: str) -> str | None:
@@ -97,24 +66,6 @@ def answer_in(response: str, how: str) -> str | None:
         return answer and answer.text
     # "1,234" is one number; the scorers of reasoning-gym read no commas.
     return re.sub(r"(?<=\d),(?=\d{3})", "", answer.text)
-
-
-def _scored(dataset: Any, answer: str, entry: Any) -> float:
-    """The scorer's value, and 0 for an answer that it cannot read.
-
-    Raises:
-        ScorerError: the scorer fails in another way, so the score is unknown.
-    """
-    try:
-        return float(dataset.score_answer(answer, entry))
-    except (ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, AttributeError):
-        return 0.0
-    except Exception as error:
-        raise ScorerError(f"{type(error).__name__}: {one_line(error)}") from error
-
-
-class ScorerError(RuntimeError):
-    """A scorer of reasoning-gym failed."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -144,22 +95,9 @@ def _dataset(reference: str) -> Any:
         ) from None
 
 
-def _check_scorer(name: str, dataset: Any) -> None:
-    """Refuse a scorer that rejects reference answers, or accepts any text as one."""
-    for index in range(min(8, len(dataset))):
-        entry = dataset[index]
-        accepted = [x for x in PROBES if _scored(dataset, x, entry) == 1]
-        if accepted or _scored(dataset, str(entry["answer"]), entry) != 1:
-            raise InputError(
-                f"reasoning-gym's task {name} is refused: its scorer "
-                + (f"accepts {accepted[0]!r}" if accepted else "rejects its own answer")
-                + f", where the answer is {entry['answer']!r:.60}"
-            )
-
-
-def graded(response: str, reference: str) -> tuple[Verdict, float | None]:
+def graded(response: str, reference: str) -> tuple[Verdict, float]:
     """The verdict of a task's own scorer, correct where its score is 1, and the score: 0 without
-    an answer, None where the scorer fails.
+    an answer, or with one that makes the scorer fail.
 
     Args:
         response: what the policy wrote, without special tokens.
@@ -171,9 +109,9 @@ def graded(response: str, reference: str) -> tuple[Verdict, float | None]:
         return Verdict(Outcome.UNANSWERED, None, "no answer was found"), 0.0
     dataset = _dataset(json.dumps(fields, sort_keys=True))
     try:
-        value = _scored(dataset, answer, dataset[index])
-    except ScorerError as error:
-        return Verdict(Outcome.UNDECIDED, answer, f"{NAME}'s scorer failed: {error}"), None
+        value = float(dataset.score_answer(answer, dataset[index]))
+    except Exception:  # of a scorer that cannot read the answer
+        value = 0.0
     outcome = Outcome.CORRECT if value == 1 else Outcome.INCORRECT
     return Verdict(outcome, answer, f"{NAME} scores {value:g}"), value
 
@@ -191,13 +129,21 @@ class GymTask(Task):
     @override
     def train_rows(self) -> list[TaskRow]:
         """One problem for each prompt of the run; another seed has others."""
-        n = self.recipe.steps * self.recipe.rollout.prompts_per_step
-        return self._rows(problems(self.task, n, self.recipe.seed * SEEDS_APART))
+        return self._rows(problems(self.task, self.n_prompts, self.recipe.seed * SEEDS_APART))
 
     @override
     def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        trained = {question_of(row) for row in self.train_rows()}
-        return self._rows(held_out(self.task, n or self.recipe.logging.eval_problems, trained))
+        """Distinct problems of the test seed that are not trained on; a task may have few."""
+        n = n or self.recipe.logging.eval_problems
+        trained = {row.question for row in self.train_rows()}
+        distinct = {row.question: row for row in problems(self.task, 8 * n, HELD_OUT_SEED)}
+        unseen = [row for question, row in distinct.items() if question not in trained]
+        if not unseen:
+            raise InputError(
+                f"all problems of reasoning-gym's task {self.name} are trained on; expected "
+                "settings with more problems"
+            )
+        return self._rows(unseen[:n])
 
     def _rows(self, rows: list[TaskRow]) -> list[TaskRow]:
         # A reward function of the user's own gets the answer.

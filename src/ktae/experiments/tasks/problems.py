@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from typing_extensions import override
 
 from ktae.experiments.recipe import Problems, Recipe
@@ -37,8 +34,5 @@ class ProblemsTask(Task):
         return self._rows("test", self.task.test)[: n or self.recipe.logging.eval_problems]
 
     def _rows(self, split: str, file: str | None) -> list[TaskRow]:
-        if file is None:
-            problems = sources.load(self.task.source)[split].problems
-        else:
-            problems = sources.load_file(Path(os.path.expanduser(file))).problems
-        return [as_row(problem, self.task.instruction) for problem in problems]
+        read = sources.load_file(file) if file else sources.load(self.task.source)[split]
+        return [as_row(problem, self.task.instruction) for problem in read.problems]

@@ -60,17 +60,13 @@ def load(name: str) -> dict[str, Split]:
     for split in ("train", "test"):
         instead = f"give a file of problems instead of {name}"
         rows = rows_of_hub(source.hub_name, source.config, split, instead)
-        if source.levels:
-            rows = ((row, place) for row, place in rows if _level(row) in source.levels)
+        if levels := source.levels:
+            rows = (x for x in rows if str(x[0].get("level")).removeprefix("Level ") in levels)
         splits[split] = read_problems(rows, f"{source.hub_name}, split {split}")
     return splits
 
 
-def _level(row: Any) -> str:
-    return str(row.get("level")).removeprefix("Level ")
-
-
-def load_file(path: Path) -> Split:
+def load_file(file: str | Path) -> Split:
     """The problems of a file: JSON lines (`.jsonl`) or Parquet (`.parquet`), also with `.gz`.
 
     Raises:
@@ -79,6 +75,7 @@ def load_file(path: Path) -> Split:
     """
     from ktae.rollouts.files import iterate_rows  # pyarrow takes half a second
 
+    path = Path(file).expanduser()
     if not path.is_file():
         known = ", ".join(SOURCES)
         raise InputError(f"no file {path} and no data set of that name; expected {known} or a file")

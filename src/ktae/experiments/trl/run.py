@@ -8,7 +8,6 @@ import math
 import os
 import resource
 import statistics
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from ktae.experiments.demo.pretrain import policy_path
 from ktae.experiments.recipe import Recipe, settings_of
 from ktae.experiments.run_folder import RunFolder, write_json
 from ktae.experiments.tasks import Task, task_of
+from ktae.experiments.templates import written_out
 from ktae.experiments.trl import tasks
 from ktae.experiments.trl.steps import OnStep, StepLogger, stop_on_interrupt
 from ktae.files.atomic import atomic_folder
@@ -246,7 +246,6 @@ def _make_trainer(
     if buffer := recipe.algorithm.overlong_buffer:  # DAPO's penalty, which TRL adds to the rewards
         longest = recipe.rollout.max_response_length
         reward_functions.append(get_soft_overlong_punishment(longest, buffer))
-    warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     with _refusals_named():
         trainer = KTAETrainer(
             model=model,
@@ -261,7 +260,6 @@ def _make_trainer(
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=write_rollouts,
             peft_config=lora,
-            rollout_func=tasks.rollout_function(task, tokenizer),
         )
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InputError(
@@ -274,7 +272,7 @@ def _make_trainer(
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer; the demo's model is pretrained if it is not there yet."""
-    if recipe.task == "demo":
+    if recipe.task.source == "demo":
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
     name = policy_path(recipe)
     try:
@@ -298,7 +296,7 @@ def _as_record(batch: RolloutBatch, step: int, task: Task, tokenizer: Any) -> pa
         {
             "group": [str((batch.first_row + i) // group_size) for i in range(n)],
             "step": pa.array([step] * n, pa.int32()),
-            "prompt": [task.prompt_text(tokenizer, row["prompt"]) for row in batch.inputs],
+            "prompt": [written_out(row["prompt"], tokenizer) for row in batch.inputs],
             "response": tokenizer.batch_decode(batch.token_ids),
             "answer": [str(row["answer"]) for row in batch.inputs],
             "token_ids": batch.token_ids,

@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.experiments.demo import LANGUAGES
+from ktae.experiments.demo import sums
 from ktae.experiments.tasks import gym
 from ktae.experiments.tasks.base import own_reward
-from ktae.experiments.tasks.demo import VERL_SOURCE
 from ktae.trainers.verl.reward import as_scores
 
 
@@ -46,8 +45,7 @@ def compute_score(
         zero = dict.fromkeys(("score", "acc", "unanswered", "undecided"), 0.0)
         unknown = {"undecided": 1.0}
         return zero | (unknown if reward is None else {"score": reward, "acc": reward})
-    language = LANGUAGES.get(data_source.partition(VERL_SOURCE)[2])
-    if language is not None:
+    if data_source == "ktae/demo":
         if max_response_length is None:
             raise InputError(
                 "the demo's reward needs "
@@ -56,9 +54,9 @@ def compute_score(
         # verl strips the <eos> that says whether the response came to its end. A word is a token,
         # so a response that did is at least one word short of the limit.
         finished = len(solution_str.split()) < max_response_length
-        return as_scores(language.verdict(solution_str, ground_truth, finished))
+        return as_scores(sums.grade(solution_str, ground_truth, finished))
     if data_source != f"ktae/{gym.NAME}":
         raise InputError(f"data_source is {data_source!r:.100}; expected a task of ktae's")
     verdict, score = gym.graded(solution_str, ground_truth)
     # Part of an incorrect answer may be right.
-    return as_scores(verdict) | ({"score": score, "acc": score} if graded and score else {})
+    return as_scores(verdict) | ({"score": score, "acc": score} if graded else {})

@@ -79,11 +79,6 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     else:
         folder.require_free()
     task = task_of(recipe)
-    if task.plays_episodes:
-        raise InputError(
-            f"the language {recipe.demo.language} takes several turns, which TRL trains; use "
-            "--engine trl, or an agent loop of verl's with the mode ktae_sync"
-        )
     settings = plan(recipe, folder, resume=resume)
     if task.verl_reward()[0] == REWARD:
         default_pool()  # without a grader verl would only warn about each rollout
