@@ -87,7 +87,7 @@ def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, line
 def test_damaged_scores_are_named(folder, content):
     folder.before.write_bytes(content)
     with pytest.raises(InputError):
-        folder.read_before()
+        folder.read_scores(folder.before)
 
 
 def test_a_folder_is_held_by_one_process(folder):

@@ -13,13 +13,11 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.experiments.run_folder import RunFolder
-from ktae.files.inputs import read_input
 from ktae.files.text import short_names
 from ktae.rollouts.metrics import (
     HELD_OUT,
     LARGEST,
     common_names,
-    json_object,
     metrics_by_step,
     metrics_files,
     trainer_state,
@@ -30,8 +28,6 @@ Series = dict[int, float]
 
 DRAWN = (HELD_OUT, "reward", "response length", "entropy")
 """The measures with a panel in the picture; held-out accuracy has one for each benchmark."""
-PRINTED = re.compile(r"(.+):(?:np\.\w+\()?([-+]?\d+\.?\d*(?:e[-+]?\d+)?)\b")
-"""A metric as verl prints it: NumPy's numbers have their type, and colours end a line."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 """A folder of TRL's within the one that has the run's name."""
 SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
@@ -71,10 +67,9 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
     by_path: dict[str, list[dict[str, Series]]] = defaultdict(list)
     for path in paths:
         run = path.resolve()
-        if run.name in ("metrics.jsonl", "trainer_state.json"):
-            run = run.parent
-        elif not run.is_dir():
-            run = run.with_suffix("")
+        if run.is_file():
+            is_named = run.name in ("metrics.jsonl", "trainer_state.json")
+            run = run.parent if is_named else run.with_suffix("")
         run = run.parent if CHECKPOINT.fullmatch(run.name) else run
         if run in runs:
             raise InputError(f"{path} is of a run that is given twice; it would count as two seeds")
@@ -88,51 +83,37 @@ def read(path: Path) -> dict[str, Series]:
     """The measures of one run.
 
     Args:
-        path: a run folder of `ktae train`; a folder or file with TRL's `trainer_state.json` (of
-            several the last step's); verl's `metrics.jsonl`, or what it printed.
+        path: a run folder of `ktae train`; verl's `metrics.jsonl`; a folder or file with TRL's
+            `trainer_state.json` (of several the last step's).
 
     Raises:
         InputError: there is no metric of a name that is known.
     """
     measures: dict[str, Series] = defaultdict(dict)
-    folder = RunFolder(path)
     for step, metrics in sorted(_steps(path).items()):
         for name, value in common_names(metrics).items() if abs(step) < LARGEST else ():
             measures[name][step] = value
     # `ktae train` evaluates twice: the policy before its first step and after its last.
-    last = max((step for series in measures.values() for step in series), default=0)
-    before = folder.read_before() if folder.before.exists() else {}
-    after = None
-    if before and folder.summary.exists():
-        after = json_object(read_input(folder.summary), str(folder.summary)).get("after")
-    for step, scores in ((0, before), (last, after)):
-        accuracy = scores.get("greedy_accuracy") if isinstance(scores, dict) else None
-        if isinstance(accuracy, int | float):
-            measures[HELD_OUT][step] = float(accuracy)
+    folder, last = RunFolder(path), max((max(x) for x in measures.values()), default=0)
+    for step, file in ((0, folder.before), (last, folder.summary)):
+        if file.exists():
+            measures[HELD_OUT][step] = folder.read_scores(file)["greedy_accuracy"]
     if not measures:
         raise InputError(
             f"{path}: no metrics of training steps; expected a run folder, trainer_state.json of "
-            "TRL, or metrics.jsonl or the console's text of verl"
+            "TRL, or metrics.jsonl of verl"
         )
     return dict(measures)
 
 
 def _steps(path: Path) -> dict[int, dict[str, Any]]:
-    if path.is_dir():
-        if files := metrics_files(path):
-            return metrics_by_step(files)
-        states = map(trainer_state, path.rglob("trainer_state.json"))
-        return max(states, key=lambda steps: max(steps, default=0), default={})
-    if path.suffix == ".jsonl":
-        return metrics_by_step([path])
     if path.suffix == ".json":
         return trainer_state(path)
-    # A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`.
-    text = read_input(path, named=True).decode(errors="replace")
-    return {
-        int(line[1]): {x[1]: float(x[2]) for x in map(PRINTED.match, line[2].split(" - ")) if x}
-        for line in re.finditer(r"\bstep:(\d+) - (.+)", text)
-    }
+    files = metrics_files(path) if path.is_dir() else [path]
+    if files:
+        return metrics_by_step(files)
+    states = map(trainer_state, path.rglob("trainer_state.json"))
+    return max(states, key=lambda steps: max(steps, default=0), default={})
 
 
 def panels(all_arms: Iterable[Arm]) -> list[str]:

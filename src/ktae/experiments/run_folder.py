@@ -16,7 +16,7 @@ from ktae.errors import InputError, one_line
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
 from ktae.files.inputs import read_input
 from ktae.rollouts import record
-from ktae.rollouts.metrics import json_lines, metrics_files
+from ktae.rollouts.metrics import json_lines, json_object, metrics_files
 
 SCORES = pydantic.TypeAdapter(dict[str, float])
 
@@ -139,16 +139,19 @@ class RunFolder:
             if number.isdecimal() and int(number) > step:
                 path.unlink()
 
-    def read_before(self) -> dict[str, float]:
-        """The held-out scores of the model before its training.
+    def read_scores(self, file: Path) -> dict[str, float]:
+        """The held-out scores of the model before its training (`before`) or after (`summary`).
 
         Raises:
             InputError: the file is damaged.
         """
+        content = json_object(read_input(file), str(file))
         try:
-            return SCORES.validate_json(read_input(self.before))
-        except pydantic.ValidationError as error:
-            raise InputError(f"{self.before} holds no scores: {one_line(error)}") from None
+            scores = SCORES.validate_python(content.get("after", content))
+            scores["greedy_accuracy"]
+        except (pydantic.ValidationError, KeyError) as error:
+            raise InputError(f"{file} holds no scores: {one_line(error)}") from None
+        return scores
 
     def write_rollouts(self, step: int, rollouts: pa.Table) -> None:
         """Write one training step's rollouts."""

@@ -121,7 +121,7 @@ def _begin(
             note("evaluating the model before its training")
             tokenizer = trainer.processing_class
             write_json(folder.before, tasks.held_out_scores(task, trainer.model, tokenizer))
-        folder.read_before()  # a damaged one is named now, and not after the training
+        folder.read_scores(folder.before)  # a damaged one is named now, and not after the training
     trainer.accelerator.wait_for_everyone()
     return checkpoint, done
 
@@ -318,7 +318,7 @@ def _summary(recipe: Recipe, folder: RunFolder, after: dict[str, float]) -> dict
         "recipe": recipe.name,
         "seed": recipe.seed,
         "steps": recipe.steps,
-        "before": folder.read_before(),
+        "before": folder.read_scores(folder.before),
         "after": after,
         # Medians: a checkpoint now and then takes a moment.
         "training_seconds": sum(line["seconds"] for line in lines),
