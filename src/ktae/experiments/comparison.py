@@ -11,10 +11,9 @@ Outputs of several training steps come from several models: compare files of one
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -124,8 +123,7 @@ def graded_alike(
     Raises:
         InputError: there are several graders, whose differences would pass for those of models.
     """
-    graders = [{x or GRADER for x in side["grader"].to_pylist()} for side in sides]
-    names = sorted(set.union(*graders))
+    names = sorted({x or GRADER for side in sides for x in side["grader"].to_pylist()})
     if len(names) > 1:
         raise InputError(
             f"{' and '.join(map(str, paths))} are graded by {' and '.join(names)}; grade one "
@@ -147,20 +145,19 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
         InputError: two have different problems or different answers, or one has several models.
     """
     for name, side in sides.items():
-        if len(models := by_model(side)) > 1:
+        models, steps = by_model(side), len(side["step"].unique())
+        if len(models) > 1 or steps > 1:
             raise InputError(
-                f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}); "
-                "expected one: --pool-models takes them as samples of one"
-            )
-        if (steps := len(side["step"].unique())) > 1:
-            raise InputError(
-                f"{name} holds outputs of {steps} training steps, so of as many models; expected a "
-                "file of one step"
+                f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}) and "
+                f"{steps} training steps; expected one of each: --pool-models takes several models "
+                "as samples of one"
             )
     rng = np.random.default_rng(0)  # the same intervals each time
-    problems = {name: problems_of(side) for name, side in sides.items()}
-    first, *rest = problems
-    rows = [row for name in rest for row in _compare_two(first, name, problems, partial, rng)]
+    (first, a), *others = ((name, problems_of(side)) for name, side in sides.items())
+    rows = []
+    for name, b in others:
+        _require_same_problems(first, a, name, b, partial)
+        rows += [row._replace(a=first, b=name) for row in _compare_two(a, b, rng)]
     # Several benchmarks are several chances to be right by luck.
     for measure in ("accuracy", "length"):
         places = [i for i, row in enumerate(rows) if row.measure == measure]
@@ -170,61 +167,57 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
     return rows
 
 
-def _compare_two(
-    name_a: str,
-    name_b: str,
-    problems: Mapping[str, Problems],
-    partial: bool,
-    rng: np.random.Generator,
-) -> list[Comparison]:
-    a, b = problems[name_a], problems[name_b]
-    _require_same_problems(name_a, a, name_b, b, partial)
+def _compare_two(a: Problems, b: Problems, rng: np.random.Generator) -> Iterator[Comparison]:
     common = {name: problem for name, problem in a.items() if name in b}
-    sets = {name: list(of_benchmark) for name, of_benchmark in by_benchmark(common).items()}
+    sets = {name: list(members) for name, members in by_benchmark(common).items()}
     if len(sets) > 1:
         sets[POOLED] = list(common)
     pairs = {x: (a[x].decided, b[x].decided) for x in common if a[x].decided and b[x].decided}
     if not pairs:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
-    values: dict[Literal["accuracy", "length"], dict[str, tuple[float, float]]] = {
-        "accuracy": {x: (sum(y) / len(y), sum(z) / len(z)) for x, (y, z) in pairs.items()}
-    }
+    accuracies = {x: (float(np.mean(y)), float(np.mean(z))) for x, (y, z) in pairs.items()}
+    for name, members in sets.items():
+        if known := [x for x in members if x in pairs]:
+            counts = [
+                (int(sum(y)), len(y), int(sum(z)), len(z)) for y, z in map(pairs.__getitem__, known)
+            ]
+            values = {x: accuracies[x] for x in known}
+            row = _comparison(name, "accuracy", values, rng, paired_p_value(counts))
+            flips = {x: (y, z) for x, (y, z) in values.items() if y != z}
+            yield row._replace(flips=flips)
     lengths = {x: (a[x].length, b[x].length) for x in common}
     if not any(None in pair for pair in lengths.values()):
-        values["length"] = lengths  # type: ignore[assignment]
-    comparisons = []
-    for (measure, of_problem), (name, members) in itertools.product(values.items(), sets.items()):
-        known = [x for x in members if x in of_problem]
-        if not known:
-            continue
-        a_p, b_p = np.array([of_problem[x] for x in known]).T
-        difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
-        is_accuracy = measure == "accuracy"
-        differing = [x for x, d in zip(known, difference_p, strict=True) if d and is_accuracy]
-        comparisons.append(
-            Comparison(
-                a=name_a,
-                b=name_b,
-                name=name,
-                measure=measure,
-                problems=len(known),
-                mean_a=float(a_p.mean()),
-                mean_b=float(b_p.mean()),
-                difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
-                up=int(np.sum(difference_p > 0)),
-                down=int(np.sum(difference_p < 0)),
-                p_value=paired_p_value(
-                    [
-                        (int(sum(y)), len(y), int(sum(z)), len(z))
-                        for y, z in (pairs[x] for x in known)
-                    ]
-                )
-                if is_accuracy
-                else sign_flip_p_value(difference_p),
-                flips={x: of_problem[x] for x in differing},
-            )
-        )
-    return comparisons
+        for name, members in sets.items():
+            known_lengths = {x: lengths[x] for x in members}
+            difference_p = [z - y for y, z in known_lengths.values()]  # type: ignore[operator]
+            p_value = sign_flip_p_value(difference_p)
+            yield _comparison(name, "length", known_lengths, rng, p_value)
+
+
+def _comparison(
+    name: str,
+    measure: Literal["accuracy", "length"],
+    values: Mapping[str, Any],
+    rng: np.random.Generator,
+    p_value: float,
+) -> Comparison:
+    """The values of A and B for each problem, summed up."""
+    a_p, b_p = np.array([*values.values()]).T
+    difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
+    return Comparison(
+        a="",
+        b="",
+        name=name,
+        measure=measure,
+        problems=len(values),
+        mean_a=float(a_p.mean()),
+        mean_b=float(b_p.mean()),
+        difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
+        up=int(np.sum(difference_p > 0)),
+        down=int(np.sum(difference_p < 0)),
+        p_value=p_value,
+        flips={},
+    )
 
 
 def in_words(comparison: Comparison) -> str:

@@ -170,7 +170,8 @@ def with_problems(table: pa.Table, where: Path) -> pa.Table:
                 f"{where}: problem {problem} accepts {' or '.join(answers):.80}, in an earlier row "
                 f"{' or '.join(earlier):.80}; expected the same in all of its rows"
             )
-        columns = {"label": label, "problem": problem, "benchmark": benchmark, "answers": answers}
+        columns: dict[str, Any] = {"label": label, "problem": problem, "benchmark": benchmark}
+        columns["answers"] = answers
         columns["tokens"] = kept.get("tokens") if length is None else length
         rows.append(kept | columns)
     added = {x: [row.get(x) for row in rows] for x in ("label", *COLUMNS) if x != "stored"}

@@ -301,8 +301,8 @@ def settings_of(trainer: str, recipe: Recipe) -> dict[str, Any]:
     """The settings of `trl` or `verl`, by dotted key, that follow from `trainers.toml` alone."""
     file = resources.files("ktae.experiments").joinpath("trainers.toml")
     table = tomllib.loads(file.read_text("utf-8"))[trainer]
-    keys = table["recipe"]
-    return table["constant"] | {key: attrgetter(keys[key])(recipe) for key in keys}
+    of_recipe = {key: attrgetter(name)(recipe) for key, name in table["recipe"].items()}
+    return {**table["constant"], **of_recipe}
 
 
 def require_same(recipe: Recipe, file: Path) -> None:

@@ -51,36 +51,24 @@ VOCABULARY: tuple[str, ...] = (
 )
 
 
-class Sum(NamedTuple):
-    """One sum on the value so far: `value sign n`, or `0 - value`."""
-
-    sign: Literal["+", "-", "*", "0-"]
-    n: int = 0
-
-    def result(self, value: int) -> int:
-        """The result for `value`, in 0..19."""
-        results = {"+": value + self.n, "-": value - self.n, "*": value * self.n, "0-": -value}
-        return results[self.sign] % MODULUS
-
-
-DOUBLE, TRIPLE, FLIP = Sum("*", 2), Sum("*", 3), Sum("0-")
-MEANINGS = {
-    **{"gets": Sum("+"), "finds": Sum("+"), "loses": Sum("-"), "gives": Sum("-")},
-    **{"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP},
-}
-"""The meaning of each verb; the first four take a number."""
+Sum = tuple[Literal["+", "-", "*", "0-"], int]
+"""One sum on the value so far: `value sign n`, or `0 - value`."""
+DOUBLE: Sum = ("*", 2)
+TRIPLE: Sum = ("*", 3)
+FLIP: Sum = ("0-", 0)
+FIXED = {"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP}
+"""The meaning of verbs without a number."""
+ADDS = ("gets", "finds")
+"""Of the other verbs those that add; `loses` and `gives` subtract."""
 
 
-class Operation(NamedTuple):
-    """A verb, with a number from 1 to 9 (`gets 5`) or without (n = 0, `triples`)."""
+def _meaning(verb: str, n: int) -> Sum:
+    return FIXED.get(verb) or ("+" if verb in ADDS else "-", n)
 
-    verb: str
-    n: int = 0
 
-    @property
-    def sum(self) -> Sum:
-        """The verb's meaning with its number."""
-        return MEANINGS[self.verb]._replace(n=self.n) if self.n else MEANINGS[self.verb]
+def _result(value: int, meaning: Sum) -> int:
+    sign, n = meaning
+    return {"+": value + n, "-": value - n, "*": value * n, "0-": -value}[sign] % MODULUS
 
 
 class Problem(NamedTuple):
@@ -88,8 +76,9 @@ class Problem(NamedTuple):
 
     prompt: str
     answer: int
-    story: tuple[int, tuple[Operation, ...]]
-    """The first number and what happens: problems of one story differ only in names."""
+    story: tuple[int, tuple[tuple[str, int], ...]]
+    """The first number and what happens, verbs with a number from 1 to 9 (`gets 5`) or with 0
+    (`triples`): problems of one story differ only in names."""
 
 
 @functools.cache
@@ -131,11 +120,11 @@ def random_problem(rng: random.Random) -> Problem:
     for _ in range(rng.randint(2, 4)):
         verbs = rng.choice(kinds)
         verb = rng.choice(verbs)
-        operations.append(Operation(verb, rng.randint(1, 9) if len(verbs) == 2 else 0))
+        operations.append((verb, rng.randint(1, 9) if len(verbs) == 2 else 0))
     name, start = rng.choice(NAMES), rng.randrange(MODULUS)
     value = start
     for operation in operations:
-        value = operation.sum.result(value)
+        value = _result(value, _meaning(*operation))
     events = " ".join(f"{verb} {n} ." if n else f"{verb} ." for verb, n in operations)
     prompt = f"<bos> {name} has {start} . {events} how many ? <sol>"
     # The name is no part of the story.
@@ -235,7 +224,7 @@ def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str],
         step, result = _step(operation, value, rng, haste)
         phrases.append(step)
         # A solver notices a mistake far more often than they doubt what is correct.
-        wrong = result != operation.sum.result(value)
+        wrong = result != _result(value, _meaning(*operation))
         if rng.random() < (REDO_WRONG if wrong else REDO_RIGHT):
             phrases.append("wait ,")
             if rng.random() < 0.5:
@@ -251,20 +240,23 @@ def _chain(problem: Problem, rng: random.Random, haste: int) -> tuple[list[str],
     return phrases, value
 
 
-def _step(operation: Operation, value: int, rng: random.Random, haste: int) -> tuple[str, int]:
+def _step(
+    operation: tuple[str, int], value: int, rng: random.Random, haste: int
+) -> tuple[str, int]:
     """One attempt at one operation: its text, and the result it arrives at."""
-    understood = operation.sum
-    if rng.random() < MISCONCEPTIONS.get(operation.verb, 0.0):
-        understood = DOUBLE if operation.verb == "triples" else Sum("+", operation.n)
+    verb, n = operation
+    understood = _meaning(verb, n)
+    if rng.random() < MISCONCEPTIONS.get(verb, 0.0):
+        understood = DOUBLE if verb == "triples" else ("+", n)
     if rng.random() < MISREAD * haste:
         if understood in (FLIP, TRIPLE):
             understood = DOUBLE
         elif understood == DOUBLE:
             understood = TRIPLE
         else:
-            understood = Sum("-" if understood.sign == "+" else "+", understood.n)
-    result = understood.result(value)
+            understood = ("-" if understood[0] == "+" else "+", n)
+    result = _result(value, understood)
     if rng.random() < SLIP * haste:
         result = (result + rng.choice(SLIPS)) % MODULUS
-    left = f"0 - {value}" if understood == FLIP else f"{value} {understood.sign} {understood.n}"
+    left = f"0 - {value}" if understood == FLIP else f"{value} {understood[0]} {understood[1]}"
     return f"{left} = {result}", result
