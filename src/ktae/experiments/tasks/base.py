@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktae.errors import InputError
 from ktae.estimators.function import imported
-from ktae.experiments.templates import Messages
+from ktae.experiments.templates import Messages, as_messages
 from ktae.files.atomic import atomic_write, make_folder
 from ktae.grading.response import text_of
 from ktae.grading.rewards import verdicts
@@ -40,11 +40,7 @@ class TaskRow(NamedTuple):
 
 
 class Task(ABC):
-    """A recipe's problems and their grader.
-
-    Unless a subclass says otherwise, prompts are messages, and each problem gets one response,
-    which ktae's grader compares with the answer.
-    """
+    """A recipe's problems and their grader: ktae's, unless a subclass says otherwise."""
 
     grader: str | None = None
     """The name of the task's own grader; None: ktae's."""
@@ -66,20 +62,12 @@ class Task(ABC):
 
     @abstractmethod
     def train_rows(self) -> list[TaskRow]:
-        """The problems to train on.
-
-        Raises:
-            InputError: they cannot be made or read.
-        """
+        """The problems to train on; an InputError if they cannot be made or read."""
 
     @abstractmethod
     def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        """The first n held-out problems, or all if there are fewer; n is `logging.eval_problems`
-        by default.
-
-        Raises:
-            InputError: they cannot be made or read.
-        """
+        """The first n held-out problems (by default `logging.eval_problems`), or all if there are
+        fewer; an InputError if they cannot be made or read."""
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Raise an InputError for a tokenizer that does not fit the prompts."""
@@ -172,19 +160,17 @@ def write(
     import pyarrow.parquet as pq
 
     for split, rows in splits.items():
+        for_trl = [{"prompt": row.prompt, "answer": row.answer} for row in rows]
         for_verl = [
             {
                 "data_source": data_source,
-                "prompt": [{"role": "user", "content": row.prompt}]
-                if isinstance(row.prompt, str)
-                else row.prompt,
+                "prompt": as_messages(x, None) if isinstance(x := row.prompt, str) else x,
                 "ability": "math",
                 "reward_model": {"style": "rule", "ground_truth": row.reference},
                 "extra_info": {"split": split, "index": index},
             }
             for index, row in enumerate(rows)
         ]
-        for_trl = [{"prompt": row.prompt, "answer": row.answer} for row in rows]
         for engine, table in (("verl", for_verl), ("trl", for_trl)):
             make_folder(folder / engine)
             with atomic_write(folder / engine / f"{split}.parquet") as temporary:

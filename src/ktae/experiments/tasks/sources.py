@@ -88,12 +88,9 @@ def read_problems(
     """The problems of rows.
 
     A row has `problem` (or `question`, `prompt`) and `answer` (or `final_answer`): a text, a
-    number, worked text that ends with `#### answer` as in GSM8K, a list of texts, or null.
-
-    Args:
-        rows: each with its place for error messages.
-        where: the place of all rows together.
-        alternatives: whether a problem may have several accepted answers.
+    number, worked text that ends with `#### answer` as in GSM8K, a list of texts, or null. Where
+    `alternatives`, a problem may have several accepted answers. Rows come with their places, for
+    error messages; `where` is the place of all.
 
     Raises:
         InputError: a row is no object, lacks a field or has too many answers, or no row has any.
@@ -104,10 +101,9 @@ def read_problems(
         text = next((fields[x] for x in TEXT_FIELDS if isinstance(fields.get(x), str)), "")
         answers = [fields[x] for x in ANSWER_FIELDS if x in fields]
         if not text.strip() or not answers:
-            missing = "answer" if text.strip() else "problem"
             raise InputError(
-                f"{place}: no {missing}; its fields are {quoted(fields)}; expected problem (or "
-                "question, or prompt) as text, and answer"
+                f"{place}: its fields are {quoted(fields)}; expected problem (or question, or "
+                "prompt) as text, and answer"
             )
         require_text(text, f"{place}: problem")
         accepted = next((x for x in answers if not is_null(x)), "")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
-import resource
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,18 +136,10 @@ def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
-    """The recipe and the fields of TRL's configuration that it sets; no model is loaded."""
+    """The whole recipe, which TRL accepts; no model is loaded."""
     policy_path(recipe, make=False)
-    config = grpo_config(recipe, folder.checkpoints)
-    check_arguments(recipe.credit, args=config)
-    lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
-    lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
-    for field in dataclasses.fields(GRPOConfig):
-        value = getattr(config, field.name)
-        plain = isinstance(value, str | int | float | list)
-        if plain and field.default is not dataclasses.MISSING and value != field.default:
-            lines.append(f"#   {field.name}: {value}")
-    return "\n".join(lines)
+    check_arguments(recipe.credit, args=grpo_config(recipe, folder.checkpoints))
+    return f"# would train into {folder.path}\n{recipes.dump(recipe).rstrip()}"
 
 
 @contextlib.contextmanager
@@ -321,8 +311,6 @@ def _summary(recipe: Recipe, folder: RunFolder, after: dict[str, float]) -> dict
         "before": folder.read_scores(folder.before),
         "after": after,
         # Medians: a checkpoint now and then takes a moment.
-        "training_seconds": sum(line["seconds"] for line in lines),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "seconds_per_step": statistics.median(line["seconds"] for line in lines),
         "credit_seconds_per_step": statistics.median(credit_seconds) if credit_seconds else None,
     }
