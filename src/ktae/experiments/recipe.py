@@ -33,8 +33,6 @@ class Model(Section):
 
     path: str = "demo"
     """`demo` (the embedded base model, pretrained on first use), a folder, or a hub name."""
-    demo_seed: NotNegative = 0
-    """The seed of the embedded base model's pretraining."""
     lora_rank: NotNegative = 0
     """Train a LoRA adapter of this rank on all linear layers; 0 trains the whole model."""
 

@@ -56,7 +56,7 @@ def test_a_folder_name_means_one_model(monkeypatch) -> None:
     monkeypatch.setattr(pretrain.model, "make_model", recording)
     pretrain.pretrain(0, steps=60)
     found = {step: losses[2 * step - 2] + losses[2 * step - 1] for step in LOSSES}  # of two halves
-    name = pretrain.base_model_folder(0).name
+    name = pretrain.base_model_folder().name
     if name != FOLDER:
         pytest.fail(f"a version or setting changed; freeze these here: {name}, {found}")
     assert found == pytest.approx(LOSSES, rel=1e-4), (
@@ -65,15 +65,13 @@ def test_a_folder_name_means_one_model(monkeypatch) -> None:
     )
 
 
-def test_base_model_is_made_once_for_a_seed(tmp_path, untrained) -> None:
-    folder = pretrain.base_model(3)
+def test_base_model_is_made_once(tmp_path, untrained) -> None:
+    folder = pretrain.base_model()
     assert folder.parent == tmp_path / "ktae/demo"
-    assert pretrain.base_model(3) == folder
-    assert pretrain.base_model(4) != folder
-    assert untrained == [3, 4]
-    assert len(list(folder.parent.iterdir())) == 2
+    assert pretrain.base_model() == folder
+    assert untrained == [0] and [*folder.parent.iterdir()] == [folder]
     loaded = AutoModelForCausalLM.from_pretrained(folder)
-    assert torch.equal(loaded.lm_head.weight, make_model(3).lm_head.weight)
+    assert torch.equal(loaded.lm_head.weight, make_model(0).lm_head.weight)
     # Beside a Qwen2 the same tokenizer would come back as Qwen's BPE.
     tokenizer = AutoTokenizer.from_pretrained(folder)
     [box] = tokenizer("box")["input_ids"]
@@ -81,22 +79,9 @@ def test_base_model_is_made_once_for_a_seed(tmp_path, untrained) -> None:
     assert loaded.generation_config.eos_token_id == tokenizer.eos_token_id
 
 
-def test_a_model_made_meanwhile_by_another_process_stays(untrained, monkeypatch) -> None:
-    def other_process_is_faster(seed):
-        folder = pretrain.base_model_folder(seed)
-        folder.mkdir()
-        (folder / "config.json").write_text("made by the other process")
-        return make_model(seed), make_tokenizer()
-
-    monkeypatch.setattr(pretrain, "pretrain", other_process_is_faster)
-    folder = pretrain.base_model(0)
-    assert (folder / "config.json").read_text() == "made by the other process"
-    assert list(folder.parent.iterdir()) == [folder]
-
-
 def test_an_unwritable_cache_says_what_to_do(tmp_path, untrained, monkeypatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(InputError):
-        pretrain.base_model(0)
+        pretrain.base_model()
     assert untrained == []  # it says so before the minute of pretraining, not after

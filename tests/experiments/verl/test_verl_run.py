@@ -61,8 +61,8 @@ def pretrained(monkeypatch, tmp_path):
 
     folders = []
 
-    def write(seed):
-        folder = pretrain.base_model_folder(seed)
+    def write():
+        folder = pretrain.base_model_folder()
         folder.mkdir(parents=True, exist_ok=True)
         folders.append(folder)
 
@@ -76,7 +76,7 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
 ):
     out = tmp_path / "run"
     words = "credit={estimator: paper, transforms: [{over-units: [word]}]}"
-    demo = ["model.path=demo", "model.demo_seed=3", words]
+    demo = ["model.path=demo", words]
     arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
     assert ktae(*arguments, "--dry-run") == 0
     printed = capsys.readouterr().out

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import random
-import tempfile
 from pathlib import Path
 
 import torch
@@ -18,7 +17,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ktae.experiments.demo import model, sums
 from ktae.experiments.recipe import Recipe
-from ktae.files.atomic import make_folder
+from ktae.files.atomic import atomic_folder, make_folder
 from ktae.files.hub import local_or_hub
 
 VERSION = "1"
@@ -76,30 +75,19 @@ def pretrain(seed: int, steps: int = STEPS) -> tuple[LlamaForCausalLM, PreTraine
     return base.eval(), tokenizer
 
 
-def base_model(seed: int = 0) -> Path:
-    """The folder of the base model and its tokenizer, pretrained if it is not there yet; another
-    seed is another base model.
-
-    The folder appears complete or not at all. If another process makes it meanwhile, that one
-    stays.
+def base_model() -> Path:
+    """The folder of the base model and its tokenizer, pretrained if it is not there yet.
 
     Raises:
         InputError: the cache folder cannot be written to.
     """
-    folder = base_model_folder(seed)
-    if folder.is_dir():
-        return folder
-    where = f"{folder.parent} for the demo's base model (set XDG_CACHE_HOME to another folder)"
-    make_folder(folder.parent, where)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
-        complete = Path(name) / folder.name
-        for part in pretrain(seed):
-            part.save_pretrained(complete)
-        try:
-            complete.rename(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
+    folder = base_model_folder()
+    if not folder.is_dir():
+        where = f"{folder.parent} for the demo's base model (set XDG_CACHE_HOME to another folder)"
+        make_folder(folder.parent, where)
+        with atomic_folder(folder) as temporary:
+            for part in pretrain(seed=0):
+                part.save_pretrained(temporary)
     return folder
 
 
@@ -110,14 +98,13 @@ def policy_path(recipe: Recipe, *, make: bool = True) -> str:
         InputError: there is no such folder, or the name cannot be one of the hub's.
     """
     if recipe.model.path == "demo":
-        seed = recipe.model.demo_seed
-        return str(base_model(seed) if make else base_model_folder(seed))
+        return str(base_model() if make else base_model_folder())
     model = local_or_hub("model", recipe.model.path)
     return os.path.abspath(model) if os.path.isdir(model) else model
 
 
-def base_model_folder(seed: int = 0) -> Path:
-    """The folder of that base model, which may not exist yet, in `$XDG_CACHE_HOME/ktae/demo` or
+def base_model_folder() -> Path:
+    """The folder of the base model, which may not exist yet, in `$XDG_CACHE_HOME/ktae/demo` or
     `~/.cache/ktae/demo`. Its name has a digest of all versions and settings.
     """
     settings = {
@@ -129,5 +116,4 @@ def base_model_folder(seed: int = 0) -> Path:
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    name = f"base-sums-{model.SIZE['name']}-seed{seed}-{digest}"
-    return caches / "ktae" / "demo" / name
+    return caches / "ktae" / "demo" / f"base-sums-{model.SIZE['name']}-seed0-{digest}"
