@@ -237,15 +237,10 @@ class Recipe(Section):
     logging: Logging = Logging()
 
     @property
-    def wants_scores(self) -> bool:
-        """Whether the reward is a score between 0 and 1 rather than correct or incorrect."""
-        has_scores = isinstance(self.task, ReasoningGym) or self.reward is not None
-        return has_scores and self.credit is not None and self.credit.takes_scores
-
-    @property
     def correct_above(self) -> float:
         """A rollout is correct if its reward is above this; among scores only 1 is."""
-        return JUST_BELOW_ONE if self.wants_scores else 0.0
+        takes_scores = self.credit is not None and self.credit.takes_scores
+        return JUST_BELOW_ONE if takes_scores and self.reward is not None else 0.0
 
     @pydantic.model_validator(mode="after")
     def _sections_fit(self) -> Recipe:

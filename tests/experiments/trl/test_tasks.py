@@ -1,10 +1,9 @@
-"""The demo and reasoning-gym as tasks for TRL."""
+"""Tasks for TRL."""
 
 import random
 
 import numpy as np
 import pytest
-from extras import require
 
 from ktae import InputError
 from ktae.estimators import preset
@@ -49,26 +48,16 @@ def test_a_model_of_other_words_is_refused():
 
 
 @pytest.mark.parametrize("graded", [True, False])
-def test_reasoning_gym_s_scores_are_for_a_graded_estimator(graded):
-    require("reasoning-gym")
-    letters = {"source": "reasoning-gym", "name": "letter_counting", "answer": "whole"}
-    recipe = Recipe(
-        name="x",
-        steps=2,
-        rollout={"prompts_per_step": 3},
-        task=letters | {"instruction": "Be brief."},
-        credit=preset("calibrated", graded_rewards=graded),
-    )
-    rows = tasks.train_set(task_of(recipe))
-    assert len(rows) == 6
-    assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
-    reward = tasks.reward_function(task_of(recipe), None)
-    wordy = [f"perhaps {answer}" for answer in rows["answer"]]
-    scores = reward(completions=wordy, reference=rows["reference"])
-    assert all((0 < score < 1) == graded for score in scores)
-    assert all(score <= recipe.correct_above for score in scores if score < 1)
-    right = reward(completions=rows["answer"], reference=rows["reference"])
-    assert np.all(np.array(right, np.float32) > np.float32(recipe.correct_above))
+def test_scores_are_for_a_graded_estimator(graded, tmp_path):
+    """Of a reward function of the user's own: only 1 is correct, also as float32."""
+    (tmp_path / "mine.py").write_text("def score(response, answer): return float(response)\n")
+    credit, reward = preset("calibrated", graded_rewards=graded), f"{tmp_path / 'mine.py'}:score"
+    recipe = Recipe(name="x", steps=2, reward=reward, credit=credit)
+    function = tasks.reward_function(task_of(recipe), None)
+    rewards = function(completions=["0", "0.999", "1"], reference=["", "", ""])
+    assert rewards == [0, 0.999, 1]
+    correct = np.array(rewards, np.float32) > np.float32(recipe.correct_above)
+    assert correct.tolist() == [False, not graded, True]
 
 
 @pytest.mark.parametrize(("longest", "greedy", "sampled"), [(64, 1.0, 0.75), (4, 0.0, 0.0)])

@@ -106,27 +106,6 @@ def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp
         assert score(solution_str="No idea.", **given) == outcome(unanswered=1)
 
 
-def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
-    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
-    from ktae.experiments.recipe import ReasoningGym, Recipe
-    from ktae.experiments.tasks import gym
-    from ktae.experiments.verl.overrides import overrides
-
-    task = ReasoningGym(source="reasoning-gym", name="letter_counting", answer="whole")
-    (problem,) = gym.problems(task, 1, 0)
-    given = "ktae/reasoning-gym", f"perhaps {problem.answer}", problem.reference
-    assert compute_score(*given)["acc"] == 0
-    assert 0 < compute_score(*given, graded=True)["acc"] < 1
-    key = "+reward.custom_reward_function.reward_kwargs.graded"
-    for graded in (True, False):
-        credit = {"estimator": "calibrated", "graded_rewards": graded}
-        recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task, "credit": credit})
-        made = overrides(recipe, "model", tmp_path)
-        assert (key in made) == graded
-        assert made.get("+algorithm.credit.threshold", 0) == recipe.correct_above
-        assert (recipe.correct_above > 0.99) == graded
-
-
 def test_a_reward_of_the_user_s_own(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def half(response, answer): return {'7': 0.5}.get(response)\n")

@@ -19,7 +19,6 @@ from ktae.experiments.recipe import ReasoningGym, Recipe
 from ktae.experiments.tasks.base import Task, TaskRow
 from ktae.experiments.templates import as_messages
 from ktae.grading.extract import extract
-from ktae.grading.response import text_of
 from ktae.grading.verdict import Outcome, Verdict
 
 NAME = "reasoning-gym"
@@ -95,9 +94,9 @@ def _dataset(reference: str) -> Any:
         ) from None
 
 
-def graded(response: str, reference: str) -> tuple[Verdict, float]:
-    """The verdict of a task's own scorer, correct where its score is 1, and the score: 0 without
-    an answer, or with one that makes the scorer fail.
+def grade(response: str, reference: str) -> Verdict:
+    """The verdict of a task's own scorer: correct where its score is 1. An answer that makes it
+    fail is incorrect.
 
     Args:
         response: what the policy wrote, without special tokens.
@@ -106,14 +105,14 @@ def graded(response: str, reference: str) -> tuple[Verdict, float]:
     fields = json.loads(reference)
     answer, index = answer_in(response, fields["answer"]), fields.pop("index")
     if answer is None:
-        return Verdict(Outcome.UNANSWERED, None, "no answer was found"), 0.0
+        return Verdict(Outcome.UNANSWERED, None, "no answer was found")
     dataset = _dataset(json.dumps(fields, sort_keys=True))
     try:
         value = float(dataset.score_answer(answer, dataset[index]))
     except Exception:  # of a scorer that cannot read the answer
         value = 0.0
     outcome = Outcome.CORRECT if value == 1 else Outcome.INCORRECT
-    return Verdict(outcome, answer, f"{NAME} scores {value:g}"), value
+    return Verdict(outcome, answer, f"{NAME} scores {value:g}")
 
 
 class GymTask(Task):
@@ -153,16 +152,4 @@ class GymTask(Task):
     def _verdicts(
         self, responses: Sequence[str], references: Sequence[str], finished: Sequence[bool]
     ) -> list[Verdict]:
-        return [graded(x, y)[0] for x, y in zip(responses, references, strict=True)]
-
-    @override
-    def rewards(
-        self, responses: Sequence[Any], references: Sequence[str], finished: Sequence[bool]
-    ) -> list[float | None]:
-        if self.recipe.reward or not self.recipe.wants_scores:
-            return super().rewards(responses, references, finished)
-        return [graded(text_of(x), y)[1] for x, y in zip(responses, references, strict=True)]
-
-    @override
-    def _verl_reward_kwargs(self) -> dict[str, Any]:
-        return {"graded": True} if self.recipe.wants_scores else {}
+        return [*map(grade, responses, references)]

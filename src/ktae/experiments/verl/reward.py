@@ -19,7 +19,6 @@ def compute_score(
     extra_info: dict[str, Any] | None = None,
     *,
     max_response_length: int | None = None,
-    graded: bool = False,
     function: str | None = None,
     **_: Any,
 ) -> dict[str, float]:
@@ -31,7 +30,6 @@ def compute_score(
         ground_truth: `TaskRow.reference`.
         extra_info: not used.
         max_response_length: the limit in tokens, which the demo needs.
-        graded: whether reasoning-gym's score itself is given, for an estimator of graded rewards.
         function: the user's own reward function, by its name in the recipe.
 
     Returns:
@@ -57,6 +55,4 @@ def compute_score(
         return as_scores(sums.grade(solution_str, ground_truth, finished))
     if data_source != f"ktae/{gym.NAME}":
         raise InputError(f"data_source is {data_source!r:.100}; expected a task of ktae's")
-    verdict, score = gym.graded(solution_str, ground_truth)
-    # Part of an incorrect answer may be right.
-    return as_scores(verdict) | ({"score": score, "acc": score} if graded else {})
+    return as_scores(gym.grade(solution_str, ground_truth))
