@@ -62,13 +62,9 @@ def run(model: Any) -> Run:
     return run
 
 
-def all_logits(model: Any, ids: list[int]) -> torch.Tensor:
-    with torch.no_grad():
-        return model(torch.tensor([ids])).logits[0].double()
-
-
 def logits_after(model: Any, ids: list[int]) -> torch.Tensor:
-    return all_logits(model, ids)[-1]
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0, -1].double()
 
 
 def encode(prompt: str) -> list[int]:
@@ -90,26 +86,11 @@ def test_finished_means_that_an_end_came(model: Any, run: Run, ends: set[int]) -
     model.generation_config.eos_token_id = sorted(ends)
     found = run(PROMPTS * 8, batch_size=28)
     assert ends < {ids[-1] for ids in found.token_ids}
-    for ids, text, finished in zip(*found[:3], strict=True):
+    for ids, text, finished in zip(*found, strict=True):
         assert finished == (ids[-1] in ends)
         assert not ends & set(ids[:-1])
         assert len(ids) == 12 or finished
         assert text == " ".join(f"w{i}" for i in ids if i != EOS)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0])
-def test_entropy_is_of_the_models_own_distribution(
-    model: Any, run: Run, temperature: float
-) -> None:
-    prompts = PROMPTS * 4
-    found = run(prompts, temperature=temperature, max_new_tokens=20, batch_size=14)
-    # some end long before their batch does: what is drawn after an end must not count
-    assert any(len(ids) < 10 for ids in found.token_ids) or temperature == 0
-    entropies: list[float] = []
-    for prompt, ids in zip(prompts, found.token_ids, strict=True):
-        p_tv = all_logits(model, encode(prompt) + ids)[-len(ids) - 1 : -1].softmax(-1)
-        entropies += (-p_tv * p_tv.log()).sum(-1).tolist()
-    assert found.mean_entropy == pytest.approx(sum(entropies) / len(entropies), rel=1e-4)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
@@ -130,7 +111,7 @@ def test_the_seed_alone_decides_the_samples(run: Run) -> None:
     torch.manual_seed(2)
     assert run(seed=3) == first
     assert run(seed=4).token_ids != first.token_ids
-    assert run([])[:3] == ([], [], [])
+    assert run([]) == ([], [], [])
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -1,19 +1,13 @@
-"""Batched generation with transformers: prompts in, token ids, texts and their entropy out."""
+"""Batched generation with transformers: prompts in, token ids and texts out."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from transformers import (
-    GenerationConfig,
-    LogitsProcessorList,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ktae.errors import InputError, one_line
 
@@ -27,8 +21,6 @@ class Generations(NamedTuple):
     """The generated text without special tokens."""
     finished: list[bool]
     """Whether the end-of-sequence token came within `max_new_tokens`."""
-    mean_entropy: float
-    """Nats a generated token, of the model's own distribution (temperature 1); NaN if none."""
 
 
 def generate(
@@ -72,20 +64,12 @@ def generate(
         **({"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}),
     )
     token_ids: list[list[int]] = []
-    entropy_sum = 0.0
     with _undisturbed(model, settings, seed):
         for start in range(0, len(prompts), batch_size):
             batch = prompt_ids[start : start + batch_size]
-            answers, entropy = _generate_batch(model, batch, settings)
-            token_ids += answers
-            entropy_sum += entropy
-    n_tokens = sum(map(len, token_ids))
-    return Generations(
-        token_ids=token_ids,
-        texts=[tokenizer.decode(ids, skip_special_tokens=True) for ids in token_ids],
-        finished=[ids[-1] in ends for ids in token_ids],
-        mean_entropy=entropy_sum / n_tokens if n_tokens else math.nan,
-    )
+            token_ids += _generate_batch(model, batch, settings)
+    texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in token_ids]
+    return Generations(token_ids, texts, [ids[-1] in ends for ids in token_ids])
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[list[int]]:
@@ -129,31 +113,17 @@ def _undisturbed(model: PreTrainedModel, settings: GenerationConfig, seed: int) 
 
 def _generate_batch(
     model: PreTrainedModel, prompt_ids: list[list[int]], settings: GenerationConfig
-) -> tuple[list[list[int]], float]:
-    """The answers' token ids, and the sum of the entropies at their tokens."""
+) -> list[list[int]]:
     width, pad = max(map(len, prompt_ids)), settings.pad_token_id
     ids_bt = torch.tensor([[pad] * (width - len(row)) + row for row in prompt_ids])
     mask_bt = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompt_ids])
-    entropies: list[torch.Tensor] = []
-
-    def record_entropy(_: torch.Tensor, logits_bv: torch.Tensor) -> torch.Tensor:
-        entropies.append(torch.special.entr(logits_bv.softmax(dim=-1)).sum(dim=-1))
-        return logits_bv
-
-    # One (B, V) at a time, and ahead of the temperature: generate() runs given processors first
     output_bt = model.generate(
-        input_ids=ids_bt.to(model.device),
-        attention_mask=mask_bt.to(model.device),
-        logits_processor=LogitsProcessorList([record_entropy]),
+        input_ids=ids_bt.to(model.device), attention_mask=mask_bt.to(model.device)
     )
     ends = settings.eos_token_id or ()
-    answers, entropy_sum = [], 0.0
-    # (steps, B) on the model's device becomes (B, steps) here: one transfer for the batch.
-    entropy_bt = torch.stack(entropies, dim=1).cpu()
-    rows = output_bt[:, ids_bt.shape[1] :].tolist()
-    for ids, entropy_t in zip(rows, entropy_bt, strict=True):
+    answers = []
+    for ids in output_bt[:, width:].tolist():
         # What comes after a row's end is padding, or what the model would have said.
         n = next((t for t, token in enumerate(ids, start=1) if token in ends), len(ids))
         answers.append(ids[:n])
-        entropy_sum += entropy_t[:n].sum().item()
-    return answers, entropy_sum
+    return answers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,30 +35,25 @@ def reward_function(task: Task, tokenizer: Any) -> Callable[..., list[float | No
 
 
 def held_out_scores(task: Task, model: Any, tokenizer: Any) -> dict[str, float]:
-    """A model's scores on held-out problems: greedy, and sampled as in training.
-
-    `entropy` is the mean over tokens of the sampled responses, in nats.
-    """
+    """A model's scores on held-out problems: greedy, and sampled as in training."""
     rollout, rows = task.recipe.rollout, task.held_out_rows()
-    longest = rollout.max_response_length
     prompts = [written_out(row.prompt, tokenizer) for row in rows]
     scores: dict[str, float] = {}
-    entropy = math.nan
     for name, temperature in (("greedy", 0.0), ("sampled", rollout.temperature)):
         made = generate(
             model,
             tokenizer,
             prompts,
-            max_new_tokens=longest,
+            max_new_tokens=rollout.max_response_length,
             temperature=temperature,
             batch_size=task.evaluated_at_once,
             seed=0,
         )
         verdicts = task.grade(made.texts, [row.reference for row in rows], made.finished)
-        outcomes, entropy = [verdict.outcome for verdict in verdicts], made.mean_entropy
+        outcomes = [verdict.outcome for verdict in verdicts]
         lengths = [*map(len, made.token_ids)]
         scores[f"{name}_accuracy"] = outcomes.count(Outcome.CORRECT) / len(outcomes)
         for outcome in (Outcome.UNANSWERED, Outcome.UNDECIDED):
             scores[f"{name}_{outcome}"] = outcomes.count(outcome) / len(outcomes)
         scores[f"{name}_length"] = sum(lengths) / len(lengths)
-    return scores | {"entropy": entropy}
+    return scores
