@@ -72,8 +72,8 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (MINIMAL | {"sed": 1}, "'sed'"),
-        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task: "),
+        (MINIMAL | {"sed": 1}, "sed: "),
+        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task"),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: "),
         ("name: r\nsteps: 1\nseed: 1 30", "seed: "),
         (MINIMAL | {"steps": 0}, "steps: "),

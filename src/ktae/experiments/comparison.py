@@ -133,7 +133,7 @@ def graded_alike(
         again = next(x for x, by in zip(paths, graders, strict=True) if by != {grader})
         raise InputError(
             f"the verdicts are by different graders ({', '.join(names)}); grade one again: "
-            f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
+            f"ktae eval --regrade {again} --grader {grader} --output FOLDER"
         )
     graded = [grade(side, GRADER) if side["outcome"].null_count else side for side in sides]
     return names[0], graded
