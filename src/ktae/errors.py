@@ -38,11 +38,6 @@ def expected_one_of(known: Iterable[str], found: object) -> str:
     return f"expected one of {', '.join(names)}" if names else "there are none"
 
 
-def reason(error: Exception) -> str:
-    """Why a file cannot be read: what the system says, or else the library that parses it."""
-    return getattr(error, "strerror", None) or one_line(error)
-
-
 def checked_keywords(function: Callable[P, T]) -> Callable[P, T]:
     """The function, whose TypeError for a keyword that it does not have names the nearest one."""
     names = [

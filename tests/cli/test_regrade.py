@@ -90,7 +90,7 @@ def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_p
     other = write_lines(tmp_path / "other.jsonl", said + some[:-1])
     both = command("compare", one_more, other)
     assert both.out.count("WARNING") == 2
-    assert f"--regrade {one_more} --output FOLDER --grader ktae-last" in both.out
+    assert str(one_more) in both.out and "--grader ktae-last" in both.out
 
 
 def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> None:

@@ -27,8 +27,8 @@ MANY = 0.2
 FEW = 20
 """Up to this many outputs may well be graded alike."""
 WIDER = {
-    "ktae": "--grader ktae-last takes the last number of a response",
-    "ktae-boxed": "--grader ktae takes answers outside of \\boxed{}, too",
+    "ktae": "ktae eval --grader ktae-last takes the last number of a response",
+    "ktae-boxed": "ktae eval --grader ktae takes answers outside of \\boxed{}, too",
 }
 """For a grader, the one that finds answers in more places."""
 
@@ -178,20 +178,31 @@ def _finish(
     outputs: Any,
     notes: Any,
 ) -> None:
-    """Print the figures, and write them with the outputs."""
+    """Print the figures of each model, and write them with the outputs."""
     from ktae.experiments.outputs import by_model, to_record
     from ktae.experiments.run_folder import write_json
+    from ktae.experiments.scores import score
     from ktae.grading.graders import GRADERS
     from ktae.rollouts import record
 
-    models = {
-        model or "not named": _figures(screen, model, of_model, grader)
-        for model, of_model in by_model(outputs).items()
-    }
-    limit = TIME_LIMIT if grader in GRADERS else None
+    models = {}
+    for model, of_model in by_model(outputs).items():
+        scores = score(of_model)
+        print_scores(screen, model or "accuracy in percent", scores)
+        print_warning(screen, of_model, grader)
+        models[model or "not named"] = {
+            "intervals": "95 %, percentile bootstrap over problems",
+            "benchmarks": {x.benchmark: x for x in scores.scores},
+            "mean": scores.mean,
+            "mean_length": scores.mean_length,
+        }
     content: dict[str, Any] = {
         "settings": settings,
-        "grading": {"grader": grader, "time_limit": limit, "ktae": __version__},
+        "grading": {
+            "grader": grader,
+            "time_limit": TIME_LIMIT if grader in GRADERS else None,
+            "ktae": __version__,
+        },
         **({"models": models} if len(models) > 1 else next(iter(models.values()))),
         "notes": notes.listed(),
     }
@@ -200,21 +211,6 @@ def _finish(
         write_json(folder.summary, plain(content))
         screen.print(f"wrote {folder.summary} and {folder.outputs}")
     screen.end(content | {"output": folder.path if folder is not None else None})
-
-
-def _figures(screen: Screen, model: str | None, outputs: Any, grader: str) -> dict[str, Any]:
-    """Print the table of a model and what to know about it, and return the same for JSON."""
-    from ktae.experiments.scores import score
-
-    scores = score(outputs)
-    print_scores(screen, model or "accuracy in percent", scores)
-    print_warning(screen, outputs, grader)
-    return {
-        "intervals": "95 %, percentile bootstrap over problems",
-        "benchmarks": {x.benchmark: x for x in scores.scores},
-        "mean": scores.mean,
-        "mean_length": scores.mean_length,
-    }
 
 
 def print_scores(screen: Screen, heading: str, scores: Scores) -> None:
@@ -254,27 +250,24 @@ def _share(value: float | None) -> str:
 
 
 def print_warning(screen: Screen, table: Any, grader: str, file: str | None = None) -> None:
-    """Warn if more than `MANY` of the responses are unanswered, or all are graded alike.
-
-    `file` is the one to grade again, for commands without `--grader`.
-    """
+    """Warn if many of the responses (of a file) are unanswered, or all are graded alike."""
     from ktae.grading import Outcome
 
     outcomes, n = table["outcome"].to_pylist(), len(table)
     where, unanswered = f" of {file}" if file else "", outcomes.count(Outcome.UNANSWERED)
     if unanswered > MANY * n:  # the grader looks in the wrong place
-        again = f"ktae eval --regrade {file} --output FOLDER " if file else ""
-        screen.print(
-            f"WARNING: {unanswered:,} of {n:,} responses{where} ({unanswered / n:.0%}) are "
-            f"unanswered and count as incorrect: grader {grader} finds no answer in them. Were "
-            "they cut off (--max-new-tokens)? "
-            + (again + WIDER[grader] if grader in WIDER else "Look at some of them."),
-            style="bold red",
+        wider = WIDER.get(grader, "look at some of them before you trust the accuracy")
+        text = (
+            f"{unanswered:,} of {n:,} responses{where} ({unanswered / n:.0%}) are unanswered and "
+            f"count as incorrect: grader {grader} finds no answer in them. Were they cut off "
+            f"(--max-new-tokens)? Else: {wider}"
         )
     elif len(set(outcomes)) == 1 and n > FEW:
         answer = table["answers"][0].as_py()[0]
-        screen.print(
-            f"WARNING: all {n:,} responses{where} are graded {outcomes[0]}, so they show no "
-            f"difference; does grader {grader} understand a reference such as {answer!r:.60}?",
-            style="bold red",
+        text = (
+            f"all {n:,} responses{where} are graded {outcomes[0]}, so they show no difference; "
+            f"does grader {grader} understand a reference such as {answer!r:.60}?"
         )
+    else:
+        return
+    screen.print(f"WARNING: {text}", style="bold red")

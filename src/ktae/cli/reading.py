@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,6 @@ from ktae.cli.printing import note
 from ktae.errors import InputError
 from ktae.files.hub import check_local_or_hub
 from ktae.files.inputs import spooled
-from ktae.files.text import path_text
 from ktae.rollouts import EXAMPLE
 from ktae.rollouts.options import ReadOptions
 from ktae.tables import in_tables
@@ -69,16 +66,10 @@ class Saved(Rows):
         self, paths: Sequence[Path], notes: Notes, benchmarks: Sequence[str] | None = None
     ) -> list[Any]:
         """What `ktae.experiments.outputs.read` gives of each."""
-        from ktae.experiments.outputs import evaluations_in, read
-        from ktae.rollouts.folders import choose_files
+        from ktae.experiments.outputs import read
 
-        paths = [*map(spooled, paths)]
-        files = [x for y in paths for x in evaluations_in(y) or choose_files(y, self.evaluation)[0]]
-        for file, n in Counter(map(os.path.realpath, files)).items():
-            if n > 1:
-                notes.add("overlap", path_text(Path(file).name))
         more: dict[str, Any] = {"partial": self.partial, "benchmarks": benchmarks}
-        return [read(path, self.how, notes=notes, **more) for path in paths]
+        return [read(spooled(path), self.how, notes=notes, **more) for path in paths]
 
 
 @dataclasses.dataclass(frozen=True)
