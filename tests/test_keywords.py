@@ -13,10 +13,7 @@ ARRAYS = ([[1, 2], [1, 3]], [[1, 1], [1, 1]], [1, 0], [0, 0])
     ("function", "wrong", "meant"),
     [
         (token_advantages, {"corect": [1, 0]}, "correct"),
-        (token_advantages, {"treshold": 0.5}, "threshold"),
         (token_advantages, {"credits": "trigrams"}, "credit"),
-        (token_advantages, {"bases": "rloo"}, "base"),
-        (token_credit, {"vocab": None}, "vocabulary"),
         (token_credit, {"credits": "trigrams"}, "credit"),
         (credit_table, {"credits": "trigrams"}, "credit"),
         (ktae.score, {"treshold": 0.5}, "threshold"),
@@ -26,11 +23,6 @@ def test_the_nearest_keyword_is_named(function, wrong, meant):
     with pytest.raises(TypeError) as error:
         function(*ARRAYS[: 1 if function is ktae.score else None], **wrong)
     assert next(iter(wrong)) in str(error.value) and repr(meant) in str(error.value)
-
-
-def test_estimator_is_an_unknown_keyword():
-    with pytest.raises(TypeError):
-        token_advantages(*ARRAYS, estimator="trigrams")
 
 
 def test_credit_names_the_estimator_in_all_of_them():
