@@ -104,7 +104,7 @@ class Batch(NamedTuple):
         return group_extreme(*of_group, "min"), group_extreme(*of_group, "max")
 
     def check_token_ids(self) -> None:
-        """Raise an InputError for the first id out of range, where no backend checks them."""
+        """Raise an InputError for the first id out of range."""
         check_token_range(self.token_ids, self.mask)
 
 
