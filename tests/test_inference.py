@@ -12,7 +12,6 @@ from ktae.inference import (
     RESAMPLES,
     bootstrap_means,
     holm,
-    least_p_value,
     n_discoveries,
     pooled_p_value,
     sign_flip_p_value,
@@ -43,13 +42,6 @@ def test_stratified_p_value_is_the_definition():
         tables = rng.integers(0, 4, (rng.integers(1, 5), 4))
         tables[:, 3] += 1
         assert stratified_p_value(*tables.T) == pytest.approx(enumerated_p(tables.tolist()))
-
-
-def test_stratified_p_value_of_one_table_is_fishers():
-    for a, b, c, d in itertools.product(range(5), repeat=4):
-        if a + b + c + d:
-            p = stratified_p_value(*(np.array([cell]) for cell in (a, b, c, d)))
-            assert p == pytest.approx(stats.fisher_exact([[a, b], [c, d]])[1], abs=1e-12)
 
 
 def test_stratified_p_value_of_many_tables_is_small_but_never_0():
@@ -89,12 +81,6 @@ def test_holm_is_as_statsmodels_documents_it():
     assert holm([0.5, 0.9]) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("n", [1, 6, 40, 41])
-def test_the_least_p_is_that_of_pairs_of_one_sign(n):
-    differences = np.random.default_rng(n).uniform(1, 2, n)
-    assert least_p_value(n) == sign_flip_p_value(differences)
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n", [6, 7, 11])
 def test_p_is_the_share_of_all_sign_patterns(n, seed):
@@ -102,10 +88,6 @@ def test_p_is_the_share_of_all_sign_patterns(n, seed):
     signs = np.array(list(itertools.product((-1, 1), repeat=n)))
     expected = np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12)
     assert sign_flip_p_value(differences) == pytest.approx(expected, rel=1e-12)
-    scipys = stats.permutation_test(
-        (differences,), np.mean, permutation_type="samples", n_resamples=np.inf
-    )
-    assert sign_flip_p_value(differences) == pytest.approx(scipys.pvalue, rel=1e-12)
 
 
 def test_p_by_hand():
@@ -115,13 +97,6 @@ def test_p_by_hand():
     assert sign_flip_p_value(np.array([1.0, -1.0, 2.0, -2.0, 3.0, -3.0])) == 1
     # Ties that rounding would break: .1 + .2 and .3 are the same distance.
     assert sign_flip_p_value(np.array([0.1, 0.2, -0.3, 0.1, 0.2, -0.3])) == 1
-
-
-def test_beyond_forty_pairs_random_patterns_come_close():
-    differences = np.random.default_rng(1).normal(0.3, 1, 60)
-    # The sum of so many signed differences is close to normal.
-    z = differences.sum() / np.sqrt((differences**2).sum())
-    assert sign_flip_p_value(differences) == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.01)
 
 
 def test_the_bootstrap_of_many_values_is_that_of_their_distinct_ones():

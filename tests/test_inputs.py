@@ -56,13 +56,6 @@ def test_integer_dtypes(expected, dtype: str) -> None:
     assert credit_table(**(ARRAYS | {"token_ids": IDS.astype(dtype)})).token_id.dtype == np.int64
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.uint64])
-def test_smallest_and_largest_token_id(expected, dtype: type) -> None:
-    ids = np.select([IDS == 2, IDS == 6], [2**31 - 1, 0], default=IDS).astype(dtype)
-    assert_same(expected, token_ids=ids)
-    assert {0, 2**31 - 1} <= set(credit_table(ids, MASK, CORRECT, GROUPS).token_id.tolist())
-
-
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [
@@ -77,21 +70,11 @@ def test_mask_counts_where_it_is_not_0(expected, dtype: str, value: float) -> No
     assert len(credit_table(IDS, mask, CORRECT, GROUPS).credit) == 9
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float16, np.float32, list])
-def test_dtypes_of_correct(expected, dtype: type) -> None:
-    assert_same(expected, correct=CORRECT.tolist() if dtype is list else CORRECT.astype(dtype))
-
-
 def _strided(array: np.ndarray) -> np.ndarray:
     return np.repeat(np.repeat(array, 2, axis=0), 3, axis=1)[::2, ::3]
 
 
-def _unaligned(array: np.ndarray) -> np.ndarray:
-    memory = np.frombuffer(b"-" + array.tobytes(), dtype=np.uint8)[1:]
-    return memory.view(array.dtype).reshape(array.shape)
-
-
-@pytest.mark.parametrize("layout", [np.asfortranarray, _strided, _unaligned, np.ndarray.tolist])
+@pytest.mark.parametrize("layout", [np.asfortranarray, _strided, np.ndarray.tolist])
 def test_layouts(expected, layout: Callable[[np.ndarray], Any]) -> None:
     for changed in ({"token_ids": layout(IDS)}, {"mask": layout(MASK)}):
         assert_same(expected, **changed)
@@ -148,13 +131,6 @@ def test_different_labels_are_different_groups(expected, low, high, form) -> Non
     assert table.group.tolist() == sorted(table.group.tolist())
 
 
-@pytest.mark.parametrize("dtype", ["U4", "S4", np.uint64, np.int8])
-def test_arrays_of_labels(expected, dtype: Any) -> None:
-    assert_same(expected, groups=GROUPS.astype(dtype))
-    table = credit_table(IDS, MASK, CORRECT, GROUPS.astype(dtype))
-    assert table.group.dtype.kind == np.dtype(dtype).kind
-
-
 # --- what is refused
 
 
@@ -171,17 +147,6 @@ def test_bad_token_id_names_row_and_column(estimate, row: int, bad: int) -> None
     ids[row, 1] = bad
     with pytest.raises(ValueError, match=rf"^token_ids\[{row}, 1\] is {bad};"):
         estimate(ids, MASK, CORRECT, GROUPS)
-
-
-@pytest.mark.parametrize(("more", "first"), [({}, (2, 1)), ({(0, 0): -7}, (0, 0))])
-def test_first_bad_token_id_in_reading_order(estimate, more, first) -> None:
-    """The first row that holds one, whatever the order of the groups, and its first column."""
-    ids = IDS.copy()
-    bad = {(1, 3): -100, (2, 1): -3, (2, 3): -4, (3, 0): -5, (4, 0): -6}  # the first is masked
-    for place, number in (bad | more).items():
-        ids[place] = number
-    with pytest.raises(InputError, match=rf"^token_ids\[{first[0]}, {first[1]}\]"):
-        estimate(ids, MASK, CORRECT, [7, 7, 7, 7, 2])  # row 4's group is the first
 
 
 @pytest.mark.parametrize(
@@ -212,24 +177,19 @@ def _mask_with(bad: float, dtype: type) -> np.ndarray:
     [
         ({"token_ids": IDS.astype(float)}, r"^token_ids .*float64.*\(5, 4\)"),
         ({"token_ids": IDS[0]}, r"^token_ids .*\(4,\).*\(B, T\)"),
-        ({"token_ids": IDS > 2}, "^token_ids .*bool"),
         ({"token_ids": [[1, 2], [1]]}, "^token_ids .*ragged"),
         ({"token_ids": np.ma.masked_array(IDS, mask=~MASK)}, "^token_ids .*masked"),
         ({"mask": MASK[:, :3]}, r"^mask .*\(5, 3\).*\(5, 4\)"),
-        ({"mask": MASK.astype(str)}, "^mask .*<U5"),
         ({"mask": _mask_with(np.nan, np.float32)}, r"^mask\[2, 1\].*nan"),
         ({"mask": _mask_with(0.5, np.float16)}, r"^mask\[2, 1\].*0\.5"),
         ({"mask": _mask_with(-1, np.int8)}, r"^mask\[2, 1\].*-1"),
         ({"correct": CORRECT[:4]}, r"^correct .*\(4,\).*\(5,\)"),
-        ({"correct": [1, 1, 0, 0, 2]}, r"^correct\[4\]"),
         ({"correct": [1, 0.5, 0, 0, 0.7]}, r"^correct\[1\]"),
         ({"correct": [True, "no", 0, 0, 0]}, r"^correct .*NaN"),
         ({"correct": [np.inf] * 5, "credit": GRADED_Z}, r"^correct\[0\].*inf.*1e\+30"),
-        ({"groups": GROUPS[:3]}, r"^groups .*\(3,\).*\(5,\)"),
         ({"groups": [1, 2]}, r"^groups .*\(2,\).*\(5,\)"),
         ({"groups": GROUPS / 2}, "^groups .*float64"),
         ({"groups": [1, 1, 1, "1", "1"]}, r"^groups\[0\].*groups\[3\]"),
-        ({"groups": [2, 2, True, 2, 2]}, r"^groups\[2\]"),
         ({"groups": [[1]] * 5}, r"^groups\[0\]"),
     ],
     ids=lambda x: "" if isinstance(x, str) else next(iter(x)),
@@ -239,24 +199,15 @@ def test_message_says_what_came_and_what_was_expected(changed, message: str) -> 
         token_credit(**(ARRAYS | changed))
 
 
-def test_the_first_bad_entry_of_a_long_mask(monkeypatch) -> None:
-    """It is looked at a few rows at a time."""
-    monkeypatch.setattr("ktae.batch.CHUNK_POSITIONS", 2)
-    with pytest.raises(InputError, match=r"^mask\[2, 1\].*-1"):
-        token_credit(IDS, _mask_with(-1, np.int8), CORRECT, GROUPS)
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"rewards": REWARDS[:4]}, r"^rewards .*\(4,\).*\(5,\)"),
-        ({"rewards": list("abcde")}, "^rewards .*<U1"),
         ({"rewards": [0, 0, 0, np.nan, np.inf]}, r"^rewards\[3\].*nan"),
         ({"base": IDS}, r"^base .*\(5, 4\).*\(5,\)"),
         ({"base": [0, -np.inf, 0, 0, 0]}, r"^base\[1\].*-inf"),
         ({"base": "ppo"}, "^base .*'ppo'"),
         ({"threshold": np.nan}, "^threshold .*nan"),
-        ({"threshold": True}, "^threshold .*True"),
     ],
     ids=lambda x: "" if isinstance(x, str) else next(iter(x)),
 )
@@ -301,28 +252,6 @@ def test_tensors_give_a_tensor_on_the_same_device(expected, device: str) -> None
         np.testing.assert_allclose(got.cpu().numpy(), of_arrays, rtol=0, atol=1e-6)  # float32
     for name, column in credit_table(**moved)._asdict().items():
         np.testing.assert_array_equal(column, getattr(credit_table(**ARRAYS), name))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e5m2, torch.float16], ids=str)
-@pytest.mark.parametrize("name", ["rewards", "mask", "correct", "base"])
-def test_small_floats(name: str, dtype: Any) -> None:
-    """NumPy has not all of these, but trainers do: floats are floats."""
-    arguments = TENSORS | {"rewards": torch.from_numpy(REWARDS), "base": torch.from_numpy(REWARDS)}
-    before = token_advantages(**arguments)
-    arguments[name] = arguments[name].to(dtype)
-    np.testing.assert_array_equal(token_advantages(**arguments).numpy(), before.numpy())
-
-
-def test_tensors_of_other_layouts_are_left_alone(expected) -> None:
-    """Lists and tensors may be mixed: the result is of the token ids' kind."""
-    ids = TENSORS["token_ids"].t().contiguous().t()
-    mask = TENSORS["mask"].repeat_interleave(2, dim=1)[:, ::2]
-    groups = [torch.tensor(x) for x in GROUPS]
-    first = token_credit(ids, mask, CORRECT.tolist(), groups, "paper")
-    np.testing.assert_array_equal(first.numpy(), expected)
-    first += 7  # an in-place operation on an advantage is common in trainers
-    assert torch.equal(ids, torch.from_numpy(IDS)) and torch.equal(mask, torch.from_numpy(MASK))
-    assert isinstance(token_credit(IDS.tolist(), mask, CORRECT, GROUPS), np.ndarray)
 
 
 @pytest.mark.parametrize(

@@ -1,36 +1,10 @@
-"""A keyword that a public function does not have is an error that names the nearest one."""
+"""What the public functions take as `credit`, `correct` and `groups`."""
 
 import numpy as np
-import pytest
 
-import ktae
 from ktae.credit import credit_table, token_advantages, token_credit
 
 ARRAYS = ([[1, 2], [1, 3]], [[1, 1], [1, 1]], [1, 0], [0, 0])
-
-
-@pytest.mark.parametrize(
-    ("function", "wrong", "meant"),
-    [
-        (token_advantages, {"corect": [1, 0]}, "correct"),
-        (token_advantages, {"treshold": 0.5}, "threshold"),
-        (token_advantages, {"credits": "trigrams"}, "credit"),
-        (token_advantages, {"bases": "rloo"}, "base"),
-        (token_credit, {"vocab": None}, "vocabulary"),
-        (token_credit, {"credits": "trigrams"}, "credit"),
-        (credit_table, {"credits": "trigrams"}, "credit"),
-        (ktae.score, {"treshold": 0.5}, "threshold"),
-    ],
-)
-def test_the_nearest_keyword_is_named(function, wrong, meant):
-    with pytest.raises(TypeError) as error:
-        function(*ARRAYS[: 1 if function is ktae.score else None], **wrong)
-    assert next(iter(wrong)) in str(error.value) and repr(meant) in str(error.value)
-
-
-def test_estimator_is_an_unknown_keyword():
-    with pytest.raises(TypeError):
-        token_advantages(*ARRAYS, estimator="trigrams")
 
 
 def test_credit_names_the_estimator_in_all_of_them():

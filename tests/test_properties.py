@@ -14,7 +14,6 @@ from hypothesis.extra import numpy as hnp
 
 from ktae import credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE, Estimator, Ignoring, Scaled, preset
-from ktae.estimators.transforms import ignored_by
 
 ATOL = 1e-6  # of float32 credit, which are at most 1
 
@@ -75,28 +74,6 @@ def test_every_backend_agrees_with_the_reference(
         got, expected = (compute(*arguments, backend=x) for x in (fast_backend, "naive"))
         for column, other in zip(got, expected, strict=True):
             np.testing.assert_allclose(column, other, **tolerance)
-
-
-@given(batch=batches(), estimator=estimators, labels=group_labels, strings=st.booleans())
-def test_relabelling_groups_changes_nothing(
-    batch: Rollouts, estimator: Estimator, labels: list[int], strings: bool
-) -> None:
-    credit = token_credit(*batch, estimator)
-    relabelled = np.array([str(label) for label in labels] if strings else labels)[batch.groups]
-    got = token_credit(*batch._replace(groups=relabelled), estimator)
-    np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
-
-
-@given(batch=batches(), estimator=estimators, names=token_names)
-def test_renaming_tokens_changes_nothing(
-    batch: Rollouts, estimator: Estimator, names: list[int]
-) -> None:
-    credit = token_credit(*batch, estimator)
-    renamed = batch._replace(token_ids=np.array(names)[batch.token_ids])
-    ignored = tuple(names[token] for token in ignored_by(estimator))
-    same = released_ignoring(ignored) if ignored else estimator
-    got = token_credit(*renamed, same)
-    np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
 
 
 @given(batch=batches(), estimator=estimators, left=st.integers(0, 2), right=st.integers(0, 40))
@@ -178,19 +155,6 @@ def test_credit_is_finite_and_bounded(
     assert np.all((table.p_value > 0) & (table.p_value <= 1))
     assert np.all((table.fisher_score >= 0) & (table.fisher_score < 1))
     assert np.all((table.information_gain >= 0) & (table.information_gain <= 1 + 1e-12))
-
-
-@given(batch=batches(), estimator=estimators)
-def test_credit_is_that_of_the_table(batch: Rollouts, estimator: Estimator) -> None:
-    credit = token_credit(*batch, estimator)
-    table = credit_table(*batch, estimator)
-    credit_of = dict(zip(zip(table.group, table.token_id, strict=True), table.credit, strict=True))
-    assert len(credit_of) == len(table.credit)
-    for row, column in zip(
-        *np.nonzero(batch.mask & ~np.isnan(batch.correct)[:, None]), strict=True
-    ):
-        key = batch.groups[row], batch.token_ids[row, column]
-        assert credit[row, column] == pytest.approx(credit_of.get(key, 0.0), abs=ATOL)
 
 
 finite_rewards = st.floats(-100, 100, width=32)

@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as hnp
 import ktae
 from ktae.batch import Vocabulary
 from ktae.estimators import KTAE, AnchorStates, Function, Ignoring, OverUnits, PresenceZ
-from ktae.estimators.units import unit_keys
 from ktae.turns import find_turns, shared_states
 
 WORDS = ["go", "take", "key", "door", "at", "9:00", "9:05", "hall", "<end>"]
@@ -156,13 +155,3 @@ def test_the_table_of_what_was_done_in_each_state():
     twice = np.array([[GO, HALL, GO, HALL, TAKE]])
     (again,) = [s for s in shared_states(twice, twice != HALL, [1], [0], at_least=1) if s.token_ids]
     assert again.rollouts == 1 and len(again.choices) == 2
-
-
-@pytest.mark.parametrize("unit", ["turn", "state", "state-turn"])
-def test_a_bad_id_is_named_where_the_policy_wrote_it(unit):
-    ids, mask = arrays()
-    ids[1, 3] = -7  # a tool's
-    unit_keys(unit, ids, mask)
-    ids[2, 5] = -7
-    with pytest.raises(ktae.InputError, match=r"^token_ids\[2, 5\]"):
-        unit_keys(unit, ids, mask)

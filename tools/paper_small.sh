@@ -41,11 +41,17 @@ done | xargs -P "$jobs" -L 1 sh -c '
 
 # Tables 1 and 2 and the tests; figures 3 (GRPO and DAPO) and 4 (ablations) with table 3; the page of figure 1.
 cd "$out"
+compare() { # a name, and evaluations: what is printed, and NAME.json
+    name=$1
+    shift
+    ktae compare "$@" --pool-models
+    ktae compare "$@" --pool-models --json > "$name.json"
+}
 {
     echo "$about"
-    ktae compare evals/grpo evals/grpo-ktae --pool-models --output grpo.json
-    ktae compare evals/dapo evals/dapo-ktae --pool-models --output dapo.json
-    ktae compare evals/grpo-ktae evals/no-fisher evals/no-ig evals/no-tf --pool-models --output ablations.json
+    compare grpo evals/grpo evals/grpo-ktae
+    compare dapo evals/dapo evals/dapo-ktae
+    compare ablations evals/grpo-ktae evals/no-fisher evals/no-ig evals/no-tf
     ktae curves grpo-seed? grpo-ktae-seed? dapo-seed? dapo-ktae-seed? --smooth 8 --output curves.png
     ktae curves grpo-seed? grpo-ktae-seed? no-*-seed? --smooth 8 --output ablations.png
 } > tables.txt

@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 _LATER = {
-    "compare": ("ktae.experiments.comparison", "compare"),
-    "held_out_pairs": ("ktae.validity.held_out", "held_out_pairs"),
-    "read_rollouts": ("ktae.rollouts.memory", "read_rollouts"),
-    "score": ("ktae.report.notebook", "score"),
-    "show_group": ("ktae.report.notebook", "show_group"),
-    "write_report": ("ktae.report", "write_report"),
+    "compare": "ktae.experiments.comparison",
+    "held_out_pairs": "ktae.validity.held_out",
+    "read_rollouts": "ktae.rollouts.memory",
+    "score": "ktae.report.notebook",
+    "show_group": "ktae.report.notebook",
+    "write_report": "ktae.report",
 }
 """Imported when they are asked for: `import ktae` alone costs NumPy."""
 
@@ -59,5 +59,4 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and that there ar
             raise AttributeError(f"module 'ktae' has no attribute {name!r}")
         import importlib
 
-        module, function = _LATER[name]
-        return getattr(importlib.import_module(module), function)
+        return getattr(importlib.import_module(_LATER[name]), name)

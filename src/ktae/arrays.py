@@ -44,17 +44,16 @@ def as_array(name: str, values: ArrayLike) -> np.ndarray:
 def require_dense(**arrays: ArrayLike) -> None:
     """Raise an InputError for a tensor, by its name here, that has no values or not one for each
     position."""
-    for name, array in arrays.items():
-        if not is_tensor(array):
+    for name, x in arrays.items():
+        if not is_tensor(x):
             continue
-        if array.is_meta:
-            raise InputError(f"{name} is a meta tensor, which has no values; expected one that has")
-        if array.is_quantized:
-            raise InputError(f"{name} is a quantized tensor; expected {name}.dequantize()")
-        layout = "nested" if array.is_nested else str(array.layout).removeprefix("torch.")
-        if layout != "strided":
-            hint = "padded" if array.is_nested else f"{name}.to_dense()"
-            raise InputError(f"{name} is a {layout} tensor; expected a dense one: {hint}")
+        layout = str(x.layout).removeprefix("torch.")
+        forms = {"meta": x.is_meta, "quantized": x.is_quantized, "nested": x.is_nested}
+        form = next((form for form in forms if forms[form]), layout)
+        if form != "strided":
+            raise InputError(
+                f"{name} is a {form} tensor; expected a dense one, padded, on a device"
+            )
 
 
 def kind(array: Array) -> str:

@@ -23,7 +23,7 @@ from ktae.arrays import (
     require_dense,
 )
 from ktae.batch import Batch, Vocabulary, finite_per_rollout, make_batch
-from ktae.errors import InputError, checked_keywords
+from ktae.errors import InputError
 from ktae.estimators import DEFAULT, CreditFunction, Estimator, as_estimator, resolved
 from ktae.estimators.transforms import ignored_by, require_scale
 from ktae.estimators.turn_rewards import padded_turn_rewards
@@ -39,7 +39,6 @@ POLICY = {"log_probs": "log-probability", "entropies": "entropy"}
 """What an estimator may need of the policy, in words."""
 
 
-@checked_keywords
 def token_credit(
     token_ids: ArrayLike,
     mask: ArrayLike,
@@ -91,7 +90,6 @@ def token_credit(
     return _like_input(estimator.credit(batch), token_ids)
 
 
-@checked_keywords
 def token_advantages(
     rewards: ArrayLike,
     token_ids: ArrayLike,
@@ -154,7 +152,6 @@ def token_advantages(
     return _like_input(credit_bt, token_ids)
 
 
-@checked_keywords
 def credit_table(
     token_ids: ArrayLike,
     mask: ArrayLike,

@@ -23,9 +23,8 @@ def batch_on_device(
 ) -> Batch:
     """A batch on the device of `token_ids`; otherwise as `make_batch`.
 
-    Shapes and dtypes are always checked, and values of what is in the host's memory. Nobody looks
-    at what is on the device: ids out of range count as some token, what is neither 0 nor NaN in
-    `correct` as correct, and graded scores are clamped to their range.
+    Nobody looks at values on the device: ids out of range count as some token, what is neither 0
+    nor NaN in `correct` as correct, and graded scores are clamped to their range.
     """
     device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     host.check_tokens(ids, mask)

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import inspect
-from collections.abc import Callable, Iterable
-from typing import TypeVar
-
-from typing_extensions import ParamSpec
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from collections.abc import Iterable
 
 
 class InputError(ValueError):
@@ -36,29 +28,3 @@ def expected_one_of(known: Iterable[str], found: object) -> str:
     if near := difflib.get_close_matches(str(found), names, n=1, cutoff=0.5):
         return f"did you mean {near[0]!r}?"
     return f"expected one of {', '.join(names)}" if names else "there are none"
-
-
-def reason(error: Exception) -> str:
-    """Why a file cannot be read: what the system says, or else the library that parses it."""
-    return getattr(error, "strerror", None) or one_line(error)
-
-
-def checked_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, whose TypeError for a keyword that it does not have names the nearest one."""
-    names = [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is not parameter.POSITIONAL_ONLY
-    ]
-
-    @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        for name in kwargs:
-            if name not in names:
-                raise TypeError(
-                    f"{function.__name__}() got an unexpected keyword argument {name!r}; "
-                    f"{expected_one_of(names, name)}"
-                )
-        return function(*args, **kwargs)
-
-    return checked

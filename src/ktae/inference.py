@@ -100,12 +100,10 @@ def pooled_p_value(
 ) -> float:
     """Two-sided p-value of a sum of differences of shares, each of two samples of any size.
 
-    If both sides were alike, each of a problem's samples could as well have been the other side's.
-    So the verdicts are dealt anew to the two sides within each problem (hypergeometric); p is the
-    share of random deals whose sum is at least as far from 0, the observed one included. Signs
-    must not be flipped where the sizes differ: a share of 16 samples varies less than one of 1.
-    Neither the order of the problems nor that of the sides changes p. `sides` has for each problem:
-    correct of the first side, its samples, the same of the second.
+    If both sides were alike, each of a problem's samples could as well have been the other side's:
+    the verdicts are dealt anew within each problem (hypergeometric), and p is the share of random
+    deals whose sum is at least as far from 0, the observed one included. Neither the order of the
+    problems nor that of the sides changes p. `sides` is as in `paired_p_value`.
     """
     rng = np.random.default_rng(seed)
     observed = math.fsum(b / n_b - a / n_a for a, n_a, b, n_b in sides)
@@ -161,9 +159,8 @@ def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarra
     """Two-sided exact test of several 2x2 tables [[a, b], [c, d]] that share one hypothesis.
 
     With every table's margins given, Σa is a sum of independent hypergeometric numbers; p is the
-    probability of all values of the sum that are no more probable than the one seen. For one table
-    that is Fisher's exact test, for many the exact form of the Mantel-Haenszel test: groups are
-    never pooled, so hard and easy prompts cannot fake an association.
+    probability of all values of the sum that are no more probable than the one seen. It is the
+    exact form of the Mantel-Haenszel test, and of one table Fisher's. Groups are never pooled.
 
     Source: C. R. Mehta, N. R. Patel, R. Gray, "Computing an exact confidence interval for the
     common odds ratio in several 2x2 contingency tables", JASA 80 (1985).
@@ -194,8 +191,7 @@ def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:
     """How many of m tests are significant at a false discovery rate of `level`.
 
     The k smallest p-values, for the largest k whose k-th is at most `level` k / m (Benjamini and
-    Hochberg 1995). `scipy.stats.false_discovery_control` takes no `times`: a dump has millions of
-    tests, which have a few thousand different p-values.
+    Hochberg 1995). Each p-value stands for `times` tests, of which a dump has millions.
     """
     order = np.argsort(p, kind="stable")
     p, rank = p[order], np.cumsum(times[order])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from saved_outputs import rows, write_lines
+from saved_outputs import cells, rows, write_lines
 
 pytest.importorskip("math_verify")
 
@@ -18,7 +18,7 @@ def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> Non
     """Whether both sides' verdicts are stored, or those of one are still to be made."""
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
     for grader in ("ktae", "ktae-boxed"):
-        arguments = ("--graders", grader, "--workers", 1, "--output", grader)
+        arguments = ("--grader", grader, "--workers", 1, "--output", grader)
         assert command("eval", "--regrade", file, *arguments).status == 0
         assert command("compare", grader, grader).status == 0
     refused = command("compare", "ktae-boxed", "ktae")
@@ -26,7 +26,7 @@ def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> Non
     assert "--regrade" in refused.err
     assert command("compare", "ktae-boxed", file).status == 2
     assert command("compare", "ktae", file, "--workers", 1).status == 0
-    again = ("--regrade", "ktae-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")
+    again = ("--regrade", "ktae-boxed", "--grader", "ktae", "--workers", 1, "--output", "again")
     assert command("eval", *again).status == 0
     assert command("compare", "again", "ktae").status == 0
 
@@ -49,19 +49,15 @@ def test_models_of_one_name_are_told_apart_by_their_paths(command: Run, tmp_path
     assert "A: a/evals   B: b/evals" in command("compare", "a/evals", "b/evals").out
     result = command("compare", "a/evals/o.jsonl", "a/evals/o.jsonl", "--workers", 1)
     assert "A: o (1)   B: o (2)" in result.out
-    assert "o.jsonl" in result.err and not command("compare", "a/evals", "b/evals").err
 
 
 def test_compare(command: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))
-    result = command("compare", a, b, "--plot", "forest.png", "--workers", 1)
+    result = command("compare", a, b, "--workers", 1)
     assert (result.status, result.err) == (0, "")
-    assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
-    assert command("compare", a, b, "--plot", "forest.svg", "--workers", 1).status == 0
-    assert "<svg" in Path("forest.svg").read_text(encoding="utf-8")
-    found = json.loads(command("compare", a, b, "--workers", 1, "--json", "-o", "c.json").out)
-    assert found == json.loads(Path("c.json").read_text())
+    assert cells(result.out, "own ")[:5] == ["20", "40.0", "100.0", "+60.0", "+40.0"]
+    found = json.loads(command("compare", a, b, "--workers", 1, "--json").out)
     (row,) = found["comparisons"]
     assert (row["name"], row["difference"]["value"], row["shown"]) == ("own", 0.6, True)
     same = json.loads(command("compare", a, a, "--json").out)
@@ -85,8 +81,8 @@ def test_seeds_in_one_folder_and_several_models(command: Run, tmp_path: Path) ->
         assert command("eval", *graded).status == 0
     refused = command("compare", "a", "b2.5")
     assert (refused.status, "--pool-models" in refused.err) == (2, True)
-    result = command("compare", "a", "b2.5", "a/1", "--pool-models", "-o", "c.json")
+    result = command("compare", "a", "b2.5", "a/1", "--pool-models", "--json")
     assert result.status == 0
-    accuracy, length, *_ = json.loads(Path("c.json").read_text())["comparisons"]
+    accuracy, length, *_ = json.loads(result.out)["comparisons"]
     assert (accuracy["a"], accuracy["b"], accuracy["up"]) == ("a", "b2.5", 9)
     assert (length["measure"], length["mean_a"]) == ("length", 2)

@@ -1,7 +1,5 @@
 """`ktae curves` as a user runs it."""
 
-import json
-
 import pytest
 from saved_outputs import write_lines
 
@@ -33,15 +31,3 @@ def test_bad_input(command, tmp_path):
     ):
         result = command("curves", *arguments)
         assert result.status == 2 and message in result.err
-
-
-def test_a_checkpoint_has_its_run_s_name_and_many_columns_leave_it_room(command, tmp_path):
-    state = tmp_path / "grpo-with-credit/checkpoint-40/trainer_state.json"
-    state.parent.mkdir(parents=True)
-    names = ("aime24", "math500", "amc", "minerva", "olympiadbench", "gsm8k", "held_out_sums")
-    entry = {"step": 40} | {f"eval_rewards/{name}/mean": 0.123 for name in names}
-    state.write_text(json.dumps({"log_history": [entry]}))
-    lines = command("curves", state).out.splitlines()
-    assert max(map(len, lines)) <= 80
-    (row,) = [line.split() for line in lines if line.count("0.123") == 7]
-    assert row[0] == "grpo-with-credit"

@@ -101,7 +101,12 @@ def test_engines_report_their_usage_only_if_asked_to(monkeypatch, asked_for):
 
 UNFORESEEN = {
     "a name that is too long": ["score", "a" * 5000],
-    "settings without end": ["score", "r.jsonl", "-s", f"transforms=[{'centred, ' * 3000}]"],
+    "settings without end": [
+        "score",
+        "r.jsonl",
+        "-e",
+        f"{{estimator: paper, transforms: [{'centred, ' * 3000}]}}",
+    ],
     "a folder that is gone": ["report", "../r.jsonl"],
     "a full disk": ["show", "r.jsonl"],
 }

@@ -57,9 +57,7 @@ def test_a_model_end_to_end_and_resumed(command: Run, tiny_model: Path, data: Pa
     )  # fmt: skip
     first = command(*options)
     assert (first.status, first.err) == (0, "")
-    assert cells(first.out, "problems") == ["30"]
-    for label in ("avg@2", "pass@2", "mean tokens", "unanswered", "truncated"):
-        assert cells(first.out, label)
+    assert cells(first.out, "AIME24")[0] == "30"
     batches = sorted(Path("out/batches").iterdir())
     assert [path.name for path in batches] == [f"0000{i}.part" for i in range(4)]
     results = Path("out/summary.json").read_bytes()
@@ -82,7 +80,16 @@ def test_the_task_of_a_recipe(command: Run, tiny_model: Path) -> None:
     Path("recipe.yaml").write_text(
         "{name: x, steps: 1, task: {name: chain_sum}, rollout: {max_response_length: 4}}"
     )
-    options = ("eval", tiny_model, "--recipe", "recipe.yaml", "--problems", 6, "--output", "out")
+    options = (
+        "eval",
+        tiny_model,
+        "--recipe",
+        "recipe.yaml",
+        "--set",
+        "logging.eval_problems=6",
+        "--output",
+        "out",
+    )
     options += ("--set", "rollout.max_response_length=3")
     refused = command(*options)
     assert refused.status == 2
@@ -110,7 +117,15 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     for part in (model, tokenizer):
         part.save_pretrained("base")
     Path("recipe.yaml").write_text("{name: x, steps: 1, task: demo}")
-    options = ("--recipe", "recipe.yaml", "--problems", 8, "--output", "out", "--json")
+    options = (
+        "--recipe",
+        "recipe.yaml",
+        "-s",
+        "logging.eval_problems=8",
+        "--output",
+        "out",
+        "--json",
+    )
     result = json.loads(command("eval", "./base", *options).out)
     assert (result["grading"]["grader"], result["grading"]["time_limit"]) == ("demo", None)
     task = task_of(load(Path("recipe.yaml"), ["logging.eval_problems=8"]))
@@ -120,13 +135,8 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     assert scores["length"]["value"] == expected["greedy_length"]
     notes = json.loads(command("show", "out", "--json").out)["notes"]
     assert [note["kind"] for note in notes if note["severe"]] == ["missing"], "a tokenizer"
-    for graders in ("ktae", "ktae,demo"):  # the first one's verdicts count
-        options = ("--recipe", "recipe.yaml", "--problems", 8, "--output", "out", "--json")
-        result = json.loads(command("eval", "./base", *options, "--graders", graders).out)
-        assert result["grading"] == {"grader": "ktae", "time_limit": 5.0, "ktae": ktae.__version__}
-        assert list(result.get("disagreements", {})) == (
-            [] if graders == "ktae" else ["ktae", "demo"]
-        )
+    result = json.loads(command("eval", "./base", *options, "--grader", "ktae").out)
+    assert result["grading"] == {"grader": "ktae", "time_limit": 5.0, "ktae": ktae.__version__}
 
 
 def test_a_model_that_is_the_current_folder(
@@ -148,13 +158,8 @@ def test_a_model_that_is_the_current_folder(
         (["eval", "m", "--benchmarks", "aime"], "aime24"),
         (["eval", "m", "--template", "qwen"], "'qwen-math'"),
         (["eval", "m", "--samples", "4"], "--temperature"),
-        (["eval", "--regrade", "x.jsonl", "--graders", "g"], "'g'"),
-        (["eval", "m", "--graders", "stored"], "'stored'"),
-        (
-            ["eval", "--regrade", "a.jsonl", "--benchmarks", "amc"],
-            "a.jsonl",
-        ),
-        (["compare", "a.jsonl", "a.jsonl", "--plot", "n/f.png"], "--plot"),
+        (["eval", "--regrade", "x.jsonl", "--grader", "g"], "'g'"),
+        (["eval", "--regrade", "a.jsonl", "--benchmarks", "amc"], "a.jsonl"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

@@ -10,19 +10,17 @@ from ktae.cli.progress import Bars, working
 from ktae.files.inputs import read_input
 
 
-def test_lines():
-    out = io.StringIO()
-    with Bars(Console(file=out), lines=2) as bars:
+def test_a_line_now_and_then(monkeypatch):
+    out, now = io.StringIO(), iter(range(0, 100, 3))
+    monkeypatch.setattr(progress, "time", type("", (), {"monotonic": lambda: next(now)}))
+    with Bars(Console(file=out)) as bars:
         for done in range(1, 9):
             bars.show("training", done, 8, "reward 0.5")
-    assert out.getvalue().splitlines() == [
-        "training 1/8  reward 0.5",
-        "training 4/8  reward 0.5",
-        "training 8/8  reward 0.5",
-    ]
+    lines = out.getvalue().splitlines()
+    assert 1 < len(lines) < 4 and lines[0].startswith("training ") and "reward 0.5" in lines[0]
 
 
-def test_reading_is_shown_in_percent_of_the_bytes(tmp_path, monkeypatch):
+def test_reading_is_shown_by_its_bytes(tmp_path, monkeypatch):
     out = io.StringIO()
     terminal = Console(file=out, force_terminal=True, width=80)
     monkeypatch.setattr(progress, "Console", lambda **_: terminal)
@@ -32,4 +30,4 @@ def test_reading_is_shown_in_percent_of_the_bytes(tmp_path, monkeypatch):
         for file in files[:3]:
             read_input(file)
         tell.__self__.refresh()
-    assert "75/100" in out.getvalue()
+    assert "75%" in out.getvalue()

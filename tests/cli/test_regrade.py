@@ -14,26 +14,8 @@ pytest.importorskip("math_verify")
 Run = Callable[..., Any]
 
 
-def test_graders_disagree(command: Run, tmp_path: Path) -> None:
-    content = [
-        {"group": "own/0", "response": r"\boxed{\frac{1}{2}}", "answer": "0.5", "reward": 1},
-        {"group": "own/1", "response": r"\boxed{7}", "answer": "7", "reward": 1},
-        {"group": "own/2", "response": "so 6 and 7", "answer": "7", "reward": 0},
-        {"group": "own/3", "response": "Answer: 7", "answer": r"\frac{", "reward": 0},
-    ]
-    file = write_lines(tmp_path / "a.jsonl", content)
-    result = command(
-        "eval", "--regrade", file, "--workers", 1, "--graders", "ktae,ktae-last,ktae-boxed"
-    )
-    assert result.status == 0
-    table = result.out.split("outputs by grader")[1].split("≠)")[1]
-    assert cells(table, "ktae ")[:4] == ["2", "0", "1", "1"]
-    assert cells(table, "ktae-last") == ["3", "0", "0", "1", "1", "0", "1"]
-    assert cells(table, "ktae-boxed")[:4] == ["2", "0", "1", "1"]
-
-
 def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) -> None:
-    """Eight samples to each of two problems; one of `b` is undecided. `c` has one sample."""
+    """Eight samples to each of two problems; one of `b` is undecided."""
     wrong, right = ({"response": rf"\boxed{{{x}}}", "answer": "1"} for x in (0, 1))
     broken = {"answer": ["1", r"\frac{"]}  # a response that is not 1 cannot be decided
     content = [
@@ -47,52 +29,23 @@ def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) 
     file = write_lines(tmp_path / "a.jsonl", content)
     result = command("eval", "--regrade", file, "--workers", 1, "--output", "out")
     assert (result.status, result.err) == (0, "")
-    assert cells(result.out, "avg@8") == ["50.0"] * 3
-    assert cells(result.out, "pass@4") == ["50.0"] * 3
-    assert cells(result.out, "pass@8") == ["50.0", "0.0", "25.0"]
-    assert "\nb: pass@8 " in result.out and "pass@7" not in result.out
-    assert "a: pass" not in result.out
+    (a, b) = (cells(result.out, f"{name} ") for name in "ab")
+    assert a[:2] == b[:2] == ["2", "50.0"]
+    assert a[5:9] == ["50.0"] * 3 + ["-"] and b[7:9] == ["0.0", "(1)"]
     found = json.loads(Path("out/summary.json").read_text())["benchmarks"]["b"]
     assert (found["samples"], found["pass_at"]["8"]["problems"]) == (8, 1)
-    file = write_lines(tmp_path / "a.jsonl", [*content, {"benchmark": "c", "group": 0} | right])
-    more = command("eval", "--regrade", file, "--workers", 1)
-    assert cells(more.out, "pass@8") == ["50.0", "0.0", "-", "-"]  # no mean over two of three
-
-
-def test_wide_numbers_leave_the_names_of_rows(command: Run, tmp_path: Path) -> None:
-    """More than 80 columns where they need it; lengths of five benchmarks fit."""
-    right = {"response": r"\boxed{1}", "answer": "1"}
-    content = [
-        right | {"benchmark": name, "group": i, "token_ids": [0] * (1500 + 900 * i)}
-        for name in ("aime24", "math500", "amc", "minerva", "olympiadbench")
-        for i in range(4)
-    ]
-    file = write_lines(tmp_path / "a.jsonl", content)
-    out = command("eval", "--regrade", file, "--partial", "--workers", 1).out
-    assert cells(out, "pass@1") == ["100.0"] * 6
-    assert cells(out, "mean tokens") == ["2850"] * 6
-    assert max(map(len, out.split("responses")[1].splitlines())) <= 80
-
-
-def test_shaped_rewards_are_verdicts_by_a_threshold(command: Run, tmp_path: Path) -> None:
-    content = [row | {"reward": i / 4} for i, row in enumerate(rows([1] * 4))]
-    write_lines(tmp_path / "a.jsonl", content)
-    assert "in the file" not in command("eval", "--regrade", "a.jsonl").out
-    result = command("eval", "--regrade", "a.jsonl", "--threshold", 0.5)
-    assert (cells(result.out, "in the file"), result.err) == (["25.0", "25.0"], "")
 
 
 def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path) -> None:
-    """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
+    """The terminal takes it for nothing else; nor does an error."""
     made_up = [
         row | {"benchmark": "\x1b[2J$x^$", "group": i} for i, row in enumerate(rows([1] * 3))
     ]
     a = write_lines(tmp_path / "a.jsonl", made_up)
     b = write_lines(tmp_path / "b.jsonl", made_up)
-    result = command("compare", a, b, "--plot", "forest.png", "--workers", 1)
+    result = command("compare", a, b, "--workers", 1)
     assert (result.status, result.err) == (0, "")
     assert "⟨1B⟩[2J$x^$" in result.out
-    assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
     printed = result.out + command("eval", "--regrade", a, "--workers", 1, "--output", "out").out
     fewer = write_lines(tmp_path / "fewer.jsonl", [*made_up, made_up[0]])
     refused = command("eval", "--regrade", fewer, "--workers", 1)
@@ -131,13 +84,13 @@ def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_p
     one_more = write_lines(tmp_path / "more.jsonl", said + some[:-1])
     assert "WARNING" not in command("eval", "--regrade", many).out  # exactly a fifth
     result = command("eval", "--regrade", one_more)
-    assert "WARNING" in result.out and "--graders ktae-last" in result.out
-    last = command("eval", "--regrade", one_more, "--graders", "ktae-last")
-    assert "WARNING" not in last.out and set(cells(last.out, "pass@1")) == {"100.0"}
+    assert "WARNING" in result.out and "--grader ktae-last" in result.out
+    last = command("eval", "--regrade", one_more, "--grader", "ktae-last")
+    assert "WARNING" not in last.out and cells(last.out, "own")[1] == "100.0"
     other = write_lines(tmp_path / "other.jsonl", said + some[:-1])
     both = command("compare", one_more, other)
     assert both.out.count("WARNING") == 2
-    assert f"--regrade {one_more} --output FOLDER --graders ktae-last" in both.out
+    assert str(one_more) in both.out and "--grader ktae-last" in both.out
 
 
 def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> None:
@@ -148,4 +101,4 @@ def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> Non
     assert refused.status == 2 and "r.jsonl, line 2" in refused.err
     accepted = command("eval", "--regrade", "r.jsonl", "--partial")
     assert accepted.status == 0 and "line 2" in accepted.err
-    assert cells(accepted.out, "problems") == ["1"]
+    assert "100.0" in accepted.out

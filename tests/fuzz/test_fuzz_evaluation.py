@@ -19,9 +19,10 @@ from fuzzing import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktae.cli import eval_tables
+from ktae.cli.eval import print_scores, print_warning
 from ktae.cli.printing import Screen
 from ktae.experiments import comparison, outputs
+from ktae.experiments.scores import score
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.answers import parse_answers
@@ -78,7 +79,8 @@ def test_saved_outputs(file, scratch):
         record.write(outputs.to_record(saved, "model"), again)
         assert outputs.read(again)["response"].to_pylist() == saved["response"].to_pylist()
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            eval_tables.print_models(Screen(), saved, "ktae-boxed")
+            print_scores(Screen(), "x", score(saved))
+            print_warning(Screen(), saved, "ktae-boxed")
         assert "\x1b" not in printed.getvalue()
         outputs.check_complete(saved, str(path))
 

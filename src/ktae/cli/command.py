@@ -35,18 +35,13 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool) -> None:
-    """Print the version and end."""
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
         typer.echo(f"ktae {__version__}")
         raise typer.Exit
-
-
-Version = typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
-
-
-@app.callback()
-def _options(version: Annotated[bool, Version] = False) -> None: ...
 
 
 def main() -> NoReturn:

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import typer
-
-from ktae.cli.options import output_option
-from ktae.cli.printing import AsJson, Screen, note
+from ktae.cli.printing import Screen, note
 from ktae.errors import InputError
 
 
-def prepare(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="math12k, math-l3-5 or gsm8k, or a file.")
-    ],
-    output: Annotated[Path | None, output_option(help="A folder [default: data/SOURCE].")] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Problems to validate on, instead of SOURCE's own."),
-    ] = None,
-    template: Annotated[
-        Literal["qwen-math", "plain"], typer.Option(help="The form of the prompts.")
-    ] = "qwen-math",
-    name: Annotated[
-        str | None, typer.Option(help="verl's data_source [default: SOURCE's name].")
-    ] = None,
-    as_json: AsJson = False,
+def run(
+    source: str,
+    output: Path | None = None,
+    test: Path | None = None,
+    template: Literal["qwen-math", "plain"] = "qwen-math",
+    name: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Write the Parquet files that verl and TRL train from, out of one source.
 
@@ -39,9 +27,9 @@ def prepare(
     from ktae.experiments.templates import INSTRUCTION
     from ktae.rollouts.files import without_format
 
-    named = source in sources.SOURCES
-    stem = source if named else without_format(Path(source).name)
-    splits = sources.load(source) if named else {"train": sources.load_file(Path(source))}
+    is_known = source in sources.SOURCES
+    stem = source if is_known else without_format(Path(source).name)
+    splits = sources.load(source) if is_known else {"train": sources.load_file(Path(source))}
     if test is not None:
         splits["test"] = sources.load_file(test)
     if "test" not in splits:

@@ -8,20 +8,15 @@ import logging
 import os
 import platform
 import warnings
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
 from ktae._version import __version__
-from ktae.cli.printing import AsJson, Screen
+from ktae.cli.printing import Screen
 
 
-def doctor(
-    engine: Annotated[
-        Literal["trl", "verl"], typer.Option(help="The trainer that is checked.")
-    ] = "trl",
-    as_json: AsJson = False,
-) -> None:
+def run(engine: Literal["trl", "verl"] = "trl", as_json: bool = False) -> None:
     """Check what is installed: backends, and a real training step of each TRL loss.
 
     With `--engine verl`: verl's own advantages, and what is missing for GPUs.
@@ -32,26 +27,21 @@ def doctor(
     from ktae.trainers.doctor import diagnose, diagnose_verl
 
     screen = Screen(as_json)
-    versions = {
-        "ktae": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
+    versions = {"ktae": __version__, "python": platform.python_version()}
+    versions["platform"] = platform.platform()
     screen.print("  ".join(f"{name} {version}" for name, version in versions.items()))
     styles = {"ok": "green", "wrong": "red", "absent": "yellow"}
     findings = []
     # TRL and transformers print while they train; the findings are all that matters here.
-    with contextlib.ExitStack() as quiet:
-        quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        quiet.enter_context(warnings.catch_warnings(action="ignore"))
-        quiet.callback(logging.disable, logging.NOTSET)
-        logging.disable(logging.WARNING)
+    logging.disable(logging.WARNING)
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
         for finding in diagnose_verl() if engine == "verl" else diagnose():
             findings.append(finding)
             mark = "WRONG" if finding.status == "wrong" else finding.status
             remedy = f" → {finding.remedy}" if finding.remedy else ""
             text = f"{mark:6} {finding.subject}: {finding.detail}{remedy}"
             screen.print(text, style=styles[finding.status])
+    logging.disable(logging.NOTSET)
     wrong = sum(finding.status == "wrong" for finding in findings)
     screen.print(f"{wrong} wrong" if wrong else "all that is installed works")
     screen.end(versions | {"findings": findings})

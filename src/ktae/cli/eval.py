@@ -2,138 +2,77 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from ktae._version import __version__
-from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen, plain
+from ktae.cli.printing import Screen, plain
 from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
     from ktae.experiments.evaluation import EvaluationFolder, Questions
+    from ktae.experiments.scores import Scores
 
 TIME_LIMIT = 5.0
 """Processor seconds to grade an output; after that it is undecided."""
+MANY = 0.2
+"""Share of unanswered responses above which `print_warning` speaks."""
+FEW = 20
+"""Up to this many outputs may well be graded alike."""
+WIDER = {
+    "ktae": "ktae eval --grader ktae-last takes the last number of a response",
+    "ktae-boxed": "ktae eval --grader ktae takes answers outside of \\boxed{}, too",
+}
+"""For a grader, the one that finds answers in more places."""
 
 
 @dataclasses.dataclass(frozen=True)
-class GenerationOptions:
+class Asked:
     """What a model is asked, and how it answers."""
 
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Take the held-out problems, prompts and grader of this recipe."
-        ),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override keys of --recipe."),
-    ] = None
-    samples: Annotated[int, options.number(min=1, help="Responses to each problem.")] = 1
-    temperature: Annotated[
-        float,
-        typer.Option(min=0, metavar="T", help="Sampling temperature; 0 means greedy decoding."),
-    ] = 0.0
-    max_new_tokens: Annotated[
-        int | None,
-        options.number(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
-    ] = None
-    problems: Annotated[
-        int | None,
-        options.rare_number(min=1, help="Number of problems of --recipe [default: the recipe's]."),
-    ] = None
-    data: Annotated[
-        Path | None,
-        options.rare(metavar="FOLDER", help="Where the benchmarks' files are [default: the hub]."),
-    ] = None
-    template: Annotated[
-        str | None,
-        options.rare(
-            metavar="NAME",
-            help="chat (the tokenizer's own), qwen-math (the paper's), plain, or a baseline's: "
-            "r1-distill, r1, prime, prime-zero, open-reasoner-zero [default: chat; with --recipe "
-            "the recipe's prompts].",
-        ),
-    ] = None
-    engine: Annotated[
-        Literal["transformers", "vllm"],
-        options.rare(metavar="NAME", help="The engine that generates: transformers or vllm."),
-    ] = "transformers"
-    batch_size: Annotated[
-        int | None,
-        options.rare_number(
-            min=1, help="Responses generated at once [default: 32, with vllm 512]."
-        ),
-    ] = None
-    seed: Annotated[int, options.rare_number(min=0, help="Seed of sampling.")] = 0
-
-    def require_effect(self, saved: Saved, is_saved: bool, benchmarks: str | None) -> None:
-        """Raise an InputError for an option that would have no effect."""
-        where = "with --regrade" if is_saved else "with a MODEL"
-        unused = self if is_saved else saved
-        idle = [(unused, field.name, where) for field in dataclasses.fields(unused)]
-        of_others = ("data", "template") if self.recipe else ("set", "problems")
-        idle += [(self, x, f"with{'' if self.recipe else 'out'} --recipe") for x in of_others]
-        for group, name, where in idle:
-            if getattr(group, name) != getattr(type(group), name):
-                raise InputError(f"--{name.replace('_', '-')} has no effect {where}")
-        if self.recipe and benchmarks is not None:
-            raise InputError("--benchmarks has no effect with --recipe")
-        if self.samples > 1 and self.temperature == 0:
-            raise InputError(
-                "--samples above 1 needs --temperature above 0: greedy responses are all alike"
-            )
+    recipe: Path | None = None
+    set: list[str] | None = None
+    samples: int = 1
+    temperature: float = 0.0
+    max_new_tokens: int | None = None
+    data: Path | None = None
+    template: str | None = None
+    engine: Literal["transformers", "vllm"] = "transformers"
+    batch_size: int | None = None
+    seed: int = 0
 
 
-@options.spread
-def eval_(
-    asked: GenerationOptions,
+def _require_effect(asked: Asked, saved: Saved, is_saved: bool, benchmarks: str | None) -> None:
+    """Raise an InputError for an option that would have no effect."""
+    unused: Any = asked if is_saved else saved
+    idle = [(unused, field.name) for field in dataclasses.fields(unused)]
+    idle += [(asked, x) for x in (("data", "template") if asked.recipe else ("set",))]
+    for group, name in idle:
+        if getattr(group, name) != getattr(type(group), name):
+            raise InputError(f"--{name.replace('_', '-')} has no effect here: see ktae eval --help")
+    if asked.recipe and benchmarks is not None:
+        raise InputError("--benchmarks has no effect with --recipe")
+    if asked.samples > 1 and asked.temperature == 0:
+        raise InputError("--samples above 1 needs --temperature above 0, or all would be alike")
+
+
+def run(
+    asked: Asked,
     saved: Saved,
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="A folder or a model's name on the hub."),
-    ] = None,
-    regrade: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="INPUT",
-            help="Grade saved outputs with reference answers instead of asking a model.",
-        ),
-    ] = None,
-    benchmarks: Annotated[
-        str | None,
-        typer.Option(
-            help="aime24, aime25, math500, amc, amc23, minerva, olympiadbench, gsm8k, separated by "
-            "commas [default: the paper's five; with --regrade all in the file]."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        options.output_option(
-            metavar="FOLDER",
-            help="Where results are written; an unfinished evaluation there is continued "
-            "[default: evals/MODEL; with --regrade nothing is written].",
-        ),
-    ] = None,
-    graders: Annotated[
-        str | None,
-        typer.Option(
-            help="ktae, ktae-boxed, ktae-last, math-verify; with --recipe also demo or "
-            "reasoning-gym; separated by commas. The first one counts "
-            "[default: ktae; with --recipe the task's]."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    workers: options.Workers = None,
+    model: str | None = None,
+    regrade: Path | None = None,
+    benchmarks: str | None = None,
+    output: Path | None = None,
+    grader: str | None = None,
+    as_json: bool = False,
+    workers: int | None = None,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or grade saved outputs (--regrade)."""
     from ktae.experiments import evaluation
@@ -142,16 +81,15 @@ def eval_(
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
-    asked.require_effect(saved, regrade is not None, benchmarks)
-    screen, notes, wanted = Screen(as_json), Notes(strict=True), _names(benchmarks)
+    _require_effect(asked, saved, regrade is not None, benchmarks)
+    screen, notes = Screen(as_json), Notes(strict=True)
+    wanted = benchmarks.split(",") if benchmarks else None
     questions = evaluation.Questions()
     if asked.recipe is not None:
-        questions = evaluation.of_recipe(asked.recipe, asked.set or (), asked.problems)
-    of_task = questions.graders
-    known = [*GRADERS, *of_task]
-    chosen = _names(graders) or [*of_task] or [DEFAULT]
-    if unknown := [grader for grader in chosen if grader not in known]:
-        raise InputError(f"no grader {unknown[0]!r}; expected one of {', '.join(known)}")
+        questions = evaluation.of_recipe(asked.recipe, asked.set or (), None)
+    grader = grader or next(iter(questions.graders), DEFAULT)
+    if grader not in (known := [*GRADERS, *questions.graders]):
+        raise InputError(f"no grader {grader!r}; expected one of {', '.join(known)}")
     if regrade is not None:
         (outputs,) = saved.read([regrade], notes, wanted)
         note_reading(notes)
@@ -161,19 +99,15 @@ def eval_(
             folder.claim(settings)
     else:
         folder, settings, outputs = _answered(screen, str(model), output, asked, questions, wanted)
-    graded = {x: graded_by(screen, outputs, x, workers, of_task.get(x)) for x in chosen}
-    _finish(screen, folder, settings, graded, notes)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]
+    outputs = graded_by(screen, outputs, grader, workers, questions.graders.get(grader))
+    _finish(screen, folder, settings, grader, outputs, notes)
 
 
 def _answered(
     screen: Screen,
     model: str,
     output: Path | None,
-    asked: GenerationOptions,
+    asked: Asked,
     questions: Questions,
     benchmarks: list[str] | None,
 ) -> tuple[EvaluationFolder, dict[str, Any], Any]:
@@ -195,7 +129,7 @@ def _answered(
         asked.seed,
     )
     job = Job(model, asked.engine, questions.problems, sampling)
-    with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
+    with contextlib.redirect_stdout(screen.progress.file), Bars(screen.progress) as bars:
         settings = job.settings()
         folder.claim(settings)
 
@@ -209,11 +143,9 @@ def _answered(
 
 def _name_of(model: str) -> str:
     """The name of a model's evaluation: `a` for `runs/a/model`, the model of a run."""
-    from ktae.experiments.run_folder import RunFolder
-
     path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
-    run = RunFolder(path.parent)
-    return path.parent.name if path == run.model and run.recipe.is_file() else path.name
+    is_run = path.name == "model" and (path.parent / "recipe.yaml").is_file()
+    return path.parent.name if is_run else path.name
 
 
 def graded_by(
@@ -221,18 +153,18 @@ def graded_by(
     outputs: Any,
     grader: str,
     workers: int | None,
-    own: Callable[[Any], list[Any]] | None = None,
+    of_task: Callable[[Any], list[Any]] | None = None,
 ) -> Any:
     """The outputs graded anew, by ktae's grader of that name or by a task's own."""
     from ktae.cli.progress import Bars
     from ktae.experiments.outputs import grade, with_verdicts
     from ktae.grading import GradingPool
 
-    if own is not None:
-        return with_verdicts(outputs, own(outputs), grader)
+    if of_task is not None:
+        return with_verdicts(outputs, of_task(outputs), grader)
     with (
         GradingPool(workers, time_limit=TIME_LIMIT, grader=grader) as pool,
-        Bars(screen.progress, lines=0) as bars,
+        Bars(screen.progress) as bars,
     ):
         return grade(pool, outputs, functools.partial(bars.show, f"grading ({grader})"))
 
@@ -241,28 +173,100 @@ def _finish(
     screen: Screen,
     folder: EvaluationFolder | None,
     settings: dict[str, Any],
-    graded: dict[str, Any],
+    grader: str,
+    outputs: Any,
     notes: Any,
 ) -> None:
-    """Print the figures of the first grader, and write them with the outputs."""
-    from ktae.cli import eval_tables as tables
-    from ktae.experiments.outputs import to_record
+    """Print the figures of each model, and write them with the outputs."""
+    from ktae.experiments.outputs import by_model, to_record
     from ktae.experiments.run_folder import write_json
+    from ktae.experiments.scores import score
     from ktae.grading.graders import GRADERS
     from ktae.rollouts import record
 
-    grader, outputs = next(iter(graded.items()))
-    limit = TIME_LIMIT if grader in GRADERS else None
+    models = {}
+    for model, of_model in by_model(outputs).items():
+        scores = score(of_model)
+        print_scores(screen, model or "accuracy in percent", scores)
+        print_warning(screen, of_model, grader)
+        models[model or "not named"] = {
+            "intervals": "95 %, percentile bootstrap over problems",
+            "benchmarks": {x.benchmark: x for x in scores.scores},
+            "mean": scores.mean,
+            "mean_length": scores.mean_length,
+        }
     content: dict[str, Any] = {
         "settings": settings,
-        "grading": {"grader": grader, "time_limit": limit, "ktae": __version__},
-        **tables.print_models(screen, outputs, grader),
+        "grading": {
+            "grader": grader,
+            "time_limit": TIME_LIMIT if grader in GRADERS else None,
+            "ktae": __version__,
+        },
+        **({"models": models} if len(models) > 1 else next(iter(models.values()))),
+        "notes": notes.listed(),
     }
-    if len(graded) > 1:
-        content["disagreements"] = tables.print_disagreement(screen, graded)
-    content["notes"] = notes.listed()
     if folder is not None:
         record.write(to_record(outputs, settings.get("model")), folder.outputs)
         write_json(folder.summary, plain(content))
         screen.print(f"wrote {folder.summary} and {folder.outputs}")
     screen.end(content | {"output": folder.path if folder is not None else None})
+
+
+def print_scores(screen: Screen, heading: str, scores: Scores) -> None:
+    """A table of one row a benchmark; a figure over fewer problems says over how many."""
+    from ktae.experiments.benchmarks import title
+
+    k = max(x.samples for x in scores.scores)
+    sampled = sorted({n for x in scores.scores for n in x.pass_at if n > 1})
+    shares = ("unanswered", "undecided", "truncated")
+    rows: list[Any] = []
+    for x in scores.scores:
+        cells = [title(x.benchmark), f"{x.problems:,}", *_interval(x.accuracy, 100)]
+        for n in sampled:
+            passed = x.pass_at.get(n)
+            fewer = f" ({passed.problems:,})" if passed and passed.problems < x.problems else ""
+            cells.append((_share(passed.value) + fewer) if passed else "-")
+        cells += [_interval(x.length)[0], *(_share(getattr(x, name)) for name in shares)]
+        rows.append(cells)
+    if len(rows) > 1:
+        empty = [""] * len(sampled)
+        mean = ["mean", "", *_interval(scores.mean, 100), *empty, _interval(scores.mean_length)[0]]
+        rows += [None, [*mean, "", "", ""]]
+    accuracy = f"avg@{k}" if k > 1 else "pass@1"
+    columns = ("n", accuracy, "95 %", *(f"pass@{n}" for n in sampled), "tokens", *shares)
+    screen.table(heading, columns, rows)
+
+
+def _interval(value: Any, scale: int = 1) -> tuple[str, str]:
+    if value is None or math.isnan(value.value):
+        return "-", ""
+    figure, low, high = (f"{scale * x:,.1f}" for x in value[:3])
+    return figure, f"{low} to {high}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.1f}"
+
+
+def print_warning(screen: Screen, table: Any, grader: str, file: str | None = None) -> None:
+    """Warn if many of the responses (of a file) are unanswered, or all are graded alike."""
+    from ktae.grading import Outcome
+
+    outcomes, n = table["outcome"].to_pylist(), len(table)
+    where, unanswered = f" of {file}" if file else "", outcomes.count(Outcome.UNANSWERED)
+    if unanswered > MANY * n:  # the grader looks in the wrong place
+        wider = WIDER.get(grader, "look at some of them before you trust the accuracy")
+        text = (
+            f"{unanswered:,} of {n:,} responses{where} ({unanswered / n:.0%}) are unanswered and "
+            f"count as incorrect: grader {grader} finds no answer in them. Were they cut off "
+            f"(--max-new-tokens)? Else: {wider}"
+        )
+    elif len(set(outcomes)) == 1 and n > FEW:
+        answer = table["answers"][0].as_py()[0]
+        text = (
+            f"all {n:,} responses{where} are graded {outcomes[0]}, so they show no difference; "
+            f"does grader {grader} understand a reference such as {answer!r:.60}?"
+        )
+    else:
+        return
+    screen.print(f"WARNING: {text}", style="bold red")

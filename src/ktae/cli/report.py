@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -33,27 +33,12 @@ MOST_PRINTED = 5
 STYLES = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}
 
 
-@options.spread
-def report(
+def run(
     reading: Reading,
-    output: Annotated[Path, options.output_option(help="An .html file for the page.")] = Path(
-        "report.html"
-    ),
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Write the page anew as a run goes on; it reloads itself."),
-    ] = False,
-    max_tokens: Annotated[
-        int,
-        options.rare_number(min=1, help="Above so many tokens, whole groups are left out."),
-    ] = 6_000_000,
-    regrade: Annotated[
-        bool,
-        options.rare(
-            help="Whether to grade rollouts that have an answer: where none has a reward that is "
-            "the verdict; elsewhere it is listed where the dump differs."
-        ),
-    ] = True,
+    output: Path = Path("report.html"),
+    watch: bool = False,
+    max_tokens: int = 6_000_000,
+    regrade: bool = True,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
     from ktae.cli.progress import working
@@ -61,8 +46,7 @@ def report(
 
     asked = reading.asked()
     # What is watched may come later.
-    pages = (".html", ".htm")
-    options.require_outputs([] if watch else reading.paths, ("--output", output, pages))
+    options.require_output(output, [] if watch else reading.paths, (".html", ".htm"))
     if watch and reading.as_json:
         raise InputError("--watch writes the page again and again; leave out --json")
     how: dict[str, Any] = {"max_tokens": max_tokens, "regrade": regrade, "reloads": watch}
@@ -87,8 +71,6 @@ def report(
         f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; wrote {output} "
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
     )
-    if is_mixed:
-        screen.next("ktae", "show", *reading.paths, *reading.flags())
     screen.end(_as_dict(dump) | {"seconds": seconds, "output": output, "bytes": size})
 
 

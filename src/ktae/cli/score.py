@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, note_single_tokens, note_unmixed
+from ktae.cli.reading import Reading, note_single_tokens
 from ktae.files.text import counted, number, visible
 
 if TYPE_CHECKING:
@@ -24,18 +23,7 @@ p                   within groups; identical responses count once; not corrected
 """
 
 
-@options.spread
-def score(
-    reading: Reading,
-    output: Annotated[
-        Path | None,
-        options.output_option(
-            help="A .parquet file for one row a rollout. The credit table goes beside it, to "
-            "*.tokens.parquet. Without it nothing is written.",
-        ),
-    ] = None,
-    top: Annotated[int, options.number(min=1, help="Tokens shown for, and against.")] = 10,
-) -> None:
+def run(reading: Reading, output: Path | None = None, top: int = 10) -> None:
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from ktae.cli.progress import working
     from ktae.report import believing, scoring
@@ -43,57 +31,61 @@ def score(
     from ktae.rollouts.groups import require_comparable
 
     asked = reading.asked()
-    tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
-    written = [("--output", path, (".parquet",)) for path in (output, tokens_out)]
-    options.require_outputs(reading.paths, *written)
-    screen, started = Screen(reading.as_json), time.perf_counter()
-    dump = reading.load(strict=True)
+    tokens_output = output and output.with_suffix(".tokens.parquet")
+    for path in (output, tokens_output):
+        options.require_output(path, reading.paths, (".parquet",))
+    screen, dump = Screen(reading.as_json), reading.load(strict=True)
     frame = frame_of(dump)
     require_comparable(frame.group_b)
-    with working("scoring") as tell:
-        tell("holding out pairs", 0, None)
+    with working("holding out pairs") as tell:
         choice = believing.choose(frame, asked)
         tell("scoring", 0, None)
         scored = scoring.score(frame, choice.estimator)
-        if output is not None and tokens_out is not None:
-            scoring.write(frame, scored, output, tokens_out)
+        if output is not None and tokens_output is not None:
+            scoring.write(frame, scored, output, tokens_output)
     strongest = scoring.strongest(frame, scored, top)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
-    counts = _counts(frame) | {"seconds": time.perf_counter() - started}
-    _print_counts(screen, counts, dump.word)
-    _warn(frame)
-    if mixed := counts["groups"]["mixed"]:
-        rows = [*map(_cells, strongest.supporting), None, *map(_cells, strongest.opposing), None]
+    groups, unknown = _groups(frame), int((~frame.known_b).sum())
+    kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in groups.items() if n)
+    screen.print(
+        f"{counted(len(frame.group_b), 'rollout')} ({unknown:,} of unknown correctness), "
+        f"{counted(sum(groups.values()), 'group')} ({kinds}), "
+        f"{counted(len(frame.which_n), dump.word)}"
+    )
+    if dump.unit == "tokens" and None in dump.texts:
+        note("warning: the tokenizer does not know all token ids: did it make them?")
+    if groups["mixed"]:
+        rows = [*map(_cells, strongest.supporting), None, *map(_cells, strongest.opposing)]
         columns = ("id", "impact", "credit", "correct (a)", "incorrect (b)", "p", "groups")
-        heading = f"{choice.name}, over {counted(mixed, 'mixed group')}"
+        heading = f"{choice.name}, over {counted(groups['mixed'], 'mixed group')}"
         screen.table(heading, columns, rows, first=dump.word)
         screen.print(*LEGEND.splitlines(), style="dim")
     else:
-        note_unmixed(choice.estimator)
-    if output is None:
-        screen.next("ktae", "score", *reading.paths, *reading.flags(), "-o", "scores.parquet")
-    else:
+        zero = "" if choice.estimator.takes_scores else ", so all credit is 0"
+        note(f"warning: no group has both correct and incorrect rollouts{zero}")
+    if output is not None:
         note_single_tokens(choice.estimator)  # the table may show less than the credit
-        screen.print(f"wrote {output} and {tokens_out}")
-        screen.next("ktae", "report", *reading.paths, *reading.flags())
+        screen.print(f"wrote {output} and {tokens_output}")
     screen.end(
         {
-            **counts,
+            "rollouts": len(frame.group_b),
+            "unknown_correctness": unknown,
+            "groups": {"all": sum(groups.values())} | groups,
+            "tokens": len(frame.which_n),
             "advice": choice.advice,
             "notes": dump.notes.listed(),
             "unit": dump.unit,
             "estimator": scoring.described(choice.estimator),
-            "output": output and {"rollouts": output, "tokens": tokens_out},
+            "output": output and {"rollouts": output, "tokens": tokens_output},
             "strongest": strongest,
         }
     )
 
 
-def _counts(frame: Frame) -> dict[str, Any]:
-    """How many rollouts, groups and tokens there are."""
-    has_token = frame.counted_b > 0
+def _groups(frame: Frame) -> dict[str, int]:
+    """How many groups there are of each kind."""
     correct, incorrect = (
-        frame.sum_rollouts(has_token & (frame.correct_b == x)) > 0 for x in (1, 0)
+        frame.sum_rollouts((frame.counted_b > 0) & (frame.correct_b == x)) > 0 for x in (1, 0)
     )
     kinds = {
         "mixed": correct & incorrect,
@@ -101,47 +93,10 @@ def _counts(frame: Frame) -> dict[str, Any]:
         "all_incorrect": incorrect & ~correct,
         "undecided": ~correct & ~incorrect,
     }
-    return {
-        "rollouts": len(frame.group_b),
-        "unknown_correctness": int((~frame.known_b).sum()),
-        "groups": {"all": len(correct)} | {name: int(x.sum()) for name, x in kinds.items()},
-        "tokens": len(frame.which_n),
-    }
-
-
-def _print_counts(screen: Screen, counts: dict[str, Any], word: str) -> None:
-    unknown, groups = counts["unknown_correctness"], counts["groups"]
-    kinds = ", ".join(
-        f"{n:,} {kind.replace('_', ' ')}"
-        for kind, n in groups.items()
-        if kind != "all" and (n or kind != "undecided")
-    )
-    screen.print(
-        counted(counts["rollouts"], "rollout")
-        + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {counted(groups['all'], 'group')} ({kinds}), {counted(counts['tokens'], word)}, "
-        f"{counts['seconds']:.1f} s"
-    )
-
-
-def _warn(frame: Frame) -> None:
-    """Say on stderr what makes tokens hard to read."""
-    if single := int((frame.sizes_g == 1).sum()):
-        of = counted(len(frame.sizes_g), "group")
-        note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
-    models = frame.rollouts.group_by(["group", "step"]).aggregate([("model", "count_distinct")])
-    n = models["model_count_distinct"].to_numpy().max(initial=0)
-    if n > 1:
-        note(
-            f"groups mix up to {n:,} models; a token may only identify the stronger one "
-            "(--by-model separates them)"
-        )
-    if frame.dump.unit == "tokens" and None in frame.dump.texts:
-        note("warning: the tokenizer does not know all token ids: did it make them?")
+    return {name: int(is_kind_g.sum()) for name, is_kind_g in kinds.items()}
 
 
 def _cells(token: KeyToken) -> tuple[str, ...]:
-    """A token's row."""
     from ktae.inference import P_VALUE_FLOOR
 
     # Exact p-values may be tiny: below the floor nothing is told apart any more.

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 
-def skill() -> None:
+def run() -> None:
     """Print a SKILL.md, which tells a coding agent how to read rollouts.
 
     `ktae skill > .claude/skills/ktae/SKILL.md`

@@ -127,7 +127,7 @@ def graded_alike(
     if len(names) > 1:
         raise InputError(
             f"{' and '.join(map(str, paths))} are graded by {' and '.join(names)}; grade one "
-            "again: ktae eval --regrade FILE --graders NAME --output FOLDER"
+            "again: ktae eval --regrade FILE --grader NAME --output FOLDER"
         )
     graded = [grade(side, GRADER) if side["outcome"].null_count else side for side in sides]
     return names[0], graded

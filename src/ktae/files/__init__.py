@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, typed ones, figures, and names that may be folders."""
+"""Files: written whole or not at all, typed ones, and names that may be folders."""

@@ -7,7 +7,6 @@ import glob
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -27,27 +26,21 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path in the same folder; it replaces `path` when the block ends without error.
 
     The content is on the disk before the name is. A link stays one: the file that it points to is
-    replaced. A pipe or a device stays what it is, and gets the content at the end.
+    replaced.
 
     Raises:
-        InputError: the path cannot be written to.
+        InputError: the path cannot be written to, or is a pipe, a device or a folder.
     """
-    path = Path(path)
-    is_stream = path.exists() and not path.is_file() and not path.is_dir()
-    target = Path(tempfile.gettempdir()) / path.name if is_stream else _followed(path)
+    target = _followed(Path(path))
     temporary = _beside(target)
     try:
-        if path.is_dir():
-            raise IsADirectoryError("it is a folder")
+        if target.exists() and not target.is_file():
+            raise OSError("it is no file")
         temporary.touch(exist_ok=False)
         yield temporary
-        if is_stream:
-            with temporary.open("rb") as content, path.open("wb") as stream:
-                shutil.copyfileobj(content, stream)
-        else:
-            _sync(temporary)
-            temporary.replace(target)
-            _sync(target.parent)
+        _sync(temporary)
+        temporary.replace(target)
+        _sync(target.parent)
     except OSError as error:  # a full disk, most of the time
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
@@ -63,10 +56,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder beside `path`; it takes that name when the block ends without error.
-
-    A folder of that name is replaced.
-    """
+    """A temporary folder, which replaces that at `path` when the block ends without error."""
     temporary, old = _beside(path), _beside(path)
     temporary.mkdir()
     try:

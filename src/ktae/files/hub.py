@@ -9,8 +9,6 @@ from pathlib import Path
 
 from ktae.errors import InputError
 
-logger = logging.getLogger(__name__)
-
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
@@ -26,7 +24,8 @@ def local_or_hub(what: str, name: str) -> str:
     path = os.path.expanduser(name)
     if not Path(path).is_dir() and (copy_of(name) / "config.json").is_file():
         # The copy may have other weights than the hub's model: a result is of what was loaded.
-        logger.warning("ktae: %s %s: taking the copy in %s", what, name, copy_of(name))
+        text = "ktae: %s %s: taking the copy in %s"
+        logging.getLogger(__name__).warning(text, what, name, copy_of(name))
         return str(copy_of(name))
     return path
 
@@ -34,19 +33,13 @@ def local_or_hub(what: str, name: str) -> str:
 def check_local_or_hub(what: str, name: str) -> None:
     """Refuse, at no cost, what can be neither a local folder nor a hub name."""
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
-    if path.is_file():
-        raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
     if not name or not path.is_dir():
-        folder = os.path.dirname(name)
-        if not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir()):
-            raise InputError(f"{what} path {name!r} does not exist")
+        is_local = path.exists() or (os.path.dirname(name) and path.parent.is_dir())
+        if is_local or not HUB_NAME.fullmatch(name):
+            raise InputError(f"{what} {name!r} is neither a folder nor a hub name")
         return
     for file in path.iterdir():  # a library that opens a pipe waits forever
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise InputError(f"{what} {name}: {file.name} is a pipe or a device; expected a file")
-    is_model = (path / "config.json").is_file() or (path / "tokenizer.json").is_file()
-    if (path / "recipe.yaml").is_file() and not is_model:
-        raise InputError(
-            f"{what} {name} is a run folder; what it has trained is in {path / 'model'}, once it "
-            "has finished"
-        )
+    if (path / "recipe.yaml").is_file() and not (path / "tokenizer.json").is_file():
+        raise InputError(f"{what} {name} is a run folder; its model is {path / 'model'}")

@@ -9,22 +9,22 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
 
 MAX_DOCUMENT = 1 << 28
-"""Bytes of a file that is parsed at once, such as JSON, unless the caller says less."""
-FORMATS = {b"\x1f\x8b": ".jsonl.gz", b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK": ".eval"}
-"""How the name of a file with these first bytes ends; of any other, `.jsonl`."""
+"""Bytes of a file that is parsed at once, such as JSON."""
 
 
 class Opened:
     """What this process has read, for progress bars and for messages of unforeseen errors."""
 
     last = ""
-    bytes_read = 0
+    tell: Callable[[int], object] | None = None
+    """Is told how many bytes were read each time."""
     stdin: Path | None = None
     """The file with what standard input held."""
 
@@ -32,24 +32,15 @@ class Opened:
 class _Input(io.FileIO):
     def readinto(self, buffer: Any, /) -> int | None:
         n = super().readinto(buffer)
-        Opened.bytes_read += n or 0
+        if Opened.tell is not None:
+            Opened.tell(n or 0)
         return n
-
-    def readall(self) -> bytes:
-        content = super().readall()
-        Opened.bytes_read += len(content)
-        return content
 
 
 def open_input(path: str | Path, *, named: bool = False) -> io.BufferedReader:
-    """Open a file for reading bytes: a regular file, or a pipe if the user named it.
+    """Open a regular file for reading bytes, or a pipe such as `<(zcat a.gz)` that the user named.
 
-    A pipe, a device or a socket that merely lies in a folder is refused. Opening or reading it
-    could wait forever, or never end.
-
-    Args:
-        path: the file; a link is followed.
-        named: whether the user gave this very path, so that a pipe such as `<(zcat a.gz)` is meant.
+    Any other pipe or device is refused: opening or reading it could wait forever, or never end.
 
     Raises:
         InputError: the file cannot be opened, or is none.
@@ -70,11 +61,7 @@ def open_input(path: str | Path, *, named: bool = False) -> io.BufferedReader:
 
 
 def read_input(path: str | Path, *, largest: int = MAX_DOCUMENT, named: bool = False) -> bytes:
-    """The whole content of a file (see `open_input`) of at most `largest` bytes.
-
-    Raises:
-        InputError: the file cannot be read, or is larger.
-    """
+    """The whole content of a file (see `open_input`); one of more bytes is an InputError."""
     with open_input(path, named=named) as stream:
         content = stream.read(largest + 1) if os.fstat(stream.fileno()).st_size <= largest else None
     if content is None or len(content) > largest:
@@ -83,19 +70,16 @@ def read_input(path: str | Path, *, largest: int = MAX_DOCUMENT, named: bool = F
 
 
 def spooled(path: Path) -> Path:
-    """A file with what standard input holds, for `-`; any other path as it is.
+    """A file with the lines that standard input holds, for `-`; any other path as it is.
 
     Readers look at a file twice, and at the end of its name. The file goes with the process.
     """
     if str(path) != "-":
         return path
     if Opened.stdin is None:
-        stdin: Any = sys.stdin.buffer
-        start = stdin.peek(6)
-        suffix = next((FORMATS[x] for x in FORMATS if start.startswith(x)), ".jsonl")
         folder = tempfile.mkdtemp(prefix="ktae-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        Opened.stdin = Path(folder, f"stdin{suffix}")
+        Opened.stdin = Path(folder, "stdin.jsonl")
         with Opened.stdin.open("wb") as file:
-            shutil.copyfileobj(stdin, file)
+            shutil.copyfileobj(sys.stdin.buffer, file)
     return Opened.stdin

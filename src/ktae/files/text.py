@@ -8,17 +8,13 @@ from pathlib import Path
 
 from ktae.errors import InputError
 
-BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
-HUGE = 1e9
-
 
 def require_text(text: str, where: str) -> str:
     """`text`, unless it holds half a surrogate pair, which JSON can spell and nothing can write."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        half = text[error.start]
-        raise InputError(f"{where} holds {half!r}, half a surrogate pair; not a text") from None
+        raise InputError(f"{where} is no text: {error}") from None
     return text
 
 
@@ -36,25 +32,18 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 
 def on_one_line(text: str) -> str:
-    """What may reach a terminal: whatever does not print is escaped, as ⟨1B⟩ for U+001B.
-
-    That is every newline, control and bidirectional character, so no text of a file looks like a
-    line of ours. What is escaped already stays as it is.
-    """
+    """What may reach a terminal: whatever does not print, newlines too, is escaped as ⟨1B⟩."""
     return "".join(x if x.isprintable() else _escaped(x) for x in text)
 
 
 def printable(text: str) -> str:
-    """`on_one_line`, with the brackets ⟨⟩ escaped as well, so that no two texts look the same.
-
-    Backslashes are left as they are, since mathematics is full of them.
-    """
+    """`on_one_line`, with the brackets ⟨⟩ escaped as well, so that no two texts look the same."""
     return on_one_line("".join(_escaped(x) if x in "⟨⟩" else x for x in text))
 
 
 def visible(text: str) -> str:
     """`printable`, with blanks as symbols: ␣ is a space, ↵ a newline, ⇥ a tab."""
-    symbols = {x: _escaped(x) for x in ("⟨", "⟩", *BLANKS.values())} | BLANKS
+    symbols = {x: _escaped(x) for x in "⟨⟩␣↵⇥"} | {" ": "␣", "\n": "↵", "\t": "⇥"}
     return on_one_line("".join(symbols.get(x, x) for x in text))
 
 
@@ -69,12 +58,4 @@ def counted(n: int, what: str) -> str:
 
 def number(value: float, form: str) -> str:
     """A number in a form that ends in its digits, such as "+z.4f"; of a huge one three digits."""
-    return format(value, form) if abs(value) < HUGE else format(value, form[:-2] + "3g")
-
-
-def columns_of_text(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
+    return format(value, form) if abs(value) < 1e9 else format(value, form[:-2] + "3g")

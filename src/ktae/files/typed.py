@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pydantic
 import yaml
 
-from ktae.errors import InputError, expected_one_of, one_line
+from ktae.errors import InputError, one_line
 from ktae.files.inputs import read_input
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
@@ -32,19 +32,6 @@ class Section(pydantic.BaseModel):
         arbitrary_types_allowed=True,  # estimators are values of their own
     )
 
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def name_unknown_keys(cls, content: Any) -> Any:
-        """Say which key may have been meant."""
-        for key in content if isinstance(content, dict) else ():
-            if key not in cls.model_fields:
-                raise ValueError(f"unknown key {key!r}; {expected_one_of(cls.model_fields, key)}")
-        return content
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads as it was."""
-
 
 class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -55,10 +42,13 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """Refuse a key that is given twice, of which YAML's own reader keeps the last."""
-        twice = [x for x, n in Counter(str(key.value) for key, _ in node.value).items() if n > 1]
-        if twice:
-            raise ValueError(f"key {twice[0]!r:.60} twice")
+        if len(names := Counter(str(key.value) for key, _ in node.value)) < len(node.value):
+            raise ValueError(f"key {max(names, key=names.__getitem__)!r:.60} twice")
         return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `_Loader` reads as it was."""
 
 
 for kind in (_Loader, _Dumper):  # 1e-6, which PyYAML takes for text: YAML 1.1 wants 1.0e-6
@@ -68,17 +58,12 @@ for kind in (_Loader, _Dumper):  # 1e-6, which PyYAML takes for text: YAML 1.1 w
 
 def dump_yaml(content: Any) -> str:
     """Plain values as YAML."""
-    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return text
+    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any]:
-    """The mapping in a YAML file; `what` (`recipe`) begins an error's message. One that the user
-    `named` may be a pipe.
-
-    Raises:
-        InputError: the file cannot be read, or holds something else.
-    """
+    """The mapping in a YAML file, which may be a pipe if the user `named` it; anything else is an
+    InputError that begins with `what` (`recipe`)."""
     text = read_input(path, largest=MAX_YAML, named=named).decode(errors="surrogateescape")
     content = parse_yaml(text, f"{what} {path}")
     if not isinstance(content, dict):
@@ -89,9 +74,9 @@ def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any
 def parse_yaml(text: str, where: str) -> Any:
     """What YAML says, made of what JSON has: text, finite numbers, true, false, null, lists and
     mappings. There are no aliases."""
-    if len(text) > MAX_YAML:
-        raise InputError(f"{where} has {len(text):,} characters; expected at most {MAX_YAML:,}")
     try:
+        if len(text) > MAX_YAML:
+            raise ValueError(f"more than {MAX_YAML:,} characters")
         content = _Loader(text).get_single_data()
         # JSON has no dates, bytes, sets, infinities or circles: what it cannot write is refused.
         json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
@@ -105,9 +90,9 @@ def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Mod
     try:
         return model.model_validate(content)
     except pydantic.ValidationError as error:
-        problems = []
-        for x in error.errors(include_url=False):
+        problems = [
             # A part in brackets is the form of a value that has several, and no key.
-            keys = ".".join(str(part) for part in x["loc"] if not str(part).startswith("("))
-            problems.append(": ".join(filter(None, (keys, x["msg"].removeprefix("Value error, ")))))
+            f"{'.'.join(str(y) for y in x['loc'] if not str(y).startswith('('))}: {x['msg']}"
+            for x in error.errors()
+        ]
         raise InputError(f"{where}: {'; '.join(problems)}") from None

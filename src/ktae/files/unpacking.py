@@ -10,8 +10,7 @@ from typing import Any
 
 from ktae.errors import InputError
 
-ANYWAY = 1 << 24
-RATIO = 100
+ANYWAY, RATIO = 1 << 24, 100
 """A file may hold 16 MB, and 100 times its own bytes. Text is packed to a third or a tenth."""
 ROW = 64
 """Bytes of a row beside its values."""
@@ -52,10 +51,8 @@ class _Unpacking(io.RawIOBase):
 
 
 def proportionate(batches: Iterable[Any], rows: int, packed: int, name: str) -> Iterator[Any]:
-    """Arrow's record batches in tables of at most `rows` rows, without dictionaries.
-
-    In a dictionary a long text stands once, and any number of rows may refer to it.
-    """
+    """Arrow's record batches in tables of at most `rows` rows, without dictionaries: in one a long
+    text stands once, and any number of rows may refer to it."""
     import pyarrow as pa
 
     unpacked = 0

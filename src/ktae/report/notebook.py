@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from ktae.credit import AnEstimator
-from ktae.errors import checked_keywords
 from ktae.estimators import DEFAULT, as_estimator, resolved
 from ktae.report import group as groups
 from ktae.report import inputs
@@ -19,7 +18,6 @@ from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.tokens import kept_tokenizer
 
 
-@checked_keywords
 def score(
     rollouts: Any,
     credit: AnEstimator = DEFAULT,

@@ -1,4 +1,4 @@
-"""The result of held-out pairs: numbers, JSON, a table and a plot."""
+"""The result of held-out pairs: numbers, JSON and a table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.files import plots
-from ktae.files.text import columns_of_text, counted
+from ktae.files.text import counted
 from ktae.inference import Interval
 from ktae.validity import repeats
-
-REAL, PERMUTED, BASELINE = "#0b6e4f", "#9a9a9a", "#7a5195"
 
 COLUMNS = ("held-out", "95 %", "permuted", "95 % ")
 """What `Score.cells` are."""
@@ -87,25 +84,8 @@ class HeldOut(NamedTuple):
     def __repr__(self) -> str:
         """The table of `ktae validate`."""
         rows = [("", *COLUMNS), *((x.name, *x.cells()) for x in (*self.ranked(), *self.baselines))]
-        return "\n".join([*columns_of_text(rows), *self.counts()])
-
-
-def forest(held_out: HeldOut) -> Any:
-    """A plot of one row an estimator: a matplotlib figure, which a notebook shows."""
-    ranked = held_out.ranked()
-    rows = [*ranked, *held_out.baselines]
-    marks = []
-    for y, score in enumerate(rows):
-        colour = REAL if y < len(ranked) else BASELINE
-        marks += [
-            plots.Mark(y, score.auc, colour, legend=None if y else "held-out pairs"),
-            # A little below the real one, so that the two intervals do not cover each other.
-            plots.Mark(y + 0.24, score.permuted, PERMUTED, ".", None if y else "labels permuted"),
-        ]
-    return plots.forest(
-        [score.name for score in rows],
-        marks,
-        line=0.5,
-        xlabel="share of held-out pairs whose correct rollout scores higher (95 %)",
-        title=f"{counted(held_out.groups, 'group')}, {counted(held_out.pairs, 'pair')}",
-    )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        names = [row[0].ljust(widths[0]) for row in rows]
+        cells = [map(str.rjust, row[1:], widths[1:]) for row in rows]
+        lines = ["  ".join([x, *y]) for x, y in zip(names, cells, strict=True)]
+        return "\n".join([*lines, *self.counts()])
