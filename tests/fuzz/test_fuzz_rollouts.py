@@ -7,7 +7,8 @@ from fuzzing import deep_values, fuzz, only_input_errors, row_files
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktae.report import ReadOptions, inputs
+from ktae.report import inputs
+from ktae.rollouts.options import ReadOptions
 from ktae.rollouts import readers, record
 from ktae.rollouts.notes import Notes
 

@@ -8,7 +8,8 @@ import scipy.stats
 from dumps import AGENTS, ROLLOUTS, move
 from saved_outputs import write_lines
 
-from ktae.report import believing, inputs, scoring, show, write_report
+from ktae.report import believing, inputs, scoring
+from ktae.report.page import write_report
 from ktae.report.frame import frame_of
 from ktae.report.units import cells
 

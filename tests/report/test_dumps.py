@@ -6,7 +6,7 @@ from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.experiments import outputs
-from ktae.report import ReadOptions, inputs
+from ktae.report import inputs
 from ktae.rollouts import readers
 
 VERL = {"input": "2 + 2?", "output": "4", "gts": "4", "score": 1.0, "step": 1, "acc": True}

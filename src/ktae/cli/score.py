@@ -1,4 +1,4 @@
-"""`ktae score`: rollouts in, token credit and the credit table out."""
+"""`ktae score`: rollouts in, token credit out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
-from ktae.cli.reading import Reading, note_single_tokens, note_unmixed
+from ktae.cli.reading import Reading, note_unmixed
 from ktae.files.text import counted, number, visible
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def score(
     output: Annotated[
         Path | None,
         options.output_option(
-            help="A .parquet file for one row a rollout. The credit table goes beside it, to "
-            "*.tokens.parquet. Without it nothing is written.",
+            help="A .parquet file for one row a rollout. Without it nothing is written.",
         ),
     ] = None,
     top: Annotated[int, options.number(min=1, help="Tokens shown for, and against.")] = 10,
@@ -43,9 +42,7 @@ def score(
     from ktae.rollouts.groups import require_comparable
 
     asked = reading.asked()
-    tokens_out = None if output is None else output.with_suffix(".tokens.parquet")
-    written = [("--output", path, (".parquet",)) for path in (output, tokens_out)]
-    options.require_outputs(reading.paths, *written)
+    options.require_outputs(reading.paths, ("--output", output, (".parquet",)))
     screen, started = Screen(reading.as_json), time.perf_counter()
     dump = reading.load(strict=True)
     frame = frame_of(dump)
@@ -55,8 +52,8 @@ def score(
         choice = believing.choose(frame, asked)
         tell("scoring", 0, None)
         scored = scoring.score(frame, choice.estimator)
-        if output is not None and tokens_out is not None:
-            scoring.write(frame, scored, output, tokens_out)
+        if output is not None:
+            scoring.write(frame, scored, output)
     strongest = scoring.strongest(frame, scored, top)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
     counts = _counts(frame) | {"seconds": time.perf_counter() - started}
@@ -73,8 +70,7 @@ def score(
     if output is None:
         screen.next("ktae", "score", *reading.paths, *reading.flags(), "-o", "scores.parquet")
     else:
-        note_single_tokens(choice.estimator)  # the table may show less than the credit
-        screen.print(f"wrote {output} and {tokens_out}")
+        screen.print(f"wrote {output}")
         screen.next("ktae", "report", *reading.paths, *reading.flags())
     screen.end(
         {
@@ -83,7 +79,7 @@ def score(
             "notes": dump.notes.listed(),
             "unit": dump.unit,
             "estimator": scoring.described(choice.estimator),
-            "output": output and {"rollouts": output, "tokens": tokens_out},
+            "output": output,
             "strongest": strongest,
         }
     )

@@ -18,33 +18,16 @@ import numpy as np
 FIXED_POINT = 512
 """Log-probabilities and entropies are kept in steps of 1/512, within ±63.9; -32768 is "none"."""
 
-DIGITS = 6
-"""Significant digits of the numbers in JSON."""
-
 
 def as_json(content: Any) -> str:
-    """JSON in UTF-8, with arrays as lists and NaN as null."""
+    """JSON in UTF-8, with floats of six digits and NaN as null."""
     text = json.dumps(_plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _block(text.encode())
 
 
-def varints(numbers: np.ndarray) -> str:
-    """Non-negative integers in LEB128: seven bits a byte, lowest first, the eighth says "more"."""
-    left = numbers.astype(np.uint64)
-    # Bytes of each number: one for every seven bits, at least one.
-    size = np.maximum(1, np.ceil(np.log2(left + 1.0) / 7)).astype(np.int64)
-    ends = np.cumsum(size)
-    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    at = ends - size
-    going = np.arange(len(left))
-    # One byte of every number that still has bits left, all at once.
-    while len(going):
-        more = left[going] >= 128
-        out[at[going]] = (left[going] & 127).astype(np.uint8) | (more.astype(np.uint8) << 7)
-        left[going] >>= np.uint64(7)
-        at[going] += 1
-        going = going[more]
-    return _block(out.tobytes())
+def integers(numbers: np.ndarray) -> str:
+    """Integers below 2^32: the lowest byte of all of them, then the next one of all, and so on."""
+    return _block(numbers.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes())
 
 
 def fixed_point(values: np.ndarray) -> str:
@@ -66,20 +49,13 @@ def _block(content: bytes) -> str:
 
 
 def _plain(content: Any) -> Any:
-    """`content` in JSON's types, floats cut to `DIGITS`."""
+    """`content` in JSON's types."""
     if dataclasses.is_dataclass(content):
         return {x.name: _plain(getattr(content, x.name)) for x in dataclasses.fields(content)}
     if isinstance(content, dict):
         return {key: _plain(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
         return [_plain(value) for value in content]
-    if isinstance(content, np.ndarray):
-        return _plain(content.tolist())
-    if isinstance(content, float | np.floating):
-        if not math.isfinite(content):
-            return None
-        short = float(f"{content:.{DIGITS}g}")
-        return int(short) if short == int(short) else short
-    if isinstance(content, np.bool_):
-        return bool(content)
-    return int(content) if isinstance(content, np.integer) else content
+    if isinstance(content, float):
+        return float(f"{content:.6g}") if math.isfinite(content) else None
+    return content

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,12 +27,15 @@ from ktae.report import units as unit_tests
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
 from ktae.report.scoring import Scored
-from ktae.report.segments import holes_of, segments_of, turns_of
+from ktae.report.segments import segments_of
 from ktae.tables import ngrams_of
 from ktae.validity.permutation import mean_abs_credit
 
 LONGEST_PROMPT, LONGEST_PROMPT_AWAY = 20_000, 200
 """Characters of a prompt that are in the page: of a group that is in it, and of one that is not."""
+
+EXAMPLES = 5
+"""Places of each finding whose groups are in the page, whatever its size."""
 
 
 class Contents(NamedTuple):
@@ -44,25 +48,15 @@ class Contents(NamedTuple):
     """How many groups are in it, of how many."""
 
 
-class Shown(NamedTuple):
-    """What of a dump is in the page."""
-
-    group_g: np.ndarray
-    """(G,) bool, and the same of its B rollouts and N tokens."""
-    rollout_b: np.ndarray
-    token_n: np.ndarray
-
-
 def contents(
     dump: Dump,
     estimator: AnEstimator | None = None,
     *,
     max_tokens: int = sampling.MAX_TOKENS,
-    max_groups: int | None = None,
     regrade: bool = True,
     tell: Tell = lambda phase, done, total: None,
 ) -> Contents:
-    """What the page of a dump holds; the arguments are those of `ktae.report.write_report`."""
+    """What the page of a dump holds; the arguments are those of `ktae.report.page.write_report`."""
     frame = frame_of(dump)
     accepted = regrading.references(frame)
     graded = regrading.grade(frame, accepted, tell) if regrade else None
@@ -78,91 +72,111 @@ def contents(
     units, totals = scored.units, scoring.token_totals(frame, scored)
     p_v = unit_tests.p_over_groups(units.tokens, len(totals.a))
     beyond_v = unit_tests.beyond_chance(units.tokens, p_v)
-    compared = comparing.compare_sides(frame)
+    pairs = comparing.compare_sides(frame)
     found = findings.find(
-        *(frame, scored, totals, beyond_v, graded, accepted), finished.find(frame), compared
+        frame, scored, totals, beyond_v, graded, accepted, finished.find(frame), pairs
     )
-    look_at = [int(frame.group_b[x.row]) for draft in found[:4] for x in draft.places]
+    examples = [int(frame.group_b[x.row]) for finding in found for x in finding.places[:EXAMPLES]]
     tokens_g = frame.sum_rollouts(frame.lengths_b)
-    shown_g = sampling.choose(tokens_g, units.mixed_g, look_at, max_tokens, max_groups)
-    shown_b = shown_g[frame.group_b]
-    shown = Shown(shown_g, shown_b, np.repeat(shown_b, frame.lengths_b))
-    place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
+    shown_g = sampling.choose(tokens_g, units.mixed_g, examples, max_tokens)
+    shown_n = np.repeat(shown_g[frame.group_b], frame.lengths_b)
 
-    noted = notes.notes_of(frame, units.mixed_g, graded, choice)
-    noted = [*notes.of_sample(shown_g, frame.sizes_g, max_tokens), *noted]
-    noted += notes.about_grading(frame, graded, any(accepted)) if regrade else []
-    page_blocks = _blocks(frame, scored, shown)
-    _tokens(frame, shown, totals, p_v, beyond_v, page_blocks)
-    credit, page_blocks["credit"] = _credit(choice, scored, shown)
+    credit_n = scored.credit_n[shown_n]
+    largest = float(np.abs(credit_n).max(initial=0)) or 1.0
+    page_blocks = _texts(frame, shown_g)
+    page_blocks["tokens"], page_blocks["vocabulary"] = _tokens(
+        frame, frame.which_n[shown_n], totals, p_v, beyond_v
+    )
+    page_blocks["credit"] = blocks.small(credit_n / largest)
+    for name, values_n in frame.signals[0].items():
+        page_blocks[name] = blocks.fixed_point(values_n[shown_n])
     cells, number_kn = unit_tests.cells(units)
     for kind, number_n in enumerate(number_kn):
-        page_blocks[f"unit-{kind}"] = blocks.varints(number_n[shown.token_n])
+        page_blocks[f"unit-{kind}"] = blocks.integers(number_n[shown_n])
     prompts = frame.of_groups("prompt")
+    sizes = [abs(pair.interval.value) for pair in pairs]
     n_correct, n_incorrect = scoring.mixed_responses(frame, units)
     page = data.Page(
         version=data.VERSION,
-        unit="word" if dump.unit == "words" else "token",
-        findings=[draft.finished(frame, place_b) for draft in found],
+        unit=dump.word,
+        findings=[_settled(finding, frame, shown_g) for finding in found],
         advice=choice.advice,
         tiles=overview.tiles(frame),
-        models=overview.models_table(frame),
-        notes=noted,
-        comparisons=[comparing.comparison(frame, pair, prompts) for pair in compared.pairs],
-        opened=compared.opened,
+        notes=[
+            note._asdict()
+            for note in (
+                *notes.of_sample(shown_g, frame.sizes_g, max_tokens),
+                *notes.notes_of(frame, graded, regrade and any(accepted)),
+            )
+        ],
+        comparisons=[comparing.comparison(frame, pair, prompts) for pair in pairs],
+        opened=int(np.argmax(sizes)) if sizes else 0,
         charts=overview.charts(frame, scored),
-        credit=credit,
+        credit=_credit(choice, largest),
         signals=sorted(frame.signals[0]),
         unit_names=list(units.tested),
         cells=cells.tolist(),
         n_correct=n_correct,
         n_incorrect=n_incorrect,
-        groups=_groups(frame, scored, shown),
-        rollouts=_rollouts(frame, scored, shown),
+        groups=_groups(frame, scored, shown_g),
+        rollouts=_rollouts(frame, scored, np.flatnonzero(shown_g[frame.group_b])),
     )
     page_blocks["meta"] = blocks.as_json(page)
     return Contents(page, page_blocks, (int(shown_g.sum()), len(shown_g)))
 
 
-def _blocks(frame: Frame, scored: Scored, shown: Shown) -> dict[str, str]:
-    """What the page has beside its `Page`, but for its tokens: signals, texts and turns."""
-    page_blocks = {
-        name: blocks.fixed_point(values_n[shown.token_n])
-        for name, values_n in sorted(frame.signals[0].items())
-    }
+def _settled(finding: data.Finding, frame: Frame, shown_g: np.ndarray) -> data.Finding:
+    """A finding with its count and links, and of its places those that are in the page."""
+    shown_b = shown_g[frame.group_b]
+    shown = [place for place in finding.places if shown_b[place.row]]
+    groups = [*finding.groups] or sorted({int(frame.group_b[x.row]) for x in finding.places})
+    kind = "tokens" if finding.chips else "rollouts" if finding.places else "groups"
+    if kind == "groups" and not groups:
+        kind = "view"
+    link, example = finding.link, None
+    if link is None and kind in ("rollouts", "groups"):
+        link = {"view": "rollouts", "finding": finding.key}
+    if shown:
+        first = next((x for x in shown if x.token >= 0), shown[0])
+        group = int(frame.group_b[first.row])
+        place = {"rollout": first.row - int(frame.starts_g[group]), "token": max(0, first.token)}
+        example = {"view": "rollouts", "finding": finding.key, "group": group, **place}
+    place_b = np.cumsum(shown_b) - 1
+    return dataclasses.replace(
+        finding,
+        places=[place._replace(row=int(place_b[place.row])) for place in shown],
+        groups=groups,
+        link=link,
+        example=example,
+        count=len(finding.chips) or len(finding.places) or len(groups),
+        kind=kind,
+    )
+
+
+def _texts(frame: Frame, shown_g: np.ndarray) -> dict[str, str]:
+    """The block of prompts and reference answers."""
     prompts = [
         prompt and prompt[: LONGEST_PROMPT if is_shown else LONGEST_PROMPT_AWAY]
-        for prompt, is_shown in zip(frame.of_groups("prompt"), shown.group_g.tolist(), strict=True)
+        for prompt, is_shown in zip(frame.of_groups("prompt"), shown_g.tolist(), strict=True)
     ]
-    page_blocks["texts"] = blocks.as_json({"prompt": prompts, "answer": frame.of_groups("answer")})
-    page_blocks["turns"] = blocks.as_json({
-        group: turns
-        for group in np.flatnonzero(shown.group_g).tolist()
-        if (turns := turns_of(frame, group, scored.credit_n)) is not None
-    })  # fmt: skip
-    return page_blocks
+    return {"texts": blocks.as_json({"prompt": prompts, "answer": frame.of_groups("answer")})}
 
 
 def _tokens(
-    frame: Frame,
-    shown: Shown,
-    totals: scoring.Tokens,
-    p_v: np.ndarray,
-    beyond_v: np.ndarray,
-    page_blocks: dict[str, str],
-) -> None:
-    """Tokens are numbered by falling frequency, so that frequent ones take one byte."""
-    which_n = frame.which_n[shown.token_n]
+    frame: Frame, which_n: np.ndarray, totals: scoring.Tokens, p_v: np.ndarray, beyond_v: np.ndarray
+) -> tuple[str, str]:
+    """The blocks of the tokens and of the distinct ones, which are numbered by falling frequency.
+
+    Of each: its id, its text (its bytes where it is part of a character; null where only its number
+    is known), correct responses of mixed groups with it (a) and incorrect ones (b), and the rest of
+    `ktae.report.scoring.Tokens`; p, and 1 where that is beyond chance among all tokens.
+    """
     by_rank = np.argsort(-np.bincount(which_n, minlength=len(p_v)), kind="stable")
-    page_blocks["tokens"] = blocks.varints(np.argsort(by_rank)[which_n])
-    columns = (totals.a, totals.b, totals.groups, totals.impact, totals.credit, p_v, beyond_v * 1)
-    page_blocks["vocabulary"] = blocks.as_json(
-        data.Vocabulary(
-            frame.dump.token_ids[by_rank].tolist(),
-            [_text(frame.dump.texts[i]) for i in by_rank.tolist()],
-            *(column[by_rank].tolist() for column in columns),
-        )
-    )
+    columns = {name: getattr(totals, name) for name in ("a", "b", "groups", "impact", "credit")}
+    columns |= {"id": frame.dump.token_ids, "p": p_v, "beyond": beyond_v * 1}
+    vocabulary: dict[str, Any] = {name: x[by_rank].tolist() for name, x in columns.items()}
+    vocabulary["text"] = [_text(frame.dump.texts[i]) for i in by_rank.tolist()]
+    return blocks.integers(np.argsort(by_rank)[which_n]), blocks.as_json(vocabulary)
 
 
 def _text(piece: bytes | None) -> str | list[int] | None:
@@ -173,18 +187,16 @@ def _text(piece: bytes | None) -> str | list[int] | None:
         return list(piece or b"")
 
 
-def _credit(choice: believing.Choice, scored: Scored, shown: Shown) -> tuple[data.Credit, str]:
-    """What colours the page, and its block."""
-    credit_n = scored.credit_n[shown.token_n]
-    largest = float(np.abs(credit_n).max(initial=0)) or 1.0
+def _credit(choice: believing.Choice, largest: float) -> data.Credit:
     note = ""
     if ngrams_of(choice.estimator) is None:
         note = f"{choice.name} rests on more than single tokens; the table is of the single token."
-    ignored = [*ignored_by(choice.estimator, counted=True)]
-    return data.Credit(choice.name, largest, note, ignored), blocks.small(credit_n / largest)
+    return data.Credit(
+        choice.name, largest, note, [*map(int, ignored_by(choice.estimator, counted=True))]
+    )
 
 
-def _groups(frame: Frame, scored: Scored, shown: Shown) -> data.Groups:
+def _groups(frame: Frame, scored: Scored, shown_g: np.ndarray) -> data.Groups:
     origins, units = frame.origins, scored.units
     known_g, correct_g = (
         frame.sum_rollouts(x).astype(int) for x in (frame.known_b, frame.correct_b == 1)
@@ -196,7 +208,7 @@ def _groups(frame: Frame, scored: Scored, shown: Shown) -> data.Groups:
         files=origins.files,
         file=origins.file,
         step=frame.steps,
-        shown=shown.group_g.astype(int).tolist(),
+        shown=shown_g.astype(int).tolist(),
         size=frame.sizes_g.tolist(),
         n_correct=correct_g.tolist(),
         known=known_g.tolist(),
@@ -232,12 +244,10 @@ def _evidence(frame: Frame, units: unit_tests.Units, group: int, known: int, n_c
     return f"Chance explains every single colour here: {smallest}, before correction."
 
 
-def _rollouts(frame: Frame, scored: Scored, shown: Shown) -> data.Rollouts:
-    rows = np.flatnonzero(shown.rollout_b)
+def _rollouts(frame: Frame, scored: Scored, rows: np.ndarray) -> data.Rollouts:
     models = np.array(frame.rollouts["model"].to_pylist(), dtype=object)[rows].tolist()
     names = sorted({model for model in models if model is not None})
     credit_b = frame.sum_tokens(scored.credit_n) / np.maximum(frame.counted_b, 1)
-    masked = np.flatnonzero(frame.counted_b[rows] < frame.lengths_b[rows]).tolist()
     return data.Rollouts(
         length=frame.lengths_b[rows].tolist(),
         reward=frame.reward_b[rows].tolist(),
@@ -246,6 +256,9 @@ def _rollouts(frame: Frame, scored: Scored, shown: Shown) -> data.Rollouts:
         credit=credit_b[rows].tolist(),
         models=names,
         model=[-1 if model is None else names.index(model) for model in models],
-        holes={i: holes_of(frame, rows[i]).tolist() for i in masked},
-        segments={i: x for i, row in enumerate(rows.tolist()) if (x := segments_of(frame, row))},
+        segments={
+            place: segments
+            for place, row in enumerate(rows.tolist())
+            if (segments := segments_of(frame, row, scored.credit_n))
+        },
     )

@@ -1,25 +1,12 @@
-"""Which responses are finished, and which were cut off: the first rule that applies."""
+"""Which responses are finished, and which were cut off."""
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
-from ktae.report.frame import Frame
-
-AT_END = 0.95
-"""The least share of an end of sequence's occurrences that stand at the end of a response."""
-
-SOME_END, MOST_END = 0.1, 0.5
-"""The share of responses that has to end with it: if it looks special (<eos>), and if only its
-number is known."""
-
-SPECIAL = re.compile(rb"\s*(<[^<>\s]*>|\[/?[A-Z_]+\]|</?\w+>)\s*")
-"""What looks like a special token."""
+from ktae.report.frame import Frame, json_fields
 
 LONG, AT_LIMIT, PEAK = 32, 3, 5
 """Responses were cut off at a length of so many tokens at least that so many share, and so many
@@ -40,46 +27,22 @@ class Finished(NamedTuple):
 
 
 def find(frame: Frame) -> Finished:
-    """What the dump says; else whether an end of sequence stands last; else a limit of length."""
-    by_dump_b = _by_dump(frame.rollouts["extra"])
-    if not np.isnan(by_dump_b).all():
-        return Finished(by_dump_b, "as the dump says")
-    filled = np.flatnonzero(frame.lengths_b)
-    last_b = np.full(len(frame.lengths_b), -1, dtype=np.int64)
-    last_b[filled] = frame.which_n[frame.offsets_b[filled + 1] - 1]
-    if ends := _ends(frame, np.bincount(last_b[filled], minlength=1)):
-        return Finished(np.isin(last_b, ends).astype(float), "it ends with an end of sequence")
-    if limit := _limit(frame.lengths_b):
-        finished_b = (frame.lengths_b < limit).astype(float)
-        return Finished(finished_b, f"it is shorter than the limit, {limit:,}")
-    return Finished(np.full(len(last_b), np.nan), "")
-
-
-def _by_dump(extra: Any) -> np.ndarray:
-    """(B,) whether a response is finished by the dump's own fields; NaN where they do not say."""
-    finished_b = np.full(len(extra), np.nan)
-    pattern = '"(finish_reason|finished|truncated|is_truncated)"'
-    named = pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
-    for row in np.flatnonzero(named).tolist():
-        fields = json.loads(extra[row].as_py())
+    """What the dump says; else a limit of length, where there is one to be seen."""
+    finished_b = np.full(len(frame.lengths_b), np.nan)
+    names = ("finish_reason", "finished", "truncated", "is_truncated")
+    for row, fields in json_fields(frame.rollouts["extra"], names):
         if isinstance(reason := fields.get("finish_reason"), str):
             finished_b[row] = reason != "length"
         elif isinstance(finished := fields.get("finished"), bool):
             finished_b[row] = finished
         elif isinstance(cut := fields.get("truncated", fields.get("is_truncated")), bool):
             finished_b[row] = not cut
-    return finished_b
-
-
-def _ends(frame: Frame, last_v: np.ndarray) -> list[int]:
-    """Ends of sequence: tokens that look special and stand last in responses and nowhere else."""
-    ends, n = [], last_v.sum()
-    for which in np.flatnonzero(last_v >= max(2, SOME_END * n)).tolist():
-        text = frame.dump.texts[which]
-        looks_so = last_v[which] >= MOST_END * n if text is None else SPECIAL.fullmatch(text)
-        if looks_so and last_v[which] >= AT_END * np.count_nonzero(frame.which_n == which):
-            ends.append(which)
-    return ends
+    if not np.isnan(finished_b).all():
+        return Finished(finished_b, "as the dump says")
+    if limit := _limit(frame.lengths_b):
+        finished_b = (frame.lengths_b < limit).astype(float)
+        return Finished(finished_b, f"it is shorter than the limit, {limit:,}")
+    return Finished(finished_b, "")
 
 
 def _limit(lengths_b: np.ndarray) -> int:

@@ -49,16 +49,11 @@ class Graded(NamedTuple):
     """What our grader says, by each response's place in `Frame`."""
 
     verdicts: dict[int, Verdict]
-    gradable: int
-    """Responses with a text and a reference answer, and with a verdict unless `is_verdict`."""
-    is_verdict: bool
-    """Whether the dump has no verdict, so that these are its own."""
-    differ: list[int]
-    """Those with another verdict in the dump; the most frequent reason first."""
-    unanswered: list[int]
-    """Those in which the grader finds no answer."""
-    as_text: list[int]
-    """Incorrect ones whose reference is no value, so that it was compared letter by letter."""
+    gradable: int  # those with a text and a reference, and with a verdict unless `is_verdict`
+    is_verdict: bool  # whether the dump has no verdict, so that these are its own
+    differ: list[int]  # those with another verdict in the dump; the most frequent reason first
+    unanswered: list[int]  # those in which the grader finds no answer
+    as_text: list[int]  # incorrect ones whose reference is no value, compared letter by letter
     asks_for_more: bool
     """Whether more than `MOST_DIFFER` of the incorrect responses are correct here, or some are and
     all prompts share one reference answer. Then no single difference tells anything."""
@@ -70,8 +65,7 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
     `accepted`: the `references` of the frame.
     """
     # A task's own grader needs more than a record holds, and has given the verdicts.
-    own_grader = frame.dump.trained and frame.dump.trained.grader
-    if not can_grade() or own_grader or not any(accepted):
+    if not can_grade() or frame.dump.has_own_grader or not any(accepted):
         return None
     is_verdict = not frame.known_b.any()
     rows = [

@@ -1,7 +1,7 @@
 // The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.blocks).
 
 const FIXED_POINT = 512;
-const PAGE_VERSION = 2;
+const PAGE_VERSION = 3;
 const report = {};
 
 async function inflate(name) {
@@ -12,16 +12,12 @@ async function inflate(name) {
 
 const readJson = async name => JSON.parse(new TextDecoder().decode(await inflate(name)));
 
-async function readVarints(name, n) {
+// The lowest byte of all numbers, then the next one of all, and so on.
+async function readIntegers(name, n) {
   const bytes = await inflate(name);
   const numbers = new Uint32Array(n);
-  for (let i = 0, at = 0; i < n; i++) {
-    let [shift, byte] = [0, 0];
-    do {
-      byte = bytes[at++];
-      numbers[i] |= (byte & 127) << shift;
-      shift += 7;
-    } while (byte & 128);
+  for (let byte = 0; byte < 4; byte++) {
+    for (let i = 0; i < n; i++) numbers[i] |= bytes[byte * n + i] << (8 * byte);
   }
   return numbers;
 }
@@ -66,11 +62,11 @@ async function readFrame() {
   report.findingOf = new Map(report.findings.map(finding => [finding.key, finding]));
   report.placesOf = new Map();
   for (const finding of report.findings) {
-    finding.rollouts.forEach((rollout, i) => {
-      const token = finding.tokens[i] < 0 ? null : finding.tokens[i];
+    for (const [rollout, token, why] of finding.places) {
       if (!report.placesOf.has(rollout)) report.placesOf.set(rollout, []);
-      report.placesOf.get(rollout).push({ finding, token, why: finding.why[i] ?? "" });
-    });
+      report.placesOf.get(rollout).push({ finding, token: token < 0 ? null : token, why });
+    }
+    finding.rollouts = finding.places.map(([rollout]) => rollout);
   }
 }
 
@@ -82,10 +78,10 @@ function placesIn(order) {
 
 async function readRest() {
   const n = report.offsets.at(-1);
-  [report.vocabulary, report.texts, report.turns] = await Promise.all(["vocabulary", "texts", "turns"].map(readJson));
-  report.tokens = await readVarints("tokens", n);
+  [report.vocabulary, report.texts] = await Promise.all(["vocabulary", "texts"].map(readJson));
+  report.tokens = await readIntegers("tokens", n);
   report.credit.values = await readCredit(report.credit.largest);
-  report.units = await Promise.all(report.unit_names.map((_, i) => readVarints(`unit-${i}`, n)));
+  report.units = await Promise.all(report.unit_names.map((_, i) => readIntegers(`unit-${i}`, n)));
   for (const name of report.signals) report[name] = await readFixedPoint(name);
 }
 
@@ -100,8 +96,8 @@ const modelOf = rollout => report.rollouts.models[report.rollouts.model[rollout]
 
 // Whether a token of a response is the policy's: masked ones count nowhere.
 function isCounted(rollout, t) {
-  const edges = report.rollouts.holes[rollout] ?? [];
-  return !edges.some((edge, i) => i % 2 === 0 && t >= edge && t < edges[i + 1]);
+  const segments = report.rollouts.segments[rollout] ?? [];
+  return !segments.some(([kind, begin, end]) => kind === "others" && begin <= t && t < end);
 }
 
 const creditAt = (rollout, t) => report.credit.values[report.offsets[rollout] + t];

@@ -80,7 +80,7 @@ function firstGroup() {
   const { groups, findings } = report;
   const fits = new Set(fitting().groups.filter(g => groups.first[g] >= 0));
   const told = findings
-    .filter(({ why }) => why.length)
+    .filter(({ places }) => places.some(([, , why]) => why))
     .map(finding => finding.groups.find(g => fits.has(g) && isMixed(g)));
   return told.find(g => g !== undefined) ?? groups.order.find(g => fits.has(g)) ?? 0;
 }

@@ -89,7 +89,6 @@ globalThis.ktae = { report, state, creditAt, unitsAt, fragment };
     fitted = { key: null };
     if (state.q) readState(); // the texts to search in are there now
     draw();
-    if (document.getElementById("reload")) restoreSettings();
     root.dataset.ready = "true";
   } catch (error) {
     const text = `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`;

@@ -62,7 +62,6 @@ function groupContents(g) {
     groupHead(g),
     promptBox(g),
     el`<div class="evidence">${legend(g)}${remark(groups.evidence[g])}</div>`,
-    turnsPane(g),
     el`<div class="sides">${sides}</div>`,
   ];
 }
