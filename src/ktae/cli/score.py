@@ -19,8 +19,6 @@ LEGEND = """\
 correct, incorrect  responses with the token, out of those in its groups
 impact              credit x |correct responses with the token - their expected
                     number|, over groups; credit is the mean, weighted by that
-p                   within groups; identical responses count once; not corrected
-                    for picking tokens
 """
 
 
@@ -61,7 +59,7 @@ def score(
     _warn(frame)
     if mixed := counts["groups"]["mixed"]:
         rows = [*map(_cells, strongest.supporting), None, *map(_cells, strongest.opposing), None]
-        columns = ("id", "impact", "credit", "correct (a)", "incorrect (b)", "p", "groups")
+        columns = ("id", "impact", "credit", "correct (a)", "incorrect (b)", "groups")
         heading = f"{choice.name}, over {counted(mixed, 'mixed group')}"
         screen.table(heading, columns, rows, first=dump.word)
         screen.print(*LEGEND.splitlines(), style="dim")
@@ -138,10 +136,6 @@ def _warn(frame: Frame) -> None:
 
 def _cells(token: KeyToken) -> tuple[str, ...]:
     """A token's row."""
-    from ktae.inference import P_VALUE_FLOOR
-
-    # Exact p-values may be tiny: below the floor nothing is told apart any more.
-    p = f"{token.p_value:.3f}" if token.p_value >= 0.001 else f"{token.p_value:.0e}"
     return (
         visible(token.token or ""),
         str(token.token_id),
@@ -149,6 +143,5 @@ def _cells(token: KeyToken) -> tuple[str, ...]:
         number(token.credit, "+z.3f"),
         f"{token.a}/{token.n_correct}",
         f"{token.b}/{token.n_incorrect}",
-        f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,
         str(token.groups),
     )

@@ -19,9 +19,7 @@ def show(
     reading: Reading,
     group: Annotated[
         str | None,
-        typer.Option(
-            help="Its label, as in the page [default: the one of most evidence]."
-        ),
+        typer.Option(help="Its label, as in the page [default: the one of most evidence]."),
     ] = None,
     step: Annotated[
         int | None, typer.Option(help="The training step of the group [default: the first].")

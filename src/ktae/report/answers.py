@@ -136,9 +136,7 @@ def _difference(frame: Frame, graded: Graded, row: int) -> Place:
     return Place(row, spelling.tokens(begin, begin + len(answer))[0], why)
 
 
-def overwritten(
-    frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]
-) -> Iterator[Finding]:
+def overwritten(frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]) -> Iterator[Finding]:
     """Incorrect responses that state the correct answer and go on, strongest first."""
     incorrect_b = (frame.correct_b == 0) & (frame.counted_b > 0)
     answers = dict(_answer_places(frame, accepted, np.flatnonzero(incorrect_b).tolist()))

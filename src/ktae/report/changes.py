@@ -52,10 +52,6 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
         "response length": frame.sum_rollouts(frame.lengths_b) / sizes_g,
         "share cut off": frame.sum_rollouts(1 - finished_b) / sizes_g,
     }
-    if "entropy" in frame.signals[0]:
-        entropy_b = frame.sum_tokens(np.nan_to_num(frame.signals[0]["entropy"]))
-        tokens_g = np.maximum(frame.sum_rollouts(frame.lengths_b), 1)
-        values["entropy"] = frame.sum_rollouts(entropy_b) / tokens_g
     tested = dict[str, Change]()
     for name, values_g in values.items():
         usable = (step_g >= 0) & np.isfinite(values_g)

@@ -12,11 +12,9 @@ from ktae.estimators.transforms import ignored_by
 from ktae.files.text import counted
 from ktae.report import (
     believing,
-    blocks,
     comparing,
     data,
     findings,
-    finished,
     notes,
     overview,
     regrading,
@@ -29,7 +27,6 @@ from ktae.report.inputs import Dump, Tell
 from ktae.report.scoring import Scored
 from ktae.report.segments import segments_of
 from ktae.tables import ngrams_of
-from ktae.validity.permutation import mean_abs_credit
 
 LONGEST_PROMPT, LONGEST_PROMPT_AWAY = 20_000, 200
 """Characters of a prompt that are in the page: of a group that is in it, and of one that is not."""
@@ -42,10 +39,8 @@ class Contents(NamedTuple):
     """What a page holds."""
 
     page: data.Page
-    blocks: dict[str, str]
-    """Its data blocks, by name: see `ktae.report.blocks`."""
-    shown: tuple[int, int]
-    """How many groups are in it, of how many."""
+    blocks: dict[str, str]  # its data blocks, by name: see `ktae.report.data`
+    shown: tuple[int, int]  # how many groups are in it, of how many
 
 
 def contents(
@@ -69,158 +64,112 @@ def contents(
     # Everything over all groups: outcomes, stated answers, credit, and what to act on first.
     tell("scoring", 0, None)
     scored = scoring.score(frame, choice.estimator)
-    units, totals = scored.units, scoring.token_totals(frame, scored)
-    p_v = unit_tests.p_over_groups(units.tokens, len(totals.a))
-    beyond_v = unit_tests.beyond_chance(units.tokens, p_v)
-    pairs = comparing.compare_sides(frame)
-    found = findings.find(
-        frame, scored, totals, beyond_v, graded, accepted, finished.find(frame), pairs
-    )
+    units, pairs = scored.units, comparing.compare_sides(frame)
+    found = findings.find(frame, scored, graded, accepted, pairs)
     examples = [int(frame.group_b[x.row]) for finding in found for x in finding.places[:EXAMPLES]]
     tokens_g = frame.sum_rollouts(frame.lengths_b)
     shown_g = sampling.choose(tokens_g, units.mixed_g, examples, max_tokens)
     shown_n = np.repeat(shown_g[frame.group_b], frame.lengths_b)
 
-    credit_n = scored.credit_n[shown_n]
-    largest = float(np.abs(credit_n).max(initial=0)) or 1.0
-    page_blocks = _texts(frame, shown_g)
-    page_blocks["tokens"], page_blocks["vocabulary"] = _tokens(
-        frame, frame.which_n[shown_n], totals, p_v, beyond_v
-    )
-    page_blocks["credit"] = blocks.small(credit_n / largest)
-    for name, values_n in frame.signals[0].items():
-        page_blocks[name] = blocks.fixed_point(values_n[shown_n])
+    credit_n, sizes = scored.credit_n[shown_n], [abs(pair.interval.value) for pair in pairs]
+    largest, about_tables = float(np.abs(credit_n).max(initial=0)) or 1.0, ""
+    if ngrams_of(choice.estimator) is None:
+        about_tables = f"{choice.name} rests on more than single tokens, of which the table is."
     cells, number_kn = unit_tests.cells(units)
-    for kind, number_n in enumerate(number_kn):
-        page_blocks[f"unit-{kind}"] = blocks.integers(number_n[shown_n])
-    prompts = frame.of_groups("prompt")
-    sizes = [abs(pair.interval.value) for pair in pairs]
+    prompts, answers = frame.of_groups("prompt"), frame.of_groups("answer")
     n_correct, n_incorrect = scoring.mixed_responses(frame, units)
+    sample_notes = notes.of_sample(shown_g, frame.sizes_g, max_tokens)
+    page_notes = [*sample_notes, *notes.notes_of(frame, graded, regrade and any(accepted))]
     page = data.Page(
         version=data.VERSION,
         unit=dump.word,
         findings=[_settled(finding, frame, shown_g) for finding in found],
         advice=choice.advice,
         tiles=overview.tiles(frame),
-        notes=[
-            note._asdict()
-            for note in (
-                *notes.of_sample(shown_g, frame.sizes_g, max_tokens),
-                *notes.notes_of(frame, graded, regrade and any(accepted)),
-            )
-        ],
+        notes=[note._asdict() for note in page_notes],
         comparisons=[comparing.comparison(frame, pair, prompts) for pair in pairs],
         opened=int(np.argmax(sizes)) if sizes else 0,
-        charts=overview.charts(frame, scored),
-        credit=_credit(choice, largest),
-        signals=sorted(frame.signals[0]),
+        charts=overview.charts(frame),
+        estimator=choice.name,
+        largest=largest,
+        about_tables=about_tables,
+        ignored=[*map(int, ignored_by(choice.estimator, counted=True))],
         unit_names=list(units.tested),
         cells=cells.tolist(),
         n_correct=n_correct,
         n_incorrect=n_incorrect,
-        groups=_groups(frame, scored, shown_g),
+        groups=_groups(frame, units, shown_g),
         rollouts=_rollouts(frame, scored, np.flatnonzero(shown_g[frame.group_b])),
     )
-    page_blocks["meta"] = blocks.as_json(page)
-    return Contents(page, page_blocks, (int(shown_g.sum()), len(shown_g)))
+    longest_g = np.where(shown_g, LONGEST_PROMPT, LONGEST_PROMPT_AWAY).tolist()
+    prompts = [prompt and prompt[:n] for prompt, n in zip(prompts, longest_g, strict=True)]
+    which, vocabulary = _tokens(frame, scored, frame.which_n[shown_n])
+    blocks = {
+        "meta": data.json_block(page),
+        "texts": data.json_block({"prompt": prompts, "answer": answers}),
+        "vocabulary": data.json_block(vocabulary),
+        "tokens": data.integer_block(which),
+        "credit": data.credit_block(credit_n / largest),
+        **{f"unit-{i}": data.integer_block(x[shown_n]) for i, x in enumerate(number_kn)},
+    }
+    return Contents(page, blocks, (int(shown_g.sum()), len(shown_g)))
 
 
 def _settled(finding: data.Finding, frame: Frame, shown_g: np.ndarray) -> data.Finding:
     """A finding with its count and links, and of its places those that are in the page."""
+    if not finding.places:
+        return finding
     shown_b = shown_g[frame.group_b]
     shown = [place for place in finding.places if shown_b[place.row]]
-    groups = [*finding.groups] or sorted({int(frame.group_b[x.row]) for x in finding.places})
-    kind = "tokens" if finding.chips else "rollouts" if finding.places else "groups"
-    if kind == "groups" and not groups:
-        kind = "view"
-    link, example = finding.link, None
-    if link is None and kind in ("rollouts", "groups"):
-        link = {"view": "rollouts", "finding": finding.key}
+    link, example = {"view": "rollouts", "finding": finding.key}, None
     if shown:
         first = next((x for x in shown if x.token >= 0), shown[0])
         group = int(frame.group_b[first.row])
-        place = {"rollout": first.row - int(frame.starts_g[group]), "token": max(0, first.token)}
-        example = {"view": "rollouts", "finding": finding.key, "group": group, **place}
+        rollout = first.row - int(frame.starts_g[group])
+        example = link | {"group": group, "rollout": rollout, "token": max(0, first.token)}
     place_b = np.cumsum(shown_b) - 1
-    return dataclasses.replace(
-        finding,
-        places=[place._replace(row=int(place_b[place.row])) for place in shown],
-        groups=groups,
-        link=link,
-        example=example,
-        count=len(finding.chips) or len(finding.places) or len(groups),
-        kind=kind,
-    )
+    places = [place._replace(row=int(place_b[place.row])) for place in shown]
+    n = len(finding.places)
+    return dataclasses.replace(finding, places=places, link=link, example=example, count=n)
 
 
-def _texts(frame: Frame, shown_g: np.ndarray) -> dict[str, str]:
-    """The block of prompts and reference answers."""
-    prompts = [
-        prompt and prompt[: LONGEST_PROMPT if is_shown else LONGEST_PROMPT_AWAY]
-        for prompt, is_shown in zip(frame.of_groups("prompt"), shown_g.tolist(), strict=True)
-    ]
-    return {"texts": blocks.as_json({"prompt": prompts, "answer": frame.of_groups("answer")})}
-
-
-def _tokens(
-    frame: Frame, which_n: np.ndarray, totals: scoring.Tokens, p_v: np.ndarray, beyond_v: np.ndarray
-) -> tuple[str, str]:
-    """The blocks of the tokens and of the distinct ones, which are numbered by falling frequency.
+def _tokens(frame: Frame, scored: Scored, which_n: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+    """The tokens, and columns of the distinct ones, which are numbered by falling frequency.
 
     Of each: its id, its text (its bytes where it is part of a character; null where only its number
-    is known), correct responses of mixed groups with it (a) and incorrect ones (b), and the rest of
-    `ktae.report.scoring.Tokens`; p, and 1 where that is beyond chance among all tokens.
+    is known), and the columns of `ktae.report.scoring.Tokens`.
     """
-    by_rank = np.argsort(-np.bincount(which_n, minlength=len(p_v)), kind="stable")
-    columns = {name: getattr(totals, name) for name in ("a", "b", "groups", "impact", "credit")}
-    columns |= {"id": frame.dump.token_ids, "p": p_v, "beyond": beyond_v * 1}
+    columns = scoring.token_totals(frame, scored)._asdict() | {"id": frame.dump.token_ids}
+    by_rank = np.argsort(-np.bincount(which_n, minlength=len(columns["id"])), kind="stable")
     vocabulary: dict[str, Any] = {name: x[by_rank].tolist() for name, x in columns.items()}
     vocabulary["text"] = [_text(frame.dump.texts[i]) for i in by_rank.tolist()]
-    return blocks.integers(np.argsort(by_rank)[which_n]), blocks.as_json(vocabulary)
+    return np.argsort(by_rank)[which_n], vocabulary
 
 
 def _text(piece: bytes | None) -> str | list[int] | None:
-    """A token's text, or its bytes where it is part of a character."""
     try:
         return piece if piece is None else piece.decode()
     except UnicodeDecodeError:
         return list(piece or b"")
 
 
-def _credit(choice: believing.Choice, largest: float) -> data.Credit:
-    note = ""
-    if ngrams_of(choice.estimator) is None:
-        note = f"{choice.name} rests on more than single tokens; the table is of the single token."
-    return data.Credit(
-        choice.name, largest, note, [*map(int, ignored_by(choice.estimator, counted=True))]
-    )
-
-
-def _groups(frame: Frame, scored: Scored, shown_g: np.ndarray) -> data.Groups:
-    origins, units = frame.origins, scored.units
+def _groups(frame: Frame, units: unit_tests.Units, shown_g: np.ndarray) -> data.Groups:
     known_g, correct_g = (
-        frame.sum_rollouts(x).astype(int) for x in (frame.known_b, frame.correct_b == 1)
+        frame.sum_rollouts(x).astype(int).tolist() for x in (frame.known_b, frame.correct_b == 1)
     )
-    credit_b = frame.sum_tokens(np.abs(scored.credit_n))
-    credit_g = mean_abs_credit(*map(frame.sum_rollouts, (credit_b, scored.compared_b)))
+    verdicts = enumerate(zip(known_g, correct_g, strict=True))
     return data.Groups(
-        label=origins.label,
-        files=origins.files,
-        file=origins.file,
+        label=frame.origins.label,
+        files=frame.origins.files,
+        file=frame.origins.file,
         step=frame.steps,
         shown=shown_g.astype(int).tolist(),
         size=frame.sizes_g.tolist(),
-        n_correct=correct_g.tolist(),
-        known=known_g.tolist(),
+        n_correct=correct_g,
+        known=known_g,
         length=(frame.sum_rollouts(frame.lengths_b) / frame.sizes_g).tolist(),
-        credit_abs=credit_g.tolist(),
         beyond=units.beyond_g.tolist(),
-        evidence=[
-            _evidence(frame, units, group, known, correct)
-            for group, (known, correct) in enumerate(
-                zip(known_g.tolist(), correct_g.tolist(), strict=True)
-            )
-        ],
+        evidence=[_evidence(frame, units, g, known, correct) for g, (known, correct) in verdicts],
         order=units.by_evidence.tolist(),
     )
 
@@ -248,6 +197,7 @@ def _rollouts(frame: Frame, scored: Scored, rows: np.ndarray) -> data.Rollouts:
     models = np.array(frame.rollouts["model"].to_pylist(), dtype=object)[rows].tolist()
     names = sorted({model for model in models if model is not None})
     credit_b = frame.sum_tokens(scored.credit_n) / np.maximum(frame.counted_b, 1)
+    segments = (segments_of(frame, row, scored.credit_n) for row in rows.tolist())
     return data.Rollouts(
         length=frame.lengths_b[rows].tolist(),
         reward=frame.reward_b[rows].tolist(),
@@ -256,9 +206,5 @@ def _rollouts(frame: Frame, scored: Scored, rows: np.ndarray) -> data.Rollouts:
         credit=credit_b[rows].tolist(),
         models=names,
         model=[-1 if model is None else names.index(model) for model in models],
-        segments={
-            place: segments
-            for place, row in enumerate(rows.tolist())
-            if (segments := segments_of(frame, row, scored.credit_n))
-        },
+        segments={place: x for place, x in enumerate(segments) if x},
     )

@@ -1,15 +1,22 @@
 """The page's data: everything that a page says, computed in Python and only drawn by its scripts.
 
 `ktae.report.contents` fills a `Page`. It is written as JSON; what has one entry a token is in
-blocks of its own beside it (`ktae.report.blocks`). Numbers in sentences and tables are written out
-in Python, so that page, terminal and JSON say the same.
+blocks of its own beside it. Numbers in sentences and tables are written out in Python, so that
+page, terminal and JSON say the same. In the page a block is base64 of what is compressed, so no
+text of a rollout can end a tag or start one.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
+import math
+import zlib
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 VERSION = 3
 """The version of the page's data. The page's script refuses another."""
@@ -32,14 +39,6 @@ class Place(NamedTuple):
     why: str = ""
 
 
-class Chip(NamedTuple):
-    """A token and what is said of it, as a link to its contexts."""
-
-    id: int
-    text: str
-    about: str
-
-
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """Something to act on, in one sentence with its number."""
@@ -51,12 +50,9 @@ class Finding:
     sure: str  # how sure it is: an interval, a p-value, or whose judgement it is
     about: str  # what it means, or what to do about it
     places: Sequence[Place] = ()  # of all responses; in a page of those that it holds
-    groups: Sequence[int] = ()
-    chips: Sequence[Chip] = ()
     link: Link | None = None  # to all that it is about
     example: Link | None = None
-    count: int = 0  # how many of the dump's responses, groups or tokens
-    kind: str = "view"  # rollouts, groups or tokens; view: what another view shows
+    count: int = 0  # how many of the dump's responses
 
 
 class Bar(NamedTuple):
@@ -105,33 +101,6 @@ class Comparison:
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
-    """One line of a chart."""
-
-    name: str
-    steps: list[int]
-    values: list[float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Chart:
-    """A number over training steps: one line, or one for each run."""
-
-    name: str
-    lines: list[Line]
-
-
-@dataclasses.dataclass(frozen=True)
-class Credit:
-    """The estimator that colours the page; the block `credit` has its credit of every token."""
-
-    name: str
-    largest: float  # what the block's numbers from -1 to 1 are multiplied by
-    note: str  # where the credit is not the mean of the tables in `Page.cells`
-    ignored: list[int]  # token ids that get no credit
-
-
-@dataclasses.dataclass(frozen=True)
 class Groups:
     """Columns: the groups in the dump's order, those that are not in the page too."""
 
@@ -144,7 +113,6 @@ class Groups:
     n_correct: list[int]
     known: list[int]  # responses with a verdict
     length: list[float]
-    credit_abs: list[float]
     beyond: list[int]  # splits of its responses by units, beyond chance in the whole dump
     evidence: list[str]  # what units say of correctness in this group, in a sentence
     order: list[int]  # groups by most evidence
@@ -176,9 +144,11 @@ class Page:
     notes: list[dict[str, Any]]  # of `ktae.rollouts.notes.Note`
     comparisons: list[Comparison]
     opened: int  # the comparison that is shown first
-    charts: list[Chart]
-    credit: Credit
-    signals: list[str]  # blocks of log-probabilities and entropies
+    charts: dict[str, list[tuple[str, list[int], list[float]]]]  # of each run: name, steps, values
+    estimator: str  # whose credit colours the page, as in the block `credit`
+    largest: float  # what that block's numbers from -1 to 1 are multiplied by
+    about_tables: str  # where the credit is not the mean of the tables in `cells`
+    ignored: list[int]  # token ids that get no credit
     unit_names: list[str]  # what the blocks `unit-N` count: token, bigram, trigram
     cells: list[list[float]]  # the tables that those refer to: see `ktae.report.units.cells`
     n_correct: int  # correct responses of mixed groups
@@ -205,3 +175,39 @@ def share_of(n: int, total: int) -> str:
 def signed(number: float, form: str = ".2f") -> str:
     """As in "+5.50", with the sign that a minus has in print."""
     return f"{number:+z{form}}".replace("-", "−")
+
+
+def json_block(content: Any) -> str:
+    """JSON in UTF-8, with floats of six digits and NaN as null."""
+    text = json.dumps(_plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _block(text.encode())
+
+
+def integer_block(numbers: np.ndarray) -> str:
+    """Integers below 2^32: the lowest byte of all of them, then the next one of all, and so on."""
+    return _block(numbers.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes())
+
+
+def credit_block(values: np.ndarray) -> str:
+    """Numbers from -1 to 1 as int8 in units of 1 / 127; what is not 0 does not become 0."""
+    scaled = np.round(values * 127)
+    scaled = np.where((scaled == 0) & (values != 0), np.sign(values), scaled)
+    return _block(scaled.astype(np.int8).tobytes())
+
+
+def _block(content: bytes) -> str:
+    compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)  # what browsers can inflate
+    return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
+
+
+def _plain(content: Any) -> Any:
+    """`content` in JSON's types."""
+    if dataclasses.is_dataclass(content):
+        return {x.name: _plain(getattr(content, x.name)) for x in dataclasses.fields(content)}
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    if isinstance(content, float):
+        return float(f"{content:.6g}") if math.isfinite(content) else None
+    return content

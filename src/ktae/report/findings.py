@@ -1,7 +1,7 @@
 """What a page says first: findings, ranked by what a person would act on, each in one sentence.
 
 Paid without an answer; accuracy fell or rose; one run better than another; graders that disagree;
-responses cut off; answers that were overwritten; copies; and last, what single tokens tell.
+responses cut off; answers that were overwritten; copies.
 """
 
 from __future__ import annotations
@@ -11,17 +11,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ktae.files.text import counted, visible
-from ktae.report import answers, comparing
+from ktae.files.text import counted
+from ktae.report import answers, comparing, finished
 from ktae.report.changes import changes
-from ktae.report.data import COUNT, Chip, Finding, Place, Tone, percent, share_of
-from ktae.report.finished import Finished
+from ktae.report.data import COUNT, Finding, Place, Tone, percent, share_of
 from ktae.report.frame import Frame
 from ktae.report.regrading import Graded
-from ktae.report.scoring import Scored, Tokens, mixed_responses
-
-MOST_TOKENS = 6
-"""Tokens that are named."""
+from ktae.report.scoring import Scored
 
 MINOR = 0.01
 """A warning about fewer than this share of the responses is none."""
@@ -41,32 +37,19 @@ RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 def find(
     frame: Frame,
     scored: Scored,
-    totals: Tokens,
-    beyond_v: np.ndarray,
     graded: Graded | None,
     accepted: list[tuple[str, ...]],
-    finished: Finished,
     pairs: list[comparing.Pair],
 ) -> list[Finding]:
-    """All findings, the one to act on first before the others.
-
-    Args:
-        frame: the responses.
-        scored: their credit and units.
-        totals: each token over groups, and `beyond_v` whether it is beyond chance.
-        graded: what our grader says, and `accepted` each response's references.
-        finished: which responses are finished.
-        pairs: runs or steps beside each other.
-    """
+    """All findings, the one to act on first before the others; `accepted` are the references."""
+    finished_b, rule = finished.find(frame)
     listed = [
         *answers.suspect_grader(frame, graded, accepted),
-        *changes(frame, finished.finished_b),
+        *changes(frame, finished_b),
         *comparing.runs(frame, pairs),
-        *cut_off(frame, finished),
+        *cut_off(frame, finished_b, rule),
         *empty(frame),
         *copies(frame),
-        *tokens(frame, scored, totals, beyond_v),
-        *groups_beyond_chance(scored),
     ]
     if graded is None or not graded.asks_for_more:
         listed += answers.disagreements(frame, graded) if graded else []
@@ -110,9 +93,9 @@ def accuracy(frame: Frame) -> Finding:
     )
 
 
-def cut_off(frame: Frame, finished: Finished) -> Iterator[Finding]:
-    """Responses that are not finished."""
-    cut_b = finished.finished_b == 0
+def cut_off(frame: Frame, finished_b: np.ndarray, rule: str) -> Iterator[Finding]:
+    """Responses that are not finished, by a rule."""
+    cut_b = finished_b == 0
     if not cut_b.any():
         return
     n, n_cut = len(cut_b), int(cut_b.sum())
@@ -123,7 +106,7 @@ def cut_off(frame: Frame, finished: Finished) -> Iterator[Finding]:
     yield Finding(
         *("unfinished", "warn", "Cut off or unfinished"),
         f"{percent(n_cut / n)} of responses are cut off or unfinished ({share_of(n_cut, n)})",
-        f"finished means: {finished.rule}",
+        f"finished means: {rule}",
         f"{incorrect} incorrect responses and {correct} correct ones. If most of them are "
         "incorrect, the length limit costs accuracy.",
         [Place(row) for row in np.flatnonzero(cut_b).tolist()],
@@ -158,43 +141,4 @@ def copies(frame: Frame) -> Iterator[Finding]:
             "Of identical responses only the first is evidence; where their verdicts differ, none "
             "is. Many copies mean little exploration.",
             [Place(row) for row in rows],
-        )
-
-
-def tokens(frame: Frame, scored: Scored, totals: Tokens, beyond_v: np.ndarray) -> Iterator[Finding]:
-    """What tokens tell beyond chance, corrected over all groups and all tokens of the dump."""
-    order = np.argsort(-np.abs(totals.impact), kind="stable")
-    listed = order[(beyond_v & (totals.impact != 0))[order]].tolist()
-    if not listed:
-        return
-    word, (n_correct, n_incorrect) = frame.dump.word, mixed_responses(frame, scored.units)
-    chips = []
-    for i in listed[:MOST_TOKENS]:
-        shares = f"in {percent(totals.a[i] / n_correct)} of correct, "
-        shares += f"{percent(totals.b[i] / n_incorrect)} of incorrect"
-        text = visible((frame.dump.texts[i] or b"").decode(errors="replace"))
-        chips.append(Chip(int(frame.dump.token_ids[i]), text, shares))
-    yield Finding(
-        *("tokens", "plain", f"{word.capitalize()}s that go with correctness"),
-        f"{counted(len(listed), word)} {'goes' if len(listed) == 1 else 'go'} with correctness, "
-        "beyond chance",
-        f"false discovery rate of 2 % over all {word}s of the dump, within groups",
-        f"That is an association, which an end or a format may have, too. Where a group mixes "
-        f"models a {word} may only tell the stronger one.",
-        chips=chips,
-    )
-
-
-def groups_beyond_chance(scored: Scored) -> Iterator[Finding]:
-    """Groups in which a single unit tells beyond chance."""
-    units = scored.units
-    groups = np.flatnonzero(units.beyond_g).tolist()
-    if groups:
-        yield Finding(
-            *("beyond-chance", "plain", "Groups with colours beyond chance"),
-            f"In {counted(len(groups), 'group')} single colours are beyond chance",
-            f"false discovery rate of 2 % over {units.tests:,} splits of responses, all groups "
-            "together",
-            "There they are underlined. In all other groups chance explains every single colour.",
-            groups=groups,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ktae.report.frame import Frame, json_fields
@@ -17,17 +15,11 @@ SHORTER = 0.05
 """
 
 
-class Finished(NamedTuple):
-    """Which responses are finished."""
+def find(frame: Frame) -> tuple[np.ndarray, str]:
+    """(B,) float64: 1, 0, NaN where it is not known; and by which rule.
 
-    finished_b: np.ndarray
-    """(B,) float64: 1, 0, NaN where it is not known."""
-    rule: str
-    """How that is known; empty where it is not."""
-
-
-def find(frame: Frame) -> Finished:
-    """What the dump says; else a limit of length, where there is one to be seen."""
+    It is what the dump says, else a limit of length, where there is one to be seen.
+    """
     finished_b = np.full(len(frame.lengths_b), np.nan)
     names = ("finish_reason", "finished", "truncated", "is_truncated")
     for row, fields in json_fields(frame.rollouts["extra"], names):
@@ -38,11 +30,11 @@ def find(frame: Frame) -> Finished:
         elif isinstance(cut := fields.get("truncated", fields.get("is_truncated")), bool):
             finished_b[row] = not cut
     if not np.isnan(finished_b).all():
-        return Finished(finished_b, "as the dump says")
+        return finished_b, "as the dump says"
     if limit := _limit(frame.lengths_b):
         finished_b = (frame.lengths_b < limit).astype(float)
-        return Finished(finished_b, f"it is shorter than the limit, {limit:,}")
-    return Finished(finished_b, "")
+        return finished_b, f"it is shorter than the limit, {limit:,}"
+    return finished_b, ""
 
 
 def _limit(lengths_b: np.ndarray) -> int:

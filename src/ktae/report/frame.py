@@ -28,12 +28,6 @@ from ktae.rollouts.groups import (
 from ktae.rollouts.tokens import Spelling
 from ktae.validity import repeats
 
-SIGNALS = {
-    "log_prob": ("log_probs", "logprobs", "old_log_probs", "rollout_log_probs"),
-    "entropy": ("entropy", "entropies", "old_entropies"),
-}
-"""Names that a dump may give to a list of one number a token (natural logarithm, nats)."""
-
 ROWS_AT_ONCE = 8192
 """Rollouts that are put in order in one go: Arrow has at most 2 GB of texts in one piece."""
 
@@ -167,28 +161,6 @@ class Frame:
             np.array(input_g),
             numbered(pa.chunked_array([prompts])),
         )
-
-    @functools.cached_property
-    def signals(self) -> tuple[dict[str, np.ndarray], Counter[str]]:
-        """`log_prob` and `entropy`, (N,) float32 with NaN where a rollout has none; and how many
-        rollouts hold something else than a number a token under such a name."""
-        signals, misaligned = dict[str, np.ndarray](), Counter[str]()
-        for row, fields in json_fields(self.rollouts["extra"], sum(SIGNALS.values(), ())):
-            for signal, names in SIGNALS.items():
-                values = next((fields[name] for name in names if name in fields), None)
-                if values is None:
-                    continue
-                try:
-                    numbers = np.array(values, dtype=np.float64)  # None is NaN
-                except (TypeError, ValueError, OverflowError):  # texts, lists and 10**400
-                    numbers = np.zeros(0)
-                if numbers.shape != (self.lengths_b[row],):
-                    misaligned[signal] += 1
-                    continue
-                if signal not in signals:
-                    signals[signal] = np.full(len(self.which_n), np.nan, dtype=np.float32)
-                signals[signal][self.span(row)] = numbers
-        return signals, misaligned
 
 
 def json_fields(extra: Any, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -23,14 +23,11 @@ from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump
 from ktae.report.units import find_units
 from ktae.rollouts.groups import take_rows
-from ktae.tables import in_tables, largest_credit, ngrams_of
+from ktae.tables import ngrams_of
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
-
-SHADES = ("256", "truecolor")
-"""What Rich calls terminals that can show shades of a colour."""
 
 COLUMNS, LINES = 96, 60
 """Characters of a picture's line, and lines of a response; what is longer ends with a sign."""
@@ -53,22 +50,29 @@ class Palette(NamedTuple):
         return f"{self.ink} on #{bytes(parts).hex()}"
 
 
-DARK = Palette("white", 0, 0.25, ((28, 108, 200), (200, 95, 0)))
-"""A terminal's: white text reads on both."""
-
+TERMINAL = Palette("white", 0, 0.25, ((28, 108, 200), (200, 95, 0)))
 PAPER = Palette("#15181e", 255, 0.12, ((88, 170, 255), (255, 161, 77)))
-"""A picture's, as on the page."""
 
 
 class ScoredGroup(NamedTuple):
-    """One group of a dump, and its credit."""
+    """One group of a dump, and its credit; a notebook shows its tokens in colours."""
 
     frame: Frame  # with this group alone
     credit_n: np.ndarray  # (N,) of its tokens, rollout after rollout
-    largest: float  # the largest |credit| that there can be in the group
     is_mixed: bool  # whether both correct and incorrect rollouts have a token that counts
     estimator: Estimator
     name: str  # what the estimator is called
+
+    def __repr__(self) -> str:
+        return f"<group {self.frame.names[0]!r}, credit of {self.name}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    @property
+    def largest(self) -> float:
+        """The largest |credit|, which has the full shade."""
+        return float(np.abs(self.credit_n).max(initial=0)) or 1.0
 
     def rollouts(self) -> list[tuple[int, str]]:
         """Each rollout's row and verdict; the correct ones first, those without a verdict last."""
@@ -101,17 +105,12 @@ def scored_group(
     group = _find(frame, shown, label, step)
     rows = np.arange(*frame.starts_g[group : group + 2])
     rollouts, advantage_b = take_rows(frame.rollouts, rows), frame.advantage_b[rows]
-    frame = frame_of(dataclasses.replace(dump, rollouts=rollouts))
     # Whether advantages are the dump's own is asked of all of it.
+    frame = frame_of(dataclasses.replace(dump, rollouts=rollouts))
     frame = dataclasses.replace(frame, advantage_b=advantage_b)
     scored = scoring.score(frame, shown)
-    # The full shade: what n rollouts may reach, or else what these do.
-    largest = float(np.abs(scored.credit_n).max(initial=0)) or 1.0
-    if in_tables(shown) == shown:
-        n = int((frame.known_b & (frame.counted_b > 0)).sum())
-        largest = float(largest_credit(shown, max(2, n)))
     is_mixed = bool(scored.units.mixed_g[0])
-    return ScoredGroup(frame, scored.credit_n, largest, is_mixed, shown, choice.name)
+    return ScoredGroup(frame, scored.credit_n, is_mixed, shown, choice.name)
 
 
 def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | None) -> int:
@@ -138,8 +137,8 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
     Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
     its own, after its credit.
     """
-    in_colour = console.color_system in SHADES and not console.no_color
-    for text in parts_of(shown, DARK if in_colour else None):
+    in_colour = console.color_system in ("256", "truecolor") and not console.no_color
+    for text in parts_of(shown, TERMINAL if in_colour else None):
         console.print(text, soft_wrap=not in_colour)
 
 
@@ -179,7 +178,7 @@ def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:
     """Tokens with backgrounds; those that make up one character together share the strongest."""
     from rich.text import Text
 
-    line, begun, strongest = Text(), b"", 0.0
+    line, begun, strongest, largest = Text(), b"", 0.0, shown.largest
     tokens = [*shown.tokens(row), (0, b"", 0.0)]
     for (token_id, piece, credit), (_, following, _) in itertools.pairwise(tokens):
         begun, strongest = begun + (piece or b""), max(strongest, credit, key=abs)
@@ -188,7 +187,7 @@ def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:
             continue
         text = "\n".join(map(printable, begun.decode(errors="replace").split("\n")))
         text += f"⟨{token_id}⟩ " if piece is None else ""
-        line.append(text, style=palette.style(strongest / shown.largest))
+        line.append(text, style=palette.style(strongest / largest))
         begun, strongest = b"", 0.0
     return line
 

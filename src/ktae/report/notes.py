@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ktae.files.text import counted
 from ktae.report import regrading, sampling
 from ktae.report.frame import Frame
 from ktae.rollouts.notes import Note
@@ -72,10 +71,6 @@ def _about_tokens(frame: Frame) -> Iterator[Note]:
         text = "All values are computed. --tokenizer, a folder or a hub name, gives their text."
         title = "no tokenizer, so tokens have numbers and no text"
         yield _note("ids", title, text, severe=True)
-    for name, number in frame.signals[1].items():
-        title = f"{counted(number, 'response')} without {name.replace('_', '-')}"
-        text = "What they hold is not a list of one number for each token id, so it is not shown."
-        yield _note(f"no-{name}", title, text, number)
 
 
 def of_sample(shown_g: np.ndarray, sizes_g: np.ndarray, max_tokens: int) -> Iterator[Note]:

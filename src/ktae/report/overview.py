@@ -7,9 +7,8 @@ import itertools
 import numpy as np
 
 from ktae.files.text import counted
-from ktae.report.data import Bar, Chart, Line, Tile, percent
+from ktae.report.data import Bar, Tile, percent
 from ktae.report.frame import Frame
-from ktae.report.scoring import Scored
 
 BINS = 20
 """Bins of a histogram."""
@@ -91,8 +90,8 @@ def _bars(
     return bars
 
 
-def charts(frame: Frame, scored: Scored) -> list[Chart]:
-    """Numbers over training steps: one line, or one for each of several inputs.
+def charts(frame: Frame) -> dict[str, list[tuple[str, list[int], list[float]]]]:
+    """Numbers over training steps, for each of several inputs: its name, steps and values.
 
     A run of fewer than two steps has no line.
     """
@@ -102,9 +101,8 @@ def charts(frame: Frame, scored: Scored) -> list[Chart]:
         "accuracy": (frame.correct_b, frame.known_b),
         "response length": (frame.lengths_b, np.ones(len(step_b))),
         "reward": (frame.reward_b, ~np.isnan(frame.reward_b)),
-        "mean |credit|": (frame.sum_tokens(np.abs(scored.credit_n)), scored.compared_b),
     }
-    lines: dict[str, list[Line]] = {name: [] for name in sums}
+    lines = dict[str, list[tuple[str, list[int], list[float]]]]()
     for run in np.unique(input_b).tolist():
         rows = np.flatnonzero((input_b == run) & (step_b >= 0))
         steps, place = np.unique(step_b[rows], return_inverse=True)
@@ -115,5 +113,6 @@ def charts(frame: Frame, scored: Scored) -> list[Chart]:
             total = np.bincount(place, np.nan_to_num(values_b[rows]))
             if (has := n > 0).any():
                 values = (total[has] / n[has]).tolist()
-                lines[name].append(Line(inputs[run] if inputs else "", steps[has].tolist(), values))
-    return [Chart(name, of_runs) for name, of_runs in lines.items() if of_runs]
+                line = inputs[run] if inputs else "", steps[has].tolist(), values
+                lines.setdefault(name, []).append(line)
+    return lines

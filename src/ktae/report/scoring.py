@@ -15,7 +15,7 @@ from ktae.estimators import Estimator, as_estimator, to_section
 from ktae.estimators.transforms import ignored_by
 from ktae.files.atomic import atomic_write
 from ktae.report.frame import Frame
-from ktae.report.units import Units, find_units, p_over_groups
+from ktae.report.units import Units, find_units
 from ktae.rollouts import record
 from ktae.rollouts.groups import ROWS_PER_BATCH, evidence, group_codes
 from ktae.tables import ngrams_of
@@ -31,7 +31,6 @@ class Scored(NamedTuple):
     credit_n: np.ndarray  # (N,) float32 token credit, 0 where masked
     units: Units
     credit_r: np.ndarray  # (R,) for each row of `units.tokens`: the token's mean credit there
-    compared_b: np.ndarray  # (B,) int64: the tokens that a mean of |credit| is over
 
 
 class Tokens(NamedTuple):
@@ -47,11 +46,7 @@ class Tokens(NamedTuple):
 
 
 class KeyToken(NamedTuple):
-    """What one token does, over the mixed groups that contain it: see `Tokens`.
-
-    p is within groups (`ktae.report.units.p_of_strata`); identical responses count once. The tokens
-    were picked from many for being strong, and p does not correct for that.
-    """
+    """What one token does, over the mixed groups that contain it: see `Tokens`."""
 
     token_id: int
     token: str | None
@@ -62,7 +57,6 @@ class KeyToken(NamedTuple):
     b: int
     n_incorrect: int
     groups: int
-    p_value: float
 
 
 class Strongest(NamedTuple):
@@ -104,7 +98,7 @@ def score(frame: Frame, estimator: AnEstimator) -> Scored:
     row = row_n[counted_n]
     times_r = np.bincount(row, minlength=n_rows)
     credit_r = np.bincount(row, credit_n[counted_n], n_rows) / np.maximum(times_r, 1)
-    return Scored(estimator, credit_n, units, credit_r, frame.sum_tokens(counted_n).astype(int))
+    return Scored(estimator, credit_n, units, credit_r)
 
 
 def token_totals(frame: Frame, scored: Scored) -> Tokens:
@@ -131,15 +125,13 @@ def strongest(frame: Frame, scored: Scored, top: int = 10) -> Strongest:
     for side in (tokens.impact, -tokens.impact):
         greatest = np.argsort(-side, kind="stable")[:top]
         sides.append(greatest[side[greatest] > 0].tolist())
-    # p-values take their time, so only these tokens get one.
-    p_v = p_over_groups(scored.units.tokens, len(tokens.a), [*sides[0], *sides[1]])
 
     def key_token(i: int) -> KeyToken:
         a, n_correct, b, n_incorrect, groups = (int(x[i]) for x in tokens[:5])
         counts = (a, n_correct, b, n_incorrect, groups)
         numbers = float(tokens.impact[i]), float(tokens.credit[i])
         token_id = int(frame.dump.token_ids[i])
-        return KeyToken(token_id, frame.dump.text(i), *numbers, *counts, float(p_v[i]))
+        return KeyToken(token_id, frame.dump.text(i), *numbers, *counts)
 
     return Strongest(*([key_token(i) for i in side] for side in sides))
 

@@ -12,7 +12,6 @@ token is called beyond chance on a dump whose labels are random.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,19 +19,12 @@ import numpy as np
 
 from ktae import counting
 from ktae.batch import make_batch
-from ktae.inference import mantel_haenszel_p_values, n_discoveries, stratified_p_value
+from ktae.inference import n_discoveries
 from ktae.report.frame import Frame
 
 FDR = 0.02
 """False discovery rate of what is called beyond chance. Below the usual .05, since a page makes
 several kinds of claims: all together are false on at most 1 in 20 dumps of random labels."""
-
-EXACT_GROUPS = 20
-"""Up to so many groups a token's p-value over groups is exact."""
-
-EXACT_BELOW = 0.01
-"""And wherever the approximation is below this: with classes of unequal size it is too small there.
-"""
 
 
 class Rows(NamedTuple):
@@ -181,56 +173,6 @@ def cells(units: Units) -> tuple[np.ndarray, list[np.ndarray]]:
         number_kn.append(np.where(rows.row_n >= 0, np.append(number, 0)[rows.row_n] + begin, 0))
         begin += len(first)
     return np.concatenate(tables), number_kn
-
-
-def p_over_groups(rows: Rows, n: int, only: Sequence[int] | None = None) -> np.ndarray:
-    """(n,) the p-value of each token over groups, or of these alone; else 1."""
-    a, b, c, d = rows.distinct
-    asked = True if only is None else np.isin(rows.key, only)
-    # What is in every rollout of a group, or in none, says nothing.
-    tells = np.flatnonzero((a + b > 0) & (c + d > 0) & (a + c > 0) & (b + d > 0) & asked)
-    order = tells[np.argsort(rows.key[tells], kind="stable")]
-    begins = np.flatnonzero(np.diff(rows.key[order], prepend=-1))
-    p_v = np.ones(n)
-    for part in np.split(order, begins[1:]) if len(order) else ():
-        p_v[rows.key[part[0]]] = p_of_strata(*rows.distinct[:, part])
-    return p_v
-
-
-def beyond_chance(rows: Rows, p_v: np.ndarray) -> np.ndarray:
-    """(V,) bool: whether p over groups is beyond chance among all tokens.
-
-    Tokens that the same responses of the same groups contain are one test.
-    """
-    signature_v = np.zeros(len(p_v), dtype=np.uint64)
-    np.add.at(signature_v, rows.key, _hash(rows.group, rows.split))
-    counted = np.unique(rows.key)
-    _, first = np.unique(signature_v[counted], return_index=True)
-    beyond_v: np.ndarray = p_v <= largest_discovery(p_v[counted[first]])
-    return beyond_v
-
-
-def p_of_strata(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
-    """Two-sided p-value of one token over groups, of (n_groups,) tables [[a, b], [c, d]] that tell.
-
-    Exact (`stratified_p_value`) of at most `EXACT_GROUPS` tables, or where Mantel and Haenszel's
-    normal approximation is below `EXACT_BELOW`; elsewhere that approximation. For one group it is
-    Fisher's.
-    """
-    if len(a) <= EXACT_GROUPS:
-        return _exact_p(tuple(sorted(zip(*(x.tolist() for x in (a, b, c, d)), strict=True))))
-    total = a + b + c + d
-    excess = (a * d - b * c) / total
-    margins = ((a + b) * (c + d) * (a + c) * (b + d)).astype(np.float64)
-    variance = margins / (total**2.0 * (total - 1))
-    p = mantel_haenszel_p_values(excess.sum(keepdims=True), variance.sum(keepdims=True))[0]
-    return float(p) if p >= EXACT_BELOW else stratified_p_value(a, b, c, d)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _exact_p(tables: tuple[tuple[int, int, int, int], ...]) -> float:
-    """Rare tokens have the same few tables again and again."""
-    return stratified_p_value(*np.array(tables, dtype=np.int64).T)
 
 
 def _p_of_tables(tables: np.ndarray) -> np.ndarray:

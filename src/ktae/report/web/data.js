@@ -1,6 +1,5 @@
-// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.blocks).
+// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.data).
 
-const FIXED_POINT = 512;
 const PAGE_VERSION = 3;
 const report = {};
 
@@ -22,15 +21,6 @@ async function readIntegers(name, n) {
   return numbers;
 }
 
-// Log-probabilities or entropies; NaN where a response has none.
-async function readFixedPoint(name) {
-  const view = new DataView((await inflate(name)).buffer);
-  return Float32Array.from({ length: view.byteLength / 2 }, (_, i) => {
-    const number = view.getInt16(2 * i, true);
-    return number === -32768 ? NaN : number / FIXED_POINT;
-  });
-}
-
 async function readCredit(largest) {
   return Float32Array.from(new Int8Array((await inflate("credit")).buffer), x => (x / 127) * largest);
 }
@@ -40,6 +30,8 @@ async function readFrame() {
   Object.assign(report, await readJson("meta"));
   if (report.version !== PAGE_VERSION) throw new Error(`its data are of version ${report.version}`);
   const { groups, rollouts } = report;
+  const chartOf = ([name, lines]) => ({ name, lines: lines.map(([run, steps, values]) => ({ name: run, steps, values })) });
+  report.charts = Object.entries(report.charts).map(chartOf);
   report.offsets = new Uint32Array(rollouts.length.length + 1);
   rollouts.length.forEach((length, r) => (report.offsets[r + 1] = report.offsets[r] + length));
   // The first response of each group that is in the page, and the group of each response.
@@ -67,6 +59,7 @@ async function readFrame() {
       report.placesOf.get(rollout).push({ finding, token: token < 0 ? null : token, why });
     }
     finding.rollouts = finding.places.map(([rollout]) => rollout);
+    finding.groups = [...new Set(finding.rollouts.map(rollout => report.groupOf[rollout]))];
   }
 }
 
@@ -80,9 +73,8 @@ async function readRest() {
   const n = report.offsets.at(-1);
   [report.vocabulary, report.texts] = await Promise.all(["vocabulary", "texts"].map(readJson));
   report.tokens = await readIntegers("tokens", n);
-  report.credit.values = await readCredit(report.credit.largest);
+  report.credit = await readCredit(report.largest);
   report.units = await Promise.all(report.unit_names.map((_, i) => readIntegers(`unit-${i}`, n)));
-  for (const name of report.signals) report[name] = await readFixedPoint(name);
 }
 
 const isMixed = g => report.groups.n_correct[g] > 0 && report.groups.n_correct[g] < report.groups.known[g];
@@ -100,7 +92,7 @@ function isCounted(rollout, t) {
   return !segments.some(([kind, begin, end]) => kind === "others" && begin <= t && t < end);
 }
 
-const creditAt = (rollout, t) => report.credit.values[report.offsets[rollout] + t];
+const creditAt = (rollout, t) => report.credit[report.offsets[rollout] + t];
 
 // The contingency tables of the units that end at a token: [{ name, a, nCorrect, b, nIncorrect, p, beyond }].
 function unitsAt(rollout, t) {
@@ -118,7 +110,7 @@ function largestIn(g) {
   if (!largest.has(g)) {
     const { first, size } = report.groups;
     const ends = [first[g], first[g] + size[g]].map(rollout => report.offsets[rollout]);
-    const most = report.credit.values.subarray(...ends).reduce((top, x) => Math.max(top, Math.abs(x)), 0);
+    const most = report.credit.subarray(...ends).reduce((top, x) => Math.max(top, Math.abs(x)), 0);
     largest.set(g, most || 1);
   }
   return largest.get(g);

@@ -21,7 +21,7 @@ function overviewView() {
         ${rest.length > 0 && pane("More findings", el`<ol class="findings">${rest.map(findingItem)}</ol>`)}
         ${pane(
           "Can single colours be read?",
-          el`<p>The page is coloured by <b>${report.credit.name}</b>.</p>`,
+          el`<p>The page is coloured by <b>${report.estimator}</b>.</p>`,
           el`<p>${spellOut(advice.sentences.join(" "))}</p>`,
           advice.tests.length > 0 && el`<details><summary>The tests</summary>${testTable(advice)}</details>`,
         )}
@@ -43,19 +43,12 @@ function findingItem(finding) {
 }
 
 function findingLinks(finding) {
-  const { kind, example, link, chips } = finding;
-  const all = kind === "view" ? "Look at it" : `All ${findingCount(finding)}`;
+  const { count, example, link } = finding;
+  const all = count ? `All ${findingCount(finding)}` : "Look at it";
   return el`<p class="chips">
     ${example && el`<a class="chip strong" href=${linkTo(example)}>Example →</a>`}
     ${link && link.view !== "overview" && el`<a class="chip" href=${linkTo(link)}>${all} →</a>`}
-    ${chips.map(tokenChip)}
   </p>`;
-}
-
-// A token and what is said of it, as a link to its contexts.
-function tokenChip([id, text, about]) {
-  const href = linkTo({ view: "tokens", id });
-  return el`<a class="chip" href=${href}><code dir="auto">${onOneLine(text) || `⟨#${id}⟩`}</code> ${about}</a>`;
 }
 
 const testTable = ({ tested, tests }) =>
@@ -65,7 +58,7 @@ const testTable = ({ tested, tests }) =>
 function numberTable({ title, about, columns, rows }) {
   const row = ([name, ...numbers]) =>
     el`<tr>
-      <th scope="row">${name === report.credit.name ? el`<b>${name}</b>` : onOneLine(name)}</th>
+      <th scope="row">${name === report.estimator ? el`<b>${name}</b>` : onOneLine(name)}</th>
       ${numbers.map(number => el`<td>${number}</td>`)}
     </tr>`;
   const table = el`<table class="numbers">
