@@ -52,13 +52,13 @@ def score(
         scored = scoring.score(frame, choice.estimator)
         if output is not None:
             scoring.write(frame, scored, output)
-    strongest = scoring.strongest(frame, scored, top)
+    supporting, opposing = scoring.strongest(frame, scored, top)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
     counts = _counts(frame) | {"seconds": time.perf_counter() - started}
     _print_counts(screen, counts, dump.word)
     _warn(frame)
     if mixed := counts["groups"]["mixed"]:
-        rows = [*map(_cells, strongest.supporting), None, *map(_cells, strongest.opposing), None]
+        rows = [*map(_cells, supporting), None, *map(_cells, opposing), None]
         columns = ("id", "impact", "credit", "correct (a)", "incorrect (b)", "groups")
         heading = f"{choice.name}, over {counted(mixed, 'mixed group')}"
         screen.table(heading, columns, rows, first=dump.word)
@@ -78,7 +78,7 @@ def score(
             "unit": dump.unit,
             "estimator": scoring.described(choice.estimator),
             "output": output,
-            "strongest": strongest,
+            "strongest": {"supporting": supporting, "opposing": opposing},
         }
     )
 

@@ -21,25 +21,12 @@ from ktae.report.regrading import Graded
 from ktae.report.scoring import Scored
 from ktae.rollouts.tokens import standing_alone
 
-LONGEST_ANSWER = 120
-"""Characters of an answer that are in the page."""
-
-LONGEST_REFERENCE = 40
-"""Characters. Longer reference answers are worked solutions; nobody repeats them by the letter."""
-
-AS_ANSWER = rb"(?i:answer|box|####)[^\n]{0,24}?"
-"""What stands shortly before an answer that is stated as one."""
-
-COMMON = 0.1
-"""Where more of a dump's incorrect responses state their reference answer, stating it is a habit.
-"""
-
-SHORTEST_TAIL = 3
-"""Tokens that must follow an answer for it to count as overwritten."""
-
-FEWEST_ALIKE = 20
-"""Outcomes that are all alike are suspicious from so many on."""
-
+LONGEST_ANSWER = 120  # characters that are in the page
+LONGEST_REFERENCE = 40  # longer ones are worked solutions; nobody repeats them by the letter
+AS_ANSWER = rb"(?i:answer|box|####)[^\n]{0,24}?"  # before an answer that is stated as one
+COMMON = 0.1  # where more incorrect responses state their reference, stating it is a habit
+SHORTEST_TAIL = 3  # tokens that must follow an answer for it to count as overwritten
+FEWEST_ALIKE = 20  # outcomes that are all alike are suspicious from so many on
 BY_GRADER = "by ktae's grader; either side may be wrong"
 
 

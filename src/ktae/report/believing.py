@@ -19,16 +19,8 @@ from ktae.validity.held_out import PAIRS, group_key, held_out_pairs
 from ktae.validity.scores import HeldOut
 
 BESIDE = tuple(dict.fromkeys(("paper", "calibrated", "trigrams", RECOMMENDED)))
-"""Presets that are tried on the rollouts at hand."""
-
-MAX_TOKENS = 2_000_000
-MAX_HELD_OUT = 200
-"""Bounds on what is held out of; groups are drawn at random."""
-
-MAX_COPIES = 4_000_000
-"""Each held-out pair is scored in a copy of its group. Of long responses fewer pairs are held out,
-at least two a group, so that there are about so many tokens in all copies."""
-
+MAX_TOKENS, MAX_HELD_OUT = 2_000_000, 200  # what is held out of; groups are drawn at random
+MAX_COPIES = 4_000_000  # tokens in all copies of groups that pairs are scored in, about
 BASELINES = {
     "shorter": "the shorter one is correct",
     "majority": "the more frequent answer is correct",
@@ -38,8 +30,7 @@ BASELINES = {
 class Choice(NamedTuple):
     """The estimator that rollouts are read with."""
 
-    name: str
-    """What stands beside the estimator's numbers."""
+    name: str  # what stands beside its numbers
     estimator: Estimator
     advice: Advice
 

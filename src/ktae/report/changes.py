@@ -17,15 +17,10 @@ from ktae.inference import holm
 from ktae.report.data import Finding, Tone, p_text, percent
 from ktae.report.frame import Frame
 
-DEALS = 1999
-"""Random deals of a test; with the one seen, the smallest p is 1 in 2,000."""
-
-LEVEL = 0.01
-"""For all changes of a dump together (Holm). Below .05, as a page makes several kinds of claims."""
-
+DEALS = 1999  # random deals of a test; with the one seen, the smallest p is 1 in 2,000
+LEVEL = 0.01  # for all changes of a dump (Holm): below .05, as a page makes several kinds of claims
 SHARES = ("accuracy", "share cut off")
-LEAST_SHARE, LEAST = 0.02, 0.05
-"""Smaller changes are not told: of shares, and of others as a share of the larger mean."""
+LEAST_SHARE, LEAST = 0.02, 0.05  # smaller ones are not told; of other numbers as a share of them
 
 
 class Change(NamedTuple):

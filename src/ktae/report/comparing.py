@@ -18,17 +18,10 @@ from ktae.report.data import Comparison, Finding, Link, Tone, p_text, percent, s
 from ktae.report.frame import Frame
 
 POINTS = " points"
-"""A hundredth of accuracy."""
-
 MOST_SIDES = 12
-FEWEST_PROMPTS = 5
-"""Prompts that two steps must have in common; fewer tell nothing of the model."""
-
-MOST_PROBLEMS = 200
-"""Won, and lost, that are listed."""
-
-LONGEST_PROMPT = 140
-"""Characters of a prompt in these lists."""
+FEWEST_PROMPTS = 5  # that two steps must have in common; fewer tell nothing of the model
+MOST_PROBLEMS = 200  # won, and lost, that are listed
+LONGEST_PROMPT = 140  # characters of a prompt in these lists
 
 
 class Side(NamedTuple):
@@ -37,10 +30,8 @@ class Side(NamedTuple):
     name: str
     correct_p: np.ndarray
     known_p: np.ndarray
-    length_p: np.ndarray
-    """Mean tokens of a response; NaN where there is none."""
-    group_p: np.ndarray
-    """A group of the prompt; -1: none."""
+    length_p: np.ndarray  # mean tokens of a response; NaN where there is none
+    group_p: np.ndarray  # a group of the prompt; -1: none
 
     def accuracy(self, common: np.ndarray) -> np.ndarray:
         """The share of correct responses of each of these prompts."""
@@ -55,8 +46,7 @@ class Pair(NamedTuple):
     b: Side
     common: np.ndarray
     interval: Interval
-    p: float
-    """Corrected for all pairs of the dump."""
+    p: float  # corrected for all pairs of the dump
 
     @property
     def sentence(self) -> str:

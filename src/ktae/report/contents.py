@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +27,24 @@ from ktae.report import units as unit_tests
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
 from ktae.report.scoring import Scored
-from ktae.report.segments import segments_of
 from ktae.tables import ngrams_of
 
-LONGEST_PROMPT, LONGEST_PROMPT_AWAY = 20_000, 200
-"""Characters of a prompt that are in the page: of a group that is in it, and of one that is not."""
+LONGEST_PROMPT, LONGEST_PROMPT_AWAY = 20_000, 200  # characters, of groups in the page and others
+EXAMPLES = 5  # places of each finding whose groups are in the page, whatever its size
 
-EXAMPLES = 5
-"""Places of each finding whose groups are in the page, whatever its size."""
+SAID, THOUGHT, CALL, OTHERS = KINDS = ("said", "thought", "call", "others")
+"""The policy's text, reasoning or call of a tool; others': what is masked, as a tool's output."""
+
+PARTS = re.compile(
+    rb"(?P<thought><think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A(?:(?!<think).)*?</think(?:ing)?>)"
+    rb"|(?P<call><(tool_call|function_call|code)>.*?(?:</(?:tool_call|function_call|code)>|\Z))",
+    re.DOTALL,
+)
+"""What marks thoughts and calls. A template may have begun the thought in the prompt."""
+
+Segment = tuple[str, int, int, float | None]
+"""Kind, first token and the one after the last; where a turn begins, the mean credit of its tokens,
+so that a longer turn looks no worse for it."""
 
 
 class Contents(NamedTuple):
@@ -78,8 +90,7 @@ def contents(
     cells, number_kn = unit_tests.cells(units)
     prompts, answers = frame.of_groups("prompt"), frame.of_groups("answer")
     n_correct, n_incorrect = scoring.mixed_responses(frame, units)
-    sample_notes = notes.of_sample(shown_g, frame.sizes_g, max_tokens)
-    page_notes = [*sample_notes, *notes.notes_of(frame, graded, regrade and any(accepted))]
+    page_notes = notes.notes_of(frame, graded, regrade and any(accepted), shown_g)
     page = data.Page(
         version=data.VERSION,
         unit=dump.word,
@@ -154,10 +165,6 @@ def _text(piece: bytes | None) -> str | list[int] | None:
 
 
 def _groups(frame: Frame, units: unit_tests.Units, shown_g: np.ndarray) -> data.Groups:
-    known_g, correct_g = (
-        frame.sum_rollouts(x).astype(int).tolist() for x in (frame.known_b, frame.correct_b == 1)
-    )
-    verdicts = enumerate(zip(known_g, correct_g, strict=True))
     return data.Groups(
         label=frame.origins.label,
         files=frame.origins.files,
@@ -165,24 +172,19 @@ def _groups(frame: Frame, units: unit_tests.Units, shown_g: np.ndarray) -> data.
         step=frame.steps,
         shown=shown_g.astype(int).tolist(),
         size=frame.sizes_g.tolist(),
-        n_correct=correct_g,
-        known=known_g,
+        n_correct=frame.sum_rollouts(frame.correct_b == 1).astype(int).tolist(),
+        known=frame.sum_rollouts(frame.known_b).astype(int).tolist(),
         length=(frame.sum_rollouts(frame.lengths_b) / frame.sizes_g).tolist(),
         beyond=units.beyond_g.tolist(),
-        evidence=[_evidence(frame, units, g, known, correct) for g, (known, correct) in verdicts],
+        evidence=[_evidence(frame, units, group) for group in range(len(shown_g))],
         order=units.by_evidence.tolist(),
     )
 
 
-def _evidence(frame: Frame, units: unit_tests.Units, group: int, known: int, n_correct: int) -> str:
+def _evidence(frame: Frame, units: unit_tests.Units, group: int) -> str:
     """What units say of correctness in a group, in a sentence."""
-    if known < 2:
-        return "Fewer than two responses have a verdict: there is nothing to compare."
-    if n_correct in (0, known):
-        kind = "correct" if n_correct else "incorrect"
-        return f"All {known:,} responses are {kind}: there is nothing to compare."
     if not units.mixed_g[group]:
-        return "Correct or incorrect responses are empty: there is nothing to compare."
+        return "Not both correct and incorrect responses with text: there is nothing to compare."
     word = frame.dump.word
     unit = {"token": word, "bigram": f"pair of {word}s", "trigram": f"run of three {word}s"}
     kinds = " or ".join(unit[name] for name in units.tested)
@@ -197,7 +199,7 @@ def _rollouts(frame: Frame, scored: Scored, rows: np.ndarray) -> data.Rollouts:
     models = np.array(frame.rollouts["model"].to_pylist(), dtype=object)[rows].tolist()
     names = sorted({model for model in models if model is not None})
     credit_b = frame.sum_tokens(scored.credit_n) / np.maximum(frame.counted_b, 1)
-    segments = (segments_of(frame, row, scored.credit_n) for row in rows.tolist())
+    segments = (_segments(frame, row, scored.credit_n) for row in rows.tolist())
     return data.Rollouts(
         length=frame.lengths_b[rows].tolist(),
         reward=frame.reward_b[rows].tolist(),
@@ -208,3 +210,27 @@ def _rollouts(frame: Frame, scored: Scored, rows: np.ndarray) -> data.Rollouts:
         model=[-1 if model is None else names.index(model) for model in models],
         segments={place: x for place, x in enumerate(segments) if x},
     )
+
+
+def _segments(frame: Frame, row: int, credit_n: np.ndarray) -> list[Segment]:
+    """The segments of a rollout in order; none at all where everything is `SAID`.
+
+    A turn is a run of the policy's own tokens that is as long as possible.
+    """
+    spelling, mask_t = frame.spell(row), frame.mask_n[frame.span(row)]
+    kind_t = np.zeros(len(mask_t), dtype=np.int8)
+    if b"<" in spelling.text:
+        for match in PARTS.finditer(spelling.text):
+            begin, end = spelling.tokens(*match.span())
+            kind_t[begin:end] = KINDS.index(THOUGHT if match["thought"] else CALL)
+    kind_t[~mask_t] = KINDS.index(OTHERS)
+    if not kind_t.any():
+        return []
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], mask_t, [False]]))).reshape(-1, 2)
+    credit_t = credit_n[frame.span(row)]
+    credit = {begin: float(credit_t[begin:end].mean()) for begin, end in turns.tolist()}
+    edges = [0, *(np.flatnonzero(np.diff(kind_t)) + 1).tolist(), len(kind_t)]
+    return [
+        (KINDS[kind_t[begin]], begin, end, credit.get(begin))
+        for begin, end in itertools.pairwise(edges)
+    ]

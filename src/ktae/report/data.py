@@ -55,12 +55,8 @@ class Finding:
     count: int = 0  # how many of the dump's responses
 
 
-class Bar(NamedTuple):
-    """One bin of a histogram: (number, kind of bar) from the bottom up, with a link to them."""
-
-    parts: list[tuple[int, str]]
-    label: str
-    link: Link
+Bar = tuple[list[tuple[int, str]], str, Link]
+"""One bin of a histogram: (number, kind of bar) from the bottom up, a label, and a link to them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +125,7 @@ class Rollouts:
     credit: list[float]  # the mean of its counted tokens
     models: list[str]
     model: list[int]  # its place in `models`; -1: none
-    segments: dict[int, list[Any]]  # `ktae.report.segments`, of those alone that have several
+    segments: dict[int, list[Any]]  # of those alone that have several
 
 
 @dataclasses.dataclass(frozen=True)

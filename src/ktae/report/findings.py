@@ -12,24 +12,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from ktae.files.text import counted
-from ktae.report import answers, comparing, finished
+from ktae.report import answers, comparing
 from ktae.report.changes import changes
 from ktae.report.data import COUNT, Finding, Place, Tone, percent, share_of
-from ktae.report.frame import Frame
+from ktae.report.frame import Frame, json_fields
 from ktae.report.regrading import Graded
 from ktae.report.scoring import Scored
 
-MINOR = 0.01
-"""A warning about fewer than this share of the responses is none."""
-
-FEWEST_BAD = 3
-"""And one about fewer responses is no headline, whatever it is about."""
-
+MINOR = 0.01  # a warning about fewer than this share of the responses is none
+FEWEST_BAD = 3  # and one about fewer responses is no headline, whatever it is about
 ORDER = (
     *("as-text", "paid", "all-alike", "asks", "accuracy", "run-", "correct-here"),
     *("incorrect-here", "unfinished", "no-answer", "empty", "overwritten"),
 )
 """How findings of one tone follow each other, by how their keys begin; others come last."""
+
+# Responses were cut off at a length of so many tokens at least that so many share, so many times as
+# many as share a length a little below, where such a share of responses is far shorter.
+LONG, AT_LIMIT, PEAK, SHORTER = 32, 3, 5, 0.05
 
 RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 
@@ -42,7 +42,7 @@ def find(
     pairs: list[comparing.Pair],
 ) -> list[Finding]:
     """All findings, the one to act on first before the others; `accepted` are the references."""
-    finished_b, rule = finished.find(frame)
+    finished_b, rule = _finished(frame)
     listed = [
         *answers.suspect_grader(frame, graded, accepted),
         *changes(frame, finished_b),
@@ -142,3 +142,39 @@ def copies(frame: Frame) -> Iterator[Finding]:
             "is. Many copies mean little exploration.",
             [Place(row) for row in rows],
         )
+
+
+def _finished(frame: Frame) -> tuple[np.ndarray, str]:
+    """(B,) float64: 1, 0, NaN where it is not known; and by which rule.
+
+    It is what the dump says, else a limit of length, where there is one to be seen.
+    """
+    finished_b = np.full(len(frame.lengths_b), np.nan)
+    names = ("finish_reason", "finished", "truncated", "is_truncated")
+    for row, fields in json_fields(frame.rollouts["extra"], names):
+        if isinstance(reason := fields.get("finish_reason"), str):
+            finished_b[row] = reason != "length"
+        elif isinstance(finished := fields.get("finished"), bool):
+            finished_b[row] = finished
+        elif isinstance(cut := fields.get("truncated", fields.get("is_truncated")), bool):
+            finished_b[row] = not cut
+    if not np.isnan(finished_b).all():
+        return finished_b, "as the dump says"
+    if limit := _limit(frame.lengths_b):
+        finished_b = (frame.lengths_b < limit).astype(float)
+        return finished_b, f"it is shorter than the limit, {limit:,}"
+    return finished_b, ""
+
+
+def _limit(lengths_b: np.ndarray) -> int:
+    """The length at which responses were cut off; 0 if none is to be seen."""
+    times = np.bincount(lengths_b)
+    most = len(times) - 1
+    if most < LONG:
+        return 0
+    # Text that is tokenised again may be a token or two longer than the limit.
+    limit = most - int(np.argmax(times[: most - 3 : -1]))
+    below = times[int(0.9 * most) : most - 2].mean()
+    is_far_shorter = (lengths_b < 0.8 * limit).mean() >= SHORTER
+    is_peak = times[limit] >= max(AT_LIMIT, PEAK * below)
+    return limit if is_peak and is_far_shorter else 0

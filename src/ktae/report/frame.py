@@ -28,8 +28,7 @@ from ktae.rollouts.groups import (
 from ktae.rollouts.tokens import Spelling
 from ktae.validity import repeats
 
-ROWS_AT_ONCE = 8192
-"""Rollouts that are put in order in one go: Arrow has at most 2 GB of texts in one piece."""
+ROWS_AT_ONCE = 8192  # Arrow has at most 2 GB of texts in one piece
 
 
 class Origins(NamedTuple):
@@ -56,7 +55,6 @@ class Frame:
     advantage_b: np.ndarray
     """(B,) float64 rollout advantages, the dump's own or, where it holds none at all, GRPO's; NaN
     where a rollout has neither."""
-    own_advantages: bool  # whether they are the dump's own
     lengths_b: np.ndarray  # (B,) int64 tokens of each rollout, masked ones included
     counted_b: np.ndarray  # (B,) int64 those that are not masked
     offsets_b: np.ndarray  # (B + 1,) where each rollout's tokens begin
@@ -78,7 +76,7 @@ class Frame:
     @functools.cached_property
     def names(self) -> list[str]:
         """Each group's name, which no other has in its step."""
-        return [str(name) for name in self.of_groups("group")]
+        return self.of_groups("group")
 
     @functools.cached_property
     def steps(self) -> list[int | None]:
@@ -92,8 +90,8 @@ class Frame:
 
     def of_groups(self, name: str) -> list[Any]:
         """A column of the record, for the first rollout of each group."""
-        taken = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
-        return list(taken[name].to_pylist())
+        first = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
+        return list(first[name].to_pylist())
 
     def sum_rollouts(self, values_b: np.ndarray) -> np.ndarray:
         """(G,) each group's sum of a value per rollout."""
@@ -188,10 +186,8 @@ def frame_of(dump: Dump) -> Frame:
             mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
             counted_b[row] = mask.sum()
     reward_b = rollouts["reward"].to_numpy()
-    own_advantages = rollouts["advantage"].null_count < len(rollouts)
-    if own_advantages:
-        advantage_b = rollouts["advantage"].to_numpy()
-    else:
+    advantage_b = rollouts["advantage"].to_numpy()
+    if np.isnan(advantage_b).all():
         # GRPO's, as in TRL: among those rollouts of a group that have a reward.
         has_reward_b = ~np.isnan(reward_b)
         counts_b = (counted_b > 0) & has_reward_b
@@ -206,7 +202,6 @@ def frame_of(dump: Dump) -> Frame:
         pc.fill_null(rollouts["correct"], np.nan).to_numpy(),
         reward_b,
         advantage_b,
-        own_advantages,
         lengths_b,
         counted_b,
         offsets_b,

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-COLUMNS, LINES = 96, 60
-"""Characters of a picture's line, and lines of a response; what is longer ends with a sign."""
+COLUMNS, LINES = 96, 60  # characters of a picture's line, and lines of a response
 
 
 class Palette(NamedTuple):
@@ -104,10 +103,7 @@ def scored_group(
     shown = choice.estimator
     group = _find(frame, shown, label, step)
     rows = np.arange(*frame.starts_g[group : group + 2])
-    rollouts, advantage_b = take_rows(frame.rollouts, rows), frame.advantage_b[rows]
-    # Whether advantages are the dump's own is asked of all of it.
-    frame = frame_of(dataclasses.replace(dump, rollouts=rollouts))
-    frame = dataclasses.replace(frame, advantage_b=advantage_b)
+    frame = frame_of(dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows)))
     scored = scoring.score(frame, shown)
     is_mixed = bool(scored.units.mixed_g[0])
     return ScoredGroup(frame, scored.credit_n, is_mixed, shown, choice.name)

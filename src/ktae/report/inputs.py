@@ -72,10 +72,7 @@ def load(
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files (`ktae.rollouts.readers`).
 
-    Args:
-        inputs: files and folders.
-        options: how they are read.
-        strict: raise the first row's error, instead of leaving the row out.
+    `strict` raises the first row's error, instead of leaving the row out.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
@@ -84,9 +81,8 @@ def load(
     notes = Notes(strict)
     rollouts = readers.read(paths, options, notes=notes)
     tokenizer, named = options.tokenizer, None
-    if tokenizer is None and (folder := own_tokenizer(paths)) is not None:
-        tokenizer = str(folder)
-        named = f"{folder}, the run's own tokenizer and so taken for all that is given,"
+    if tokenizer is None and (tokenizer := own_tokenizer(paths)) is not None:
+        named = f"{tokenizer}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named, notes=notes)
     dump.names = [path_text(path) for path in paths]
     dump.has_own_grader = any((Path(path) / "recipe.yaml").is_file() for path in paths)
@@ -127,10 +123,10 @@ def from_record(
     return Dump(rollouts, "tokens", distinct, token_bytes(tokenizer, distinct), notes)
 
 
-def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
+def own_tokenizer(paths: Sequence[str | Path]) -> str | None:
     """The tokenizer's folder of the first folder in `paths` that has one; None where none has."""
     folders = (folder for path in map(Path, paths) for folder in (path / "tokenizer", path))
-    return next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
+    return next((str(x) for x in folders if (x / "tokenizer.json").is_file()), None)
 
 
 def dump_of(rollouts: Any, options: ReadOptions = DEFAULT) -> Dump:

@@ -10,11 +10,8 @@ from ktae.files.text import counted
 from ktae.report.data import Bar, Tile, percent
 from ktae.report.frame import Frame
 
-BINS = 20
-"""Bins of a histogram."""
-
-KINDS = {"incorrect": " incorrect", "correct": " correct", "plain": ""}
-"""Kinds of bars, from the bottom up, and how they are named."""
+BINS = 20  # of a histogram
+KINDS = {"incorrect": " incorrect", "correct": " correct", "plain": ""}  # of bars, bottom up
 
 
 def tiles(frame: Frame) -> list[Tile]:
@@ -81,12 +78,12 @@ def _bars(
 ) -> list[Bar]:
     """A bar for each range, with a link to the values in it, whose `place` it is."""
     n = {x: np.bincount(place[kinds == x], minlength=len(ranges)).tolist() for x in KINDS}
-    bars = []
+    bars = list[Bar]()
     for i, (low, high) in enumerate(ranges):
         span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
         counts = ", ".join(f"{n[x][i]:,}{KINDS[x]}" for x in KINDS if n[x][i]) or "0"
         link = {"view": "rollouts", name: [round(low, 4), round(high, 4)]}
-        bars.append(Bar([(n[x][i], x) for x in KINDS], f"{name} {span}: {counts}", link))
+        bars.append(([(n[x][i], x) for x in KINDS], f"{name} {span}: {counts}", link))
     return bars
 
 

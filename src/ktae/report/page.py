@@ -38,7 +38,7 @@ def write_report(
         estimator: by default the one that held-out pairs advise, else
             `ktae.validity.advice.RECOMMENDED`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
-            the rule in `ktae.report.sampling`, and the page says so.
+            `ktae.report.sampling`, and the page says so.
         regrade: whether to grade rollouts that have a reference answer: where no row has a reward
             that is the verdict, elsewhere the page lists where the dump's differs
             (`ktae.report.regrading`).

@@ -26,23 +26,11 @@ from ktae.report.inputs import Tell
 from ktae.rollouts import record
 from ktae.rollouts.answers import parse_answers
 
-MAX_GRADED = 10_000
-"""Responses that are graded beside the dump's verdicts; above, whole groups are left out, evenly
-over the dump."""
-
-MAX_TIMEOUTS = 20
-"""After so many responses that ran out of time, no more are graded."""
-
-RARE = 0.2
-"""The share of the correct responses of the dump in which we find no answer, up to which
-that tells something; above, our grader does not know the form of the answers."""
-
-MOST_DIFFER = 0.5
-"""Above this share of incorrect responses that are correct here, the prompt probably asks for more
-than the reference answer, as in the game of 24."""
-
-FEWEST_PROMPTS = 10
-"""So many prompts with one and the same reference answer ask for something else."""
+MAX_GRADED = 10_000  # responses beside the dump's verdicts; above, whole groups are left out
+MAX_TIMEOUTS = 20  # after so many responses that ran out of time, no more are graded
+RARE = 0.2  # where we find no answer in more correct responses, we do not know their form
+MOST_DIFFER = 0.5  # above, the prompt probably asks for more than the reference, as in game of 24
+FEWEST_PROMPTS = 10  # with one and the same reference, that ask for something else
 
 
 class Graded(NamedTuple):

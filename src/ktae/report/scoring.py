@@ -20,8 +20,7 @@ from ktae.rollouts import record
 from ktae.rollouts.groups import ROWS_PER_BATCH, evidence, group_codes
 from ktae.tables import ngrams_of
 
-ROUNDING = 1e-9
-"""Credit below this is the rounding of a sum that is 0, and gets no colour."""
+ROUNDING = 1e-9  # credit below is the rounding of a sum that is 0, and gets no colour
 
 
 class Scored(NamedTuple):
@@ -57,13 +56,6 @@ class KeyToken(NamedTuple):
     b: int
     n_incorrect: int
     groups: int
-
-
-class Strongest(NamedTuple):
-    """Tokens by falling |impact|; none of impact 0."""
-
-    supporting: list[KeyToken]
-    opposing: list[KeyToken]
 
 
 def credit_of(frame: Frame, estimator: AnEstimator) -> np.ndarray:
@@ -119,8 +111,8 @@ def mixed_responses(frame: Frame, units: Units) -> tuple[int, int]:
     return max(1, correct), max(1, incorrect)
 
 
-def strongest(frame: Frame, scored: Scored, top: int = 10) -> Strongest:
-    """The tokens of greatest impact for a correct answer, and against it."""
+def strongest(frame: Frame, scored: Scored, top: int = 10) -> tuple[list[KeyToken], list[KeyToken]]:
+    """The tokens of greatest impact for a correct answer, and against it; none of impact 0."""
     tokens, sides = token_totals(frame, scored), []
     for side in (tokens.impact, -tokens.impact):
         greatest = np.argsort(-side, kind="stable")[:top]
@@ -133,7 +125,8 @@ def strongest(frame: Frame, scored: Scored, top: int = 10) -> Strongest:
         token_id = int(frame.dump.token_ids[i])
         return KeyToken(token_id, frame.dump.text(i), *numbers, *counts)
 
-    return Strongest(*([key_token(i) for i in side] for side in sides))
+    supporting, opposing = ([key_token(i) for i in side] for side in sides)
+    return supporting, opposing
 
 
 def credit_column(frame: Frame, credit_n: np.ndarray) -> Any:

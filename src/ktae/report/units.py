@@ -23,8 +23,7 @@ from ktae.inference import n_discoveries
 from ktae.report.frame import Frame
 
 FDR = 0.02
-"""False discovery rate of what is called beyond chance. Below the usual .05, since a page makes
-several kinds of claims: all together are false on at most 1 in 20 dumps of random labels."""
+"""Below the usual .05, since a page makes several kinds of claims."""
 
 
 class Rows(NamedTuple):
