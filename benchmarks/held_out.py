@@ -20,7 +20,8 @@ from estimator import machine, write_rows
 
 from ktae.estimators import PRESETS, preset
 from ktae.inference import t_interval
-from ktae.report import ReadOptions, inputs
+from ktae.report import inputs
+from ktae.rollouts.options import ReadOptions
 from ktae.validity import held_out, prefixes
 
 FILES = (

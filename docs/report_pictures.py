@@ -13,15 +13,16 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from ktae.report import ReadOptions, write_report
+from ktae.report.page import write_report
+from ktae.rollouts.options import ReadOptions
 
 IMAGES = Path(__file__).parent / "images"
 
 
-def main(rollouts: Path, title: str, tokenizer: str | None = None) -> None:
+def main(rollouts: Path, tokenizer: str | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder, "report.html")
-        write_report(rollouts, path, ReadOptions(tokenizer), title=title)
+        write_report(rollouts, path, ReadOptions(tokenizer))
         binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
         browser = driver.chromium.launch(executable_path=binary, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1360, "height": 1100})

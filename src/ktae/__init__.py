@@ -13,8 +13,8 @@ from ktae.tables import CreditTable
 
 if TYPE_CHECKING:
     from ktae.experiments.comparison import compare
-    from ktae.report import write_report
     from ktae.report.notebook import score, show_group
+    from ktae.report.page import write_report
     from ktae.rollouts.memory import read_rollouts
     from ktae.validity.held_out import held_out_pairs
 
@@ -41,7 +41,7 @@ _LATER = {
     "read_rollouts": "ktae.rollouts.memory",
     "score": "ktae.report.notebook",
     "show_group": "ktae.report.notebook",
-    "write_report": "ktae.report",
+    "write_report": "ktae.report.page",
 }
 """Imported when they are asked for: `import ktae` alone costs NumPy."""
 

@@ -21,7 +21,7 @@ from tiny_qwen import make_qwen
 from verl_one_step import recipe
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, two_nodes
 
-from ktae.report import write_report
+from ktae.report.page import write_report
 from ktae.rollouts.trained_with import TrainedWith
 
 require("verl")

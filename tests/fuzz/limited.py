@@ -12,7 +12,7 @@ import sys
 
 from ktae.cli import app
 from ktae.errors import InputError
-from ktae.report import write_report  # noqa: F401  # imported once, before the processes part
+from ktae.report.page import write_report  # noqa: F401  # imported once, before the processes part
 
 SECONDS = 30
 MEGABYTES = 500

@@ -7,9 +7,10 @@ from fuzzing import deep_values, fuzz, only_input_errors, row_files
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktae.report import ReadOptions, inputs
+from ktae.report import inputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import ReadOptions
 
 USER, SAID = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 TALK = [USER, SAID | {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]

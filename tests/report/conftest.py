@@ -121,7 +121,7 @@ def open_page(browser):
 @pytest.fixture
 def page_of(tmp_path, open_page):
     """Open the page of some rows at a fragment; further arguments are those of `write_report`."""
-    from ktae.report import write_report
+    from ktae.report.page import write_report
 
     def open_(rows, fragment="view=rollouts&group=1", **options):
         path = write_lines(tmp_path / "r.jsonl", rows)

@@ -5,11 +5,12 @@ import re
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import AGENTS, ROLLOUTS, move
+from dumps import ROLLOUTS, move
 from saved_outputs import write_lines
 
-from ktae.report import believing, inputs, scoring, show, write_report
+from ktae.report import believing, inputs, scoring
 from ktae.report.frame import frame_of
+from ktae.report.page import write_report
 from ktae.report.units import cells
 
 VIEWS = ("overview", "rollouts", "tokens", "training")
@@ -63,40 +64,6 @@ def test_rollouts_hover_and_pin(plain_page, open_page):
     assert "maybe" in card.locator(".token").inner_text()  # pinned
     page.keyboard.press("Escape")
     assert "Point at a word" in card.inner_text()
-
-
-def test_log_probabilities_and_entropy(page_of):
-    rows = [
-        {"group": 0, "token_ids": [1, 2], "reward": 1, "log_probs": [-0.5, -2.25]},
-        {"group": 0, "token_ids": [1, 3], "reward": 0, "log_probs": [-0.5, -6], "entropy": [1, 2]},
-        {"group": 0, "token_ids": [1, 3], "reward": 0, "log_probs": [-0.5]},
-    ]
-    page = page_of(rows, "view=rollouts&group=1&rollout=1&token=2")
-    assert "log-probability" in page.locator("#card").inner_text()
-    assert "−2.25" in page.locator("#card").inner_text()
-    page.click("#menu summary")
-    page.select_option("#signal", "log_prob")
-    page.wait_for_selector(".t.s8")
-    page.select_option("#signal", "entropy")
-    page.wait_for_selector(".t.s5")
-
-
-def test_inside_a_notebook(dump_file, tmp_path, browser):
-    """The page runs in the sandboxed frame that a notebook gets, and its links stay in it."""
-    outer = tmp_path / "notebook.html"
-    html = show(dump_file, height=400)._repr_html_()
-    assert 'sandbox="allow-scripts"' in html and html.count("<") == 2  # the frame's own tags
-    outer.write_text(f"<!doctype html><p>cell</p>{html}")
-    page = browser.new_page()
-    page.goto(outer.as_uri())
-    frame = page.frame_locator("iframe")
-    frame.locator("html[data-ready]").wait_for()
-    frame.locator(".headline a").first.click()
-    frame.locator(".t", has_text="maybe").first.click()
-    assert "maybe" in frame.locator("#card .token").inner_text()
-    frame.locator("#to-overview").click()
-    assert frame.locator(".headline").count() == 1
-    page.close()
 
 
 def test_keys_and_links_lead_back(run_page, open_page):
@@ -226,20 +193,6 @@ def test_a_conversation_is_folded_and_unfolded_where_a_link_leads(tmp_path, open
     assert page.locator(".segment details[open] .active").count() == 1
     page.keyboard.press("Enter")
     assert page.locator("#hits").inner_text() == "2 of 50 hits in this group"
-
-
-def test_turns_and_what_was_done_in_the_states_that_rollouts_share(page_of):
-    """One rollout pulls at the door, walks away and comes back to it; one never gets there. Tokens
-    and rollouts are numbered as in the page, from which the first group is left out."""
-    away = [{"group": "away", "token_ids": [7] * 40, "reward": 1}] * 4
-    page = page_of([*away, *AGENTS], max_tokens=60)
-    rows = page.locator(".turn-rows tbody tr")
-
-    texts = [row.locator("td a").all_inner_texts() for row in rows.all()]
-    assert [len(row) for row in texts] == [2, 3, 2, 1]
-    assert page.locator(".states tbody").count() == 2
-    rows.nth(1).locator("a").nth(1).click()
-    assert "4" in page.locator("#card .token").inner_text()
 
 
 def test_a_picture_of_a_group_is_a_file_of_its_own(plain_page, open_page):

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from dumps import AGENTS, ROLLOUTS, finding, page_data, unpack
+from dumps import ROLLOUTS, page_data, unpack
 from saved_outputs import write_lines
 
 from ktae.estimators import KTAE, preset
@@ -12,7 +12,6 @@ from ktae.report import inputs, sampling
 from ktae.report.contents import contents
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_of
-from ktae.rollouts.trained_with import TrainedWith
 from ktae.validity.advice import RECOMMENDED
 
 
@@ -81,38 +80,6 @@ def test_the_credit_shown_is_that_of_the_estimator_named(estimator, tmp_path):
     np.testing.assert_allclose(numbers / 127 * largest, expected, atol=largest / 250)
 
 
-def test_a_run_folder_has_its_own_scorer_and_says_what_it_was_trained_with(run_folder):
-    """Not the general grader, which reads other answers out of the demo's language."""
-    dump = inputs.load([run_folder])
-    assert dump.estimator == preset("paper")
-    page = page_data(dump)
-    assert dump.trained.grader == "demo"
-    keys = [note.key for note in page.notes]
-    assert "own-scorer" in keys and "graded-again" not in keys
-    assert "trained" in [note.key for note in page.notes]
-    assert [chart.name for chart in page.charts][-2:] == ["entropy", "KL"]
-
-
-def test_what_the_trainer_calls_entropy_is_entropy(tmp_path):
-    """The report's names are those of `ktae curves`."""
-    run = tmp_path / "run"
-    steps = [row | {"step": step} for step in (1, 2) for row in ROLLOUTS]
-    write_lines(run / "rollouts/1.jsonl", steps)
-    (run / "recipe.yaml").write_text("{name: x, task: demo, steps: 1, model: {path: nowhere}}")
-    metrics = [{"step": s, "actor/entropy_loss": 0.5 / s} for s in (1, 2)]
-    write_lines(run / "metrics.jsonl", metrics)
-    (entropy,) = [x for x in page_data(inputs.load([run])).charts if x.name == "entropy"]
-    assert entropy.lines[0].values == [0.5, 0.25]
-
-
-def test_signals_that_are_no_numbers_are_counted(page):
-    entropies = ([0.5, None], ["high", "low"], "high", [[1], [2]], [1], [0, 10**400])
-    row = {"group": 0, "token_ids": [1, 2], "reward": 1}
-    shown = page([row | {"entropy": entropy} for entropy in entropies])
-    assert shown.signals == ["entropy"]
-    assert [note.count for note in shown.notes if note.key == "no-entropy"] == [5]
-
-
 def test_advantages_are_the_dump_s_or_grpo_s(page):
     rows = [row | {"advantage": i / 4} for i, row in enumerate(ROLLOUTS[:3])]
     shown = page([*rows, ROLLOUTS[3]])
@@ -156,25 +123,6 @@ def test_sampling_rule():
     assert sampling.choose(tokens_g, mixed_g, [], 1).sum() == 1
 
 
-def test_what_a_trainer_has_stored_is_taken_and_named(tmp_path):
-    TrainedWith.of(preset("trigrams")).write(tmp_path)
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", ROLLOUTS)])
-    assert dump.estimator == preset("trigrams")
-    page = page_data(dump)
-    assert page.credit.name == "trigrams"
-    assert "trained" in [note.key for note in page.notes]
-
-
-def test_what_of_a_finding_the_page_holds(page):
-    rows = [
-        {"group": g, "response": f"{i % 3} {g}", "reward": int(i == 0)}
-        for g in range(4)
-        for i in range(6)
-    ]
-    copies = finding(page(rows, max_groups=2), "copies")
-    assert copies.count > len(copies.rollouts) > 0
-
-
 def test_a_turn_has_its_own_credit(page, tmp_path):
     """The mean over its tokens: turns of equal credit a token are equal, however long."""
 
@@ -190,18 +138,6 @@ def test_a_turn_has_its_own_credit(page, tmp_path):
     turns = json.loads(unpack(contents(dump, half).blocks["turns"]))["0"]
     credit = [[turn["credit"] for turn in row] for row in turns["rollouts"]]
     assert credit == [[0.5, 0.5], [-0.5, -0.5], [0.5, 0.5]]
-
-
-def test_turns_and_what_was_done_in_the_states_that_rollouts_share(tmp_path):
-    """One rollout pulls at the door, walks away and comes back to it; one never gets there."""
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", AGENTS)])
-    turns = json.loads(unpack(contents(dump).blocks["turns"]))["0"]
-    texts = [[turn["text"] for turn in row] for row in turns["rollouts"]]
-    first = "⟨1⟩ ⟨2⟩"
-    assert texts == [[first, "⟨3⟩"], [first, "⟨4⟩", "⟨3⟩"], [first, "⟨4⟩"], ["⟨5⟩"]]
-    assert [(x["text"], x["n"]) for x in turns["states"]] == [("", 4), ("⟨8⟩ ⟨9⟩", 3)]
-    choices = [list(choice.values()) for choice in turns["states"][1]["choices"]]
-    assert choices == [["⟨3⟩", 2, 2, 2], ["⟨4⟩", 2, 1, 2]]
 
 
 def test_groups_of_files_are_told_apart_by_columns(tmp_path):

@@ -6,8 +6,9 @@ from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.experiments import outputs
-from ktae.report import ReadOptions, inputs
+from ktae.report import inputs
 from ktae.rollouts import readers
+from ktae.rollouts.options import ReadOptions
 
 VERL = {"input": "2 + 2?", "output": "4", "gts": "4", "score": 1.0, "step": 1, "acc": True}
 TRL = {"step": 1, "prompt": "2 + 2?", "completion": "4", "accuracy": 1.0, "advantage": 0.5}

@@ -198,17 +198,6 @@ def test_nothing_that_is_urgent_is_said_as_such(page):
     assert [x.tone for x in page(rows).findings] == ["plain"]
 
 
-def test_models_that_differ(page):
-    rows = [
-        {"group": g, "response": f"{m} {g}", "reward": int(m == "x" and g > 0), "model": m}
-        for g in range(12)
-        for m in ("x", "y")
-    ]
-    assert finding(page(rows), "models").tone == "warn"
-    table = page(rows).models
-    assert [row.cells[0] for row in table.rows] == ["x", "y"]
-
-
 def test_groups_by_kind_and_responses_of_one_word(page):
     """Three groups all correct, two mixed, one all incorrect. One word is not an empty response."""
     outcomes = {"a": "111", "b": "111", "c": "111", "d": "101", "e": "010", "f": "000"}

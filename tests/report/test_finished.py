@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from ktae.report.finished import find
 from saved_outputs import write_lines
 
 from ktae.report import inputs
-from ktae.report.finished import find
 from ktae.report.frame import frame_of
 
 
@@ -20,17 +20,6 @@ def finished(tmp_path):
 
 def rows_of(ids, **fields):
     return [{"group": 0, "token_ids": x, "reward": i % 2} | fields for i, x in enumerate(ids)]
-
-
-def test_an_end_is_a_token_that_stands_nowhere_else(finished):
-    """Ids without text: 9 ends most responses, 8 only one, and 7 stands elsewhere as well."""
-    ids = [[1, 2, 9], [1, 7, 9], [2, 2, 9], [7, 1, 7], [3, 3, 8]]
-    assert finished(rows_of(ids)).tolist() == [1, 1, 1, 0, 0]
-
-
-def test_an_answer_at_the_end_is_no_end(finished):
-    rows = [{"group": 0, "response": "it is 12", "reward": i % 2} for i in range(4)]
-    assert np.isnan(finished(rows)).all()
 
 
 def test_what_the_dump_says_comes_first(finished):

@@ -4,7 +4,8 @@ import pytest
 from dumps import move
 from saved_outputs import write_lines
 
-from ktae.report import ReadOptions, write_report
+from ktae.report.page import write_report
+from ktae.rollouts.options import ReadOptions
 
 HOSTILE = [
     "</script><script>window.owned = 1</script>",

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import page_data, vocabulary_of
+from dumps import page_data
 from saved_outputs import write_lines
 
 from ktae.report import inputs
@@ -122,17 +122,6 @@ def test_largest_discovery_is_benjamini_and_hochberg_s():
     kept = scipy.stats.false_discovery_control(p) <= FDR
     assert largest_discovery(p) == p[kept].max()
     assert largest_discovery(np.array([0.5, 0.9])) == 0
-
-
-def test_a_token_over_groups_is_corrected_for_all_tokens(tmp_path):
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", split_rows(4))])
-    tokens = {row["text"]: row for row in vocabulary_of(dump).values()}
-    # All 5 of 5 and 0 of 5, or the opposite, in each of four groups.
-    assert tokens["rule"]["p"] == pytest.approx(2 / 252**4, rel=0.2)
-    assert tokens["rule"]["beyond"] == tokens["guess"]["beyond"] == 1
-    assert tokens["3"]["beyond"] == 0
-    page = page_data(dump)
-    assert "tokens" in {x.key for x in page.findings}
 
 
 def test_the_order_of_groups_is_by_evidence(units_of, tmp_path):

@@ -1,10 +1,9 @@
 """Findings about answers: rewarded without one, graded differently, stated and overwritten.
 
 The paper's case study: a response holds the correct answer and gets no reward, since later text
-overwrites it, or it is in a form that the grader does not parse. So incorrect responses are looked
-for that state the reference answer as an answer: shortly after "answer", "boxed" or "####". It was
-overwritten where the credit after it adds up to less than 0, and its mean is below that of what is
-before. This needs no credit in favour of the answer, and no mixed group.
+overwrites it. So incorrect responses are looked for that state the reference answer as an answer:
+shortly after "answer", "boxed" or "####". It was overwritten where the credit after it adds up to
+less than 0, and its mean is below that of what is before.
 """
 
 from __future__ import annotations
@@ -16,42 +15,28 @@ from collections.abc import Iterator
 import numpy as np
 
 from ktae.grading import Outcome
-from ktae.report.data import Tone
-from ktae.report.drafts import Draft, Place, share_of, signed
+from ktae.report.data import Finding, Place, Tone, share_of, signed
 from ktae.report.frame import Frame
 from ktae.report.regrading import Graded
 from ktae.report.scoring import Scored
 from ktae.rollouts.tokens import standing_alone
 
-LONGEST_ANSWER = 120
-"""Characters of an answer that are in the page."""
-
-LONGEST_REFERENCE = 40
-"""Characters. Longer reference answers are worked solutions; nobody repeats them by the letter."""
-
-AS_ANSWER = rb"(?i:answer|box|####)[^\n]{0,24}?"
-"""What stands shortly before an answer that is stated as one."""
-
-COMMON = 0.1
-"""Where more of a dump's incorrect responses state their reference answer, stating it is a habit.
-"""
-
-SHORTEST_TAIL = 3
-"""Tokens that must follow an answer for it to count as overwritten."""
-
-FEWEST_ALIKE = 20
-"""Outcomes that are all alike are suspicious from so many on."""
-
+LONGEST_ANSWER = 120  # characters that are in the page
+LONGEST_REFERENCE = 40  # longer ones are worked solutions; nobody repeats them by the letter
+AS_ANSWER = rb"(?i:answer|box|####)[^\n]{0,24}?"  # before an answer that is stated as one
+COMMON = 0.1  # where more incorrect responses state their reference, stating it is a habit
+SHORTEST_TAIL = 3  # tokens that must follow an answer for it to count as overwritten
+FEWEST_ALIKE = 20  # outcomes that are all alike are suspicious from so many on
 BY_GRADER = "by ktae's grader; either side may be wrong"
 
 
 def suspect_grader(
     frame: Frame, graded: Graded | None, accepted: list[tuple[str, ...]]
-) -> Iterator[Draft]:
+) -> Iterator[Finding]:
     """Where the grader itself is the suspect: every outcome the same, or references no values."""
     if graded and len(graded.as_text) > max(2, 0.2 * len(graded.verdicts)):
         reference = accepted[graded.as_text[0]][0][:LONGEST_REFERENCE]
-        yield Draft(
+        yield Finding(
             *("as-text", "bad", "References compared as text"),
             f"{share_of(len(graded.as_text), len(graded.verdicts))} responses were compared letter "
             f"by letter, as their reference is no value: {reference!r}",
@@ -63,7 +48,7 @@ def suspect_grader(
         kind = "correct" if correct[0] else "incorrect"
         by = "ktae's grader" if graded and graded.is_verdict else "the dump"
         reference = next((x[0] for x in accepted if x), "")[:LONGEST_REFERENCE]
-        yield Draft(
+        yield Finding(
             *("all-alike", "warn", f"All {kind}"),
             f"Every one of {len(correct):,} responses is {kind}",
             f"as {by} has it",
@@ -71,11 +56,11 @@ def suspect_grader(
             + (f" A reference is {reference!r}." if reference else ""),
         )
     if graded and graded.asks_for_more:
-        incorrect = [row for row in graded.verdicts if frame.correct_b[row] == 0]
         n = sum(frame.correct_b[row] == 0 for row in graded.differ)
-        yield Draft(
+        n_incorrect = sum(frame.correct_b[row] == 0 for row in graded.verdicts)
+        yield Finding(
             *("asks-for-more", "warn", "Incorrect, with the reference answer"),
-            f"{share_of(n, len(incorrect))} incorrect responses give the reference answer",
+            f"{share_of(n, n_incorrect)} incorrect responses give the reference answer",
             BY_GRADER,
             "Either the dump's verifier misses most correct answers, or the prompt asks for more "
             "than the answer, as in the game of 24.",
@@ -107,10 +92,9 @@ DISAGREEMENTS: tuple[tuple[int, Outcome, str, Tone, str, str, str], ...] = (
 """The dump's verdict and our outcome; key, tone, title, sentence and what to do."""
 
 
-def disagreements(frame: Frame, graded: Graded) -> Iterator[Draft]:
+def disagreements(frame: Frame, graded: Graded) -> Iterator[Finding]:
     """Responses of which our grader says something else than the dump."""
     for stored, outcome, key, tone, title, sentence, about in DISAGREEMENTS:
-        n = int((frame.correct_b == stored).sum())
         rows = [
             row
             for row in (graded.unanswered if key == "no-answer" else graded.differ)
@@ -120,8 +104,8 @@ def disagreements(frame: Frame, graded: Graded) -> Iterator[Draft]:
             (reason, times), *_ = Counter(graded.verdicts[x].reason for x in rows).most_common(1)
             often = f"Most often: {reason} ({times:,}). " if reason else ""
             places = [_difference(frame, graded, row) for row in rows]
-            words = f"{share_of(len(rows), n)} {sentence}"
-            yield Draft(key, tone, title, words, BY_GRADER, often + about, places)
+            words = f"{share_of(len(rows), int((frame.correct_b == stored).sum()))} {sentence}"
+            yield Finding(key, tone, title, words, BY_GRADER, often + about, places)
 
 
 def _difference(frame: Frame, graded: Graded, row: int) -> Place:
@@ -139,35 +123,8 @@ def _difference(frame: Frame, graded: Graded, row: int) -> Place:
     return Place(row, spelling.tokens(begin, begin + len(answer))[0], why)
 
 
-def stated_answers(
-    frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]
-) -> Iterator[Draft]:
-    """Incorrect responses that state the correct answer, and overwrite it or not."""
-    overwritten, stated = _stated(frame, scored, accepted)
-    n = int((frame.correct_b == 0).sum())
-    if overwritten:
-        yield Draft(
-            *("overwritten", "warn", "Correct answer, then overwritten"),
-            f"{share_of(len(overwritten), n)} incorrect responses state the correct answer and "
-            "then go on",
-            "by the reference answer's text; the credit after it is negative",
-            "A new question, a second thought: should the response have ended there?",
-            overwritten,
-        )
-    if stated:
-        yield Draft(
-            *("answer-stated", "warn", "Correct answer stated, marked incorrect"),
-            f"{share_of(len(stated), n)} incorrect responses state the reference answer",
-            "by the reference answer's text",
-            "Is it in a form that the grader does not parse, or is the reference incorrect?",
-            stated,
-        )
-
-
-def _stated(
-    frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]
-) -> tuple[list[Place], list[Place]]:
-    """Where it was overwritten, and where not, strongest first."""
+def overwritten(frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]) -> Iterator[Finding]:
+    """Incorrect responses that state the correct answer and go on, strongest first."""
     incorrect_b = (frame.correct_b == 0) & (frame.counted_b > 0)
     answers = dict(_answer_places(frame, accepted, np.flatnonzero(incorrect_b).tolist()))
     rows = np.array(list(answers), dtype=np.int64)
@@ -177,21 +134,27 @@ def _stated(
     is_common_g = n_stated_g > np.maximum(2, frame.sum_rollouts(incorrect_b) / 2)
     if len(rows) > COMMON * incorrect_b.sum():
         rows = rows[~is_common_g[frame.group_b[rows]]]
-    word = frame.dump.word
-    places: tuple[list[tuple[float, Place]], ...] = ([], [])
+    places: list[tuple[float, Place]] = []
     for row in rows.tolist():
         begin, end = answers[row]
         credit_t = scored.credit_n[frame.span(row)]
         before, after = float(credit_t[:end].sum()), float(credit_t[end:].sum())
         n_after = len(credit_t) - end
-        why = f"It states the reference answer (up to {word} {end:,} of {len(credit_t):,}); the "
-        why += f"credit up to there adds up to {signed(before)}, and after it to {signed(after)}."
         # The tail speaks against correctness, token for token more than what stands before it.
-        is_over = after < 0 and n_after >= SHORTEST_TAIL and after / n_after < before / end
-        strength = before / end - (after / n_after if is_over else 0)
-        places[not is_over].append((strength, Place(row, begin, why)))
-    overwritten, stated = (sorted(x, key=lambda pair: -pair[0]) for x in places)
-    return [place for _, place in overwritten], [place for _, place in stated]
+        if after < 0 and n_after >= SHORTEST_TAIL and after / n_after < before / end:
+            why = f"It states the reference answer (up to {frame.dump.word} {end:,} of "
+            why += f"{len(credit_t):,}); the credit up to there adds up to {signed(before)}, and "
+            why += f"after it to {signed(after)}."
+            places.append((before / end - after / n_after, Place(row, begin, why)))
+    if places:
+        yield Finding(
+            *("overwritten", "warn", "Correct answer, then overwritten"),
+            f"{share_of(len(places), int((frame.correct_b == 0).sum()))} incorrect responses state "
+            "the correct answer and then go on",
+            "by the reference answer's text; the credit after it is negative",
+            "A new question, a second thought: should the response have ended there?",
+            [place for _, place in sorted(places, key=lambda pair: -pair[0])],
+        )
 
 
 def _answer_places(

@@ -10,26 +10,17 @@ from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, preset, to_text
 from ktae.files.text import counted
-from ktae.report.data import Advice, Row, Table
+from ktae.report.data import Advice
 from ktae.report.frame import Frame
 from ktae.rollouts.groups import take_rows
-from ktae.tables import table_estimator
 from ktae.validity import prefixes
 from ktae.validity.advice import RECOMMENDED, advice
 from ktae.validity.held_out import PAIRS, group_key, held_out_pairs
 from ktae.validity.scores import HeldOut
 
 BESIDE = tuple(dict.fromkeys(("paper", "calibrated", "trigrams", RECOMMENDED)))
-"""Presets that are tried on the rollouts at hand."""
-
-MAX_TOKENS = 2_000_000
-MAX_HELD_OUT = 200
-"""Bounds on what is held out of; groups are drawn at random."""
-
-MAX_COPIES = 4_000_000
-"""Each held-out pair is scored in a copy of its group. Of long responses fewer pairs are held out,
-at least two a group, so that there are about so many tokens in all copies."""
-
+MAX_TOKENS, MAX_HELD_OUT = 2_000_000, 200  # what is held out of; groups are drawn at random
+MAX_COPIES = 4_000_000  # tokens in all copies of groups that pairs are scored in, about
 BASELINES = {
     "shorter": "the shorter one is correct",
     "majority": "the more frequent answer is correct",
@@ -39,12 +30,9 @@ BASELINES = {
 class Choice(NamedTuple):
     """The estimator that rollouts are read with."""
 
-    name: str
-    """What stands beside the estimator's numbers."""
+    name: str  # what stands beside its numbers
     estimator: Estimator
     advice: Advice
-    lacks_policy: bool
-    """Whether it stands for one that weighs by what a dump does not hold."""
 
 
 def choose(
@@ -52,28 +40,33 @@ def choose(
 ) -> Choice:
     """The estimator to read a dump with, and why; `permutations`: see `held_out_pairs`.
 
-    The one that was asked for; else the one that held-out pairs advise; else the one that the run
-    was trained with; else `ktae.validity.advice.RECOMMENDED`.
+    The one that was asked for; else the one that held-out pairs advise; else
+    `ktae.validity.advice.RECOMMENDED`.
     """
     tried = {name: preset(name) for name in BESIDE}
-    named = frame.dump.estimator if asked is None else as_estimator(asked)
-    lacks_policy = named is not None and bool(named.needs_policy)
-    if named is not None:
-        named = table_estimator(named) if lacks_policy else named
-        if named not in tried.values():
-            tried = {to_text(named): named} | tried
-    taken, result = None, _held_out(frame, tried, permutations)
-    if isinstance(result, HeldOut):
-        advised = advice(result)
-        taken = advised.take
-        said = Advice(advised.verdict, advised.lines, _table(result, taken))
+    estimator = preset(RECOMMENDED)
+    if asked is not None:
+        estimator = as_estimator(asked)
+        if estimator not in tried.values():
+            tried = {to_text(estimator): estimator} | tried
+    result = _held_out(frame, tried, permutations)
+    if isinstance(result, str):
+        shown = Advice("none", [result])
     else:
-        said = Advice("none", [result], None)
-    if taken is not None and asked is None:
-        named = tried[taken]
-    estimator = named or preset(RECOMMENDED)
-    name = next((x for x, y in tried.items() if y == estimator), to_text(estimator))
-    return Choice(name, estimator, said, lacks_policy)
+        advised = advice(result)
+        if advised.take is not None and asked is None:
+            estimator = tried[advised.take]
+        tested = (
+            "How often the correct one of two responses gets more credit, when credit is computed "
+            f"from the others of its group. Chance is .500. {counted(result.pairs, 'pair')} of "
+            f"{counted(result.groups, 'group')}."
+        )
+        rows = [
+            [BASELINES.get(x.name, x.name), *x.cells()[:3]]
+            for x in (*result.ranked(), *result.baselines)
+        ]
+        shown = Advice(advised.verdict, advised.lines, tested, rows)
+    return Choice(next(x for x, y in tried.items() if y == estimator), estimator, shown)
 
 
 def _held_out(
@@ -109,22 +102,3 @@ def _held_out(
             "No prompt has two distinct correct and two distinct incorrect responses, so it cannot "
             "be tested how far credit is to be believed here."
         )
-
-
-def _table(pairs: HeldOut, taken: str | None) -> Table:
-    rows = []
-    for score in (*pairs.ranked(), *pairs.baselines):
-        name = BASELINES.get(score.name, score.name)
-        share, low, high, permuted = (
-            f"{x:.2f}".removeprefix("0") for x in (*score.auc, score.permuted.value)
-        )
-        cells = [name, share, f"{low} to {high}", permuted]
-        rows.append(Row(cells, strong=score.name == taken))
-    return Table(
-        "Held-out pairs",
-        "How often the correct one of two responses gets more credit, when credit is computed from "
-        f"the others of its group. Chance is .50. {counted(pairs.pairs, 'pair')} of "
-        f"{counted(pairs.groups, 'group')}.",
-        ["", "share", "95 %", "permuted labels"],
-        rows,
-    )

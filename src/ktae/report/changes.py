@@ -14,18 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.inference import holm
-from ktae.report.data import Tone
-from ktae.report.drafts import Draft, p_text, percent
+from ktae.report.data import Finding, Tone, p_text, percent
 from ktae.report.frame import Frame
 
-DEALS = 1999
-"""Random deals of a test; with the one seen, the smallest p is 1 in 2,000."""
-
-LEVEL = 0.01
-"""For all changes of a dump together (Holm). Below .05, as a page makes several kinds of claims."""
-
-LEAST = {"accuracy": 0.02, "share cut off": 0.02, "response length": 0.05, "entropy": 0.05}
-"""Smaller changes are not told: of the first two in all, of the others as a share of the mean."""
+DEALS = 1999  # random deals of a test; with the one seen, the smallest p is 1 in 2,000
+LEVEL = 0.01  # for all changes of a dump (Holm): below .05, as a page makes several kinds of claims
+SHARES = ("accuracy", "share cut off")
+LEAST_SHARE, LEAST = 0.02, 0.05  # smaller ones are not told; of other numbers as a share of them
 
 
 class Change(NamedTuple):
@@ -33,20 +28,16 @@ class Change(NamedTuple):
 
     before: float
     after: float
-    first: int
-    """The first step of all, and the last one."""
-    last: int
-    until: int
-    """The last step before the change, and the first one after it."""
-    since: int
+    steps: tuple[int, int, int, int]
+    """The first of all, the last before the change, the first after it, and the last of all."""
     at_last: float
     """The mean at the last step."""
     p: float
 
 
-def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Draft]:
+def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
     """What changed in a run; of several inputs nothing is told."""
-    if len(frame.dump.names) > 1:
+    if frame.origins.inputs:
         return
     step_g, sizes_g = frame.step_g, frame.sizes_g
     with np.errstate(invalid="ignore"):
@@ -56,10 +47,6 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Draft]:
         "response length": frame.sum_rollouts(frame.lengths_b) / sizes_g,
         "share cut off": frame.sum_rollouts(1 - finished_b) / sizes_g,
     }
-    if "entropy" in frame.signals[0]:
-        entropy_b = frame.sum_tokens(np.nan_to_num(frame.signals[0]["entropy"]))
-        tokens_g = np.maximum(frame.sum_rollouts(frame.lengths_b), 1)
-        values["entropy"] = frame.sum_rollouts(entropy_b) / tokens_g
     tested = dict[str, Change]()
     for name, values_g in values.items():
         usable = (step_g >= 0) & np.isfinite(values_g)
@@ -68,34 +55,34 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Draft]:
             tested[name] = change
     corrected = holm([change.p for change in tested.values()])
     for (name, change), p in zip(tested.items(), corrected, strict=True):
-        scale = 1.0
-        if name in ("response length", "entropy"):
-            scale = max(abs(change.before), abs(change.after))
-        if p < LEVEL and abs(change.after - change.before) >= LEAST[name] * scale:
-            yield _draft(name, change, p, f"{frame.dump.word}s")
+        least = LEAST * max(abs(change.before), abs(change.after))
+        if name in SHARES:
+            least = LEAST_SHARE
+        if p < LEVEL and abs(change.after - change.before) >= least:
+            yield _finding(name, change, p, f"{frame.dump.word}s")
 
 
-def _draft(name: str, change: Change, p: float, unit: str) -> Draft:
-    def number(x: float) -> str:
-        if name in ("accuracy", "share cut off"):
-            return percent(x)
-        return f"{x:,.0f} {unit}" if name == "response length" else f"{x:.3g}"
-
+def _finding(name: str, change: Change, p: float, unit: str) -> Finding:
+    numbers = change.before, change.after, change.at_last
+    before, after, at_last = (percent(x) if name in SHARES else f"{x:.3g}" for x in numbers)
+    if name == "response length":
+        before, after, at_last = (f"{x:,.0f} {unit}" for x in numbers)
     verb = "rose" if change.after > change.before else "fell"
     is_bad = (name, verb) in (("accuracy", "fell"), ("share cut off", "rose"))
     tone: Tone = "bad" if is_bad else "good" if name == "accuracy" else "plain"
-    until, since = (
-        f"step {x:,}" if x == y else f"steps {x:,} to {y:,}"
-        for x, y in ((change.first, change.until), (change.since, change.last))
-    )
+    first, until, since, last = change.steps
     title = f"{name.capitalize()} {verb}"
-    return Draft(
+    return Finding(
         *(f"{name.replace(' ', '-')}-{verb}", tone, title),
-        f"{title} from {number(change.before)} ({until}) to {number(change.after)} ({since})",
-        f"{p_text(p)} over groups dealt anew to the steps; most likely at step {change.since:,}",
-        f"At the last step it is {number(change.at_last)}. Read responses from before and after.",
+        f"{title} from {before} ({_steps(first, until)}) to {after} ({_steps(since, last)})",
+        f"{p_text(p)} over groups dealt anew to the steps; most likely at step {since:,}",
+        f"At the last step it is {at_last}. Read responses from before and after.",
         link={"view": "training"},
     )
+
+
+def _steps(first: int, last: int) -> str:
+    return f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
 
 
 def largest_change(values: np.ndarray, steps: np.ndarray, prompts: np.ndarray) -> Change | None:
@@ -124,11 +111,11 @@ def largest_change(values: np.ndarray, steps: np.ndarray, prompts: np.ndarray) -
         dealt = np.empty_like(rest)
         dealt[order] = rest[np.lexsort((rng.random(len(rest)), prompt))]
         as_far += differences(dealt).max() >= seen[cut] * (1 - 1e-9)
-    before = place <= cut
+    before, (first, until, since, last) = place <= cut, distinct[[0, cut, cut + 1, -1]].tolist()
     return Change(
         float(values[before].mean()),
         float(values[~before].mean()),
-        *(int(distinct[0]), int(distinct[-1]), int(distinct[cut]), int(distinct[cut + 1])),
+        (first, until, since, last),
         float(values[place == len(distinct) - 1].mean()),
         as_far / (DEALS + 1),
     )

@@ -8,29 +8,20 @@ over prompts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ktae.files.text import counted, short_names
+from ktae.files.text import counted
 from ktae.inference import ALPHA, Interval, holm, paired_p_value, t_interval
-from ktae.report.data import Comparison, Link, Problem, Row, Tone
-from ktae.report.drafts import Draft, p_text, percent, signed
+from ktae.report.data import Comparison, Finding, Link, Tone, p_text, percent, signed
 from ktae.report.frame import Frame
 
 POINTS = " points"
-"""A hundredth of accuracy."""
-
 MOST_SIDES = 12
-FEWEST_PROMPTS = 5
-"""Prompts that two steps must have in common; fewer tell nothing of the model."""
-
-MOST_PROBLEMS = 200
-"""Won, and lost, that are listed."""
-
-LONGEST_PROMPT = 140
-"""Characters of a prompt in these lists."""
+FEWEST_PROMPTS = 5  # that two steps must have in common; fewer tell nothing of the model
+MOST_PROBLEMS = 200  # won, and lost, that are listed
+LONGEST_PROMPT = 140  # characters of a prompt in these lists
 
 
 class Side(NamedTuple):
@@ -39,10 +30,8 @@ class Side(NamedTuple):
     name: str
     correct_p: np.ndarray
     known_p: np.ndarray
-    length_p: np.ndarray
-    """Mean tokens of a response; NaN where there is none."""
-    group_p: np.ndarray
-    """A group of the prompt; -1: none."""
+    length_p: np.ndarray  # mean tokens of a response; NaN where there is none
+    group_p: np.ndarray  # a group of the prompt; -1: none
 
     def accuracy(self, common: np.ndarray) -> np.ndarray:
         """The share of correct responses of each of these prompts."""
@@ -57,8 +46,7 @@ class Pair(NamedTuple):
     b: Side
     common: np.ndarray
     interval: Interval
-    p: float
-    """Corrected for all pairs of the dump."""
+    p: float  # corrected for all pairs of the dump
 
     @property
     def sentence(self) -> str:
@@ -71,39 +59,18 @@ class Pair(NamedTuple):
         return f"{better} is better than {worse} by {abs(value):.1f} points"
 
 
-class Compared(NamedTuple):
-    """What `compare_sides` returns."""
-
-    pairs: list[Pair]
-    opened: int
-    """The one of the largest difference."""
-    by_run: bool
-
-
-def compare_sides(frame: Frame) -> Compared:
+def compare_sides(frame: Frame) -> list[Pair]:
     """Every other side against the first one: the inputs, or else steps that have prompts in
     common."""
-    input_g, names = frame.origins.input_g, frame.dump.names
-    runs = sorted({*input_g.tolist()} - {-1})
-    if by_run := bool(runs):
-        short = short_names([Path(names[run]) for run in runs])
-        sides = [
-            _side(frame, x, (input_g == run)[frame.group_b])
-            for x, run in zip(short, runs, strict=True)
-        ]
-        sides = sides[:MOST_SIDES]
-    else:
-        steps, step_b = _common_steps(frame), frame.step_g[frame.group_b]
-        sides = [_side(frame, f"step {step:,}", step_b == step) for step in steps]
-    tested = list[Pair]()
-    for side in sides[1:]:
-        pair = _pair(sides[0], side)
-        if len(pair.common) >= (1 if by_run else FEWEST_PROMPTS):
-            tested.append(pair)
-    corrected = holm([pair.p for pair in tested])
-    pairs = [x._replace(p=p) for x, p in zip(tested, corrected, strict=True)]
-    sizes = [abs(pair.interval.value) for pair in pairs]
-    return Compared(pairs, int(np.argmax(sizes)) if sizes else 0, by_run)
+    origins, steps = frame.origins, [] if frame.origins.inputs else _common_steps(frame)
+    input_b, step_b = origins.input_g[frame.group_b], frame.step_g[frame.group_b]
+    runs = np.unique(input_b).tolist() if origins.inputs else []
+    sides = [_side(frame, origins.inputs[run], input_b == run) for run in runs[:MOST_SIDES]]
+    sides += [_side(frame, f"step {step:,}", step_b == step) for step in steps]
+    pairs = [_pair(sides[0], side) for side in sides[1:]]
+    pairs = [pair for pair in pairs if len(pair.common) >= (1 if runs else FEWEST_PROMPTS)]
+    corrected = holm([pair.p for pair in pairs])
+    return [pair._replace(p=p) for pair, p in zip(pairs, corrected, strict=True)]
 
 
 def _common_steps(frame: Frame) -> list[int]:
@@ -122,17 +89,15 @@ def _common_steps(frame: Frame) -> list[int]:
 def _side(frame: Frame, name: str, chosen_b: np.ndarray) -> Side:
     prompt_b = frame.origins.prompt_g[frame.group_b]
     n = int(prompt_b.max(initial=-1)) + 1
-
-    def by_prompt(values_b: np.ndarray) -> np.ndarray:
-        values: np.ndarray = np.bincount(prompt_b, values_b * chosen_b, n)
-        return values
-
-    size_p = by_prompt(np.ones(len(prompt_b)))
+    size_p, correct_p, known_p, tokens_p = (
+        np.bincount(prompt_b, x * chosen_b, n)
+        for x in (np.ones(len(prompt_b)), frame.correct_b == 1, frame.known_b, frame.lengths_b)
+    )
     group_p = np.full(n, -1)
     rows = np.flatnonzero(chosen_b)[::-1]
     group_p[prompt_b[rows]] = frame.group_b[rows]
-    length_p = by_prompt(frame.lengths_b) / np.where(size_p > 0, size_p, np.nan)
-    return Side(name, by_prompt(frame.correct_b == 1), by_prompt(frame.known_b), length_p, group_p)
+    length_p = tokens_p / np.where(size_p > 0, size_p, np.nan)
+    return Side(name, correct_p, known_p, length_p, group_p)
 
 
 def _pair(a: Side, b: Side) -> Pair:
@@ -173,19 +138,19 @@ def comparison(frame: Frame, pair: Pair, prompts: list[str | None]) -> Compariso
         for sign in (1, -1)
     )
 
-    def problem(i: int) -> Problem:
+    def problem(i: int) -> tuple[str, str, Link, Link]:
         groups = [int(x.group_p[common[i]]) for x in (a, b)]
         text = (prompts[groups[1]] or frame.origins.label[groups[1]])[:LONGEST_PROMPT]
-        links: list[Link] = [{"view": "rollouts", "group": group} for group in groups]
-        return Problem(text, f"{percent(of_a[i])} → {percent(of_b[i])}", *links)
+        in_a, in_b = ({"view": "rollouts", "group": group} for group in groups)
+        return text, f"{percent(of_a[i])} → {percent(of_b[i])}", in_a, in_b
 
     return Comparison(
         a.name,
         b.name,
         pair.sentence,
         [
-            Row([*accuracy, f"{in_words(interval, POINTS)}, p = {p:.2g}"]),
-            Row([*length, in_words(mean_interval(lengths[1] - lengths[0]), "")]),
+            [*accuracy, f"{in_words(interval, POINTS)}, p = {p:.2g}"],
+            [*length, in_words(mean_interval(lengths[1] - lengths[0]), "")],
         ],
         [problem(i) for i in won[:MOST_PROBLEMS]],
         [problem(i) for i in lost[:MOST_PROBLEMS]],
@@ -193,16 +158,16 @@ def comparison(frame: Frame, pair: Pair, prompts: list[str | None]) -> Compariso
     )
 
 
-def runs(frame: Frame, compared: Compared) -> Iterator[Draft]:
+def runs(frame: Frame, pairs: list[Pair]) -> Iterator[Finding]:
     """Which of several runs is better, on the prompts that both answered."""
-    for pair in compared.pairs if compared.by_run else ():
+    for pair in pairs if frame.origins.inputs else ():
         a, b = pair.a.name, pair.b.name
         change = pair.b.accuracy(pair.common) - pair.a.accuracy(pair.common)
         won, lost = int((change > 0).sum()), int((change < 0).sum())
         tone: Tone = "plain"
         if pair.p < ALPHA:
             tone = "good" if pair.interval.value > 0 else "bad"
-        yield Draft(
+        yield Finding(
             *(f"run-{b}", tone, f"{a} and {b}"),
             pair.sentence,
             f"{b} minus {a}: {in_words(pair.interval, POINTS)}, {p_text(pair.p)}, paired over "
@@ -210,27 +175,4 @@ def runs(frame: Frame, compared: Compared) -> Iterator[Draft]:
             f"Of these prompts {won:,} are better with {b}, {lost:,} are worse and "
             f"{len(change) - won - lost:,} are the same.",
             link={"view": "compare"},
-        )
-
-
-def models(frame: Frame) -> Iterator[Draft]:
-    """The best and the worst of several models, on the prompts that both answered."""
-    name_b = np.array([name or "" for name in frame.rollouts["model"].to_pylist()])
-    names = np.unique(name_b[frame.known_b & (name_b != "")]).tolist()
-    sides = [_side(frame, name, name_b == name) for name in names]
-    if len(sides) < 2 or len(frame.dump.names) > 1:
-        return
-    sides.sort(key=lambda side: side.correct_p.sum() / side.known_p.sum())
-    pair = _pair(sides[0], sides[-1])
-    tries = len(sides) * (len(sides) - 1) / 2  # any two could have been the best and the worst
-    p = min(1.0, tries * pair.p)
-    if len(pair.common) >= FEWEST_PROMPTS and p < ALPHA:
-        low, high = (percent(float(x.accuracy(pair.common).mean())) for x in pair[:2])
-        yield Draft(
-            *("models", "warn", "Models differ"),
-            f"Models differ: accuracy is {low} for {pair.a.name} and {high} for {pair.b.name}",
-            f"{in_words(pair.interval, POINTS)}, {p_text(p)}, paired over "
-            f"{counted(len(pair.common), 'prompt')}",
-            f"Where a group pools them, a {frame.dump.word} may only identify the stronger model.",
-            link={"view": "overview"},
         )

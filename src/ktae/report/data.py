@@ -1,146 +1,84 @@
 """The page's data: everything that a page says, computed in Python and only drawn by its scripts.
 
 `ktae.report.contents` fills a `Page`. It is written as JSON; what has one entry a token is in
-blocks of its own beside it (`ktae.report.blocks`). Numbers in sentences and tables are written out
-here, so that page, terminal and JSON say the same.
+blocks of its own beside it. Numbers in sentences and tables are written out in Python, so that
+page, terminal and JSON say the same. In the page a block is base64 of what is compressed, so no
+text of a rollout can end a tag or start one.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
-from typing import Any, Literal
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
-VERSION = 2
+import numpy as np
+
+VERSION = 3
 """The version of the page's data. The page's script refuses another."""
 
 Link = dict[str, Any]
 """Where a link leads: fields of the page's address, such as view, group, finding or length. A group
-is its place in `Groups`, a rollout its place in the group."""
+is its place in the dump, a rollout its place in the group."""
 
 Tone = Literal["bad", "warn", "good", "plain"]
-Kind = Literal["rollouts", "groups", "tokens", "view"]
-"""What a finding is about; `view`: what another view shows."""
+
+COUNT = "a count; nothing is estimated"
+"""How sure a finding is that counts."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """A token and what is said of it, as a link to its contexts."""
+class Place(NamedTuple):
+    """Where in a response something was found."""
 
-    id: int
-    text: str
-    about: str
+    row: int  # the response's place in `Frame`; in a page, among those that it holds
+    token: int = -1  # where to look; -1: nowhere in particular
+    why: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """Something to act on, in one sentence with its number."""
 
-    key: str
-    """What the page's address and JSON call it."""
+    key: str  # what the page's address and JSON call it
     tone: Tone
+    title: str  # a short name, for lists and filters
     sentence: str
-    sure: str
-    """How sure it is: an interval, a p-value, or whose judgement it is."""
-    about: str
-    """What it means, or what to do about it."""
-    title: str
-    """A short name, for lists and filters."""
-    count: int
-    """How many of the dump's responses, groups or tokens."""
-    kind: Kind
-    link: Link | None
-    """To all that it is about; `example`: to one place."""
-    example: Link | None
-    groups: list[int]
-    rollouts: list[int]
-    """Places in `Rollouts` of those that the page holds."""
-    tokens: list[int]
-    """Where to look in each of them; -1: nowhere in particular."""
-    why: list[str]
-    """What is seen in each of them; none where there is nothing to add."""
-    chips: list[Chip]
+    sure: str  # how sure it is: an interval, a p-value, or whose judgement it is
+    about: str  # what it means, or what to do about it
+    places: Sequence[Place] = ()  # of all responses; in a page of those that it holds
+    link: Link | None = None  # to all that it is about
+    example: Link | None = None
+    count: int = 0  # how many of the dump's responses
 
 
-@dataclasses.dataclass(frozen=True)
-class Bar:
-    """One bin of a histogram: (number, kind of bar) from the bottom up."""
-
-    parts: list[tuple[int, str]]
-    label: str
-    link: Link
-
-
-@dataclasses.dataclass(frozen=True)
-class Histogram:
-    """Bars, each a link to what it counts, with the values at both ends and of the highest bar."""
-
-    name: str
-    low: str
-    high: str
-    most: int
-    bars: list[Bar]
+Bar = tuple[list[tuple[int, str]], str, Link]
+"""One bin of a histogram: (number, kind of bar) from the bottom up, a label, and a link to them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """A number of the overview, and its distribution."""
+    """A number of the overview, and its distribution, if it has one."""
 
     number: str
     name: str
     about: str
-    picture: Histogram | None
-    caption: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A row of a table; the first cell is its name."""
-
-    cells: list[str]
-    link: Link | None = None
-    strong: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """Names and numbers, as they are shown."""
-
-    title: str
-    about: str
-    columns: list[str]
-    rows: list[Row]
+    caption: str = ""
+    ends: tuple[str, str] = ("", "")  # below the first bar and the last one
+    bars: Sequence[Bar] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
     """Which estimator to read with, and how far to believe single colours."""
 
-    verdict: str
-    """`ktae.validity.advice.Verdict`; `none` where nothing can be tested."""
+    verdict: str  # `ktae.validity.advice.Verdict`; none: nothing can be tested
     sentences: list[str]
-    tests: Table | None
-    """Held-out pairs."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Note:
-    """One thing to know about the dump; severe where what a reader expects is missing."""
-
-    key: str
-    severe: bool
-    title: str
-    text: str
-    count: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """A prompt on two sides, and its accuracy on both."""
-
-    prompt: str
-    change: str
-    a: Link
-    b: Link
+    tested: str = ""  # what the tests are
+    tests: Sequence[list[str]] = ()  # name, share, 95 % interval and permuted labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,42 +88,12 @@ class Comparison:
     a: str
     b: str
     sentence: str
-    rows: list[Row]
-    won: list[Problem]
-    lost: list[Problem]
+    rows: list[list[str]]
+    won: list[tuple[str, str, Link, Link]]  # a prompt, its accuracy on both sides, and its groups
+    lost: list[tuple[str, str, Link, Link]]
     n_won: int
     n_lost: int
     n_same: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """One line of a chart; null where a step has no value."""
-
-    name: str
-    steps: list[int]
-    values: list[float | None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Chart:
-    """A number over training steps: one line, or one for each run."""
-
-    name: str
-    lines: list[Line]
-
-
-@dataclasses.dataclass(frozen=True)
-class Credit:
-    """The estimator that colours the page; the block `credit` has its credit of every token."""
-
-    name: str
-    largest: float
-    """What the block's numbers from -1 to 1 are multiplied by."""
-    note: str
-    """What the tables of `Page.cells` have to do with it; empty where the credit is their mean."""
-    ignored: list[int]
-    """Token ids that get no credit."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,17 +107,11 @@ class Groups:
     shown: list[int]
     size: list[int]
     n_correct: list[int]
-    known: list[int]
-    """Responses with a verdict."""
+    known: list[int]  # responses with a verdict
     length: list[float]
-    credit_abs: list[float]
-    """Mean |credit| of the page's estimator."""
-    beyond: list[int]
-    """Splits of its responses that units make, beyond chance in the whole dump."""
-    evidence: list[str]
-    """What units say of correctness in this group, in a sentence."""
-    order: list[int]
-    """Groups by most evidence."""
+    beyond: list[int]  # splits of its responses by units, beyond chance in the whole dump
+    evidence: list[str]  # what units say of correctness in this group, in a sentence
+    order: list[int]  # groups by most evidence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,73 +122,10 @@ class Rollouts:
     reward: list[float | None]
     correct: list[float | None]
     advantage: list[float | None]
-    credit: list[float]
-    """The mean credit of its counted tokens, by the page's estimator."""
+    credit: list[float]  # the mean of its counted tokens
     models: list[str]
-    model: list[int]
-    """Place in `models`; -1: none."""
-    holes: dict[int, list[int]]
-    """Begin and end of each masked stretch, of those alone that have any."""
-    segments: dict[int, list[tuple[str, int, int]]]
-    """Kind, begin and end, of those alone that have several."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Turn:
-    """A turn of a response: where it begins, its first words and its mean credit a token."""
-
-    start: int
-    text: str
-    credit: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """What some responses did in a state: how many of them, and of how many that have a verdict."""
-
-    text: str
-    n: int
-    n_correct: int
-    known: int
-
-
-@dataclasses.dataclass(frozen=True)
-class State:
-    """An observation that several responses of a group share, and what they did then."""
-
-    text: str
-    n: int
-    choices: list[Choice]
-    others: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Turns:
-    """The turns of a group with several: for each response, and in shared states."""
-
-    rollouts: list[list[Turn]]
-    left_out: list[int]
-    """Later turns of each response that are not listed."""
-    largest: float
-    states: list[State]
-
-
-@dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """Columns: the distinct tokens by falling frequency; a token's number is its place here."""
-
-    id: list[int]
-    text: list[Any]
-    """Its text; its bytes where it is part of a character; null where only the number is known."""
-    a: list[int]
-    """Correct responses of mixed groups that contain it; `b`: incorrect ones."""
-    b: list[int]
-    groups: list[int]
-    impact: list[float]
-    credit: list[float]
-    p: list[float]
-    beyond: list[int]
-    """1 where that is beyond chance among all tokens of the dump."""
+    model: list[int]  # its place in `models`; -1: none
+    segments: dict[int, list[Any]]  # of those alone that have several
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,27 +133,77 @@ class Page:
     """What a page says, but for the texts of its tokens and what has an entry a token."""
 
     version: int
-    unit: Literal["token", "word"]
-    findings: list[Finding]
-    """What to act on first comes first."""
+    unit: str  # what a token is called
+    findings: list[Finding]  # what to act on first comes first
     advice: Advice
     tiles: list[Tile]
-    models: Table | None
-    """Where responses are of several."""
-    notes: list[Note]
+    notes: list[dict[str, Any]]  # of `ktae.rollouts.notes.Note`
     comparisons: list[Comparison]
-    opened: int
-    """The comparison that is shown first."""
-    charts: list[Chart]
-    credit: Credit
-    signals: list[str]
-    """Blocks of log-probabilities and entropies."""
-    unit_names: list[str]
-    """What the blocks `unit-N` count: token, bigram, trigram."""
-    cells: list[list[float]]
-    """The contingency tables that the blocks `unit-N` refer to (`ktae.report.units.cells`)."""
-    n_correct: int
-    """Correct responses of mixed groups; and incorrect ones."""
+    opened: int  # the comparison that is shown first
+    charts: dict[str, list[tuple[str, list[int], list[float]]]]  # of each run: name, steps, values
+    estimator: str  # whose credit colours the page, as in the block `credit`
+    largest: float  # what that block's numbers from -1 to 1 are multiplied by
+    about_tables: str  # where the credit is not the mean of the tables in `cells`
+    ignored: list[int]  # token ids that get no credit
+    unit_names: list[str]  # what the blocks `unit-N` count: token, bigram, trigram
+    cells: list[list[float]]  # the tables that those refer to: see `ktae.report.units.cells`
+    n_correct: int  # correct responses of mixed groups
     n_incorrect: int
     groups: Groups
     rollouts: Rollouts
+
+
+def percent(share: float) -> str:
+    """As in "53.1 %"."""
+    return f"{100 * share:.{0 if share in (0, 1) else 1}f} %"
+
+
+def p_text(p: float) -> str:
+    """As in "p = 0.04"."""
+    return "p < .001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def share_of(n: int, total: int) -> str:
+    """As in "3 of 1,200"."""
+    return f"{n:,} of {total:,}"
+
+
+def signed(number: float, form: str = ".2f") -> str:
+    """As in "+5.50", with the sign that a minus has in print."""
+    return f"{number:+z{form}}".replace("-", "−")
+
+
+def json_block(content: Any) -> str:
+    """JSON in UTF-8, with floats of six digits and NaN as null."""
+    text = json.dumps(_plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _block(text.encode())
+
+
+def integer_block(numbers: np.ndarray) -> str:
+    """Integers below 2^32: the lowest byte of all of them, then the next one of all, and so on."""
+    return _block(numbers.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes())
+
+
+def credit_block(values: np.ndarray) -> str:
+    """Numbers from -1 to 1 as int8 in units of 1 / 127; what is not 0 does not become 0."""
+    scaled = np.round(values * 127)
+    scaled = np.where((scaled == 0) & (values != 0), np.sign(values), scaled)
+    return _block(scaled.astype(np.int8).tobytes())
+
+
+def _block(content: bytes) -> str:
+    compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)  # what browsers can inflate
+    return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
+
+
+def _plain(content: Any) -> Any:
+    """`content` in JSON's types."""
+    if dataclasses.is_dataclass(content):
+        return {x.name: _plain(getattr(content, x.name)) for x in dataclasses.fields(content)}
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    if isinstance(content, float):
+        return float(f"{content:.6g}") if math.isfinite(content) else None
+    return content

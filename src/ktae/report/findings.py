@@ -1,11 +1,12 @@
 """What a page says first: findings, ranked by what a person would act on, each in one sentence.
 
 Paid without an answer; accuracy fell or rose; one run better than another; graders that disagree;
-responses cut off; answers that were overwritten; copies; and last, what single tokens tell.
+responses cut off; answers that were overwritten; copies.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,28 +14,22 @@ import numpy as np
 from ktae.files.text import counted
 from ktae.report import answers, comparing
 from ktae.report.changes import changes
-from ktae.report.data import Tone
-from ktae.report.drafts import COUNT, Draft, Place, chip, percent, share_of
-from ktae.report.finished import Finished
-from ktae.report.frame import Frame
+from ktae.report.data import COUNT, Finding, Place, Tone, percent, share_of
+from ktae.report.frame import Frame, json_fields
 from ktae.report.regrading import Graded
-from ktae.report.scoring import Scored, Tokens, mixed_responses
-from ktae.validity import repeats
+from ktae.report.scoring import Scored
 
-MOST_TOKENS = 6
-"""Tokens that are named."""
-
-MINOR = 0.01
-"""A warning about fewer than this share of the responses is none."""
-
-FEWEST_BAD = 3
-"""And one about fewer responses is no headline, whatever it is about."""
-
+MINOR = 0.01  # a warning about fewer than this share of the responses is none
+FEWEST_BAD = 3  # and one about fewer responses is no headline, whatever it is about
 ORDER = (
-    *("as-text", "paid", "all-alike", "asks", "accuracy", "run-", "models", "correct-here"),
-    *("incorrect-here", "unfinished", "no-answer", "empty", "overwritten", "answer-stated"),
+    *("as-text", "paid", "all-alike", "asks", "accuracy", "run-", "correct-here"),
+    *("incorrect-here", "unfinished", "no-answer", "empty", "overwritten"),
 )
 """How findings of one tone follow each other, by how their keys begin; others come last."""
+
+# Responses were cut off at a length of so many tokens at least that so many share, so many times as
+# many as share a length a little below, where such a share of responses is far shorter.
+LONG, AT_LIMIT, PEAK, SHORTER = 32, 3, 5, 0.05
 
 RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 
@@ -42,72 +37,65 @@ RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 def find(
     frame: Frame,
     scored: Scored,
-    totals: Tokens,
-    beyond_v: np.ndarray,
     graded: Graded | None,
     accepted: list[tuple[str, ...]],
-    finished: Finished,
-    compared: comparing.Compared,
-) -> list[Draft]:
-    """All findings, the one to act on first before the others.
-
-    Args:
-        frame: the responses.
-        scored: their credit and units.
-        totals: each token over groups, and `beyond_v` whether it is beyond chance.
-        graded: what our grader says, and `accepted` each response's references.
-        finished: which responses are finished.
-        compared: runs or steps beside each other.
-    """
-    drafts = [
+    pairs: list[comparing.Pair],
+) -> list[Finding]:
+    """All findings, the one to act on first before the others; `accepted` are the references."""
+    finished_b, rule = _finished(frame)
+    listed = [
         *answers.suspect_grader(frame, graded, accepted),
-        *changes(frame, finished.finished_b),
-        *comparing.runs(frame, compared),
-        *comparing.models(frame),
-        *cut_off(frame, finished),
+        *changes(frame, finished_b),
+        *comparing.runs(frame, pairs),
+        *cut_off(frame, finished_b, rule),
         *empty(frame),
         *copies(frame),
-        *tokens(frame, scored, totals, beyond_v),
-        *groups_beyond_chance(scored),
     ]
     if graded is None or not graded.asks_for_more:
-        drafts += answers.disagreements(frame, graded) if graded else []
-        drafts += answers.stated_answers(frame, scored, accepted)
+        listed += answers.disagreements(frame, graded) if graded else []
+        listed += answers.overwritten(frame, scored, accepted)
 
-    def rank(draft: Draft) -> tuple[int, int]:
-        first = [i for i, key in enumerate(ORDER) if draft.key.startswith(key)]
-        return RANK[draft.tone], min(first, default=len(ORDER))
+    def rank(finding: Finding) -> tuple[int, int]:
+        first = [i for i, key in enumerate(ORDER) if finding.key.startswith(key)]
+        return RANK[finding.tone], min(first, default=len(ORDER))
 
-    ranked = sorted((_minor(x, frame) for x in drafts), key=rank)
+    ranked = sorted((_minor(x, frame) for x in listed), key=rank)
     if not ranked or ranked[0].tone == "plain":
         ranked.insert(0, accuracy(frame))
     return ranked
 
 
-def _minor(draft: Draft, frame: Frame) -> Draft:
+def _minor(finding: Finding, frame: Frame) -> Finding:
     """What is about hardly any response is no warning."""
-    n = len(draft.places)
-    is_minor = 0 < n < (MINOR * len(frame.group_b) if draft.tone == "warn" else FEWEST_BAD)
-    return draft._replace(tone="plain") if is_minor else draft
+    least = MINOR * len(frame.group_b) if finding.tone == "warn" else FEWEST_BAD
+    is_minor = 0 < len(finding.places) < least
+    return dataclasses.replace(finding, tone="plain") if is_minor else finding
 
 
-def accuracy(frame: Frame) -> Draft:
-    """The headline where nothing needs to be acted on."""
-    known = frame.correct_b[frame.known_b]
-    n = counted(len(frame.group_b), "response")
-    sentence = f"{n} without a verdict: correctness is unknown"
-    if len(known):
-        sentence = f"Accuracy is {percent(known.mean())} ({share_of(int(known.sum()), len(known))})"
-    return Draft(
-        *("accuracy", "plain", "Accuracy", sentence, COUNT),
+def accuracy(frame: Frame) -> Finding:
+    """The headline where nothing needs to be acted on; of several inputs for each."""
+    inputs, parts = frame.origins.inputs, []
+    input_b = frame.origins.input_g[frame.group_b]
+    for i, name in enumerate(inputs or [""]):
+        known = frame.correct_b[frame.known_b & ((input_b == i) | (not inputs))]
+        if len(known):
+            share = f"{percent(known.mean())} ({share_of(int(known.sum()), len(known))})"
+            parts.append(share + (f" in {name}" if name else ""))
+    responses = counted(len(frame.group_b), "response")
+    return Finding(
+        *("accuracy", "plain", "Accuracy"),
+        "Accuracy is " + ", ".join(parts)
+        if parts
+        else f"{responses} without a verdict: correctness is unknown",
+        COUNT,
         "Nothing stands out. Smaller findings are below.",
         link={"view": "rollouts"},
     )
 
 
-def cut_off(frame: Frame, finished: Finished) -> Iterator[Draft]:
-    """Responses that are not finished."""
-    cut_b = finished.finished_b == 0
+def cut_off(frame: Frame, finished_b: np.ndarray, rule: str) -> Iterator[Finding]:
+    """Responses that are not finished, by a rule."""
+    cut_b = finished_b == 0
     if not cut_b.any():
         return
     n, n_cut = len(cut_b), int(cut_b.sum())
@@ -115,21 +103,21 @@ def cut_off(frame: Frame, finished: Finished) -> Iterator[Draft]:
         share_of(int((cut_b & (frame.correct_b == x)).sum()), int((frame.correct_b == x).sum()))
         for x in (1, 0)
     )
-    yield Draft(
+    yield Finding(
         *("unfinished", "warn", "Cut off or unfinished"),
         f"{percent(n_cut / n)} of responses are cut off or unfinished ({share_of(n_cut, n)})",
-        f"finished means: {finished.rule}",
+        f"finished means: {rule}",
         f"{incorrect} incorrect responses and {correct} correct ones. If most of them are "
         "incorrect, the length limit costs accuracy.",
         [Place(row) for row in np.flatnonzero(cut_b).tolist()],
     )
 
 
-def empty(frame: Frame) -> Iterator[Draft]:
+def empty(frame: Frame) -> Iterator[Finding]:
     """Responses without a token that counts."""
     rows = np.flatnonzero(frame.counted_b == 0).tolist()
     if rows:
-        yield Draft(
+        yield Finding(
             *("empty", "warn", "Empty responses"),
             f"{share_of(len(rows), len(frame.group_b))} responses are empty",
             COUNT,
@@ -138,16 +126,14 @@ def empty(frame: Frame) -> Iterator[Draft]:
         )
 
 
-def copies(frame: Frame) -> Iterator[Draft]:
+def copies(frame: Frame) -> Iterator[Finding]:
     """Responses that repeat another one of their group."""
-    spans = map(frame.span, range(len(frame.lengths_b)))
-    ids = [frame.which_n[span][frame.mask_n[span]] for span in spans]
     # Empty ones are alike, too, and have a finding of their own.
     verdict_b = np.where(frame.counted_b > 0, np.nan_to_num(frame.correct_b, nan=2.0), np.nan)
-    rows = np.flatnonzero(repeats.repeated(frame.group_b, ids, verdict_b)).tolist()
+    rows = np.flatnonzero(frame.repeated(verdict_b)).tolist()
     if rows:
         n = len(frame.lengths_b)
-        yield Draft(
+        yield Finding(
             *("copies", "plain", "Copies of another response of the group"),
             f"{percent(len(rows) / n)} of responses are copies of another of their group "
             f"({share_of(len(rows), n)})",
@@ -158,42 +144,37 @@ def copies(frame: Frame) -> Iterator[Draft]:
         )
 
 
-def tokens(frame: Frame, scored: Scored, totals: Tokens, beyond_v: np.ndarray) -> Iterator[Draft]:
-    """What tokens tell beyond chance, corrected over all groups and all tokens of the dump."""
-    order = np.argsort(-np.abs(totals.impact), kind="stable")
-    listed = order[(beyond_v & (totals.impact != 0))[order]].tolist()
-    if not listed:
-        return
-    word, (n_correct, n_incorrect) = frame.dump.word, mixed_responses(frame, scored.units)
-    yield Draft(
-        *("tokens", "plain", f"{word.capitalize()}s that go with correctness"),
-        f"{counted(len(listed), word)} {'goes' if len(listed) == 1 else 'go'} with correctness, "
-        "beyond chance",
-        f"false discovery rate of 2 % over all {word}s of the dump, within groups",
-        f"That is an association, which an end or a format may have, too. Where a group mixes "
-        f"models a {word} may only tell the stronger one.",
-        chips=[
-            chip(
-                frame,
-                i,
-                f"in {percent(totals.a[i] / n_correct)} of correct, "
-                f"{percent(totals.b[i] / n_incorrect)} of incorrect",
-            )
-            for i in listed[:MOST_TOKENS]
-        ],
-    )
+def _finished(frame: Frame) -> tuple[np.ndarray, str]:
+    """(B,) float64: 1, 0, NaN where it is not known; and by which rule.
+
+    It is what the dump says, else a limit of length, where there is one to be seen.
+    """
+    finished_b = np.full(len(frame.lengths_b), np.nan)
+    names = ("finish_reason", "finished", "truncated", "is_truncated")
+    for row, fields in json_fields(frame.rollouts["extra"], names):
+        if isinstance(reason := fields.get("finish_reason"), str):
+            finished_b[row] = reason != "length"
+        elif isinstance(finished := fields.get("finished"), bool):
+            finished_b[row] = finished
+        elif isinstance(cut := fields.get("truncated", fields.get("is_truncated")), bool):
+            finished_b[row] = not cut
+    if not np.isnan(finished_b).all():
+        return finished_b, "as the dump says"
+    if limit := _limit(frame.lengths_b):
+        finished_b = (frame.lengths_b < limit).astype(float)
+        return finished_b, f"it is shorter than the limit, {limit:,}"
+    return finished_b, ""
 
 
-def groups_beyond_chance(scored: Scored) -> Iterator[Draft]:
-    """Groups in which a single unit tells beyond chance."""
-    units = scored.units
-    groups = np.flatnonzero(units.beyond_g).tolist()
-    if groups:
-        yield Draft(
-            *("beyond-chance", "plain", "Groups with colours beyond chance"),
-            f"In {counted(len(groups), 'group')} single colours are beyond chance",
-            f"false discovery rate of 2 % over {units.tests:,} splits of responses, all groups "
-            "together",
-            "There they are underlined. In all other groups chance explains every single colour.",
-            groups=groups,
-        )
+def _limit(lengths_b: np.ndarray) -> int:
+    """The length at which responses were cut off; 0 if none is to be seen."""
+    times = np.bincount(lengths_b)
+    most = len(times) - 1
+    if most < LONG:
+        return 0
+    # Text that is tokenised again may be a token or two longer than the limit.
+    limit = most - int(np.argmax(times[: most - 3 : -1]))
+    below = times[int(0.9 * most) : most - 2].mean()
+    is_far_shorter = (lengths_b < 0.8 * limit).mean() >= SHORTER
+    is_peak = times[limit] >= max(AT_LIMIT, PEAK * below)
+    return limit if is_peak and is_far_shorter else 0

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ktae.files.text import short_names
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
 from ktae.rollouts.groups import (
@@ -25,30 +26,20 @@ from ktae.rollouts.groups import (
     take_rows,
 )
 from ktae.rollouts.tokens import Spelling
+from ktae.validity import repeats
 
-SIGNALS = {
-    "log_prob": ("log_probs", "logprobs", "old_log_probs", "rollout_log_probs"),
-    "entropy": ("entropy", "entropies", "old_entropies"),
-}
-"""Names that a dump may give to a list of one number a token (natural logarithm, nats)."""
-
-ROWS_AT_ONCE = 8192
-"""Rollouts that are put in order in one go: Arrow has at most 2 GB of texts in one piece."""
+ROWS_AT_ONCE = 8192  # Arrow has at most 2 GB of texts in one piece
 
 
 class Origins(NamedTuple):
     """Where each group comes from."""
 
-    label: list[str]
-    """Its label in its file and step; its name where another group there has the same one."""
-    files: list[str]
-    """Short names of the files or runs that groups are told apart by."""
-    file: list[int]
-    """Each group's place in `files`; -1: none."""
-    input_g: np.ndarray
-    """(G,) which of several inputs it comes from; -1 where there is one."""
-    prompt_g: np.ndarray
-    """(G,) a number that groups of the same prompt share."""
+    label: list[str]  # in its file and step; its name where another group there has the same one
+    files: list[str]  # short names of the files or runs that groups are told apart by
+    file: list[int]  # each group's place in `files`; -1: none
+    inputs: list[str]  # short names of the inputs, where there are several
+    input_g: np.ndarray  # (G,) each group's place in `inputs`; -1: none
+    prompt_g: np.ndarray  # (G,) a number that groups of the same prompt share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,31 +47,19 @@ class Frame:
     """B rollouts with N tokens, in G groups by first appearance in the dump."""
 
     dump: Dump
-    rollouts: Any
-    """The record, in the order of the groups."""
-    group_b: np.ndarray
-    """(B,) int64, ascending."""
-    starts_g: np.ndarray
-    """(G + 1,) where each group's rollouts begin."""
-    correct_b: np.ndarray
-    """(B,) float64: 1, 0, NaN for unknown."""
-    reward_b: np.ndarray
-    """(B,) float64; NaN where there is none, which is no reward of 0."""
+    rollouts: Any  # the record, in the order of the groups
+    group_b: np.ndarray  # (B,) int64, ascending
+    starts_g: np.ndarray  # (G + 1,) where each group's rollouts begin
+    correct_b: np.ndarray  # (B,) float64: 1, 0, NaN for unknown
+    reward_b: np.ndarray  # (B,) float64; NaN where there is none, which is no reward of 0
     advantage_b: np.ndarray
     """(B,) float64 rollout advantages, the dump's own or, where it holds none at all, GRPO's; NaN
     where a rollout has neither."""
-    own_advantages: bool
-    """Whether the advantages are the dump's own."""
-    lengths_b: np.ndarray
-    """(B,) int64 tokens of each rollout, masked ones included."""
-    counted_b: np.ndarray
-    """(B,) int64 those that are not masked."""
-    offsets_b: np.ndarray
-    """(B + 1,) where each rollout's tokens begin."""
-    which_n: np.ndarray
-    """(N,) int32: each token's place in `Dump.token_ids`."""
-    mask_n: np.ndarray
-    """(N,) bool: which tokens count."""
+    lengths_b: np.ndarray  # (B,) int64 tokens of each rollout, masked ones included
+    counted_b: np.ndarray  # (B,) int64 those that are not masked
+    offsets_b: np.ndarray  # (B + 1,) where each rollout's tokens begin
+    which_n: np.ndarray  # (N,) int32: each token's place in `Dump.token_ids`
+    mask_n: np.ndarray  # (N,) bool: which tokens count
 
     @property
     def sizes_g(self) -> np.ndarray:
@@ -97,7 +76,7 @@ class Frame:
     @functools.cached_property
     def names(self) -> list[str]:
         """Each group's name, which no other has in its step."""
-        return [str(name) for name in self.of_groups("group")]
+        return self.of_groups("group")
 
     @functools.cached_property
     def steps(self) -> list[int | None]:
@@ -111,8 +90,8 @@ class Frame:
 
     def of_groups(self, name: str) -> list[Any]:
         """A column of the record, for the first rollout of each group."""
-        taken = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
-        return list(taken[name].to_pylist())
+        first = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
+        return list(first[name].to_pylist())
 
     def sum_rollouts(self, values_b: np.ndarray) -> np.ndarray:
         """(G,) each group's sum of a value per rollout."""
@@ -136,11 +115,11 @@ class Frame:
         """A rollout's text, as its tokens spell it."""
         return self.dump.speller.spell(self.which_n[self.span(row)])
 
-    def group(self, group: int) -> Frame:
-        """One group alone; whether advantages are the dump's own is still asked of all of it."""
-        rows = np.arange(*self.starts_g[group : group + 2])
-        alone = frame_of(dataclasses.replace(self.dump, rollouts=take_rows(self.rollouts, rows)))
-        return dataclasses.replace(alone, advantage_b=self.advantage_b[rows])
+    def repeated(self, verdict_b: np.ndarray) -> np.ndarray:
+        """(B,) bool: rollouts that are no evidence beside others (`ktae.validity.repeats`)."""
+        spans = map(self.span, range(len(self.lengths_b)))
+        ids = [self.which_n[span][self.mask_n[span]] for span in spans]
+        return repeats.repeated(self.group_b, ids, verdict_b)
 
     def padded(self, rows: np.ndarray, values_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(R, T) a value per token of neighbouring rollouts, 0 where padded, and what is not."""
@@ -164,56 +143,31 @@ class Frame:
         ]
         places = [x["file"] or x["run"] for x in rows]
         files = list(dict.fromkeys(place for place in places if place))
-        # Short names: without the folders that all have in common.
-        folders = {os.path.dirname(os.path.abspath(x)) for x in files}
-        common = os.path.commonpath(folders) if folders else ""
         keys = list(zip(labels, places, self.steps, strict=True))
         times = Counter(keys)
         inputs = self.dump.names if len(self.dump.names) > 1 else []
         input_g = [
-            next((i for i, x in enumerate(inputs) if is_within(row["run"] or row["file"], x)), -1)
-            for row in rows
+            next((i for i, x in enumerate(inputs) if path and Path(path).is_relative_to(x)), -1)
+            for path in (x["run"] or x["file"] for x in rows)
         ]
         prompts = [row["prompt"] or f"\0{label}" for row, label in zip(rows, labels, strict=True)]
         return Origins(
             [x[0] if times[x] == 1 else row["group"] for x, row in zip(keys, rows, strict=True)],
-            [os.path.relpath(x, common) for x in files],
+            short_names([*map(Path, files)]),
             [files.index(x) if x else -1 for x in places],
+            short_names([*map(Path, inputs)]),
             np.array(input_g),
             numbered(pa.chunked_array([prompts])),
         )
 
-    @functools.cached_property
-    def signals(self) -> tuple[dict[str, np.ndarray], Counter[str]]:
-        """`log_prob` and `entropy`, (N,) float32 with NaN where a rollout has none; and how many
-        rollouts hold something else than a number a token under such a name."""
-        signals, misaligned = dict[str, np.ndarray](), Counter[str]()
-        extra = self.rollouts["extra"]
-        # A look at the text finds the few rows whose JSON has to be read.
-        pattern = "|".join(f'"{name}"' for names in SIGNALS.values() for name in names)
-        named = pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
-        for row in np.flatnonzero(named).tolist():
-            fields, span = json.loads(extra[row].as_py()), self.span(row)
-            for signal, names in SIGNALS.items():
-                values = next((fields[name] for name in names if name in fields), None)
-                if values is None:
-                    continue
-                try:
-                    numbers = np.array(values, dtype=np.float64)  # None is NaN
-                    if numbers.shape != (self.lengths_b[row],):
-                        raise ValueError
-                except (TypeError, ValueError, OverflowError):  # texts, lists and 10**400
-                    misaligned[signal] += 1
-                    continue
-                if signal not in signals:
-                    signals[signal] = np.full(len(self.which_n), np.nan, dtype=np.float32)
-                signals[signal][span] = numbers
-        return signals, misaligned
 
-
-def is_within(path: str | None, folder: str) -> bool:
-    """Whether a path is this one or lies in it."""
-    return path is not None and f"{path}{os.sep}".startswith(folder.rstrip(os.sep) + os.sep)
+def json_fields(extra: Any, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows whose further fields, which are JSON, name one of these, and the fields."""
+    # A look at the text finds the few rows whose JSON has to be read.
+    pattern = "|".join(f'"{name}"' for name in names)
+    named = pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
+    for row in np.flatnonzero(named).tolist():
+        yield row, json.loads(extra[row].as_py())
 
 
 def frame_of(dump: Dump) -> Frame:
@@ -232,10 +186,8 @@ def frame_of(dump: Dump) -> Frame:
             mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
             counted_b[row] = mask.sum()
     reward_b = rollouts["reward"].to_numpy()
-    own_advantages = rollouts["advantage"].null_count < len(rollouts)
-    if own_advantages:
-        advantage_b = rollouts["advantage"].to_numpy()
-    else:
+    advantage_b = rollouts["advantage"].to_numpy()
+    if np.isnan(advantage_b).all():
         # GRPO's, as in TRL: among those rollouts of a group that have a reward.
         has_reward_b = ~np.isnan(reward_b)
         counts_b = (counted_b > 0) & has_reward_b
@@ -250,7 +202,6 @@ def frame_of(dump: Dump) -> Frame:
         pc.fill_null(rollouts["correct"], np.nan).to_numpy(),
         reward_b,
         advantage_b,
-        own_advantages,
         lengths_b,
         counted_b,
         offsets_b,

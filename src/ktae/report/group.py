@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import itertools
 from collections.abc import Iterator
@@ -15,34 +16,29 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.estimators.transforms import ignored_by
 from ktae.files import plots
-from ktae.files.atomic import atomic_write
+from ktae.files.atomic import write_text
 from ktae.files.text import counted, number, printable, visible
 from ktae.report import believing, scoring
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump
 from ktae.report.units import find_units
-from ktae.tables import in_tables, largest_credit, ngrams_of
+from ktae.rollouts.groups import take_rows
+from ktae.tables import ngrams_of
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-SHADES = ("256", "truecolor")
-"""What Rich calls terminals that can show shades of a colour."""
-
-COLUMNS, LINES = 96, 60
-"""Characters of a picture's line, and lines of a response; what is longer ends with a sign."""
+COLUMNS, LINES = 96, 60  # characters of a picture's line, and lines of a response
 
 
 class Palette(NamedTuple):
     """Backgrounds from hardly any to the full shade; also the colour-blind can tell the two."""
 
     ink: str
-    ground: int
-    """Red, green and blue alike: black or white."""
+    ground: int  # red, green and blue alike: black or white
     least: float
-    full: tuple[tuple[int, int, int], tuple[int, int, int]]
-    """Red, green and blue of the full shade toward a correct answer, and against it."""
+    full: tuple[tuple[int, int, int], tuple[int, int, int]]  # toward a correct answer, against it
 
     def style(self, share: float) -> str:
         """The style of a share of the largest credit; none for 0."""
@@ -53,41 +49,42 @@ class Palette(NamedTuple):
         return f"{self.ink} on #{bytes(parts).hex()}"
 
 
-DARK = Palette("white", 0, 0.25, ((28, 108, 200), (200, 95, 0)))
-"""A terminal's: white text reads on both."""
-
+TERMINAL = Palette("white", 0, 0.25, ((28, 108, 200), (200, 95, 0)))
 PAPER = Palette("#15181e", 255, 0.12, ((88, 170, 255), (255, 161, 77)))
-"""A picture's, as on the page."""
 
 
 class ScoredGroup(NamedTuple):
-    """One group of a dump, and its credit."""
+    """One group of a dump, and its credit; a notebook shows its tokens in colours."""
 
-    frame: Frame
-    """With this group alone."""
-    credit_n: np.ndarray
-    """(N,) of its tokens, rollout after rollout."""
-    largest: float
-    """The largest |credit| that there can be in the group."""
-    is_mixed: bool
-    """Whether both correct and incorrect rollouts have a token that counts."""
+    frame: Frame  # with this group alone
+    credit_n: np.ndarray  # (N,) of its tokens, rollout after rollout
+    is_mixed: bool  # whether both correct and incorrect rollouts have a token that counts
     estimator: Estimator
-    name: str
-    """What the estimator is called."""
+    name: str  # what the estimator is called
+
+    def __repr__(self) -> str:
+        return f"<group {self.frame.names[0]!r}, credit of {self.name}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    @property
+    def largest(self) -> float:
+        """The largest |credit|, which has the full shade."""
+        return float(np.abs(self.credit_n).max(initial=0)) or 1.0
 
     def rollouts(self) -> list[tuple[int, str]]:
         """Each rollout's row and verdict; the correct ones first, those without a verdict last."""
         names = {1.0: "correct", 0.0: "incorrect"}
         verdicts = [names.get(x, "unknown") for x in self.frame.correct_b.tolist()]
-        order = ["correct", "incorrect", "unknown"]
-        return sorted(enumerate(verdicts), key=lambda pair: order.index(pair[1]))
+        return sorted(enumerate(verdicts), key=lambda pair: pair[1])  # as the alphabet has it
 
     def tokens(self, row: int) -> list[tuple[int, bytes | None, float]]:
         """The id, the bytes and the credit of each token of a rollout."""
         dump, span = self.frame.dump, self.frame.span(row)
-        which_t = self.frame.which_n[span].tolist()
-        ids = dump.token_ids[which_t].tolist() if which_t else []
-        texts = [dump.texts[which] for which in which_t]
+        which_t = self.frame.which_n[span]
+        texts = [dump.texts[which] for which in which_t.tolist()]
+        ids = dump.token_ids[which_t].tolist()
         return list(zip(ids, texts, self.credit_n[span].tolist(), strict=True))
 
 
@@ -104,22 +101,16 @@ def scored_group(
     frame = frame_of(dump)
     choice = believing.choose(frame, estimator, permutations=0)
     shown = choice.estimator
-    frame = frame.group(_find(frame, shown, label, step))
+    group = _find(frame, shown, label, step)
+    rows = np.arange(*frame.starts_g[group : group + 2])
+    frame = frame_of(dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows)))
     scored = scoring.score(frame, shown)
-    # The full shade: what n rollouts may reach, or else what these do.
-    largest = float(np.abs(scored.credit_n).max(initial=0)) or 1.0
-    if in_tables(shown) == shown:
-        n = int((frame.known_b & (frame.counted_b > 0)).sum())
-        largest = float(largest_credit(shown, max(2, n)))
     is_mixed = bool(scored.units.mixed_g[0])
-    return ScoredGroup(frame, scored.credit_n, largest, is_mixed, shown, choice.name)
+    return ScoredGroup(frame, scored.credit_n, is_mixed, shown, choice.name)
 
 
 def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | None) -> int:
-    """The group of a label, or of a prompt's beginning, at the first such step.
-
-    None at all: the one in which the estimator's units say most of correctness.
-    """
+    """The first group of a label, or else of most evidence, at that step if there is one."""
     groups = [i for i, its_step in enumerate(frame.steps) if step in (None, its_step)]
     if not groups:
         steps = ", ".join(map(str, sorted({x for x in frame.steps if x is not None})))
@@ -127,18 +118,11 @@ def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | Non
     if label is None:
         units = find_units(frame, ngrams_of(estimator) or ("token",), ignored_by(estimator))
         return next(int(i) for i in units.by_evidence if i in groups)
-    prompts = [prompt or "" for prompt in frame.of_groups("prompt")]
-    for names in (frame.names, frame.origins.label, prompts):
-        if (same := next((i for i in groups if names[i] == label), None)) is not None:
-            return same
-    first = {prompts[i]: i for i in reversed(groups) if label and prompts[i].startswith(label)}
-    begun = sorted(first.values())
-    if len(begun) == 1:
-        return begun[0]
-    listed = ", ".join(f"{frame.names[i]!r} ({prompts[i]!r:.60})" for i in (begun or groups)[:5])
-    if begun:
-        is_known = f"begins the prompts of {len(begun):,} groups; expected one of them"
-        raise InputError(f"--group {label!r:.60} {is_known}: {listed}")
+    labels = frame.origins.label
+    for i in groups:
+        if label in (labels[i], frame.names[i]):
+            return i
+    listed = ", ".join(map(repr, dict.fromkeys(labels[i] for i in groups[:5])))
     where = "" if step is None else f" at step {step}"
     raise InputError(f"no group {label!r}{where}; the first groups are {listed}")
 
@@ -149,8 +133,8 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
     Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
     its own, after its credit.
     """
-    in_colour = console.color_system in SHADES and not console.no_color
-    for text in parts_of(shown, DARK if in_colour else None):
+    in_colour = console.color_system in ("256", "truecolor") and not console.no_color
+    for text in parts_of(shown, TERMINAL if in_colour else None):
         console.print(text, soft_wrap=not in_colour)
 
 
@@ -158,9 +142,8 @@ def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
     """What is shown of a group: title, prompt, legend, and each rollout below its heading."""
     from rich.text import Text
 
-    frame = shown.frame
+    frame, step = shown.frame, shown.frame.steps[0]
     title = "Group " + printable(frame.names[0].replace("\n", "↵"))
-    step = frame.steps[0]
     yield Text(title + ("" if step is None else f", step {step}"), style="bold")
     if prompt := frame.of_groups("prompt")[0]:
         yield Text("\n".join(map(printable, prompt.splitlines())), style="dim")
@@ -191,18 +174,16 @@ def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:
     """Tokens with backgrounds; those that make up one character together share the strongest."""
     from rich.text import Text
 
-    line, begun, strongest = Text(), b"", 0.0
+    line, begun, strongest, largest = Text(), b"", 0.0, shown.largest
     tokens = [*shown.tokens(row), (0, b"", 0.0)]
     for (token_id, piece, credit), (_, following, _) in itertools.pairwise(tokens):
         begun, strongest = begun + (piece or b""), max(strongest, credit, key=abs)
         # A token may end inside a character, which the next one goes on with.
-        goes_on = following and following[0] & 0xC0 == 0x80
-        if piece is not None and goes_on:
+        if piece is not None and following and following[0] & 0xC0 == 0x80:
             continue
-        text = begun.decode(errors="replace")
-        text = "\n".join(map(printable, text.split("\n")))
+        text = "\n".join(map(printable, begun.decode(errors="replace").split("\n")))
         text += f"⟨{token_id}⟩ " if piece is None else ""
-        line.append(text, style=palette.style(strongest / shown.largest))
+        line.append(text, style=palette.style(strongest / largest))
         begun, strongest = b"", 0.0
     return line
 
@@ -212,17 +193,15 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     frame, rollouts = shown.frame, []
     for row, verdict in shown.rollouts():
         tokens = shown.tokens(row)
-        rollouts.append(
-            {
-                "rollout": row + 1,
-                "verdict": verdict,
-                "reward": float(frame.reward_b[row]),
-                "advantage": float(frame.advantage_b[row]),
-                "token_ids": None if frame.dump.unit == "words" else [i for i, _, _ in tokens],
-                "tokens": [x if x is None else x.decode(errors="replace") for _, x, _ in tokens],
-                "credit": [credit for _, _, credit in tokens],
-            }
-        )
+        rollouts.append({
+            "rollout": row + 1,
+            "verdict": verdict,
+            "reward": float(frame.reward_b[row]),
+            "advantage": float(frame.advantage_b[row]),
+            "token_ids": None if frame.dump.unit == "words" else [i for i, _, _ in tokens],
+            "tokens": [x if x is None else x.decode(errors="replace") for _, x, _ in tokens],
+            "credit": [credit for _, _, credit in tokens],
+        })  # fmt: skip
     return {
         "group": frame.names[0],
         "step": frame.steps[0],
@@ -240,11 +219,12 @@ Line = list[tuple[str, str]]
 
 def save(shown: ScoredGroup, path: Path) -> None:
     """Write a group's picture, in the form that the file's name ends with."""
-    if path.suffix not in (".html", ".tex"):
-        return plots.save(_figure(_lines(shown)), path)
-    written = HEAD + as_html(shown) if path.suffix == ".html" else _latex(_lines(shown))
-    with atomic_write(path) as temporary:
-        temporary.write_text(written, encoding="utf-8")
+    if path.suffix == ".html":
+        write_text(path, f'<!doctype html>\n<meta charset="utf-8">\n{as_html(shown)}')
+    elif path.suffix == ".tex":
+        write_text(path, _latex(_lines(shown)))
+    else:
+        plots.save(_figure(_lines(shown)), path)
 
 
 def _lines(shown: ScoredGroup) -> list[Line]:
@@ -263,35 +243,35 @@ def _lines(shown: ScoredGroup) -> list[Line]:
     return lines
 
 
-HEAD = '<!doctype html>\n<meta charset="utf-8">\n'
-
-
 def as_html(shown: ScoredGroup) -> str:
     """A group's picture as an element of HTML."""
     span = '<span style="background:{}">{}</span>'.format
     lines = ("".join(span(y, html.escape(x)) for x, y in line) for line in _lines(shown))
-    body = "\n".join(lines)
     style = f"background:#ffffff;color:{PAPER.ink};padding:1rem;font:14px/1.5 monospace"
     style += ";print-color-adjust:exact;white-space:pre-wrap"
+    body = "\n".join(lines)
     return f'<pre style="{style}">{body}</pre>\n'
 
 
 LATEX = {
     **{sign: f"\\{sign}" for sign in "#$%&_{}"},
     **{x: x for x in "äöüÄÖÜßéèêëàâáçñóòôíìîúùûÉÈÀÇÑ"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "⟨": r"\ensuremath{\langle}",
-    "⟩": r"\ensuremath{\rangle}",
-    "…": r"\dots{}",
-    "↵": r"\ensuremath{\hookleftarrow}",
-    "␣": r"\textvisiblespace{}",
-    " ": "~",
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "…": r"\dots{}", "␣": r"\textvisiblespace{}"},
+    **{"⟨": r"\ensuremath{\langle}", "⟩": r"\ensuremath{\rangle}"},
+    **{"↵": r"\ensuremath{\hookleftarrow}", " ": "~"},
 }
 """Signs and letters beyond ASCII that pdflatex sets; others are written as their numbers."""
+
+DOCUMENT = r"""\documentclass{article}
+\usepackage[utf8]{inputenc}
+\usepackage{xcolor,textcomp}
+\usepackage[margin=1cm]{geometry}
+\begin{document}
+\setlength{\fboxsep}{0.5pt}\noindent\ttfamily\footnotesize
+%s
+\end{document}
+"""
 
 
 def _latex(lines: list[Line]) -> str:
@@ -303,11 +283,7 @@ def _latex(lines: list[Line]) -> str:
             return text
         return rf"\colorbox[HTML]{{{colour.removeprefix('#').upper()}}}{{\strut {text}}}"
 
-    rows = ["".join(piece(*x) for x in line) + r"\strut\\" for line in lines]
-    head = [r"\documentclass{article}", r"\usepackage[utf8]{inputenc}"]
-    head += [r"\usepackage{xcolor,textcomp}", r"\usepackage[margin=1cm]{geometry}"]
-    begin = [r"\begin{document}", r"\setlength{\fboxsep}{0.5pt}\noindent\ttfamily\footnotesize"]
-    return "\n".join([*head, *begin, *rows, r"\end{document}", ""])
+    return DOCUMENT % "\n".join("".join(piece(*x) for x in line) + r"\strut\\" for line in lines)
 
 
 def _figure(lines: list[Line]) -> Any:

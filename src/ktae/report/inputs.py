@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,15 +13,12 @@ import pyarrow.compute as pc
 
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
-from ktae.estimators import Estimator, from_section
 from ktae.files.text import path_text
 from ktae.rollouts import memory, readers, record
 from ktae.rollouts.groups import cut_at_words, tokenized
-from ktae.rollouts.metrics import metrics_by_step, metrics_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import Speller, load_tokenizer, note_other_texts, token_bytes
-from ktae.rollouts.trained_with import TrainedWith
 
 Tell = Callable[[str, int, int | None], None]
 """Is told what is being done, how much of it is, and of how much (None: not known)."""
@@ -33,43 +28,22 @@ Tell = Callable[[str, int, int | None], None]
 class Dump:
     """Rollouts with token ids, and everything that came with them."""
 
-    rollouts: Any
-    """A record (`ktae.rollouts.record.SCHEMA`) whose `token_ids` are never null."""
+    rollouts: Any  # a record (`ktae.rollouts.record.SCHEMA`) whose `token_ids` are never null
     unit: Literal["tokens", "words", "ids"]
     """What a token id stands for: a token with text, a word (the dump holds text and there is no
     tokenizer), or only its number (the dump holds ids and there is no tokenizer)."""
-    token_ids: np.ndarray
-    """(V,) the distinct token ids, ascending."""
-    texts: list[bytes | None]
-    """The bytes of each of those; None where there is no text."""
-    notes: Notes
-    """What was read, joined, masked, left out and assumed."""
-    names: list[str] = dataclasses.field(default_factory=list)
-    """The inputs, as they were given; none of a record in memory."""
-    metrics: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """A run folder's metrics by training step."""
-    trained: TrainedWith | None = None
-    """What a single run was trained with, where it says so."""
-    shown: tuple[int, int] = (0, 0)
-    """How many groups the page shows that was made of it, of how many."""
-    page: Any = None
-    """What that page says (`ktae.report.data.Page`)."""
-
-    @property
-    def title(self) -> str:
-        """The title of a page about it: the inputs' names."""
-        names = ", ".join(Path(name).name for name in self.names)
-        return f"ktae report: {names or 'rollouts'}"
+    token_ids: np.ndarray  # (V,) the distinct token ids, ascending
+    texts: list[bytes | None]  # the bytes of each of those; None where there is no text
+    notes: Notes  # what was read, joined, masked, left out and assumed
+    names: list[str] = dataclasses.field(default_factory=list)  # the files and folders
+    has_own_grader: bool = False  # of `ktae train`, whose task's grader gave the verdicts
+    shown: tuple[int, int] = (0, 0)  # how many groups its page shows, of how many
+    page: Any = None  # what that page says (`ktae.report.data.Page`)
 
     @property
     def word(self) -> str:
         """What one of its tokens is called."""
         return "word" if self.unit == "words" else "token"
-
-    @functools.cached_property
-    def estimator(self) -> Estimator | None:
-        """What the run was trained with, as `estimator_of` makes it."""
-        return estimator_of(self.trained)
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary | None:
@@ -98,10 +72,7 @@ def load(
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files (`ktae.rollouts.readers`).
 
-    Args:
-        inputs: files and folders.
-        options: how they are read.
-        strict: raise the first row's error, instead of leaving the row out.
+    `strict` raises the first row's error, instead of leaving the row out.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
@@ -110,15 +81,11 @@ def load(
     notes = Notes(strict)
     rollouts = readers.read(paths, options, notes=notes)
     tokenizer, named = options.tokenizer, None
-    if tokenizer is None and (folder := own_tokenizer(paths)) is not None:
-        tokenizer = str(folder)
-        named = f"{folder}, the run's own tokenizer and so taken for all that is given,"
+    if tokenizer is None and (tokenizer := own_tokenizer(paths)) is not None:
+        named = f"{tokenizer}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named, notes=notes)
     dump.names = [path_text(path) for path in paths]
-    # Metrics are of one run, so of several inputs none are shown.
-    if len(paths) == 1 and _is_run(Path(paths[0])):
-        dump.metrics = metrics_by_step(metrics_files(Path(paths[0])))
-    dump.trained = trained_with(paths)
+    dump.has_own_grader = any((Path(path) / "recipe.yaml").is_file() for path in paths)
     return dump
 
 
@@ -156,36 +123,10 @@ def from_record(
     return Dump(rollouts, "tokens", distinct, token_bytes(tokenizer, distinct), notes)
 
 
-def trained_with(inputs: Sequence[str | Path]) -> TrainedWith | None:
-    """What the one run that is given was trained with; None for several, or where nothing says it.
-
-    A run folder has a recipe. Trainers of other folders leave `ktae.json` beside the rollouts.
-    """
-    if len(inputs) != 1:
-        return None
-    path = Path(inputs[0])
-    return TrainedWith.of_recipe(path / RECIPE) if _is_run(path) else TrainedWith.beside([path])
-
-
-def estimator_of(trained: TrainedWith | None) -> Estimator | None:
-    """The estimator of a run; None for plain GRPO, and for a function that no module holds."""
-    text = trained and trained.estimator
-    with contextlib.suppress(InputError, ValueError):
-        return from_section(json.loads(text) if text.startswith("{") else text) if text else None
-    return None
-
-
-RECIPE = "recipe.yaml"
-
-
-def _is_run(path: Path) -> bool:
-    return (path / RECIPE).is_file()
-
-
-def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
+def own_tokenizer(paths: Sequence[str | Path]) -> str | None:
     """The tokenizer's folder of the first folder in `paths` that has one; None where none has."""
     folders = (folder for path in map(Path, paths) for folder in (path / "tokenizer", path))
-    return next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
+    return next((str(x) for x in folders if (x / "tokenizer.json").is_file()), None)
 
 
 def dump_of(rollouts: Any, options: ReadOptions = DEFAULT) -> Dump:

@@ -68,19 +68,6 @@ def score(
     return back(table)
 
 
-class ShownGroup:
-    """A group of rollouts that a notebook shows: each token on the colour of its credit."""
-
-    def __init__(self, shown: groups.ScoredGroup) -> None:
-        self.shown = shown
-
-    def __repr__(self) -> str:
-        return f"<group {self.shown.frame.names[0]!r}, credit of {self.shown.name}>"
-
-    def _repr_html_(self) -> str:
-        return groups.as_html(self.shown)
-
-
 def show_group(
     rollouts: Any,
     group: str | None = None,
@@ -88,12 +75,12 @@ def show_group(
     *,
     step: int | None = None,
     tokenizer: Any = None,
-) -> ShownGroup:
+) -> groups.ScoredGroup:
     """One group as the last value of a cell, as `ktae show` has it in the terminal.
 
     Args:
         rollouts: files and folders, or whatever `ktae.score` takes.
-        group: its label or its prompt's beginning; None: the one of most evidence.
+        group: its label; None: the one of most evidence.
         credit: the estimator; None: the one that held-out pairs advise, as in a report.
         step: the training step of the group; None: the first.
         tokenizer: a fast one, a folder or a hub name; without one, words are shown.
@@ -102,4 +89,4 @@ def show_group(
         InputError: nothing can be read, or there is no such group.
     """
     dump = inputs.dump_of(rollouts, ReadOptions(tokenizer))
-    return ShownGroup(groups.scored_group(dump, group, step, credit))
+    return groups.scored_group(dump, group, step, credit)

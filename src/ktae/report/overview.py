@@ -1,178 +1,115 @@
-"""The numbers of a dump: tiles with their distributions, models, and lines over training steps."""
+"""The numbers of a dump: tiles with their distributions, and lines over training steps."""
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
 
 import numpy as np
 
 from ktae.files.text import counted
-from ktae.report.data import Bar, Chart, Histogram, Line, Row, Table, Tile
-from ktae.report.drafts import percent
+from ktae.report.data import Bar, Tile, percent
 from ktae.report.frame import Frame
-from ktae.report.scoring import Scored
-from ktae.rollouts.metrics import common_names
 
-BINS = 20
-"""Bins of a histogram."""
-
-FOLLOWED = ("entropy", "KL", "clip share", "truncated share", "gradient norm", "loss")
-"""What only the trainer knows, of the names of `ktae.rollouts.metrics`."""
+BINS = 20  # of a histogram
+KINDS = {"incorrect": " incorrect", "correct": " correct", "plain": ""}  # of bars, bottom up
 
 
 def tiles(frame: Frame) -> list[Tile]:
-    """Rollouts by reward, groups by accuracy, accuracy by length, and kinds of groups."""
-    word = frame.dump.word
-    known_g, correct_g = map(frame.sum_rollouts, (frame.known_b, frame.correct_b == 1))
-    kinds = {
-        "incorrect": int(((known_g > 0) & (correct_g == 0)).sum()),
-        "mixed": int(((correct_g > 0) & (correct_g < known_g)).sum()),
-        "correct": int(((known_g > 0) & (correct_g == known_g)).sum()),
-    }
-    by_kind = [
-        _bar({"plain": n}, f"mixed: {counted(n, 'group')}", groups=kind)
-        if kind == "mixed"
-        else _bar({kind: n}, f"all {kind}: {counted(n, 'group')}", groups=kind)
-        for kind, n in kinds.items()
-    ]
-    share, number, lengths = "–", "no rewards", None
-    if known := int(frame.known_b.sum()):
+    """Responses by reward, groups by accuracy, responses by length, and mixed groups."""
+    word, known_b = frame.dump.word, frame.known_b
+    known_g, correct_g = map(frame.sum_rollouts, (known_b, frame.correct_b == 1))
+    share, number = "–", "no rewards"
+    if known := int(known_g.sum()):
         correct = int(correct_g.sum())
         share, number = percent(correct / known), f"{correct:,} of {known:,} correct"
-        lengths = _lengths(frame, word)
-    n, tokens, groups = len(frame.group_b), counted(len(frame.which_n), word), len(known_g)
-    accuracies = _accuracies(known_g, correct_g)
-    pictured = _histogram("Groups by kind", "all incorrect", "all correct", by_kind)
-    mixed = f"{kinds['mixed']:,}"
+    responses = f"{len(frame.group_b):,}", "responses", counted(len(frame.which_n), word)
+    groups = f"{len(known_g):,}", "groups", "prompts with their responses"
+    n_mixed = int(((correct_g > 0) & (correct_g < known_g)).sum())
+    outcomes = np.where(frame.correct_b[known_b] == 1, "correct", "incorrect")
     return [
-        Tile(f"{n:,}", "responses", tokens, _rewards(frame), "by reward"),
-        Tile(f"{groups:,}", "groups", "prompts with their responses", accuracies, "by accuracy"),
-        Tile(share, "accuracy", number, lengths, f"{word}s of correct and incorrect responses"),
-        Tile(mixed, "mixed groups", "only these get credit", pictured, "by kind"),
+        Tile(*responses, "by reward", *_rewards(frame.reward_b)),
+        Tile(*groups, "by accuracy", *_accuracies(known_g, correct_g)),
+        Tile(
+            *(share, "accuracy", number, f"{word}s of correct and incorrect responses"),
+            *_lengths(frame.lengths_b[known_b], outcomes),
+        ),
+        Tile(f"{n_mixed:,}", "mixed groups", "only these get credit"),
     ]
 
 
-def _bar(parts: dict[str, int], label: str, **filter_: Any) -> Bar:
-    """A bar of numbers by their kind, with a link to the rollouts that a filter leaves."""
-    return Bar([(n, kind) for kind, n in parts.items()], label, {"view": "rollouts", **filter_})
+Histogram = tuple[tuple[str, str], list[Bar]]
 
 
-def _histogram(name: str, low: str, high: str, bars: list[Bar]) -> Histogram | None:
-    most = max((sum(n for n, _ in bar.parts) for bar in bars), default=0)
-    return Histogram(name, low, high, most, bars) if most else None
+def _rewards(reward_b: np.ndarray) -> Histogram:
+    """A bin for each value where there are few."""
+    reward_b = reward_b[~np.isnan(reward_b)]
+    values, place = np.unique(reward_b, return_inverse=True)
+    ranges = [(x, x) for x in values.tolist()]
+    if len(values) > BINS:
+        edges = np.linspace(values[0], values[-1], BINS + 1)
+        place = np.clip(np.searchsorted(edges, reward_b, side="right") - 1, 0, BINS - 1)
+        ranges = [*itertools.pairwise(edges.tolist())]
+    ends = (f"{values[0]:.3g}", f"{values[-1]:.3g}") if len(values) else ("", "")
+    return ends, _bars("reward", place, ranges, np.full(len(place), "plain"))
 
 
-def _rewards(frame: Frame) -> Histogram | None:
-    reward_b = frame.reward_b[~np.isnan(frame.reward_b)]
-    values, times = np.unique(reward_b, return_counts=True)
-    if not len(values):
-        return None
-    # A bin for each value where there are few.
-    is_few = len(values) <= BINS
-    counts, edges = (times, values) if is_few else np.histogram(reward_b, BINS)
-    bars = []
-    for i, n in enumerate(counts.tolist()):
-        low, high = float(edges[i]), float(edges[i if is_few else i + 1])
-        name = f"reward {low:.3g}" + ("" if is_few else f" to {high:.3g}")
-        bars.append(_bar({"plain": n}, f"{name}: {counted(n, 'response')}", reward=[low, high]))
-    return _histogram("Responses by reward", f"{edges[0]:.3g}", f"{edges[-1]:.3g}", bars)
-
-
-def _accuracies(known_g: np.ndarray, correct_g: np.ndarray) -> Histogram | None:
-    """As many bins as a group has rollouts and one more, at most `BINS`."""
+def _accuracies(known_g: np.ndarray, correct_g: np.ndarray) -> Histogram:
+    """As many bins as a group has responses and one more, at most `BINS`."""
+    last = int(min(BINS - 1, max(1, known_g.max())))
     known = known_g > 0
-    last = max(1, int(min(BINS, known_g.max() + 1)) - 1)
-    place_g = np.round(correct_g[known] / known_g[known] * last).astype(np.int64)
-    bars = []
-    for i, n in enumerate(np.bincount(place_g, minlength=last + 1).tolist()):
-        kind = {0: "incorrect", last: "correct"}.get(i, "plain")
-        ends = [round(max(0, (i - 0.5) / last), 4), round(min(1, (i + 0.5) / last), 4)]
-        label = f"{percent(i / last)} correct: {counted(n, 'group')}"
-        bars.append(_bar({kind: n}, label, accuracy=ends))
-    return _histogram("Groups by accuracy", "0 %", "100 %", bars)
+    place = np.round(correct_g[known] / known_g[known] * last).astype(np.int64)
+    kinds = np.where(place == 0, "incorrect", np.where(place == last, "correct", "plain"))
+    ranges = [(max(0, (i - 0.5) / last), min(1, (i + 0.5) / last)) for i in range(last + 1)]
+    return ("0 %", "100 %"), _bars("accuracy", place, ranges, kinds)
 
 
-def _lengths(frame: Frame, word: str) -> Histogram | None:
+def _lengths(lengths_b: np.ndarray, outcomes: np.ndarray) -> Histogram:
     """Cut at the 99 % quantile, above which everything is in the last bin."""
-    longest = max(1.0, float(np.quantile(frame.lengths_b, 0.99)))
-    edges, cut_b = np.linspace(0, longest, BINS + 1), np.minimum(frame.lengths_b, longest)
-    n = {
-        kind: np.histogram(cut_b[frame.correct_b == x], edges)[0].tolist()
-        for kind, x in (("incorrect", 0), ("correct", 1))
-    }
-    bars = []
-    for i in range(BINS):
-        low, high = round(edges[i]), round(edges[i + 1])
-        name = f"{low:,} or more" if i == BINS - 1 else f"{low:,} to {high:,}"
-        label = f"{name} {word}s: {n['correct'][i]:,} correct, {n['incorrect'][i]:,} incorrect"
-        ends = [low, 1e9 if i == BINS - 1 else high]
-        bars.append(_bar({kind: x[i] for kind, x in n.items()}, label, length=ends))
-    return _histogram("Responses by length", "0", f"{round(longest):,}+", bars)
+    longest = max(BINS, float(np.quantile(lengths_b, 0.99))) if len(lengths_b) else BINS
+    edges = np.linspace(0, longest, BINS + 1).round().astype(int)
+    place = np.clip(np.searchsorted(edges, lengths_b, side="right") - 1, 0, BINS - 1)
+    ranges = [(low, high - 1) for low, high in itertools.pairwise(edges.tolist())]
+    ranges[-1] = (ranges[-1][0], 1e9)
+    return ("0", f"{edges[-1]:,}+"), _bars("length", place, ranges, outcomes)
 
 
-def models_table(frame: Frame) -> Table | None:
-    """Each model's rollouts, accuracy and mean length, best first; None with fewer than two."""
-    names = np.array([name or "" for name in frame.rollouts["model"].to_pylist()])
-    ranked = []
-    for name in np.unique(names[names != ""]).tolist():
-        is_its = names == name
-        known = frame.correct_b[is_its & frame.known_b]
-        share = float(known.mean()) if len(known) else -1.0
-        length = f"{frame.lengths_b[is_its].mean():,.0f}"
-        cells = [name, f"{is_its.sum():,}", percent(share) if len(known) else "–", length]
-        ranked.append((-share, Row(cells, {"view": "rollouts", "model": name})))
-    if len(ranked) < 2:
-        return None
-    rows = [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
-    return Table("Models", "", ["", "responses", "accuracy", f"mean {frame.dump.word}s"], rows)
+def _bars(
+    name: str, place: np.ndarray, ranges: list[tuple[float, float]], kinds: np.ndarray
+) -> list[Bar]:
+    """A bar for each range, with a link to the values in it, whose `place` it is."""
+    n = {x: np.bincount(place[kinds == x], minlength=len(ranges)).tolist() for x in KINDS}
+    bars = list[Bar]()
+    for i, (low, high) in enumerate(ranges):
+        span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+        counts = ", ".join(f"{n[x][i]:,}{KINDS[x]}" for x in KINDS if n[x][i]) or "0"
+        link = {"view": "rollouts", name: [round(low, 4), round(high, 4)]}
+        bars.append(([(n[x][i], x) for x in KINDS], f"{name} {span}: {counts}", link))
+    return bars
 
 
-def charts(frame: Frame, scored: Scored) -> list[Chart]:
-    """Numbers over training steps: what the rollouts tell, and what the trainer logged.
+def charts(frame: Frame) -> dict[str, list[tuple[str, list[int], list[float]]]]:
+    """Numbers over training steps, for each of several inputs: its name, steps and values.
 
-    One line, or one for each of several inputs; none where fewer than two steps are known.
+    A run of fewer than two steps has no line.
     """
-    input_g, names = frame.origins.input_g, frame.dump.names
-    runs = sorted({*input_g.tolist()} - {-1})
-    lines = {names[run]: _lines(frame, scored, input_g == run, {}) for run in runs} or {
-        "": _lines(frame, scored, input_g == -1, frame.dump.metrics)
-    }
-    return [
-        Chart(
-            measure,
-            [
-                Line(run, list(x[measure]), list(x[measure].values()))
-                for run, x in lines.items()
-                if measure in x
-            ],
-        )
-        for measure in dict.fromkeys(name for x in lines.values() for name in x)
-    ]
-
-
-def _lines(
-    frame: Frame, scored: Scored, chosen_g: np.ndarray, logged: dict[int, dict[str, Any]]
-) -> dict[str, dict[int, float]]:
-    """By measure its value at each step that has one."""
-    step_g = np.where(chosen_g, frame.step_g, -1)
-    if len({*step_g[step_g >= 0].tolist(), *logged}) < 2:
-        return {}
-    step_b = step_g[frame.group_b]
+    inputs, step_b = frame.origins.inputs, frame.step_g[frame.group_b]
+    input_b = frame.origins.input_g[frame.group_b]
     sums = {
         "accuracy": (frame.correct_b, frame.known_b),
         "response length": (frame.lengths_b, np.ones(len(step_b))),
         "reward": (frame.reward_b, ~np.isnan(frame.reward_b)),
-        "mean |credit|": (frame.sum_tokens(np.abs(scored.credit_n)), scored.compared_b),
     }
-    lines: dict[str, dict[int, float]] = {name: {} for name in (*sums, *FOLLOWED)}
-    for step in np.unique(step_b[step_b >= 0]).tolist():
-        here_b = step_b == step
+    lines = dict[str, list[tuple[str, list[int], list[float]]]]()
+    for run in np.unique(input_b).tolist():
+        rows = np.flatnonzero((input_b == run) & (step_b >= 0))
+        steps, place = np.unique(step_b[rows], return_inverse=True)
+        if len(steps) < 2:
+            continue
         for name, (values_b, number_b) in sums.items():
-            if (n := number_b[here_b].sum()) > 0:
-                lines[name][step] = float(np.nansum(values_b[here_b]) / n)
-    for step in sorted(logged):
-        named = common_names(logged[step])
-        for name in FOLLOWED:
-            if name in named:
-                lines[name][step] = named[name]
-    return {name: values for name, values in lines.items() if values}
+            n = np.bincount(place, number_b[rows])
+            total = np.bincount(place, np.nan_to_num(values_b[rows]))
+            if (has := n > 0).any():
+                values = (total[has] / n[has]).tolist()
+                line = inputs[run] if inputs else "", steps[has].tolist(), values
+                lines.setdefault(name, []).append(line)
+    return lines

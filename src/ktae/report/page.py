@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import html
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,7 @@ def write_report(
     *,
     estimator: AnEstimator | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
-    max_groups: int | None = None,
     regrade: bool = True,
-    title: str | None = None,
-    reloads: bool = False,
     tell: inputs.Tell = lambda phase, done, total: None,
 ) -> inputs.Dump:
     """Write one self-contained HTML file that explains every token's value.
@@ -39,16 +35,13 @@ def write_report(
         out: the file; it is replaced whole or not at all.
         options: how files are read, and the tokenizer; a table in memory takes that and the
             threshold.
-        estimator: by default the one that held-out pairs advise, else the one that the run was
-            trained with, else `ktae.validity.advice.RECOMMENDED`.
+        estimator: by default the one that held-out pairs advise, else
+            `ktae.validity.advice.RECOMMENDED`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
-            the rule in `ktae.report.sampling`, and the page says so.
-        max_groups: bound on the groups in the page, likewise.
+            `ktae.report.sampling`, and the page says so.
         regrade: whether to grade rollouts that have a reference answer: where no row has a reward
             that is the verdict, elsewhere the page lists where the dump's differs
             (`ktae.report.regrading`).
-        title: the page's title; the inputs' names by default.
-        reloads: whether the page loads its own file again from time to time, as `--watch` needs it.
         tell: is told what is being done, how much of it is, and of how much (None: not known).
 
     Returns:
@@ -58,56 +51,16 @@ def write_report(
         InputError: nothing could be read, or `out` cannot be written.
     """
     dump = inputs.dump_of(rollouts, options)
-    page = contents(
-        dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade, tell=tell
-    )
-    text = render(page.blocks, title or dump.title, reloads=reloads)
+    page = contents(dump, estimator, max_tokens=max_tokens, regrade=regrade, tell=tell)
+    names = ", ".join(Path(name).name for name in dump.names)
+    text = render(page.blocks, f"ktae report: {names or 'rollouts'}")
     # The page is whole in memory before the old file is touched.
     with atomic_write(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return dataclasses.replace(dump, shown=page.shown, page=page.page)
 
 
-class Inline:
-    """A report that a notebook shows where it is the last value of a cell."""
-
-    def __init__(self, page: str, height: int) -> None:
-        self.page = page
-        self.height = height
-
-    def __repr__(self) -> str:
-        return f"<ktae report of {len(self.page.encode()):,} bytes; a notebook shows it>"
-
-    def _repr_html_(self) -> str:
-        # Sandboxed: the page's script runs, but in an origin of its own.
-        return (
-            f'<iframe sandbox="allow-scripts" title="ktae report" width="100%" '
-            f'height="{self.height}" style="border: 1px solid #8888; border-radius: 6px" '
-            f'srcdoc="{html.escape(self.page)}"></iframe>'
-        )
-
-
-def show(
-    rollouts: Any,
-    options: ReadOptions = DEFAULT,
-    *,
-    estimator: AnEstimator | None = None,
-    max_tokens: int = 500_000,
-    max_groups: int | None = None,
-    regrade: bool = True,
-    height: int = 720,
-) -> Inline:
-    """The report of `write_report` inside a notebook; the arguments are the same.
-
-    The page becomes part of the notebook's file, so fewer tokens are taken by default. `height` is
-    the frame's, in pixels.
-    """
-    dump = inputs.dump_of(rollouts, options)
-    page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
-    return Inline(render(page.blocks, dump.title), height)
-
-
-def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
+def render(blocks: dict[str, str], title: str) -> str:
     """The page as HTML of these data (`ktae.report.blocks`): a file that loads nothing.
 
     Its content security policy names the hashes of its one script and one style sheet and allows
@@ -122,15 +75,9 @@ def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
     folder = resources.files("ktae.report") / "web"
     files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
     style, template, last = (files.pop(name) for name in ("page.css", "page.html", "main.js"))
-    if not reloads:
-        del files["reload.js"]
     # The parts of the script share one scope; the last one draws the page.
-    script = "\n".join(
-        ['"use strict";\n(() => {', *(files[x] for x in sorted(files)), last, "})();\n"]
-    )
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
-    )
+    parts = (files[name] for name in sorted(files))
+    script = "\n".join(['"use strict";\n(() => {', *parts, last, "})();\n"])
     # The policy's expressions that allow exactly this script and this style.
     digests = [base64.b64encode(hashlib.sha256(x.encode()).digest()) for x in (script, style)]
     script_hash, style_hash = (f"'sha256-{digest.decode()}'" for digest in digests)
@@ -138,6 +85,9 @@ def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
         f"default-src 'none'; script-src {script_hash}; style-src {style_hash}; "
         "img-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
     return environment.from_string(template).render(
-        title=title, policy=policy, style=style, script=script, blocks=blocks, reloads=reloads
+        title=title, policy=policy, style=style, script=script, blocks=blocks
     )

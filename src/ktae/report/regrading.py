@@ -26,39 +26,22 @@ from ktae.report.inputs import Tell
 from ktae.rollouts import record
 from ktae.rollouts.answers import parse_answers
 
-MAX_GRADED = 10_000
-"""Responses that are graded beside the dump's verdicts; above, whole groups are left out, evenly
-over the dump."""
-
-MAX_TIMEOUTS = 20
-"""After so many responses that ran out of time, no more are graded."""
-
-RARE = 0.2
-"""The share of the correct responses of the dump in which we find no answer, up to which
-that tells something; above, our grader does not know the form of the answers."""
-
-MOST_DIFFER = 0.5
-"""Above this share of incorrect responses that are correct here, the prompt probably asks for more
-than the reference answer, as in the game of 24."""
-
-FEWEST_PROMPTS = 10
-"""So many prompts with one and the same reference answer ask for something else."""
+MAX_GRADED = 10_000  # responses beside the dump's verdicts; above, whole groups are left out
+MAX_TIMEOUTS = 20  # after so many responses that ran out of time, no more are graded
+RARE = 0.2  # where we find no answer in more correct responses, we do not know their form
+MOST_DIFFER = 0.5  # above, the prompt probably asks for more than the reference, as in game of 24
+FEWEST_PROMPTS = 10  # with one and the same reference, that ask for something else
 
 
 class Graded(NamedTuple):
     """What our grader says, by each response's place in `Frame`."""
 
     verdicts: dict[int, Verdict]
-    gradable: int
-    """Responses with a text and a reference answer, and with a verdict unless `is_verdict`."""
-    is_verdict: bool
-    """Whether the dump has no verdict, so that these are its own."""
-    differ: list[int]
-    """Those with another verdict in the dump; the most frequent reason first."""
-    unanswered: list[int]
-    """Those in which the grader finds no answer."""
-    as_text: list[int]
-    """Incorrect ones whose reference is no value, so that it was compared letter by letter."""
+    gradable: int  # those with a text and a reference, and with a verdict unless `is_verdict`
+    is_verdict: bool  # whether the dump has no verdict, so that these are its own
+    differ: list[int]  # those with another verdict in the dump; the most frequent reason first
+    unanswered: list[int]  # those in which the grader finds no answer
+    as_text: list[int]  # incorrect ones whose reference is no value, compared letter by letter
     asks_for_more: bool
     """Whether more than `MOST_DIFFER` of the incorrect responses are correct here, or some are and
     all prompts share one reference answer. Then no single difference tells anything."""
@@ -70,8 +53,7 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
     `accepted`: the `references` of the frame.
     """
     # A task's own grader needs more than a record holds, and has given the verdicts.
-    own_grader = frame.dump.trained and frame.dump.trained.grader
-    if not can_grade() or own_grader or not any(accepted):
+    if not can_grade() or frame.dump.has_own_grader or not any(accepted):
         return None
     is_verdict = not frame.known_b.any()
     rows = [

@@ -12,7 +12,6 @@ token is called beyond chance on a dump whose labels are random.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,59 +19,36 @@ import numpy as np
 
 from ktae import counting
 from ktae.batch import make_batch
-from ktae.inference import mantel_haenszel_p_values, n_discoveries, stratified_p_value
+from ktae.inference import n_discoveries
 from ktae.report.frame import Frame
-from ktae.validity import repeats
 
 FDR = 0.02
-"""False discovery rate of what is called beyond chance. Below the usual .05, since a page makes
-several kinds of claims: all together are false on at most 1 in 20 dumps of random labels."""
-
-EXACT_GROUPS = 20
-"""Up to so many groups a token's p-value over groups is exact."""
-
-EXACT_BELOW = 0.01
-"""And wherever the approximation is below this: with classes of unequal size it is too small there.
-"""
+"""Below the usual .05, since a page makes several kinds of claims."""
 
 
 class Rows(NamedTuple):
     """The distinct units of one kind in the mixed groups, R rows, group after group."""
 
-    key: np.ndarray
-    """(R,) int64; of a single token its place in `Dump.token_ids`."""
-    group: np.ndarray
-    """(R,) ascending."""
-    table: np.ndarray
-    """(4, R): correct and incorrect responses with it, and without it."""
-    distinct: np.ndarray
-    """(4, R): the same of distinct responses."""
-    split: np.ndarray
-    """(R,) uint64: equal where the same responses of a group contain the unit."""
-    row_n: np.ndarray
-    """(N,) int32: each token's row; -1 where it counts nowhere."""
+    key: np.ndarray  # (R,) int64; of a single token its place in `Dump.token_ids`
+    group: np.ndarray  # (R,) ascending
+    table: np.ndarray  # (4, R): correct and incorrect responses with it, and without it
+    distinct: np.ndarray  # (4, R): the same of distinct responses
+    split: np.ndarray  # (R,) uint64: equal where the same responses of a group contain the unit
+    p: np.ndarray  # (R,) Fisher's two-sided p over distinct responses
+    row_n: np.ndarray  # (N,) int32: each token's row; -1 where it counts nowhere
 
 
 @dataclasses.dataclass(frozen=True)
 class Units:
     """The units of all mixed groups, and what they tell of correctness."""
 
-    rows: dict[str, Rows]
-    """By the kind of unit: `token` in any case."""
-    p: dict[str, np.ndarray]
-    """(R,) Fisher's two-sided p of each row, over distinct responses."""
-    tested: tuple[str, ...]
-    """The kinds that were asked for."""
-    tests: int
-    """Distinct splits of responses in all groups: so many tests were made."""
-    bound: float
-    """The largest p beyond chance; 0 where none is."""
-    beyond_g: np.ndarray
-    """(G,) int64: distinct splits of each group that are beyond chance."""
-    best_p_g: np.ndarray
-    """(G,) the smallest p in each group; 1 where nothing is compared."""
-    mixed_g: np.ndarray
-    """(G,) bool: correct and incorrect responses with a token that counts."""
+    rows: dict[str, Rows]  # by the kind of unit: `token` in any case
+    tested: tuple[str, ...]  # the kinds that were asked for
+    tests: int  # distinct splits of responses in all groups: so many tests were made
+    bound: float  # the largest p beyond chance; 0 where none is
+    beyond_g: np.ndarray  # (G,) int64: distinct splits of each group that are beyond chance
+    best_p_g: np.ndarray  # (G,) the smallest p in each group; 1 where nothing is compared
+    mixed_g: np.ndarray  # (G,) bool: correct and incorrect responses with a token that counts
 
     @property
     def tokens(self) -> Rows:
@@ -95,24 +71,23 @@ def find_units(frame: Frame, kinds: Sequence[str], ignored: Sequence[int] = ()) 
     if len(ignored):
         counts_n = counts_n & ~np.isin(frame.dump.token_ids, ignored)[frame.which_n]
     has_token_b = frame.known_b & (frame.sum_tokens(counts_n) > 0)
-    spans = map(frame.span, range(len(frame.lengths_b)))
-    counted = [frame.which_n[span][frame.mask_n[span]] for span in spans]
     correct_b = np.where(has_token_b, frame.correct_b, np.nan)
-    evidence_b = has_token_b & ~repeats.repeated(frame.group_b, counted, correct_b)
+    evidence_b = has_token_b & ~frame.repeated(correct_b)
     rows = _count(frame, {"token": None, **dict.fromkeys(kinds)}, counts_n, evidence_b)
-    p = {kind: _p_of_tables(x.distinct) for kind, x in rows.items()}
     # One test for each way to split the responses of a group, whatever units do so.
-    tests = [_hash(rows[kind].group, rows[kind].split) for kind in kinds]
-    _, first = np.unique(np.concatenate(tests), return_index=True)
-    p_t = np.concatenate([p[kind] for kind in kinds])[first]
-    group_t = np.concatenate([rows[kind].group for kind in kinds])[first]
+    group, split, p = (
+        np.concatenate([getattr(rows[kind], name) for kind in kinds])
+        for name in ("group", "split", "p")
+    )
+    _, first = np.unique(_hash(group, split), return_index=True)
+    p_t, group_t = p[first], group[first]
     bound = largest_discovery(p_t)
     best_p_g = np.ones(len(frame.sizes_g))
     np.minimum.at(best_p_g, group_t, p_t)
     beyond_g = np.bincount(group_t[p_t <= bound], minlength=len(best_p_g))
     correct_g, incorrect_g = (frame.sum_rollouts(correct_b == x) > 0 for x in (1, 0))
     mixed_g = correct_g & incorrect_g
-    return Units(rows, p, tuple(kinds), len(p_t), bound, beyond_g, best_p_g, mixed_g)
+    return Units(rows, tuple(kinds), len(p_t), bound, beyond_g, best_p_g, mixed_g)
 
 
 def _count(
@@ -146,10 +121,11 @@ def _count(
             assert keys is not None
             parts[kind].append((keys[compared], group, table, distinct, split))
             n_rows[kind] += len(group)
-    joined = {
-        kind: [np.concatenate(x, axis=-1) for x in zip(*parts[kind], strict=True)] for kind in kinds
-    }
-    return {kind: Rows(*[*joined[kind], row_n[kind]]) for kind in kinds}
+    counted = {}
+    for kind in kinds:
+        columns = [np.concatenate(x, axis=-1) for x in zip(*parts[kind], strict=True)]
+        counted[kind] = Rows(*[*columns, _p_of_tables(columns[3]), row_n[kind]])
+    return counted
 
 
 def _evidence(
@@ -187,64 +163,15 @@ def cells(units: Units) -> tuple[np.ndarray, list[np.ndarray]]:
     """
     tables, number_kn, begin = [], [], 1
     for place, kind in enumerate(units.tested):
-        rows, p = units.rows[kind], units.p[kind]
-        (a, b, c, d), beyond = rows.table, p <= units.bound
+        rows = units.rows[kind]
+        (a, b, c, d), beyond = rows.table, rows.p <= units.bound
         codes = _hash(*rows.table, *rows.distinct)
         _, first, number = np.unique(codes, return_index=True, return_inverse=True)
-        columns = np.array([np.full(len(p), place), a, a + c, b, b + d, p, beyond])
+        columns = np.array([np.full(len(a), place), a, a + c, b, b + d, rows.p, beyond])
         tables.append(columns[:, first].T)
         number_kn.append(np.where(rows.row_n >= 0, np.append(number, 0)[rows.row_n] + begin, 0))
         begin += len(first)
     return np.concatenate(tables), number_kn
-
-
-def p_over_groups(rows: Rows, n: int) -> np.ndarray:
-    """(n,) the p-value of each token over groups; 1 where it is in no row."""
-    a, b, c, d = rows.distinct
-    # What is in every rollout of a group, or in none, says nothing.
-    tells = np.flatnonzero((a + b > 0) & (c + d > 0) & (a + c > 0) & (b + d > 0))
-    order = tells[np.argsort(rows.key[tells], kind="stable")]
-    begins = np.flatnonzero(np.diff(rows.key[order], prepend=-1))
-    p_v = np.ones(n)
-    for part in np.split(order, begins[1:]) if len(order) else ():
-        p_v[rows.key[part[0]]] = p_of_strata(*rows.distinct[:, part])
-    return p_v
-
-
-def beyond_chance(rows: Rows, p_v: np.ndarray) -> np.ndarray:
-    """(V,) bool: whether p over groups is beyond chance among all tokens.
-
-    Tokens that the same responses of the same groups contain are one test.
-    """
-    signature_v = np.zeros(len(p_v), dtype=np.uint64)
-    np.add.at(signature_v, rows.key, _hash(rows.group, rows.split))
-    counted = np.unique(rows.key)
-    _, first = np.unique(signature_v[counted], return_index=True)
-    beyond_v: np.ndarray = p_v <= largest_discovery(p_v[counted[first]])
-    return beyond_v
-
-
-def p_of_strata(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
-    """Two-sided p-value of one token over groups, of (n_groups,) tables [[a, b], [c, d]] that tell.
-
-    Exact (`stratified_p_value`) of at most `EXACT_GROUPS` tables, or where Mantel and Haenszel's
-    normal approximation is below `EXACT_BELOW`; elsewhere that approximation. For one group it is
-    Fisher's.
-    """
-    if len(a) <= EXACT_GROUPS:
-        return _exact_p(tuple(sorted(zip(*(x.tolist() for x in (a, b, c, d)), strict=True))))
-    total = a + b + c + d
-    excess = (a * d - b * c) / total
-    margins = ((a + b) * (c + d) * (a + c) * (b + d)).astype(np.float64)
-    variance = margins / (total**2.0 * (total - 1))
-    p = mantel_haenszel_p_values(excess.sum(keepdims=True), variance.sum(keepdims=True))[0]
-    return float(p) if p >= EXACT_BELOW else stratified_p_value(a, b, c, d)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _exact_p(tables: tuple[tuple[int, int, int, int], ...]) -> float:
-    """Rare tokens have the same few tables again and again."""
-    return stratified_p_value(*np.array(tables, dtype=np.int64).T)
 
 
 def _p_of_tables(tables: np.ndarray) -> np.ndarray:

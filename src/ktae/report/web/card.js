@@ -23,21 +23,17 @@ const MASKED =
 
 // Where a token's credit comes from.
 function explained(rollout, t, id) {
-  const { rollouts, groups, groupOf, credit: estimator, signals, offsets } = report;
+  const { rollouts, groups, groupOf } = report;
   const g = groupOf[rollout];
   const [credit, units] = [creditAt(rollout, t), unitsAt(rollout, t)];
   let why = [verdict(credit, units), units.map(contingency)];
   if (rollouts.correct[rollout] === null) why = el`<p>This response has no verdict: it is in no table.</p>`;
-  else if (estimator.ignored.includes(id)) why = el`<p>The estimator gives this ${report.unit} no credit.</p>`;
+  else if (report.ignored.includes(id)) why = el`<p>The estimator gives this ${report.unit} no credit.</p>`;
   else if (!isMixed(g) && credit === 0) why = el`<p>${groups.evidence[g]}</p>`;
-  const numbers = signals.map(
-    name => el`<tr><th scope="row">${SIGNALS[name]}</th><td>${plain(report[name][offsets[rollout] + t], 2)}</td></tr>`,
-  );
   return [
     why,
     advantageSum(rollouts.advantage[rollout], credit),
-    numbers.length > 0 && el`<table class="numbers"><tbody>${numbers}</tbody></table>`,
-    units.length > 0 && estimator.note && remark(inUnits(estimator.note)),
+    units.length > 0 && report.about_tables && remark(inUnits(report.about_tables)),
   ];
 }
 
@@ -75,7 +71,7 @@ function advantageSum(advantage, credit) {
   if (advantage === null) return remark("No reward or advantage is known of this response.");
   const part = (number, name) => el`<span><b>${signed(number)}</b><small>${name}</small></span>`;
   return el`<p class="sum">
-    ${part(advantage, "rollout advantage")} + ${part(credit, `credit of ${report.credit.name}`)} =
+    ${part(advantage, "rollout advantage")} + ${part(credit, `credit of ${report.estimator}`)} =
     ${part(advantage + credit, inUnits(SIGNALS.advantage))}
   </p>`;
 }

@@ -1,15 +1,16 @@
 // Histograms whose bars are links, and lines over training steps.
 
-function histogram({ name, low, high, most, bars }) {
+function histogram(name, ends, bars) {
+  const most = Math.max(1, ...bars.map(([parts]) => parts.reduce((sum, [n]) => sum + n, 0)));
   const part = ([n, kind]) => n > 0 && el`<i class="${kind}-bar" --share="${n / most}"></i>`;
-  const bar = ({ parts, label, link }) =>
+  const bar = ([parts, label, link]) =>
     parts.some(([n]) => n)
       ? el`<a href=${linkTo(link)} aria-label=${label} title=${label}>${parts.map(part)}</a>`
       : el`<span></span>`;
   return el`<div>
     <div class="axis">${thousands(most)}</div>
     <div class="bars" role="group" aria-label=${name}>${bars.map(bar)}</div>
-    <div class="axis"><span>${low}</span><span>${high}</span></div>
+    <div class="axis">${ends.map(end => el`<span>${end}</span>`)}</div>
   </div>`;
 }
 

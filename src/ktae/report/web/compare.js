@@ -1,4 +1,4 @@
-// Training: curves over steps. Compare: two runs, steps or models, paired by prompt.
+// Training: curves over steps. Compare: two runs or steps, paired by prompt.
 
 function trainingView() {
   return pane("Training", lineKey(report.charts[0].lines), chartGrid(report.charts));
@@ -29,7 +29,7 @@ function compareView() {
 }
 
 function problems(name, n, list, a, b) {
-  const item = ({ prompt, change, a: inA, b: inB }) =>
+  const item = ([prompt, change, inA, inB]) =>
     el`<li>
       <b>${change}</b> <a href=${linkTo(inA)}>${onOneLine(a)}</a> <a href=${linkTo(inB)}>${onOneLine(b)}</a>
       <div class="quiet" dir="auto">${onOneLine(prompt)}</div>

@@ -1,7 +1,6 @@
-// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.blocks).
+// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.data).
 
-const FIXED_POINT = 512;
-const PAGE_VERSION = 2;
+const PAGE_VERSION = 3;
 const report = {};
 
 async function inflate(name) {
@@ -12,27 +11,14 @@ async function inflate(name) {
 
 const readJson = async name => JSON.parse(new TextDecoder().decode(await inflate(name)));
 
-async function readVarints(name, n) {
+// The lowest byte of all numbers, then the next one of all, and so on.
+async function readIntegers(name, n) {
   const bytes = await inflate(name);
   const numbers = new Uint32Array(n);
-  for (let i = 0, at = 0; i < n; i++) {
-    let [shift, byte] = [0, 0];
-    do {
-      byte = bytes[at++];
-      numbers[i] |= (byte & 127) << shift;
-      shift += 7;
-    } while (byte & 128);
+  for (let byte = 0; byte < 4; byte++) {
+    for (let i = 0; i < n; i++) numbers[i] |= bytes[byte * n + i] << (8 * byte);
   }
   return numbers;
-}
-
-// Log-probabilities or entropies; NaN where a response has none.
-async function readFixedPoint(name) {
-  const view = new DataView((await inflate(name)).buffer);
-  return Float32Array.from({ length: view.byteLength / 2 }, (_, i) => {
-    const number = view.getInt16(2 * i, true);
-    return number === -32768 ? NaN : number / FIXED_POINT;
-  });
 }
 
 async function readCredit(largest) {
@@ -44,6 +30,8 @@ async function readFrame() {
   Object.assign(report, await readJson("meta"));
   if (report.version !== PAGE_VERSION) throw new Error(`its data are of version ${report.version}`);
   const { groups, rollouts } = report;
+  const chartOf = ([name, lines]) => ({ name, lines: lines.map(([run, steps, values]) => ({ name: run, steps, values })) });
+  report.charts = Object.entries(report.charts).map(chartOf);
   report.offsets = new Uint32Array(rollouts.length.length + 1);
   rollouts.length.forEach((length, r) => (report.offsets[r + 1] = report.offsets[r] + length));
   // The first response of each group that is in the page, and the group of each response.
@@ -66,11 +54,12 @@ async function readFrame() {
   report.findingOf = new Map(report.findings.map(finding => [finding.key, finding]));
   report.placesOf = new Map();
   for (const finding of report.findings) {
-    finding.rollouts.forEach((rollout, i) => {
-      const token = finding.tokens[i] < 0 ? null : finding.tokens[i];
+    for (const [rollout, token, why] of finding.places) {
       if (!report.placesOf.has(rollout)) report.placesOf.set(rollout, []);
-      report.placesOf.get(rollout).push({ finding, token, why: finding.why[i] ?? "" });
-    });
+      report.placesOf.get(rollout).push({ finding, token: token < 0 ? null : token, why });
+    }
+    finding.rollouts = finding.places.map(([rollout]) => rollout);
+    finding.groups = [...new Set(finding.rollouts.map(rollout => report.groupOf[rollout]))];
   }
 }
 
@@ -82,11 +71,10 @@ function placesIn(order) {
 
 async function readRest() {
   const n = report.offsets.at(-1);
-  [report.vocabulary, report.texts, report.turns] = await Promise.all(["vocabulary", "texts", "turns"].map(readJson));
-  report.tokens = await readVarints("tokens", n);
-  report.credit.values = await readCredit(report.credit.largest);
-  report.units = await Promise.all(report.unit_names.map((_, i) => readVarints(`unit-${i}`, n)));
-  for (const name of report.signals) report[name] = await readFixedPoint(name);
+  [report.vocabulary, report.texts] = await Promise.all(["vocabulary", "texts"].map(readJson));
+  report.tokens = await readIntegers("tokens", n);
+  report.credit = await readCredit(report.largest);
+  report.units = await Promise.all(report.unit_names.map((_, i) => readIntegers(`unit-${i}`, n)));
 }
 
 const isMixed = g => report.groups.n_correct[g] > 0 && report.groups.n_correct[g] < report.groups.known[g];
@@ -100,11 +88,11 @@ const modelOf = rollout => report.rollouts.models[report.rollouts.model[rollout]
 
 // Whether a token of a response is the policy's: masked ones count nowhere.
 function isCounted(rollout, t) {
-  const edges = report.rollouts.holes[rollout] ?? [];
-  return !edges.some((edge, i) => i % 2 === 0 && t >= edge && t < edges[i + 1]);
+  const segments = report.rollouts.segments[rollout] ?? [];
+  return !segments.some(([kind, begin, end]) => kind === "others" && begin <= t && t < end);
 }
 
-const creditAt = (rollout, t) => report.credit.values[report.offsets[rollout] + t];
+const creditAt = (rollout, t) => report.credit[report.offsets[rollout] + t];
 
 // The contingency tables of the units that end at a token: [{ name, a, nCorrect, b, nIncorrect, p, beyond }].
 function unitsAt(rollout, t) {
@@ -122,7 +110,7 @@ function largestIn(g) {
   if (!largest.has(g)) {
     const { first, size } = report.groups;
     const ends = [first[g], first[g] + size[g]].map(rollout => report.offsets[rollout]);
-    const most = report.credit.values.subarray(...ends).reduce((top, x) => Math.max(top, Math.abs(x)), 0);
+    const most = report.credit.subarray(...ends).reduce((top, x) => Math.max(top, Math.abs(x)), 0);
     largest.set(g, most || 1);
   }
   return largest.get(g);

@@ -5,7 +5,6 @@ const SORTS = {
   evidence: ["evidence", g => report.groups.byEvidence[g]],
   accuracy: ["accuracy", g => accuracyOf(g) ?? Infinity],
   length: ["length", g => -report.groups.length[g]],
-  credit: ["mean |credit|", g => -(report.groups.credit_abs[g] ?? -1)],
 };
 const GROUP_KINDS = {
   mixed: ["mixed groups", isMixed],
@@ -21,11 +20,7 @@ function textOf(rollout) {
 }
 
 const within = (x, [low, high]) => x !== null && x >= low - 1e-9 && x <= high + 1e-9;
-const foundIn = kind => {
-  const finding = report.findingOf.get(state.finding);
-  const places = finding?.kind === kind && new Set(finding[kind]);
-  return places && (x => places.has(x));
-};
+const isFound = r => report.placesOf.get(r)?.some(({ finding }) => finding.key === state.finding);
 
 // What is asked of single responses.
 function rolloutTests() {
@@ -36,7 +31,7 @@ function rolloutTests() {
     state.model && (r => modelOf(r) === state.model),
     state.reward && (r => within(rollouts.reward[r], state.reward)),
     state.length && (r => within(rollouts.length[r], state.length)),
-    foundIn("rollouts"),
+    report.findingOf.get(state.finding)?.count > 0 && isFound,
     query && report.tokens && (r => textOf(r).includes(query)),
   ].filter(Boolean);
 }
@@ -49,7 +44,6 @@ function groupTests() {
     state.file && (g => groups.files[groups.file[g]] === state.file),
     state.at && (g => String(groups.step[g]) === state.at),
     state.accuracy && (g => within(accuracyOf(g), state.accuracy)),
-    foundIn("groups"),
   ].filter(Boolean);
 }
 
@@ -80,7 +74,7 @@ function firstGroup() {
   const { groups, findings } = report;
   const fits = new Set(fitting().groups.filter(g => groups.first[g] >= 0));
   const told = findings
-    .filter(({ why }) => why.length)
+    .filter(({ places }) => places.some(([, , why]) => why))
     .map(finding => finding.groups.find(g => fits.has(g) && isMixed(g)));
   return told.find(g => g !== undefined) ?? groups.order.find(g => fits.has(g)) ?? 0;
 }
@@ -101,7 +95,7 @@ function filterBar() {
     </select>`;
   const several = names => (names.length > 1 ? names.map(name => [name, onOneLine(name)]) : []);
   const kinds = Object.entries(GROUP_KINDS).map(([kind, [text]]) => [kind, text]);
-  const listed = findings.filter(({ kind }) => kind === "rollouts" || kind === "groups");
+  const listed = findings.filter(({ count }) => count > 0);
   const found = listed.map(finding => [finding.key, `${finding.title} (${findingCount(finding)})`]);
   const steps = several([...new Set(groups.step)].filter(step => step !== null).map(String));
   const chip = (text, changes) =>
@@ -121,9 +115,8 @@ function filterBar() {
 }
 
 // How many responses or groups a finding is about, and how many of them the page holds.
-function findingCount({ kind, count, rollouts }) {
-  const some = kind === "rollouts" && rollouts.length < count;
-  return some ? `${thousands(rollouts.length)} of ${thousands(count)} in this page` : thousands(count);
+function findingCount({ count, rollouts }) {
+  return rollouts.length < count ? `${thousands(rollouts.length)} of ${thousands(count)} in this page` : thousands(count);
 }
 
 // What fits, in words.

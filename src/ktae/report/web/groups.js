@@ -20,7 +20,7 @@ function groupList() {
   const { groups } = fitting();
   const items = el`<ul class="group-items" --height="${groups.length * ITEM_HEIGHT}px"></ul>`;
   const box = el`<div class="group-list" tabindex="0" role="region" aria-label="Groups that fit">${items}</div>`;
-  const listed = report.findings.filter(({ kind }) => kind === "rollouts");
+  const listed = report.findings.filter(({ count }) => count > 0);
   const flagged = new Set(listed.flatMap(finding => finding.groups));
   const fill = () => {
     const from = Math.max(0, Math.floor(box.scrollTop / ITEM_HEIGHT) - 8);

@@ -31,7 +31,7 @@ function announce(text) {
 
 function setUpControls() {
   for (const element of document.querySelectorAll(".unit")) element.textContent = inUnits(element.textContent);
-  const signals = signalsHere().map(name => el`<option value=${name}>${inUnits(SIGNALS[name])}</option>`);
+  const signals = Object.keys(SIGNALS).map(name => el`<option value=${name}>${inUnits(SIGNALS[name])}</option>`);
   document.getElementById("signal").replaceChildren(...signals);
   const on = (id, name, f) => document.getElementById(id).addEventListener(name, f);
   on("signal", "change", event => go({ signal: event.target.value }));
@@ -59,7 +59,7 @@ function onKey(event) {
     "[": () => state.view === "rollouts" && toNeighbour(-1),
     "]": () => state.view === "rollouts" && toNeighbour(1),
     s: () => {
-      const names = signalsHere();
+      const names = Object.keys(SIGNALS);
       go({ signal: names[(names.indexOf(state.signal) + 1) % names.length] });
       announce(shadedBy());
     },
@@ -89,7 +89,6 @@ globalThis.ktae = { report, state, creditAt, unitsAt, fragment };
     fitted = { key: null };
     if (state.q) readState(); // the texts to search in are there now
     draw();
-    if (document.getElementById("reload")) restoreSettings();
     root.dataset.ready = "true";
   } catch (error) {
     const text = `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`;

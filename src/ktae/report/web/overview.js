@@ -6,7 +6,7 @@ const scrollable = (name, table) =>
   el`<div class="wide-box" tabindex="0" role="region" aria-label="${name}, scrollable">${table}</div>`;
 
 function overviewView() {
-  const { findings, advice, tiles, models, notes } = report;
+  const { findings, advice, tiles, notes } = report;
   const [first, ...rest] = findings;
   return el`<div class="overview">
     <section class="headline tone-${first.tone}" aria-label="What to act on first">
@@ -21,13 +21,12 @@ function overviewView() {
         ${rest.length > 0 && pane("More findings", el`<ol class="findings">${rest.map(findingItem)}</ol>`)}
         ${pane(
           "Can single colours be read?",
-          el`<p>The page is coloured by <b>${report.credit.name}</b>.</p>`,
+          el`<p>The page is coloured by <b>${report.estimator}</b>.</p>`,
           el`<p>${spellOut(advice.sentences.join(" "))}</p>`,
-          advice.tests && el`<details id="believe"><summary>The tests</summary>${numberTable(advice.tests)}</details>`,
+          advice.tests.length > 0 && el`<details><summary>The tests</summary>${testTable(advice)}</details>`,
         )}
       </div>
       <div>
-        ${models && numberTable(models)}
         ${notes.length > 0 && pane("About this dump", notes.map(noteItem))}
         ${teaser()}
       </div>
@@ -44,30 +43,24 @@ function findingItem(finding) {
 }
 
 function findingLinks(finding) {
-  const { kind, example, link, chips } = finding;
-  const all = kind === "view" ? "Look at it" : `All ${findingCount(finding)}`;
+  const { count, example, link } = finding;
+  const all = count ? `All ${findingCount(finding)}` : "Look at it";
   return el`<p class="chips">
     ${example && el`<a class="chip strong" href=${linkTo(example)}>Example →</a>`}
     ${link && link.view !== "overview" && el`<a class="chip" href=${linkTo(link)}>${all} →</a>`}
-    ${chips.map(tokenChip)}
   </p>`;
 }
 
-// A token and what is said of it, as a link to its contexts.
-function tokenChip({ id, text, about }) {
-  const href = linkTo({ view: "tokens", id });
-  return el`<a class="chip" href=${href}><code dir="auto">${onOneLine(text) || `⟨#${id}⟩`}</code> ${about}</a>`;
-}
+const testTable = ({ tested, tests }) =>
+  numberTable({ title: "Held-out pairs", about: tested, columns: ["", "share", "95 %", "permuted labels"], rows: tests });
 
-// A table of Python's: names and numbers, as they are shown.
+// A table of Python's: names and numbers, as they are shown; the page's estimator is in bold.
 function numberTable({ title, about, columns, rows }) {
-  const row = ({ cells: [name, ...numbers], link, strong }) => {
-    const text = strong ? el`<b>${onOneLine(name)}</b>` : onOneLine(name);
-    return el`<tr>
-      <th scope="row">${link ? el`<a href=${linkTo(link)}>${text}</a>` : text}</th>
+  const row = ([name, ...numbers]) =>
+    el`<tr>
+      <th scope="row">${name === report.estimator ? el`<b>${name}</b>` : onOneLine(name)}</th>
       ${numbers.map(number => el`<td>${number}</td>`)}
     </tr>`;
-  };
   const table = el`<table class="numbers">
     <thead><tr>${columns.map(name => (name ? el`<th scope="col">${onOneLine(name)}</th>` : el`<td></td>`))}</tr></thead>
     <tbody>${rows.map(row)}</tbody>
@@ -75,16 +68,16 @@ function numberTable({ title, about, columns, rows }) {
   return pane(title, about && remark(about), scrollable(title, table));
 }
 
-function tile({ number, name, about, picture, caption }) {
+function tile({ number, name, about, caption, ends, bars }) {
   return el`<div class="tile">
     <div class="tile-text"><b>${number}</b><span>${name}</span><small>${about}</small></div>
-    ${picture && el`<figure>${histogram(picture)}<figcaption>${caption}</figcaption></figure>`}
+    ${bars.length > 0 && el`<figure>${histogram(caption, ends, bars)}<figcaption>${caption}</figcaption></figure>`}
   </div>`;
 }
 
-function noteItem({ severe, title, text }) {
+function noteItem({ severe, text, more }) {
   return el`<details class="note ${severe ? "severe" : ""}" open=${severe}>
-    <summary>${onOneLine(title)}</summary><p>${spellOut(text)}</p>
+    <summary>${onOneLine(capital(text))}</summary><p>${spellOut(more)}</p>
   </details>`;
 }
 

@@ -63,7 +63,7 @@ function linesOfGroup(g) {
     ...plainLines(`Group ${groupName(g)}: ${groups.n_correct[g]} of ${groups.known[g]} correct`),
     ...(texts.prompt[g] ? plainLines(texts.prompt[g]) : []),
     [],
-    [...(state.signal in FULL ? [] : signs), { text: `  ${shadedBy()}; the full shade is ${plain(full, 2)}` }],
+    [...signs, { text: `  ${shadedBy()}; the full shade is ${plain(full, 2)}` }],
     ...rolloutsOf(g).sort(order).flatMap(response),
   ];
 }

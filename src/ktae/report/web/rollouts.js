@@ -62,7 +62,6 @@ function groupContents(g) {
     groupHead(g),
     promptBox(g),
     el`<div class="evidence">${legend(g)}${remark(groups.evidence[g])}</div>`,
-    turnsPane(g),
     el`<div class="sides">${sides}</div>`,
   ];
 }
@@ -81,7 +80,7 @@ function rolloutCard(rollout) {
     counted(rollouts.length[rollout], report.unit),
     rewardOf(rollout),
     `advantage ${signed(rollouts.advantage[rollout], 2)}`,
-    `mean credit of ${report.credit.name} ${signed(rollouts.credit[rollout])}`,
+    `mean credit of ${report.estimator} ${signed(rollouts.credit[rollout])}`,
     onOneLine(modelOf(rollout)),
   ];
   const places = placesOf.get(rollout) ?? [];

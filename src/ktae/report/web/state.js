@@ -22,7 +22,7 @@ function readState(hash = location.hash) {
   const parts = new URLSearchParams(hash.slice(1));
   Object.assign(state, FRESH);
   if (viewsHere().includes(parts.get("view"))) state.view = parts.get("view");
-  if (signalsHere().includes(parts.get("signal"))) state.signal = parts.get("signal");
+  if (parts.get("signal") in SIGNALS) state.signal = parts.get("signal");
   if (parts.get("sort") in SORTS) state.sort = parts.get("sort");
   for (const name of TEXTS) state[name] = parts.get(name) ?? "";
   for (const name of RANGES) {

@@ -4,7 +4,7 @@ const tokenView = { query: "", sorted: "impact", down: true };
 const AROUND = 14; // tokens on each side of a context
 const ABOUT =
   "Impact is credit × how many more or fewer correct responses have the token than by chance, summed over groups. " +
-  "Shares are of the responses of mixed groups. p is over groups; in bold it is beyond chance among all tokens.";
+  "Shares are of the responses of mixed groups.";
 
 const UNMIXED = "No group has both correct and incorrect responses, so there is nothing to compare tokens by.";
 
@@ -16,7 +16,6 @@ const TOKEN_COLUMNS = {
   id: { of: column("id"), show: asIs, by: asIs, wide: true },
   impact: { of: column("impact"), show: x => signed(x, 1), by: Math.abs },
   credit: { of: column("credit"), show: creditPill, by: asIs },
-  p: { of: column("p"), show: (p, rank) => (column("beyond")(rank) ? el`<b>${pText(p)}</b>` : pText(p)), by: p => -p },
   correct: { of: column("a"), show: n => percent(n / report.n_correct), by: asIs },
   incorrect: { of: column("b"), show: n => percent(n / report.n_incorrect), by: asIs },
   groups: { of: column("groups"), show: thousands, by: asIs, wide: true },
@@ -24,7 +23,7 @@ const TOKEN_COLUMNS = {
 
 function creditPill(credit) {
   report.vocabulary.largest ??= report.vocabulary.credit.reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
-  return el`<span class="pill ${shadeClass(credit, report.vocabulary.largest, true)}">${signed(credit)}</span>`;
+  return el`<span class="pill ${shadeClass(credit, report.vocabulary.largest)}">${signed(credit)}</span>`;
 }
 
 function tokensView() {
@@ -45,7 +44,7 @@ function tokensView() {
   fill({});
   const search = el`<input type="search" class="search" placeholder="text or id" aria-label="Search ${report.unit}s"
     value=${tokenView.query} @input=${event => fill({ query: event.target.value })}>`;
-  const about = often.length ? `Credit and impact are those of ${report.credit.name}. ${ABOUT}` : UNMIXED;
+  const about = often.length ? `Credit and impact are those of ${report.estimator}. ${ABOUT}` : UNMIXED;
   return el`<div class="two">
     ${pane(inUnits("Tokens"), remark(inUnits(about)), el`<div class="bar">${search}</div>`, found)}
     <section class="pane" id="contexts" aria-label="Contexts">
@@ -140,7 +139,7 @@ function contextLine([rollout, t]) {
     <a href=${href}>${groupName(g)}, response ${number + 1}</a>
     <p dir="auto">
       ${from > 0 && "…"}${text(from, t)}
-      <mark class=${shadeClass(creditAt(rollout, t), largestIn(g), true)}>${tokenLabel(ids[t])}</mark>
+      <mark class=${shadeClass(creditAt(rollout, t), largestIn(g))}>${tokenLabel(ids[t])}</mark>
       ${text(t + 1, to)}${to < ids.length && "…"}
     </p>
   </li>`;
