@@ -1,31 +1,25 @@
 """The ways in which tools write rollouts, and which of them a row is written in.
 
 They are data, in `tools.toml`: the fields that tell a row, and the paths of a rollout's fields in
-it. A few have a function for what paths cannot say (`trainers`, `verifiers`, `evaluation`).
+it. A few have a function for what paths cannot say (`converters`).
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
-from ktae.rollouts.schemas import evaluation, trainers, verifiers
+from ktae.rollouts.schemas import converters
 from ktae.rollouts.schemas.base import Schema
 from ktae.rollouts.values import KINDS, Row
 
-MODULES = {"trainers": trainers, "verifiers": verifiers, "evaluation": evaluation}
-
-
-def _schema(entry: dict[str, Any]) -> Schema:
-    for name in {"also", "prepare", "convert", "once"} & entry.keys():
-        module, function = entry[name].split(".")
-        entry[name] = getattr(MODULES[module], function)
-    return Schema(**entry)
-
-
 TOOLS = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))["tool"]
-SCHEMAS = tuple(map(_schema, TOOLS))
+SCHEMAS = tuple(
+    Schema(
+        **{k: getattr(converters, x) if k in ("convert", "once") else x for k, x in tool.items()}
+    )
+    for tool in TOOLS
+)
 """In the order in which they are tried."""
 
 
