@@ -1,10 +1,9 @@
 """Messages as one model of a response: what the policy wrote, and what others wrote in between.
 
-Read are the messages of OpenAI's chat, the items of its Responses, and the messages of Anthropic,
-Gemini, LangChain and ShareGPT, as lists or as their text. Each becomes a role and its texts: the
-reasoning, the content and the calls of tools. What the policy wrote counts. What another role wrote
-after its first message, and each result of a tool, is context, which is shown and never given
-credit; what comes before is the prompt.
+Read are messages of OpenAI's chat and Responses, Anthropic, Gemini, LangChain and ShareGPT, and the
+text of a list of them. What the policy wrote counts: reasoning, content and calls of tools. What
+others wrote after its first message, and each result of a tool, is context, which is shown and
+never given credit; what comes before is the prompt.
 """
 
 from __future__ import annotations
@@ -30,17 +29,14 @@ class Segment(NamedTuple):
     """A part of a conversation, and whose it is."""
 
     text: str
-    role: str | None
-    """`policy`, `tool`, `user` or `system`; None: not known."""
+    role: str | None  # policy, tool, user or system; None: not known
 
 
 class Dialogue(NamedTuple):
     """A conversation as a rollout."""
 
-    prompt: str | None
-    """None where it begins with the policy."""
-    segments: list[Segment]
-    """The parts of the response, whose texts joined are its text."""
+    prompt: str | None  # None where it begins with the policy
+    segments: list[Segment]  # of the response, whose texts joined are its text
 
     def as_row(self) -> dict[str, Any]:
         """The response, and its segments if others than the policy wrote some of them."""
@@ -85,21 +81,22 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
     entries = [value] if is_alone else value
     if not (isinstance(entries, list) and entries):
         return None
-    messages = [_message(entry) for entry in entries]
-    known = [x for x in messages if x is not None]
-    if len(known) < len(messages) or (is_alone and author(known[0]) is None):
-        return None
+    messages = [x for x in map(_message, entries) if x is not None]
+    is_unknown = is_alone and messages and author(messages[0]) is None
     # Several choices are rollouts, and no turns of one.
-    return None if len(entries) > 1 and all("message" in x for x in entries) else known
+    are_choices = len(entries) > 1 and all(map(_is_choice, entries))
+    return None if len(messages) < len(entries) or is_unknown or are_choices else messages
 
 
 def choices_of(value: Any) -> list[dict[str, Any]] | None:
     """The several choices of an answer of OpenAI's, each a response; None for anything else."""
     value = _unwrapped(value)
-    if not isinstance(value, list) or len(value) < 2:
-        return None
-    are_choices = all(isinstance(x, dict) and isinstance(x.get("message"), dict) for x in value)
-    return value if are_choices else None
+    are_several = isinstance(value, list) and len(value) > 1
+    return value if are_several and all(map(_is_choice, value)) else None
+
+
+def _is_choice(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("message"), dict)
 
 
 def _unwrapped(value: Any) -> Any:
@@ -116,10 +113,9 @@ def _message(value: Any) -> dict[str, Any] | None:
     """A message with its `role`, which items of Responses and LangChain have as a type."""
     if not isinstance(value, dict):
         return None
-    if "role" not in value and isinstance(value.get("message"), dict):  # a choice
-        value = value["message"]
-    if isinstance(value.get("role"), str):
-        return value
+    message: dict[str, Any] = value["message"] if _is_choice(value) else value
+    if isinstance(message.get("role"), str):
+        return message
     name = value["from"] if value.keys() == {"from", "value"} else value.get("type")
     return value | {"role": name} if isinstance(name, str) and _role(name) else None
 
@@ -203,8 +199,8 @@ def call_text(call: Any) -> str:
     call = from_json(call)
     if not isinstance(call, dict):
         return str(call)
-    function = call.get("function")
-    inner: dict[str, Any] = function if isinstance(function, dict) else call
+    function: Any = call.get("function")
+    inner = function if isinstance(function, dict) else call
     arguments = next((inner[x] for x in M.arguments if inner.get(x) is not None), "")
     text = arguments if isinstance(arguments, str) else _json(arguments)
     names = (inner.get("name"), function, call.get("type"))
@@ -284,8 +280,6 @@ def _n_asking(messages: list[dict[str, Any]], prompt: Any) -> int:
     parts = segments(before)
     if parts and parts == segments(messages[: len(before)]):
         return len(before)
-    asked = parts[-1].text if parts else prompt
-    if not (asked and isinstance(asked, str)):
-        return 0
+    asked = parts[-1].text if parts else prompt if isinstance(prompt, str) else ""
     texts = (joined(x.text for x in segments([y]) if x.role == "user") for y in messages)
-    return next((n for n, text in enumerate(texts, start=1) if asked in text), 0)
+    return next((n for n, text in enumerate(texts, start=1) if asked and asked in text), 0)

@@ -1,7 +1,6 @@
 """The ways in which tools write rollouts, and which of them a row is written in.
 
-They are data, in `tools.toml`: the fields that tell a row, and the paths of a rollout's fields in
-it. A few have a function for what paths cannot say (`converters`).
+They are data, in `tools.toml`, with functions (`converters`) for what paths cannot say.
 """
 
 from __future__ import annotations
@@ -30,7 +29,5 @@ def is_plain(row: Row) -> bool:
 
 def detect(row: Row, likely: Schema | None = None) -> Schema | None:
     """The schema of a row, None for a plain one; `likely` is that of the row before."""
-    if is_plain(row):
-        return None
-    first = () if likely is None else (likely,)
-    return next((schema for schema in (*first, *SCHEMAS) if schema.detects(row)), None)
+    schemas = SCHEMAS if likely is None else (likely, *SCHEMAS)
+    return None if is_plain(row) else next((x for x in schemas if x.detects(row)), None)

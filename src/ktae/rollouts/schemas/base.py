@@ -37,12 +37,9 @@ CORRECTNESS_NAMES = (
 )
 """Rewards and metrics that say whether a rollout is correct; the first that is there counts."""
 OF_FORM = re.compile("form|len|tag|style|penalt")
-"""Rewards of such names say nothing about what is correct."""
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
-"""A training step in the name of a file or folder."""
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)(?:_epoch_\d+)?")
 """The name of a training step's folder, such as step_7, global_step_7 or train_step_7_epoch_0."""
-
 Items = Iterator[tuple[Row, Located]]
 """Rows of a file, each with where it was found."""
 
@@ -61,8 +58,7 @@ class Source:
 
     def named(self, row: Row) -> Row:
         """What the user has named in a row, null where it has nothing there; which is final."""
-        values = {name: at(row, path) for name, path in self.fields.items()}
-        values = {name: None if value is MISSING else value for name, value in values.items()}
+        values = {k: None if (x := at(row, p)) is MISSING else x for k, p in self.fields.items()}
         if parts := [at(row, path) for path in self.options.group_by]:
             label = parts[0] if len(parts) == 1 else json.dumps(parts, default=str)
             values["group"] = None if MISSING in parts else label
@@ -146,10 +142,8 @@ class Schema:
                 value: Any = step_of(path) if place == "@name" else at(row, place)
                 if value is MISSING or (is_null(value) and name not in ("reward", "correct")):
                     continue
-                if name == "group":
-                    value = label_of(value)
-                    plain |= {FINAL: True} if is_final else {}
-                plain[name] = value
+                plain[name] = label_of(value) if name == "group" else value
+                plain |= {FINAL: True} if is_final else {}
                 used.add(place if place in row else re.split(r"[.\[]", place, maxsplit=1)[0])
                 if not is_null(value):
                     break
@@ -168,14 +162,14 @@ def scores_in(row: Row) -> Row:
 def choose(scores: Row, likely: Sequence[str], where: str, source: Source) -> Any:
     """The value that says whether a rollout is correct, out of several by name.
 
-    That is the one that was asked for, else the only one, else the first of `likely`. Where none is
-    needed and none can be told, it is None.
+    That is the one that was asked for, else the only one, else the first of `likely`, else the only
+    one that is not about form. Where none is needed and none can be told, it is None.
     """
     options, wanted = source.options, source.options.correctness_names
-    names = [x for x in wanted or likely if x in scores]
+    names = [x for x in wanted or likely if x in scores][: None if wanted else 1]
     if not (wanted or names):
         names = [x for x in scores if len(scores) == 1 or not OF_FORM.search(x.lower())]
-    if names and (wanted or names[0] in likely or len(names) == 1):
+    if names and (wanted or len(names) == 1):
         if not wanted and len(scores) > 1:
             source.notes.add("taken", repr(names[0]))
         return next((scores[x] for x in names if scores[x] is not None), None)

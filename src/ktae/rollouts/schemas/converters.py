@@ -1,8 +1,5 @@
-"""What paths cannot say: functions from a tool's row to the plain rows in it.
-
-Each takes the row's other fields with those that `tools.toml` reads, the row itself, its place
-(which begins errors) and its source. Two look at rows that follow each other before that.
-"""
+"""What paths cannot say: from a row's other fields with those that `tools.toml` reads, the row
+itself, its place (which begins errors) and its source to the plain rows in it."""
 
 from __future__ import annotations
 
@@ -18,25 +15,12 @@ from ktae.rollouts.conversation import dialogue, joined, segments
 from ktae.rollouts.locate import Located
 from ktae.rollouts.paths import first_of
 from ktae.rollouts.schemas.base import SCORES, Items, Source
-from ktae.rollouts.values import (
-    IGNORED,
-    Row,
-    is_null,
-    is_number,
-    is_score,
-    prompt_digest,
-    without,
-)
+from ktae.rollouts.values import Row, as_label, is_null, is_number, is_score, without
 
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
-VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
-"""The `uid` of the rows with which verl's default trainer fills up a batch."""
 SAMPLES_FILE = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT.*)?\.json.*")
 """lm-evaluation-harness has the task in the name of the file."""
-
-
-# --- rows that follow each other
 
 
 def new_steps(items: Items, source: Source) -> Items:
@@ -44,13 +28,13 @@ def new_steps(items: Items, source: Source) -> Items:
 
     TRL logs its last generation batch at every step, and one batch may serve several steps.
     """
-    for step, rows in itertools.groupby(items, key=lambda item: float(item[0]["step"])):
+    for step, rows in itertools.groupby(items, key=lambda item: str(as_label(item[0]["step"]))):
         of_step, names = list(rows), ("prompt", "completion", "advantage", "advantages")
         batch = Counter(repr([row.get(name) for name in names]) for row, _ in of_step)
         before, last = source.run.get(source.path.parent, (step, None))
         source.run[source.path.parent] = step, batch
-        if step > before and batch == last:
-            source.notes.add("steps", f"step {step:g} repeats step {before:g}")
+        if step != before and batch == last:
+            source.notes.add("steps", f"step {step} repeats step {before}")
         else:
             yield from of_step
 
@@ -68,13 +52,13 @@ def last_outputs(items: Items, source: Source) -> Items:
         return (row["step"], row.get("gts"), key[1], int(key[3]) - n) if key else located.where
 
     for _, outputs in itertools.groupby(items, key=session):
-        (first, _), *others = rows = list(outputs)
+        rows = list(outputs)
         row, located = rows[-1]
-        source.notes.add("intermediate", n=len(others))
-        if VERL_PADDING.fullmatch(str(row.get("uid"))) and not row["input"] and not row["output"]:
+        source.notes.add("intermediate", n=len(rows) - 1)
+        if str(row.get("uid")).startswith("pad") and not row["input"] and not row["output"]:
             source.notes.add("padding")
         else:
-            yield row | {"input": first["input"]}, located  # the session's prompt
+            yield row | {"input": rows[0][0]["input"]}, located  # the session's prompt
 
 
 # --- trainers
@@ -83,13 +67,10 @@ def last_outputs(items: Items, source: Source) -> Items:
 def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """One column a reward function, which gives floats, and whatever else was logged."""
     rest = without(row, ("step", "prompt", "completion", "advantage", "advantages"))
-    scores = {
-        name: x
-        for name, x in rest.items()
-        if isinstance(x, float | None) or (isinstance(x, bool) and name.endswith("_reward"))
-    }
+    scores = {k: x for k, x in rest.items() if x is None or isinstance(x, float)}
+    scores |= {k: x for k, x in rest.items() if isinstance(x, bool) and k.endswith("_reward")}
     if not any(x is not None for x in scores.values()):
-        scores = {name: x for name, x in rest.items() if is_score(x)}
+        scores = {k: x for k, x in rest.items() if is_score(x)}
     yield plain | {SCORES: scores}
 
 
@@ -97,7 +78,7 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
     """`acc`, where it is there, is the verdict, free of length penalties."""
     if sample := VERL_KEY.fullmatch(str(row.get("uid", ""))):
         plain["group"] = sample[2]
-    value = row.get("acc")
+    value: Any = row.get("acc")
     if row.get("undecided") == 1:
         plain["correct"] = None
     elif is_number(value) and not is_null(value):
@@ -117,40 +98,10 @@ def slime_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row
     yield plain
 
 
-def nemo_rl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
-    """A batch of one: each field is a list of one value. Tokens are the prompt's and the rest.
-
-    The response begins with the first token that is trained on; `input_lengths` says where padding
-    begins. Of several turns the tokens alone are read, since their texts do not say whose they are.
-    """
-    values = {k: x[0] if isinstance(x, list) and len(x) == 1 else x for k, x in row.items()}
-    texts, ids, mask = (values.get(x) for x in ("content", "token_ids", "token_loss_mask"))
-    plain["reward"] = values.get("filtered_rewards", values.get("rewards"))
-    if isinstance(texts, list) and len(texts) == 2:
-        plain["prompt"], plain["response"] = texts
-    if isinstance(ids, list) and isinstance(mask, list) and any(mask):
-        n = values.get("input_lengths", len(ids))
-        plain |= trained_part(ids[:n], mask[:n])
-        plain["group"] = f"prompt {prompt_digest(ids[: mask.index(True)])}"
-    yield plain
-
-
-def atropos_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
-    """A rollout of a row: `tokens` of prompt and response, `masks` of labels."""
-    mask = [x != IGNORED if IGNORED in plain["mask"] else bool(x) for x in plain["mask"]]
-    yield plain | trained_part(plain["token_ids"], mask) | {"_prompt_is_final": True}
-
-
 def skyrl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """The `score` may be a list of one reward a token."""
     score = row["score"]
     yield plain | {"reward": sum(score) if isinstance(score, list) else score}
-
-
-def trained_part(ids: list[int], mask: list[Any]) -> Row:
-    """Token ids and mask without the prompt, which stands before the first one trained on."""
-    first = mask.index(True) if True in mask else 0
-    return {"token_ids": ids[first:], "mask": mask[first:]}
 
 
 # --- episodes of verifiers and prime-rl
@@ -194,17 +145,14 @@ def last_branch(nodes: list[Row]) -> Row:
     while at is not None and len(path) <= len(nodes):
         path.insert(0, nodes[at])  # a broken file may have a circle
         at = nodes[at].get("parent")
-    talk = dialogue(
-        segments(
-            {"role": "tool"}
-            | (node.get("message") or {})
-            | {"trainable": bool(node.get("sampled"))}
-            for node in path
-        )
-    )
+    said = [(x.get("message") or {}) | {"trainable": bool(x.get("sampled"))} for x in path]
+    talk = dialogue(segments({"role": "tool"} | message for message in said))
     plain = {"response": ""} if talk is None else {"prompt": talk.prompt} | talk.as_row()
     ids, mask = ([x for node in path for x in node.get(k) or ()] for k in ("token_ids", "mask"))
-    return plain | (trained_part(ids, mask) if True in mask and len(mask) == len(ids) else {})
+    if True in mask and len(mask) == len(ids):
+        first = mask.index(True)
+        plain |= {"token_ids": ids[first:], "mask": mask[first:]}
+    return plain
 
 
 # --- evaluations
@@ -217,11 +165,12 @@ def dealt(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
 
     def entry(value: Any, i: int, shared: Any = None) -> Any:
         is_each = isinstance(value, list) and len(value) == n
-        return value[i] if is_each else value if n == 1 else shared
+        value = value[i] if is_each else value if n == 1 else shared
+        return None if value == [] else value
 
     for i, response in enumerate(responses):
         made = {"answer": entry(plain.get("answer"), i, plain.get("answer"))}
-        made |= {k: entry(plain[k], i) for k in ("reward", "token_ids") if plain.get(k)}
+        made |= {k: entry(plain[k], i) for k in ("reward", "token_ids") if k in plain}
         if SCORES in plain:
             made[SCORES] = {k: entry(x, i) for k, x in plain[SCORES].items()}
         yield plain | made | {"response": response}
@@ -247,9 +196,7 @@ def lm_eval_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
     seen.add(row["doc_id"])
     if len(row["resps"]) != 1:
         raise InputError(f"{where}: log-likelihoods of choices; expected one generated response")
-    names = row.get("metrics") or [
-        k for k, x in plain.items() if isinstance(x, float | bool | list)
-    ]
+    names = row.get("metrics") or [k for k in plain if isinstance(plain[k], float | bool | list)]
     if task := SAMPLES_FILE.fullmatch(source.path.name):
         plain["benchmark"] = task[1]
     plain[SCORES] = {name: plain[name] for name in names if name in plain}
