@@ -1,18 +1,19 @@
 """Small files in the structures that people have, and what must come of each.
 
-By kind: how rows stand in a container, what plain fields mean, which rollouts are a group, what the
-policy wrote, and what is refused or proposed.
+`files.jsonl` has the files: how rows stand in a container, what plain fields mean, what the user
+names, and what is refused or proposed. All that is read is two problems with two tries at each, of
+which the first is correct.
 """
 
 import io
 import json
 import shlex
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from saved_outputs import write_lines
 
 from ktae import InputError
 from ktae.rollouts import readers
@@ -22,47 +23,22 @@ from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import UnknownRowsError, parse_fields
 from ktae.rollouts.proposal import propose
 
-PROBLEMS = (("How many wheels have 3 carts?", "12"), ("How many wheels have 2 bikes?", "4"))
-TRIES = 4
+LINES = Path(__file__).with_name("files.jsonl").read_text(encoding="utf-8").splitlines()
+CASES = {case["name"]: case for case in map(json.loads, LINES)}
+READ = [name for name, case in CASES.items() if not {"refused", "proposed"} & case.keys()]
+ASKED = ["How many wheels have 3 carts?", "How many wheels have 2 bikes?"]
+TEXTS = [f"Count them. Try {text}." for text in ("0: 12", "1: 8", "0: 4", "1: 8")]
+PLAIN = [
+    {"prompt": ASKED[i // 2], "response": text, "reward": i % 2 == 0}
+    for i, text in enumerate(TEXTS)
+]
 
 
-def rollouts() -> list[dict[str, Any]]:
-    """Two problems, four tries at each: every other one is correct."""
-    return [
-        {
-            "n": problem,
-            "asked": PROBLEMS[problem][0],
-            "text": f"Count them. Try {i}: {PROBLEMS[problem][1] if i % 2 == 0 else 7 + i}.",
-            "ok": i % 2 == 0,
-            "gold": PROBLEMS[problem][1],
-        }
-        for problem in range(len(PROBLEMS))
-        for i in range(TRIES)
-    ]
-
-
-def rows(**fields: str) -> list[dict[str, Any]]:
-    """The rollouts with these fields: `completion="text"` is the text under another name."""
-    return [{name: x[source] for name, source in fields.items()} for x in rollouts()]
-
-
-PLAIN = {"prompt": "asked", "response": "text", "reward": "ok"}
-
-
-def json_lines(entries: list[Any]) -> str:
-    return "".join(json.dumps(x) + "\n" for x in entries)
-
-
-def by_problem(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    return {f"wheels/{n}": entries[n * TRIES : (n + 1) * TRIES] for n in range(len(PROBLEMS))}
-
-
-def columns(entries: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [x[name] for x in entries] for name in entries[0]}
-
-
-def chat(question: str, answer: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+def written(folder: Path, name: str) -> Path:
+    case = CASES[name]
+    path = folder / case["file"]
+    path.write_text(case.get("text") or "".join(json.dumps(x) + "\n" for x in case["rows"]))
+    return path
 
 
 def read(path: Path, fields: tuple[str, ...] = (), **options: Any) -> tuple[Any, Notes]:
@@ -79,42 +55,62 @@ def counts(table: Any) -> tuple[int, int, int]:
     return len(table), len(first), sum(mixed)
 
 
-# --- where rows stand in a file
+def chat(question: str, answer: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
-CONTAINERS = {
-    "lines.jsonl": json_lines(rows(**PLAIN)),
-    "other_name.ndjson": json_lines(rows(**PLAIN)),
-    "a_list.json": json.dumps(rows(**PLAIN)),
-    "a_list_in.jsonl": json.dumps(rows(**PLAIN)),
-    "over_lines.jsonl": "\n".join(json.dumps(x, indent=1) for x in rows(**PLAIN)),
-    "below_outputs.json": json.dumps({"metadata": {"model": "m"}, "outputs": rows(**PLAIN)}),
-    "below_data_results.json": json.dumps({"data": {"results": rows(**PLAIN)}, "version": 2}),
-    "by_problem.json": json.dumps(by_problem(rows(response="text", reward="ok"))),
-    "by_problem_below.json": json.dumps({"date": "2031", "eval": by_problem(rows(**PLAIN))}),
-    "rows_by_id.json": json.dumps({f"r{i}": x for i, x in enumerate(rows(**PLAIN))}),
-    "columns.json": json.dumps(columns(rows(**PLAIN))),
-    "batch.jsonl": json.dumps(columns(rows(**PLAIN))) + "\n",
-    "of_pandas.json": json.dumps(
-        {name: dict(enumerate(xs)) for name, xs in columns(rows(**PLAIN)).items()}
-    ),
-    "summary_first.jsonl": json_lines([{"accuracy": 0.5, "total": 8}, *rows(**PLAIN)]),
-    "nested.json": json.dumps(
+
+@pytest.mark.parametrize("name", READ)
+def test_a_file_is_read(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    fields = tuple(case.get("fields", ()))
+    table, notes = read(written(tmp_path, name), fields, **case.get("options", {}))
+    assert counts(table) == (4, 2, 2)
+    assert table["response"].to_pylist() == TEXTS
+    assert table["correct"].to_pylist() == [1, 0, 1, 0]
+    assert {x for x in table["answer"].to_pylist() if x} == set(case.get("answers", ()))
+    assert table["prompt"].to_pylist() == case.get("prompts", table["prompt"].to_pylist())
+    assert "note" not in case or notes.counts[case["note"]]
+
+
+@pytest.mark.parametrize("name", [x for x in CASES if "refused" in CASES[x]])
+def test_a_file_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read(written(tmp_path, name))
+    assert all(text in str(caught.value) for text in CASES[name]["refused"])
+
+
+@pytest.mark.parametrize("name", [x for x in CASES if "proposed" in CASES[x]])
+def test_fields_of_other_names_are_proposed(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name)
+    with pytest.raises(UnknownRowsError) as caught:
+        read(path)
+    options = shlex.split(str(caught.value).partition("ktae report ")[2].partition("\n")[0])
+    table, _ = read(path, tuple(x for x in options[1:] if x != "--field"))
+    assert counts(table) == (4, 2, 2)
+    assert table["response"].to_pylist() == TEXTS
+
+
+def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
+    rows = [
         {
-            "results": [
-                {"question": xs[0]["prompt"], "samples": [{**x, "prompt": None} for x in xs]}
-                for xs in by_problem(rows(**PLAIN)).values()
-            ]
+            "state": {"log": chat(x["prompt"], x["response"]), "latest": {"text": "Noted."}},
+            "task": {"task_id": i // 2, "solved": x["reward"]},
         }
-    ),
-}
+        for i, x in enumerate(PLAIN)
+    ]
+    path = write_lines(tmp_path / "r.jsonl", [{"total": 4}, *rows])
+    proposal = propose(path, rows, ReadOptions(), readers.read)
+    assert proposal is not None and proposal.fields["response"] == "state.log"
+    assert (proposal.n_read, proposal.groups, proposal.correct, proposal.incorrect) == (4, 2, 2, 2)
 
 
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_rows_are_found(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(CONTAINERS[name])
-    table, _ = read(tmp_path / name)
-    assert counts(table) == (8, 2, 2)
-    assert table["response"].to_pylist() == [x["text"] for x in rollouts()]
+def test_nothing_is_proposed_where_the_texts_are_not_the_policys(tmp_path: Path) -> None:
+    rows = [
+        {"judge_feedback": x["response"], "passed": x["reward"], "task_id": i // 2}
+        for i, x in enumerate(PLAIN)
+    ]
+    path = write_lines(tmp_path / "r.jsonl", rows)
+    assert propose(path, rows, ReadOptions(), readers.read) is None
 
 
 def test_the_zip_of_inspect_is_read(tmp_path: Path) -> None:
@@ -130,155 +126,7 @@ def test_the_zip_of_inspect_is_read(tmp_path: Path) -> None:
     assert counts(table) == (2, 1, 1) and table["model"].to_pylist() == ["m/x"] * 2
 
 
-def test_rows_may_be_named_by_hand(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    path.write_text(json.dumps({"train": {"x": rows(**PLAIN)}, "other": {"x": rows(**PLAIN)}}))
-    table, _ = read(path, rows="other.x[]")
-    assert counts(table) == (8, 2, 2)
-
-
-# --- what plain fields mean
-
-
-@dataclass
-class Fields:
-    """Fields of rows, what a row has beside them, and what must come out."""
-
-    named: dict[str, str]
-    more: dict[str, Any]
-    answers: set[str | None]
-
-
-MEANINGS = {
-    "a completion": Fields({"prompt": "asked", "completion": "text", "reward": "ok"}, {}, {None}),
-    "a score": Fields({"prompt": "asked", "response": "text", "score": "ok"}, {}, {None}),
-    "a result": Fields({"id": "n", "response": "text", "result": "ok"}, {}, {None}),
-    "model_output": Fields(
-        {"question": "asked", "model_output": "text", "gt": "gold", "correct": "ok"},
-        {},
-        {"12", "4"},
-    ),
-    "an id alone": Fields({"id": "n", "response": "text", "correct": "ok"}, {}, {None}),
-    "a custom id": Fields({"custom_id": "n", "response": "text", "reward": "ok"}, {}, {None}),
-    "ground truth": Fields({**PLAIN, "ground_truth": "gold"}, {}, {"12", "4"}),
-    "the model's answer": Fields(
-        {**PLAIN, "answer": "text", "ground_truth": "gold"}, {}, {"12", "4"}
-    ),
-    "a letter beside": Fields(
-        {"prompt": "asked", "response": "text", "is_correct": "ok"}, {"correct": "B"}, {None}
-    ),
-    "a template": Fields(
-        {"query": "asked", "response": "text", "reward": "ok"}, {"prompt": "Answer."}, {None}
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MEANINGS)
-def test_plain_fields_are_what_they_hold(name: str, tmp_path: Path) -> None:
-    case = MEANINGS[name]
-    (tmp_path / "r.jsonl").write_text(json_lines([x | case.more for x in rows(**case.named)]))
-    table, _ = read(tmp_path / "r.jsonl")
-    assert counts(table) == (8, 2, 2)
-    assert set(table["answer"].to_pylist()) == case.answers
-
-
-def test_an_object_of_texts_is_a_prompt(tmp_path: Path) -> None:
-    entries = [
-        {
-            "input": {"question": x["asked"]},
-            "output": x["text"],
-            "scores": {"exact": float(x["ok"])},
-        }
-        for x in rollouts()
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    table, _ = read(tmp_path / "r.jsonl")
-    assert counts(table) == (8, 2, 2)
-    assert table["prompt"].to_pylist() == [x["asked"] for x in rollouts()]
-
-
-def test_the_only_field_of_verdicts_is_the_verdict(tmp_path: Path) -> None:
-    entries = [
-        {
-            "problem": entries[0]["asked"],
-            "generations": [x["text"] for x in entries],
-            "correctness_by_rule": [x["ok"] for x in entries],
-        }
-        for entries in by_problem(rollouts()).values()
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    table, notes = read(tmp_path / "r.jsonl")
-    assert counts(table) == (8, 2, 2)
-    assert notes.names["taken"] == ["'correctness_by_rule'"]
-
-
-@pytest.mark.parametrize(
-    "words", [("right", "wrong"), ("yes", "no"), ("pass", "Fail"), ("1.0", "0.0")]
-)
-def test_words_are_verdicts(words: tuple[str, str], tmp_path: Path) -> None:
-    entries = [
-        x | {"correct": words[i % 2]} for i, x in enumerate(rows(prompt="asked", response="text"))
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert counts(read(tmp_path / "r.jsonl")[0]) == (8, 2, 2)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"completion": "something else"},
-        {"is_correct": True, "passed": False},
-        {"ground_truth": "12", "gold_answer": "13"},
-    ],
-)
-def test_two_fields_of_one_meaning_are_refused(more: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "r.jsonl").write_text(json_lines([x | more for x in rows(**PLAIN)]))
-    with pytest.raises(UnknownRowsError) as caught:
-        read(tmp_path / "r.jsonl")
-    assert all(repr(name) in str(caught.value) for name in more if name != "passed")
-
-
-def test_several_rewards_by_name(tmp_path: Path) -> None:
-    entries = [
-        {"prompt": x["asked"], "response": x["text"]}
-        | {"rewards": {"accuracy": float(x["ok"]), "format": 1.0}}
-        for x in rollouts()
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert counts(read(tmp_path / "r.jsonl")[0]) == (8, 2, 2)
-
-
 # --- which rollouts are a group
-
-
-def test_what_a_user_names_is_final(tmp_path: Path) -> None:
-    entries = [
-        {"task": x["n"], "messages": chat(f"Please, user {i}.", x["text"]), "reward": x["ok"]}
-        for i, x in enumerate(rollouts())
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert counts(read(tmp_path / "r.jsonl", ("group=task",))[0]) == (8, 2, 2)
-    assert counts(read(tmp_path / "r.jsonl", group_by=["task"])[0]) == (8, 2, 2)
-    table, _ = read(tmp_path / "r.jsonl", ("group=task", "prompt=task"))
-    assert set(table["prompt"].to_pylist()) == {"0", "1"}
-
-
-def test_naming_a_field_removes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "r.jsonl").write_text(
-        json_lines(rows(question="asked", response="text", reward="ok"))
-    )
-    table, _ = read(tmp_path / "r.jsonl", ("group=question",))
-    assert table["prompt"].to_pylist() == [x["asked"] for x in rollouts()]
-
-
-def test_a_task_wins_over_what_a_simulated_user_says(tmp_path: Path) -> None:
-    entries = [
-        {"task_id": x["n"], "trial": i, "reward": float(x["ok"]), "info": {}}
-        | {"traj": chat(f"Hello, this is caller {i}.", x["text"])}
-        for i, x in enumerate(rollouts())
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert counts(read(tmp_path / "r.jsonl")[0]) == (8, 2, 2)
 
 
 @pytest.mark.parametrize("join", [False, True])
@@ -292,189 +140,51 @@ def test_rows_of_different_prompts_never_share_a_group(
     (tmp_path / "tables.json").write_text(json.dumps([table, table]))
     for name, prompt in (("a", "p"), ("b", "q"), ("c", "s")):
         entry = {"prompt": prompt, "responses": ["x", "y"], "rewards": [1, 0]} | more
-        (tmp_path / f"{name}.jsonl").write_text(json_lines([entry, entry | {"prompt": "t"}]))
-    read_table, _ = read(tmp_path, join=join)
-    codes, _ = group_codes(read_table)
-    prompts = read_table["prompt"].to_pylist()
-    of_group: dict[int, set[str]] = {}
-    for code, prompt in zip(codes.tolist(), prompts, strict=True):
-        of_group.setdefault(code, set()).add(prompt)
-    assert all(len(x) == 1 for x in of_group.values())
-    assert len({*zip(read_table["group"].to_pylist(), codes.tolist(), strict=True)}) == len(
-        of_group
-    )
+        write_lines(tmp_path / f"{name}.jsonl", [entry, entry | {"prompt": "t"}])
+    table, _ = read(tmp_path, join=join)
+    codes = group_codes(table)[0].tolist()
+    n_groups = len({*codes})
+    assert len({*zip(codes, table["prompt"].to_pylist(), strict=True)}) == n_groups
+    assert len({*zip(codes, table["group"].to_pylist(), strict=True)}) == n_groups
 
 
 @pytest.mark.parametrize("join", [False, True])
 def test_rows_without_a_prompt_are_groups_of_their_own_file(join: bool, tmp_path: Path) -> None:
     for name in "ab":
-        entry = {"responses": ["x", "y"], "rewards": [1, 0]}
-        (tmp_path / f"{name}.jsonl").write_text(json_lines([entry, entry]))
+        write_lines(tmp_path / f"{name}.jsonl", [{"responses": ["x", "y"], "rewards": [1, 0]}] * 2)
     assert counts(read(tmp_path, join=join)[0]) == (8, 4, 4)
 
 
 def test_evaluations_beside_training_are_left_out(tmp_path: Path) -> None:
-    entries = [x | {"split": "val" if i % 4 > 1 else "train"} for i, x in enumerate(rows(**PLAIN))]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    table, notes = read(tmp_path / "r.jsonl")
-    assert len(table) == 4 and notes.counts["evaluation"] == 4
+    rows = [x | {"split": "train" if i < 2 else "val"} for i, x in enumerate(PLAIN)]
+    table, notes = read(write_lines(tmp_path / "r.jsonl", rows))
+    assert len(table) == 2 and notes.counts["evaluation"] == 2
 
 
 def test_conditions_are_noted_and_some_refused(tmp_path: Path) -> None:
-    entries = [x | {"method": "ab"[i // 2 % 2]} for i, x in enumerate(rows(**PLAIN))]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert read(tmp_path / "r.jsonl")[1].names["conditions"] == ["'method'"]
-    assert counts(read(tmp_path / "r.jsonl", group_by=["prompt", "method"])[0]) == (8, 4, 4)
-    (tmp_path / "r.jsonl").write_text(json_lines([x | {"iteration": x["method"]} for x in entries]))
+    rows = [x | {"method": "ab"[i // 4]} for i, x in enumerate(2 * PLAIN)]
+    path = write_lines(tmp_path / "r.jsonl", rows)
+    assert read(path)[1].names["conditions"] == ["'method'"]
+    assert counts(read(path, group_by=["prompt", "method"])[0]) == (8, 4, 4)
     with pytest.raises(InputError):
-        readers.read(tmp_path / "r.jsonl")
+        readers.read(write_lines(path, [x | {"iteration": x["method"]} for x in rows]))
 
 
 def test_turns_of_an_episode_in_rows_of_their_own(tmp_path: Path) -> None:
-    entries = [
+    rows = [
         {"episode": i, "turn": t, "prompt": f"room {t}", "response": f"go {i}", "reward": i * t}
         for i in range(2)
         for t in range(2)
     ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert read(tmp_path / "r.jsonl")[1].counts["turn_rows"] == 4
+    path = write_lines(tmp_path / "r.jsonl", rows)
+    assert read(path)[1].counts["turn_rows"] == 4
     with pytest.raises(InputError):
-        readers.read(tmp_path / "r.jsonl")
-
-
-# --- what the policy wrote
-
-
-def test_calls_as_json_text_have_no_ids(tmp_path: Path) -> None:
-    call = {"id": "call_xyz", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    entries = [
-        {"prompt": "p", "reward": i}
-        | {
-            "completion": [
-                {"role": "assistant", "content": f"{i}", "tool_calls": [json.dumps(call)]}
-            ]
-        }
-        for i in range(2)
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert read(tmp_path / "r.jsonl")[0]["response"].to_pylist() == ["0\nf({})", "1\nf({})"]
+        readers.read(path)
 
 
 def test_reasoning_beside_a_response_belongs_to_it(tmp_path: Path) -> None:
-    entries = [x | {"reasoning": f"THINK {i}"} for i, x in enumerate(rows(**PLAIN))]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    texts = read(tmp_path / "r.jsonl")[0]["response"].to_pylist()
-    assert all(text.startswith(f"THINK {i}\n") for i, text in enumerate(texts))
-    # Unless it holds it already.
-    held = [x | {"reasoning": "Try"} for x in rows(**PLAIN)]
-    (tmp_path / "r.jsonl").write_text(json_lines(held))
-    assert read(tmp_path / "r.jsonl")[0]["response"].to_pylist() == [x["text"] for x in rollouts()]
-
-
-def test_token_ids_that_begin_with_the_prompt_are_noted(tmp_path: Path) -> None:
-    entries = [
-        x | {"token_ids": [100 * (i // 4), 1, 2, 50 + i], "response": f"Same beginning: {i}"}
-        for i, x in enumerate(rows(**PLAIN), start=4)
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert read(tmp_path / "r.jsonl")[1].counts["ids_prompt"] == 2
-
-
-# --- what is refused, and what is proposed
-
-REFUSED = {
-    "one_conversation.json": json.dumps(chat("2+2?", "4") * 2),
-    "turns.jsonl": json_lines([{"prompt": "p", "responses": ["a", "b"], "scores": [9, 2]}]),
-    "criteria.jsonl": json_lines(
-        [{"prompt": "p", "responses": ["a", "b"], "scores": [1, 0], "criteria": ["x", "y"]}]
-    ),
-    "most_rows_bad.jsonl": json_lines(
-        [x | {"reward": "n/a" if i else True} for i, x in enumerate(rows(**PLAIN))]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_group_of_rollouts_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(REFUSED[name])
-    with pytest.raises(InputError):
-        read(tmp_path / name)
-
-
-def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
-    entries = [
-        {
-            "state": {
-                "log": chat(x["asked"], x["text"]),
-                "latest": {"text": "Noted."},
-                "solved": x["ok"],
-            }
-        }
-        | {"task": {"task_id": x["n"]}}
-        for x in rollouts()
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines([{"total": 8}, *entries]))
-    proposal = propose(tmp_path / "r.jsonl", entries, ReadOptions(), readers.read)
-    assert proposal is not None
-    assert (proposal.n_read, proposal.groups, proposal.correct, proposal.incorrect) == (8, 2, 4, 4)
-    assert proposal.fields["response"] == "state.log"
-    table, _ = read(tmp_path / "r.jsonl", tuple(f"{k}={x}" for k, x in proposal.fields.items()))
-    assert counts(table) == (8, 2, 2)
-
-
-def test_nothing_is_proposed_where_the_texts_are_not_the_policys(tmp_path: Path) -> None:
-    entries = [
-        {
-            "judge_feedback": f"This is fine, number {i}, I say.",
-            "passed": x["ok"],
-            "task_id": x["n"],
-        }
-        for i, x in enumerate(rollouts())
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert propose(tmp_path / "r.jsonl", entries, ReadOptions(), readers.read) is None
-
-
-NESTED = {
-    "camelCase under a name of its own": json.dumps(
-        {"testCases": rows(input="asked", actualOutput="text", success="ok"), "stats": {"n": 8}}
-    ),
-    "a text in an object": json_lines(
-        [
-            {"prompt": {"raw": x["asked"]}, "response": {"output": x["text"]}, "success": x["ok"]}
-            for x in rollouts()
-        ]
-    ),
-    "a list of one text": json_lines(
-        [
-            {"sample_id": f"s{x['n']}", "prediction": [x["text"]], "correct": x["ok"]}
-            for x in rollouts()
-        ]
-    ),
-    "inputs and outputs": json_lines(
-        [
-            {"inputs": {"question": x["asked"]}, "outputs": {"text": x["text"]}}
-            | {"feedback": {"correctness": {"avg": float(x["ok"])}}}
-            for x in rollouts()
-        ]
-    ),
-    "words for verdicts": json_lines(
-        [
-            {"instruction": x["asked"], "response_1": x["text"]}
-            | {"label": "correct" if x["ok"] else "incorrect"}
-            for x in rollouts()
-        ]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NESTED)
-def test_fields_of_other_names_are_proposed(name: str, tmp_path: Path) -> None:
-    path = tmp_path / ("r.json" if NESTED[name].startswith('{"testCases"') else "r.jsonl")
-    path.write_text(NESTED[name])
-    with pytest.raises(UnknownRowsError) as caught:
-        read(path)
-    options = shlex.split(str(caught.value).partition("ktae report ")[2].partition("\n")[0])
-    table, _ = read(path, tuple(x for x in options[1:] if x != "--field"))
-    assert counts(table) == (8, 2, 2)
-    assert table["response"].to_pylist() == [x["text"] for x in rollouts()]
+    """Unless it holds it already."""
+    rows = [x | {"reasoning": f"THINK {i}" if i else "Try"} for i, x in enumerate(PLAIN)]
+    table, _ = read(write_lines(tmp_path / "r.jsonl", rows))
+    expected = [f"THINK {i}\n{text}" for i, text in enumerate(TEXTS)]
+    assert table["response"].to_pylist() == [TEXTS[0], *expected[1:]]

@@ -118,7 +118,6 @@ def test_turns_are_no_rollouts(tmp_path):
         read(path, "response=steps[].response", "group=task_id", "reward=steps[].reward")
     with pytest.raises(UnknownRowsError):
         read(path)
-    assert len(read(path, "response=steps", "group=task_id", "reward=total_reward")[0]) == 1
 
 
 def test_evaluations_are_asked_for_where_there_are_some(tmp_path):
@@ -130,12 +129,12 @@ def test_evaluations_are_asked_for_where_there_are_some(tmp_path):
 TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]
 
 
-def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
+def test_other_verdicts_of_inspect_are_unknown(tmp_path):
     sample = tools.rows("inspect's log r.jsonl")[0]
     rows = [sample | {"scores": {"m": {"value": letter}}} for letter in "CIPN"]
     table, notes = read(write_rows(tmp_path / "r.jsonl", *rows))
     assert table["correct"].to_pylist() == [1, 0, None, None]
-    assert notes.counts["verdicts"] == 2 and notes.names["verdicts"] == ["'P'", "'N'"]
+    assert notes.counts["without_reward"] == 2
     several = sample | {"scores": {"m": {"value": {"form": 1, "acc": 0}}}}
     assert read(write_rows(tmp_path / "r.jsonl", several))[0]["correct"].to_pylist() == [0]
 

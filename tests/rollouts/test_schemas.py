@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 import tools
 from saved_outputs import write_rows
-from tools import LM_EVAL, SLIME
 
 from ktae import InputError
 from ktae.experiments import outputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.folders import choose_files
+from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import UnknownRowsError, parse_fields
@@ -29,57 +29,26 @@ def read(*paths, **options):
 
 # --- tools
 
-TAKEN = {
-    "OpenRLHF's outputs o.jsonl": {"answer": "4", "extra": '{"datasource": "sums"}'},
-    "slime's samples rollout_12.jsonl": {
-        **{"token_ids": [4, 5], "mask": [True, False], "step": 12, "answer": "4", "group": "3"},
-    },
-    "NeMo-RL's training data train_data_step2.jsonl": {
-        **{"step": 2, "token_ids": [4, 5], "mask": [True] * 2, "advantage": 0.5},
-        "extra": '{"sample_loss_mask": 1.0, "log_probs": [-0.5, -0.5]}',
-    },
-    "verifiers' traces traces.jsonl": {
-        **{"group": "sums/k7 agent", "step": 5, "answer": "0"},
-        **{"mask": [True, False, True], "advantage": 0.5},
-    },
-    "verifiers' traces step_6/train_rollouts.jsonl": {
-        **{"group": "sums/7 agent", "step": 6, "answer": "4", "source": "sums", "model": "qwen"},
-    },
-    "the results of verifiers or prime-rl step_4/train_rollouts.jsonl": {
-        **{"group": "sums/3", "step": 4, "token_ids": [4, 5], "mask": [True, False]},
-    },
-    "lighteval's details details_gsm8k.jsonl": {"group": "3", "answer": "4", "token_ids": [4, 5]},
-    "the outputs of the KTAE authors a.jsonl": {"answer": "7", "prompt": None},
-    "Atropos's groups r.jsonl": {"prompt": None},
-    "samples of lm-evaluation-harness samples_gsm8k_2025-01-02T03-04-05.6.jsonl": {
-        **{"prompt": "Question: 2 + 2?", "answer": "so 4"},
-    },
-}
-
 
 @pytest.mark.parametrize("tool", tools.TOOLS)
 def test_each_tool_in_the_shape_of_its_source(tool, tmp_path):
-    title, _, name = tool.rpartition(" ")
-    path = write_rows(tmp_path / name, *tools.rows(tool))
-    rows, schemas = read(path, threshold=0.5 if "reasoning-gym" in tool else None)
-    assert schemas == {title: 1}
-    assert [x["correct"] for x in rows] == [1, 0]
-    assert [x["reward"] for x in rows] in ([1, 0], [1, 0.01], [1, -1])
-    expected = {"prompt": "2 + 2?"} | TAKEN.get(tool, {})
-    for row in rows:
-        assert {name: row.get(name) for name in expected} == expected
-    if "Atropos" not in tool:
-        assert [x["response"].split("\n")[0] for x in rows] == ["4", "5"]
-    assert len({x["group"] for x in rows}) == (2 if "lm-eval" in tool else 1)
-    benchmark = {"lighteval's": "gsm8k", "samples": "gsm8k", "the": "aime24"}.get(tool.split()[0])
-    if benchmark and "verifiers" not in tool:
-        assert set(outputs.read(path)["benchmark"].to_pylist()) == {benchmark}
+    case = tools.TOOLS[tool]
+    path = write_rows(tmp_path / case["file"], *case["rows"])
+    rows, titles = read(path, threshold=case.get("threshold"))
+    assert titles == {case["title"]: 1}
+    names = {name for row in case["read"] for name in row} | {"response", "token_ids", "mask"}
+    assert [{k: x for k, x in row.items() if k in names} for row in rows] == case["read"]
+    table = readers.read([path], ReadOptions(threshold=case.get("threshold")))
+    assert len(group_codes(table)[1]) == case["groups"]
+    if "benchmark" in case:
+        assert set(outputs.read(path)["benchmark"].to_pylist()) == {case["benchmark"]}
 
 
 def test_slime_as_torch_saves_it(tmp_path):
     torch = pytest.importorskip("torch")
+    (sample, _) = tools.rows("slime's samples rollout_12.jsonl")
     for step in (2, 10):
-        torch.save({"rollout_id": step, "samples": [SLIME] * 2}, tmp_path / f"{step}.pt")
+        torch.save({"rollout_id": step, "samples": [sample] * 2}, tmp_path / f"{step}.pt")
     torch.save({"weights": torch.zeros(2)}, tmp_path / "optimizer.pt")
     rows, schemas = read(tmp_path)
     assert schemas == {"slime's samples": 2}
@@ -95,62 +64,38 @@ def test_a_pickle_of_more_than_plain_data_is_not_run(tmp_path):
         read(tmp_path / "1.pt")
 
 
-def test_turns_of_nemo_rl_are_told_apart_by_its_mask(tmp_path):
-    row = {"content": [["2 + 2?", "run", "TOLD", "it is 4"]], "rewards": [1.0], "idx": 0}
-    ids = {"token_ids": [[1, 2, 3, 4]], "token_loss_mask": [[0, 1, 0, 1]]}
-    rollout = read(write_rows(tmp_path / "train_data_step2.jsonl", row | ids))[0][0]
-    assert (rollout["prompt"], rollout["response"]) == ("2 + 2?", "run\nTOLD\nit is 4")
-    assert rollout["token_ids"] == [2, 3, 4]
-    assert [x["text"] for x in rollout["segments"] if x["role"] != "policy"] == ["\nTOLD"]
-    with pytest.raises(InputError, match=r"line 1: content .*token_loss_mask"):
-        read(write_rows(tmp_path / "train_data_step2.jsonl", row))
-
-
 def test_lm_eval_of_several_responses_and_metrics(tmp_path):
-    path = tmp_path / "samples_x.jsonl"
-    several = LM_EVAL | {"resps": [["a", "b"]]}
+    path, tool = tmp_path / "samples_x.jsonl", "samples of lm-evaluation-harness "
+    row = tools.rows(tool + "samples_gsm8k_2025-01-02T03-04-05.6.jsonl")[0]
+    several = row | {"resps": [["a", "b"]]}
     rows, _ = read(write_rows(path, several | {"exact_match": [1.0, 0.0]}))
     assert [x["correct"] for x in rows] == [1, 0]
     notes = Notes()
     readers.read([write_rows(path, several)], notes=notes)  # one value says nothing about each
     assert notes.counts["without_reward"] == 2
-    two = LM_EVAL | {"metrics": ["acc", "exact_match"], "acc": 0.0}
-    with pytest.raises(InputError, match=r"line 1: correctness .*'exact_match'"):
-        read(write_rows(path, two))
+    write_rows(path, row | {"metrics": ["acc", "exact_match"], "acc": 0.0})
+    assert read(path)[0][0]["correct"] == 1
     assert read(path, correctness="acc")[0][0]["correct"] == 0
-    with pytest.raises(InputError, match="line 1: "):
-        read(write_rows(path, LM_EVAL | {"resps": [[[-1.0, False]], [[-2.0, True]]]}))
 
 
-# --- any other file
+def test_of_a_session_of_verl_s_the_last_output_counts(tmp_path):
+    """Its context may have been written anew. A data set's own numbers look like a session's."""
+    for answers, inputs in (("55", ["ASKED"]), ("57", ["ASKED", "OTHER"])):
+        rows = [
+            {"step": 1, "input": asked, "output": "x", "gts": x, "score": 1, "uid": f"u_0_{n}"}
+            for n, (asked, x) in enumerate(zip(("ASKED", "OTHER"), answers, strict=True))
+        ]
+        table = readers.read(write_rows(tmp_path / "1.jsonl", *rows))
+        assert table["prompt"].to_pylist() == inputs
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"response": ["4", "5"], "reward": [1, 0]},
-        {"responses": ["4", "5"], "scores": [1.0, 0.0]},
-        {"rollouts": [{"response": "4", "reward": 1}, {"response": "5", "reward": 0}]},
-        {"samples": [{"response": "4", "score": True}, {"response": "5", "score": False}]},
-    ],
-)
-def test_lists_of_rollouts_in_a_row(row, tmp_path):
-    rows, schemas = read(
-        write_rows(tmp_path / "r.jsonl", {"group": 1, "answer": "4", "x": [1]} | row)
-    )
-    assert schemas == {"plain rollouts": 0}
-    assert [(x["group"], x["answer"], x["response"], x["correct"]) for x in rows] == [
-        ("1", "4", "4", 1),
-        ("1", "4", "5", 0),
-    ]
-
-
-FIELDS = ["response=output", "group=prompt_id", "reward=scores.acc"]
+# --- what the user names
 
 
 def test_named_fields(tmp_path):
     row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0}, "note": "n"}
-    rows, schemas = read(write_rows(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
+    fields = parse_fields(["response=output", "group=prompt_id", "reward=scores.acc"])
+    rows, schemas = read(write_rows(tmp_path / "r.jsonl", row), fields=fields)
     assert schemas == {"plain rollouts": 0}
     (note,) = Notes(titles=Counter({"a dump": 2, "another": 1}))
     assert note.key == "titles" and note.examples == ("a dump (2 files)", "another")
@@ -160,42 +105,33 @@ def test_named_fields(tmp_path):
     ]
 
 
-def test_a_named_field_replaces_a_schemas(tmp_path):
+def test_a_named_field_replaces_that_of_a_tool_or_a_record(tmp_path):
     row = {"input": "2 + 2?", "output": "4", "score": 1.0, "step": 1, "acc": True, "mine": 0.0}
     rows, schemas = read(write_rows(tmp_path / "1.jsonl", row), fields={"reward": "mine"})
     assert schemas == {"verl's rollout dump": 1}
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
-
-
-def test_a_named_field_replaces_that_of_a_record(tmp_path):
-    row = {"group": 1, "response": "4", "reward": 1.0, "advantage": -2.0}
-    path = tmp_path / "r.parquet"
-    pq.write_table(readers.read([write_rows(tmp_path / "r.jsonl", row)]), path)
-    rows, _ = read(path, fields={"reward": "advantage"})
+    row, path = (
+        {"group": 1, "response": "4", "reward": 1.0, "advantage": -2.0},
+        tmp_path / "r.jsonl",
+    )
+    pq.write_table(readers.read([write_rows(path, row)]), tmp_path / "r.parquet")
+    rows, _ = read(tmp_path / "r.parquet", fields={"reward": "advantage"})
     assert (rows[0]["reward"], rows[0]["correct"]) == (-2, 0)
-    with pytest.raises(InputError, match=r"row 1: .*'nope' for reward"):
-        read(path, fields={"reward": "nope"})
 
 
-@pytest.mark.parametrize("name", ["reward", "correct", "group", "model", "step", "prompt"])
+@pytest.mark.parametrize("name", ["reward", "group", "prompt"])
 @pytest.mark.parametrize("more", [{}, {"response": "response"}])
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_path):
+def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0}
     path = write_rows(tmp_path / "r.jsonl", row, row)
-    with pytest.raises(InputError, match=f"line 1: .*'no.pe' for {name};.*\n  group "):
-        readers.read([path], ReadOptions(fields=more | {name: "no.pe"}), notes=Notes(strict=strict))
-    with pytest.raises(InputError, match=f"line 1: .*'no.pe' for {name}"):
-        outputs.read(path, ReadOptions(fields=more | {name: "no.pe"}))
+    for reader in (readers.read, outputs.read):
+        with pytest.raises(InputError, match=f"line 1: .*'no.pe' for {name}"):
+            reader(path, ReadOptions(fields=more | {name: "no.pe"}))
 
 
 def test_rows_that_look_like_a_schema_and_are_none(tmp_path):
     row = {"example_id": 1, "completion": "x", "reward": {"a": 1}, "trajectory": [{"tokens": 5}]}
     with pytest.raises(UnknownRowsError):
-        read(write_rows(tmp_path / "r.jsonl", row))
-    row = {"doc": {}, "model_response": {"text": ["x"]}, "metric": {"acc": 1.0}, "x": 1}
-    row["doc"] = {"gold_index": 0, "choices": 7}
-    with pytest.raises(InputError, match=r"line 1: .*lighteval's details"):
         read(write_rows(tmp_path / "r.jsonl", row))
 
 
@@ -256,17 +192,6 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     assert [str(file.relative_to(tmp_path)) for file in others] == alone
     rollouts = [name for name in there if name not in alone]
     assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
-
-
-def test_of_a_session_of_verl_s_the_last_output_counts(tmp_path):
-    """Its context may have been written anew. A data set's own numbers look like a session's."""
-    for answers, inputs in (("55", ["ASKED"]), ("57", ["ASKED", "OTHER"])):
-        rows = [
-            {"step": 1, "input": asked, "output": "x", "gts": x, "score": 1, "uid": f"u_0_{n}"}
-            for n, (asked, x) in enumerate(zip(("ASKED", "OTHER"), answers, strict=True))
-        ]
-        table = readers.read(write_rows(tmp_path / "1.jsonl", *rows))
-        assert table["prompt"].to_pylist() == inputs
 
 
 # --- TRL's last batch, logged again

@@ -1,7 +1,4 @@
-"""What fields and roles are called in files of any tool, by the part that they play.
-
-The names are data, in `names.toml`, which says what each of the lists is.
-"""
+"""What fields and roles are called in files of any tool: `names.toml`, which explains its lists."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ _LISTS = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding
 NAMES = SimpleNamespace(**{name: tuple(x) for name, x in _LISTS["fields"].items()})
 """Names of a row's fields: `NAMES.responses` and so on."""
 MESSAGES = SimpleNamespace(**_LISTS["messages"])
-"""Names in messages: `MESSAGES.policy` and so on."""
 CONDITIONS = (*NAMES.splits, *NAMES.turn_numbers, *NAMES.conditions)
 """Rollouts that differ in these are seldom meant to be compared."""
 _CERTAIN = {

@@ -145,8 +145,6 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
             named = prompt if isinstance(prompt, str) else ""
             longer, shorter = sorted((named, talk.prompt), key=len, reverse=True)
             prompt = longer if shorter in longer else f"{named}\n{talk.prompt}"
-        if talk.has_only_user_turns:
-            notes.add("turns")
     if prompt is not None:
         fields["prompt"] = prompt
     if fields.get("segments"):

@@ -1,31 +1,24 @@
 """The ways in which tools write rollouts, and which of them a row is written in.
 
-They are data, in `tools.toml`: the fields that tell a row, and the paths of a rollout's fields in
-it. A few have a function for what paths cannot say (`trainers`, `verifiers`, `evaluation`).
+They are data, in `tools.toml`, with functions (`converters`) for what paths cannot say.
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
-from ktae.rollouts.schemas import evaluation, trainers, verifiers
+from ktae.rollouts.schemas import converters
 from ktae.rollouts.schemas.base import Schema
 from ktae.rollouts.values import KINDS, Row
 
-MODULES = {"trainers": trainers, "verifiers": verifiers, "evaluation": evaluation}
-
-
-def _schema(entry: dict[str, Any]) -> Schema:
-    for name in {"also", "prepare", "convert", "once"} & entry.keys():
-        module, function = entry[name].split(".")
-        entry[name] = getattr(MODULES[module], function)
-    return Schema(**entry)
-
-
 TOOLS = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))["tool"]
-SCHEMAS = tuple(map(_schema, TOOLS))
+SCHEMAS = tuple(
+    Schema(
+        **{k: getattr(converters, x) if k in ("convert", "once") else x for k, x in tool.items()}
+    )
+    for tool in TOOLS
+)
 """In the order in which they are tried."""
 
 
@@ -36,7 +29,5 @@ def is_plain(row: Row) -> bool:
 
 def detect(row: Row, likely: Schema | None = None) -> Schema | None:
     """The schema of a row, None for a plain one; `likely` is that of the row before."""
-    if is_plain(row):
-        return None
-    first = () if likely is None else (likely,)
-    return next((schema for schema in (*first, *SCHEMAS) if schema.detects(row)), None)
+    schemas = SCHEMAS if likely is None else (likely, *SCHEMAS)
+    return None if is_plain(row) else next((x for x in schemas if x.detects(row)), None)
