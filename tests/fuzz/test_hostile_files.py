@@ -57,18 +57,11 @@ CASES = {
     "recipe.yaml": {
         "aliases": ALIASES.encode(),
         "deep": b"a: " + b"[" * 100_000,
-        "deep blocks": b"- " * 30_000,
         "long": b"a: [" + b"1," * 20_000 + b"]",
-        "not text": bytes(range(256)) * 400,
     },
-    "ktae.json": {"deep": b'{"a":' * 500_000, "digits": b'{"steps": ' + b"9" * 1_000_000 + b"}"},
     "metrics.jsonl": {"deep": b'{"a":' * 200_000, "keys": b"{" + b'"a":1,' * MANY + b'"b":1}\n'},
-    "tokenizer.json": {"deep": b'{"model":' * 200_000, "empty": b"{}"},
-    "r.json": {
-        "deep": b"[" * 2_000_000,
-        "keys": b"{" + b'"a":1,' * MANY + b'"b":1}',
-        "wide": b"[[" + b"[]," * MANY + b"[]]]",
-    },
+    "tokenizer.json": {"deep": b'{"model":' * 200_000},
+    "r.json": {"deep": b"[" * 2_000_000, "wide": b"[[" + b"[]," * MANY + b"[]]]"},
     "r.jsonl": {"deep": b'{"a":' * MANY, "digits": b'{"reward": ' + b"9" * 1_000_000 + b"}\n"},
     "r.jsonl.gz": {"a line": member(b"a") * 100, "lines": member(b"{}\n") * 100},
     "r.parquet": {
@@ -82,7 +75,7 @@ CASES = {
 NAMES = [(name, case) for name in CASES for case in CASES[name]]
 
 
-OF_RUNS = ("recipe.yaml", "ktae.json", "metrics.jsonl", "tokenizer.json")
+OF_RUNS = ("recipe.yaml", "metrics.jsonl", "tokenizer.json")
 """Files that lie beside the rollouts of a run."""
 
 
