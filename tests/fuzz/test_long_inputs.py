@@ -24,14 +24,11 @@ LONG, MANY = 200_000, 20_000
         ("<answer>two words ", r"\\(", "</answer>"),
         ("#### two words ", r"\\(", ""),
         ("", "\\boxed{", ""),
-        ("x \\boxed{4", "\n", ""),
         ("", r"\boxed{5", "}" * 100_000),
         ("#### two words ", "$x", ""),
-        ("", "\nAnswer:", ""),
         ("", "Answer:\n\n", ""),
         ("", '"answer": "\\', ""),
         ("", "1,234", ""),
-        ("#### two words ", "is 5 ", ""),
     ],
 )
 def test_extraction_of_what_was_found_to_be_slow(before, fragment, after, fallback):
