@@ -104,7 +104,6 @@ def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
         (["report", "r.jsonl", "--output", "r.txt"], "expected a name that ends in .html"),
         (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g'"),
         (["show", "s.jsonl", "--step", "3"], "--step is 3; the steps are 1, 2"),
-        (["report", "r.jsonl", "--watch", "--json"], "leave out --json"),
     ],
 )
 def test_bad_input_is_one_message_and_status_2(run, tmp_path, arguments, message):

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
 from ktae.cli.reading import Reading, note_reading
-from ktae.errors import InputError
-from ktae.files.text import counted, printable
+from ktae.files.text import counted
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
-
-LOOK_SECONDS = 5.0
-"""Between two looks at the files that are watched."""
 
 MOST_LISTED = 50
 """Responses that JSON lists of a finding."""
@@ -36,7 +28,6 @@ STYLES = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}
 def run(
     reading: Reading,
     output: Path = Path("report.html"),
-    watch: bool = False,
     max_tokens: int = 6_000_000,
     regrade: bool = True,
 ) -> None:
@@ -45,18 +36,11 @@ def run(
     from ktae.report import write_report
 
     asked = reading.asked()
-    # What is watched may come later.
-    options.require_output(output, [] if watch else reading.paths, (".html", ".htm"))
-    if watch and reading.as_json:
-        raise InputError("--watch writes the page again and again; leave out --json")
-    how: dict[str, Any] = {"max_tokens": max_tokens, "regrade": regrade, "reloads": watch}
-    write = functools.partial(write_report, reading.paths, output, reading.how, **how)
-    if watch:  # what the run was trained with may not be known yet
-        _watch(reading.paths, output, lambda: write(estimator=reading.asked()))
-        return
+    options.require_output(output, reading.paths, (".html", ".htm"))
     started, replaced = time.perf_counter(), output.exists()
     with working("reading", reading.paths) as tell:
-        dump = write(estimator=asked, tell=tell)
+        how: dict[str, Any] = {"max_tokens": max_tokens, "regrade": regrade, "tell": tell}
+        dump = write_report(reading.paths, output, reading.how, estimator=asked, **how)
     note_reading(dump.notes)
     groups, (shown, n) = dump.page.groups, dump.shown
     is_mixed = any(0 < x < y for x, y in zip(groups.n_correct, groups.known, strict=True))
@@ -126,39 +110,3 @@ def _print_findings(screen: Screen, dump: Dump) -> None:
     screen.print(
         f"Colours show the credit of {dump.page.credit.name}. {dump.page.advice.sentences[0]}"
     )
-
-
-def changes(paths: Sequence[Path]) -> Iterator[None]:
-    """Yield at once, and whenever the files of rollouts or metrics have changed; never end.
-
-    A file may be half written when it is read; the next look finds it changed again.
-    """
-    from ktae.rollouts.folders import choose_files
-    from ktae.rollouts.metrics import metrics_files
-
-    before = None
-    while True:
-        now = {}
-        for path in paths:
-            # A folder may hold nothing yet, and a file may go away between two calls.
-            with contextlib.suppress(InputError, OSError):
-                for file in [*choose_files(path)[0], *metrics_files(path)]:
-                    now[file] = file.stat().st_size, file.stat().st_mtime_ns
-        if now != before:
-            before = now
-            yield
-        time.sleep(LOOK_SECONDS)
-
-
-def _watch(inputs: list[Path], output: Path, write: Callable[[], Dump]) -> None:
-    typer.echo(f"watching {', '.join(printable(str(path)) for path in inputs)} (Ctrl-C ends it)")
-    with contextlib.suppress(KeyboardInterrupt):
-        for _ in changes(inputs):
-            try:
-                dump = write()
-            except InputError as error:
-                note(str(error))
-                continue
-            headline = printable(dump.page.findings[0].sentence)
-            typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}. {headline}")
-    typer.echo("\nstopped")

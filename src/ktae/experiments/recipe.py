@@ -15,8 +15,9 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_section
 from ktae.estimators.transforms import require_scale
+from ktae.experiments.section import Section, validated
 from ktae.experiments.templates import INSTRUCTION
-from ktae.files.typed import Section, dump_yaml, parse_yaml, read_mapping, validated
+from ktae.files.typed import dump_yaml, parse_yaml, read_mapping
 
 JUST_BELOW_ONE = 1 - 2**-20
 """The largest reward below 1 that float32 tells from 1."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
-import shutil
 import stat
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +21,6 @@ class Opened:
     last = ""
     tell: Callable[[int], object] | None = None
     """Is told how many bytes were read each time."""
-    stdin: Path | None = None
-    """The file with what standard input held."""
 
 
 class _Input(io.FileIO):
@@ -40,10 +34,7 @@ class _Input(io.FileIO):
 def open_input(path: str | Path, *, named: bool = False) -> io.BufferedReader:
     """Open a regular file for reading bytes, or a pipe such as `<(zcat a.gz)` that the user named.
 
-    Any other pipe or device is refused: opening or reading it could wait forever, or never end.
-
-    Raises:
-        InputError: the file cannot be opened, or is none.
+    Whatever else is an InputError: reading other pipes or devices could wait forever, or never end.
     """
     try:
         is_pipe = named and stat.S_ISFIFO(os.stat(path).st_mode)
@@ -67,19 +58,3 @@ def read_input(path: str | Path, *, largest: int = MAX_DOCUMENT, named: bool = F
     if content is None or len(content) > largest:
         raise InputError(f"{path} has more than {largest:,} bytes; expected a smaller file")
     return content
-
-
-def spooled(path: Path) -> Path:
-    """A file with the lines that standard input holds, for `-`; any other path as it is.
-
-    Readers look at a file twice, and at the end of its name. The file goes with the process.
-    """
-    if str(path) != "-":
-        return path
-    if Opened.stdin is None:
-        folder = tempfile.mkdtemp(prefix="ktae-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        Opened.stdin = Path(folder, "stdin.jsonl")
-        with Opened.stdin.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-    return Opened.stdin

@@ -1,36 +1,20 @@
-"""Typed YAML files: plain values, whose types pydantic checks."""
+"""YAML of plain values."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pydantic
 import yaml
 
 from ktae.errors import InputError, one_line
 from ktae.files.inputs import read_input
 
-Model = TypeVar("Model", bound=pydantic.BaseModel)
-
 MAX_YAML = 1 << 17
 """Bytes of a YAML text: PyYAML reads about 30,000 a second."""
-
-
-class Section(pydantic.BaseModel):
-    """Part of a typed file: frozen, no unknown keys, finite numbers."""
-
-    model_config = pydantic.ConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-        arbitrary_types_allowed=True,  # estimators are values of their own
-    )
 
 
 class _Loader(yaml.SafeLoader):
@@ -83,16 +67,3 @@ def parse_yaml(text: str, where: str) -> Any:
     except Exception as error:  # PyYAML stumbles over odd tags with errors of many types
         raise InputError(f"{where} is not YAML of plain values: {one_line(error)}") from None
     return content
-
-
-def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Model:
-    """The content as a typed file of that model; errors are `where` and what pydantic says."""
-    try:
-        return model.model_validate(content)
-    except pydantic.ValidationError as error:
-        problems = [
-            # A part in brackets is the form of a value that has several, and no key.
-            f"{'.'.join(str(y) for y in x['loc'] if not str(y).startswith('('))}: {x['msg']}"
-            for x in error.errors()
-        ]
-        raise InputError(f"{where}: {'; '.join(problems)}") from None

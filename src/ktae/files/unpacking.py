@@ -22,13 +22,6 @@ def require_proportion(unpacked: int, packed: int, name: str) -> None:
         raise InputError(f"{name} unpacks to more than {RATIO} times its {packed:,} bytes")
 
 
-class Unpacked(io.BufferedReader):
-    """What a gzip file holds, in proportion to its bytes."""
-
-    def __init__(self, packed: Any, name: str) -> None:
-        super().__init__(_Unpacking(packed, name), 1 << 16)
-
-
 class _Unpacking(io.RawIOBase):
     def __init__(self, packed: Any, name: str) -> None:
         self.content, self.name = gzip.GzipFile(fileobj=packed), name
@@ -48,6 +41,13 @@ class _Unpacking(io.RawIOBase):
         require_proportion(self.content.tell(), self.size, self.name)
         buffer[: len(part)] = part
         return len(part)
+
+
+class Unpacked(io.BufferedReader):
+    """What a gzip file holds, in proportion to its bytes."""
+
+    def __init__(self, packed: Any, name: str) -> None:
+        super().__init__(_Unpacking(packed, name), 1 << 16)
 
 
 def proportionate(batches: Iterable[Any], rows: int, packed: int, name: str) -> Iterator[Any]:
