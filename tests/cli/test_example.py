@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import ktae
 from ktae.rollouts import EXAMPLE
 
 pytest.importorskip("tokenizers", reason="needs the extra 'report'")
@@ -47,8 +46,3 @@ def test_the_skill_is_printed(command):
 def test_the_example_or_an_input(command, inputs):
     result = command("score", *inputs)
     assert (result.status, result.out) == (2, "") and "INPUT" in result.err
-
-
-def test_a_name_that_is_not_there():
-    with pytest.raises(AttributeError):
-        ktae.reed  # noqa: B018
