@@ -128,7 +128,7 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
     if path.suffix == ".json":
         return trainer_state(path)
     # A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`.
-    text = read_input(path, named=True).decode(errors="replace")
+    text = read_input(path).decode(errors="replace")
     return {
         int(line[1]): {x[1]: float(x[2]) for x in map(PRINTED.match, line[2].split(" - ")) if x}
         for line in re.finditer(r"\bstep:(\d+) - (.+)", text)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import pydantic
+import yaml
 
 from ktae.errors import InputError
+from ktae.files.typed import NUMBERS
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
@@ -22,6 +24,18 @@ class Section(pydantic.BaseModel):
         allow_inf_nan=False,
         arbitrary_types_allowed=True,  # estimators are values of their own
     )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `parse_yaml` reads as it was."""
+
+
+_Dumper.add_implicit_resolver(*NUMBERS)
+
+
+def dump_yaml(content: Any) -> str:
+    """Plain values as YAML."""
+    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Model:

@@ -25,8 +25,8 @@ def make_folder(folder: Path, what: str | None = None) -> None:
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path in the same folder; it replaces `path` when the block ends without error.
 
-    The content is on the disk before the name is. Of a link the file that it points to is replaced.
-    A path that cannot be written to, and one of a pipe, a device or a folder, is an InputError.
+    Of a link the file that it points to is replaced. A path that cannot be written to, and one of a
+    pipe, a device or a folder, is an InputError.
     """
     target = Path(os.path.realpath(path))
     temporary = _beside(target)

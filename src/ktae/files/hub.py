@@ -9,13 +9,14 @@ from pathlib import Path
 
 from ktae.errors import InputError
 
+logger = logging.getLogger(__name__)
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 def copy_of(name: str) -> Path:
     """Where a copy of a model of the hub is looked for, whether or not there is one."""
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.path.expanduser(caches)) / "ktae" / "models" / name
+    caches = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return Path(caches, "ktae", "models", name)
 
 
 def local_or_hub(what: str, name: str) -> str:
@@ -23,9 +24,8 @@ def local_or_hub(what: str, name: str) -> str:
     check_local_or_hub(what, name)
     path = os.path.expanduser(name)
     if not Path(path).is_dir() and (copy_of(name) / "config.json").is_file():
-        # The copy may have other weights than the hub's model: a result is of what was loaded.
-        text = "ktae: %s %s: taking the copy in %s"
-        logging.getLogger(__name__).warning(text, what, name, copy_of(name))
+        # It may have other weights than the hub's model: a result is of what was loaded.
+        logger.warning("ktae: %s %s: taking the copy in %s", what, name, copy_of(name))
         return str(copy_of(name))
     return path
 

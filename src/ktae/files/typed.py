@@ -15,6 +15,9 @@ from ktae.files.inputs import read_input
 
 MAX_YAML = 1 << 17
 """Bytes of a YAML text: PyYAML reads about 30,000 a second."""
+FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
+NUMBERS = ("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
+"""1e-6, which PyYAML takes for text: YAML 1.1 wants 1.0e-6."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -31,24 +34,12 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads as it was."""
+_Loader.add_implicit_resolver(*NUMBERS)
 
 
-for kind in (_Loader, _Dumper):  # 1e-6, which PyYAML takes for text: YAML 1.1 wants 1.0e-6
-    number = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
-    kind.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
-
-
-def dump_yaml(content: Any) -> str:
-    """Plain values as YAML."""
-    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
-
-
-def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any]:
-    """The mapping in a YAML file, which may be a pipe if the user `named` it; anything else is an
-    InputError that begins with `what` (`recipe`)."""
-    text = read_input(path, largest=MAX_YAML, named=named).decode(errors="surrogateescape")
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """The mapping in a YAML file; anything else is an InputError of `what` (`recipe`)."""
+    text = read_input(path, largest=MAX_YAML).decode(errors="surrogateescape")
     content = parse_yaml(text, f"{what} {path}")
     if not isinstance(content, dict):
         raise InputError(f"{what} {path} holds {content!r:.60}; expected a mapping of keys")

@@ -25,9 +25,8 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
-from ktae.files.inputs import open_input
+from ktae.files.inputs import Unpacked, open_input, proportionate, require_proportion
 from ktae.files.text import path_text
-from ktae.files.unpacking import Unpacked, proportionate, require_proportion
 from ktae.rollouts import record
 from ktae.rollouts.names import LIKELY
 from ktae.rollouts.paths import UnknownRowsError
