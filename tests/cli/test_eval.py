@@ -144,9 +144,7 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     ("arguments", "message"),
     [
         (["eval"], "--regrade"),
-        (["eval", "./nowhere"], "./nowhere"),
         (["eval", "m", "--benchmarks", "aime"], "aime24"),
-        (["eval", "m", "--template", "qwen"], "'qwen-math'"),
         (["eval", "m", "--samples", "4"], "--temperature"),
         (["eval", "--regrade", "x.jsonl", "--grader", "g"], "'g'"),
         (["eval", "--regrade", "a.jsonl", "--benchmarks", "amc"], "a.jsonl"),

@@ -14,6 +14,7 @@ pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 def test_commands_read_the_example(command, tmp_path):
     assert sum(file.stat().st_size for file in EXAMPLE.iterdir()) < 300_000
     assert "VERDICT" in command("validate", "--example").out
+    assert command("skill").out.startswith("---\nname: ktae\n")
     scored = command("score", "--example", "-o", "scores.parquet")
     assert "␣-" in scored.out, "tokens, and not words"
     assert pq.read_table("scores.parquet").num_rows == 1024
@@ -36,10 +37,6 @@ def test_the_responses_of_a_finding_are_where_it_says(command):
         number = {x["rollout"]: x for x in group["rollouts"]}
         assert number[at["rollout"]]["reward"] == 1
         assert at["tokens"][1] <= len(number[at["rollout"]]["tokens"])
-
-
-def test_the_skill_is_printed(command):
-    assert command("skill").out.startswith("---\nname: ktae\n")
 
 
 @pytest.mark.parametrize("inputs", [[], ["a.jsonl", "--example"]])

@@ -1,9 +1,5 @@
-"""The grader on any text: what finds the answer, what compares two, and the worker processes.
-
-What finds an answer and what takes numbers apart has no time limit when it runs, so it is held to
-one here (long texts are in `test_long_inputs.py`). Computer algebra may take as long as it likes:
-it runs in workers that are ended, and there every text must come to one of the four outcomes.
-"""
+"""The grader on any text: what finds the answer is held to a time limit; computer algebra runs in
+workers that are ended, where every text must come to one of the four outcomes."""
 
 import pytest
 from fuzzing import FRAGMENTS, fuzz, no_hang, texts
@@ -20,7 +16,6 @@ LATEX = [
     *(r"\boxed{", r"\frac{1}{2}", r"\frac", r"\sqrt{2}", r"\sqrt[3]{x}", r"\pi", r"\infty", "x^2"),
     *(r"\cup", r"\in", r"\left(", r"\right]", r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{a}"),
     *(r"\int_0^1 x dx", r"\sum_{k=1}^n k", r"\log_2 8", r"\sin x", r"\text{ cm}^2", r"^\circ", "!"),
-    *(r"\binom{5}{2}", "x=5", "y = 2x + 1", r"\{1, 2\}", "(1, 2)", "[0, 4)", "1:2", "10^{-5}", "°"),
     *("__import__('os').system('x')", "().__class__", "lambda: 0", "exec", r"\write18{x}", "√2"),
     *("i", "e", "E_{1}", "9^{9^9}", "1/0", r"\frac{1}{0}", "0^0", r"10\%", r"\$5", "1,000", "½"),
 ]

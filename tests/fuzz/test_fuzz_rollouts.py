@@ -20,7 +20,6 @@ ROWS_OF_TOOLS = [
     {"group": "a", "response": TALK, "reward": "C", "token_ids": [1]},
     {"group": "a", "token_ids": [1, 2], "mask": [1, 0], "reward": 0.5, "correct": None},
     {"step": 1, "prompt": [USER], "completion": TALK, "accuracy": 1.0, "advantage": 0.5, "ids": 3},
-    {"query": ["p", "q"], "samples": [{"response": "a"}, {"response": "b"}], "scores": [1, 0]},
     {"x": [{"y": {"z": "text"}}]},
 ]
 
@@ -28,7 +27,6 @@ ROWS_OF_TOOLS = [
 OTHERS = (
     deep_values | st.sampled_from([0, 1, None, "", "C"]) | st.builds(copy.deepcopy, st.just(TALK))
 )
-"""A row is changed in place, and may be changed inside of what was put in."""
 
 
 @st.composite

@@ -48,7 +48,6 @@ CASES = {
     "recipe.yaml": {
         "aliases": ALIASES.encode(),
         "deep": b"a: " + b"[" * 100_000,
-        "long": b"a: [" + b"1," * 20_000 + b"]",
     },
     "metrics.jsonl": {"deep": b'{"a":' * 200_000, "keys": b"{" + b'"a":1,' * MANY + b'"b":1}\n'},
     "tokenizer.json": {"deep": b'{"model":' * 200_000},

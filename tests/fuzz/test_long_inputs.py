@@ -1,8 +1,5 @@
-"""What reads untrusted text takes time in proportion to it.
-
-These functions run in the caller's process without a limit. Here each gets so long a text that a
-second is enough if the time is linear, and minutes are not if it is quadratic.
-"""
+"""What reads untrusted text takes time in proportion to it: each gets so long a text that a second
+is enough if the time is linear, and minutes are not if it is quadratic."""
 
 import json
 
@@ -46,7 +43,7 @@ def lines(rows):
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.json"])
 @pytest.mark.parametrize("tolerant", [False, True])
-@pytest.mark.parametrize("fragment", ["_1", "{", "[", '"', "\\", "\n", "\ud800", '{"a":', "a_0_0"])
+@pytest.mark.parametrize("fragment", ["_1", "{", "[", '"', "\\", "\n", '{"a":'])
 def test_json(name, tolerant, fragment, tmp_path):
     """A long text in a field or for a line, many rows, and a row of many messages or tokens."""
     verl = {"step": 1, "input": "p", "output": "r", "score": 1}  # the group is taken out of its uid

@@ -16,8 +16,6 @@ MAX_DOCUMENT = 1 << 28
 """Bytes of a file that is parsed at once, such as JSON."""
 ANYWAY, RATIO = 1 << 24, 100
 """A packed file may hold 16 MB, and 100 times its bytes. Text is packed to a third or a tenth."""
-ROW = 64
-"""Bytes of a row beside its values."""
 
 
 class Opened:
@@ -104,6 +102,6 @@ def proportionate(batches: Iterable[Any], rows: int, packed: int, name: str) -> 
         for begin in range(0, len(batch), rows):
             part = batch.slice(begin, rows)
             columns = [x.dictionary_decode() if hasattr(x, "indices") else x for x in part.columns]
-            unpacked += sum(x.nbytes for x in columns) + ROW * len(part)
+            unpacked += sum(x.nbytes for x in columns) + 64 * len(part)
             require_proportion(unpacked, packed, name)
             yield pa.table(columns, part.schema.names)
