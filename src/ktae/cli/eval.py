@@ -219,7 +219,7 @@ def print_scores(screen: Screen, heading: str, scores: Scores) -> None:
 
     k = max(x.samples for x in scores.scores)
     sampled = sorted({n for x in scores.scores for n in x.pass_at if n > 1})
-    shares = ("unanswered", "undecided", "truncated")
+    shares = {"unanswered": "no answer", "undecided": "undecided", "truncated": "cut off"}
     rows: list[Any] = []
     for x in scores.scores:
         cells = [title(x.benchmark), f"{x.problems:,}", *_interval(x.accuracy, 100)]
@@ -234,7 +234,7 @@ def print_scores(screen: Screen, heading: str, scores: Scores) -> None:
         mean = ["mean", "", *_interval(scores.mean, 100), *empty, _interval(scores.mean_length)[0]]
         rows += [None, [*mean, "", "", ""]]
     accuracy = f"avg@{k}" if k > 1 else "pass@1"
-    columns = ("n", accuracy, "95 %", *(f"pass@{n}" for n in sampled), "tokens", *shares)
+    columns = ("n", accuracy, "95 %", *(f"pass@{n}" for n in sampled), "tokens", *shares.values())
     screen.table(heading, columns, rows)
 
 
