@@ -54,11 +54,10 @@ def _require_effect(asked: Asked, saved: Saved, is_saved: bool, benchmarks: str 
     unused: Any = asked if is_saved else saved
     idle = [(unused, field.name) for field in dataclasses.fields(unused)]
     idle += [(asked, x) for x in (("data", "template") if asked.recipe else ("set",))]
-    for group, name in idle:
-        if getattr(group, name) != getattr(type(group), name):
-            raise InputError(f"--{name.replace('_', '-')} has no effect here: see ktae eval --help")
-    if asked.recipe and benchmarks is not None:
-        raise InputError("--benchmarks has no effect with --recipe")
+    names = [name for group, name in idle if getattr(group, name) != getattr(type(group), name)]
+    names += ["benchmarks"] if asked.recipe and benchmarks is not None else []
+    if names:
+        raise InputError(f"--{names[0].replace('_', '-')} has no effect here: see ktae eval --help")
     if asked.samples > 1 and asked.temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0, or all would be alike")
 

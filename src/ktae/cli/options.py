@@ -73,10 +73,9 @@ def require_output(
 
     if path is None:
         return
-    if path.suffix not in endings:
-        raise InputError(f"--output {path}: expected a name that ends in {', '.join(endings)}")
-    if not path.parent.is_dir():
-        raise InputError(f"--output {path}: folder {path.parent} does not exist")
+    if path.suffix not in endings or not path.parent.is_dir():
+        expected = f"expected a name that ends in {', '.join(endings)}, in a folder that exists"
+        raise InputError(f"--output {path}: {expected}")
     read = (file for folder in inputs for file in choose_files(spooled(folder))[0])
     if os.path.realpath(path) in map(os.path.realpath, read):
         raise InputError(f"--output would overwrite {path}, which is one of the inputs")

@@ -19,8 +19,7 @@ def copy_of(name: str) -> Path:
 
 
 def local_or_hub(what: str, name: str) -> str:
-    """What to load: the folder, the copy of a hub's model in ktae's cache, or the hub's name. The
-    copy may have other weights: a result is of what was loaded."""
+    """What to load: the folder, ktae's copy of a hub's model (of other weights?), or its name."""
     check_local_or_hub(what, name)
     path = os.path.expanduser(name)
     if not Path(path).is_dir() and (copy_of(name) / "config.json").is_file():

@@ -12,8 +12,7 @@ from typing import Any
 
 from ktae.errors import InputError
 
-MAX_DOCUMENT = 1 << 28
-"""Bytes of a file that is parsed at once, such as JSON."""
+MAX_DOCUMENT = 1 << 28  # bytes of a file that is parsed at once, such as JSON
 ANYWAY, RATIO = 1 << 24, 100
 """A packed file may hold 16 MB, and 100 times its bytes. Text is packed to a third or a tenth."""
 
@@ -35,8 +34,7 @@ class _Input(io.FileIO):
 
 
 def open_input(path: str | Path) -> io.BufferedReader:
-    """Open a regular file for reading bytes. Whatever else is an InputError: reading a pipe or a
-    device could wait forever, or never end."""
+    """Open a regular file for reading bytes; reading a pipe or a device might never end."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # or a pipe could block at once
     try:
         stream = _Input(path, opener=lambda name, _: os.open(name, flags))

@@ -7,8 +7,7 @@ from typing import Any
 
 from ktae.files.atomic import atomic_write
 
-KINDS = (".png", ".svg", ".pdf")
-"""How the name of a picture's file may end."""
+KINDS = (".png", ".svg", ".pdf")  # how the name of a picture's file may end
 
 
 def save(figure: Any, path: Path) -> None:

@@ -47,8 +47,7 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """What YAML says, made of what JSON has: text, finite numbers, true, false, null, lists and
-    mappings. There are no aliases."""
+    """What YAML says, made of what JSON has; there are no aliases."""
     try:
         if len(text) > MAX_YAML:
             raise ValueError(f"more than {MAX_YAML:,} characters")
