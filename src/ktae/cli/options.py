@@ -38,8 +38,8 @@ def declared(name: str, command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{x.name: values.pop(x.name) for x in dataclasses.fields(group)})
+        for place, group in groups.items():
+            values[place] = group(**{x.name: values.pop(x.name) for x in dataclasses.fields(group)})
         command(**values)
 
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
