@@ -42,15 +42,6 @@ def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) ->
         assert (row["a"], row["b"], row["up"], row["shown"]) == ("old", "new", 20, True)
 
 
-def test_models_of_one_name_are_told_apart_by_their_paths(command: Run, tmp_path: Path) -> None:
-    for folder, right in (("a", 0), ("b", 1)):
-        (tmp_path / folder / "evals").mkdir(parents=True)
-        write_lines(tmp_path / folder / "evals" / "o.jsonl", rows([right] * 20))
-    assert "A: a/evals   B: b/evals" in command("compare", "a/evals", "b/evals").out
-    result = command("compare", "a/evals/o.jsonl", "a/evals/o.jsonl", "--workers", 1)
-    assert "A: o (1)   B: o (2)" in result.out
-
-
 def test_compare(command: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))

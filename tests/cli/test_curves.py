@@ -21,13 +21,3 @@ def test_a_picture_and_its_numbers(command, tmp_path, name, start):
     assert picture.startswith(start)
     assert command("curves", run, "-o", name, "--json").status == 0
     assert (tmp_path / name).read_bytes() == picture, "the same runs are the same file"
-
-
-def test_bad_input(command, tmp_path):
-    for arguments, message in (
-        (["nowhere"], "nowhere"),
-        (["nowhere.jsonl"], "nowhere.jsonl"),
-        (["nowhere", "-o", "c.gif"], "c.gif"),
-    ):
-        result = command("curves", *arguments)
-        assert result.status == 2 and message in result.err

@@ -60,26 +60,6 @@ def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
     assert found["extra report"]["remedy"] == "pip install 'ktae[report]'"
 
 
-def test_a_training_step_that_fails_is_a_finding(monkeypatch):
-    require("trl")
-    from ktae.trainers.trl import gradient_check
-
-    def fail(loss_type):
-        raise AttributeError("GRPOTrainer has no\nsuch method")
-
-    errors = {"grpo": 1e-3, "dapo": float("nan")}
-    monkeypatch.setattr(gradient_check, "WEIGHTS", dict.fromkeys([*errors, "bnpo"]))
-    monkeypatch.setattr(
-        gradient_check,
-        "gradient_error",
-        lambda loss: errors[loss] if loss in errors else fail(loss),
-    )
-    grpo, dapo, bnpo = doctor.trl_findings()
-    assert grpo.status == dapo.status == bnpo.status == "wrong"
-    assert "relative error 1.0e-03" in grpo.detail
-    assert bnpo.detail == "AttributeError: GRPOTrainer has no such method"
-
-
 def test_verl_s_smallest_job(monkeypatch):
     """The advantages of verl's own function; credit that does not arrive is found."""
     require("verl")

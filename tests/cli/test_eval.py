@@ -139,24 +139,11 @@ def test_the_demo_is_graded_by_its_own_checker(command: Run) -> None:
     assert result["grading"] == {"grader": "ktae", "time_limit": 5.0, "ktae": ktae.__version__}
 
 
-def test_a_model_that_is_the_current_folder(
-    command: Run, tiny_model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its evaluation has its name, and is neither `evals` itself nor, for `..`, what it lies in."""
-    monkeypatch.chdir(tiny_model)
-    options = ("--benchmarks", "aime24", "--data", data, "--template", "plain", "--workers", 1)
-    result = command("eval", ".", *options, "--max-new-tokens", 2)
-    assert (result.status, result.err) == (0, "")
-    assert [path.name for path in (tiny_model / "evals").iterdir()] == ["tiny"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["eval"], "--regrade"),
-        (["eval", "./nowhere"], "./nowhere"),
         (["eval", "m", "--benchmarks", "aime"], "aime24"),
-        (["eval", "m", "--template", "qwen"], "'qwen-math'"),
         (["eval", "m", "--samples", "4"], "--temperature"),
         (["eval", "--regrade", "x.jsonl", "--grader", "g"], "'g'"),
         (["eval", "--regrade", "a.jsonl", "--benchmarks", "amc"], "a.jsonl"),

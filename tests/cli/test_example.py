@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import ktae
 from ktae.rollouts import EXAMPLE
 
 pytest.importorskip("tokenizers", reason="needs the extra 'report'")
@@ -15,6 +14,7 @@ pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 def test_commands_read_the_example(command, tmp_path):
     assert sum(file.stat().st_size for file in EXAMPLE.iterdir()) < 300_000
     assert "VERDICT" in command("validate", "--example").out
+    assert command("skill").out.startswith("---\nname: ktae\n")
     scored = command("score", "--example", "-o", "scores.parquet")
     assert "␣-" in scored.out, "tokens, and not words"
     assert pq.read_table("scores.parquet").num_rows == 1024
@@ -39,16 +39,7 @@ def test_the_responses_of_a_finding_are_where_it_says(command):
         assert at["tokens"][1] <= len(number[at["rollout"]]["tokens"])
 
 
-def test_the_skill_is_printed(command):
-    assert command("skill").out.startswith("---\nname: ktae\n")
-
-
 @pytest.mark.parametrize("inputs", [[], ["a.jsonl", "--example"]])
 def test_the_example_or_an_input(command, inputs):
     result = command("score", *inputs)
     assert (result.status, result.out) == (2, "") and "INPUT" in result.err
-
-
-def test_a_name_that_is_not_there():
-    with pytest.raises(AttributeError):
-        ktae.reed  # noqa: B018

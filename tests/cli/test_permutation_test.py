@@ -37,9 +37,3 @@ def test_json(run, dump):
     assert found["pairs"] == 4 and len(found["permuted"]) == 7
     assert 0 <= found["under_permutation"]["credit_abs"]["mean"] <= 0.5
     assert {one["frequency"] for one in found["bins"]} == {"1", "to 3/4", "all"}
-
-
-def test_no_mixed_group(run, dump):
-    result = run("r.jsonl", "--threshold", 5)
-    assert result.status == 2
-    assert "of 1 group none has both correct and incorrect" in result.err

@@ -5,15 +5,11 @@ import re
 import shutil
 import subprocess
 
-import numpy as np
 import pytest
 from saved_outputs import write_lines
 
 pytest.importorskip("jinja2")
 
-import ktae
-from ktae.rollouts import record
-from ktae.validity.advice import RECOMMENDED
 
 ROWS = [
     {"group": "g", "response": "so 4", "reward": 1},
@@ -40,20 +36,6 @@ def test_report(run, tmp_path):
     assert "<title>ktae report: r.jsonl</title>" in page
     assert "in place of" not in wrote
     assert "in place of the one that was there" in run("report", "r.jsonl").out
-
-
-def test_json_has_the_findings_and_the_estimator(run):
-    told = json.loads(run("report", "r.jsonl", "--json").out)
-    assert told["findings"][0]["key"] == "accuracy"
-    assert told["estimator"] == RECOMMENDED
-
-
-def test_rows_with_a_reference_and_no_reward_are_graded(run, tmp_path):
-    pytest.importorskip("math_verify")
-    rows = [{"group": "g", "answer": "4", "response": f"the answer is {i}"} for i in (4, 5)]
-    write_lines(tmp_path / "a.jsonl", rows)
-    told = json.loads(run("report", "a.jsonl", "--json").out)
-    assert {x["key"]: x["count"] for x in told["page_notes"]}["graded"] == 2
 
 
 @pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
@@ -98,56 +80,6 @@ def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
     assert page.count('<span style="background:#') == 2 + 2  # of the legend
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["report", "r.jsonl", "--output", "r.txt"], "expected a name that ends in .html"),
-        (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g'"),
-        (["show", "s.jsonl", "--step", "3"], "--step is 3; the steps are 1, 2"),
-        (["report", "r.jsonl", "--watch", "--json"], "leave out --json"),
-    ],
-)
-def test_bad_input_is_one_message_and_status_2(run, tmp_path, arguments, message):
-    steps = [row | {"step": step} for row in ROWS for step in (1, 2)]
-    write_lines(tmp_path / "s.jsonl", steps)
-    status, out, err = run(*arguments)
-    assert (status, out) == (2, "")
-    *before, last = err.strip().splitlines()
-    assert message in last
-    assert all(line.startswith("ktae: no tokenizer") for line in before)
-    assert not (tmp_path / "report.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"group": 1}\n', "line 4: no field 'response'"),
-        ('{"group": "g", "resp', "line 4: broken JSON"),  # half written
-    ],
-)
-def test_rows_that_cannot_be_used_are_left_out_and_named(run, tmp_path, line, message):
-    with (tmp_path / "r.jsonl").open("a") as file:
-        file.write(line)
-    for command in ("report", "show", "permutation-test"):
-        status, _, err = run(command, "r.jsonl", "--field", "reward=reward")
-        assert status == 0 and f"not be used: 1 (r.jsonl, {message}" in err
-    status, _, err = run("score", "r.jsonl")
-    assert status == 2 and err.startswith(f"ktae: r.jsonl, {message}")
-
-
-@pytest.mark.parametrize("content", ["", "\n", '{"group": "g", "resp'])
-def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, content):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "r.jsonl").rename(tmp_path / "d" / "1.jsonl")
-    (tmp_path / "d" / "2.jsonl").write_text(content)
-    status, out, err = run("report", "d")
-    assert status == 0 and "\n3 rollouts" in out
-    assert "2.jsonl" in err and "left out" not in err
-    assert run("score", "d")[0] == run("report", "d/2.jsonl")[0] == 2
-    (tmp_path / "d" / "1.jsonl").write_text(content)
-    assert run("report", "d")[0] == 2
-
-
 def test_token_ids_without_text_are_numbers(run, tmp_path):
     rows = [{"group": "g", "token_ids": [7, i], "reward": i} for i in (0, 1)]
     write_lines(tmp_path / "ids.jsonl", rows)
@@ -155,31 +87,6 @@ def test_token_ids_without_text_are_numbers(run, tmp_path):
         "+0.0000  ⟨7⟩",
         "-0.5000  ⟨0⟩",
     ]
-
-
-def test_a_group_may_be_named_by_its_prompt(run, tmp_path):
-    """Without a label of its own it has a hash for one."""
-    rows = [{"prompt": p, "response": f"it is {r}", "reward": r}
-            for p in ("what is 0+1?", "what is 1+1?", "1?") for r in (0, 1)]  # fmt: skip
-    write_lines(tmp_path / "p.jsonl", rows)
-    for wanted, prompt in (("what is 1+1?", "what is 1+1?"), ("what is 0", "what is 0+1?")):
-        assert prompt in run("show", "p.jsonl", "--group", wanted).out.splitlines()
-    several = run("show", "p.jsonl", "--group", "what")
-    assert several.status == 2 and "begins the prompts of 2 groups" in several.err
-    none = run("show", "p.jsonl", "--group", "why")
-    assert none.status == 2 and "('what is 0+1?')" in none.err
-
-
-def test_a_prompt_finds_its_own_group_where_labels_come_again_at_each_step(run, tmp_path):
-    rows = [
-        {"group": "0", "step": s, "prompt": p, "response": f"it is {r}", "reward": r}
-        for s, p in ((1, "first?"), (2, "second?"))
-        for r in (0, 1)
-    ]
-    write_lines(tmp_path / "s.jsonl", rows)
-    shown = json.loads(run("show", "s.jsonl", "--group", "second?", "--json").out)
-    assert (shown["prompt"], shown["step"]) == ("second?", 2)
-    assert run("show", "s.jsonl", "--group", "first?", "--step", 2).status == 2
 
 
 def test_show(run):
@@ -190,25 +97,6 @@ def test_show(run):
     assert "correct, response 1: reward 1, 3 words" in lines
     places = [lines.index(line) for line in ("+0.5000  so", "+0.0000  ␣", "-0.5000  hmm")]
     assert places == sorted(places)
-
-
-@pytest.mark.parametrize("name", ["trigrams", "tempo"])
-def test_show_shows_the_credit_that_training_gets(run, tmp_path, name):
-    """In a group with a repeated token, where units and single tokens differ."""
-    texts = ["a b c d", "a b d c b", "a d c b", "d b a c a"]
-    rows = [{"group": "k", "response": x, "reward": i % 2} for i, x in enumerate(texts)]
-    write_lines(tmp_path / "k.jsonl", rows)
-    result = run("show", "k.jsonl", "--estimator", name, "--json")
-    found = json.loads(result.out)
-    assert found["estimator"] == name and not result.err.count("single tokens")
-    words = {text: i for i, text in enumerate([" ", "a", "b", "c", "d"])}
-    ids = [[words[token] for token in one["tokens"]] for one in found["rollouts"]]
-    ids_bt, mask_bt = record.pad(ids)
-    verdicts = [float(one["verdict"] == "correct") for one in found["rollouts"]]
-    expected = ktae.token_credit(ids_bt, mask_bt, verdicts, [0] * 4, name)
-    assert np.abs(expected).max() > 0.1
-    for one, expected_t, mask in zip(found["rollouts"], expected, mask_bt, strict=True):
-        np.testing.assert_allclose(one["credit"], expected_t[mask], atol=1e-6)
 
 
 def test_show_opens_the_group_of_most_evidence(run, tmp_path):

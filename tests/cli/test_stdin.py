@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from ktae.files.inputs import Opened
+from ktae.cli import options
 
 ROWS = [
     {"group": g, "response": f"so {i}", "reward": i % 2, "answer": "1"}
@@ -21,7 +21,7 @@ def stdin(monkeypatch):
     """Sets what standard input holds."""
 
     def hold(content):
-        monkeypatch.setattr(Opened, "stdin", None)
+        options._stdin.cache_clear()
         buffer = io.BufferedReader(io.BytesIO(content))
         monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=buffer))
 

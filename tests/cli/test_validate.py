@@ -62,20 +62,3 @@ def test_parts_of_rollouts(run, dump):
         return found["estimators"][0]["auc"]
 
     assert auc() == auc("--before-answer") == 1.0
-
-
-def test_units_of_words_are_of_the_run_s_own_tokenizer(run, dump, tmp_path):
-    tokenizers = pytest.importorskip("tokenizers")
-    (tmp_path / "run/rollouts").mkdir(parents=True)
-    (tmp_path / "run/model").mkdir()
-    dump.rename(tmp_path / "run/rollouts/1.jsonl")
-    (tmp_path / "run/recipe.yaml").write_text("{name: x, steps: 1}")
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    own = tokenizers.Tokenizer(tokenizers.models.BPE({x: i for i, x in enumerate(alphabet)}, []))
-    own.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    own.decoder = tokenizers.decoders.ByteLevel()
-    own.save(str(tmp_path / "run/model/tokenizer.json"))
-    by_words = ("-e", "{estimator: ktae, transforms: [{over-units: [word]}]}", "--json")
-    result = run("run", *by_words)
-    assert result.status == 0
-    assert json.loads(result.out)["estimators"][0]["auc"] == 1.0

@@ -11,7 +11,8 @@ from ktae.estimators import (
     preset,
 )
 from ktae.experiments import recipe
-from ktae.files.typed import dump_yaml, parse_yaml
+from ktae.experiments.section import dump_yaml
+from ktae.files.typed import parse_yaml
 
 MINIMAL = {"name": "r", "steps": 3}
 

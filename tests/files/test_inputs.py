@@ -1,7 +1,6 @@
 """Files are opened in one place: what could wait or read forever is refused at once."""
 
 import os
-import threading
 
 import pytest
 
@@ -32,29 +31,6 @@ def unreadable(request, tmp_path):
 def test_what_is_no_file_is_refused_without_waiting(unreadable):
     with pytest.raises(InputError):
         open_input(unreadable)
-
-
-def test_a_pipe_that_the_user_names_is_read(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"text",))
-    writer.start()
-    assert read_input(tmp_path / "pipe", named=True) == b"text"
-    writer.join()
-
-
-def test_a_pipe_that_goes_on_too_long_is_refused(tmp_path):
-    """Its size is known at its end alone."""
-    os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"123456",))
-    writer.start()
-    with pytest.raises(InputError):
-        read_input(tmp_path / "pipe", largest=5, named=True)
-    writer.join()
-
-
-def test_a_device_is_refused_even_if_it_is_named():
-    with pytest.raises(InputError):
-        open_input("/dev/zero", named=True)
 
 
 def test_the_size_is_known_before_anything_is_read(tmp_path):

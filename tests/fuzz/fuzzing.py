@@ -1,8 +1,5 @@
-"""How the fuzz tests run, and what files of rows may look like.
-
-By default each test takes the same hundred or so inputs in every run. With FUZZ_EXAMPLES set
-(`make fuzz EXAMPLES=100000`, `make test-all`) each takes that number, new ones every time.
-"""
+"""How the fuzz tests run, and what files of rows may look like. Each takes the same hundred or so
+inputs in every run; with FUZZ_EXAMPLES (`make fuzz EXAMPLES=100000`) that number of new ones."""
 
 import contextlib
 import gzip
@@ -23,14 +20,12 @@ HANG_SECONDS = 30
 
 
 def fuzz(examples, cost=1):
-    """The settings of a test that takes `examples` inputs, or FUZZ_EXAMPLES where that is set; so
-    many times fewer of these as an input's `cost` is more than others'."""
+    """The settings of a test of `examples` inputs, or FUZZ_EXAMPLES by an input's `cost`."""
     return settings(
         max_examples=max(1, EXAMPLES // cost) if EXAMPLES else examples,
         derandomize=not EXAMPLES,
         database=None,
         deadline=None,
-        report_multiple_bugs=True,
         suppress_health_check=list(HealthCheck),
     )
 
@@ -53,20 +48,15 @@ def no_hang():
 
 @contextlib.contextmanager
 def only_input_errors():
-    """What the block raises is an `InputError` with a message, and soon; all else fails the test.
-
-    Yields a list, which holds the message afterwards.
-    """
+    """What the block raises is an `InputError`; yields a list, which then holds its message."""
     messages = []
     with no_hang():
         try:
             yield messages
         except InputError as error:
             messages.append(str(error))
-    assert all(messages), "an InputError without a message"
+            assert messages[0], "an InputError without a message"
 
-
-# --- values as JSON may hold them
 
 FRAGMENTS = [
     *(r"\boxed{", "}", "{", "$", "$$", r"\(", r"\)", r"\[", r"\]", r"\frac", r"\sqrt", r"\pm"),
@@ -81,20 +71,14 @@ LARGE = [10**400, -(10**19), 2**31, 2**63, 2**64, 0.5, 1e308, -0.0]
 numbers = st.integers(-3, 20) | st.integers() | st.sampled_from(LARGE) | st.floats()
 
 
-def nested(depth):
-    """A list within a list within a list."""
-    value = []
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
 values = st.recursive(
     st.none() | st.booleans() | numbers | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=8,
 )
-deep_values = values | st.sampled_from([20, 200, 400, 480, 900, 2000]).map(nested)
+deep_values = values | st.sampled_from([20, 200, 400, 480, 900]).map(
+    lambda n: json.loads("[" * n + "]" * n)
+)
 
 
 @st.composite
@@ -110,20 +94,14 @@ def rows(draw, plausible, others=()):
     return fields
 
 
-# --- files
-
-
 @st.composite
 def mutated(draw, content):
     """Bytes like `content`, of which some may be cut off, replaced, repeated or put in."""
-    data = bytearray(content)
     for _ in range(draw(st.integers(1, 4))):
-        at, some = draw(st.integers(0, len(data))), draw(st.binary(min_size=1, max_size=8))
-        ends = {"cut": len(data), "replace": at + len(some), "insert": at, "repeat": at}
-        how = draw(st.sampled_from([*ends]))
-        new = {"cut": b"", "repeat": data[at : at + 64] * 3}.get(how, some)
-        data[at : ends[how]] = new
-    return bytes(data)
+        at, some = draw(st.integers(0, len(content))), draw(st.binary(min_size=1, max_size=8))
+        new = draw(st.sampled_from([b"", some, content[at : at + 64] * 3]))
+        content = content[:at] + new + content[draw(st.sampled_from([at, at + 8, len(content)])) :]
+    return content
 
 
 def as_json(content, ascii_only):
@@ -134,57 +112,28 @@ def as_json(content, ascii_only):
     return text.encode(errors="surrogatepass") + b"\n"
 
 
-OF_PARQUET = [
-    *(st.dates(), st.datetimes(), st.times(), st.timedeltas(), st.binary(max_size=6)),
-    *(st.decimals(-99, 99, places=2), st.lists(st.booleans(), max_size=3)),
-]
-"""Values that JSON has not, of one type each."""
-NO_COLUMNS = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError)
-"""What pyarrow raises for rows that make no table."""
-
-
-def is_nest(value):
-    return isinstance(value, list | dict)
-
-
-def is_shallow(value, depth):
-    """Whether lists and objects are in each other at most so deep."""
-    level = [value]
-    for _ in range(depth):
-        nests = [x.values() if isinstance(x, dict) else x for x in level if is_nest(x)]
-        level = [entry for nest in nests for entry in nest]
-    return not any(map(is_nest, level))
-
-
-@st.composite
-def parquet(draw, content, names):
-    """`content`, a list of rows, as Parquet where it fits into columns, and at times one column of
-    a type that JSON has not."""
-    if draw(st.booleans()):
-        name, kind = draw(st.sampled_from(names)), draw(st.sampled_from(OF_PARQUET))
-        content = [row | {name: draw(kind)} for row in content if isinstance(row, dict)]
+def parquet(content):
+    """`content`, a list of rows, as Parquet where it fits into columns."""
     sink = pa.BufferOutputStream()
     # Arrow's own recursion over deeper lists fails at a depth of its choice, or ends the process.
-    if is_shallow(content, 100):
-        with contextlib.suppress(*NO_COLUMNS, RecursionError):  # a struct without fields
+    with contextlib.suppress(Exception):
+        if "[" * 90 not in json.dumps(content):
             pq.write_table(pa.Table.from_pylist(content), sink)
             return sink.getvalue().to_pybytes()
     return b"PAR1"
 
 
 @st.composite
-def row_files(draw, row, names):
+def row_files(draw, row):
     """The name and the bytes of a file of rows, in any format that is read; damaged at times."""
     content = draw(st.lists(row, max_size=5))
     if draw(st.booleans()):
-        ascii_only, mark = draw(st.booleans()), b"\xef\xbb\xbf" * (draw(st.integers(0, 9)) == 0)
-        name, data = "r.jsonl", mark + b"".join(as_json(x, ascii_only) for x in content)
+        ascii_only = draw(st.booleans())
+        name, data = "r.jsonl", b"".join(as_json(x, ascii_only) for x in content)
     else:
-        name, data = "r.parquet", draw(parquet(content, names))
+        name, data = "r.parquet", parquet(content)
     if draw(st.integers(0, 3)) == 0:
         data = draw(mutated(data))
     if draw(st.integers(0, 3)) == 0:
-        name, data = name + ".gz", gzip.compress(data, 1, mtime=0)
-        if draw(st.booleans()):
-            data = draw(mutated(data))
+        name, data = name + ".gz", draw(mutated(gzip.compress(data, 1, mtime=0)))
     return name, data

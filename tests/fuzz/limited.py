@@ -1,9 +1,5 @@
-"""Run a command on each folder, in a process of its own whose time and memory are limited.
-
-    python limited.py COMMAND FOLDER...
-
-Prints a JSON object: the exit status by folder, negative where a signal ended it.
-"""
+"""`limited.py COMMAND FOLDER...`: run a command on each folder, in a process of limited time and
+memory; prints a JSON object of exit statuses by folder, negative where a signal ended it."""
 
 import json
 import os

@@ -1,9 +1,5 @@
-"""The grader on any text: what finds the answer, what compares two, and the worker processes.
-
-What finds an answer and what takes numbers apart has no time limit when it runs, so it is held to
-one here (long texts are in `test_long_inputs.py`). Computer algebra may take as long as it likes:
-it runs in workers that are ended, and there every text must come to one of the four outcomes.
-"""
+"""The grader on any text: what finds the answer is held to a time limit; computer algebra runs in
+workers that are ended, where every text must come to one of the four outcomes."""
 
 import pytest
 from fuzzing import FRAGMENTS, fuzz, no_hang, texts
@@ -12,16 +8,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("math_verify")
 
-from ktae.grading import GradingPool, Outcome, Task, values
+from ktae.grading import GradingPool, Outcome, Task
 from ktae.grading.extract import Extracted, extract
-from ktae.grading.forms import Form, key, read
 from ktae.grading.graders import verify
 
 LATEX = [
     *(r"\boxed{", r"\frac{1}{2}", r"\frac", r"\sqrt{2}", r"\sqrt[3]{x}", r"\pi", r"\infty", "x^2"),
     *(r"\cup", r"\in", r"\left(", r"\right]", r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{a}"),
     *(r"\int_0^1 x dx", r"\sum_{k=1}^n k", r"\log_2 8", r"\sin x", r"\text{ cm}^2", r"^\circ", "!"),
-    *(r"\binom{5}{2}", "x=5", "y = 2x + 1", r"\{1, 2\}", "(1, 2)", "[0, 4)", "1:2", "10^{-5}", "°"),
     *("__import__('os').system('x')", "().__class__", "lambda: 0", "exec", r"\write18{x}", "√2"),
     *("i", "e", "E_{1}", "9^{9^9}", "1/0", r"\frac{1}{0}", "0^0", r"10\%", r"\$5", "1,000", "½"),
 ]
@@ -38,38 +32,6 @@ def test_finding_an_answer(response, fallback):
     with no_hang():
         found = extract(response, fallback)
         assert found is None or (isinstance(found, Extracted) and isinstance(found.text, str))
-
-
-@fuzz(100)
-@given(answer=anything, given_answer=anything)
-def test_what_needs_no_computer_algebra(answer, given_answer):
-    with no_hang():
-        assert isinstance(read(answer), Form)
-        assert isinstance(key(answer), str)
-        a, b = read(answer).number, read(given_answer).number
-        if a and b:
-            assert values.same_number(a, b) == values.same_number(b, a)
-            assert values.same_number(a, a)
-
-
-SIMPLE = [
-    *("1", "2", "-3", "0.5", ".5", "1/2", r"\frac{1}{2}", r"\dfrac12", "1,000", r"10\%", "5."),
-    *(" ", ", ", "x", "x = ", r"\text{ cm}", "km", "$", r"\$", "(", ")", "[", "]", "and", r"\pm "),
-    *("{", "}", r"\boxed{", "=", "east", "Answer: ", "\n", "−", "٣", "\ud800", "\x00", "E_1", "°"),
-]
-simple = st.lists(st.sampled_from(SIMPLE), max_size=5).map("".join)
-
-
-@fuzz(60)
-@given(response=st.builds(r"\boxed{{{}}}".format, simple) | simple, answers=st.lists(simple))
-def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
-    """In this process: every exception of the code or of a library would show."""
-    with no_hang():
-        verdict = verify(response, answers)
-        assert isinstance(verdict.outcome, Outcome)
-        assert "internal error" not in verdict.reason
-        again = verify(response, answers[::-1])
-        assert (again.outcome is Outcome.CORRECT) == (verdict.outcome is Outcome.CORRECT)
 
 
 @pytest.mark.parametrize("text", ["a=" * 300 + "1", "(" * 300, "{" * 300 + "}" * 300, "-" * 999])

@@ -31,13 +31,6 @@ def parquet(content, **settings):
     return file.getvalue()
 
 
-def arrow(content):
-    file = io.BytesIO()
-    with pa.ipc.new_file(file, content.schema) as writer:
-        writer.write_table(content)
-    return file.getvalue()
-
-
 def zipped(name, content):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -45,11 +38,9 @@ def zipped(name, content):
     return file.getvalue()
 
 
-def referring(n):
-    """Rows that all refer to one long text."""
-    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n), ["y" * 200_000])
-
-
+ONE_TEXT = pa.DictionaryArray.from_arrays(
+    pa.repeat(pa.scalar(0, pa.int32()), 20_000), ["y" * 200_000]
+)
 ALIASES = "a0: &a0 [1, 1]\n" + "".join(
     f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30)
 )
@@ -57,33 +48,20 @@ CASES = {
     "recipe.yaml": {
         "aliases": ALIASES.encode(),
         "deep": b"a: " + b"[" * 100_000,
-        "deep blocks": b"- " * 30_000,
-        "long": b"a: [" + b"1," * 20_000 + b"]",
-        "not text": bytes(range(256)) * 400,
     },
-    "ktae.json": {"deep": b'{"a":' * 500_000, "digits": b'{"steps": ' + b"9" * 1_000_000 + b"}"},
     "metrics.jsonl": {"deep": b'{"a":' * 200_000, "keys": b"{" + b'"a":1,' * MANY + b'"b":1}\n'},
-    "tokenizer.json": {"deep": b'{"model":' * 200_000, "empty": b"{}"},
-    "r.json": {
-        "deep": b"[" * 2_000_000,
-        "keys": b"{" + b'"a":1,' * MANY + b'"b":1}',
-        "wide": b"[[" + b"[]," * MANY + b"[]]]",
-    },
+    "tokenizer.json": {"deep": b'{"model":' * 200_000},
+    "r.json": {"deep": b"[" * 2_000_000, "wide": b"[[" + b"[]," * MANY + b"[]]]"},
     "r.jsonl": {"deep": b'{"a":' * MANY, "digits": b'{"reward": ' + b"9" * 1_000_000 + b"}\n"},
     "r.jsonl.gz": {"a line": member(b"a") * 100, "lines": member(b"{}\n") * 100},
     "r.parquet": {
         "rows": parquet(table(1_000_000, pa.repeat("x", 1_000_000))),
-        "a dictionary": parquet(table(20_000, referring(20_000))),
+        "a dictionary": parquet(table(20_000, ONE_TEXT)),
         "zeros": parquet(table(1, ["z" * (400 << 20)]), compression="zstd", use_dictionary=False),
     },
-    "r.arrow": {"a dictionary": arrow(table(20_000, referring(20_000)))},
     "r.eval": {"zeros": zipped("samples/1.json", b'{"id": "' + b"a" * (400 << 20) + b'"}')},
 }
 NAMES = [(name, case) for name in CASES for case in CASES[name]]
-
-
-OF_RUNS = ("recipe.yaml", "ktae.json", "metrics.jsonl", "tokenizer.json")
-"""Files that lie beside the rollouts of a run."""
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +71,7 @@ def statuses(tmp_path_factory):
     for name, case in NAMES:
         folder = tmp_path_factory.mktemp("run")
         (folder / name).write_bytes(CASES[name][case])
-        if name in OF_RUNS:
+        if name[:2] != "r.":  # it lies beside the rollouts of a run
             (folder / "rollouts").mkdir()
             (folder / "rollouts/1.jsonl").write_bytes(ROWS)
         folders[name, case] = str(folder)

@@ -54,11 +54,10 @@ def _require_effect(asked: Asked, saved: Saved, is_saved: bool, benchmarks: str 
     unused: Any = asked if is_saved else saved
     idle = [(unused, field.name) for field in dataclasses.fields(unused)]
     idle += [(asked, x) for x in (("data", "template") if asked.recipe else ("set",))]
-    for group, name in idle:
-        if getattr(group, name) != getattr(type(group), name):
-            raise InputError(f"--{name.replace('_', '-')} has no effect here: see ktae eval --help")
-    if asked.recipe and benchmarks is not None:
-        raise InputError("--benchmarks has no effect with --recipe")
+    names = [name for group, name in idle if getattr(group, name) != getattr(type(group), name)]
+    names += ["benchmarks"] if asked.recipe and benchmarks is not None else []
+    if names:
+        raise InputError(f"--{names[0].replace('_', '-')} has no effect here: see ktae eval --help")
     if asked.samples > 1 and asked.temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0, or all would be alike")
 
@@ -218,7 +217,7 @@ def print_scores(screen: Screen, heading: str, scores: Scores) -> None:
 
     k = max(x.samples for x in scores.scores)
     sampled = sorted({n for x in scores.scores for n in x.pass_at if n > 1})
-    shares = ("unanswered", "undecided", "truncated")
+    shares = {"unanswered": "no answer", "undecided": "undecided", "truncated": "cut off"}
     rows: list[Any] = []
     for x in scores.scores:
         cells = [title(x.benchmark), f"{x.problems:,}", *_interval(x.accuracy, 100)]
@@ -233,7 +232,7 @@ def print_scores(screen: Screen, heading: str, scores: Scores) -> None:
         mean = ["mean", "", *_interval(scores.mean, 100), *empty, _interval(scores.mean_length)[0]]
         rows += [None, [*mean, "", "", ""]]
     accuracy = f"avg@{k}" if k > 1 else "pass@1"
-    columns = ("n", accuracy, "95 %", *(f"pass@{n}" for n in sampled), "tokens", *shares)
+    columns = ("n", accuracy, "95 %", *(f"pass@{n}" for n in sampled), "tokens", *shares.values())
     screen.table(heading, columns, rows)
 
 

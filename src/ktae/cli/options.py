@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import functools
 import inspect
 import os
+import shutil
+import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
@@ -15,7 +19,6 @@ from typing import Annotated, Any
 import typer
 
 from ktae.errors import InputError
-from ktae.files.inputs import spooled
 from ktae.files.plots import KINDS as PICTURE
 
 TEXTS = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
@@ -35,8 +38,8 @@ def declared(name: str, command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{x.name: values.pop(x.name) for x in dataclasses.fields(group)})
+        for place, group in groups.items():
+            values[place] = group(**{x.name: values.pop(x.name) for x in dataclasses.fields(group)})
         command(**values)
 
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
@@ -70,12 +73,26 @@ def require_output(
 
     if path is None:
         return
-    if path.suffix not in endings:
-        raise InputError(f"--output {path}: expected a name that ends in {', '.join(endings)}")
-    if not path.parent.is_dir():
-        raise InputError(f"--output {path}: folder {path.parent} does not exist")
+    if path.suffix not in endings or not path.parent.is_dir():
+        expected = f"expected a name that ends in {', '.join(endings)}, in a folder that exists"
+        raise InputError(f"--output {path}: {expected}")
     read = (file for folder in inputs for file in choose_files(spooled(folder))[0])
     if os.path.realpath(path) in map(os.path.realpath, read):
         raise InputError(f"--output would overwrite {path}, which is one of the inputs")
     if path.suffix in PICTURE and find_spec("matplotlib") is None:
         raise InputError(f"--output {path}: needs matplotlib; pip install matplotlib")
+
+
+def spooled(path: Path) -> Path:
+    """A file with the lines that standard input holds, for `-`; any other path as it is."""
+    return _stdin() if str(path) == "-" else path
+
+
+@functools.cache
+def _stdin() -> Path:
+    """Readers look at a file twice, and at the end of its name. It goes with the process."""
+    folder = tempfile.mkdtemp(prefix="ktae-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with Path(folder, "stdin.jsonl").open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return Path(folder, "stdin.jsonl")

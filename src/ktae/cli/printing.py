@@ -47,8 +47,8 @@ class Screen:
         rows: Sequence[Sequence[str] | None],
         first: str = "",
     ) -> None:
-        """Print a table: one column of names, headed `first`, and others of numbers, which are
-        never broken. A row that is None is a blank line."""
+        """Print a table: a column of names, headed `first`, and others of numbers, which are never
+        broken. A row that is None is a blank line."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -57,11 +57,11 @@ class Screen:
             return
         self.print(heading, style="bold")
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        widths = [max(map(len, x)) for x in zip(*filter(None, rows), strict=True)]
-        for i, column in enumerate((first, *columns)):
-            width = min(16, widths[0]) if i == 0 else widths[i]
-            justify: Any = "right" if i else "left"
-            table.add_column(on_one_line(column), justify=justify, overflow="fold", min_width=width)
+        names, *numbers = [max(map(len, x)) for x in zip(*filter(None, rows), strict=True)]
+        table.add_column(on_one_line(first), overflow="fold", min_width=min(16, names))
+        for column, width in zip(map(on_one_line, columns), numbers, strict=True):
+            width = max(width, *map(len, column.split() or [""]))
+            table.add_column(column, justify="right", overflow="fold", min_width=width)
         for row in rows:
             if row is None:
                 table.add_section()

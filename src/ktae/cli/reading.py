@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ktae import estimators
+from ktae.cli.options import spooled
 from ktae.cli.printing import note
 from ktae.errors import InputError
 from ktae.files.hub import check_local_or_hub
-from ktae.files.inputs import spooled
 from ktae.rollouts import EXAMPLE
 from ktae.rollouts.options import ReadOptions
 from ktae.tables import in_tables

@@ -7,7 +7,6 @@ from pathlib import Path
 from ktae.cli import options
 from ktae.cli.printing import Screen
 from ktae.cli.reading import Reading
-from ktae.errors import InputError
 from ktae.files import plots
 
 
@@ -17,9 +16,6 @@ def run(
     """Show one group: every token coloured by its credit; in a pipe, credit stands beside it."""
     from ktae.report import group as groups
 
-    missing = [path for path in reading.paths[1:] if not path.exists()]
-    if missing:
-        raise InputError(f"{missing[0]} does not exist; a group is named by --group {missing[0]}")
     asked = reading.asked()
     options.require_output(output, reading.paths, (".html", ".tex", *plots.KINDS))
     screen, dump = Screen(reading.as_json), reading.load()

@@ -15,8 +15,9 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_section
 from ktae.estimators.transforms import require_scale
+from ktae.experiments.section import Section, dump_yaml, validated
 from ktae.experiments.templates import INSTRUCTION
-from ktae.files.typed import Section, dump_yaml, parse_yaml, read_mapping, validated
+from ktae.files.typed import parse_yaml, read_mapping
 
 JUST_BELOW_ONE = 1 - 2**-20
 """The largest reward below 1 that float32 tells from 1."""
@@ -270,7 +271,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         InputError: no such file, broken YAML, an unknown key (the nearest known one is named), a
             value out of range.
     """
-    content = read_mapping(Path(path), "recipe", named=True)
+    content = read_mapping(Path(path), "recipe")
     for override in overrides:
         _apply(content, override)
     return validated(Recipe, content, f"recipe {path}")

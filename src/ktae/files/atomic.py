@@ -25,13 +25,10 @@ def make_folder(folder: Path, what: str | None = None) -> None:
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path in the same folder; it replaces `path` when the block ends without error.
 
-    The content is on the disk before the name is. A link stays one: the file that it points to is
-    replaced.
-
-    Raises:
-        InputError: the path cannot be written to, or is a pipe, a device or a folder.
+    Of a link the file that it points to is replaced. A path that cannot be written to, and one of a
+    pipe, a device or a folder, is an InputError.
     """
-    target = _followed(Path(path))
+    target = Path(os.path.realpath(path))
     temporary = _beside(target)
     try:
         if target.exists() and not target.is_file():
@@ -74,7 +71,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def unfinished(path: Path) -> list[Path]:
     """What `atomic_write` and `atomic_folder` had not finished of a path when they were killed."""
-    path = _followed(path)
+    path = Path(os.path.realpath(path))
     return list(path.parent.glob(f".{glob.escape(path.name)}.*"))
 
 
@@ -95,8 +92,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _followed(path: Path) -> Path:
-    """The end of a link; any other path as it is spelled."""
-    return Path(os.path.realpath(path)) if path.is_symlink() else path

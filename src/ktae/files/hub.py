@@ -9,23 +9,21 @@ from pathlib import Path
 
 from ktae.errors import InputError
 
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+logger = logging.getLogger(__name__)
 
 
 def copy_of(name: str) -> Path:
     """Where a copy of a model of the hub is looked for, whether or not there is one."""
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.path.expanduser(caches)) / "ktae" / "models" / name
+    return Path(caches, "ktae", "models", name).expanduser()
 
 
 def local_or_hub(what: str, name: str) -> str:
-    """What to load: the folder, the copy of a hub's model in ktae's cache, or the hub's name."""
+    """What to load: the folder, ktae's copy of a hub's model (of other weights?), or its name."""
     check_local_or_hub(what, name)
     path = os.path.expanduser(name)
     if not Path(path).is_dir() and (copy_of(name) / "config.json").is_file():
-        # The copy may have other weights than the hub's model: a result is of what was loaded.
-        text = "ktae: %s %s: taking the copy in %s"
-        logging.getLogger(__name__).warning(text, what, name, copy_of(name))
+        logger.warning("ktae: %s %s: taking the copy in %s", what, name, copy_of(name))
         return str(copy_of(name))
     return path
 
@@ -35,7 +33,7 @@ def check_local_or_hub(what: str, name: str) -> None:
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if not name or not path.is_dir():
         is_local = path.exists() or (os.path.dirname(name) and path.parent.is_dir())
-        if is_local or not HUB_NAME.fullmatch(name):
+        if is_local or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
             raise InputError(f"{what} {name!r} is neither a folder nor a hub name")
         return
     for file in path.iterdir():  # a library that opens a pipe waits forever

@@ -1,22 +1,20 @@
-"""Opening inputs: regular files, whose size is known before anything is read."""
+"""Opening inputs: regular files of a known size, and packed ones in proportion to theirs."""
 
 from __future__ import annotations
 
-import atexit
+import gzip
 import io
 import os
-import shutil
 import stat
-import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
 
-MAX_DOCUMENT = 1 << 28
-"""Bytes of a file that is parsed at once, such as JSON."""
+MAX_DOCUMENT = 1 << 28  # bytes of a file that is parsed at once, such as JSON
+ANYWAY, RATIO = 1 << 24, 100
+"""A packed file may hold 16 MB, and 100 times its bytes. Text is packed to a third or a tenth."""
 
 
 class Opened:
@@ -25,8 +23,6 @@ class Opened:
     last = ""
     tell: Callable[[int], object] | None = None
     """Is told how many bytes were read each time."""
-    stdin: Path | None = None
-    """The file with what standard input held."""
 
 
 class _Input(io.FileIO):
@@ -37,49 +33,73 @@ class _Input(io.FileIO):
         return n
 
 
-def open_input(path: str | Path, *, named: bool = False) -> io.BufferedReader:
-    """Open a regular file for reading bytes, or a pipe such as `<(zcat a.gz)` that the user named.
-
-    Any other pipe or device is refused: opening or reading it could wait forever, or never end.
-
-    Raises:
-        InputError: the file cannot be opened, or is none.
-    """
+def open_input(path: str | Path) -> io.BufferedReader:
+    """Open a regular file for reading bytes; reading a pipe or a device might never end."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # or a pipe could block at once
     try:
-        is_pipe = named and stat.S_ISFIFO(os.stat(path).st_mode)
-        # A pipe that nobody writes to would block without O_NONBLOCK.
-        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if is_pipe else os.O_NONBLOCK)
         stream = _Input(path, opener=lambda name, _: os.open(name, flags))
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         why = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read {str(path)!r:.300}: {why}") from None
-    if not is_pipe and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise InputError(f"cannot read {str(path)!r:.300}: a pipe or a device; expected a file")
     Opened.last = str(path)
     return io.BufferedReader(stream)
 
 
-def read_input(path: str | Path, *, largest: int = MAX_DOCUMENT, named: bool = False) -> bytes:
+def read_input(path: str | Path, *, largest: int = MAX_DOCUMENT) -> bytes:
     """The whole content of a file (see `open_input`); one of more bytes is an InputError."""
-    with open_input(path, named=named) as stream:
-        content = stream.read(largest + 1) if os.fstat(stream.fileno()).st_size <= largest else None
-    if content is None or len(content) > largest:
-        raise InputError(f"{path} has more than {largest:,} bytes; expected a smaller file")
-    return content
+    with open_input(path) as stream:
+        if os.fstat(stream.fileno()).st_size > largest:
+            raise InputError(f"{path} has more than {largest:,} bytes; expected a smaller file")
+        return stream.read(largest)
 
 
-def spooled(path: Path) -> Path:
-    """A file with the lines that standard input holds, for `-`; any other path as it is.
+def require_proportion(unpacked: int, packed: int, name: str) -> None:
+    """Raise an InputError for `unpacked` bytes that came out of only `packed` ones."""
+    if unpacked > ANYWAY + RATIO * packed:
+        raise InputError(f"{name} unpacks to more than {RATIO} times its {packed:,} bytes")
 
-    Readers look at a file twice, and at the end of its name. The file goes with the process.
-    """
-    if str(path) != "-":
-        return path
-    if Opened.stdin is None:
-        folder = tempfile.mkdtemp(prefix="ktae-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        Opened.stdin = Path(folder, "stdin.jsonl")
-        with Opened.stdin.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-    return Opened.stdin
+
+class _Unpacking(io.RawIOBase):
+    def __init__(self, packed: Any, name: str) -> None:
+        self.content, self.name = gzip.GzipFile(fileobj=packed), name
+        self.size = os.fstat(packed.fileno()).st_size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self.content.seek(offset, whence)
+
+    def readinto(self, buffer: Any, /) -> int:
+        part = self.content.read1(len(buffer))
+        require_proportion(self.content.tell(), self.size, self.name)
+        buffer[: len(part)] = part
+        return len(part)
+
+
+class Unpacked(io.BufferedReader):
+    """What a gzip file holds, in proportion to its bytes."""
+
+    def __init__(self, packed: Any, name: str) -> None:
+        super().__init__(_Unpacking(packed, name), 1 << 16)
+
+
+def proportionate(batches: Iterable[Any], rows: int, packed: int, name: str) -> Iterator[Any]:
+    """Arrow's record batches in tables of at most `rows` rows, without dictionaries: in one a long
+    text stands once, and any number of rows may refer to it."""
+    import pyarrow as pa
+
+    unpacked = 0
+    for batch in batches:
+        for begin in range(0, len(batch), rows):
+            part = batch.slice(begin, rows)
+            columns = [x.dictionary_decode() if hasattr(x, "indices") else x for x in part.columns]
+            unpacked += sum(x.nbytes for x in columns) + 64 * len(part)
+            require_proportion(unpacked, packed, name)
+            yield pa.table(columns, part.schema.names)

@@ -1,36 +1,23 @@
-"""Typed YAML files: plain values, whose types pydantic checks."""
+"""YAML of plain values."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pydantic
 import yaml
 
 from ktae.errors import InputError, one_line
 from ktae.files.inputs import read_input
 
-Model = TypeVar("Model", bound=pydantic.BaseModel)
-
 MAX_YAML = 1 << 17
 """Bytes of a YAML text: PyYAML reads about 30,000 a second."""
-
-
-class Section(pydantic.BaseModel):
-    """Part of a typed file: frozen, no unknown keys, finite numbers."""
-
-    model_config = pydantic.ConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-        arbitrary_types_allowed=True,  # estimators are values of their own
-    )
+FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
+NUMBERS = ("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
+"""1e-6, which PyYAML takes for text: YAML 1.1 wants 1.0e-6."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -47,24 +34,12 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads as it was."""
+_Loader.add_implicit_resolver(*NUMBERS)
 
 
-for kind in (_Loader, _Dumper):  # 1e-6, which PyYAML takes for text: YAML 1.1 wants 1.0e-6
-    number = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
-    kind.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
-
-
-def dump_yaml(content: Any) -> str:
-    """Plain values as YAML."""
-    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
-
-
-def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any]:
-    """The mapping in a YAML file, which may be a pipe if the user `named` it; anything else is an
-    InputError that begins with `what` (`recipe`)."""
-    text = read_input(path, largest=MAX_YAML, named=named).decode(errors="surrogateescape")
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """The mapping in a YAML file; anything else is an InputError of `what` (`recipe`)."""
+    text = read_input(path, largest=MAX_YAML).decode(errors="surrogateescape")
     content = parse_yaml(text, f"{what} {path}")
     if not isinstance(content, dict):
         raise InputError(f"{what} {path} holds {content!r:.60}; expected a mapping of keys")
@@ -72,8 +47,7 @@ def read_mapping(path: Path, what: str, *, named: bool = False) -> dict[str, Any
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """What YAML says, made of what JSON has: text, finite numbers, true, false, null, lists and
-    mappings. There are no aliases."""
+    """What YAML says, made of what JSON has; there are no aliases."""
     try:
         if len(text) > MAX_YAML:
             raise ValueError(f"more than {MAX_YAML:,} characters")
@@ -83,16 +57,3 @@ def parse_yaml(text: str, where: str) -> Any:
     except Exception as error:  # PyYAML stumbles over odd tags with errors of many types
         raise InputError(f"{where} is not YAML of plain values: {one_line(error)}") from None
     return content
-
-
-def validated(model: type[Model], content: Mapping[str, Any], where: str) -> Model:
-    """The content as a typed file of that model; errors are `where` and what pydantic says."""
-    try:
-        return model.model_validate(content)
-    except pydantic.ValidationError as error:
-        problems = [
-            # A part in brackets is the form of a value that has several, and no key.
-            f"{'.'.join(str(y) for y in x['loc'] if not str(y).startswith('('))}: {x['msg']}"
-            for x in error.errors()
-        ]
-        raise InputError(f"{where}: {'; '.join(problems)}") from None

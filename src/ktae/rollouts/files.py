@@ -25,9 +25,8 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
-from ktae.files.inputs import open_input
+from ktae.files.inputs import Unpacked, open_input, proportionate, require_proportion
 from ktae.files.text import path_text
-from ktae.files.unpacking import Unpacked, proportionate, require_proportion
 from ktae.rollouts import record
 from ktae.rollouts.names import LIKELY
 from ktae.rollouts.paths import UnknownRowsError
@@ -240,7 +239,9 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
             batches = opened if is_stream else map(opened.get_batch, range(n))
         else:
             file = pq.ParquetFile(content)
-            schema, batches = file.schema_arrow, file.iter_batches(rows)
+            schema = file.schema_arrow
+            # Without columns, a wrong number of rows would end the process.
+            batches = file.iter_batches(rows) if len(schema) else iter(())
             sizes = [file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)]
             require_proportion(sum(sizes), size, name)
         for table in proportionate(batches, rows, size, name):
