@@ -29,19 +29,8 @@ values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(k
 
 
 LOOKS_LIKE = [
-    *(
-        "/home/josé/run",
-        "/runs/backup~1",
-        "C:\\new",
-        "1_000",
-        "0x10",
-        "-Inf",
-        "True",
-        "null",
-        "",
-        " a",
-    ),
-    *("f(x)", "[a]", "{a:b}", "k=v", "--x", "~", "$", '\\"', '"\\', "a\\nb", "a\nb"),
+    *("/home/josé/run", "/runs/backup~1", "C:\\new", "1_000", "0x10", "-Inf", "True", "null", ""),
+    *(" a", "f(x)", "[a]", "{a:b}", "k=v", "--x", "~", "$", '\\"', '"\\', "a\\nb", "a\nb"),
 ]
 
 

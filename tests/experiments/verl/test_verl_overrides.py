@@ -1,7 +1,6 @@
 """A recipe as overrides of the installed verl's configuration."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from extras import installed
 from ktae.errors import InputError
 from ktae.estimators import from_section
 from ktae.experiments import recipe as recipes
-from ktae.experiments.verl.overrides import arguments, command, compose
+from ktae.experiments.verl.overrides import compose
 from ktae.experiments.verl.overrides import overrides as overrides_of
 from ktae.trainers.verl import options
 
@@ -32,12 +31,6 @@ def composed(recipe, **given):
 def demo(**given):
     content = {"name": "x", "steps": 3} | given
     return recipes.Recipe.model_validate(content)
-
-
-def test_there_is_a_recipe_for_each_run_of_the_paper():
-    methods = [f"{m}{k}-{size}" for m in ("grpo", "dapo") for k in ("", "-ktae") for size in SIZES]
-    ablations = [f"ablation-no-{part}-1.5b" for part in ("fisher", "ig", "tf")]
-    assert sorted(path.stem for path in PAPER) == sorted(methods + ablations)
 
 
 SIZES = {
@@ -111,13 +104,6 @@ def test_units_of_text_get_the_model_s_tokenizer():
     assert "+algorithm.credit.tokenizer" not in overrides(demo(credit="paper"))
 
 
-def test_the_command_is_what_would_be_run():
-    settings = overrides(demo(credit="paper"))
-    words = shlex.split(command(settings, {"A": "1 2"}).replace("\\\n", " "))
-    assert words[:5] == ["A=1 2", "python", "-P", "-m", "verl.trainer.main_ppo"]
-    assert words[5:] == arguments(settings)
-
-
 @needs_verl
 def test_the_recipe_s_own_overrides_replace_ours():
     more = {
@@ -135,11 +121,7 @@ def test_the_recipe_s_own_overrides_replace_ours():
 @needs_verl
 @pytest.mark.parametrize(
     ("key", "message"),
-    [
-        ("trainer.nodes", r"trainer\.nodes"),
-        ("+trainer.nnodes", r"trainer\.nnodes"),
-        ("+algorithm.credit.h9", r"algorithm\.credit: .*h9"),
-    ],
+    [("trainer.nodes", r"trainer\.nodes"), ("+algorithm.credit.h9", r"algorithm\.credit: .*h9")],
 )
 def test_unknown_keys(key, message):
     with pytest.raises(InputError, match=message):
@@ -151,14 +133,6 @@ def test_verl_s_own_trainers_are_refused():
     for own in ({"trainer.v1.trainer_mode": "sync"}, {"trainer.use_v1": False}):
         with pytest.raises(InputError, match="ktae_sync"):
             composed(demo(credit="paper"), **own)
-
-
-def test_the_environment_reaches_every_node():
-    key = "+ray_kwargs.ray_init.runtime_env.env_vars.A"
-    settings = overrides(demo(), environment={"A": "ktae.trainers.verl,mine"})
-    assert f'{key}="ktae.trainers.verl,mine"' in arguments(settings)
-    own = demo(verl={"overrides": {key: "x"}})
-    assert overrides(own, environment={"A": "1"})[key] == "x"
 
 
 @needs_verl

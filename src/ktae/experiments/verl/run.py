@@ -19,7 +19,6 @@ from ktae.experiments.tasks.base import write
 from ktae.experiments.verl import overrides as verl
 from ktae.files.atomic import make_folder
 from ktae.grading.workers import default_pool
-from ktae.trainers.verl.options import REWARD
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 PASSED_ON = (
@@ -80,7 +79,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         folder.require_free()
     task = task_of(recipe)
     settings = plan(recipe, folder, resume=resume)
-    if task.verl_reward()[0] == REWARD:
+    if task.is_graded_by_ktae:
         default_pool()  # without a grader verl would only warn about each rollout
     splits = {"train": task.train_rows(), "test": task.held_out_rows()}
     model = Path(policy_path(recipe))
