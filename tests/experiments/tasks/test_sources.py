@@ -81,25 +81,12 @@ def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
     assert [p.text for p in hard["train"].problems] == ["p3", "p5", "pLevel 4"]
     assert [p.text for p in hard["test"].problems] == ["p3", "p5"]
     assert len({name for name, _ in asked}) == 1, "both are cut from one data set"
-    row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
-    hub = types.SimpleNamespace(load_dataset=lambda *_, split: [row])
-    monkeypatch.setitem(sys.modules, "datasets", hub)
-    assert sources.load("gsm8k")["train"].problems == [Problem("q", ("1,002",))]
 
 
 def test_problems_without_an_answer_are_left_out_and_counted(tmp_path):
     rows = [{"problem": "x", "answer": answer} for answer in ("1", "", None, float("nan"))]
     split = sources.load_file(lines(tmp_path / "p.jsonl", rows))
     assert (len(split.problems), split.without_answer) == (1, 3)
-
-
-def test_a_hub_that_cannot_be_reached(monkeypatch):
-    def load_dataset(*_, split):
-        raise ConnectionError("no\nroute")
-
-    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    with pytest.raises(InputError, match="ConnectionError"):
-        sources.load("gsm8k")
 
 
 ROW = {"problem": "x", "answer": "1"}

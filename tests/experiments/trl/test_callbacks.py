@@ -34,7 +34,7 @@ class CountSteps(TrainerCallback):
 
 @pytest.mark.parametrize(
     ("settings", "unequal"),
-    [({}, 0), ({}, 2), ({"num_iterations": 2}, 2), ({"steps_per_generation": 2}, 2)],
+    [({}, 0), ({}, 2), ({"num_iterations": 2}, 2)],
 )
 def test_it_stops_after_equal_batches_in_a_row(trainer_arguments, settings, unequal):
     """Also where a batch serves two optimizer steps, of which the second compares no rewards."""

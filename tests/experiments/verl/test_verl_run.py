@@ -100,12 +100,18 @@ def started(monkeypatch):
     return calls
 
 
-def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path, started):
+def test_a_run_writes_the_demo_s_problems_and_starts_verl(
+    recipe_file, tmp_path, started, monkeypatch
+):
+    """Other modules are loaded, too, on every node."""
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,ktae.trainers.verl")
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
     assert run.run(recipe, folder, resume=False) == 7
     [(program, environment)] = started
-    assert program[1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
-    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl,mine"
+    variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
+    assert f'{variables}.VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl,mine"' in program
+    assert f"{variables}.VERL_FILE_LOGGER_PATH={folder.metrics}" in program
     rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
     assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo"}
     run.run(recipe, folder, resume=False)  # nothing was trained yet
@@ -150,14 +156,3 @@ def test_without_the_grader_or_the_problems_nothing_starts(
     with pytest.raises(InputError, match="latex2sympy2_extended"):
         run.run(recipe, folder, resume=False)
     assert not started and not (tmp_path / "run").exists()
-
-
-def test_other_modules_are_loaded_too_on_every_node(recipe_file, tmp_path, monkeypatch, started):
-    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,ktae.trainers.verl")
-    run.run(recipes.load(recipe_file), RunFolder(tmp_path / "run"), resume=False)
-    [(program, environment)] = started
-    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl,mine"
-    variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
-    assert f'{variables}.VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl,mine"' in program
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    assert f"{variables}.VERL_FILE_LOGGER_PATH={metrics}" in program
