@@ -41,13 +41,6 @@ def test_another_number_of_problems_is_an_error(tmp_path: Path) -> None:
         load("aime24", tmp_path)
 
 
-@pytest.mark.parametrize("row", [{"problem": "p"}, {"answer": "p"}, 5])
-def test_broken_rows(row: object, tmp_path: Path) -> None:
-    write_lines(tmp_path / "aime.jsonl", [row])
-    with pytest.raises(InputError, match=r"aime.jsonl, line 1"):
-        load("aime24", tmp_path)
-
-
 def test_unknown_names_and_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'aime'"):
         load("aime", tmp_path)
@@ -62,7 +55,6 @@ def test_unknown_names_and_folders(tmp_path: Path) -> None:
 
 
 def test_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked of the hub, and what becomes of its refusal; the hub itself is not there."""
     datasets = pytest.importorskip("datasets")
     rows = [{"question": f"q{i}", "answer": str(i)} for i in range(40)]
     asked = []
@@ -75,10 +67,3 @@ def test_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     problems = load("amc23")
     assert asked == [(("math-ai/amc23", None), {"split": "test"})]
     assert (problems[3].prompt, problems[3].answers) == ("q3", ("3",))
-
-    def refuse(*_: object, **__: object) -> None:
-        raise ConnectionError("no route\nto host")
-
-    monkeypatch.setattr(datasets, "load_dataset", refuse)
-    with pytest.raises(InputError, match="ConnectionError"):
-        load("amc23")

@@ -32,14 +32,6 @@ def test_a_run_that_has_trained_is_not_overwritten(folder):
     RunFolder(folder.path / "other").require_free()
 
 
-def test_a_run_that_failed_before_its_first_step_blocks_nothing(folder):
-    """The corrected recipe takes its place; what was measured of the model before is of another."""
-    folder.before.write_text("{}")
-    folder.checkpoints.mkdir()
-    folder.create("name: corrected\n")
-    assert folder.recipe.read_text() == "name: corrected\n" and not folder.before.exists()
-
-
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError), RunFolder(tmp_path / "file/deep/run").held():
@@ -71,7 +63,7 @@ def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, dama
     assert sorted(folder.path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"accuracy": "high"}'])
+@pytest.mark.parametrize("content", [b"[]", b'{"greedy_accuracy": "high"}', b"{}"])
 def test_damaged_scores_are_named(folder, content):
     folder.before.write_bytes(content)
     with pytest.raises(InputError):
@@ -124,13 +116,19 @@ def test_forget_after_drops_what_will_run_again_and_what_a_killed_run_was_writin
     assert names == {"recipe.yaml", "rollouts", "metrics.jsonl", ".mine"}
 
 
-def test_a_folder_of_a_run_that_was_killed_before_it_had_its_recipe_is_free(tmp_path):
+def test_a_run_that_failed_or_was_killed_before_its_first_step_blocks_nothing(tmp_path):
+    """The corrected recipe takes its place; what was measured of the model before is of another."""
     folder = RunFolder(tmp_path / "run")
     folder.rollouts.mkdir(parents=True)
     folder.lock.touch()
-    folder.require_free()
-    folder.create("name: test\n")
-    assert folder.recipe.read_text() == "name: test\n"
+    folder.create("name: r\n")
+    folder.before.write_text("{}")
+    folder.create("name: corrected\n")
+    assert folder.recipe.read_text() == "name: corrected\n" and not folder.before.exists()
+    (tmp_path / "other/mine.parquet").parent.mkdir()
+    (tmp_path / "other/mine.parquet").touch()
+    with pytest.raises(InputError):
+        RunFolder(tmp_path / "other").require_free()
 
 
 def test_checkpoints_that_are_complete_the_newest_first(folder):

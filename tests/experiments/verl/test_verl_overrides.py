@@ -94,6 +94,9 @@ def test_values_survive_the_command_line():
     assert list(config.actor_rollout_ref.actor.optim.betas) == [0.9, 0.999]
     assert options.from_algorithm(config.algorithm)[0].estimator == from_section(section)
     assert list(config.trainer.logger) == ["console", "file"]
+    config = composed(demo(algorithm={"loss": "dr_grpo"}, rollout={"max_response_length": 77}))
+    assert config.actor_rollout_ref.actor.loss_agg_mode == "seq-mean-token-sum-norm"
+    assert config.actor_rollout_ref.actor.loss_scale_factor == 77
 
 
 def test_units_of_text_get_the_model_s_tokenizer():
@@ -133,13 +136,6 @@ def test_verl_s_own_trainers_are_refused():
     for own in ({"trainer.v1.trainer_mode": "sync"}, {"trainer.use_v1": False}):
         with pytest.raises(InputError, match="ktae_sync"):
             composed(demo(credit="paper"), **own)
-
-
-@needs_verl
-def test_dr_grpo_divides_by_a_constant():
-    config = composed(demo(algorithm={"loss": "dr_grpo"}, rollout={"max_response_length": 77}))
-    assert config.actor_rollout_ref.actor.loss_agg_mode == "seq-mean-token-sum-norm"
-    assert config.actor_rollout_ref.actor.loss_scale_factor == 77
 
 
 OTHER_VALUES = {

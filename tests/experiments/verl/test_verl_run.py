@@ -78,13 +78,6 @@ def test_dry_run_prints_the_command_that_would_be_run(
     assert {f"{key}={value}" for key, value in expected.items()} <= {*program}
 
 
-def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, started):
-    bad = ["model.path=demo", "verl.overrides.zzz=1"]
-    with pytest.raises(InputError):
-        run.run(recipes.load(recipe_file, bad), RunFolder(tmp_path / "run"), resume=False)
-    assert not pretrained and not started
-
-
 @pytest.fixture
 def started(monkeypatch):
     """The processes that a run would have started."""
