@@ -105,10 +105,6 @@ def load(name: str, data: Path | None = None, template: str = "plain") -> list[B
         name: a key of `BENCHMARKS`.
         data: a folder with files as above; None loads from the hub.
         template: a key of `TEMPLATES`.
-
-    Raises:
-        InputError: there is no such benchmark, template or file, it cannot be loaded, a row lacks
-            a problem or an answer, or the number of problems is not the known one.
     """
     for kind, key, known in (("benchmark", name, BENCHMARKS), ("template", template, TEMPLATES)):
         if key not in known:

@@ -47,9 +47,6 @@ def generate(
         temperature: 0 means greedy decoding.
         batch_size: prompts at once; it changes the samples.
         seed: of the sampling.
-
-    Raises:
-        InputError: a prompt has no token, or the tokenizer cannot spell it.
     """
     prompt_ids = encode(tokenizer, prompts)
     eos = model.generation_config.eos_token_id

@@ -139,9 +139,6 @@ def write(
     verl's files have the columns `data_source`, `prompt` (messages), `ability`, `reward_model`
     (with the grader's reference as `ground_truth`) and `extra_info`; TRL's have `prompt` and
     `answer`. Both hold the same problems in the same order.
-
-    Raises:
-        InputError: the folder cannot be written to.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -37,9 +37,6 @@ def compute_score(
 
     Returns:
         As `ktae.trainers.verl.reward.compute_score`.
-
-    Raises:
-        InputError: the recipe cannot be read.
     """
     task = _task(recipe)
     # verl strips the end token, which says whether the response came to its end. The demo alone

@@ -61,12 +61,7 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
-    """Train; return verl's exit status. Its output goes where this process's goes.
-
-    Raises:
-        InputError: as `plan`; the folder is taken, there is nothing to resume, or the problems
-            cannot be read.
-    """
+    """Train; return verl's exit status. Its output goes where this process's goes."""
     if resume:
         recipes.require_same(recipe, folder.recipe)
         if checkpoints := folder.all_checkpoints():
