@@ -12,13 +12,7 @@ from in_process import ktae
 
 from ktae.errors import InputError
 from ktae.experiments.tasks import sources
-from ktae.experiments.tasks.base import write
-from ktae.experiments.tasks.problems import as_row
-from ktae.experiments.tasks.sources import Problem
 from ktae.experiments.templates import INSTRUCTION, as_messages
-
-PROBLEMS = [Problem("What is 1 + 1?", ("2",)), Problem("And $\\frac{1}{2}$ of 8?", ("4",))]
-ROWS = [as_row(problem, None) for problem in PROBLEMS]
 
 
 def lines(path, rows):
@@ -26,21 +20,6 @@ def lines(path, rows):
     with opened(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path
-
-
-def test_both_engines_get_the_same_problems_in_the_same_order(tmp_path):
-    counts = write({"train": ROWS, "test": ROWS[:1]}, tmp_path, data_source="x")
-    assert counts == {"train": 2, "test": 1}
-    verl = pq.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
-    trl = pq.read_table(tmp_path / "trl" / "train.parquet").to_pylist()
-    assert [row["prompt"] for row in verl] == [row["prompt"] for row in trl]
-    truths = [row["reward_model"]["ground_truth"] for row in verl]
-    assert truths == [row["answer"] for row in trl] == ["2", "4"]
-    assert [row["extra_info"] for row in verl] == [
-        {"split": "train", "index": 0},
-        {"split": "train", "index": 1},
-    ]
-    assert {row["data_source"] for row in verl} == {"x"}
 
 
 @pytest.mark.parametrize("name", ["p.jsonl.gz", "p.parquet"])
@@ -60,6 +39,9 @@ def test_a_file_as_source(tmp_path, capsys, name):
     assert train[0]["prompt"] == as_messages("1 + 1?", INSTRUCTION)
     [row] = pq.read_table(out / "verl" / "test.parquet").to_pylist()
     assert row["reward_model"]["ground_truth"] == "6" and row["data_source"] == "p"
+    assert row["extra_info"] == {"split": "test", "index": 0}
+    verl = pq.read_table(out / "verl" / "train.parquet").to_pylist()
+    assert [row["prompt"] for row in verl] == [row["prompt"] for row in train], "in one order"
 
 
 def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):

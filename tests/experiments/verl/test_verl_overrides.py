@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from extras import installed
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from ktae.errors import InputError
 from ktae.estimators import from_section
 from ktae.experiments import recipe as recipes
-from ktae.experiments.verl.overrides import compose
+from ktae.experiments.verl.overrides import arguments, compose
 from ktae.experiments.verl.overrides import overrides as overrides_of
 from ktae.trainers.verl import options
 
@@ -99,14 +101,6 @@ def test_values_survive_the_command_line():
     assert config.actor_rollout_ref.actor.loss_scale_factor == 77
 
 
-def test_units_of_text_get_the_model_s_tokenizer():
-    settings = overrides(
-        demo(credit={"estimator": "paper", "transforms": [{"over-units": ["word"]}]})
-    )
-    assert settings["+algorithm.credit.tokenizer"] == MODEL
-    assert "+algorithm.credit.tokenizer" not in overrides(demo(credit="paper"))
-
-
 @needs_verl
 def test_the_recipe_s_own_overrides_replace_ours():
     more = {
@@ -129,13 +123,6 @@ def test_the_recipe_s_own_overrides_replace_ours():
 def test_unknown_keys(key, message):
     with pytest.raises(InputError, match=message):
         composed(demo(credit="paper"), **{key: 1})
-
-
-@needs_verl
-def test_verl_s_own_trainers_are_refused():
-    for own in ({"trainer.v1.trainer_mode": "sync"}, {"trainer.use_v1": False}):
-        with pytest.raises(InputError, match="ktae_sync"):
-            composed(demo(credit="paper"), **own)
 
 
 OTHER_VALUES = {
@@ -182,3 +169,36 @@ def test_what_verl_cannot_do_is_refused(section, value, message):
     overrides(demo(algorithm={"patience": 50}))  # the default is let through
     with pytest.raises(InputError, match=message):
         overrides(demo(**{section: value}))
+
+
+def parsed(value):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    [override] = OverridesParser.create().parse_overrides(arguments({"key": value}))
+    assert not override.is_sweep_override()
+    return override.value()
+
+
+characters = st.characters(exclude_categories=["Cs"])
+texts = st.text(characters) | st.text("\\\"'\n ~é.:/-+_=,${}[]()019eaEinfNtrulsTF")
+texts = texts.filter(lambda text: "${" not in text and text != "???")  # OmegaConf's own
+keys = st.from_regex(r"[a-z_][a-z0-9_.@-]*", fullmatch=True).filter(
+    lambda key: key not in ("null", "true", "false", "nan", "inf")
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(keys, inner))
+
+
+LOOKS_LIKE = [
+    *("/home/josé/run", "/runs/backup~1", "C:\\new", "1_000", "0x10", "-Inf", "True", "null", ""),
+    *(" a", "f(x)", "[a]", "{a:b}", "k=v", "--x", "~", "$", '\\"', '"\\', "a\\nb", "a\nb"),
+]
+
+
+@needs_verl
+@settings(max_examples=30)
+@example([LOOKS_LIKE, dict.fromkeys("ab", LOOKS_LIKE)])
+@given(values)
+def test_any_value_comes_back(value):
+    """Paths, what looks like another type, Hydra's grammar, and escapes, too."""
+    assert repr(parsed(value)) == repr(value)

@@ -124,16 +124,11 @@ def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
     assert (folder.path / "metrics-1.jsonl").exists() and not folder.metrics.exists()
     with pytest.raises(InputError, match="seed"):
         run.run(recipes.load(recipe_file, ["seed=5"]), folder, resume=True)
-
-
-def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
-    recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
-    folder.create(recipes.dump(recipe))
     (folder.checkpoints / "checkpoint-2").mkdir(parents=True)
     (folder.checkpoints / "checkpoint-2" / "trainer_state.json").write_text("{}")
-    with pytest.raises(InputError, match="checkpoint-2"):
+    with pytest.raises(InputError, match="checkpoint-2"):  # TRL's
         run.run(recipe, folder, resume=True)
-    assert not started
+    assert len(started) == 2
 
 
 def test_without_the_grader_or_the_problems_nothing_starts(
