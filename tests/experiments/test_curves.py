@@ -111,9 +111,3 @@ def test_seeds_are_one_arm_and_one_line(tmp_path):
     assert (ys.min(), ys.max()) == (1, 5)
     (smooth,) = curves.draw(arms, smooth=2).axes
     assert smooth.get_lines()[0].get_ydata().tolist() == [2, 3]
-
-
-def test_what_no_picture_could_hold_is_left_out(tmp_path):
-    rows = [{"step": 1, "reward": 10**400, "entropy": 0.5}, {"step": 10**30, "entropy": 0.5}]
-    rows += [{"step": 2, "reward": 1e308, "val-core/x/acc/mean@1": float("nan"), "entropy": 1}]
-    assert curves.read(write_lines(tmp_path / "m.jsonl", rows)) == {"entropy": {1: 0.5, 2: 1}}
