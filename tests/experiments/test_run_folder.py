@@ -132,11 +132,11 @@ def test_a_run_that_failed_or_was_killed_before_its_first_step_blocks_nothing(tm
 
 
 def test_checkpoints_that_are_complete_the_newest_first(folder):
-    assert folder.all_checkpoints() == []
+    assert folder.last_checkpoint() is None
     for step, complete in ((2, True), (10, True), (12, False)):
         checkpoint = folder.checkpoints / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
         if complete:
             (checkpoint / "trainer_state.json").write_text("{}")
     shutil.copytree(folder.checkpoints / "checkpoint-2", folder.checkpoints / "checkpoint-2-backup")
-    assert [path.name for path in folder.all_checkpoints()] == ["checkpoint-10", "checkpoint-2"]
+    assert folder.last_checkpoint().name == "checkpoint-10"

@@ -130,9 +130,8 @@ def _file_of(name: str, folder: Path) -> Path:
     files = [x for x in sorted(folder.iterdir()) if x.name.endswith(SUFFIXES)]
     files = [x for x in files if NAMES.get(without_format(x.name)) == name]
     if len(files) != 1:
-        names = f" ({', '.join(x.name for x in files)})" if files else ""
         raise InputError(
-            f"{folder} has {len(files)} files of {name}{names}; expected one, such as "
-            f"{name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
+            f"{folder} has {len(files)} files of {name} ({', '.join(x.name for x in files)}); "
+            f"expected one, such as {name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
         )
     return files[0]

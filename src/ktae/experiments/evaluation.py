@@ -137,12 +137,11 @@ class EvaluationFolder:
             raise InputError(f"{self.path} is not an empty folder; give another --output")
         if is_taken:
             earlier = json_object(read_input(self.settings), str(self.settings))
-            for key, value in settings.items():
-                if earlier.get(key) != value:
-                    raise InputError(
-                        f"{self.path} holds an evaluation with {key} = {earlier.get(key)!r:.200}, "
-                        f"not {value!r:.200}; give another --output"
-                    )
+            if others := [key for key in settings if earlier.get(key) != settings[key]]:
+                raise InputError(
+                    f"{self.path} holds an evaluation with another {' and '.join(others)}; give "
+                    "another --output"
+                )
         else:
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)

@@ -45,7 +45,7 @@ def generate(
         prompts: texts as they are, not conversations.
         max_new_tokens: at least 1, the end-of-sequence token included.
         temperature: 0 means greedy decoding.
-        batch_size: prompts at once; it changes the samples.
+        batch_size: prompts at once; like the seed, it changes the samples.
         seed: of the sampling.
     """
     prompt_ids = encode(tokenizer, prompts)

@@ -85,14 +85,14 @@ class RunFolder:
                 pass
             yield lock.fileno()
 
-    def all_checkpoints(self) -> list[Path]:
-        """The complete checkpoints of TRL, the newest first: their state is written last."""
+    def last_checkpoint(self) -> Path | None:
+        """The newest complete checkpoint of TRL, whose state is written last."""
         by_step = {}
         for path in self.checkpoints.glob("checkpoint-*"):
             with contextlib.suppress(InputError, ValueError):
                 json.loads(read_input(path / "trainer_state.json"))
                 by_step[int(path.name.removeprefix("checkpoint-"))] = path
-        return [by_step[step] for step in sorted(by_step, reverse=True)]
+        return by_step[max(by_step)] if by_step else None
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""

@@ -53,8 +53,7 @@ def overrides(
         model: a folder or a hub name.
         folder: the run folder.
         resume: continue from the last checkpoint.
-        environment: variables for every process of the run on every node; processes of a Ray
-            cluster that is already up inherit nothing from the one that starts the run.
+        environment: variables for the run's processes on every node of a Ray cluster.
 
     Raises:
         InputError: the recipe asks for something that verl cannot do, or sets a key that verl

@@ -26,17 +26,10 @@ def compute_score(
     recipe: str,
     **_: Any,
 ) -> dict[str, float]:
-    """Grade one response.
+    """Grade one response as the task of `recipe`, the file of the run's recipe, says.
 
-    Args:
-        data_source: not used; the recipe names the task.
-        solution_str: the response, without special tokens.
-        ground_truth: `TaskRow.reference`.
-        extra_info: not used.
-        recipe: the file of the run's recipe.
-
-    Returns:
-        As `ktae.trainers.verl.reward.compute_score`.
+    Arguments and result are otherwise those of `ktae.trainers.verl.reward.compute_score`;
+    `ground_truth` is `TaskRow.reference`.
     """
     task = _task(recipe)
     # verl strips the end token, which says whether the response came to its end. The demo alone

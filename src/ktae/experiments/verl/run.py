@@ -64,10 +64,10 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     """Train; return verl's exit status. Its output goes where this process's goes."""
     if resume:
         recipes.require_same(recipe, folder.recipe)
-        if checkpoints := folder.all_checkpoints():
+        if checkpoint := folder.last_checkpoint():
             # verl would overlook them and start from the beginning.
             raise InputError(
-                f"{checkpoints[0]} is TRL's, so verl cannot continue from it; "
+                f"{checkpoint} is TRL's, so verl cannot continue from it; "
                 "resume with --engine trl, or give another --output"
             )
     else:
