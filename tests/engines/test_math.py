@@ -69,11 +69,9 @@ def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
         assert rollout["correct"] == 0, "an untrained model is not right"
 
 
-def test_dry_run_shows_the_configuration_without_a_model(request):
+def test_dry_run_shows_the_recipe_without_a_model(request):
     recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
     done = run_here(ktae("train", recipe, "--engine", "trl", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "path: Qwen/Qwen2.5-Math-1.5B" in done.stdout
-    assert "#   max_completion_length: 3072" in done.stdout
-    assert "#   use_vllm: True" in done.stdout
-    assert "#   num_generations: 16" in done.stdout
+    assert "max_response_length: 3072" in done.stdout

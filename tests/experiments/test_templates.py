@@ -5,7 +5,7 @@ import types
 import pytest
 
 from ktae.errors import InputError
-from ktae.experiments.templates import TEMPLATES, prompt_of, written_out
+from ktae.experiments.templates import INSTRUCTION, prompt_of, written_out
 
 MARK = "<|im_start|>"
 LATEX = "\n\nPresent the answer in LaTex format: \\boxed{Your answer}"
@@ -22,12 +22,6 @@ def make_tokenizer(chat_template=None, tokens=()):
     )
 
 
-def test_the_default_is_the_tokenizers_own():
-    assert next(iter(TEMPLATES)) == "chat"
-    prompt = written_out(prompt_of("chat", "1 + 1"), make_tokenizer("{{ x }}"))
-    assert prompt.startswith("<user>1 + 1\n\n")
-
-
 @pytest.mark.parametrize("template", ["chat", "qwen-math"])
 def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
     with pytest.raises(InputError, match="--template"):
@@ -37,6 +31,7 @@ def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
 @pytest.mark.parametrize(
     ("template", "before", "after"),
     [
+        ("chat", "<user>", f"\n\n{INSTRUCTION}"),
         ("qwen-math", "}.<|im_end|>\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
         ("plain", "", ""),
         ("r1-distill", "<user>", ""),

@@ -105,10 +105,6 @@ def load(name: str, data: Path | None = None, template: str = "plain") -> list[B
         name: a key of `BENCHMARKS`.
         data: a folder with files as above; None loads from the hub.
         template: a key of `TEMPLATES`.
-
-    Raises:
-        InputError: there is no such benchmark, template or file, it cannot be loaded, a row lacks
-            a problem or an answer, or the number of problems is not the known one.
     """
     for kind, key, known in (("benchmark", name, BENCHMARKS), ("template", template, TEMPLATES)):
         if key not in known:
@@ -134,9 +130,8 @@ def _file_of(name: str, folder: Path) -> Path:
     files = [x for x in sorted(folder.iterdir()) if x.name.endswith(SUFFIXES)]
     files = [x for x in files if NAMES.get(without_format(x.name)) == name]
     if len(files) != 1:
-        names = f" ({', '.join(x.name for x in files)})" if files else ""
         raise InputError(
-            f"{folder} has {len(files)} files of {name}{names}; expected one, such as "
-            f"{name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
+            f"{folder} has {len(files)} files of {name} ({', '.join(x.name for x in files)}); "
+            f"expected one, such as {name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
         )
     return files[0]

@@ -58,11 +58,7 @@ class Arm(NamedTuple):
 
 
 def arms(paths: Sequence[Path]) -> list[Arm]:
-    """The runs, those together whose paths differ in a seed's number alone: `grpo-seed0`.
-
-    Raises:
-        InputError: one of them has no metrics that can be read, or is given twice.
-    """
+    """The runs, those together whose paths differ in a seed's number alone: `grpo-seed0`."""
     runs = set[Path]()
     by_path: dict[str, list[dict[str, Series]]] = defaultdict(list)
     for path in paths:
@@ -85,9 +81,6 @@ def read(path: Path) -> dict[str, Series]:
     Args:
         path: a run folder of `ktae train`; verl's `metrics.jsonl`; a folder or file with TRL's
             `trainer_state.json` (of several the last step's).
-
-    Raises:
-        InputError: there is no metric of a name that is known.
     """
     measures: dict[str, Series] = defaultdict(dict)
     for step, metrics in sorted(_steps(path).items()):

@@ -52,22 +52,14 @@ class Questions(NamedTuple):
 
 
 def of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str) -> Questions:
-    """The problems of benchmarks (the paper's five by default) from a folder or the hub.
-
-    Raises:
-        InputError: as `benchmarks.load`.
-    """
+    """The problems of benchmarks (the paper's five by default) from a folder or the hub."""
     return Questions(
         [x for name in dict.fromkeys(names or PAPER) for x in load(name, data, template)]
     )
 
 
 def of_recipe(file: Path, overrides: Iterable[str], n: int | None) -> Questions:
-    """The first n held-out problems of a recipe's task, and its grader.
-
-    Raises:
-        InputError: the recipe or its problems cannot be read.
-    """
+    """The first n held-out problems of a recipe's task, and its grader."""
     recipe = recipes.load(file, overrides)
     task = task_of(recipe)
     rows = task.held_out_rows(n)
@@ -98,11 +90,7 @@ class Job(NamedTuple):
     sampling: Sampling
 
     def settings(self) -> dict[str, Any]:
-        """Everything that the outputs depend on, as JSON.
-
-        Raises:
-            InputError: the model is a folder without weights.
-        """
+        """Everything that the outputs depend on, as JSON."""
         model, weights = self.model, ""
         if os.path.isdir(model):
             model = os.path.abspath(model)
@@ -149,12 +137,11 @@ class EvaluationFolder:
             raise InputError(f"{self.path} is not an empty folder; give another --output")
         if is_taken:
             earlier = json_object(read_input(self.settings), str(self.settings))
-            for key, value in settings.items():
-                if earlier.get(key) != value:
-                    raise InputError(
-                        f"{self.path} holds an evaluation with {key} = {earlier.get(key)!r:.200}, "
-                        f"not {value!r:.200}; give another --output"
-                    )
+            if others := [key for key in settings if earlier.get(key) != settings[key]]:
+                raise InputError(
+                    f"{self.path} holds an evaluation with another {' and '.join(others)}; give "
+                    "another --output"
+                )
         else:
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)

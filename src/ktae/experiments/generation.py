@@ -45,11 +45,8 @@ def generate(
         prompts: texts as they are, not conversations.
         max_new_tokens: at least 1, the end-of-sequence token included.
         temperature: 0 means greedy decoding.
-        batch_size: prompts at once; it changes the samples.
+        batch_size: prompts at once; like the seed, it changes the samples.
         seed: of the sampling.
-
-    Raises:
-        InputError: a prompt has no token, or the tokenizer cannot spell it.
     """
     prompt_ids = encode(tokenizer, prompts)
     eos = model.generation_config.eos_token_id

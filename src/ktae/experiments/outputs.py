@@ -138,9 +138,6 @@ def with_problems(table: pa.Table, where: Path) -> pa.Table:
 
     A file named after a benchmark is of that benchmark; each of several other files is a benchmark
     of its own.
-
-    Raises:
-        InputError: a row has no response or answer, or a problem has two different answers.
     """
     single = path_text(where) if where.is_file() else None
     places = [x["run"] or x["file"] or single for x in table.select(["run", "file"]).to_pylist()]
@@ -194,11 +191,7 @@ def by_model(table: pa.Table) -> dict[str | None, pa.Table]:
 
 
 def check_complete(table: pa.Table, where: str) -> None:
-    """Check that each model has all problems of a known benchmark, and as many outputs of each.
-
-    Raises:
-        InputError: problems are missing or too many, or one has another number of outputs.
-    """
+    """Check that each model has all problems of a known benchmark, and as many outputs of each."""
     for model, outputs in by_model(table).items():
         source = f"{where}, model {model}" if model else where
         counts: dict[str, Counter[str]] = defaultdict(Counter)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_section
@@ -210,6 +210,13 @@ class Logging(Section):
     """Trackers beside the run folder's metrics, such as `tensorboard`, `trackio`, `wandb`."""
 
 
+def _absolute(function: str) -> str:
+    """With the whole path of a file: workers and later runs may be in another folder."""
+    file, _, name = function.rpartition(":")
+    is_file = file.endswith(".py")
+    return f"{Path(file).expanduser().absolute()}:{name}" if is_file else function
+
+
 class Recipe(Section):
     """One experiment."""
 
@@ -218,7 +225,7 @@ class Recipe(Section):
     task: Task = Demo()
     """Where prompts, answers and the reward come from: `demo`, or a mapping whose `source` is
     `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
-    reward: Annotated[str, Field(pattern=r"^[^:].*:\w+$")] | None = None
+    reward: Annotated[str, Field(pattern=r"^[^:].*:\w+$"), AfterValidator(_absolute)] | None = None
     """A reward of your own instead of the task's grader: `mine.py:function` or `module:function`.
     It gets a response and its reference answer as texts, and returns a number, or None if unknown.
     Above 0 is correct; with an estimator of graded rewards, only 1 is."""

@@ -57,11 +57,7 @@ class RunFolder:
             )
 
     def create(self, recipe: str) -> None:
-        """Make the folders and store the recipe.
-
-        Raises:
-            InputError: the folder cannot be made, or is not free.
-        """
+        """Make the folders and store the recipe."""
         self.require_free()
         make_folder(self.rollouts, f"run folder {self.path}")
         self.before.unlink(missing_ok=True)  # of a run that failed before its first step
@@ -89,14 +85,14 @@ class RunFolder:
                 pass
             yield lock.fileno()
 
-    def all_checkpoints(self) -> list[Path]:
-        """The complete checkpoints of TRL, the newest first: their state is written last."""
+    def last_checkpoint(self) -> Path | None:
+        """The newest complete checkpoint of TRL, whose state is written last."""
         by_step = {}
         for path in self.checkpoints.glob("checkpoint-*"):
             with contextlib.suppress(InputError, ValueError):
                 json.loads(read_input(path / "trainer_state.json"))
                 by_step[int(path.name.removeprefix("checkpoint-"))] = path
-        return [by_step[step] for step in sorted(by_step, reverse=True)]
+        return by_step[max(by_step)] if by_step else None
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""
@@ -104,11 +100,7 @@ class RunFolder:
             file.write(json.dumps(metrics) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of a run through TRL; a last line cut short by a crash is left out.
-
-        Raises:
-            InputError: a line is damaged.
-        """
+        """All lines of a run through TRL; a last line cut short by a crash is left out."""
         lines = json_lines(self.metrics) if self.metrics.exists() else []
         for number, line in enumerate(lines, start=1):
             if type(line.get("step")) is not int or type(line.get("seconds")) not in (int, float):
@@ -140,11 +132,7 @@ class RunFolder:
                 path.unlink()
 
     def read_scores(self, file: Path) -> dict[str, float]:
-        """The held-out scores of the model before its training (`before`) or after (`summary`).
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """The held-out scores of the model before its training (`before`) or after (`summary`)."""
         content = json_object(read_input(file), str(file))
         try:
             scores = SCORES.validate_python(content.get("after", content))

@@ -38,11 +38,7 @@ def prompt_of(template: str, problem: str) -> str | Messages:
 
 
 def written_out(prompt: str | Messages, tokenizer: Any) -> str:
-    """A prompt as the model sees it: messages go through the tokenizer's own chat template.
-
-    Raises:
-        InputError: it has none, or lacks the tokens that a complete text begins with.
-    """
+    """A prompt as the model sees it: messages go through the tokenizer's own chat template."""
     hint = "--template chat takes the model's own template, plain the problem alone"
     if isinstance(prompt, str):
         if prompt.startswith(MARK):

@@ -7,20 +7,6 @@ from ktae.experiments.demo import pretrain, sums
 from ktae.experiments.demo.model import make_model, make_tokenizer
 
 
-@pytest.fixture
-def untrained(monkeypatch, tmp_path):
-    """Pretraining takes no time and teaches nothing; the list collects the seeds."""
-    seeds = []
-
-    def instead(seed):
-        seeds.append(seed)
-        return make_model(seed), make_tokenizer()
-
-    monkeypatch.setattr(pretrain, "pretrain", instead)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return seeds
-
-
 def test_the_seed_alone_decides_the_weights() -> None:
     def weights(seed, steps):
         return pretrain.pretrain(seed, steps)[0].state_dict()
@@ -65,11 +51,24 @@ def test_a_folder_name_means_one_model(monkeypatch) -> None:
     )
 
 
-def test_base_model_is_made_once(tmp_path, untrained) -> None:
+def test_base_model_is_made_once(tmp_path, monkeypatch) -> None:
+    """And before the minute that it takes, an unwritable cache is an error."""
+    seeds = []
+
+    def untrained(seed):
+        seeds.append(seed)
+        return make_model(seed), make_tokenizer()
+
+    monkeypatch.setattr(pretrain, "pretrain", untrained)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(InputError):
+        pretrain.base_model()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = pretrain.base_model()
     assert folder.parent == tmp_path / "ktae/demo"
     assert pretrain.base_model() == folder
-    assert untrained == [0] and [*folder.parent.iterdir()] == [folder]
+    assert seeds == [0] and [*folder.parent.iterdir()] == [folder]
     loaded = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.equal(loaded.lm_head.weight, make_model(0).lm_head.weight)
     # Beside a Qwen2 the same tokenizer would come back as Qwen's BPE.
@@ -77,11 +76,3 @@ def test_base_model_is_made_once(tmp_path, untrained) -> None:
     [box] = tokenizer("box")["input_ids"]
     assert box == sums.VOCABULARY.index("box") and tokenizer.padding_side == "left"
     assert loaded.generation_config.eos_token_id == tokenizer.eos_token_id
-
-
-def test_an_unwritable_cache_says_what_to_do(tmp_path, untrained, monkeypatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(InputError):
-        pretrain.base_model()
-    assert untrained == []  # it says so before the minute of pretraining, not after

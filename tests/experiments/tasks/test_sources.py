@@ -2,25 +2,17 @@
 
 import gzip
 import json
-import math
 import sys
 import types
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extras import require
 from in_process import ktae
 
 from ktae.errors import InputError
 from ktae.experiments.tasks import sources
-from ktae.experiments.tasks.base import write
-from ktae.experiments.tasks.problems import as_row
-from ktae.experiments.tasks.sources import Problem
 from ktae.experiments.templates import INSTRUCTION, as_messages
-
-PROBLEMS = [Problem("What is 1 + 1?", ("2",)), Problem("And $\\frac{1}{2}$ of 8?", ("4",))]
-ROWS = [as_row(problem, None) for problem in PROBLEMS]
 
 
 def lines(path, rows):
@@ -28,34 +20,6 @@ def lines(path, rows):
     with opened(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path
-
-
-def test_both_engines_get_the_same_problems_in_the_same_order(tmp_path):
-    counts = write({"train": ROWS, "test": ROWS[:1]}, tmp_path, data_source="x")
-    assert counts == {"train": 2, "test": 1}
-    verl = pq.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
-    trl = pq.read_table(tmp_path / "trl" / "train.parquet").to_pylist()
-    assert [row["prompt"] for row in verl] == [row["prompt"] for row in trl]
-    truths = [row["reward_model"]["ground_truth"] for row in verl]
-    assert truths == [row["answer"] for row in trl] == ["2", "4"]
-    assert [row["extra_info"] for row in verl] == [
-        {"split": "train", "index": 0},
-        {"split": "train", "index": 1},
-    ]
-    assert {row["data_source"] for row in verl} == {"x"}
-
-
-def test_verl_reads_its_file(tmp_path):
-    require("verl")
-    from omegaconf import OmegaConf
-    from verl.utils.dataset.rl_dataset import RLHFDataset
-
-    write({"train": ROWS}, tmp_path, data_source="x")
-    config = OmegaConf.create({"filter_overlong_prompts": False, "cache_dir": str(tmp_path)})
-    data = RLHFDataset(str(tmp_path / "verl" / "train.parquet"), tokenizer=None, config=config)
-    assert len(data) == 2
-    assert data[1]["raw_prompt"] == as_messages(PROBLEMS[1].text, None)
-    assert data[1]["reward_model"]["ground_truth"] == "4"
 
 
 @pytest.mark.parametrize("name", ["p.jsonl.gz", "p.parquet"])
@@ -75,6 +39,9 @@ def test_a_file_as_source(tmp_path, capsys, name):
     assert train[0]["prompt"] == as_messages("1 + 1?", INSTRUCTION)
     [row] = pq.read_table(out / "verl" / "test.parquet").to_pylist()
     assert row["reward_model"]["ground_truth"] == "6" and row["data_source"] == "p"
+    assert row["extra_info"] == {"split": "test", "index": 0}
+    verl = pq.read_table(out / "verl" / "train.parquet").to_pylist()
+    assert [row["prompt"] for row in verl] == [row["prompt"] for row in train], "in one order"
 
 
 def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
@@ -96,30 +63,12 @@ def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
     assert [p.text for p in hard["train"].problems] == ["p3", "p5", "pLevel 4"]
     assert [p.text for p in hard["test"].problems] == ["p3", "p5"]
     assert len({name for name, _ in asked}) == 1, "both are cut from one data set"
-    row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
-    hub = types.SimpleNamespace(load_dataset=lambda *_, split: [row])
-    monkeypatch.setitem(sys.modules, "datasets", hub)
-    assert sources.load("gsm8k")["train"].problems == [Problem("q", ("1,002",))]
 
 
-def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_problems_without_an_answer_are_left_out_and_counted(tmp_path):
     rows = [{"problem": "x", "answer": answer} for answer in ("1", "", None, float("nan"))]
-    lines(tmp_path / "p.jsonl", rows)
-    assert ktae("data", "prepare", "p.jsonl", "--test", "p.jsonl") == 0
-    printed = capsys.readouterr()
-    assert "1 train, 1 test problems" in printed.out
-    assert "3 train problems" in printed.err
-    assert pq.read_table("data/p/trl/train.parquet")["answer"].to_pylist() == ["1"]
-
-
-def test_a_hub_that_cannot_be_reached(monkeypatch):
-    def load_dataset(*_, split):
-        raise ConnectionError("no\nroute")
-
-    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    with pytest.raises(InputError, match="ConnectionError"):
-        sources.load("gsm8k")
+    split = sources.load_file(lines(tmp_path / "p.jsonl", rows))
+    assert (len(split.problems), split.without_answer) == (1, 3)
 
 
 ROW = {"problem": "x", "answer": "1"}
@@ -131,10 +80,8 @@ ROW = {"problem": "x", "answer": "1"}
         ([1], "line 1"),
         ({"answer": "1"}, "line 1"),
         (ROW | {"answer": True}, "line 1: answer"),
-        (ROW | {"answer": math.inf}, "line 1: answer"),
         (ROW | {"answer": " "}, "p.jsonl"),
         (ROW | {"answer": ["1", "2"]}, "line 1: answer"),
-        (ROW | {"problem": ""}, "line 1"),
         (ROW | {"problem": "\ud800"}, "line 1: problem"),
     ],
 )

@@ -32,10 +32,7 @@ class CountSteps(TrainerCallback):
         self.steps = state.global_step
 
 
-@pytest.mark.parametrize(
-    ("settings", "unequal"),
-    [({}, 0), ({}, 2), ({"num_iterations": 2}, 2), ({"steps_per_generation": 2}, 2)],
-)
+@pytest.mark.parametrize(("settings", "unequal"), [({}, 0), ({}, 2), ({"num_iterations": 2}, 2)])
 def test_it_stops_after_equal_batches_in_a_row(trainer_arguments, settings, unequal):
     """Also where a batch serves two optimizer steps, of which the second compares no rewards."""
     per_batch = 2 if settings else 1

@@ -62,12 +62,6 @@ def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkey
     assert json.loads(folder.summary.read_text())["steps"] == 2
 
 
-def test_settings_of_the_entropy(recipe, tmp_path):
-    trl = recipe.trl.model_copy(update={"top_entropy": 0.2, "entropy_coef": -0.03})
-    config = module.grpo_config(recipe.model_copy(update={"trl": trl}), tmp_path)
-    assert (config.top_entropy_quantile, config.entropy_coef) == (0.2, -0.03)
-
-
 def test_a_reward_of_ones_own_and_the_command_that_was_corrected(recipe, tmp_path):
     """The first try fails in the user's function, and its folder is in nobody's way."""
     file, folder = tmp_path / "mine.py", RunFolder(tmp_path / "run")

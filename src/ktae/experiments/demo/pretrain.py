@@ -76,11 +76,7 @@ def pretrain(seed: int, steps: int = STEPS) -> tuple[LlamaForCausalLM, PreTraine
 
 
 def base_model() -> Path:
-    """The folder of the base model and its tokenizer, pretrained if it is not there yet.
-
-    Raises:
-        InputError: the cache folder cannot be written to.
-    """
+    """The folder of the base model and its tokenizer, pretrained if it is not there yet."""
     folder = base_model_folder()
     if not folder.is_dir():
         where = f"{folder.parent} for the demo's base model (set XDG_CACHE_HOME to another folder)"
@@ -92,11 +88,7 @@ def base_model() -> Path:
 
 
 def policy_path(recipe: Recipe, *, make: bool = True) -> str:
-    """The folder or hub name of a recipe's model; the demo's is pretrained first if `make`.
-
-    Raises:
-        InputError: there is no such folder, or the name cannot be one of the hub's.
-    """
+    """The folder or hub name of a recipe's model; the demo's is pretrained first if `make`."""
     if recipe.model.path == "demo":
         return str(base_model() if make else base_model_folder())
     model = local_or_hub("model", recipe.model.path)

@@ -18,11 +18,6 @@ from ktae.grading.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from ktae.experiments.recipe import Recipe
 
-REWARD = "pkg://ktae.trainers.verl.reward"
-"""verl's path of the reward function that is ktae's grader."""
-OWN_REWARD = "pkg://ktae.experiments.verl.reward"
-"""verl's path of the reward function for tasks with a grader of their own."""
-
 
 class TaskRow(NamedTuple):
     """One problem of a task."""
@@ -59,6 +54,11 @@ class Task(ABC):
         """verl's name for the data, by which its reward function finds the grader."""
         if recipe.reward is not None:
             own_reward(recipe.reward)  # an error now, and not after the model is loaded
+
+    @property
+    def is_graded_by_ktae(self) -> bool:
+        """Whether ktae's grader compares responses with the answers."""
+        return self.grader is None and self.recipe.reward is None
 
     @abstractmethod
     def train_rows(self) -> list[TaskRow]:
@@ -111,19 +111,6 @@ class Task(ABC):
     ) -> list[Verdict]:
         return verdicts(responses, references)
 
-    def verl_reward(self) -> tuple[str, dict[str, Any]]:
-        """verl's path of the reward function `compute_score`, and its keyword arguments."""
-        name = self.recipe.reward
-        if name is None:
-            return (OWN_REWARD if self.grader else REWARD), self._verl_reward_kwargs()
-        # verl's workers run in another folder.
-        is_file = name.rpartition(":")[0].endswith(".py")
-        function = str(Path(name).expanduser().absolute()) if is_file else name
-        return OWN_REWARD, {"function": function}
-
-    def _verl_reward_kwargs(self) -> dict[str, Any]:
-        return {}
-
 
 def own_reward(name: str) -> Callable[[str, str], float | None]:
     """The user's reward function, `FILE.py:NAME` or `MODULE:NAME`, of a response and its answer.
@@ -152,9 +139,6 @@ def write(
     verl's files have the columns `data_source`, `prompt` (messages), `ability`, `reward_model`
     (with the grader's reference as `ground_truth`) and `extra_info`; TRL's have `prompt` and
     `answer`. Both hold the same problems in the same order.
-
-    Raises:
-        InputError: the folder cannot be written to.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -44,10 +44,6 @@ class DemoTask(Task):
     ) -> list[Verdict]:
         return [*map(sums.grade, responses, references, finished)]
 
-    @override
-    def _verl_reward_kwargs(self) -> dict[str, Any]:
-        return {"max_response_length": self.recipe.rollout.max_response_length}
-
 
 def _as_rows(problems: Sequence[sums.Problem]) -> list[TaskRow]:
     return [TaskRow(p.prompt, str(p.answer), str(p.answer)) for p in problems]

@@ -37,12 +37,7 @@ runs programs of its data set; and one made of other tasks (reasoning-gym 0.1.25
 
 
 def problems(task: ReasoningGym, n: int, seed: int) -> list[TaskRow]:
-    """The first n problems of a seed, the same each time.
-
-    Raises:
-        InputError: reasoning-gym is not installed, has no such task or setting, or the task is
-            refused.
-    """
+    """The first n problems of a seed, the same each time."""
     reference: dict[str, Any] = {"name": task.name, "settings": task.settings}
     reference |= {"answer": task.answer, "seed": seed, "size": n}
     dataset = _dataset(json.dumps(reference, sort_keys=True))

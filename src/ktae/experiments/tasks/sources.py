@@ -51,11 +51,7 @@ SOURCES = {
 
 
 def load(name: str) -> dict[str, Split]:
-    """The splits `train` and `test` of a named source, from the hub.
-
-    Raises:
-        InputError: the hub cannot be reached, or a row has no problem or answer.
-    """
+    """The splits `train` and `test` of a named source, from the hub."""
     source, splits = SOURCES[name], {}
     for split in ("train", "test"):
         instead = f"give a file of problems instead of {name}"
@@ -67,12 +63,7 @@ def load(name: str) -> dict[str, Split]:
 
 
 def load_file(file: str | Path) -> Split:
-    """The problems of a file: JSON lines (`.jsonl`) or Parquet (`.parquet`), also with `.gz`.
-
-    Raises:
-        InputError: there is no such file, its kind is unknown, JSON is broken (with the line), or
-            a row has no problem or answer.
-    """
+    """The problems of a file: JSON lines (`.jsonl`) or Parquet (`.parquet`), also with `.gz`."""
     from ktae.rollouts.files import iterate_rows  # pyarrow takes half a second
 
     path = Path(file).expanduser()

@@ -105,7 +105,7 @@ def _begin(
     task: Task, folder: RunFolder, trainer: KTAETrainer, *, resume: bool, note: Note
 ) -> tuple[Path | None, int]:
     """Evaluate the model before its training, and find the checkpoint and step to go on from."""
-    checkpoint = next(iter(folder.all_checkpoints()), None) if resume else None
+    checkpoint = folder.last_checkpoint() if resume else None
     per_step = optimizer_steps(task.recipe)
     done = int(checkpoint.name.split("-")[1]) // per_step if checkpoint else 0
     trainer.accelerator.wait_for_everyone()

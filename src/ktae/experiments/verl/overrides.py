@@ -15,7 +15,7 @@ from ktae.experiments.recipe import Recipe, dotted, settings_of
 from ktae.experiments.tasks import Task, task_of
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
-from ktae.trainers.verl.options import ESTIMATOR, MODES
+from ktae.trainers.verl.options import ESTIMATOR, MODES, REWARD
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",
@@ -26,6 +26,9 @@ LOSSES = {
 
 IGNORED = ("custom_reward_function.", "reward_model.")
 """Keys that verl's configuration has from an older version and that nothing reads."""
+
+OWN_REWARD = "pkg://ktae.experiments.verl.reward"
+"""verl's path of the reward function for tasks that ktae's grader does not grade."""
 
 Overrides = dict[str, Any]
 
@@ -50,8 +53,7 @@ def overrides(
         model: a folder or a hub name.
         folder: the run folder.
         resume: continue from the last checkpoint.
-        environment: variables for every process of the run on every node; processes of a Ray
-            cluster that is already up inherit nothing from the one that starts the run.
+        environment: variables for the run's processes on every node of a Ray cluster.
 
     Raises:
         InputError: the recipe asks for something that verl cannot do, or sets a key that verl
@@ -68,7 +70,7 @@ def overrides(
     settings = {
         **settings_of("verl", recipe),
         **_algorithm(recipe, model),
-        **_task(task_of(recipe)),
+        **_task(task_of(recipe), str(folder / "recipe.yaml")),
         "data.train_files": str(files["train"]),
         "data.val_files": str(files["test"]),
         "actor_rollout_ref.model.path": model,
@@ -123,13 +125,12 @@ def _algorithm(recipe: Recipe, model: str) -> Overrides:
     return settings
 
 
-def _task(task: Task) -> Overrides:
+def _task(task: Task, file: str) -> Overrides:
     recipe, rank = task.recipe, task.recipe.model.lora_rank
-    path, kwargs = task.verl_reward()
-    settings: Overrides = {
-        "reward.custom_reward_function.path": path,
-        "+reward.custom_reward_function.reward_kwargs": kwargs,
-    }
+    settings: Overrides = {"reward.custom_reward_function.path": REWARD}
+    if not task.is_graded_by_ktae:
+        key = "+reward.custom_reward_function.reward_kwargs"
+        settings = {"reward.custom_reward_function.path": OWN_REWARD, key: {"recipe": file}}
     if rank:  # on all linear layers, verl's default
         settings["actor_rollout_ref.model"] = {"lora_rank": rank, "lora_alpha": 2 * rank}
     if task.chat_template:

@@ -19,7 +19,6 @@ from ktae.experiments.tasks.base import write
 from ktae.experiments.verl import overrides as verl
 from ktae.files.atomic import make_folder
 from ktae.grading.workers import default_pool
-from ktae.trainers.verl.options import REWARD
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 PASSED_ON = (
@@ -62,25 +61,20 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
-    """Train; return verl's exit status. Its output goes where this process's goes.
-
-    Raises:
-        InputError: as `plan`; the folder is taken, there is nothing to resume, or the problems
-            cannot be read.
-    """
+    """Train; return verl's exit status. Its output goes where this process's goes."""
     if resume:
         recipes.require_same(recipe, folder.recipe)
-        if checkpoints := folder.all_checkpoints():
+        if checkpoint := folder.last_checkpoint():
             # verl would overlook them and start from the beginning.
             raise InputError(
-                f"{checkpoints[0]} is TRL's, so verl cannot continue from it; "
+                f"{checkpoint} is TRL's, so verl cannot continue from it; "
                 "resume with --engine trl, or give another --output"
             )
     else:
         folder.require_free()
     task = task_of(recipe)
     settings = plan(recipe, folder, resume=resume)
-    if task.verl_reward()[0] == REWARD:
+    if task.is_graded_by_ktae:
         default_pool()  # without a grader verl would only warn about each rollout
     splits = {"train": task.train_rows(), "test": task.held_out_rows()}
     model = Path(policy_path(recipe))
