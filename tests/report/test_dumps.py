@@ -8,6 +8,7 @@ from ktae import InputError
 from ktae.experiments import outputs
 from ktae.report import inputs
 from ktae.rollouts import readers
+from ktae.rollouts.options import ReadOptions
 
 VERL = {"input": "2 + 2?", "output": "4", "gts": "4", "score": 1.0, "step": 1, "acc": True}
 TRL = {"step": 1, "prompt": "2 + 2?", "completion": "4", "accuracy": 1.0, "advantage": 0.5}
@@ -57,23 +58,6 @@ def test_trl_logs_what_it_likes_as_correct(tmp_path):
     rows = [row | {"correct": 0.75}, row | {"correct": 0.25}, row | {"correct": None}]
     rows = read(write_lines(tmp_path / "c.jsonl", rows), threshold=0.5)
     assert [row["correct"] for row in rows] == [1.0, 0.0, None]
-
-
-def test_folders(tmp_path):
-    with pytest.raises(InputError):
-        read(tmp_path)
-    for step in (1, 2, 10):
-        write_lines(tmp_path / f"verl/{step}.jsonl", [VERL | {"step": step}])
-    assert [row["step"] for row in read(tmp_path / "verl")] == [1, 2, 10]
-    write_lines(tmp_path / "trl/completions/c_2.jsonl", [TRL | {"step": 2}])
-    write_lines(tmp_path / "trl/completions/c_10.jsonl", [TRL | {"step": 10, "advantage": 0.25}])
-    rows = read(tmp_path / "trl")
-    assert [(row["step"], row["correct"], row["advantage"]) for row in rows] == [
-        (2, 1.0, 0.5),
-        (10, 1.0, 0.25),
-    ]
-    with pytest.raises(InputError):
-        read(tmp_path / "nope")
 
 
 def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, run_folder):

@@ -109,7 +109,7 @@ def test_grading_ends_after_many_timeouts_and_asks_once_for_equal_responses(tmp_
 def test_without_math_verify_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(regrading, "can_grade", lambda: False)
     page = page_data(inputs.load([write_lines(tmp_path / "r.jsonl", DUMP)]))
-    assert "no-grader" in [note.key for note in page.notes]
+    assert "not_graded" in [note["key"] for note in page.notes]
 
 
 def test_the_page_lists_them_and_leads_there(page_of):

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import page_data
 from saved_outputs import write_lines
 
 from ktae.report import inputs
@@ -70,7 +69,7 @@ def test_p_is_of_distinct_responses(units_of):
     assert units.tokens.table[:, row].tolist() == [6, 0, 2, 6]
     assert units.tokens.distinct[:, row].tolist() == [3, 0, 1, 3]
     expected = scipy.stats.fisher_exact([[3, 0], [1, 3]])[1]
-    assert units.p["token"][row] == pytest.approx(expected)
+    assert units.tokens.p[row] == pytest.approx(expected)
 
 
 def test_units_that_split_responses_alike_are_one_test(units_of):
@@ -122,13 +121,6 @@ def test_largest_discovery_is_benjamini_and_hochberg_s():
     kept = scipy.stats.false_discovery_control(p) <= FDR
     assert largest_discovery(p) == p[kept].max()
     assert largest_discovery(np.array([0.5, 0.9])) == 0
-
-
-def test_the_order_of_groups_is_by_evidence(units_of, tmp_path):
-    rows = [*noise(), *[x | {"group": "best"} for x in split_rows(1)]]
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    page = page_data(dump, "paper")
-    assert page.groups.label[page.groups.order[0]] == "best"
 
 
 def test_in_any_order_of_rows_the_same(units_of):
