@@ -83,7 +83,7 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         "version": dump.page.version,
         "rollouts": len(dump.rollouts),
         "groups": {"all": dump.shown[1], "shown": dump.shown[0]},
-        "estimator": dump.page.credit.name,
+        "estimator": dump.page.estimator,
         "findings": [
             {x: getattr(finding, x) for x in names}
             | {
@@ -119,5 +119,5 @@ def _print_findings(screen: Screen, dump: Dump) -> None:
     screen.print(f"  How sure: {first.sure}. {first.about}")
     screen.print(*(f"- {finding.sentence}." for finding in others[: MOST_PRINTED - 1]))
     screen.print(
-        f"Colours show the credit of {dump.page.credit.name}. {dump.page.advice.sentences[0]}"
+        f"Colours show the credit of {dump.page.estimator}. {dump.page.advice.sentences[0]}"
     )
