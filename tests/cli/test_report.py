@@ -57,7 +57,7 @@ def test_rows_with_a_reference_and_no_reward_are_graded(run, tmp_path):
     rows = [{"group": "g", "answer": "4", "response": f"the answer is {i}"} for i in (4, 5)]
     write_lines(tmp_path / "a.jsonl", rows)
     told = json.loads(run("report", "a.jsonl", "--json").out)
-    assert {x["key"]: x["n"] for x in told["notes"]}["graded_here"] == 2
+    assert {x["key"]: x["n"] for x in told["page_notes"]}["graded_here"] == 2
 
 
 @pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])

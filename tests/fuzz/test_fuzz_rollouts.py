@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktae.report import inputs
-from ktae.rollouts.options import ReadOptions
 from ktae.rollouts import readers, record
 from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import ReadOptions
 
 USER, SAID = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 TALK = [USER, SAID | {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]

@@ -74,15 +74,3 @@ def test_what_is_asked_for_is_taken_and_stands_beside_the_presets(dump):
     assert names(preset("trigrams"))[0] == {*believing.BESIDE}
     with pytest.raises(InputError, match="entropy"):
         page_data(frame.dump, preset("entropy-weights"))
-
-
-def test_held_out_pairs_are_bounded(dump, monkeypatch):
-    frame = frame_of(dump(random_rows(12)))
-
-    def groups():
-        return believing._held_out(frame, {"paper": preset("paper")}).groups
-
-    monkeypatch.setattr(believing, "MAX_HELD_OUT", 5)
-    assert groups() == 5
-    monkeypatch.setattr(believing, "MAX_TOKENS", 3 * 6 * 9)
-    assert groups() == 3

@@ -193,17 +193,3 @@ def test_nothing_that_is_urgent_is_said_as_such(page):
         for i in range(6)
     ]
     assert [x.tone for x in page(rows).findings] == ["plain"]
-
-
-def test_groups_by_kind_and_responses_of_one_word(page):
-    """Three groups all correct, two mixed, one all incorrect. One word is not an empty response."""
-    outcomes = {"a": "111", "b": "111", "c": "111", "d": "101", "e": "010", "f": "000"}
-    rows = [
-        {"group": group, "response": f"w{i}", "reward": int(reward)}
-        for group, rewards in outcomes.items()
-        for i, reward in enumerate(rewards)
-    ]
-    found = page(rows)
-    (mixed,) = [x for x in found.tiles if x.name == "mixed groups"]
-    assert mixed.number == "2" and not mixed.bars
-    assert finding(found, "empty") is None

@@ -96,7 +96,8 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         ],
         "advice": dump.page.advice,
         "comparisons": dump.page.comparisons,
-        "notes": dump.page.notes,
+        "page_notes": [note for note in dump.page.notes if note["kind"] == "page"],
+        "notes": dump.notes.listed(),
         "left_out": dump.notes.counts["rejected"],
         "unit": dump.unit,
     }
