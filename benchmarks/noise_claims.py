@@ -69,8 +69,8 @@ def permuted(rollouts: Any, seed: int) -> Any:
 def claims(page: Page) -> list[str]:
     """What the page claims, by its findings' keys; `take` for an estimator that it advises."""
     of_counts = {"copies", "empty", "unfinished", "no-answer", "accuracy", "all-alike", "as-text"}
-    of_counts |= {"asks-for-more", "overwritten", "answer-stated"}
-    of_counts |= {"paid-without-answer", "correct-here", "incorrect-here", "models"}
+    of_counts |= {"asks-for-more", "overwritten"}
+    of_counts |= {"paid-without-answer", "correct-here", "incorrect-here"}
     keys = [x.key for x in page.findings if x.key not in of_counts]
     above_chance = page.advice.verdict in ("take", "no more than a baseline")
     return keys + ["above chance"] * above_chance

@@ -8,46 +8,13 @@ import pytest
 from scipy import stats
 
 from ktae.inference import (
-    P_VALUE_FLOOR,
     RESAMPLES,
     bootstrap_means,
     holm,
     n_discoveries,
     pooled_p_value,
     sign_flip_p_value,
-    stratified_p_value,
 )
-
-
-def enumerated_p(tables):
-    """Over all values of each a, with the margins given: the definition."""
-    choices = []
-    for a, b, c, d in tables:
-        m, n_true, n_false = a + b, a + c, b + d
-        total = math.comb(n_true + n_false, m)
-        choices.append(
-            [(k, math.comb(n_true, k) * math.comb(n_false, m - k) / total) for k in range(m + 1)]
-        )
-    of_sum = {}
-    for combination in itertools.product(*choices):
-        total = sum(k for k, _ in combination)
-        of_sum[total] = of_sum.get(total, 0.0) + math.prod(p for _, p in combination)
-    seen = of_sum[sum(table[0] for table in tables)]
-    return sum(p for p in of_sum.values() if p <= seen * (1 + 1e-7))
-
-
-def test_stratified_p_value_is_the_definition():
-    rng = np.random.default_rng(3)
-    for _ in range(50):
-        tables = rng.integers(0, 4, (rng.integers(1, 5), 4))
-        tables[:, 3] += 1
-        assert stratified_p_value(*tables.T) == pytest.approx(enumerated_p(tables.tolist()))
-
-
-def test_stratified_p_value_of_many_tables_is_small_but_never_0():
-    a, b, c, d = (np.full(2000, cell) for cell in (4, 0, 0, 4))
-    assert stratified_p_value(a, b, c, d) == P_VALUE_FLOOR == 1e-12
-    assert stratified_p_value(a // 2, b + 2, c + 2, d // 2) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("draws", [9, 999])

@@ -14,8 +14,6 @@ ALPHA = 0.05
 RESAMPLES = 10_000
 EXACT_PAIRS = 40
 """Up to so many `sign_flip_p_value` is exact, whatever the differences."""
-P_VALUE_FLOOR = 1e-12
-"""`stratified_p_value` is exact to about this; it never returns less."""
 _EXACT_SPAN = 1 << 20
 _DRAWS = 200_000
 _CHUNK = 1 << 21
@@ -153,38 +151,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
         corrected[i] = highest
     return corrected
-
-
-def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
-    """Two-sided exact test of several 2x2 tables [[a, b], [c, d]] that share one hypothesis.
-
-    With every table's margins given, Σa is a sum of independent hypergeometric numbers; p is the
-    probability of all values of the sum that are no more probable than the one seen. It is the
-    exact form of the Mantel-Haenszel test, and of one table Fisher's. Groups are never pooled.
-
-    Source: C. R. Mehta, N. R. Patel, R. Gray, "Computing an exact confidence interval for the
-    common odds ratio in several 2x2 contingency tables", JASA 80 (1985).
-    """
-    margins, repeats = np.unique(
-        np.stack([a + b, a + c, b + d], axis=1), axis=0, return_counts=True
-    )
-    pmf = _pmf_of_sum(margins, repeats)
-    no_more_probable = pmf <= pmf[int(a.sum())] * (1 + 1e-7) + P_VALUE_FLOOR / len(pmf)
-    return float(np.clip(pmf[no_more_probable].sum(), P_VALUE_FLOOR, 1.0))
-
-
-def mantel_haenszel_p_values(excess: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """(V,) two-sided p-values of V tokens over groups, of the normal approximation.
-
-    Cheap where `stratified_p_value` is exact. `excess` is Σ over groups of a - E[a], `variance`
-    that of its hypergeometric variance; where that is 0, p is 1.
-
-    Source: Mantel and Haenszel 1959, "Statistical aspects of the analysis of data from
-    retrospective studies of disease", with the correction for continuity of 1/2.
-    """
-    distance = np.maximum(np.abs(excess) - 0.5, 0)
-    z = np.divide(distance, np.sqrt(variance), out=np.zeros(len(excess)), where=variance > 0)
-    return np.array([math.erfc(x / math.sqrt(2)) for x in z.tolist()])
 
 
 def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:

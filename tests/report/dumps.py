@@ -1,7 +1,6 @@
 """Small dumps for the tests of the report, and what a page holds."""
 
 import base64
-import json
 import zlib
 
 from ktae.report.contents import contents
@@ -14,15 +13,6 @@ def unpack(block):
 def page_data(dump, *estimator, **options):
     """What the page of a dump says, but for its tokens and texts."""
     return contents(dump, *estimator, **options).page
-
-
-def vocabulary_of(dump, *estimator, **options):
-    """Of the page's tokens the columns by id: {id: {name: value}}."""
-    columns = json.loads(unpack(contents(dump, *estimator, **options).blocks["vocabulary"]))
-    return {
-        row["id"]: row
-        for row in (dict(zip(columns, x, strict=True)) for x in zip(*columns.values(), strict=True))
-    }
 
 
 def finding(page, key):

@@ -40,12 +40,12 @@ def test_the_card_s_table_and_credit_are_those_of_the_data(run_folder, run_page,
     frame = frame_of(inputs.load([run_folder]))
     choice = believing.choose(frame)
     scored = scoring.score(frame, choice.estimator)
-    tables, (number_n,) = cells(scored.units)
+    tables, (number_n, *_) = cells(scored.units)
     numbers = np.where(number_n[:, None], tables[number_n - 1][:, [1, 2, 5]], [0, 0, 1])
     flat = np.array([token for rollout in shown for token in rollout])
     np.testing.assert_allclose(flat[:, 1:], numbers, rtol=1e-5)
     largest = np.abs(scored.credit_n).max()
-    np.testing.assert_allclose(flat[:, 0], scored.credit_n, atol=largest / 250)
+    np.testing.assert_allclose(flat[:, 0], scored.credit_n, atol=largest / 126)
     assert (flat[:, 2] > 0).sum() > 100
 
 
@@ -67,11 +67,9 @@ def test_rollouts_hover_and_pin(plain_page, open_page):
 
 
 def test_keys_and_links_lead_back(run_page, open_page):
-    page = open_page(
-        run_page, "view=rollouts&group=6&rollout=3&token=4&signal=advantage&credit=paper"
-    )
+    page = open_page(run_page, "view=rollouts&group=6&rollout=3&token=4&signal=advantage")
     card = page.locator("#card").inner_text()
-    assert "token 4 of" in card and "response 3" in card and "credit of paper" in card
+    assert "token 4 of" in card and "response 3" in card and "credit of backoff" in card
     assert page.input_value("#signal") == "advantage"
     again = open_page(run_page, page.url.partition("#")[2])
     assert again.locator("#card").inner_text() == card
@@ -122,11 +120,10 @@ def test_search_and_filters_are_in_the_address(plain_page, open_page):
     again.get_by_text("clear all").click()
     assert again.locator("[role=status]").inner_text() == "2 groups"
     again.click("#to-overview")
-    again.locator("[aria-label='Groups by kind'] a").nth(1).click()
-    assert "groups=mixed" in again.url
-    again.wait_for_selector(
-        ".group-items a", state="attached"
-    )  # the list is filled with the next frame
+    again.locator("[aria-label='by accuracy'] a").first.click()
+    assert "accuracy=" in again.url
+    # The list is filled with the next frame.
+    again.wait_for_selector(".group-items a", state="attached")
     assert again.locator(".group-items a").count() == 1
 
 
@@ -207,8 +204,7 @@ def test_a_picture_of_a_group_is_a_file_of_its_own(plain_page, open_page):
 def test_training_view(run_page, open_page):
     page = open_page(run_page, "view=training")
     captions = page.locator(".charts figcaption").all_inner_texts()
-    for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |credit|"):
-        assert any(caption.startswith(name) for caption in captions), name
+    assert captions == ["accuracy", "response length", "reward"]
     assert page.locator("figure .curve").count() >= len(captions)
     assert page.locator("figure svg title").first.text_content().startswith("step 1: ")
 

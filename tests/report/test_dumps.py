@@ -50,33 +50,6 @@ def test_verl_s_acc_is_the_verdict_above_0_whatever_the_score(tmp_path):
         assert [(row["correct"], row["reward"]) for row in rows] == [(1.0, 1.0), (None, 0.0)]
 
 
-def test_trl_logs_what_it_likes_as_correct(tmp_path):
-    rows = [TRL | {"correct": "yes"}, TRL | {"correct": "yes", "accuracy": 0.0}]
-    rows = read(write_lines(tmp_path / "c.jsonl", rows), correctness="accuracy")
-    assert [row["correct"] for row in rows] == [1.0, 0.0]
-    row = {name: value for name, value in TRL.items() if name != "accuracy"}
-    rows = [row | {"correct": 0.75}, row | {"correct": 0.25}, row | {"correct": None}]
-    rows = read(write_lines(tmp_path / "c.jsonl", rows), threshold=0.5)
-    assert [row["correct"] for row in rows] == [1.0, 0.0, None]
-
-
-def test_folders(tmp_path):
-    with pytest.raises(InputError):
-        read(tmp_path)
-    for step in (1, 2, 10):
-        write_lines(tmp_path / f"verl/{step}.jsonl", [VERL | {"step": step}])
-    assert [row["step"] for row in read(tmp_path / "verl")] == [1, 2, 10]
-    write_lines(tmp_path / "trl/completions/c_2.jsonl", [TRL | {"step": 2}])
-    write_lines(tmp_path / "trl/completions/c_10.jsonl", [TRL | {"step": 10, "advantage": 0.25}])
-    rows = read(tmp_path / "trl")
-    assert [(row["step"], row["correct"], row["advantage"]) for row in rows] == [
-        (2, 1.0, 0.5),
-        (10, 1.0, 0.25),
-    ]
-    with pytest.raises(InputError):
-        read(tmp_path / "nope")
-
-
 def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, run_folder):
     other = write_lines(tmp_path / "r.jsonl", ROLLOUTS)
     with pytest.raises(InputError) as caught:
@@ -84,23 +57,3 @@ def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, ru
     assert str(caught.value).startswith(
         f"{run_folder / 'tokenizer'}, the run's own tokenizer and so"
     )
-
-
-def test_gaps_are_counted(tmp_path):
-    rows = [
-        {"prompt": "p", "response": "x"},
-        {"prompt": "p", "response": "y", "correct": True},
-        {"response": "alone", "reward": 1},
-        {"group": 1, "response": "half \ud800", "reward": 1},
-        {"group": 1, "reward": 1},
-        {"group": 1, "token_ids": [1], "mask": [1, 0], "reward": 1},
-        7,
-    ]
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    names = ("without_reward", "without_group", "alone", "rejected")
-    assert [dump.notes.counts[name] for name in names] == [1, 2, 1, 3]
-    assert "line 6: mask and token_ids differ in length" in dump.notes.names["rejected"][1]
-    kept = dump.rollouts.to_pylist()
-    assert [(row["correct"], row["reward"]) for row in kept] == [(None, None), *[(1.0, 1.0)] * 3]
-    assert kept[0]["group"] == kept[1]["group"]
-    assert kept[3]["response"] == "half \ufffd"

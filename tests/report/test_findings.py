@@ -11,11 +11,6 @@ from ktae.report.changes import largest_change
 grading = pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
 
 
-def places(page, *keys):
-    """Each listed rollout's place and the finding."""
-    return {row: x.key for key in keys if (x := finding(page, key)) for row in x.rollouts}
-
-
 def graded_row(group, response, reward, answer="4"):
     return {"group": group, "response": response, "reward": reward, "answer": answer}
 
@@ -30,7 +25,8 @@ def test_paid_without_an_answer_comes_first(page):
     paid = [graded_row(0, f"{i}: I cannot say", 1) for i in range(3)]
     found = page([*good * 2, *paid, *bad])
     first = found.findings[0]
-    assert (first.key, first.rollouts) == ("paid-without-answer", [18, 19, 20])
+    assert first.key == "paid-without-answer"
+    assert [place.row for place in first.places] == [18, 19, 20]
     assert first.example["rollout"] == 18 and first.tone == "bad"
     # One or two of many are told, and not first.
     assert page([*good * 2, paid[0], *bad]).findings[0].key == "accuracy"
@@ -43,26 +39,16 @@ def test_a_reference_that_all_prompts_share_is_no_answer(page):
     assert "asks-for-more" in keys and "correct-here" not in keys
 
 
-def test_kinds_of_stated_answers(page):
-    keys = ("overwritten", "answer-stated")
+def test_an_answer_that_was_overwritten(page):
     overwritten, stated = ROLLOUTS[3], ROLLOUTS[3] | {"response": ROLLOUTS[1]["response"]}
     rows = [*ROLLOUTS[:2], overwritten, stated, ROLLOUTS[2]]
-    assert places(page(rows, "paper", regrade=False), *keys) == {
-        2: "overwritten",
-        3: "answer-stated",
-    }
+    found = finding(page(rows, "paper", regrade=False), "overwritten")
+    assert [place.row for place in found.places] == [2]
     inside = ROLLOUTS[3] | {"response": "the answer is 14 or 4.5 or x4 wait"}
-    assert places(page([*ROLLOUTS[:3], inside]), *keys) == {}
+    assert finding(page([*ROLLOUTS[:3], inside]), "overwritten") is None
     # Where the prompt asks for the answer, it tells nothing.
     asked = [ROLLOUTS[2] | {"response": f"try {i} the answer is 4"} for i in range(3)]
-    assert places(page([*ROLLOUTS, *asked], regrade=False), *keys) == {}
-
-
-def test_a_stated_answer_needs_no_credit_and_no_mixed_group(page):
-    others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(6)]
-    wrong = [row | {"reward": 0} for row in ROLLOUTS[1:3]]
-    found = page([*wrong, *others])
-    assert places(found, "overwritten", "answer-stated") == {0: "answer-stated"}
+    assert finding(page([*ROLLOUTS, *asked], regrade=False), "overwritten") is None
 
 
 def falling(until, accuracy, steps=(200, 400, 600, 800, 1000), seed=0):
@@ -125,7 +111,7 @@ def test_prompts_that_come_again_are_compared_with_themselves():
     prompts, steps = np.tile(np.arange(12), 4), np.repeat(np.arange(4), 12)
     values = np.tile(rng.random(12), 4) - 0.1 * (steps >= 2) + 0.01 * rng.random(48)
     paired = largest_change(values, steps, prompts)
-    assert (paired.until, paired.since) == (1, 2) and paired.p < 0.001
+    assert paired.steps == (0, 1, 2, 3) and paired.p < 0.001
     assert largest_change(values, steps, np.arange(48)).p > 0.05
 
 
@@ -134,8 +120,8 @@ def test_rows_with_a_reference_and_no_reward_are_graded(page):
     found = page(without(rows, "reward"))
     assert found.rollouts.correct == [1, 0, 1, 0, 1, 0]
     assert found.groups.n_correct == [3]
-    (note,) = [x for x in found.notes if x.key == "graded"]
-    assert (note.count, note.severe) == (6, False)
+    (note,) = [x for x in found.notes if x["key"] == "graded_here"]
+    assert (note["n"], note["severe"]) == (6, False)
     assert page(without(rows, "reward"), regrade=False).groups.known == [0]
 
 
@@ -151,6 +137,17 @@ def test_references_that_are_no_values_are_a_warning(page):
     rows = [graded_row(i // 4, f"{i}, so the answer is 4", i % 2, "# 18") for i in range(24)]
     found = page(rows)
     assert finding(found, "as-text").tone == "bad"
+
+
+def test_cut_off_is_what_the_dump_says_else_a_limit_of_length(page):
+    cut = [{"finish_reason": "length"}, {"finished": False}, {"truncated": True}]
+    fields = [*cut, {"finish_reason": "stop"}, {"is_truncated": False}, {}]
+    rows = [{"group": 0, "response": f"so {i}", "reward": i % 2} | x for i, x in enumerate(fields)]
+    assert [place.row for place in finding(page(rows), "unfinished").places] == [0, 1, 2]
+    # Ten stop at 100 tokens, one of them is a token longer; the others end anywhere.
+    ids = [[1] * n for n in [100] * 9 + [101] + list(range(20, 98, 3))]
+    rows = [{"group": 0, "token_ids": x, "reward": i % 2} for i, x in enumerate(ids)]
+    assert [place.row for place in finding(page(rows), "unfinished").places] == [*range(10)]
 
 
 def test_lengths_that_are_all_alike_are_no_limit(page):
@@ -185,7 +182,7 @@ def test_of_two_runs_the_difference_is_said_and_joining_is_not_advised(tmp_path)
     assert first.sentence == comparison.sentence
     assert comparison.n_won + comparison.n_lost + comparison.n_same == 40
     assert comparison.n_won > comparison.n_lost
-    assert {"apart", "models", "pooled"}.isdisjoint(note.key for note in found.notes)
+    assert {"apart", "models", "pooled"}.isdisjoint(note["key"] for note in found.notes)
 
 
 def test_nothing_that_is_urgent_is_said_as_such(page):
@@ -196,17 +193,3 @@ def test_nothing_that_is_urgent_is_said_as_such(page):
         for i in range(6)
     ]
     assert [x.tone for x in page(rows).findings] == ["plain"]
-
-
-def test_groups_by_kind_and_responses_of_one_word(page):
-    """Three groups all correct, two mixed, one all incorrect. One word is not an empty response."""
-    outcomes = {"a": "111", "b": "111", "c": "111", "d": "101", "e": "010", "f": "000"}
-    rows = [
-        {"group": group, "response": f"w{i}", "reward": int(reward)}
-        for group, rewards in outcomes.items()
-        for i, reward in enumerate(rewards)
-    ]
-    found = page(rows)
-    (mixed,) = [x for x in found.tiles if x.name == "mixed groups"]
-    assert mixed.number == "2" and [bar.parts[0][0] for bar in mixed.picture.bars] == [1, 2, 3]
-    assert finding(found, "empty") is None

@@ -42,20 +42,6 @@ def test_parts_of_whole_groups_give_the_same():
     assert len(ktae.score(pa.Table.from_pylist(ROWS).slice(0, 0))) == 0
 
 
-def test_thresholds_verdicts_and_masks():
-    rows = [x | {"reward": x["reward"] + 1, "mask": [True, True, False, True]} for x in ROWS]
-    table = ktae.score(pa.Table.from_pylist(rows), threshold=1.5)
-    credit = table["credit"].to_pylist()
-    assert all(x[2] == 0 for x in credit) and all(x[1] != 0 for x in credit)
-    verdicts = [
-        {k: v for k, v in x.items() if k != "reward"} | {"correct": x["reward"]} for x in ROWS
-    ]
-    same = ktae.score(pa.Table.from_pylist(verdicts))
-    assert (
-        same["credit"].to_pylist() == ktae.score(pa.Table.from_pylist(ROWS))["credit"].to_pylist()
-    )
-
-
 @pytest.mark.parametrize("dtype", [pa.float32(), pa.float64(), pa.float16()])
 def test_the_threshold_is_that_of_the_functions_and_of_the_reader(dtype, tmp_path):
     """A reward of .1 in float32 is not above .1, wherever it is looked at."""

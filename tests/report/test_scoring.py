@@ -6,7 +6,6 @@ import numpy as np
 import oracle
 import pyarrow as pa
 import pytest
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
 from ktae.report import frame as frames
@@ -14,14 +13,6 @@ from ktae.report import inputs
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_column, credit_of, score, strongest, write
 from ktae.rollouts import record
-
-
-def letters():
-    """A tokenizer of one token a letter, whose id is the letter's code."""
-    tokenizer = Tokenizer(models.WordLevel({chr(code): code for code in range(32, 127)}))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    return tokenizer
 
 
 def random_rollouts(seed=0, n_groups=7):
@@ -93,17 +84,6 @@ def test_the_file_holds_what_was_read_and_how_it_was_scored(tmp_path):
     assert written["credit"].to_pylist() == credit(rollouts, KTAE(h3=0.5))
     section = json.loads(written.schema.metadata[b"ktae.credit"])
     assert section == {"estimator": "ktae", "h3": 0.5}
-
-
-def test_text_is_tokenized_and_given_tokens_are_not():
-    texts = ["so 4", "no 5", "so 4!", ""]
-    columns = {"group": ["g"] * 4, "reward": [1.0, 0, 1, 0], "correct": [1.0, 0, 1, 0]}
-    ids = [[ord(letter) for letter in text] for text in texts]
-    of_text = pa.table(columns | {"response": texts})
-    expected = credit(of_text, "paper", letters())
-    for given in (ids, [ids[0], None, ids[2], None]):
-        rollouts = pa.table(columns | {"response": texts, "token_ids": given})
-        assert credit(rollouts, "paper", letters()) == expected
 
 
 def test_strongest_over_groups():

@@ -1,16 +1,13 @@
 """What is beyond chance: the one table of units, corrected over all groups."""
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import page_data
 from saved_outputs import write_lines
 
 from ktae.report import inputs
 from ktae.report.frame import frame_of
-from ktae.report.units import FDR, cells, find_units, largest_discovery
+from ktae.report.units import cells, find_units
 
 
 @pytest.fixture
@@ -70,7 +67,7 @@ def test_p_is_of_distinct_responses(units_of):
     assert units.tokens.table[:, row].tolist() == [6, 0, 2, 6]
     assert units.tokens.distinct[:, row].tolist() == [3, 0, 1, 3]
     expected = scipy.stats.fisher_exact([[3, 0], [1, 3]])[1]
-    assert units.p["token"][row] == pytest.approx(expected)
+    assert units.tokens.p[row] == pytest.approx(expected)
 
 
 def test_units_that_split_responses_alike_are_one_test(units_of):
@@ -115,26 +112,3 @@ def test_beyond_chance_is_corrected_over_all_groups(units_of):
     assert (units.beyond_g[:30] == 2).all() and units.beyond_g[30:].sum() == 0
     tables, _ = cells(units)
     assert tables[tables[:, 6] == 1, 5].max() == pytest.approx(2 / 12870)
-
-
-def test_largest_discovery_is_benjamini_and_hochberg_s():
-    p = np.array([0.001, 0.0045, 0.02, 0.5, 0.9])
-    kept = scipy.stats.false_discovery_control(p) <= FDR
-    assert largest_discovery(p) == p[kept].max()
-    assert largest_discovery(np.array([0.5, 0.9])) == 0
-
-
-def test_the_order_of_groups_is_by_evidence(units_of, tmp_path):
-    rows = [*noise(), *[x | {"group": "best"} for x in split_rows(1)]]
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    page = page_data(dump, "paper")
-    assert page.groups.label[page.groups.order[0]] == "best"
-
-
-def test_in_any_order_of_rows_the_same(units_of):
-    rows = random_rows()
-    tables = []
-    for ordered in itertools.islice(itertools.permutations([rows[:10], rows[10:20], rows[20:]]), 3):
-        _, units = units_of([row for part in ordered for row in part])
-        tables.append((units.tests, sorted(map(tuple, cells(units)[0].tolist()))))
-    assert tables[0] == tables[1] == tables[2]

@@ -69,7 +69,7 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         "version": dump.page.version,
         "rollouts": len(dump.rollouts),
         "groups": {"all": dump.shown[1], "shown": dump.shown[0]},
-        "estimator": dump.page.credit.name,
+        "estimator": dump.page.estimator,
         "findings": [
             {x: getattr(finding, x) for x in names}
             | {
@@ -82,7 +82,8 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         ],
         "advice": dump.page.advice,
         "comparisons": dump.page.comparisons,
-        "notes": dump.page.notes,
+        "page_notes": [note for note in dump.page.notes if note["kind"] == "page"],
+        "notes": dump.notes.listed(),
         "left_out": dump.notes.counts["rejected"],
         "unit": dump.unit,
     }
@@ -105,5 +106,5 @@ def _print_findings(screen: Screen, dump: Dump) -> None:
     screen.print(f"  How sure: {first.sure}. {first.about}")
     screen.print(*(f"- {finding.sentence}." for finding in others[: MOST_PRINTED - 1]))
     screen.print(
-        f"Colours show the credit of {dump.page.credit.name}. {dump.page.advice.sentences[0]}"
+        f"Colours show the credit of {dump.page.estimator}. {dump.page.advice.sentences[0]}"
     )

@@ -84,9 +84,12 @@ def advice(held_out: HeldOut) -> Advice:
     needed = _needed(n_pairs)
     is_few = needed > held_out.groups
     named = f"{best.name}, the best of {n} tried here" if n > 1 else best.name
+    alike = [x.name for x in ranked if x is not best and below[x.name] >= ALPHA]
     verdict: Verdict
     if not rivals:
-        verdict, lines = "take", [f"Take {named}.", f"It {does}; chance is .50."]
+        tie = f"A tie: {best.name} is not shown to be better than {' or '.join(alike)}."
+        first = tie if alike else f"Take {named}."
+        verdict, lines = "take", [first, f"{best.name} {does}; chance is .50."]
     elif is_few and not outdone:
         first = "Too few groups to tell whether credit knows more than the length or a vote."
         verdict, lines = "too few groups", [first, _lacking(groups, n, needed)]
@@ -100,10 +103,9 @@ def advice(held_out: HeldOut) -> Advice:
         lines.append(f"{named}{',' if n > 1 else ''} {does}; chance is .50.")
     if n > 1:
         lines.append("It was chosen as the best here: on new rollouts expect a little less.")
-        alike = [x.name for x in ranked if x is not best and below[x.name] >= ALPHA]
         if is_few:
             lines.append(f"{groups}: too few to tell the estimators apart.")
-        elif alike:
+        elif alike and rivals:
             lines.append(f"Not shown to be worse: {', '.join(alike)}.")
     lines.append("Whether training gains by it is another question.")
     return Advice(verdict, best.name if verdict == "take" else None, above, below, lines)
