@@ -60,10 +60,11 @@ def _role(name: str) -> str | None:
 def role_of(message: dict[str, Any]) -> str | None:
     """The role of a message's segments; None for one that is not known.
 
-    What ART does not train on stands in the prompt's place.
+    What ART does not train on, OpenAI gives no weight, or SWE-agent shows is an example.
     """
-    role = _role(message["role"])
-    return "user" if role == "policy" and message.get("trainable") is False else role
+    role, is_example = _role(message["role"]), message.get("is_demo") is True
+    is_example |= message.get("trainable") is False or message.get("weight") == 0
+    return "user" if role == "policy" and is_example else role
 
 
 def author(message: dict[str, Any]) -> bool | None:
@@ -258,7 +259,8 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
     if messages is None:
         return None
     begin = 0 if author(messages[0]) else _n_asking(messages, prompt)
-    talk = dialogue(segments(messages), len(segments(messages[:begin])))
+    parts = segments(messages)
+    talk = dialogue(parts, len(segments(messages[:begin]))) or dialogue(parts)
     if talk is None and isinstance(value, str):
         return None  # what the policy was asked to write
     has_content = any(KNOWN & message.keys() for message in messages)

@@ -13,12 +13,8 @@ from ktae.rollouts.schemas.base import Schema
 from ktae.rollouts.values import KINDS, Row
 
 TOOLS = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))["tool"]
-SCHEMAS = tuple(
-    Schema(
-        **{k: getattr(converters, x) if k in ("convert", "once") else x for k, x in tool.items()}
-    )
-    for tool in TOOLS
-)
+FUNCTIONS = [{k: getattr(converters, x[k]) for k in ("convert", "once") if k in x} for x in TOOLS]
+SCHEMAS = tuple(Schema(**tool | named) for tool, named in zip(TOOLS, FUNCTIONS, strict=True))
 """In the order in which they are tried."""
 
 
