@@ -40,7 +40,7 @@ def validate(
             metavar="NAME",
             help=f"What is compared: {', '.join(PRESETS)}, or a recipe's section such as "
             "'{estimator: ktae, h3: 0}'. Can be given several times [default: all of these; with "
-            "--set the run's, or else backoff].",
+            "--set backoff].",
         ),
     ] = None,
     until: Annotated[
