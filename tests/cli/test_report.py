@@ -94,7 +94,7 @@ def test_show(run):
     assert status == 0
     lines = out.splitlines()
     assert lines[0] == "Group g"
-    assert "correct, response 1: reward 1, 3 words" in lines
+    assert "correct, response 1: reward 1, 3 pieces" in lines
     places = [lines.index(line) for line in ("+0.5000  so", "+0.0000  ␣", "-0.5000  hmm")]
     assert places == sorted(places)
 

@@ -63,7 +63,7 @@ def test_rollouts_hover_and_pin(plain_page, open_page):
     page.locator(".t", has_text="answer").first.hover()
     assert "maybe" in card.locator(".token").inner_text()  # pinned
     page.keyboard.press("Escape")
-    assert "Point at a word" in card.inner_text()
+    assert "Point at a piece" in card.inner_text()
 
 
 def test_keys_and_links_lead_back(run_page, open_page):

@@ -42,8 +42,8 @@ class Dump:
 
     @property
     def word(self) -> str:
-        """What one of its tokens is called."""
-        return "word" if self.unit == "words" else "token"
+        """What one of its tokens is called; a text is cut into words, signs and blanks."""
+        return "piece" if self.unit == "words" else "token"
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary | None:

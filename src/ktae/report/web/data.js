@@ -30,8 +30,8 @@ async function readFrame() {
   Object.assign(report, await readJson("meta"));
   if (report.version !== PAGE_VERSION) throw new Error(`its data are of version ${report.version}`);
   const { groups, rollouts } = report;
-  const chartOf = ([name, lines]) => ({ name, lines: lines.map(([run, steps, values]) => ({ name: run, steps, values })) });
-  report.charts = Object.entries(report.charts).map(chartOf);
+  const lineOf = ([name, steps, values]) => ({ name, steps, values });
+  report.charts = Object.entries(report.charts).map(([name, lines]) => ({ name, lines: lines.map(lineOf) }));
   report.offsets = new Uint32Array(rollouts.length.length + 1);
   rollouts.length.forEach((length, r) => (report.offsets[r + 1] = report.offsets[r] + length));
   // The first response of each group that is in the page, and the group of each response.

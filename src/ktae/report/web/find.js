@@ -116,7 +116,8 @@ function filterBar() {
 
 // How many responses or groups a finding is about, and how many of them the page holds.
 function findingCount({ count, rollouts }) {
-  return rollouts.length < count ? `${thousands(rollouts.length)} of ${thousands(count)} in this page` : thousands(count);
+  const of = rollouts.length < count ? `${thousands(rollouts.length)} of ` : "";
+  return `${of}${thousands(count)}${of && " in this page"}`;
 }
 
 // What fits, in words.

@@ -52,7 +52,12 @@ function findingLinks(finding) {
 }
 
 const testTable = ({ tested, tests }) =>
-  numberTable({ title: "Held-out pairs", about: tested, columns: ["", "share", "95 %", "permuted labels"], rows: tests });
+  numberTable({
+    title: "Held-out pairs",
+    about: tested,
+    columns: ["", "share", "95 %", "permuted labels"],
+    rows: tests,
+  });
 
 // A table of Python's: names and numbers, as they are shown; the page's estimator is in bold.
 function numberTable({ title, about, columns, rows }) {
