@@ -137,25 +137,21 @@ GRADERS: dict[str, Callable[[str, Sequence[str]], Verdict]] = {
 the last number of a response; `math-verify` is the library alone."""
 
 
-def needed_by(grader: str) -> str:
-    """The module without which a grader does not start."""
-    return "math_verify" if grader == "math-verify" else "latex2sympy2_extended"
-
-
 MEMORY = 4 << 30
 """Bytes of a worker's address space."""
 
 
 def serve() -> None:
-    """A worker: one line of JSON in, one outcome out, until the parent closes the socket.
+    """A worker: one line of JSON in, one outcome out, until the parent closes the pipe.
 
-    It limits itself. The timer of processor time ends it by a signal. Memory is limited as an
-    address space, and one that has used it up ends as well.
+    It limits itself: a signal ends it when its processor time is over, and it ends when it has used
+    up its address space.
     """
-    # The socket is out of reach for libraries that read stdin.
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(0), "wb", buffering=0)
+    # The pipes are out of reach for libraries that read or print.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
     # The parent may have ignored or blocked the timer's signal.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
