@@ -1,13 +1,9 @@
 r"""Expressions: LaTeX to sympy by math-verify's parser, and whether two are the same.
 
-The parser's own normalisation is off: it deletes units, dots and quotes, and folds case. `prepared`
-does what is needed instead: every name becomes one symbol, one to one (`a_{n+1}` is not `a_{n-1}`,
-`f'` is not `f`), and plain notation (`2*pi`, `sqrt(2)`, `x**2`) becomes LaTeX.
-
-Two constants are compared exactly, or in many digits. Two expressions in symbols are the same if
-they agree at several points: a proof may take minutes, and a point at which they differ takes none.
-Symbols are positive; where both are real at negative points too, they have to agree there as well:
-`\sqrt{x^2}` is not `x`, and `\sqrt{1/n}` is `1/\sqrt{n}`. `n`, `m` and `k` may be integers.
+The parser's own normalisation is off: it deletes units, dots and quotes, and folds case. Constants
+are compared exactly, or in many digits; expressions in symbols at several points, since a proof may
+take minutes. Symbols are positive; where both are real at negative points they have to agree there
+as well: `\sqrt{x^2}` is not `x`, and `\sqrt{1/n}` is `1/\sqrt{n}`. `n`, `m`, `k` may be integers.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ import functools
 import math
 import random
 import re
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -158,8 +153,7 @@ def _with_constants(expression: Any) -> Any:
         names = {x: Symbol(str(x).replace(" ", "")) for x in some}
         expression = expression.xreplace(names) if names else expression
     # A short decimal is exact; one of six digits may be rounded.
-    digits = {x: re.sub(r"e.*|\D", "", str(x)).strip("0") for x in expression.atoms(Float)}
-    short = [x for x, text in digits.items() if len(text) < ROUNDED_DIGITS]
+    short = [x for x in expression.atoms(Float) if len(_significant(x)) < ROUNDED_DIGITS]
     expression = expression.xreplace({x: Rational(str(x)) for x in short})
     i, j = Symbol("i"), Symbol("j")
     free = expression.free_symbols
@@ -250,11 +244,8 @@ def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None
         return None
     if not _are_close(a, b, _LARGEST_ROUNDING):
         return False
-    if first.has(Float) or second.has(Float):
-        noise, sides = Fraction(1, 10**12), ((first, a), (second, b))
-        return _are_close(a, b, noise) or any(
-            _are_close(a, b, _rounding(side, value, point)) for side, value in sides
-        )
+    if decimals := first.atoms(Float) | second.atoms(Float):
+        return _are_close(a, b, max(map(_rounding, decimals)))
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
@@ -263,21 +254,15 @@ def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None
     return a is not None and b is not None and _are_close(a, b, Fraction(1, 10 ** (digits - 10)))
 
 
-def _rounding(expression: Any, value: Complex, point: dict[Any, Any] | None) -> Fraction:
-    """How far, relative to it, almost a unit in the last digit of each decimal moves a value."""
-    from sympy import Float, Rational
+def _rounding(decimal: Any) -> Fraction:
+    """How far off, relative to it, a value may be that has this decimal in it."""
+    digits = _significant(decimal)
+    return Fraction(999, 1000 * int(digits)) if len(digits) < _CALCULATED else _ROUNDED
 
-    moved, largest = Fraction(0), max(map(abs, value)) or Fraction(1)
-    for decimal in expression.atoms(Float):
-        written, exact = Decimal(str(decimal)).normalize().as_tuple(), Rational(str(decimal))
-        unit = Rational(10) ** min(int(written.exponent), -1)
-        if len(written.digits) >= _CALCULATED:
-            unit = abs(exact) * Rational(_ROUNDED)
-        larger = exact + unit * Rational(999, 1000)
-        other = _value(expression.xreplace({decimal: larger}), point=point)
-        if other:
-            moved += max(abs(x - y) for x, y in zip(value, other, strict=True))
-    return moved / largest
+
+def _significant(decimal: Any) -> str:
+    """The digits of a decimal, without its point and the zeros around them."""
+    return re.sub(r"e.*|\D", "", str(decimal)).strip("0")
 
 
 def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
@@ -325,13 +310,11 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
 
 def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
     """Whether one expression is the other times a constant, or a positive one for inequalities."""
-    from sympy import Rational, Symbol
+    from sympy import Rational
 
     first, second = first.doit(), second.doit()
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
     point = {symbol: Rational(7 * i + 11, 10) for i, symbol in enumerate(symbols)}
-    a, b = _value(first, point=point), _value(second, point=point)
-    if a is None or b is None or not a[0] or not b[0] or (positive and a[0] * b[0] < 0):
-        return False
-    elsewhere = {symbol: Symbol(f"{symbol}elsewhere") for symbol in symbols}
-    return _same_at_points(first * second.xreplace(elsewhere), second * first.xreplace(elsewhere))
+    factor = (first / second).subs(point)
+    is_factor = factor.is_real and factor.is_finite and factor and (factor > 0 or not positive)
+    return bool(is_factor) and same(first, factor * second)

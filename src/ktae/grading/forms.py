@@ -45,7 +45,6 @@ class Form:
     unit: str = ""
     parameter: str = ""  # the letter of a clause such as `, k \in \mathbb{Z}`
     number: values.Number | None = None
-    rounded: str = ""  # what `20/3 \approx 6.67` says that it is about
     source: str = ""  # as it was given
 
 
@@ -82,7 +81,6 @@ _JOINS |= {r"\land": "and", r"\&": "and", r"\lor": "or"}
 for _role, _words in TABLES["joins"].items():
     _JOINS |= {rf"\text{{{word}}}": _role for word in _words}
     _JOINS |= {word: _role for word in _words if len(word) > 1 or not word.isascii()}
-_UNION_OF_RELATIONS = re.compile(r"\\cup(?=\s*[a-zA-Z]\s*(?:[<>]|\\[lg]e))")
 _LOOSEST_FIRST = [
     {token for token in _JOINS if _JOINS[token] in roles}
     for roles in ((";",), ("or",), (",", "and", "or"))
@@ -194,7 +192,6 @@ def _in_one_line(text: str) -> str:
 
 def _list(text: str) -> Form | None:
     r"""What is joined by `;`, "or", a comma or "and", and both values of `1 \pm x`."""
-    text = _UNION_OF_RELATIONS.sub(r"\\lor", text)
     roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
     elements = [text]
     for level in _LOOSEST_FIRST:
@@ -212,9 +209,6 @@ def _list(text: str) -> Form | None:
     for i, form in enumerate(forms):
         if form.kind is Kind.LIST and all(part.name for part in form.parts):
             forms[i] = replace(form, kind=Kind.TUPLE, detail="()")  # "p = 5, q = 2" is (5, 2)
-        elif forms[0].detail == r"\ne" and form.number and not form.name:
-            # "x \ne 2, 3" says so of both.
-            forms[i] = replace(forms[0], text=form.text, parts=(forms[0].parts[0], form))
     return Form(
         Kind.LIST,
         text,
@@ -243,24 +237,23 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
     if len(integers) > 1 and {*signs} <= {"=", *_ROUNDED}:
         return Form(Kind.RELATION, text, text, detail="contradiction")  # "x = 41 = 42"
     rounded = next((i for i, sign in enumerate(signs) if sign in _ROUNDED), len(signs))
-    about = parts[rounded + 1] if rounded < len(signs) else ""
     if rounded == 0 and has_name:
         parts, signs = parts[:2], ["="]
     elif rounded == 0:
         # A sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21.
-        return replace(_read(parts[1 if _SUM.fullmatch(parts[0]) else 0]), rounded=about)
+        return _read(parts[1 if _SUM.fullmatch(parts[0]) else 0])
     else:
         parts, signs = parts[: rounded + 1], signs[:rounded]
     if set(signs) <= {">", r"\ge"}:
         parts, signs = parts[::-1], [{">": "<", r"\ge": r"\le"}[sign] for sign in signs[::-1]]
     if signs == [r"\in"] and has_name:
-        return replace(_read(parts[1]), text=text, rounded=about)
+        return replace(_read(parts[1]), text=text)
     if set(signs) == {"="} and has_name:
         value = _read(parts[-1])
         if not value.name and value.kind is not Kind.RELATION:
-            return replace(value, text=text, name=parts[0], rounded=about)
+            return replace(value, text=text, name=parts[0])
     forms = tuple(map(_leaf, parts))
-    return Form(Kind.RELATION, text, text, forms, " ".join(signs), rounded=about)
+    return Form(Kind.RELATION, text, text, forms, " ".join(signs))
 
 
 def _bracketed(text: str) -> Form | None:
@@ -288,7 +281,7 @@ def _bracketed(text: str) -> Form | None:
 
 
 def _leaf(text: str, is_text: bool = False) -> Form:
-    """A number, a ratio, a number in a base, words, or an expression, and its unit."""
+    """A number, a ratio or date, a number in a base, words, or an expression, and its unit."""
     if "_" in text and (base := _IN_BASE.fullmatch(text)):
         digits = re.sub(r"\\text|[\s{}()]", "", base[2])
         number = base[3] or base[4]
@@ -296,10 +289,9 @@ def _leaf(text: str, is_text: bool = False) -> Form:
     bare, unit = text, ""
     if not (r"\circ" in text and TRIGONOMETRIC.search(text)):
         bare, unit = values.without_units(text)
-    value = values.ratio(bare) or values.written(bare)
-    if isinstance(value, str):
-        return Form(Kind.DIGITS, text, value, unit=unit)
-    if value is not None:
+    if values.RATIO.fullmatch(bare):
+        return Form(Kind.DIGITS, text, re.sub(r"\b0+(?=\d)|\s", "", bare), unit=unit)
+    if (value := values.written(bare)) is not None:
         unit = unit or "%" * value.is_percent
         return Form(Kind.NUMBER, text, bare, unit=unit, number=value)
     spelled = latex.words(text)

@@ -1,11 +1,8 @@
-r"""Numbers and ratios as they are written, exactly, and the units behind them.
+r"""Numbers as they are written, exactly, and the units behind them.
 
-A percent sign makes both readings admissible: 10 % is 10 or 1/10, since reference answers are
-written both ways ("what percentage...").
-
-Units are dropped, not converted: what stands in `\text{}` or after a blank and reads as a unit (a
-few words without a digit, a negation, a conjunction or a word that changes the number), degree
-signs, ordinal endings, currencies. A letter that may be a variable (`5t`, `3 m`) stays.
+10 % is 10 or 1/10, since reference answers are written both ways. Units are dropped, not converted:
+what stands in `\text{}` or after a blank and reads as one, degree signs, ordinal endings,
+currencies. A letter that may be a variable (`5t`, `3 m`) stays.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)(?:(?P<whole>\d*) )?(?P<top_sign>[-+]?)(?P<top>{_DECIMAL})"
     rf"(?:\((?P<period>\d+)\)|[eE](?P<exponent>[-+]?\d+))?(?:/(?P<under>{_DECIMAL}))?"
 )
-_RATIO = re.compile(
+RATIO = re.compile(
     r"\d+(?:\.\d+)?(?:\s*:\s*\d+(?:\.\d+)?)+|\d{1,2}/\d{1,2}/\d{2,4}|\d{4}-\d{1,2}-\d{1,2}"
 )
 
@@ -96,21 +93,6 @@ def same_number(a: Number, b: Number) -> bool:
     if x.is_percent and not y.is_percent:
         readings.append(Number(x.value / 100, x.step / 100, is_percent=True))
     return any(r.stands_for(y.value) or y.stands_for(r.value) for r in readings)
-
-
-def ratio(text: str) -> Number | str | None:
-    """What a ratio `2:4` is: a number of two terms, or else one text for all of its multiples.
-
-    With two digits behind the colon it is as likely a time and not reduced, as dates are not.
-    """
-    if not _RATIO.fullmatch(text):
-        return None
-    if re.search(r":\s*\d\d$", text) or ":" not in text:
-        return re.sub(r"\b0+(?=\d)|\s", "", text)
-    terms = [Fraction(term) for term in text.split(":")]
-    if len(terms) == 2 and terms[1]:
-        return Number(terms[0] / terms[1], Fraction(0), False)
-    return ":".join(str(term / (sum(terms) or 1)) for term in terms)
 
 
 _LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
