@@ -17,7 +17,6 @@ from typing import Any
 
 from ktae.grading import latex
 from ktae.grading.latex import SIGNS, rewritten, table
-from ktae.grading.values import ROUNDED_DIGITS, SCALE
 
 _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 """Digits to which expressions are compared; constants have more, by their size."""
@@ -25,9 +24,6 @@ _LARGEST = 500_000  # digits of a number that is evaluated; an exponent may have
 _LONGEST = 2000  # characters of a formula that is parsed
 _POINTS = 6  # at which two expressions are compared; half of them have to tell something
 _INTEGERS = ("n", "m", "k", "N")  # what may be an integer, as in `(-1)^{2n}`
-_ROUNDED, _LARGEST_ROUNDING = Fraction(15, 10_000_000), Fraction(1, 10_000)
-"""How far off, relative to it, a number calculated from decimals may be, and a whole value."""
-_CALCULATED = 12  # digits from which a decimal may be a calculated one: 1/0.333333 has them all
 Complex = tuple[Fraction, Fraction]
 
 _PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
@@ -36,7 +32,6 @@ _PLAIN |= {
     for plain, name in (pair.split() for pair in SIGNS["also_written"].split("|"))
 }
 _PLAIN_WORD = re.compile(r"\\[a-zA-Z]+|(?<![a-zA-Z_{])[a-zA-Z]{2,}|(?<=[{(])[a-zA-Z]{2,}")
-_PRIME = re.compile(r"\^\s*(?:\{((?:\s*\\prime)+)\s*\}|(\\prime))")
 _DEGREES = re.compile(
     r"(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))"
 )
@@ -85,7 +80,6 @@ _NOT_READ = re.compile(
     r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
     r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"
 )
-_LAST_WORDS = re.compile(r"(?<=\d)\s*(?:\\text\{)?([^\W\d_][^{}\d]*)\}?$")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -98,8 +92,7 @@ def parsed(text: str) -> Any:
 
     if not text or len(text) > _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
         return None
-    last = _LAST_WORDS.search(text)
-    if _NOT_READ.search(text) or (last and SCALE.search(last[1].strip())):  # 3 million
+    if _NOT_READ.search(text):
         return None
     try:
         case_kept = ConversionConfig(lowercase_symbols=False)
@@ -115,7 +108,6 @@ def parsed(text: str) -> Any:
 
 def prepared(text: str) -> str:
     r"""A clean answer in the LaTeX that the parser reads, each name with a spelling of its own."""
-    text = _PRIME.sub(lambda m: "'" * m[0].count("prime"), text)
     text = _DEGREES.sub(r"(\1\\pi/180)" if TRIGONOMETRIC.search(text) else r"\1", text)
     text = rewritten(text, _WRITTEN_OTHERWISE)
     text = _PLAIN_WORD.sub(lambda m: _PLAIN.get(m[0], m[0]), text)
@@ -152,9 +144,7 @@ def _with_constants(expression: Any) -> Any:
     for some in (expression.atoms(AppliedUndef), unknown):
         names = {x: Symbol(str(x).replace(" ", "")) for x in some}
         expression = expression.xreplace(names) if names else expression
-    # A short decimal is exact; one of six digits may be rounded.
-    short = [x for x in expression.atoms(Float) if len(_significant(x)) < ROUNDED_DIGITS]
-    expression = expression.xreplace({x: Rational(str(x)) for x in short})
+    expression = expression.xreplace({x: Rational(str(x)) for x in expression.atoms(Float)})
     i, j = Symbol("i"), Symbol("j")
     free = expression.free_symbols
     return expression.xreplace({i: I}) if i in free and j not in free else expression
@@ -237,32 +227,17 @@ def same(first: Any, second: Any) -> bool:
 
 def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None) -> bool | None:
     """Whether two have the same value at a point; None if one is infinite there or not known."""
-    from sympy import Float
-
     a, b = _value(first, point=point), _value(second, point=point)
     if a is None or b is None:
         return None
-    if not _are_close(a, b, _LARGEST_ROUNDING):
+    if not _are_close(a, b, Fraction(1, 10**12)):
         return False
-    if decimals := first.atoms(Float) | second.atoms(Float):
-        return _are_close(a, b, max(map(_rounding, decimals)))
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
     digits = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
     a, b = _value(first, digits, point), _value(second, digits, point)
     return a is not None and b is not None and _are_close(a, b, Fraction(1, 10 ** (digits - 10)))
-
-
-def _rounding(decimal: Any) -> Fraction:
-    """How far off, relative to it, a value may be that has this decimal in it."""
-    digits = _significant(decimal)
-    return Fraction(999, 1000 * int(digits)) if len(digits) < _CALCULATED else _ROUNDED
-
-
-def _significant(decimal: Any) -> str:
-    """The digits of a decimal, without its point and the zeros around them."""
-    return re.sub(r"e.*|\D", "", str(decimal)).strip("0")
 
 
 def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
