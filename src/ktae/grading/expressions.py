@@ -36,36 +36,8 @@ _DEGREES = re.compile(
     r"(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))"
 )
 TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
-_WRITTEN_OTHERWISE = table(r"""
-\*\* → ^
-# 1/2x is x/2, and \log 2 \cdot 3 is no \log 6.
-(?<![\w.^_])(\d+)/(\d+)(?=\s*[a-zA-Z(\\]) → \\frac{\1}{\2}
-(\\(?:log|ln|sin|cos|tan)(?![a-z])(?:_(?:\{[^{}]*\}|\w))?)\s*(\d*[a-z]?)\s*(?=\*|\\cd|\\ti) → \1(\2)
-# 2(\frac34) is a product, and 2\frac34 is none.
-(?<![\w{^])(\d+)\s*(?=\(|\[|\\left)|(?<=\))\s*(?=\(|\\frac) → \1*
-\\lg(?![a-z]) → \\log_{10}
-\\cdotp → \\cdot
-(?<!matrix\})\^\s*(?:T(?![a-z])|\\top|\{\s*(?:T|\\top)\s*\}) → ^{X_{T}}
-\\(angle|triangle)\s*([A-Z]+) → X_{\1\2}
-\{([^{}]*)\\choose(?![a-z])([^{}]*)\}|^([^{}]*)\\choose(?![a-z])([^{}]*)$ → \\binom{\1\3}{\2\4}
-_\s*\{?\s*\\text\{([^{}]*)\}\s*\}? → _{\1}
-\\text\{\s*(.?)\s*\} → \1
-\\text\{([^{}]*)\} → X_{\1}
-""")
-_WITHIN = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
-# All arguments in braces. In brackets they end there: sqrt(2)/3. The parser would evaluate \binom,
-# whatever its size.
-_BRACED = table(
-    r"""
-(\\sqrt|\^)\s*\(((?:[^()]|\([^()]*\))*)\) → \1{\2}
-\\(frac|binom)\s*ARGUMENT\s*ARGUMENT → \\\1{\2}{\3}
-\\(frac|binom)\s*ARGUMENT\s*\{ → \\\1{\2}{
-(_|\\(?:mathbb|overline|vec|hat|bar)(?![a-zA-Z]))\s*(\w|\\[a-zA-Z]+) → \1{\2}
-(\\sqrt(?![a-zA-Z])\s*(?:\[[^]]*\])?|\^)\s*(-*(?:\d+|\\frac\{[^{}]*\}\{[^{}]*\}|ARGUMENT)) → \1{\2}
-(\\(?:frac|binom)\s*\{WITHIN\})\s*ARGUMENT → \1{\3}
-\\binom\s*\{WITHIN\}\s*\{WITHIN\} → \\frac{(\1)!}{(\2)!((\1)-(\2))!}
-""".replace("ARGUMENT", r"(\d|[a-zA-Z]|\\[a-zA-Z]+)").replace("WITHIN", _WITHIN)
-)
+_WRITTEN_OTHERWISE = table("notations")
+_BRACED = table("braces")
 _NAME = re.compile(r"(\\[a-zA-Z]+|[A-Za-z])\s*('*)(?:_\{((?:[^{}]|\{[^{}]*\})*)\})?('*)")
 _PARSED = re.compile(
     rf"\\(?:pi|infty|{SIGNS['functions']}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"

@@ -22,22 +22,9 @@ _PERCENT = re.compile(
     r"\s*(?:\\?%|\\text\{(?:\\?%|per ?cent)\}|\b(?:per ?cent(?:age)?|pct)\b\.?)\s*"
 )
 _TWO_NUMBERS = re.compile(r"\d(?: |\\quad)+[\d.]")
-_MIXED = table(r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$ → \1\2\\frac{\3}{\4}")
+_MIXED = re.compile(r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$")
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
-_PLAINER = table(
-    r"""
-^\(([^()]*)\)$ → \1
-# 1.5\times10^{3} is 1.5e3.
-(?<=\d)(?:\\times|\\cdot|\*|x)10(?:\^|\*\*)\{?([-+]?\d+)\}?$ → e\1
-(?<![\d.])10(?:\^|\*\*)\{?([-+]?\d+)\}?$ → 1e\1
-# 2\frac{1}{2} is 2 1/2.
-\\frac(?:\{([-+]?DECIMAL)\}|(\d))(?:\{(DECIMAL)\}|(\d))$ → ␣\1\2/\3\4
-# 0.\dot{1}2\dot{3}, 0.\overline{123} and 0.123123\ldots are 0.(123).
-\\dot\{?(\d)\}?(?:(\d*)\\dot\{?(\d)\}?)?$ → (\1\2\3)
-\\(?:overline|bar)\{?(\d+)\}?$ → (\1)
-\.(?=\d{3,60}\\ldots$)(\d*?)(\d+?)\2+\\ldots$ → .\1(\2)
-""".replace("DECIMAL", _DECIMAL)
-)
+_PLAINER = table("numbers", DECIMAL=_DECIMAL)
 _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)(?:(?P<whole>\d*) )?(?P<top_sign>[-+]?)(?P<top>{_DECIMAL})"
     rf"(?:\((?P<period>\d+)\)|[eE](?P<exponent>[-+]?\d+))?(?:/(?P<under>{_DECIMAL}))?"
@@ -64,7 +51,7 @@ class Number(NamedTuple):
 def written(text: str) -> Number | None:
     """The number that a clean text without units is: `2 1/2` is a mixed one, and `1 2` is none."""
     text, percents = _PERCENT.subn("", text[: MAX_DIGITS + 1])
-    text = rewritten(text, _MIXED)
+    text = _MIXED.sub(r"\1\2\\frac{\3}{\4}", text)
     match = _NUMBER.fullmatch(rewritten(text.replace(" ", ""), _PLAINER))
     if match is None or len(text) > MAX_DIGITS or _TWO_NUMBERS.search(text):
         return None
@@ -118,16 +105,7 @@ _UNIT = re.compile(
 _LETTER_UNIT = re.compile(
     rf"(?<=[\d.}}])\s+(?:{UNITS['letters']}){_POWER}$|(?<=\d)(?:min|sec|c?m/s)$"
 )
-_UNIT_SPELLINGS = table(r"""
-\\text\b|[~{}\\,.] → ␣
-\bmu *m\b|µm → micrometer
-\^ *circ\b|\bcirc\b → °
-(\w+) squared\b → \1^2
-\bper\b → /
-\b(?:square|sq) +(\w+) → \1^2
-\bcubic +(\w+) → \1^3
-\b([ap]) m\b → \1m
-""")
+_UNIT_SPELLINGS = table("unit_spellings")
 _SUM = re.compile(r"\S\s*[-+=<>,]")
 _BEFORE = re.compile(rf"^(?:\\text\{{)?({UNITS['before']})\}}?\s*(?=[\d.\\-])")
 SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
