@@ -3,7 +3,7 @@ r"""Expressions: LaTeX to sympy by math-verify's parser, and whether two are the
 The parser's own normalisation is off: it deletes units, dots and quotes, and folds case. Constants
 are compared exactly, or in many digits; expressions in symbols at several points, since a proof may
 take minutes. Symbols are positive; where both are real at negative points they have to agree there
-as well: `\sqrt{x^2}` is not `x`, and `\sqrt{1/n}` is `1/\sqrt{n}`. `n`, `m`, `k` may be integers.
+as well: `\sqrt{x^2}` is not `x`, and `\sqrt{1/n}` is `1/\sqrt{n}`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 _LARGEST = 500_000  # digits of a number that is evaluated; an exponent may have 9
 _LONGEST = 2000  # characters of a formula that is parsed
 _POINTS = 6  # at which two expressions are compared; half of them have to tell something
-_INTEGERS = ("n", "m", "k", "N")  # what may be an integer, as in `(-1)^{2n}`
 Complex = tuple[Fraction, Fraction]
 
 _PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
@@ -218,16 +217,14 @@ def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
 
 
 def _same_at_points(first: Any, second: Any) -> bool:
-    if (agreed := _agree(first, second, "positive")) is None:
+    agreed = _agree(first, second)
+    if agreed is None:
         return bool((first - second).simplify() == 0)
-    if agreed:
-        return _agree(first, second, "negative") is not False
-    names = map(str, first.free_symbols | second.free_symbols)
-    return any(name in _INTEGERS for name in names) and bool(_agree(first, second, "integer"))
+    return agreed and _agree(first, second, is_negative=True) is not False
 
 
-def _agree(first: Any, second: Any, kind: str) -> bool | None:
-    """Whether they agree at `positive`, `negative`, `integer` points; None if too few tell."""
+def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None:
+    """Whether they agree at positive points, or with one negative number; None if too few tell."""
     from sympy import Rational
 
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
@@ -237,12 +234,9 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
     generator = random.Random(0)  # the same points each time: a verdict must not depend on luck
     informative = 0
     for count in range(max(_POINTS, len(symbols))):
-        point = {}
-        for symbol in symbols:
-            place = generator.randint(101, 899) * scales[count % 3]
-            is_integer = kind == "integer" and str(symbol) in _INTEGERS
-            point[symbol] = place.round() + count + 2 if is_integer else place
-        if kind == "negative":  # one at a time: the root of ab is that of a times that of b
+        scale = scales[count % 3]
+        point = {symbol: generator.randint(101, 899) * scale for symbol in symbols}
+        if is_negative:  # one at a time: the root of ab is that of a times that of b
             symbol = symbols[count % len(symbols)]
             point[symbol] = -point[symbol]
             values = _value(first, point=point), _value(second, point=point)

@@ -56,14 +56,14 @@ _CLAUSE = re.compile(
 )
 _INTEGER = re.compile(r"\binteger\w*[\s}$]*([a-z])\b|\b([a-zA-Z])[\s}]*(?:is|in|\\in|\\text\{in)\b")
 _OPTION = r"(?:[Oo]ption|[Cc]hoice|选项)\s*"
-DENIED = (
+_DENIED = (
     r"(?:is\s+(?:not|wrong|false|incorrect)|or|and|nor)\b"
     r"|(?:wrong|incorrect|(?:[Nn]ot?\b.*)?\(?\b[A-H])\W*$"
 )
 """Behind a choice: it is not the only one, or none."""
 _CHOICE = re.compile(
     rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Za-h])\)\}}?|([A-Z])[).]|\(?([A-Z])\)?\s*:)"
-    rf"(?:(?:(?:\s|\\quad)+|(?<=:))(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])",
+    rf"(?:(?:(?:\s|\\quad)+|(?<=:))(?![-+*/=^]\s|[+*/=^_]|{_DENIED})(\S.*))?|{_OPTION}([A-Z])",
     re.DOTALL,
 )
 """Alone (`(C)`, `option C`) or with its value (`\textbf{(C) } 12`, `C: 12`)."""
@@ -102,7 +102,6 @@ _NO_NAME = re.compile(r"(?:[a-z]{2,3}|e|i|\\pi)=|[a-z]?[A-Z]{2,}=[A-Za-z]+$|[a-z
 _NAME_OF_BRACKETS = re.compile(
     r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()|[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)"
 )
-_SUCH_THAT = (r"\mid", "|", ":", r"\text{suchthat}")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![a-z])\s*|±")
 _IN_BASE = re.compile(
     r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|(?=[A-F]*\d)[\dA-F]+|[\da-fA-F]+(?=\s*_\s*\{16)"
@@ -266,13 +265,6 @@ def _bracketed(text: str) -> Form | None:
     right = text[-len(left) :]
     parts = latex.split(inner, ",;")
     if is_set:
-        variable, *condition = latex.split(inner, _SUCH_THAT)
-        unknown, *domain = latex.split(variable, (r"\in",))
-        if len(condition) == 1 and unknown.isalpha() and len(unknown) == 1:
-            form = replace(_read(condition[0]), text=text, body=text)
-            if domain and r"\mathbb" in domain[0] and "R" not in domain[0]:
-                return Form(Kind.UNION, text, text, (_read(domain[0]), form), r"\cap")
-            return form
         elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
         return Form(Kind.SET, text, text, tuple(map(_read, elements)), "{}")
     if len(parts) < 2 or not all(parts):
