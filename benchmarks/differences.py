@@ -38,16 +38,8 @@ CHANGES: dict[str, Estimator] = {
 MOVED = 0.05
 SATURATED = 0.9  # of the largest credit that there can be
 COLUMNS = (
-    "rollouts",
-    "change",
-    "groups",
-    "tokens",
-    "mean_abs_credit",
-    "saturated",
-    "mean_abs_difference",
-    "moved",
-    "other_sign",
-    "note",
+    *("rollouts", "change", "groups", "tokens", "mean_abs_credit", "saturated"),
+    *("mean_abs_difference", "moved", "other_sign", "note"),
 )
 
 

@@ -105,6 +105,7 @@ _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
 _SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
 _NEXT = re.compile(rf"{_SENTENCE_END.pattern}|\n|\Z")
+_REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(rf"^(?:(?:{_WORDS['fillers']})[ \t,:]+|=[ \t]*)+", re.IGNORECASE)
 _SAYS_NOTHING = re.compile(
     r"(?:correct|right|valid|reasonable|(?:an?|in|as|above|given|shown|below)[ \t]+\w\w)",
@@ -228,7 +229,7 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     mark = choice[0] if choice else ""
     # What follows a label may go on with something else; what is marked ends in its answer.
     text = _SENTENCE_END.split(text[len(mark) :])[0 if rule == "label" else -1]
-    text = text.rstrip(_AROUND)
+    text = _REASON.sub("", text).rstrip(_AROUND)
     value = _only_value(text)
     if is_phrase and not value and _SAYS_NOTHING.match(text):
         return None
