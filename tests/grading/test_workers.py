@@ -14,7 +14,6 @@ pytest.importorskip("math_verify")
 
 from ktae.errors import InputError
 from ktae.grading import GradingPool, Outcome, Task, accuracy, grade
-from ktae.grading.rewards import verdicts
 
 TOWER = r"\boxed{9^{9^{9^9}}}"
 
@@ -23,12 +22,6 @@ TOWER = r"\boxed{9^{9^{9^9}}}"
 def pool() -> Iterator[GradingPool]:
     with GradingPool(2, time_limit=1.5) as pool:
         yield pool
-
-
-def test_verdicts_come_in_order(pool: GradingPool) -> None:
-    tasks = [Task(rf"\boxed{{{i}}}", [str(i - i % 3)]) for i in range(60)]
-    outcomes = [verdict.outcome for verdict in pool.grade_all(tasks)]
-    assert outcomes == ["correct", "incorrect", "incorrect"] * 20
 
 
 HOSTILE = [
@@ -63,12 +56,6 @@ def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
         assert pool.grade(r"\boxed{1}", "1") == (Outcome.CORRECT, "1", "same text", "boxed")
 
 
-def test_all_accepted_answers_share_one_patience(pool: GradingPool) -> None:
-    """A third of the limit: each for itself, they would be over it together."""
-    slow = pool.grade(r"\boxed{\prod_{k=1}^{10^8} k}", ["5", "6", "7", "8"])
-    assert slow.outcome is Outcome.INCORRECT
-
-
 def send(pool: GradingPool, number: signal.Signals) -> None:
     """Give all workers of the pool something to do, then a signal."""
     assert all(v.correct for v in pool.grade_all([Task(r"\boxed{1}", "1")] * 8))
@@ -98,22 +85,17 @@ def test_a_stopped_worker_is_given_up(pool: GradingPool, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("response", "outcome"),
     [
-        ("x" * 100_000, "unanswered"),
         ("{" * 100_000, "unanswered"),
-        ("\\boxed{" * 14_000, "unanswered"),
         ("answer: " * 12_500, None),
-        ("1,234," * 16_000 + r" \boxed{5}", "correct"),
         ("\\boxed{5}" + "}" * 100_000, "correct"),
-        (r"\boxed{" * 50 + "5" + "}" * 50, "correct"),
         ("\ud800 \\boxed{5} \x00", "correct"),
         (r"\boxed{" + "(" * 5_000 + "5" + ")" * 5_000 + "}", None),
-        ("", "unanswered"),
         # a rule that takes quadratic time, or cubic, would meet the limit: undecided
         ("####x" + " " * 100_000 + "y\nend", "unanswered"),
         ("Answer: 4\n" + "<|endoftext|>" * 8_000 + "\nHuman: next", "incorrect"),
         ("<answer>" + "a" * 2_000 + " 1" * 1_000 + "{</answer>", "incorrect"),
     ],
-    ids=range(13),
+    ids=range(8),
 )
 def test_strange_responses(pool: GradingPool, response: str, outcome: str | None) -> None:
     verdict = pool.grade(response, "5")
@@ -181,20 +163,6 @@ print(len(pools), all(worker.poll() is not None for worker in workers), len(work
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("1 True True\n", "")
-
-
-def test_the_reward_is_the_verdict() -> None:
-    """TRL's reward function and `grade` are one grader: 1, 0 or None (left out of training)."""
-    completions = [
-        r"\boxed{1}",
-        [{"role": "assistant", "content": r"\boxed{2}"}],
-        "none",
-        r"\boxed{1}",
-    ]
-    answers = ["1", ["3", "x"], "1", r"\frac{1}{"]
-    assert accuracy(completions, answer=answers, prompts=None) == [1.0, 0.0, 0.0, None]
-    texts = [r"\boxed{1}", r"\boxed{2}", "none", r"\boxed{1}"]
-    assert verdicts(completions, answers) == [grade(*x) for x in zip(texts, answers, strict=True)]
 
 
 CALL = {"role": "assistant", "content": None, "tool_calls": [{}]}
