@@ -10,7 +10,6 @@ says of tokens, of groups, of steps, of runs or of an estimator that beats chanc
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +84,8 @@ def main() -> None:
     parser.add_argument("--rollouts", type=Path, action="append", default=[])
     parser.add_argument("--output", type=Path, default=Path("noise_claims.csv"))
     arguments = parser.parse_args()
+    from estimator import write_rows  # the test loads this file alone
+
     dumps = {path.name: inputs.load([path]).rollouts for path in arguments.rollouts}
     rows = []
     for seed in range(arguments.draws):
@@ -94,10 +95,7 @@ def main() -> None:
             rows.append(
                 {"noise": name, "seed": seed, "claims": " ".join(claims(page_of(rollouts)))}
             )
-    with arguments.output.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(arguments.output, rows)
     for name in dict.fromkeys(row["noise"] for row in rows):
         claimed = [bool(row["claims"]) for row in rows if row["noise"] == name]
         print(f"{name}: {sum(claimed)} of {len(claimed)} draws with a claim")
