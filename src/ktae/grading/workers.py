@@ -25,10 +25,8 @@ from typing import Any, NamedTuple
 from ktae.errors import InputError
 from ktae.grading.verdict import TIME_LIMIT, Outcome, Verdict
 
-WALL_CLOCK, WALL_FLOOR = 10, 30.0
-"""Wall-clock seconds for each second of the time limit, and those that are added: for a worker that
-is stopped. A busy machine must change no outcome."""
-START_LIMIT = 120.0
+WALL_CLOCK, WALL_FLOOR, START_LIMIT = 10, 30.0, 120.0
+"""Wall-clock seconds for each second of the time limit, those that are added, and for a start."""
 BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; import ktae.grading.graders as g; g.serve()"
 WARM_UP = ["ktae", r"\boxed{\frac{1}{2} x}", [r"x / 2"], START_LIMIT]
 """The first request: it compiles what the first task would."""
@@ -57,9 +55,6 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
             workers: processes at most; by default one for each processor of this process.
             time_limit: processor seconds for one response.
             grader: a name in `ktae.grading.graders.GRADERS`.
-
-        Raises:
-            InputError: a setting is out of range, or what the grader needs is not installed.
         """
         from ktae.grading.graders import GRADERS
 
@@ -203,10 +198,7 @@ def default_pool() -> GradingPool:
 def grade(response: str, answer: str | Sequence[str]) -> Verdict:
     r"""Is the response right? `grade(r"... \boxed{\frac12}", "0.5").outcome == "correct"`.
 
-    One of several answers is enough. Any thread may call it; for many responses at once use
-    `default_pool().grade_all`.
-
-    Raises:
-        InputError: an argument is no text, there is no answer, or the parser is not installed.
+    One of several answers is enough. For many responses use `default_pool().grade_all`. Raises
+    InputError where an argument is no text, or the parser is not installed.
     """
     return default_pool().grade(response, answer)
