@@ -1,16 +1,12 @@
 """The bench's results as tables: `ktae bench`, `ktae bench --learn`, real tokens.
 
-python benchmarks/bench_tables.py --measure    # results/bench.csv and docs/images/bench.svg
-python benchmarks/bench_tables.py --learning RUNS.csv    # results/bench_learning.csv
-python benchmarks/bench_tables.py --write      # the tables of docs/evidence.md, from the CSVs
-python benchmarks/bench_tables.py --check      # are they what the CSVs say?
+python benchmarks/bench_tables.py    # the tables of docs/evidence.md, from the CSVs
+python benchmarks/bench_tables.py --measure    # first results/bench.csv and docs/images/bench.svg
 """
 
 import argparse
 import csv
 import dataclasses
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,20 +28,10 @@ PAGE = ROOT / "docs/evidence.md"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", action="store_true")
-    parser.add_argument("--learning", type=Path)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
         measure()
-    if arguments.learning:
-        shutil.copy(arguments.learning, RESULTS / "bench_learning.csv")
-    text = PAGE.read_text("utf-8")
-    filled = fill(text)
-    if arguments.write:
-        PAGE.write_text(filled, "utf-8")
-    if arguments.check and filled != text:
-        sys.exit(f"{PAGE} differs from the CSVs; run {Path(__file__).name} --write")
+    PAGE.write_text(fill(PAGE.read_text("utf-8")), "utf-8")
 
 
 def measure() -> None:

@@ -3,8 +3,7 @@
     python benchmarks/differences.py NAME=FILE [--tokenizer FOLDER] [--append]
 
 Every row of results/differences.csv compares one change with the preset `paper`, over all tokens of
-the mixed groups. `tables of 16` counts, over all 935 contingency tables of 16 responses with both
-classes, what single precision makes of Fisher's test.
+the mixed groups.
 """
 
 import argparse
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from estimator import append_rows, write_rows
 
-from ktae import Estimator, preset, stats, token_credit
+from ktae import Estimator, preset, token_credit
 from ktae.estimators import KTAE, Scaled
 from ktae.rollouts import record
 from ktae.rollouts.groups import arrays_of, group_codes, masks_of, tokenized
@@ -37,18 +36,6 @@ CHANGES: dict[str, Estimator] = {
 }
 MOVED = 0.05
 SATURATED = 0.9  # of the largest credit that there can be
-COLUMNS = (
-    "rollouts",
-    "change",
-    "groups",
-    "tokens",
-    "mean_abs_credit",
-    "saturated",
-    "mean_abs_difference",
-    "moved",
-    "other_sign",
-    "note",
-)
 
 
 def main() -> None:
@@ -60,10 +47,9 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, default=path)
     arguments = parser.parse_args()
     name, _, file = arguments.dump.partition("=")
-    rows = [] if arguments.append else [single_precision_tables()]
     tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
     rollouts = tokenized(read([Path(file)], ReadOptions(pool_models=True)), tokenizer)
-    rows += compare(name, rollouts)
+    rows = compare(name, rollouts)
     write = append_rows if arguments.append else write_rows
     write(arguments.csv, rows)
     for row in rows:
@@ -94,7 +80,6 @@ def compare(name: str, rollouts: Any) -> list[dict[str, str]]:
             "mean_abs_difference": f"{abs(credit - paper).mean():.4f}",
             "moved": share(abs(credit - paper) > MOVED),
             "other_sign": share(np.sign(credit) * np.sign(paper) < 0),
-            "note": "",
         }
         for change, credit in credits.items()
     ]
@@ -102,27 +87,6 @@ def compare(name: str, rollouts: Any) -> list[dict[str, str]]:
 
 def share(which: np.ndarray) -> str:
     return f"{which.mean():.4f}"
-
-
-def single_precision_tables() -> dict[str, str]:
-    wrong = no_association = off = 0
-    worst = 0.0
-    for n_true in range(1, 16):
-        for a in range(n_true + 1):
-            for b in range(16 - n_true + 1):
-                exact = stats.fisher_p_value(a, b, n_true, 16 - n_true, False)
-                p = stats.single_precision_p_value(a, b, n_true, 16 - n_true)
-                no_association += exact == 1.0 and a + b > 0
-                wrong += exact == 1.0 and a + b > 0 and p != 1.0
-                off += abs(p - exact) > 1e-3
-                worst = max(worst, abs(p - exact))
-    note = f"{wrong} of {no_association} tables with p = 1 score e^-2; "
-    note += f"{off} of 935 p-values are off by more than 1e-3, worst {worst:.3f}"
-    return dict.fromkeys(COLUMNS, "") | {
-        "rollouts": "tables of 16",
-        "change": "float32 Fisher",
-        "note": note,
-    }
 
 
 if __name__ == "__main__":

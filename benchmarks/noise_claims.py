@@ -10,9 +10,6 @@ says of tokens, of groups, of steps, of runs or of an estimator that beats chanc
 from __future__ import annotations
 
 import argparse
-import csv
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,33 +78,27 @@ def page_of(rollouts: Any) -> Page:
     return contents(inputs.from_record(rollouts), regrade=False, max_tokens=1).page
 
 
-def draws(paths: list[Path], n: int) -> Iterator[tuple[str, int, list[str]]]:
-    """For each kind of noise and draw what is claimed."""
-    for seed in range(n):
-        yield "two templates, random labels", seed, claims(page_of(templates(seed)))
-    for path in paths:
-        rollouts = inputs.load([path]).rollouts
-        for seed in range(n):
-            yield f"{path.name}, labels permuted", seed, claims(page_of(permuted(rollouts, seed)))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--rollouts", type=Path, action="append", default=[])
     parser.add_argument("--output", type=Path, default=Path("noise_claims.csv"))
     arguments = parser.parse_args()
-    began, totals = time.perf_counter(), dict[str, list[bool]]()
-    with arguments.output.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["noise", "seed", "claims"])
-        for name, seed, made in draws(arguments.rollouts, arguments.draws):
-            writer.writerow([name, seed, " ".join(made)])
-            file.flush()
-            totals.setdefault(name, []).append(bool(made))
-    for name, claimed in totals.items():
+    from estimator import write_rows  # the test loads this file alone
+
+    dumps = {path.name: inputs.load([path]).rollouts for path in arguments.rollouts}
+    rows = []
+    for seed in range(arguments.draws):
+        drawn = {"two templates, random labels": templates(seed)}
+        drawn |= {f"{name}, labels permuted": permuted(dump, seed) for name, dump in dumps.items()}
+        for name, rollouts in drawn.items():
+            rows.append(
+                {"noise": name, "seed": seed, "claims": " ".join(claims(page_of(rollouts)))}
+            )
+    write_rows(arguments.output, rows)
+    for name in dict.fromkeys(row["noise"] for row in rows):
+        claimed = [bool(row["claims"]) for row in rows if row["noise"] == name]
         print(f"{name}: {sum(claimed)} of {len(claimed)} draws with a claim")
-    print(f"{time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How well credit points along advantages by continuation: what `real_tokens.py score` computes.
+"""How well credit points along advantages by continuation: what `real_tokens.py` computes.
 
 Everything is of tokens of mixed groups. V has two halves of continuations, which are independent
 given the responses; so a product of two halves is free of their noise, and one half can play an

@@ -64,18 +64,12 @@ def problem(rng: random.Random) -> tuple[str, int, list[list[str]]]:
     text = f"{name} has {n} {box} with {each} {thing} each, and gives {given} of them to {friend}."
     if rng.random() < 0.5:
         more = rng.randint(3, 19)
-        text, answer, last = (
-            f"{text} Then {name} finds {more} more.",
-            left + more,
-            f"{left} + {more}",
-        )
+        text, answer = f"{text} Then {name} finds {more} more.", left + more
+        last = f"{left} + {more}"
         ways = [f"{name} finds {more}: ", "With the new ones, ", "Then "]
     else:
-        text, answer, last = (
-            f"{text} Then {name} buys as many as are left.",
-            2 * left,
-            f"2 * {left}",
-        )
+        text, answer = f"{text} Then {name} buys as many as are left.", 2 * left
+        last = f"2 * {left}"
         ways = ["As many again are ", "Doubled, ", "Then "]
     steps.append([f"{way}{last} = {answer}." for way in ways])
     return f"{text} How many {thing} does {name} have now?", answer, steps

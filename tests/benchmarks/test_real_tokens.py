@@ -1,4 +1,4 @@
-"""Advantages by continuation, and what scores credit by them, on cases by hand."""
+"""What scores credit by advantages from continuations, on cases by hand."""
 
 import csv
 import subprocess
@@ -10,10 +10,8 @@ import pytest
 from extras import require
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-require("transformers")
 require("torch")
 sys.path.append(str(BENCHMARKS))
-import real_tokens  # noqa: E402
 import token_scores  # noqa: E402
 import torch  # noqa: E402
 
@@ -75,32 +73,9 @@ def test_tied_scores_share_their_precision():
     assert np.isnan(token_scores.average_precision(np.zeros(2), np.zeros(2, bool)))
 
 
-class Coin(real_tokens.Policy):
-    """Ends with 1 (correct) or 0 in turn, after `5` that all responses begin with."""
-
-    def __init__(self):
-        self.drawn = 0
-
-    def continued(self, prefixes, repeats):
-        made = []
-        for prefix, n in zip(prefixes, repeats, strict=True):
-            self.drawn += n
-            made.append([(*(5,)[len(prefix) :], i % 2) for i in range(n)])
-        return made
-
-    def is_correct(self, ids):
-        return ids[-1] == 1
-
-
-def test_continuations_of_a_prefix_count_for_the_next():
-    coin = Coin()
-    assert coin.values([(5, 1), (5, 0)]) == {(): (8, 16, 8, 16), (5,): (8, 16, 8, 16)}
-    assert coin.drawn == 32  # 2 halves of 16 from the beginning; none anew after 5
-
-
 def test_estimators_are_scored_from_the_committed_samples_alone(tmp_path):
     table = tmp_path / "rows.csv"
-    script = [sys.executable, BENCHMARKS / "real_tokens.py", "score", "-e", "tempo"]
+    script = [sys.executable, BENCHMARKS / "real_tokens.py", "-e", "tempo"]
     done = subprocess.run([*script, "--resamples", "2", "--csv", table], capture_output=True)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = {row["estimator"]: row for row in csv.DictReader(table.read_text().splitlines())}

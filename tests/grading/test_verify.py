@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("math_verify")
 
+from ktae.grading.forms import key
 from ktae.grading.graders import verify
 from ktae.grading.verdict import Outcome
 
@@ -63,3 +64,9 @@ def test_what_does_not_parse_is_compared_as_text() -> None:
     assert verify(r"\boxed{p \Vdash q}", [r"p\Vdash q"]).outcome is Outcome.CORRECT
     verdict = verify(r"\boxed{p \Vdash r}", [r"p\Vdash q"])
     assert verdict[:2] == (Outcome.INCORRECT, r"p \Vdash r")
+
+
+def test_votes_are_counted_by_what_an_answer_is() -> None:
+    assert {key(text) for text in ("7", "7.0", r"\frac{14}{2}", "x = 7", "7 apples")} == {"7"}
+    assert key("96 + 60 = 156") == "156"
+    assert key("1, 2") == key("1,2") != key("12")

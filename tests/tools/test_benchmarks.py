@@ -42,10 +42,3 @@ def test_verl_s_own_advantages(tmp_path):
     run("verl_advantages.py", "--prompts", "2", "--repeats", "1", "--csv", table)
     assert [row["adv_estimator"] for row in rows(table)] == ["grpo", "ktae"]
     assert {(row["prompts"], row["rollouts"]) for row in rows(table)} == {("2", "32")}
-
-
-@pytest.mark.nightly
-def test_commands_on_a_random_dump(tmp_path):
-    table, names = tmp_path / "rows.csv", ["pyarrow", "score", "report"]
-    run("scale.py", "--rollouts", "32", "--csv", table, "--only", *names)
-    assert [row["command"] for row in rows(table)] == names

@@ -48,18 +48,6 @@ def test_unknown_rollouts_get_the_reference_s_and_known_ones_what_they_always_ge
     assert not plain[~known].any()
 
 
-def test_equal_tokens_of_a_group_get_equal_credit(arrays):
-    ids, mask, correct, groups = arrays
-    credit = credit_of(KTAE(), arrays, "cpu", look_up_unknown=True)
-    for group in range(3):
-        own = mask & (groups == group)[:, None]
-        known = own & ~np.isnan(correct)[:, None]
-        for token in np.unique(ids[own]):
-            values = set(credit[own & (ids == token)].tolist())
-            assert len(values) == 1
-            assert (ids[known] == token).any() or values == {0.0}
-
-
 def test_a_function_gives_unknown_rollouts_the_mean_of_equal_tokens():
     def places(token_ids, mask, correct, groups):
         return np.broadcast_to(np.arange(token_ids.shape[1]), token_ids.shape)

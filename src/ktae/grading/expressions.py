@@ -1,13 +1,9 @@
 r"""Expressions: LaTeX to sympy by math-verify's parser, and whether two are the same.
 
-The parser's own normalisation is off: it deletes units, dots and quotes, and folds case. `prepared`
-does what is needed instead: every name becomes one symbol, one to one (`a_{n+1}` is not `a_{n-1}`,
-`f'` is not `f`), and plain notation (`2*pi`, `sqrt(2)`, `x**2`) becomes LaTeX.
-
-Two constants are compared exactly, or in many digits. Two expressions in symbols are the same if
-they agree at several points: a proof may take minutes, and a point at which they differ takes none.
-Symbols are positive; where both are real at negative points too, they have to agree there as well:
-`\sqrt{x^2}` is not `x`, and `\sqrt{1/n}` is `1/\sqrt{n}`. `n`, `m` and `k` may be integers.
+The parser's own normalisation is off: it deletes units, dots and quotes, and folds case. Constants
+are compared exactly, or in many digits; expressions in symbols at several points, since a proof may
+take minutes. Symbols are positive; where both are real at negative points they have to agree there
+as well: `\sqrt{x^2}` is not `x`, and `\sqrt{1/n}` is `1/\sqrt{n}`.
 """
 
 from __future__ import annotations
@@ -16,23 +12,17 @@ import functools
 import math
 import random
 import re
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from ktae.grading import latex
 from ktae.grading.latex import SIGNS, rewritten, table
-from ktae.grading.values import ROUNDED_DIGITS, SCALE
 
 _DIGITS, _MIN_DIGITS, _MAX_DIGITS = 30, 100, 4000
 """Digits to which expressions are compared; constants have more, by their size."""
 _LARGEST = 500_000  # digits of a number that is evaluated; an exponent may have 9
 _LONGEST = 2000  # characters of a formula that is parsed
 _POINTS = 6  # at which two expressions are compared; half of them have to tell something
-_INTEGERS = ("n", "m", "k", "N")  # what may be an integer, as in `(-1)^{2n}`
-_ROUNDED, _LARGEST_ROUNDING = Fraction(15, 10_000_000), Fraction(1, 10_000)
-"""How far off, relative to it, a number calculated from decimals may be, and a whole value."""
-_CALCULATED = 12  # digits from which a decimal may be a calculated one: 1/0.333333 has them all
 Complex = tuple[Fraction, Fraction]
 
 _PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
@@ -41,41 +31,12 @@ _PLAIN |= {
     for plain, name in (pair.split() for pair in SIGNS["also_written"].split("|"))
 }
 _PLAIN_WORD = re.compile(r"\\[a-zA-Z]+|(?<![a-zA-Z_{])[a-zA-Z]{2,}|(?<=[{(])[a-zA-Z]{2,}")
-_PRIME = re.compile(r"\^\s*(?:\{((?:\s*\\prime)+)\s*\}|(\\prime))")
 _DEGREES = re.compile(
     r"(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+)\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![a-z]))"
 )
 TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
-_WRITTEN_OTHERWISE = table(r"""
-\*\* → ^
-# 1/2x is x/2, and \log 2 \cdot 3 is no \log 6.
-(?<![\w.^_])(\d+)/(\d+)(?=\s*[a-zA-Z(\\]) → \\frac{\1}{\2}
-(\\(?:log|ln|sin|cos|tan)(?![a-z])(?:_(?:\{[^{}]*\}|\w))?)\s*(\d*[a-z]?)\s*(?=\*|\\cd|\\ti) → \1(\2)
-# 2(\frac34) is a product, and 2\frac34 is none.
-(?<![\w{^])(\d+)\s*(?=\(|\[|\\left)|(?<=\))\s*(?=\(|\\frac) → \1*
-\\lg(?![a-z]) → \\log_{10}
-\\cdotp → \\cdot
-(?<!matrix\})\^\s*(?:T(?![a-z])|\\top|\{\s*(?:T|\\top)\s*\}) → ^{X_{T}}
-\\(angle|triangle)\s*([A-Z]+) → X_{\1\2}
-\{([^{}]*)\\choose(?![a-z])([^{}]*)\}|^([^{}]*)\\choose(?![a-z])([^{}]*)$ → \\binom{\1\3}{\2\4}
-_\s*\{?\s*\\text\{([^{}]*)\}\s*\}? → _{\1}
-\\text\{\s*(.?)\s*\} → \1
-\\text\{([^{}]*)\} → X_{\1}
-""")
-_WITHIN = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
-# All arguments in braces. In brackets they end there: sqrt(2)/3. The parser would evaluate \binom,
-# whatever its size.
-_BRACED = table(
-    r"""
-(\\sqrt|\^)\s*\(((?:[^()]|\([^()]*\))*)\) → \1{\2}
-\\(frac|binom)\s*ARGUMENT\s*ARGUMENT → \\\1{\2}{\3}
-\\(frac|binom)\s*ARGUMENT\s*\{ → \\\1{\2}{
-(_|\\(?:mathbb|overline|vec|hat|bar)(?![a-zA-Z]))\s*(\w|\\[a-zA-Z]+) → \1{\2}
-(\\sqrt(?![a-zA-Z])\s*(?:\[[^]]*\])?|\^)\s*(-*(?:\d+|\\frac\{[^{}]*\}\{[^{}]*\}|ARGUMENT)) → \1{\2}
-(\\(?:frac|binom)\s*\{WITHIN\})\s*ARGUMENT → \1{\3}
-\\binom\s*\{WITHIN\}\s*\{WITHIN\} → \\frac{(\1)!}{(\2)!((\1)-(\2))!}
-""".replace("ARGUMENT", r"(\d|[a-zA-Z]|\\[a-zA-Z]+)").replace("WITHIN", _WITHIN)
-)
+_WRITTEN_OTHERWISE = table("notations")
+_BRACED = table("braces")
 _NAME = re.compile(r"(\\[a-zA-Z]+|[A-Za-z])\s*('*)(?:_\{((?:[^{}]|\{[^{}]*\})*)\})?('*)")
 _PARSED = re.compile(
     rf"\\(?:pi|infty|{SIGNS['functions']}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"
@@ -90,7 +51,6 @@ _NOT_READ = re.compile(
     r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
     r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"
 )
-_LAST_WORDS = re.compile(r"(?<=\d)\s*(?:\\text\{)?([^\W\d_][^{}\d]*)\}?$")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -103,8 +63,7 @@ def parsed(text: str) -> Any:
 
     if not text or len(text) > _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
         return None
-    last = _LAST_WORDS.search(text)
-    if _NOT_READ.search(text) or (last and SCALE.search(last[1].strip())):  # 3 million
+    if _NOT_READ.search(text):
         return None
     try:
         case_kept = ConversionConfig(lowercase_symbols=False)
@@ -120,7 +79,6 @@ def parsed(text: str) -> Any:
 
 def prepared(text: str) -> str:
     r"""A clean answer in the LaTeX that the parser reads, each name with a spelling of its own."""
-    text = _PRIME.sub(lambda m: "'" * m[0].count("prime"), text)
     text = _DEGREES.sub(r"(\1\\pi/180)" if TRIGONOMETRIC.search(text) else r"\1", text)
     text = rewritten(text, _WRITTEN_OTHERWISE)
     text = _PLAIN_WORD.sub(lambda m: _PLAIN.get(m[0], m[0]), text)
@@ -157,10 +115,7 @@ def _with_constants(expression: Any) -> Any:
     for some in (expression.atoms(AppliedUndef), unknown):
         names = {x: Symbol(str(x).replace(" ", "")) for x in some}
         expression = expression.xreplace(names) if names else expression
-    # A short decimal is exact; one of six digits may be rounded.
-    digits = {x: re.sub(r"e.*|\D", "", str(x)).strip("0") for x in expression.atoms(Float)}
-    short = [x for x, text in digits.items() if len(text) < ROUNDED_DIGITS]
-    expression = expression.xreplace({x: Rational(str(x)) for x in short})
+    expression = expression.xreplace({x: Rational(str(x)) for x in expression.atoms(Float)})
     i, j = Symbol("i"), Symbol("j")
     free = expression.free_symbols
     return expression.xreplace({i: I}) if i in free and j not in free else expression
@@ -243,18 +198,11 @@ def same(first: Any, second: Any) -> bool:
 
 def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None) -> bool | None:
     """Whether two have the same value at a point; None if one is infinite there or not known."""
-    from sympy import Float
-
     a, b = _value(first, point=point), _value(second, point=point)
     if a is None or b is None:
         return None
-    if not _are_close(a, b, _LARGEST_ROUNDING):
+    if not _are_close(a, b, Fraction(1, 10**12)):
         return False
-    if first.has(Float) or second.has(Float):
-        noise, sides = Fraction(1, 10**12), ((first, a), (second, b))
-        return _are_close(a, b, noise) or any(
-            _are_close(a, b, _rounding(side, value, point)) for side, value in sides
-        )
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
@@ -263,39 +211,20 @@ def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None
     return a is not None and b is not None and _are_close(a, b, Fraction(1, 10 ** (digits - 10)))
 
 
-def _rounding(expression: Any, value: Complex, point: dict[Any, Any] | None) -> Fraction:
-    """How far, relative to it, almost a unit in the last digit of each decimal moves a value."""
-    from sympy import Float, Rational
-
-    moved, largest = Fraction(0), max(map(abs, value)) or Fraction(1)
-    for decimal in expression.atoms(Float):
-        written, exact = Decimal(str(decimal)).normalize().as_tuple(), Rational(str(decimal))
-        unit = Rational(10) ** min(int(written.exponent), -1)
-        if len(written.digits) >= _CALCULATED:
-            unit = abs(exact) * Rational(_ROUNDED)
-        larger = exact + unit * Rational(999, 1000)
-        other = _value(expression.xreplace({decimal: larger}), point=point)
-        if other:
-            moved += max(abs(x - y) for x, y in zip(value, other, strict=True))
-    return moved / largest
-
-
 def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
     largest = max(map(abs, (*a, *b)))
     return all(abs(x - y) <= tolerance * largest for x, y in zip(a, b, strict=True))
 
 
 def _same_at_points(first: Any, second: Any) -> bool:
-    if (agreed := _agree(first, second, "positive")) is None:
+    agreed = _agree(first, second)
+    if agreed is None:
         return bool((first - second).simplify() == 0)
-    if agreed:
-        return _agree(first, second, "negative") is not False
-    names = map(str, first.free_symbols | second.free_symbols)
-    return any(name in _INTEGERS for name in names) and bool(_agree(first, second, "integer"))
+    return agreed and _agree(first, second, is_negative=True) is not False
 
 
-def _agree(first: Any, second: Any, kind: str) -> bool | None:
-    """Whether they agree at `positive`, `negative`, `integer` points; None if too few tell."""
+def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None:
+    """Whether they agree at positive points, or with one negative number; None if too few tell."""
     from sympy import Rational
 
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
@@ -305,12 +234,9 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
     generator = random.Random(0)  # the same points each time: a verdict must not depend on luck
     informative = 0
     for count in range(max(_POINTS, len(symbols))):
-        point = {}
-        for symbol in symbols:
-            place = generator.randint(101, 899) * scales[count % 3]
-            is_integer = kind == "integer" and str(symbol) in _INTEGERS
-            point[symbol] = place.round() + count + 2 if is_integer else place
-        if kind == "negative":  # one at a time: the root of ab is that of a times that of b
+        scale = scales[count % 3]
+        point = {symbol: generator.randint(101, 899) * scale for symbol in symbols}
+        if is_negative:  # one at a time: the root of ab is that of a times that of b
             symbol = symbols[count % len(symbols)]
             point[symbol] = -point[symbol]
             values = _value(first, point=point), _value(second, point=point)
@@ -325,13 +251,11 @@ def _agree(first: Any, second: Any, kind: str) -> bool | None:
 
 def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
     """Whether one expression is the other times a constant, or a positive one for inequalities."""
-    from sympy import Rational, Symbol
+    from sympy import Rational
 
     first, second = first.doit(), second.doit()
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
     point = {symbol: Rational(7 * i + 11, 10) for i, symbol in enumerate(symbols)}
-    a, b = _value(first, point=point), _value(second, point=point)
-    if a is None or b is None or not a[0] or not b[0] or (positive and a[0] * b[0] < 0):
-        return False
-    elsewhere = {symbol: Symbol(f"{symbol}elsewhere") for symbol in symbols}
-    return _same_at_points(first * second.xreplace(elsewhere), second * first.xreplace(elsewhere))
+    factor = (first / second).subs(point)
+    is_factor = factor.is_real and factor.is_finite and factor and (factor > 0 or not positive)
+    return bool(is_factor) and same(first, factor * second)

@@ -10,10 +10,8 @@ r"""Finds the answer in a response: conventions by position, of which the last o
 | `line` | where there is none of these: the last line, if it is one value |
 | `last` | only if asked for: the last number, also of a response that was cut off |
 
-What follows the last `</think>` counts, up to the first end token or new turn; of a thought that
-has ended a box, if nothing is stated after it. Behind a label and in the last line stands a bare
-value, or a sentence with a single number or formula. Two different ones, a hedge or a word of doubt
-are no answer. Every rule takes time linear in the length.
+Behind a label and in the last line stands a bare value, or a sentence with a single number or
+formula. Two different ones, a hedge or a doubt are no answer. Every rule takes linear time.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from typing import Literal, NamedTuple
 
 from ktae.grading.latex import CJK, NAME, TABLES, UNITS
 from ktae.grading.response import final_part
-from ktae.grading.values import same_number, written
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond boxes: not at all, to all conventions, or to the last number."""
@@ -56,7 +53,7 @@ _NEAR_END, _LONGEST, _LONGEST_LINE, _LONGEST_BETWEEN = 300, 1000, 200, 60
 """Characters at the end in which a sentence may state the answer; of a statement; of a last line
 that is one value; and between two boxes of one list."""
 _BOX = re.compile(r"\\(?:begin|frame)?(?:boxed|box|fbox)(?=\s*\{)")
-_BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\boxed\s+(?P<bare>[\w.]*\w)|\\.|[{{}}]", re.DOTALL)
+_BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\.|[{{}}]", re.DOTALL)
 _JOIN = (
     r"[,;，；、&]|\\q?quad|(?<![^\W_])(?:and|or|y|et|und|e|и|en|dan|和|或|ou|oder|或者)(?![^\W_])"
 )
@@ -158,17 +155,12 @@ def _extracted(text: str, fallback: Fallback) -> Extracted | None:
 
 
 def _boxes(text: str) -> Iterator[_Statement]:
-    r"""The last complete box, or boxes of one list; refused where a hedge stands beside it.
-
-    A box around boxes is one box; its content comes without the inner ones' `\boxed`.
-    """
+    """The last complete box, or boxes of one list; refused where a hedge stands beside it."""
     boxes: list[tuple[int, int, str]] = []
     opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
     for match in _BRACES.finditer(text):
         token, box, content = match[0], None, ""
-        if match["bare"]:
-            box, content = match, match["bare"]
-        elif token.endswith("{") and len(token) != 2:  # of two characters is an escaped brace
+        if token.endswith("{") and len(token) != 2:  # of two characters is an escaped brace
             opened.append(match if len(token) > 1 else None)
         elif token == "}" and opened and (box := opened.pop()):
             content = text[box.end() : match.start()]
@@ -229,7 +221,7 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     None where it says nothing, and empty where it leaves open what it says.
     """
     text = _plain(statement)
-    if not re.search(r"\w|\\[a-zA-Z{]", text) or text.casefold() == "see above":
+    if not re.search(r"\w|\\[a-zA-Z{]", text):
         return None
     if _BOX.search(text):
         return ""  # it counts at its own place, or the end cut it off
@@ -241,13 +233,10 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     value = _only_value(text)
     if is_phrase and not value and _SAYS_NOTHING.match(text):
         return None
-    if re.search(r"\bor\b", text) and value:
-        return value  # "2.5 or 5/2"
     if not _is_sentence(text):
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
     if value is None:
-        yes_or_no = re.match(r"(?i:yes|no|true|false)(?=,)", text)
-        return yes_or_no[0] if yes_or_no else None if is_phrase and len(text.split()) > 3 else text
+        return None if is_phrase and len(text.split()) > 3 else text
     return value and mark + value
 
 
@@ -260,8 +249,7 @@ def _is_sentence(text: str) -> bool:
     """Whether there are words around the answer, or a formula's delimiters."""
     if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
         return True
-    words = re.findall(r"[^\W\d_]{2,}", _LATEX.sub(" ", text))
-    return len(words) > 1 or bool(words and re.search(rf"^{CJK}.*\d", text))
+    return len(re.findall(r"[^\W\d_]{2,}", _LATEX.sub(" ", text))) > 1
 
 
 def _only_value(text: str) -> str | None:
@@ -277,10 +265,8 @@ def _only_value(text: str) -> str | None:
         return None
     values.sort()
     gaps = [text[a[1] : b[0]] for a, b in itertools.pairwise(values)]
-    numbers = [written(value[2].lstrip("$")) for value in values]
     is_chain = gaps and _EQUALS.fullmatch(gaps[-1]) and all(map(_OPERATES.fullmatch, gaps[:-1]))
-    is_same = all(n and numbers[0] and same_number(numbers[0], n) for n in numbers)
-    is_same = (is_same or len({v[2] for v in values}) == 1) and not any(" and " in g for g in gaps)
+    is_same = len({v[2] for v in values}) == 1 and not any(" and " in gap for gap in gaps)
     start, end, value = values[-1]
     is_alone = len(values) == 1 or is_chain or is_same
     is_left_open = _NOT_BEFORE.search(text, 0, start) or _NOT_BEHIND.match(text, end)

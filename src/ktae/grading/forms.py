@@ -45,7 +45,6 @@ class Form:
     unit: str = ""
     parameter: str = ""  # the letter of a clause such as `, k \in \mathbb{Z}`
     number: values.Number | None = None
-    rounded: str = ""  # what `20/3 \approx 6.67` says that it is about
     source: str = ""  # as it was given
 
 
@@ -57,14 +56,14 @@ _CLAUSE = re.compile(
 )
 _INTEGER = re.compile(r"\binteger\w*[\s}$]*([a-z])\b|\b([a-zA-Z])[\s}]*(?:is|in|\\in|\\text\{in)\b")
 _OPTION = r"(?:[Oo]ption|[Cc]hoice|选项)\s*"
-DENIED = (
+_DENIED = (
     r"(?:is\s+(?:not|wrong|false|incorrect)|or|and|nor)\b"
     r"|(?:wrong|incorrect|(?:[Nn]ot?\b.*)?\(?\b[A-H])\W*$"
 )
 """Behind a choice: it is not the only one, or none."""
 _CHOICE = re.compile(
     rf"(?:{_OPTION})?\s*(?:\{{?\(([A-Za-h])\)\}}?|([A-Z])[).]|\(?([A-Z])\)?\s*:)"
-    rf"(?:(?:(?:\s|\\quad)+|(?<=:))(?![-+*/=^]\s|[+*/=^_]|{DENIED})(\S.*))?|{_OPTION}([A-Z])",
+    rf"(?:(?:(?:\s|\\quad)+|(?<=:))(?![-+*/=^]\s|[+*/=^_]|{_DENIED})(\S.*))?|{_OPTION}([A-Z])",
     re.DOTALL,
 )
 """Alone (`(C)`, `option C`) or with its value (`\textbf{(C) } 12`, `C: 12`)."""
@@ -82,7 +81,6 @@ _JOINS |= {r"\land": "and", r"\&": "and", r"\lor": "or"}
 for _role, _words in TABLES["joins"].items():
     _JOINS |= {rf"\text{{{word}}}": _role for word in _words}
     _JOINS |= {word: _role for word in _words if len(word) > 1 or not word.isascii()}
-_UNION_OF_RELATIONS = re.compile(r"\\cup(?=\s*[a-zA-Z]\s*(?:[<>]|\\[lg]e))")
 _LOOSEST_FIRST = [
     {token for token in _JOINS if _JOINS[token] in roles}
     for roles in ((";",), ("or",), (",", "and", "or"))
@@ -104,7 +102,6 @@ _NO_NAME = re.compile(r"(?:[a-z]{2,3}|e|i|\\pi)=|[a-z]?[A-Z]{2,}=[A-Za-z]+$|[a-z
 _NAME_OF_BRACKETS = re.compile(
     r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()|[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)"
 )
-_SUCH_THAT = (r"\mid", "|", ":", r"\text{suchthat}")
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![a-z])\s*|±")
 _IN_BASE = re.compile(
     r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|(?=[A-F]*\d)[\dA-F]+|[\da-fA-F]+(?=\s*_\s*\{16)"
@@ -194,7 +191,6 @@ def _in_one_line(text: str) -> str:
 
 def _list(text: str) -> Form | None:
     r"""What is joined by `;`, "or", a comma or "and", and both values of `1 \pm x`."""
-    text = _UNION_OF_RELATIONS.sub(r"\\lor", text)
     roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
     elements = [text]
     for level in _LOOSEST_FIRST:
@@ -212,9 +208,6 @@ def _list(text: str) -> Form | None:
     for i, form in enumerate(forms):
         if form.kind is Kind.LIST and all(part.name for part in form.parts):
             forms[i] = replace(form, kind=Kind.TUPLE, detail="()")  # "p = 5, q = 2" is (5, 2)
-        elif forms[0].detail == r"\ne" and form.number and not form.name:
-            # "x \ne 2, 3" says so of both.
-            forms[i] = replace(forms[0], text=form.text, parts=(forms[0].parts[0], form))
     return Form(
         Kind.LIST,
         text,
@@ -243,24 +236,23 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
     if len(integers) > 1 and {*signs} <= {"=", *_ROUNDED}:
         return Form(Kind.RELATION, text, text, detail="contradiction")  # "x = 41 = 42"
     rounded = next((i for i, sign in enumerate(signs) if sign in _ROUNDED), len(signs))
-    about = parts[rounded + 1] if rounded < len(signs) else ""
     if rounded == 0 and has_name:
         parts, signs = parts[:2], ["="]
     elif rounded == 0:
         # A sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21.
-        return replace(_read(parts[1 if _SUM.fullmatch(parts[0]) else 0]), rounded=about)
+        return _read(parts[1 if _SUM.fullmatch(parts[0]) else 0])
     else:
         parts, signs = parts[: rounded + 1], signs[:rounded]
     if set(signs) <= {">", r"\ge"}:
         parts, signs = parts[::-1], [{">": "<", r"\ge": r"\le"}[sign] for sign in signs[::-1]]
     if signs == [r"\in"] and has_name:
-        return replace(_read(parts[1]), text=text, rounded=about)
+        return replace(_read(parts[1]), text=text)
     if set(signs) == {"="} and has_name:
         value = _read(parts[-1])
         if not value.name and value.kind is not Kind.RELATION:
-            return replace(value, text=text, name=parts[0], rounded=about)
+            return replace(value, text=text, name=parts[0])
     forms = tuple(map(_leaf, parts))
-    return Form(Kind.RELATION, text, text, forms, " ".join(signs), rounded=about)
+    return Form(Kind.RELATION, text, text, forms, " ".join(signs))
 
 
 def _bracketed(text: str) -> Form | None:
@@ -273,13 +265,6 @@ def _bracketed(text: str) -> Form | None:
     right = text[-len(left) :]
     parts = latex.split(inner, ",;")
     if is_set:
-        variable, *condition = latex.split(inner, _SUCH_THAT)
-        unknown, *domain = latex.split(variable, (r"\in",))
-        if len(condition) == 1 and unknown.isalpha() and len(unknown) == 1:
-            form = replace(_read(condition[0]), text=text, body=text)
-            if domain and r"\mathbb" in domain[0] and "R" not in domain[0]:
-                return Form(Kind.UNION, text, text, (_read(domain[0]), form), r"\cap")
-            return form
         elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
         return Form(Kind.SET, text, text, tuple(map(_read, elements)), "{}")
     if len(parts) < 2 or not all(parts):
@@ -288,7 +273,7 @@ def _bracketed(text: str) -> Form | None:
 
 
 def _leaf(text: str, is_text: bool = False) -> Form:
-    """A number, a ratio, a number in a base, words, or an expression, and its unit."""
+    """A number, a ratio or date, a number in a base, words, or an expression, and its unit."""
     if "_" in text and (base := _IN_BASE.fullmatch(text)):
         digits = re.sub(r"\\text|[\s{}()]", "", base[2])
         number = base[3] or base[4]
@@ -296,10 +281,9 @@ def _leaf(text: str, is_text: bool = False) -> Form:
     bare, unit = text, ""
     if not (r"\circ" in text and TRIGONOMETRIC.search(text)):
         bare, unit = values.without_units(text)
-    value = values.ratio(bare) or values.written(bare)
-    if isinstance(value, str):
-        return Form(Kind.DIGITS, text, value, unit=unit)
-    if value is not None:
+    if values.RATIO.fullmatch(bare):
+        return Form(Kind.DIGITS, text, re.sub(r"\b0+(?=\d)|\s", "", bare), unit=unit)
+    if (value := values.written(bare)) is not None:
         unit = unit or "%" * value.is_percent
         return Form(Kind.NUMBER, text, bare, unit=unit, number=value)
     spelled = latex.words(text)

@@ -1,8 +1,6 @@
 r"""Graders by name, and ours: one response against its accepted answers, in this process.
 
-Three steps: what the response states (`ktae.grading.extract`), what that is
-(`ktae.grading.forms`), and whether it is the same (`ktae.grading.compare`). Only the workers of
-`ktae.grading.workers` should call this on unknown texts.
+Only the workers of `ktae.grading.workers` should call this on unknown texts.
 """
 
 from __future__ import annotations
@@ -54,9 +52,8 @@ def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
     if text is None and Outcome.INCORRECT in reasons:
         # That is sure only where there is something it could have been compared with.
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
-    if Outcome.UNDECIDED in reasons or not answers:
-        return Verdict(Outcome.UNDECIDED, text, reasons.get(Outcome.UNDECIDED, "no answer"), rule)
-    return Verdict(Outcome.INCORRECT, text, reasons[Outcome.INCORRECT], rule)
+    outcome = Outcome.UNDECIDED if Outcome.UNDECIDED in reasons else Outcome.INCORRECT
+    return Verdict(outcome, text, reasons[outcome], rule)
 
 
 def _accepted_in(answer: str) -> str:
@@ -68,10 +65,10 @@ def _accepted_in(answer: str) -> str:
 
 
 def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome, str]:
-    """Whether the two agree and by which comparison, or why not: which kinds of answers they are.
+    """Whether the two agree and by which comparison, or why not.
 
-    A response that takes too long or raises is not the same: it must not be able to dodge its
-    verdict. An accepted answer that is cut off, or takes too long beside 0, is undecided.
+    A response that takes too long or raises is incorrect, since it must not be able to dodge its
+    verdict; an accepted answer that is cut off, or takes too long beside 0, is undecided.
     """
     text = latex.clean(answer)
     if not re.search(r"\w|\\[a-zA-Z{]", text) or not latex.braces_match(text):
@@ -91,15 +88,13 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
             return Outcome.CORRECT, how
         if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
             return Outcome.INCORRECT, AS_TEXT
-        if accepted.kind is other.kind:
-            return Outcome.INCORRECT, f"another {other.kind}"
         return Outcome.INCORRECT, f"{other.kind} for {accepted.kind}"
-    except MemoryError:
-        raise
     except _OutOfTime:
         is_slow = stated == "0" or _compared(answer, "0", patience / 3)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
     except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
         return Outcome.INCORRECT, f"not compared: {type(error).__name__}: {error}"[:120]
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -117,10 +112,8 @@ def math_verify_alone(response: str, answers: Sequence[str]) -> Verdict:
     target = parse(response, parsing_timeout=None)
     if not target:
         return Verdict(Outcome.UNANSWERED, None, "math-verify found nothing to parse")
-    golds = (
-        parse(answer if "$" in answer else f"${answer}$", parsing_timeout=None)
-        for answer in answers
-    )
+    texts = (answer if "$" in answer else f"${answer}$" for answer in answers)
+    golds = (parse(text, parsing_timeout=None) for text in texts)
     is_correct = any(is_same(gold, target, timeout_seconds=None) for gold in golds)
     outcome = Outcome.CORRECT if is_correct else Outcome.INCORRECT
     return Verdict(outcome, str(target[-1]), "same by math-verify" * is_correct, "math-verify")
@@ -137,25 +130,21 @@ GRADERS: dict[str, Callable[[str, Sequence[str]], Verdict]] = {
 the last number of a response; `math-verify` is the library alone."""
 
 
-def needed_by(grader: str) -> str:
-    """The module without which a grader does not start."""
-    return "math_verify" if grader == "math-verify" else "latex2sympy2_extended"
-
-
 MEMORY = 4 << 30
 """Bytes of a worker's address space."""
 
 
 def serve() -> None:
-    """A worker: one line of JSON in, one outcome out, until the parent closes the socket.
+    """A worker: one line of JSON in, one outcome out, until the parent closes the pipe.
 
-    It limits itself. The timer of processor time ends it by a signal. Memory is limited as an
-    address space, and one that has used it up ends as well.
+    It limits itself: a signal ends it when its processor time is over, and it ends when it has used
+    up its address space.
     """
-    # The socket is out of reach for libraries that read stdin.
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(0), "wb", buffering=0)
+    # The pipes are out of reach for libraries that read or print.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
     # The parent may have ignored or blocked the timer's signal.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

@@ -20,8 +20,11 @@ Rewriting = tuple[re.Pattern[str], str]
 """A pattern and what stands for it."""
 
 
-def table(text: str) -> tuple[Rewriting, ...]:
-    """Lines with a pattern, an arrow and what stands for it, where `␣` is a blank."""
+def table(name: str, **names: str) -> tuple[Rewriting, ...]:
+    """A table of `tables.toml`: lines with a pattern, an arrow and what stands for it."""
+    text = TABLES["rewriting"][name]
+    for pattern, long in names.items():
+        text = text.replace(pattern, long)
     rows = (line.partition("→") for line in text.splitlines() if "→" in line)
     return tuple((re.compile(old.strip()), new.strip().replace("␣", " ")) for old, _, new in rows)
 
@@ -39,20 +42,7 @@ TEXT = re.compile(
     r"\\(?:text|mathrm|textbf|textrm|mbox|textit|textup|operatorname|emph|rm)\s*\{\s*([^{}]*?)\s*\}"
 )
 """Text within a formula."""
-_STYLE = table(
-    r"""
-# Bold, colours, underlines and inner boxes; sizes and fonts.
-\\(?:STYLES|colorbox\s*\{\w+\}|textcolor\s*(?:\[\w+\])?\s*\{\w+\})\s*(?=\{) →
-\\color\s*\{[\w!]+\}\s*|\\(?:SIZES)(?![a-zA-Z])\s* →
-# Upright constants, and unit vectors with a hat or an arrow.
-\\(?:mathrm|rm|operatorname|text)\s*\{\s*([eid])\s*\}|\{\\rm\s+([eid])\s*\} → \1\2
-\\(?:hat|vec)\s*\{\s*(?:\\(?=i|j)|\\math(?:bf|rm)\s*\{)?\s*([ijk])(?:math)?\s*\} → \1
-TEXT → \\text{\1}
-\.\.\. → \\ldots␣
-""".replace("STYLES", SIGNS["styles"])
-    .replace("SIZES", SIGNS["sizes"])
-    .replace("TEXT", TEXT.pattern)
-)
+_STYLE = table("style", STYLES=SIGNS["styles"], SIZES=SIGNS["sizes"], TEXT=TEXT.pattern)
 _WRAPPED = [
     re.compile(pattern, re.DOTALL)
     for pattern in (

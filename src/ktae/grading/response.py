@@ -17,23 +17,19 @@ _THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>|[◁](/?)thin
 
 
 def text_of(completion: Any) -> str:
-    """A completion's text: itself, or what the policy wrote in its last message.
-
-    After it may come messages of tools, whose answers the policy had no room to read. A message
-    that calls a tool and says nothing is the empty text.
-    """
+    """A completion's text: itself, or what the policy wrote in its last message, maybe nothing."""
     if isinstance(completion, str):
         return completion
     try:
         written = [message for message in completion[:] if message["role"] == "assistant"]
         content = (written[-1].get("content") or "") if written else ""
-        if not isinstance(content, str):  # as of models that see: a list of parts
-            content = "".join(part["text"] for part in content if part["type"] == "text")
+        if isinstance(content, str):
+            return content
+        return "".join(part["text"] for part in content if part["type"] == "text")
     except (TypeError, KeyError, AttributeError):
         raise InputError(
             f"completion is {completion!r:.100}; expected text, or messages with role and content"
         ) from None
-    return content
 
 
 def final_part(response: str) -> tuple[str, str]:

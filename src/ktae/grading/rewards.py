@@ -14,13 +14,12 @@ from ktae.grading.workers import Task, default_pool
 def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> list[float | None]:
     """TRL's form of a reward function: 1.0 correct, 0.0 incorrect or unanswered, None undecided.
 
-    None is what TRL's trainers take for "no reward from this function": an undecided rollout is
-    left out, never counted as incorrect. So is one whose answer is None: a row of another task.
+    TRL's trainers take None for "no reward from this function": such a rollout is left out, as one
+    whose answer is None (a row of another task).
 
     Args:
         completions: B texts, or B conversations whose last message of the policy is graded.
-        answer: B accepted answers, texts or numbers, or lists of them (the data set's column
-            `answer`).
+        answer: B accepted answers, texts or numbers, or lists of them (the column `answer`).
 
     Raises:
         InputError: the two differ in length, or an entry is neither text nor number.

@@ -1,11 +1,8 @@
-r"""Numbers and ratios as they are written, exactly, and the units behind them.
+r"""Numbers as they are written, exactly, and the units behind them.
 
-A percent sign makes both readings admissible: 10 % is 10 or 1/10, since reference answers are
-written both ways ("what percentage...").
-
-Units are dropped, not converted: what stands in `\text{}` or after a blank and reads as a unit (a
-few words without a digit, a negation, a conjunction or a word that changes the number), degree
-signs, ordinal endings, currencies. A letter that may be a variable (`5t`, `3 m`) stays.
+10 % is 10 or 1/10, since reference answers are written both ways. Units are dropped, not converted:
+what stands in `\text{}` or after a blank and reads as one, degree signs, ordinal endings,
+currencies. A letter that may be a variable (`5t`, `3 m`) stays.
 """
 
 from __future__ import annotations
@@ -25,27 +22,14 @@ _PERCENT = re.compile(
     r"\s*(?:\\?%|\\text\{(?:\\?%|per ?cent)\}|\b(?:per ?cent(?:age)?|pct)\b\.?)\s*"
 )
 _TWO_NUMBERS = re.compile(r"\d(?: |\\quad)+[\d.]")
-_MIXED = table(r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$ → \1\2\\frac{\3}{\4}")
+_MIXED = re.compile(r"^([-+]?) ?(\d+) (\d+) ?/ ?(\d+)$")
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
-_PLAINER = table(
-    r"""
-^\(([^()]*)\)$ → \1
-# 1.5\times10^{3} is 1.5e3.
-(?<=\d)(?:\\times|\\cdot|\*|x)10(?:\^|\*\*)\{?([-+]?\d+)\}?$ → e\1
-(?<![\d.])10(?:\^|\*\*)\{?([-+]?\d+)\}?$ → 1e\1
-# 2\frac{1}{2} is 2 1/2.
-\\frac(?:\{([-+]?DECIMAL)\}|(\d))(?:\{(DECIMAL)\}|(\d))$ → ␣\1\2/\3\4
-# 0.\dot{1}2\dot{3}, 0.\overline{123} and 0.123123\ldots are 0.(123).
-\\dot\{?(\d)\}?(?:(\d*)\\dot\{?(\d)\}?)?$ → (\1\2\3)
-\\(?:overline|bar)\{?(\d+)\}?$ → (\1)
-\.(?=\d{3,60}\\ldots$)(\d*?)(\d+?)\2+\\ldots$ → .\1(\2)
-""".replace("DECIMAL", _DECIMAL)
-)
+_PLAINER = table("numbers", DECIMAL=_DECIMAL)
 _NUMBER = re.compile(
     rf"(?P<sign>[-+]?)(?:(?P<whole>\d*) )?(?P<top_sign>[-+]?)(?P<top>{_DECIMAL})"
     rf"(?:\((?P<period>\d+)\)|[eE](?P<exponent>[-+]?\d+))?(?:/(?P<under>{_DECIMAL}))?"
 )
-_RATIO = re.compile(
+RATIO = re.compile(
     r"\d+(?:\.\d+)?(?:\s*:\s*\d+(?:\.\d+)?)+|\d{1,2}/\d{1,2}/\d{2,4}|\d{4}-\d{1,2}-\d{1,2}"
 )
 
@@ -67,7 +51,7 @@ class Number(NamedTuple):
 def written(text: str) -> Number | None:
     """The number that a clean text without units is: `2 1/2` is a mixed one, and `1 2` is none."""
     text, percents = _PERCENT.subn("", text[: MAX_DIGITS + 1])
-    text = rewritten(text, _MIXED)
+    text = _MIXED.sub(r"\1\2\\frac{\3}{\4}", text)
     match = _NUMBER.fullmatch(rewritten(text.replace(" ", ""), _PLAINER))
     if match is None or len(text) > MAX_DIGITS or _TWO_NUMBERS.search(text):
         return None
@@ -98,21 +82,6 @@ def same_number(a: Number, b: Number) -> bool:
     return any(r.stands_for(y.value) or y.stands_for(r.value) for r in readings)
 
 
-def ratio(text: str) -> Number | str | None:
-    """What a ratio `2:4` is: a number of two terms, or else one text for all of its multiples.
-
-    With two digits behind the colon it is as likely a time and not reduced, as dates are not.
-    """
-    if not _RATIO.fullmatch(text):
-        return None
-    if re.search(r":\s*\d\d$", text) or ":" not in text:
-        return re.sub(r"\b0+(?=\d)|\s", "", text)
-    terms = [Fraction(term) for term in text.split(":")]
-    if len(terms) == 2 and terms[1]:
-        return Number(terms[0] / terms[1], Fraction(0), False)
-    return ":".join(str(term / (sum(terms) or 1)) for term in terms)
-
-
 _LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
 _UNIT_NAMES = {
     name: group.split()[0]
@@ -133,20 +102,7 @@ _UNIT = re.compile(
     rf"|(?<=[\s.])(?<!\\){_LETTER}{{3,}}(?:[ -]{_LETTER}{{2,}})*|/\s*(?:{_WORDED}|{_LETTER}{{3,}}))"
     rf"(?:\s*/\s*(?:{_WORDED}|(?:{_LETTER}{{3,}}|h|s|hr|kg|min|L)\b){_POWER})?{_POWER}$"
 )
-_LETTER_UNIT = re.compile(
-    rf"(?<=[\d.}}])\s+(?:{UNITS['letters']}){_POWER}$|(?<=\d)(?:min|sec|c?m/s)$"
-)
-_UNIT_SPELLINGS = table(r"""
-\\text\b|[~{}\\,.] → ␣
-\bmu *m\b|µm → micrometer
-\^ *circ\b|\bcirc\b → °
-(\w+) squared\b → \1^2
-\bper\b → /
-\b(?:square|sq) +(\w+) → \1^2
-\bcubic +(\w+) → \1^3
-\b([ap]) m\b → \1m
-""")
-_SUM = re.compile(r"\S\s*[-+=<>,]")
+_UNIT_SPELLINGS = table("unit_spellings")
 _BEFORE = re.compile(rf"^(?:\\text\{{)?({UNITS['before']})\}}?\s*(?=[\d.\\-])")
 SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
 """Words that make a number another one."""
@@ -155,19 +111,13 @@ _MOST_WORDS = 5
 """Words behind a unit: "square feet of floor space"."""
 
 
-def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
-    r"""An answer without its units, and those; all of it where nothing would be left.
-
-    `letters`: whether a letter may be a unit, as in `8 L` and `3 m^2`. It may where the answer that
-    it is compared with has none.
-    """
+def without_units(text: str) -> tuple[str, str]:
+    """An answer without its units, and those; all of it where nothing would be left."""
     units, answer = "", text
     if before := _BEFORE.match(text):
         units, text = before[1].lstrip("\\"), text[before.end() :]
     for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
         unit = _UNIT.search(text)
-        if unit is None and letters and not _SUM.search(text):  # 10 + 5 h is no 15
-            unit = _LETTER_UNIT.search(text)
         rest = text[: unit.start()].strip(" ,") if unit else ""
         if unit is None or not unit[0].strip() or not rest or rest.endswith("angle"):
             break

@@ -13,11 +13,8 @@ TIME_LIMIT = "time limit"
 
 
 class Outcome(StrEnum):
-    """The four outcomes.
-
-    `UNANSWERED`: no answer can be found in it; a reward of 0, reported apart. `UNDECIDED`:
-    the grader ran out of time, or the accepted answer does not parse; never a reward of 0.
-    """
+    """Unanswered is a reward of 0, reported apart; undecided is none: time ran out, or the accepted
+    answer does not parse."""
 
     CORRECT = "correct"
     INCORRECT = "incorrect"
