@@ -12,10 +12,6 @@ from saved_outputs import write_lines
 pytest.importorskip("jinja2")
 
 import ktae
-from ktae import InputError
-from ktae.cli.reading import Reading
-from ktae.estimators import Centred, Scaled, from_section, preset, to_text
-from ktae.estimators.transforms import innermost
 from ktae.rollouts import record
 from ktae.validity.advice import RECOMMENDED
 
@@ -189,58 +185,6 @@ def test_a_prompt_finds_its_own_group_where_labels_come_again_at_each_step(run, 
     shown = json.loads(run("show", "s.jsonl", "--group", "second?", "--json").out)
     assert (shown["prompt"], shown["step"]) == ("second?", 2)
     assert run("show", "s.jsonl", "--group", "first?", "--step", 2).status == 2
-
-
-@pytest.fixture
-def run_folder(tmp_path):
-    """A run that was trained with `calibrated`, of which a page shows the z of single tokens."""
-    folder = tmp_path / "runs"
-    write_lines(folder / "rollouts/1.jsonl", ROWS)
-    (folder / "recipe.yaml").write_text(
-        "{name: x, task: demo, steps: 1, credit: calibrated, model: {path: nowhere}}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "z", "scale"),
-    [
-        ([], True, 0.3),
-        (["--set", "transforms=[{scaled: 0.5}]"], True, 0.15),
-        (["--estimator", "paper", "--set", "transforms=[{scaled: 0.2}]"], False, 0.2),
-    ],
-)
-def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, z, scale):
-    assert run("report", "runs", *options).status == 0
-    shown = from_section(json.loads(run("show", "runs", *options, "--json").out)["estimator"])
-    told = json.loads(run("report", "runs", *options, "--json").out)
-    assert told["estimator"] == to_text(shown)
-    assert innermost(shown) == innermost(preset("calibrated") if z else preset("paper"))
-    options = [*options, "-o", "test.json", "--permutations", 1]
-    assert run("permutation-test", "runs", *options).status == 0
-    credit_abs = json.loads((tmp_path / "test.json").read_text())["real"]["credit_abs"]
-    # z is 1 where each of two rollouts has its own tokens; σ(value) - ½ is less than ½.
-    assert credit_abs == pytest.approx(scale * (2 / 3 if z else 1 / 3), rel=0.01)
-
-
-@pytest.mark.parametrize("transforms", ["centred", "{centred: null}"])
-@pytest.mark.parametrize(
-    ("credit", "own"),
-    [
-        ("trigrams", preset("trigrams")),
-        ("{estimator: trigrams, transforms: [{scaled: 2}]}", Scaled(preset("trigrams"), 2)),
-    ],
-)
-def test_transforms_wrap_the_run_s_estimator(run_folder, tmp_path, credit, own, transforms):
-    """Whether its recipe has transforms or a preset's name alone."""
-    recipe = f"{{name: x, steps: 1, credit: {credit}}}"
-    (tmp_path / "runs/recipe.yaml").write_text(recipe)
-
-    def asked(transforms):
-        return Reading(inputs=[tmp_path / "runs"], settings=[f"transforms={transforms}"]).asked()
-
-    assert (asked(transforms), asked("null")) == (Centred(own), own)
-    with pytest.raises(InputError, match="3"):
-        asked(3)
 
 
 def test_show(run):

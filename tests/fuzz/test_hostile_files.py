@@ -61,7 +61,6 @@ CASES = {
         "long": b"a: [" + b"1," * 20_000 + b"]",
         "not text": bytes(range(256)) * 400,
     },
-    "ktae.json": {"deep": b'{"a":' * 500_000, "digits": b'{"steps": ' + b"9" * 1_000_000 + b"}"},
     "metrics.jsonl": {"deep": b'{"a":' * 200_000, "keys": b"{" + b'"a":1,' * MANY + b'"b":1}\n'},
     "tokenizer.json": {"deep": b'{"model":' * 200_000, "empty": b"{}"},
     "r.json": {
@@ -82,7 +81,7 @@ CASES = {
 NAMES = [(name, case) for name in CASES for case in CASES[name]]
 
 
-OF_RUNS = ("recipe.yaml", "ktae.json", "metrics.jsonl", "tokenizer.json")
+OF_RUNS = ("recipe.yaml", "metrics.jsonl", "tokenizer.json")
 """Files that lie beside the rollouts of a run."""
 
 

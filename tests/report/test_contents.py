@@ -12,7 +12,6 @@ from ktae.report import inputs, sampling
 from ktae.report.contents import contents
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_of
-from ktae.rollouts.trained_with import TrainedWith
 from ktae.validity.advice import RECOMMENDED
 
 
@@ -81,18 +80,6 @@ def test_the_credit_shown_is_that_of_the_estimator_named(estimator, tmp_path):
     np.testing.assert_allclose(numbers / 127 * largest, expected, atol=largest / 250)
 
 
-def test_a_run_folder_has_its_own_scorer_and_says_what_it_was_trained_with(run_folder):
-    """Not the general grader, which reads other answers out of the demo's language."""
-    dump = inputs.load([run_folder])
-    assert dump.estimator == preset("paper")
-    page = page_data(dump)
-    assert dump.trained.grader == "demo"
-    keys = [note.key for note in page.notes]
-    assert "own-scorer" in keys and "graded-again" not in keys
-    assert "trained" in [note.key for note in page.notes]
-    assert [chart.name for chart in page.charts][-2:] == ["entropy", "KL"]
-
-
 def test_what_the_trainer_calls_entropy_is_entropy(tmp_path):
     """The report's names are those of `ktae curves`."""
     run = tmp_path / "run"
@@ -154,15 +141,6 @@ def test_sampling_rule():
     assert gaps.max() <= 2 * 100 / 6  # spread over the dump
     assert sampling.choose(tokens_g, mixed_g, [], 1000).all()
     assert sampling.choose(tokens_g, mixed_g, [], 1).sum() == 1
-
-
-def test_what_a_trainer_has_stored_is_taken_and_named(tmp_path):
-    TrainedWith.of(preset("trigrams")).write(tmp_path)
-    dump = inputs.load([write_lines(tmp_path / "r.jsonl", ROLLOUTS)])
-    assert dump.estimator == preset("trigrams")
-    page = page_data(dump)
-    assert page.credit.name == "trigrams"
-    assert "trained" in [note.key for note in page.notes]
 
 
 def test_what_of_a_finding_the_page_holds(page):

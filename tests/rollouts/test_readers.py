@@ -267,19 +267,6 @@ def test_a_prompt_for_each_response_is_a_batch_and_no_group(row, tmp_path):
         readers.read(write_lines(tmp_path / "r.jsonl", row | {name: list("ppq")}))
 
 
-@pytest.mark.parametrize("stored", [{"correctness": "form"}, {"correctness": ["none", "form"]}])
-def test_what_a_run_was_trained_with_says_what_is_correct(stored, tmp_path):
-    rows = [TRL | {"step": 1, "form": x} for x in (0.25, 0.75)]
-    write_lines(tmp_path / "completions_1.jsonl", *rows)
-    content = {"ktae": "0", "estimator": "paper", "threshold": 0.5} | stored
-    (tmp_path / "ktae.json").write_text(json.dumps(content))
-    notes = Notes()
-    table = readers.read(tmp_path, notes=notes)
-    assert (table["reward"].to_pylist(), table["correct"].to_pylist()) == ([0.25, 0.75], [0, 1])
-    assert len(notes.names["trained"]) == 2
-    assert readers.read(tmp_path, ReadOptions(correctness="accuracy"))["reward"][0].as_py() == 1
-
-
 def test_groups_of_a_record_that_ktae_has_written_stay(tmp_path):
     rows = [ROLLOUT | {"group": "g", "prompt": prompt} for prompt in "pq"]
     record.write(pa.Table.from_pylist(rows), tmp_path / "r.parquet")

@@ -36,7 +36,7 @@ def permutation_test(
     asked = reading.asked()
     options.require_outputs(reading.paths, ("--output", output, ()))
     screen, dump = Screen(reading.as_json), reading.load()
-    estimator = asked or dump.estimator or preset("paper")  # the test is of tables
+    estimator = asked or preset("paper")  # the test is of tables
     with working("permuting labels"):
         result = permutation.permutation_test(
             dump.rollouts, estimator, permutations=permutations, seed=seed

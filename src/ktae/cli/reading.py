@@ -43,7 +43,7 @@ INPUT = (
 ESTIMATOR = (
     f"What computes credit: {', '.join(NAMES)}, a recipe's section such as "
     "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME [default: what "
-    "held-out pairs advise, else the run's, else backoff; in permutation-test paper]."
+    "held-out pairs advise, else backoff; in permutation-test paper]."
 )
 SETTINGS = (
     "One of the estimator's settings, such as h3=0, or what wraps it, such as "
@@ -168,20 +168,15 @@ class Reading(Rows):
     def asked(self) -> estimators.Estimator | None:
         """The estimator that was asked for; None where none was.
 
-        Settings without a name replace those of the run that is read, or the paper's.
+        Settings without a name replace those of the default estimator.
 
         Raises:
             InputError: there is no such estimator, or it needs what no dump holds.
         """
         from ktae.credit import POLICY
-        from ktae.report.inputs import estimator_of, trained_with
 
         if self.estimator is None:
-            if not self.settings:
-                return None
-            of_run = estimator_of(trained_with(self.paths))
-            section = estimators.to_section(of_run) if of_run else estimators.DEFAULT
-            return with_settings(section, self.settings)
+            return with_settings(estimators.DEFAULT, self.settings) if self.settings else None
         # The user has named it.
         estimator = estimators.resolved(with_settings(self.estimator, self.settings))
         if estimator.needs_policy:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import Screen, note
+from ktae.cli.printing import Screen
 from ktae.cli.reading import Reading
 from ktae.errors import InputError
 from ktae.files import plots
@@ -52,8 +52,6 @@ def show(
     else:
         groups.save(shown, output)
         screen.print(f"wrote {output}")
-    if asked is None and dump.estimator not in (None, shown.estimator):
-        note(f"colours are {shown.name}'s; the run was trained with another estimator: see -e")
     if screen.console.is_terminal:  # a pipe gets the group alone
         screen.next("ktae", "report", *reading.paths, *reading.flags())
     screen.end(groups.as_dict(shown) | {"notes": dump.notes.listed()})

@@ -52,11 +52,11 @@ def choose(
 ) -> Choice:
     """The estimator to read a dump with, and why; `permutations`: see `held_out_pairs`.
 
-    The one that was asked for; else the one that held-out pairs advise; else the one that the run
-    was trained with; else `ktae.validity.advice.RECOMMENDED`.
+    The one that was asked for; else the one that held-out pairs advise; else
+    `ktae.validity.advice.RECOMMENDED`.
     """
     tried = {name: preset(name) for name in BESIDE}
-    named = frame.dump.estimator if asked is None else as_estimator(asked)
+    named = None if asked is None else as_estimator(asked)
     lacks_policy = named is not None and bool(named.needs_policy)
     if named is not None:
         named = table_estimator(named) if lacks_policy else named

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +13,6 @@ import pyarrow.compute as pc
 
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
-from ktae.estimators import Estimator, from_section
 from ktae.files.text import path_text
 from ktae.rollouts import memory, readers, record
 from ktae.rollouts.groups import cut_at_words, tokenized
@@ -23,7 +20,6 @@ from ktae.rollouts.metrics import metrics_by_step, metrics_files
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import Speller, load_tokenizer, note_other_texts, token_bytes
-from ktae.rollouts.trained_with import TrainedWith
 
 Tell = Callable[[str, int, int | None], None]
 """Is told what is being done, how much of it is, and of how much (None: not known)."""
@@ -48,8 +44,8 @@ class Dump:
     """The inputs, as they were given; none of a record in memory."""
     metrics: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """A run folder's metrics by training step."""
-    trained: TrainedWith | None = None
-    """What a single run was trained with, where it says so."""
+    has_own_grader: bool = False
+    """Whether it is of `ktae train`, whose task's grader gave the verdicts."""
     shown: tuple[int, int] = (0, 0)
     """How many groups the page shows that was made of it, of how many."""
     page: Any = None
@@ -65,11 +61,6 @@ class Dump:
     def word(self) -> str:
         """What one of its tokens is called."""
         return "word" if self.unit == "words" else "token"
-
-    @functools.cached_property
-    def estimator(self) -> Estimator | None:
-        """What the run was trained with, as `estimator_of` makes it."""
-        return estimator_of(self.trained)
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary | None:
@@ -118,7 +109,7 @@ def load(
     # Metrics are of one run, so of several inputs none are shown.
     if len(paths) == 1 and _is_run(Path(paths[0])):
         dump.metrics = metrics_by_step(metrics_files(Path(paths[0])))
-    dump.trained = trained_with(paths)
+    dump.has_own_grader = any(_is_run(Path(path)) for path in paths)
     return dump
 
 
@@ -154,25 +145,6 @@ def from_record(
     if missing < len(rollouts):
         note_other_texts(rollouts, tokenizer, notes)
     return Dump(rollouts, "tokens", distinct, token_bytes(tokenizer, distinct), notes)
-
-
-def trained_with(inputs: Sequence[str | Path]) -> TrainedWith | None:
-    """What the one run that is given was trained with; None for several, or where nothing says it.
-
-    A run folder has a recipe. Trainers of other folders leave `ktae.json` beside the rollouts.
-    """
-    if len(inputs) != 1:
-        return None
-    path = Path(inputs[0])
-    return TrainedWith.of_recipe(path / RECIPE) if _is_run(path) else TrainedWith.beside([path])
-
-
-def estimator_of(trained: TrainedWith | None) -> Estimator | None:
-    """The estimator of a run; None for plain GRPO, and for a function that no module holds."""
-    text = trained and trained.estimator
-    with contextlib.suppress(InputError, ValueError):
-        return from_section(json.loads(text) if text.startswith("{") else text) if text else None
-    return None
 
 
 RECIPE = "recipe.yaml"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ktae.estimators import to_text
 from ktae.files.text import counted
 from ktae.report import regrading, sampling
 from ktae.report.believing import Choice
@@ -85,16 +84,7 @@ def _about_groups(frame: Frame, mixed_g: np.ndarray) -> Iterator[Note]:
 
 
 def _about_training(frame: Frame, choice: Choice) -> Iterator[Note]:
-    """What the run was trained with, and whose credit the page shows."""
-    trained, estimator = frame.dump.trained, frame.dump.estimator
-    if trained is not None:
-        how = f"with {trained.estimator}" if trained.estimator else "on rollout advantages alone"
-        text = f"The run was trained {how}, by its own record."
-        if trained.estimator and estimator is None:
-            text += " That cannot be made from its name."
-        elif estimator not in (None, choice.estimator) and not choice.lacks_policy:
-            text += f" The page shows {choice.name}; -e {to_text(estimator)} shows the run's."
-        yield Note("trained", False, "What the run was trained with", text)
+    """Whose credit the page shows."""
     if choice.lacks_policy:
         text = f"That needs the policy's probabilities. The page shows {choice.name}."
         yield Note("no-policy", True, "Not the credit of training", text)
@@ -104,11 +94,7 @@ def about_grading(
     frame: Frame, graded: regrading.Graded | None, has_references: bool
 ) -> Iterator[Note]:
     """Whose verdicts these are, and what grading again has shown."""
-    trained = frame.dump.trained
-    if trained and trained.grader:
-        text = f"The verdicts are by {trained.grader}'s own scorer."
-        yield Note("own-scorer", False, "Not graded again", text)
-    elif has_references and not regrading.can_grade():
+    if has_references and not regrading.can_grade():
         text = "That needs math-verify, which is not installed. pip install 'ktae[eval]'"
         yield Note("no-grader", False, "Not graded again", text)
     elif graded and not graded.is_verdict:

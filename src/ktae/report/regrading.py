@@ -69,9 +69,7 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
 
     `accepted`: the `references` of the frame.
     """
-    # A task's own grader needs more than a record holds, and has given the verdicts.
-    own_grader = frame.dump.trained and frame.dump.trained.grader
-    if not can_grade() or own_grader or not any(accepted):
+    if not can_grade() or frame.dump.has_own_grader or not any(accepted):
         return None
     is_verdict = not frame.known_b.any()
     rows = [

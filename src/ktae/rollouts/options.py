@@ -23,8 +23,6 @@ class ReadOptions:
     correctness: str | Sequence[str] | None = None
     """Where a row has several rewards or metrics: the one that says whether it is correct; of
     several names the first whose value is not null."""
-    hinted: Sequence[str] = ()
-    """Where nobody asks for a `correctness`: what the run was trained with, if there."""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a rollout's fields are in a row (`ktae.rollouts.paths`): {"reward": "scores.acc"}."""
     group_by: Sequence[str] = ()

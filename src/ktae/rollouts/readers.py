@@ -30,7 +30,6 @@ from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import PathError, UnknownRowsError
 from ktae.rollouts.proposal import propose
 from ktae.rollouts.reader import Reader
-from ktae.rollouts.trained_with import TrainedWith
 
 T = TypeVar("T")
 
@@ -76,8 +75,6 @@ def read(
 
 def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
     """The same, without a proposal where nothing reads a file."""
-    trained = TrainedWith.beside(paths)
-    options = options if trained is None else trained.applied(options, notes)
     files_of = [(path, files_in(path, notes, options.evaluation)) for path in paths]
     files = [file for _, some in files_of for file in some]
     # A file that is given twice, under whatever name, would count twice.

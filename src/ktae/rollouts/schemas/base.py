@@ -213,10 +213,8 @@ def choose(
     """
     options, notes = source.options, source.notes
     wanted = options.correctness_names if asked is None else asked
-    values = [rewards[name] for name in wanted or options.hinted if name in rewards]
+    values = [rewards[name] for name in wanted if name in rewards]
     if values:
-        if not wanted:
-            notes.add("trained", f"correctness {' or '.join(options.hinted)}")
         return next((value for value in values if value is not None), None)
     if not wanted:
         names = list(rewards) if len(rewards) == 1 else [x for x in likely if x in rewards]

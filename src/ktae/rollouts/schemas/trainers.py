@@ -86,7 +86,7 @@ def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     rewards |= {name: x for name, x in flags.items() if not rewards or name.endswith("_reward")}
     if any(isinstance(x, float) for x in rewards.values()):
         rewards = {k: x for k, x in rewards.items() if type(x) is not int or not COUNTS.search(k)}
-    asked = (*source.options.correctness_names, *source.options.hinted)
+    asked = source.options.correctness_names
     rewards |= {name: rest[name] for name in asked if name in rest}
     likely = [name for name in CORRECTNESS_NAMES if name in rewards] or ["reward"]
     # A column `correct` is whatever a reward function logged: what decides is the reward.
@@ -98,7 +98,7 @@ def verl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]
     if sample := VERL_KEY.fullmatch(str(row.get("uid", ""))):
         plain["group"] = sample[2]
     rest = without(row, ("step", "input", "output", "score", "gts"))
-    names = source.options.correctness_names or [x for x in source.options.hinted if x in rest]
+    names = source.options.correctness_names
     value: Any = None
     if names:
         scores = {k: x for k, x in rest.items() if k in names or is_score(x)}
