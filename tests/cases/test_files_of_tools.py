@@ -197,21 +197,6 @@ def test_an_object_of_texts_is_a_prompt(tmp_path: Path) -> None:
     assert table["prompt"].to_pylist() == [x["asked"] for x in rollouts()]
 
 
-def test_the_only_field_of_verdicts_is_the_verdict(tmp_path: Path) -> None:
-    entries = [
-        {
-            "problem": entries[0]["asked"],
-            "generations": [x["text"] for x in entries],
-            "correctness_by_rule": [x["ok"] for x in entries],
-        }
-        for entries in by_problem(rollouts()).values()
-    ]
-    (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    table, notes = read(tmp_path / "r.jsonl")
-    assert counts(table) == (8, 2, 2)
-    assert notes.names["taken"] == ["'correctness_by_rule'"]
-
-
 @pytest.mark.parametrize(
     "words", [("right", "wrong"), ("yes", "no"), ("pass", "Fail"), ("1.0", "0.0")]
 )
@@ -377,7 +362,7 @@ def test_token_ids_that_begin_with_the_prompt_are_noted(tmp_path: Path) -> None:
         for i, x in enumerate(rows(**PLAIN), start=4)
     ]
     (tmp_path / "r.jsonl").write_text(json_lines(entries))
-    assert read(tmp_path / "r.jsonl")[1].counts["ids_prompt"] == 2
+    assert read(tmp_path / "r.jsonl")[1].counts["ids_prompt"] == 1
 
 
 # --- what is refused, and what is proposed
@@ -416,7 +401,7 @@ def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text(json_lines([{"total": 8}, *entries]))
     proposal = propose(tmp_path / "r.jsonl", entries, ReadOptions(), readers.read)
     assert proposal is not None
-    assert (proposal.n_read, proposal.groups, proposal.correct, proposal.incorrect) == (8, 2, 4, 4)
+    assert counts(proposal.table) == (8, 2, 2)
     assert proposal.fields["response"] == "state.log"
     table, _ = read(tmp_path / "r.jsonl", tuple(f"{k}={x}" for k, x in proposal.fields.items()))
     assert counts(table) == (8, 2, 2)

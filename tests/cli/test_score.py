@@ -52,7 +52,7 @@ def test_tokens_in_both_files_out(run, tmp_path):
 def test_several_models_in_a_group_are_said(command, tmp_path):
     rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
     write_lines(tmp_path / "r.jsonl", rows)
-    assert "--by-model" in command("score", "r.jsonl", "--pool-models").err
+    assert "models" in command("score", "r.jsonl", "--pool-models").err
 
 
 def test_a_group_in_which_no_token_tells_anything(command, tmp_path):

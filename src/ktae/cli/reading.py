@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from ktae.rollouts.notes import Notes
 
 NAMES = estimators.PRESETS | estimators.KINDS
-FIELD = "Where a field is in a row, such as reward=samples[].score. Can be given several times."
+FIELD = "Where a field is in a row, such as reward=scores.acc. Can be given several times."
 ROWS = "Where the rows are in a container, such as results[].samples[] or eval.*[]; fields are"
 GROUP_BY = "What tells groups apart, such as task_id; given several times, all of them."
 THRESHOLD = "A rollout without a verdict is correct if its reward is above this [default: 0]."
 CORRECTNESS = "Of several rewards or metrics the one that says what is correct."
-POOL = "Whether several models are compared as one [default: only where most would be alone]."
+POOL = "Compare several models as one; without it, each has groups of its own."
 JOIN = "Take files together: a group may span them, such as files of seeds."
-EVALUATION = "Of a run that holds both, read evaluations and not training."
 INPUT = (
     "Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, OpenRLHF, "
     "slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, .json, .csv, "
@@ -65,11 +64,8 @@ class Rows:
     group_by: Annotated[list[str] | None, rare(metavar="PATH", help=GROUP_BY)] = None
     threshold: Annotated[float | None, rare(help=THRESHOLD)] = None
     correctness: Annotated[str | None, rare(help=CORRECTNESS)] = None
-    pool_models: Annotated[
-        bool | None, rare("--pool-models/--by-model", help=POOL, show_default=False)
-    ] = None
+    pool_models: Annotated[bool, rare("--pool-models", help=POOL)] = False
     join: Annotated[bool, rare("--join", help=JOIN)] = False
-    evaluation: Annotated[bool, rare("--evaluation", help=EVALUATION)] = False
 
     @property
     def how(self) -> ReadOptions:
@@ -110,7 +106,7 @@ class Saved(Rows):
         from ktae.rollouts.folders import choose_files
 
         paths = [*map(spooled, paths)]
-        files = [x for y in paths for x in evaluations_in(y) or choose_files(y, self.evaluation)[0]]
+        files = [x for y in paths for x in evaluations_in(y) or choose_files(y)[0]]
         for file, n in Counter(map(os.path.realpath, files)).items():
             if n > 1:
                 notes.add("overlap", path_text(Path(file).name))
@@ -150,7 +146,7 @@ class Reading(Rows):
 
     def flags(self) -> list[str]:
         """The options that say how rows are read, for a command that reads the same."""
-        flags = ["--by-model"] if self.pool_models is False else []
+        flags: list[str] = []
         for name in (*(field.name for field in dataclasses.fields(Rows)), "tokenizer"):
             value, flag = getattr(self, name), f"--{name.replace('_', '-')}"
             if value is True:

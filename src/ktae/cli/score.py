@@ -132,10 +132,7 @@ def _warn(frame: Frame) -> None:
     models = frame.rollouts.group_by(["group", "step"]).aggregate([("model", "count_distinct")])
     n = models["model_count_distinct"].to_numpy().max(initial=0)
     if n > 1:
-        note(
-            f"groups mix up to {n:,} models; a token may only identify the stronger one "
-            "(--by-model separates them)"
-        )
+        note(f"groups mix up to {n:,} models; a token may only identify the stronger one")
     if frame.dump.unit == "tokens" and None in frame.dump.texts:
         note("warning: the tokenizer does not know all token ids: did it make them?")
 

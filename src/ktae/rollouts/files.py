@@ -41,9 +41,6 @@ MAX_DEPTH = 100
 has a limit of its own."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
-CALLED_WITH = ("arguments", "args", "input")
-"""Where a call has its arguments."""
-ARGUMENTS = re.compile(rf"\b({'|'.join(CALLED_WITH)}): struct")
 CSV_BLOCK = 1 << 24
 """Bytes; no row of CSV may be longer."""
 
@@ -194,13 +191,12 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
             empty = {x for x in table.column_names if table[x].null_count == len(table)}
             names |= empty & {"outcome", "extracted", "grader"}
             table = table.drop_columns(list(names))
-        has_calls = ARGUMENTS.search(str(table.schema)) is not None
         with _broken("table", name, ValueError, OverflowError, pa.ArrowException):
             rows = table.to_pylist()  # a date after 9999 is an OverflowError
+        has_calls = "arguments: struct" in str(table.schema)
         for row in rows:
             number += 1
-            kept = {k: without_others(x) for k, x in row.items()} if has_calls else row
-            yield kept, f"{name}, row {number}"
+            yield (without_others(row) if has_calls else row), f"{name}, row {number}"
 
 
 def without_others(value: Any, is_arguments: bool = False) -> Any:
@@ -210,19 +206,7 @@ def without_others(value: Any, is_arguments: bool = False) -> Any:
     if not isinstance(value, dict):
         return value
     kept = {name: x for name, x in value.items() if not (is_arguments and x is None)}
-    return {name: without_others(x, name in CALLED_WITH) for name, x in kept.items()}
-
-
-def own_tables(path: Path) -> Iterator[Any]:
-    """The tables of a record that ktae has written, in order."""
-    done, name = 0, path_text(path)
-    with _open(path) as stream:
-        for table in parquet_tables(stream, name, ROWS_PER_BATCH):
-            table = record.parse_record(record.without_words(table), name, done)
-            yield table.replace_schema_metadata(record.SCHEMA.metadata)
-            done += len(table)
-    if not done:
-        raise EmptyFileError(f"{name} is empty: it holds no rollouts")
+    return {name: without_others(x, name == "arguments") for name, x in kept.items()}
 
 
 def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:

@@ -7,55 +7,38 @@ import itertools
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import messages_of, plain_text
+from ktae.rollouts.conversation import messages_of
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.names import LIKELY, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import UnknownRowsError, is_conversation, name_of
-from ktae.rollouts.plain import Columns, Kind, has_policy, is_verdict
-from ktae.rollouts.values import Row, as_label, is_label, is_number, of_type
+from ktae.rollouts.paths import UnknownRowsError, name_of
+from ktae.rollouts.plain import Columns, Kind, has_policy, is_verdict, usual_rows
+from ktae.rollouts.values import KINDS, Row, as_label
 
 SHOWN = 60
 """Paths of a row that are shown."""
-LOOKED_AT = 1000
-"""Rows that say what a field holds."""
 TRIED = 3
 """Candidates of each field that are tried."""
 FITS = 0.9
 """The share of a field's values that have to be what it is proposed for, and of rows to be read."""
 MAX_DEPTH = 6
 """Levels of a row that are shown and looked at."""
-NOT_POLICY = re.compile("|".join(NAMES.not_policy))
-"""Names of texts that are hardly the policy's."""
-REWARD_LIKE = re.compile("|".join(NAMES.reward_like))
-ID_LIKE = re.compile(r"(^|_)(id|idx|index|key)$")
-
-
-def usual_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the commonest shape; those with more fields count as such, too."""
-    shape = Counter(frozenset(row) for row in rows).most_common(1)[0][0]
-    return [row for row in rows if shape <= row.keys()]
+NOT_POLICY, REWARD_LIKE = (re.compile("|".join(x)) for x in (NAMES.not_policy, NAMES.reward_like))
 
 
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Paths of a row and what they lead to; a list of objects stands for its first one, as
-    `list[]`, and one of turns for its last one."""
-    is_list = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    """Paths of a row and what they lead to; a list of one text stands for that text."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         value, path = value[0], f"{path}[0]"
     if isinstance(value, dict) and depth < MAX_DEPTH and (path == "" or value):
         for name, inside in value.items():
             yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
-    elif is_list and depth < MAX_DEPTH and not is_conversation(path, value):
-        index = -1 if name_of(path) in NAMES.turns else 0
-        yield from leaves(value[index], f"{path}[{index or ''}]", depth)
     else:
         yield path, value
 
@@ -90,53 +73,46 @@ class Proposal(NamedTuple):
     """Fields that read a file, and what came out when they were tried."""
 
     fields: dict[str, str]
-    rows: str | None
-    n_read: int
+    table: Any
+    """The record."""
     n_rows: int
+    """How many rows the file has."""
     groups: int
-    correct: int
-    incorrect: int
-    prompt: str | None
-    response: str
+    is_mixed: bool
+    """Whether some rollouts are correct and some incorrect."""
 
-    def text(self, path: Path) -> str:
+    def text(self, path: Path, rows: str | None) -> str:
         """What a person reads: the command, what it gives, and the first prompt and response."""
-        options = [f"--rows {shlex.quote(self.rows)}"] if self.rows else []
+        options = [f"--rows {shlex.quote(rows)}"] if rows else []
         options += [f"--field {shlex.quote(f'{k}={x}')}" for k, x in self.fields.items()]
+        correct = self.table["correct"].to_pylist()
         lines = [
-            f"this reads {self.n_read:,} of {self.n_rows:,} rows: {self.groups:,} groups, "
-            f"{self.correct:,} correct, {self.incorrect:,} incorrect:",
+            f"this reads {len(self.table):,} of {self.n_rows:,} rows: {self.groups:,} groups, "
+            f"{correct.count(1.0):,} correct, {correct.count(0.0):,} incorrect:",
             f"  ktae report {shlex.quote(str(path))} {' '.join(options)}",
         ]
-        if self.prompt:
-            lines.append(f"  the first prompt begins {self.prompt[:60]!r}")
-        return "\n".join([*lines, f"  the first response begins {self.response[:60]!r}"])
+        first = self.table.slice(0, 1).to_pylist()[0]
+        texts = [(name, first[name]) for name in ("prompt", "response") if first[name]]
+        return "\n".join([*lines, *(f"  the first {k} begins {x[:60]!r}" for k, x in texts)])
 
 
 def propose(
     path: Path, rows: Sequence[Row], options: ReadOptions, read: Callable[..., Any]
 ) -> Proposal | None:
-    """Fields that read a file's rows, tried on the whole file; None where none are found.
-
-    Args:
-        path: the file.
-        rows: its rows, or the first of them.
-        options: as it was to be read.
-        read: `ktae.rollouts.readers.read`.
-    """
-    candidates = Candidates(usual_rows(rows[:LOOKED_AT]) if rows else [])
+    """Fields that read a file, of which `rows` are the first; each is tried on the whole file with
+    `read` (`ktae.rollouts.readers.read`). None where none are found."""
+    columns = Candidates(usual_rows(rows) if rows else [])
     named = options.fields.get("response")
-    responses = [named] if named else candidates.responses()
-    rewards: list[str | None] = [*candidates.rewards()[:TRIED]]
-    rewards += [] if options.needs_reward else [None]
+    responses = [named] if named else columns.responses()[:TRIED]
+    rewards: list[str | None] = [*columns.rewards()[:TRIED], *[None] * (not options.needs_reward)]
     best: Proposal | None = None
-    for response, reward in itertools.product(responses[:TRIED], rewards[: TRIED + 1]):
-        for group in [*candidates.groups(response)[:TRIED], None]:
+    for response, reward in itertools.product(responses, rewards):
+        for group in [*columns.groups(response)[:TRIED], None]:
             fields = {"response": response, "group": group, "reward": reward}
-            fields |= candidates.others(response)
+            fields |= columns.others(response)
             known = {k: x for k, x in fields.items() if x is not None}
             tried = _tried(read, path, known, options)
-            if tried is not None and tried.correct and tried.incorrect:
+            if tried is not None and tried.is_mixed:
                 return tried
             best = best or tried
     return best
@@ -148,7 +124,7 @@ class Candidates(Columns):
     def __init__(self, rows: Sequence[Row]) -> None:
         super().__init__(rows)
         paths = dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row))
-        self.paths = [x for x in paths if x and "[]" not in x and self.holds(x, lambda value: True)]
+        self.paths = [x for x in paths if x and self.holds(x, KINDS["any"])]
 
     def holds(self, path: str, kind: Kind) -> bool:
         """Whether nearly all rows have the field, and nearly all of its values are of a kind."""
@@ -175,7 +151,7 @@ class Candidates(Columns):
         talks = [x for x in self.paths if self.holds(x, has_policy)]
         texts = []
         for path in self.paths:
-            is_text = self.holds(path, of_type(str)) and not self.holds(path, is_verdict)
+            is_text = self.holds(path, KINDS["text"]) and not self.holds(path, is_verdict)
             if not is_text or path in talks or NOT_POLICY.search(path.lower()):
                 continue
             values, n = self.values(path), self.distinct(path)
@@ -192,7 +168,7 @@ class Candidates(Columns):
             # A word such as "incorrect" is a verdict under any name, and a number seldom is.
             are_words = self.fits(path, lambda x: not str(x)[:1].isdecimal(), 1.0)
             is_named = REWARD_LIKE.search(path.lower()) or are_words
-            if (are_verdicts and is_named) or (self.holds(path, is_number) and rank < 100):
+            if (are_verdicts and is_named) or (self.holds(path, KINDS["number"]) and rank < 100):
                 kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
         return [path for *_, path in sorted(kept)]
 
@@ -201,8 +177,8 @@ class Candidates(Columns):
         kept = []
         for path in self.paths:
             n, rank = self.distinct(path), self.rank(path, "group")
-            is_named = rank < len(LIKELY["group"]) or ID_LIKE.search(name_of(path))
-            repeats = 1 < n < len(self.values(path)) and self.fits(path, is_label, 1.0)
+            is_named = rank < 100 or re.search(r"(^|_)(id|idx|index|key)$", name_of(path))
+            repeats = 1 < n < len(self.values(path)) and self.fits(path, KINDS["label"], 1.0)
             if path != response and is_named and repeats:
                 kept.append((rank, path))
         return [path for _, path in sorted(kept)]
@@ -213,7 +189,7 @@ class Candidates(Columns):
         for name in ("prompt", "answer"):
             paths = [x for x in self.paths if x != response and "." in x]
             paths = [x for x in paths if self.name(x) in LIKELY[name] and self.distinct(x) > 1]
-            texts = [x for x in paths if self.fits(x, lambda x: type(plain_text(x)) is str, 1.0)]
+            texts = [x for x in paths if self.fits(x, KINDS["said"], 1.0)]
             fields |= {name: texts[0]} if len(texts) == 1 else {}
         return fields
 
@@ -228,27 +204,17 @@ def _tried(
         table = read([path], how, notes=notes)
     except InputError:
         return None
-    n_read, left = len(table), notes.counts["rejected"]
     codes_b, firsts = group_codes(table)
-    correct, texts = table["correct"].to_pylist(), set(table["response"].to_pylist())
-    n_known = len(correct) - correct.count(None)
-    # A group's texts are one where they are what was asked.
-    is_useless = len(codes_b) == len(firsts) or len(texts) <= len(firsts)
-    if is_useless or left > max(1, (1 - FITS) * (n_read + left)):
-        return None
-    if notes.counts["turn_rows"] or notes.counts["alone"]:
-        return None
-    if options.needs_reward and (2 * n_known < len(correct) or len({*correct} - {None}) < 2):
-        return None
-    first = table.slice(0, 1).to_pylist()[0]
-    return Proposal(
-        fields=fields,
-        rows=options.rows,
-        n_read=n_read,
-        n_rows=n_read + left,
-        groups=len(firsts),
-        correct=correct.count(1.0),
-        incorrect=correct.count(0.0),
-        prompt=first["prompt"],
-        response=first["response"] or "",
+    left, correct = (
+        notes.counts["rejected"],
+        [x for x in table["correct"].to_pylist() if x is not None],
     )
+    # A group's texts are one where they are what was asked.
+    texts, is_alone = set(table["response"].to_pylist()), len(codes_b) == len(firsts)
+    is_short = left > max(1, (1 - FITS) * (len(table) + left)) or 2 * len(correct) < len(table)
+    if is_alone or len(texts) <= len(firsts) or notes.counts["turn_rows"] or notes.counts["alone"]:
+        return None
+    is_mixed = len({*correct}) == 2
+    if options.needs_reward and (is_short or not is_mixed):
+        return None
+    return Proposal(fields, table, len(table) + left, len(firsts), is_mixed)

@@ -111,7 +111,7 @@ def read_record(path: str | Path) -> Any:
     """
     try:
         with open_input(path) as file:
-            table = pq.read_table(file)
+            table = pq.ParquetFile(file).read()
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"cannot read {path}: {one_line(error)}") from None
     return parse_record(table, str(path))
