@@ -31,13 +31,6 @@ def parquet(content, **settings):
     return file.getvalue()
 
 
-def arrow(content):
-    file = io.BytesIO()
-    with pa.ipc.new_file(file, content.schema) as writer:
-        writer.write_table(content)
-    return file.getvalue()
-
-
 def zipped(name, content):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -75,7 +68,6 @@ CASES = {
         "a dictionary": parquet(table(20_000, referring(20_000))),
         "zeros": parquet(table(1, ["z" * (400 << 20)]), compression="zstd", use_dictionary=False),
     },
-    "r.arrow": {"a dictionary": arrow(table(20_000, referring(20_000)))},
     "r.eval": {"zeros": zipped("samples/1.json", b'{"id": "' + b"a" * (400 << 20) + b'"}')},
 }
 NAMES = [(name, case) for name in CASES for case in CASES[name]]

@@ -100,15 +100,6 @@ def test_pad_awkward_lengths():
         assert not row[len(ids) :].any()
 
 
-def test_pad_names_the_bad_row():
-    with pytest.raises(InputError, match=r"token_ids\[2\].*-1"):
-        record.pad([[1, 2], [], [3, -1]])
-    with pytest.raises(InputError, match=r"token_ids\[0\]"):
-        record.pad([[2**31], [1]])
-    with pytest.raises(InputError, match=r"mask\[1\]"):
-        record.pad([[1], [1, 2]], [None, [True]])
-
-
 def test_rows_of_a_chunked_table_in_any_order():
     values = [list(range(i % 4)) for i in range(20)]
     chunks = [

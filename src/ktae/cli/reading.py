@@ -37,7 +37,7 @@ JOIN = "Take files together: a group may span them, such as files of seeds."
 INPUT = (
     "Files or folders with rollouts: run folders of ktae train; dumps of TRL, verl, OpenRLHF, "
     "slime, NeMo-RL, verifiers, lm-evaluation-harness or lighteval; any .jsonl, .json, .csv, "
-    ".arrow, .eval or .parquet file (also .gz); - is standard input."
+    ".eval or .parquet file (also .gz); - is standard input."
 )
 ESTIMATOR = (
     f"What computes credit: {', '.join(NAMES)}, a recipe's section such as "

@@ -16,7 +16,7 @@ from ktae.errors import InputError
 
 MAX_DOCUMENT = 1 << 28
 """Bytes of a file that is parsed at once, such as JSON, unless the caller says less."""
-FORMATS = {b"\x1f\x8b": ".jsonl.gz", b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK": ".eval"}
+FORMATS = {b"\x1f\x8b": ".jsonl.gz", b"PAR1": ".parquet", b"PK": ".eval"}
 """How the name of a file with these first bytes ends; of any other, `.jsonl`."""
 
 

@@ -19,6 +19,8 @@ from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose
 from ktae.rollouts.values import KINDS, MISSING, Row, as_label, as_verdict, is_label, is_null
 from ktae.rollouts.values import label_of as as_group
 
+OWN_STEP = r"step-\d+\.parquet"
+"""The files of ktae's own run folder."""
 Kind = Callable[[Any], bool]
 
 
@@ -121,7 +123,7 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
             plain = plain | {"reward": choose(rewards, CORRECTNESS_NAMES, where, source)}
         yield plain
 
-    schema = Schema("plain rollouts", is_plain=True)
+    schema = Schema("plain rollouts", run=OWN_STEP, is_plain=True)
     schema.convert = convert if split or has_messages or several else None
     schema.fields = [(name, [path]) for name, path in reads]
     return schema

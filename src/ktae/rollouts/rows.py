@@ -28,7 +28,7 @@ from ktae.rollouts.values import (
     without,
 )
 
-INTERNAL = frozenset(("_prompt_id", "is_evaluation"))
+INTERNAL = frozenset(("_prompt_id", "_graded", "is_evaluation"))
 """Names that are not kept among a row's further fields."""
 ALIASES, ASKS, THOUGHTS = map(
     frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.questions, NAMES.thoughts)
@@ -88,6 +88,7 @@ def to_record_row(
         raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
     made |= {"label": made.pop("group", None), "prompt_id": fields.get("_prompt_id")}
     made |= {"is_evaluation": bool(fields.get("is_evaluation")), "by_reward": not has_verdict}
+    made |= fields.get("_graded") or {}
     return made | {"extra": further_fields(fields), "is_alone": is_alone}
 
 
