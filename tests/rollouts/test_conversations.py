@@ -210,7 +210,7 @@ ASKED_LAST = [*EXAMPLE, USER | {"content": "So: 2+3?"}, {"role": "assistant", "c
 )
 def test_examples_belong_to_the_prompt_where_the_row_says_so(row, response, noted, tmp_path):
     row = {"group": 1, "reward": 1, "response": ASKED_LAST} | row
-    table, notes = read(write_rows(tmp_path / "r.jsonl", row))
+    table, _notes = read(write_rows(tmp_path / "r.jsonl", row))
     assert table["response"].to_pylist() == [response]
 
 

@@ -88,28 +88,26 @@ class Locator:
 
     def _find(self, located: Located, is_file: bool, level: int = 0) -> Iterator[Located]:
         """The row itself, or the rows in it, or in those."""
-        row, path = located.row, None
+        row, where = located.row, located.where
         if not isinstance(row, dict):
             yield located
         elif (rows := table_of(row)) is not None:
             parent = self._parent(located, not is_file)
             for n, entry in enumerate(rows, start=1):
-                where = f"{located.where}, row {n}"
-                yield from self._rollouts(Located(entry, where, parent), False)
-        elif level < MAX_LEVELS and not (self.named and _is_value(at(row, self.main))):
-            path = self._path(row, is_file)
-        if path is not None:
+                yield from self._rollouts(Located(entry, f"{where}, row {n}", parent), False)
+        elif level < MAX_LEVELS and (path := self._path(row, is_file)):
             for inner in self._expand(located, path, is_file):
                 yield from self._find(inner, False, level + 1)
-        elif isinstance(row, dict) and rows is None:
+        else:
             yield from self._rollouts(located, is_file)
 
     def _rollouts(self, located: Located, is_file: bool) -> Iterator[Located]:
         """A row as it is, or one for each of the responses in it."""
-        if not isinstance(located.row, dict):
+        row = located.row
+        if not isinstance(row, dict):
             yield located
             return
-        row = self.named(located.row) if self.named else located.row
+        row = self.named(row) if self.named else row
         names = ("response",) if self.named else NAMES.responses
         name = None if not self.named and self.detects(row) else responses_in(row, names)
         if name is None:
@@ -131,7 +129,8 @@ class Locator:
 
     def _path(self, row: Row, is_file: bool) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
-        tables = list(tables_of(row))
+        response = at(row, self.main) if self.named else MISSING
+        tables = list(tables_of(row)) if response is MISSING or isinstance(response, dict) else []
         if not tables or self.detects(row):
             return None
         fits = [x for x in tables if any(map(self._is_row, x[1][:LOOKED_AT]))]
@@ -140,7 +139,7 @@ class Locator:
         # Among several tables, or where none is known to hold rollouts, the name decides; a file's
         # only one holds its rows.
         if len(fits) != 1:
-            names = [(re.split(r"[.\[]", x[0].removesuffix("[]"))[-1], x) for x in fits or tables]
+            names = [(x[0].removesuffix("[]").rpartition(".")[2], x) for x in fits or tables]
             named = [x for name, x in names if name in NAMES.tables and (fits or "." not in x[0])]
             is_only = is_file and len(tables) == 1
             fits = named if len(named) == 1 else fits or (tables if is_only else [])
@@ -159,19 +158,14 @@ class Locator:
 
     def _expand(self, located: Located, path: str, is_file: bool) -> Iterator[Located]:
         """The rows at a path, whose fields come before those of what they stand in."""
-        parent, name = self._parent(located, not is_file), re.sub(r"[\[\]*]|\.$", "", path)
+        parent, hops = self._parent(located, not is_file), re.findall(r"\*|\[\]|[^.\[\]*]+", path)
+        name = next(x for x in (*hops[::-1], KEY) if x not in ("*", "[]"))
         longer = f"{located.path}.{path}" if located.path else path
-        places = self._walk(located.row, re.findall(r"\*|\[\]|[^.\[\]*]+", path), {}, located.where)
-        is_empty = True
-        for value, beside, where in places:
-            is_empty, inside = False, value
-            if not isinstance(value, dict):
-                inside = {name.rpartition(".")[2]: value}
+        for value, beside, where in self._walk(located.row, hops, {}, located.where):
+            inside = value if isinstance(value, dict) else {name: value}
             several = {k for k, x in beside.items() if isinstance(x, dict | list)}
             inherited = (located.inherited | several) - inside.keys()
             yield Located(beside | inside, where, parent, longer, inherited)
-        if is_empty and "[]" not in path:
-            raise InputError(f"{located.where}: no rows at {longer!r}")
 
     def _walk(
         self, value: Any, hops: Sequence[str], beside: Row, where: str
@@ -180,8 +174,10 @@ class Locator:
         if not hops:
             yield value, beside, where
         elif hops[0] == "[]" and isinstance(value, list):
+            first = value[0] if value and isinstance(value[0], dict) else {}
+            columns, _ = self._columns(without(beside, first), len(value), where)
             for n, x in enumerate(value):
-                fields = beside | self._beside(beside, x, n, len(value), where)
+                fields = beside | {name: column[n] for name, column in columns.items()}
                 yield from self._walk(x, hops[1:], fields, f"{where}, entry {n + 1}")
         elif hops[0] == "*" and isinstance(value, dict):
             single = {k: x for k, x in value.items() if not isinstance(x, dict | list)}
@@ -191,72 +187,55 @@ class Locator:
         elif isinstance(value, dict) and hops[0] in value:
             fields = beside | without(value, hops[:1])
             yield from self._walk(value[hops[0]], hops[1:], fields, where)
-        elif hops[0] not in ("[]", "*"):
-            raise InputError(f"{where}: nothing at {hops[0]!r}, where rows are to be")
+        else:
+            raise InputError(f"{where}: no {hops[0]!r} on the way to rows")
 
-    def _beside(self, row: Row, entry: Any, n: int, size: int, where: str) -> Row:
-        """The n-th entries of lists beside the rows that have one value for each of them."""
-        values: Row = {}
-        for name, column in row.items():
-            is_prompt = name in NAMES.prompts and KINDS["saids"](column)
-            is_column = isinstance(column, list) and (is_prompt or name in self.each)
-            if not is_column or (isinstance(entry, dict) and name in entry):
-                continue
-            if len(column) != size:
-                raise InputError(f"{where}: {len(column)} of {name} for {size} rows")
-            values[name] = column[n]
-        return values
+    def _columns(self, row: Row, n: int, where: str) -> tuple[Row, bool]:
+        """The lists of a row that have one value for each of n rollouts, and whether these are of
+        several prompts or labels."""
+        lists = {k: x for k, x in row.items() if isinstance(x, list) and x}
+        asked = [x for x in NAMES.prompts if KINDS["saids"](lists.get(x))]
+        is_batch = bool(asked) or any(KINDS["labels"](lists.get(x)) for x in NAMES.labels)
+        columns = {}
+        for field, values in lists.items():
+            is_dealt = field in self.each or field in asked
+            if field in TOKEN_LISTS:
+                is_dealt = any(isinstance(x, list) for x in values)
+            elif len(values) == n:
+                is_dealt = is_dealt or is_batch or all(map(KINDS["verdict"], values))
+            if is_dealt and len(values) != n:
+                raise InputError(f"{where}: {len(values)} of {field} for {n} rollouts")
+            columns |= {field: values} if is_dealt else {}
+        return columns, is_batch
 
     def _dealt(self, row: Row, name: str, where: str) -> tuple[list[Row], bool]:
         """One row for each of the responses in a field, with its entry of each list beside them.
-
-        With several prompts or labels they are a batch, else the rollouts of one problem.
 
         Raises:
             InputError: a list has another length, or one reward stands for several; or nothing says
                 that the entries of `name` are rollouts and no turns of one.
         """
         responses: list[Any] = choices_of(row[name]) or row[name]
-        columns, n = {name: responses}, len(responses)
-        lists = {k: x for k, x in row.items() if k != name and isinstance(x, list) and x}
-        asked = [x for x in NAMES.prompts if KINDS["saids"](lists.get(x))]
-        is_batch = (
-            bool(asked)
-            or name == "tokens"
-            or any(KINDS["labels"](lists.get(x)) for x in NAMES.labels)
-        )
-        if about := next((x for x in NAMES.criteria if x in lists), None):
+        columns, is_batch = self._columns(without(row, [name]), len(responses), where)
+        if name == "tokens":  # nothing else is a list of one value a rollout
+            columns, is_batch = {k: x for k, x in row.items() if isinstance(x, list)}, True
+        if about := next((x for x in NAMES.criteria if isinstance(row.get(x), list)), None):
             raise InputError(f"{where}: scores are of each of {about!r}; expected one a response")
-        for field, values in lists.items():
-            if field in TOKEN_LISTS:
-                is_dealt = any(isinstance(x, list) for x in values)
-            else:
-                are_verdicts = len(values) == n and all(map(KINDS["verdict"], values))
-                is_dealt = field in {*self.each, *asked} or are_verdicts
-                is_dealt = is_dealt or (is_batch and len(values) == n)
-            if is_dealt and len(values) != n:
-                raise InputError(f"{where}: {len(values)} of {field} for {n} of {name}")
-            columns |= {field: values} if is_dealt else {}
         for field in ("reward", "correct"):
-            if n > 1 and field not in columns and not is_null(row.get(field)):
-                raise InputError(
-                    f"{where}: {field} is {row[field]!r:.60}, one for {n} of {name}; name one of "
-                    "them"
-                )
+            if len(responses) > 1 and field not in columns and not is_null(row.get(field)):
+                raise InputError(f"{where}: {field} is one for {len(responses)} of {name}")
         scores = [x for x in columns.get("scores", []) if is_number(x) and as_verdict(x) is None]
         if name == "responses" and not all(0 <= float(x) <= 1 for x in scores):
             raise InputError(
                 f"{where}: {name!r} may be several answers or the turns of one, which 'scores' "
                 f"does not say; --rows {name}[] says that each is a rollout"
             )
-        return [row | {k: x[i] for k, x in columns.items()} for i in range(n)], is_batch
+        columns |= {name: responses}
+        rows = [row | {k: x[i] for k, x in columns.items()} for i in range(len(responses))]
+        return rows, is_batch
 
 
 # --- what an object is
-
-
-def _is_value(value: Any) -> bool:
-    return value is not MISSING and not isinstance(value, dict)
 
 
 def is_rollout(row: Any, likely: bool = False) -> bool:
@@ -296,8 +275,9 @@ def tables_of(
 def _is_table(value: Any) -> bool:
     """Whether it is a list of objects that are no messages."""
     entries = value[:LOOKED_AT] if isinstance(value, list) else []
-    are_objects = bool(entries) and all(isinstance(x, dict) for x in entries)
-    return are_objects and not any({"role", "from"} & x.keys() for x in entries)
+    return bool(entries) and all(
+        isinstance(x, dict) and not {"role", "from"} & x.keys() for x in entries
+    )
 
 
 def _are_alike(objects: Sequence[Row]) -> bool:
