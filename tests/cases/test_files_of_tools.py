@@ -401,9 +401,9 @@ def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text(json_lines([{"total": 8}, *entries]))
     proposal = propose(tmp_path / "r.jsonl", entries, ReadOptions(), readers.read)
     assert proposal is not None
-    assert counts(proposal.table) == (8, 2, 2)
-    assert proposal.fields["response"] == "state.log"
-    table, _ = read(tmp_path / "r.jsonl", tuple(f"{k}={x}" for k, x in proposal.fields.items()))
+    assert "8 of 9 rows: 2 groups, 4 correct, 4 incorrect" in proposal[1]
+    assert proposal[0]["response"] == "state.log"
+    table, _ = read(tmp_path / "r.jsonl", tuple(f"{k}={x}" for k, x in proposal[0].items()))
     assert counts(table) == (8, 2, 2)
 
 

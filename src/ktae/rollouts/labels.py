@@ -5,9 +5,10 @@ Beside that stand the notes that only all rollouts together tell.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,20 +60,18 @@ def place_of(
     `names` is what their tool calls the files of a run, as a pattern; `table`, of several tables in
     the file, the name of this one. A run's evaluations are apart.
     """
-    run = file
+    run, root = file, path
     if re.fullmatch(names, file.name):
-        run, inside = file.parent, set()
-        while run.name and WITHIN_RUN.fullmatch(run.name):
-            inside.add(run.name)
-            run = run.parent
+        inside = list(itertools.takewhile(WITHIN_RUN.fullmatch, (x.name for x in file.parents)))
+        run = file.parents[len(inside)]
         run = run / "eval" if "eval" in inside else run
-    root = path if path.is_dir() or run == file else run
-    parts = [] if is_single else [path_text(root)]
-    parts += [path_text(run.relative_to(root))] if root in run.parents else []
+        root = path if path.is_dir() else run
     if join:
         return Place(None, table, "")
-    is_alone = run == file and table is None
+    parts = [] if is_single else [path_text(root)]
+    parts += [path_text(run.relative_to(root))] if root in run.parents else []
     front = "".join(f"{part}:" for part in parts)
+    is_alone = run == file and table is None
     return Place(None, path_text(file), front) if is_alone else Place(path_text(run), table, front)
 
 
@@ -89,30 +88,29 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
         values = pa.array([place[i] for place in places], pa.string())
         # What all have in common tells nothing.
         values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
-        field, at = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
-        table = table.set_column(at, field, values.take(pa.array(place_b)))
-    models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
-    told = len(models) > 1 and not options.pool_models
-    notes.add("models", n=len(models) * told)
-    label_b = codes_of(table, "run", "file", "label", "step")
-    prompt_b, has_both = (
-        numbered(table["prompt_id"]),
-        pc.and_(*map(pc.is_valid, (table["label"], table["prompt_id"]))).to_numpy(),
+        table = _with_column(table, name, values.take(pa.array(place_b)))
+    n_models = len(pc.unique(table["model"].drop_null()))
+    told = n_models > 1 and not options.pool_models
+    notes.add("models", n=n_models * told)
+    has_both = table["label"].is_valid().to_numpy() & table["prompt_id"].is_valid().to_numpy()
+    labels_b, prompts_b = (
+        codes_of(table, "run", "file", "label", "step"),
+        codes_of(table, "prompt_id"),
     )
-    notes.add("split", n=_n_several(label_b[has_both], prompt_b[has_both]))
-    if len(places) > 1:
-        same_b, where_b = (
-            codes_of(table, "label", "prompt_id", "step"),
-            codes_of(table, "run", "file"),
-        )
-        notes.add("apart", n=_n_several(same_b, where_b))
+    notes.add("split", n=_n_several(labels_b[has_both], prompts_b[has_both]))
+    same_b = codes_of(table, "label", "prompt_id", "step")
+    notes.add("apart", n=_n_several(same_b, codes_of(table, "run", "file")))
     codes_b = codes_of(table, "run", "file", "label", "prompt_id", "step", *["model"] * told)
     fronts = [place.front if len({x.front for x in places}) > 1 else "" for place in places]
     names = _names(table, codes_b, told, [fronts[x] for x in place_b])
-    table = table.set_column(0, record.SCHEMA.field("group"), pa.array(names, pa.string()))
+    table = _with_column(table, "group", pa.array(names, pa.string()))
     _note_beginnings(table, notes)
     _note_states(table, notes)
     return table
+
+
+def _with_column(table: Any, name: str, values: Any) -> Any:
+    return table.set_column(table.column_names.index(name), record.SCHEMA.field(name), values)
 
 
 def codes_of(table: Any, *names: str) -> np.ndarray:
@@ -180,14 +178,12 @@ def note_conditions(rollouts: Sequence[tuple[Row, Row]], notes: Notes) -> None:
         is_outcome = not is_named and any(x in name.lower() for x in NAMES.outcomes)
         if name in PARSERS or name[:1] == "_" or is_outcome:
             continue
-        of_group, values = defaultdict[Any, list[tuple[Any, Any]]](list), list[Any]()
+        of_group = defaultdict[Any, Counter[Any]](Counter)
         for plain, made in rollouts:
             if plain.get(name) is not None:
                 group = tuple(map(made.get, ("label", "prompt_id", "step", "is_evaluation")))
-                of_group[group].append((plain[name], made.get("correct")))
-                values.append(plain[name])
-        is_field = all(type(x) in (str, int) for x in values) and len({*values}) <= MAX_VALUES
-        if is_field and _is_condition(list(of_group.values()), is_named):
+                of_group[group][str(plain[name]), type(plain[name]), made.get("correct")] += 1
+        if _is_condition(list(of_group.values()), is_named):
             notes.add("conditions", repr(name))
             if notes.strict and is_named:
                 raise InputError(
@@ -196,27 +192,29 @@ def note_conditions(rollouts: Sequence[tuple[Row, Row]], notes: Notes) -> None:
                 )
 
 
-def _is_condition(groups: Sequence[list[tuple[Any, Any]]], is_named: bool) -> bool:
-    """Whether most groups have several values, more than once, which verdicts do not tell."""
-    large = [pairs for pairs in groups if len(pairs) > 1]
-    sizes = [Counter(x for x, _ in pairs) for pairs in large]
-    several = [x for x in sizes if len(x) > 1]
-    if not several or 2 * len(several) < len(large):
+def _is_condition(groups: Sequence[Counter[Any]], is_named: bool) -> bool:
+    """Whether the values of a field, with their types and verdicts, differ in most groups and
+    repeat in one, and are not told by the verdict."""
+    keys = {key for sizes in groups for key in sizes}
+    if {kind for _, kind, _ in keys} - {str, int} or len({x for x, *_ in keys}) > MAX_VALUES:
         return False
+    large = [sizes for sizes in groups if sizes.total() > 1]
+    several = [sizes for sizes in large if len({x for x, *_ in sizes}) > 1]
     # A number of the rollout within its group has each value once.
-    is_repeated = any(min(x.values()) > 1 for x in several)
-    mixed = [pairs for pairs in large if len({correct for _, correct in pairs}) > 1]
-    tells = bool(mixed) and all(len({*pairs}) == len({x for x, _ in pairs}) for pairs in mixed)
-    return is_named or (is_repeated and not tells)
+    repeats = any(sizes.total() > len({x for x, *_ in sizes}) for sizes in several)
+    mixed = [sizes for sizes in large if len({correct for *_, correct in sizes}) > 1]
+    tells = bool(mixed) and all(len(sizes) == len({x for x, *_ in sizes}) for sizes in mixed)
+    return 2 * len(several) >= max(len(large), 1) and (is_named or (repeats and not tells))
 
 
 def _note_states(rollouts: Any, notes: Notes) -> None:
     """Note agents whose states, what is seen before a later turn, are hardly shared in a group."""
-    codes_b, _ = group_codes(rollouts)
     states: Counter[tuple[int, str]] = Counter()
     has_turns = rollouts["segments"].is_valid()
-    codes = codes_b[has_turns.to_numpy()].tolist()
-    for code, parts in zip(codes, _values(rollouts["segments"].filter(has_turns)), strict=True):
+    codes = group_codes(rollouts)[0][has_turns.to_numpy()].tolist()
+    chunks = rollouts["segments"].filter(has_turns).chunks
+    rows = (parts for chunk in chunks for parts in chunk.to_pylist())
+    for code, parts in zip(codes, rows, strict=True):
         seen = ""
         for part in parts:
             if part["role"] == "policy" and seen:
@@ -225,10 +223,6 @@ def _note_states(rollouts: Any, notes: Notes) -> None:
     shared = sum(n for n in states.values() if n > 1)
     if states.total() >= MIN_TURNS and shared < SHARED * states.total():
         notes.add("states", f"{shared:,} of {states.total():,}")
-
-
-def _values(column: Any) -> Iterator[Any]:
-    return (x for chunk in column.chunks for x in chunk.to_pylist())
 
 
 def _note_beginnings(rollouts: Any, notes: Notes) -> None:

@@ -84,7 +84,7 @@ def read(
         proposal = propose(paths[0], rows, options, read)
         if proposal is None:
             raise
-        raise UnknownRowsError(f"{error}\n{proposal.text(paths[0], options.rows)}") from None
+        raise UnknownRowsError(f"{error}\n{proposal[1]}") from None
     if not any(map(len, tables)):
         raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
     return reader.record(tables)
