@@ -201,7 +201,7 @@ def _is_condition(groups: Sequence[Counter[Any]], is_named: bool) -> bool:
     large = [sizes for sizes in groups if sizes.total() > 1]
     several = [sizes for sizes in large if len({x for x, *_ in sizes}) > 1]
     # A number of the rollout within its group has each value once.
-    repeats = any(sizes.total() > len({x for x, *_ in sizes}) for sizes in several)
+    repeats = any(min(Counter(x for x, *_ in y.elements()).values()) > 1 for y in several)
     mixed = [sizes for sizes in large if len({correct for *_, correct in sizes}) > 1]
     tells = bool(mixed) and all(len(sizes) == len({x for x, *_ in sizes}) for sizes in mixed)
     return 2 * len(several) >= max(len(large), 1) and (is_named or (repeats and not tells))

@@ -130,31 +130,20 @@ class Locator:
     def _path(self, row: Row, is_file: bool) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
         response = at(row, self.main) if self.named else MISSING
-        tables = list(tables_of(row)) if response is MISSING or isinstance(response, dict) else []
-        if not tables or self.detects(row):
+        is_row = response is not MISSING and not isinstance(response, dict)
+        tables = {} if is_row or self.detects(row) else dict(tables_of(row))
+        certain = [x for x, rows in tables.items() if all(map(is_rollout, rows[:LOOKED_AT]))]
+        if is_rollout(row) and not certain:
             return None
-        fits = [x for x in tables if any(map(self._is_row, x[1][:LOOKED_AT]))]
-        if is_rollout(row) and not (fits and all(map(is_rollout, fits[0][1][:LOOKED_AT]))):
-            return None
-        # Among several tables, or where none is known to hold rollouts, the name decides; a file's
-        # only one holds its rows.
-        if len(fits) != 1:
-            names = [(x[0].removesuffix("[]").rpartition(".")[2], x) for x in fits or tables]
-            named = [x for name, x in names if name in NAMES.tables and (fits or "." not in x[0])]
-            is_only = is_file and len(tables) == 1
-            fits = named if len(named) == 1 else fits or (tables if is_only else [])
+        # Among several tables the name decides; a file's only one holds its rows.
+        paths = certain or list(tables)
+        named = [x for x in paths if re.split(r"[.\[]", x.removesuffix("[]"))[-1] in NAMES.tables]
+        is_only = len(paths) == 1 and (certain or is_file or "*" in paths[0])
+        fits = paths if is_only else named
         if len(fits) > 1:
-            paths = ", ".join(repr(x[0]) for x in fits)
-            raise InputError(f"rows may be at {paths}; --rows PATH says which are meant")
-        return fits[0][0] if fits else None
-
-    def _is_row(self, entry: Any) -> bool:
-        """Whether an entry is a rollout, or holds some."""
-        if not isinstance(entry, dict):
-            return False
-        if self.detects(entry) or is_rollout(entry, likely=True):
-            return True
-        return any(map(self._is_row, (x for _, xs in tables_of(entry, 1) for x in xs[:1])))
+            listed = ", ".join(map(repr, fits))
+            raise InputError(f"rows may be at {listed}; --rows PATH says which are meant")
+        return fits[0] if fits else None
 
     def _expand(self, located: Located, path: str, is_file: bool) -> Iterator[Located]:
         """The rows at a path, whose fields come before those of what they stand in."""
@@ -256,10 +245,10 @@ def tables_of(
 ) -> Iterator[tuple[str, list[Any]]]:
     """Paths of an object that may lead to rows, each with the rows."""
     inner = {k: x for k, x in row.items() if isinstance(k, str) and isinstance(x, dict | list)}
-    lists = [x for x in inner.values() if _is_table(x)]
+    n_lists = sum(map(_is_table, inner.values()))
     objects = [x for x in inner.values() if isinstance(x, dict)]
-    if 1 < len(lists) == len(inner) and not set(inner) <= {*NAMES.tables, *NAMES.turns}:
-        yield f"{path}*[]", [x for table in lists for x in table[:1]]
+    if 1 < n_lists == len(inner) and not set(inner) <= {*NAMES.tables, *NAMES.turns}:
+        yield f"{path}*[]", [x for table in inner.values() for x in table[:1]]
     elif 1 < len(objects) == len(row) and _are_alike(objects[:LOOKED_AT]):
         yield f"{path}*", objects
     else:
