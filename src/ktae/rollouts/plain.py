@@ -44,26 +44,35 @@ class Columns:
     def fits(self, path: str, kind: Kind, share: float = 0.5, present: float = 0.5) -> bool:
         """Whether at least that share of a field's values, of which most rows have one, fit."""
         values, n = self.values(path), len(self.rows)
-        if not values or len(values) < present * n or 2 * len(values) <= n:
-            return False
-        return sum(map(bool, map(kind, values))) >= max(share * len(values), 1)
+        is_there = len(values) >= present * n and 2 * len(values) > n
+        return is_there and sum(map(bool, map(kind, values))) >= max(share * len(values), 1)
 
     def one_of(
         self, names: Sequence[str], meaning: str, spell: Callable[[Any], Any] = str
     ) -> str | None:
         """The field of that meaning: the first, unless another has other values."""
+        if meaning in names and self.fits("group", is_label):
+            return meaning  # such a row is what it says
         for row in self.rows if len(names) > 1 else ():
             if len({str(spell(row[x])) for x in names if not is_null(row.get(x))}) > 1:
-                raise UnknownRowsError(
-                    f"{quoted(names)} may be the {meaning}, and differ; --field {meaning}=NAME "
-                    "says which"
-                )
+                raise _ambiguous(names, meaning)
         return names[0] if names else None
 
-    def prompts(self) -> list[str]:
-        """What each row asks, as text."""
-        names = [x for x in NAMES.prompts if self.values(x)]
-        return [str([plain_text(row.get(x)) for x in names]) for row in self.rows]
+    def by_group(self, name: str, label: str | None) -> list[set[str]]:
+        """The values of a field in each group of rows with the same label, or else prompt."""
+        names = (label,) if label else NAMES.prompts
+        names = [*names, "benchmark", "task_name", "data_source"]
+        values = defaultdict[str, set[str]](set)
+        for row in self.rows:
+            key = str([plain_text(row.get(x)) for x in names])
+            values[key].add(str(as_label(row.get(name))))
+        return list(values.values())
+
+
+def _ambiguous(names: Sequence[str], meaning: str) -> UnknownRowsError:
+    return UnknownRowsError(
+        f"{quoted(names)} may be the {meaning}, and differ; --field {meaning}=NAME says which"
+    )
 
 
 def has_policy(value: Any) -> bool:
@@ -76,6 +85,11 @@ def is_verdict(value: Any) -> bool:
     return as_verdict(value) is not None
 
 
+def is_response(value: Any) -> bool:
+    """Whether a value is text, a conversation, or several choices."""
+    return KINDS["said"](value) or choices_of(value) is not None
+
+
 def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Schema | None:
     """The schema of plain rows, by names and values; what is `named` is known.
 
@@ -86,19 +100,18 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
         InputError: rows are turns, and notes are strict.
     """
     columns = Columns(rows)
-    fields: dict[str, str | None] = {"response": _response(columns)}
-    has_ids = columns.fits("token_ids", KINDS["list"])
-    if fields["response"] is None and not has_ids and {"response", "token_ids"}.isdisjoint(named):
+    has_ids = columns.fits("token_ids", KINDS["list"]) or not {"response", "token_ids"}.isdisjoint(
+        named
+    )
+    texts = [x for x in NAMES.responses if columns.fits(x, is_response)]
+    talks = dict.fromkeys((*NAMES.conversations, *NAMES.turns) if not (texts or has_ids) else ())
+    texts += [x for x in talks if columns.fits(x, has_policy)]
+    fields = {"response": columns.one_of(texts, "response", plain_text)}
+    if not (texts or has_ids):
         return None
-    if "reward" not in named and "correct" not in named:
-        fields["correct"] = _verdict(columns)
     several = None
-    if fields.get("correct") is None and "reward" not in named:
-        dicts = [x for x in NAMES.rewards if columns.fits(x, KINDS["dict"])]
-        scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"])]
-        has_reward = any("reward" in row for row in rows) and "reward" not in dicts
-        several = dicts[0] if dicts and not has_reward else None
-        fields["reward"] = "reward" if has_reward else columns.one_of(scores, "reward")
+    if {"reward", "correct"}.isdisjoint(named):
+        several = _outcome(columns, fields)
     label, is_final = (None, False) if "group" in named else _label(columns)
     fields["group!" if is_final else "group"] = label
     if "answer" not in named:
@@ -137,29 +150,21 @@ def _prompt_of(messages: Any) -> Row:
     return {"prompt": talk} if talk else {}
 
 
-def _response(columns: Columns) -> str | None:
-    def is_response(value: Any) -> bool:
-        return KINDS["said"](value) or choices_of(value) is not None
-
-    names = [x for x in NAMES.responses if columns.fits(x, is_response)]
-    if "response" in names and columns.fits("group", is_label):
-        return "response"  # such a row is what it says
-    if names or columns.fits("token_ids", KINDS["list"]):
-        return columns.one_of(names, "response", plain_text)
-    talks = dict.fromkeys((*NAMES.conversations, *NAMES.turns))
-    return columns.one_of([x for x in talks if columns.fits(x, has_policy)], "response")
-
-
-def _verdict(columns: Columns) -> str | None:
-    """The field of verdicts; of several that say the same the first."""
+def _outcome(columns: Columns, fields: dict[str, str | None]) -> str | None:
+    """Find the verdict, or else the reward; or give the field that holds several by name."""
     names = [x for x in NAMES.verdicts if columns.fits(x, is_verdict, 0.9)]
+    scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"])]
+    has_correct, has_reward = (any(x in row for row in columns.rows) for x in ("correct", "reward"))
     is_other = columns.fits("correct", lambda x: not is_verdict(x), 0.5 if names else 1.0)
-    if any("correct" in row for row in columns.rows) and "correct" not in names:
-        is_needed = not (names or columns.fits("reward", KINDS["score"]))
-        return "correct" if is_needed or not is_other else columns.one_of(names, "correct")
-    if "correct" in names and columns.fits("group", is_label):
-        return "correct"
-    return columns.one_of(names, "correct", as_verdict)
+    if has_correct and "correct" not in names and not (is_other and (names or "reward" in scores)):
+        names = ["correct"]
+    # One of several verdicts that say the same is enough.
+    fields["correct"] = columns.one_of(names, "correct", as_verdict)
+    dicts = [x for x in NAMES.rewards if columns.fits(x, KINDS["dict"])]
+    if fields["correct"] is not None or (dicts and (not has_reward or "reward" in dicts)):
+        return None if fields["correct"] else dicts[0]
+    fields["reward"] = "reward" if has_reward else columns.one_of(scores, "reward")
+    return None
 
 
 def _label(columns: Columns) -> tuple[str | None, bool]:
@@ -169,41 +174,34 @@ def _label(columns: Columns) -> tuple[str | None, bool]:
     """
     if columns.fits("group", lambda value: as_group(value) is not None):
         return "group", False
-    prompts, n, names, is_final = columns.prompts(), len(columns.rows), list[str](), False
-    has_prompts = len(set(prompts)) > 1 or any(row.get("prompt") for row in columns.rows)
+    rows, names, is_final = columns.rows, list[str](), False
+    asked = [x for x in NAMES.prompts if columns.values(x)]
+    prompts = [str([plain_text(row.get(x)) for x in asked]) for row in rows]
+    has_prompts = len(set(prompts)) > 1 or any(row.get("prompt") for row in rows)
     for name in NAMES.labels:
-        if len(columns.values(name)) < n or not columns.fits(name, is_label):
+        if len(columns.values(name)) < len(rows) or not columns.fits(name, is_label):
             continue
-        of_label = defaultdict[str, set[str]](set)
-        for row, prompt in zip(columns.rows, prompts, strict=True):
-            of_label[str(as_label(row[name]))].add(prompt)
-        if len(of_label) == n or (len(of_label) == 1 and n > 2 and name != "group"):
+        of_label = defaultdict[Any, set[str]](set)
+        for row, prompt in zip(rows, prompts, strict=True):
+            of_label[as_label(row[name])].add(prompt)
+        if len(of_label) == len(rows) or (len(of_label) == 1 and len(rows) > 2):
             continue  # a number of the row, or the same in all of them
         # Prompts that hardly repeat are of users, or what was seen.
         is_task = has_prompts and any(len(x) > 1 for x in of_label.values())
-        if not is_task or 5 * len(set(prompts)) > 4 * n:
+        if not is_task or 5 * len(set(prompts)) > 4 * len(rows):
             names.append(name)
             is_final = is_final or is_task
     for name in names[1:]:  # two numberings of the same problems are one
-        pairs = {(str(row[names[0]]), str(row[name])) for row in columns.rows}
+        pairs = {(str(row[names[0]]), str(row[name])) for row in rows}
         if not len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs}):
-            raise UnknownRowsError(
-                f"{quoted(names)} may be the group, and differ; --field group=NAME says which"
-            )
+            raise _ambiguous(names, "group")
     return (names[0] if names else None), is_final
 
 
 def _answer(columns: Columns, response: str | None, label: str | None, notes: Notes) -> str | None:
     """The reference answer, which is the same in all rollouts of a problem."""
-    prompts, known = columns.prompts(), list[str]()
-    names = [x for x in NAMES.answers if x != response and columns.fits(x, lambda value: True)]
-    for name in names:
-        of_group = defaultdict[str, set[str]](set)
-        for row, prompt in zip(columns.rows, prompts, strict=True):
-            about = [row.get(x) for x in (label or "", "benchmark", "task_name", "data_source")]
-            of_group[str(about if label else [prompt, *about])].add(str(row.get(name)))
-        if all(len(x) == 1 for x in of_group.values()):
-            known.append(name)
+    names = [x for x in NAMES.answers if x != response and columns.fits(x, KINDS["any"])]
+    known = [x for x in names if all(len(y) == 1 for y in columns.by_group(x, label))]
     if not known and "answer" in names:
         notes.add("unsure_answers", "'answer'")
         return "answer"
