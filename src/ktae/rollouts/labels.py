@@ -6,6 +6,7 @@ Beside that stand the notes that only all rollouts together tell.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.groups import group_codes, numbered
+from ktae.rollouts.groups import group_codes, numbered, take_rows
 from ktae.rollouts.names import CONDITIONS, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
@@ -37,6 +38,7 @@ WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
 """Folders that trainers make inside a run's."""
+KEYS = ("run", "file", "label", "prompt_id", "step")
 MAX_VALUES = 64
 """Values of a condition; a field of more is none."""
 MIN_TURNS, SHARED = 20, 0.25
@@ -48,31 +50,22 @@ class Place(NamedTuple):
 
     run: str | None
     file: str | None
-    front: str
-    """What stands in front of the names of its groups where there are others."""
 
 
-def place_of(
-    path: Path, file: Path, names: str, table: str | None, is_single: bool, join: bool
-) -> Place:
-    """The place of the rollouts of a file of an input.
+def place_of(file: Path, names: str, table: str | None, join: bool) -> Place:
+    """The place of the rollouts of a file.
 
     `names` is what their tool calls the files of a run, as a pattern; `table`, of several tables in
     the file, the name of this one. A run's evaluations are apart.
     """
-    run, root = file, path
+    run = file
     if re.fullmatch(names, file.name):
         inside = list(itertools.takewhile(WITHIN_RUN.fullmatch, (x.name for x in file.parents)))
-        run = file.parents[len(inside)]
-        run = run / "eval" if "eval" in inside else run
-        root = path if path.is_dir() else run
+        run = file.parents[len(inside)] / ("eval" if "eval" in inside else "")
     if join:
-        return Place(None, table, "")
-    parts = [] if is_single else [path_text(root)]
-    parts += [path_text(run.relative_to(root))] if root in run.parents else []
-    front = "".join(f"{part}:" for part in parts)
+        return Place(None, table)
     is_alone = run == file and table is None
-    return Place(None, path_text(file), front) if is_alone else Place(path_text(run), table, front)
+    return Place(None, path_text(file)) if is_alone else Place(path_text(run), table)
 
 
 def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: Notes) -> Any:
@@ -100,9 +93,8 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
     notes.add("split", n=_n_several(labels_b[has_both], prompts_b[has_both]))
     same_b = codes_of(table, "label", "prompt_id", "step")
     notes.add("apart", n=_n_several(same_b, codes_of(table, "run", "file")))
-    codes_b = codes_of(table, "run", "file", "label", "prompt_id", "step", *["model"] * told)
-    fronts = [place.front if len({x.front for x in places}) > 1 else "" for place in places]
-    names = _names(table, codes_b, told, [fronts[x] for x in place_b])
+    codes_b = codes_of(table, *KEYS, *["model"] * told)
+    names = _names(table, codes_b, told)
     table = _with_column(table, "group", pa.array(names, pa.string()))
     _note_beginnings(table, notes)
     _note_states(table, notes)
@@ -129,22 +121,27 @@ def _n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:
     return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
 
 
-def _names(table: Any, codes_b: np.ndarray, told: bool, fronts: Sequence[str]) -> list[str]:
+def _names(table: Any, codes_b: np.ndarray, told: bool) -> list[str]:
     """A name for the group of each row, which no other group of its step has; it has the model's
-    where models are told apart."""
-    columns = [table[x].to_pylist() for x in ("label", "prompt_id", "model", "step")]
-    name_of_code, taken = dict[int, str](), Counter[Any]()
-    for code, front, label, prompt, model, step in zip(
-        codes_b.tolist(), fronts, *columns, strict=True
-    ):
-        if code not in name_of_code:
-            name = front + (f"prompt {prompt}" if label is None else label)
-            if told and model is not None and not name.endswith(f" ({model})"):
-                name = f"{name} ({model})"
-            taken[name, step] += 1
-            n = taken[name, step]
-            name_of_code[code] = name if n == 1 else f"{name} #{n}"
-    return [name_of_code[code] for code in codes_b.tolist()]
+    where models are told apart, and where it is from, as far as that differs."""
+    firsts = np.unique(codes_b, return_index=True)[1]
+    rows = take_rows(table.select([*KEYS, "model"]), firsts).to_pylist()
+    places = {place for row in rows for place in (row["run"], row["file"]) if place}
+    common = os.path.commonpath([os.path.abspath(x) for x in places]) if places else ""
+    names, taken = dict[int, str](), Counter[Any]()
+    for i in np.argsort(firsts).tolist():
+        row = rows[i]
+        name = f"prompt {row['prompt_id']}" if row["label"] is None else row["label"]
+        place = row["run"] or row["file"]
+        if place and os.path.abspath(place) != common:
+            name = f"{os.path.relpath(place, common)}:{name}"
+        if told and row["model"] is not None and not name.endswith(f" ({row['model']})"):
+            name = f"{name} ({row['model']})"
+        taken[name, row["step"]] += 1
+        n = taken[name, row["step"]]
+        names[i] = name if n == 1 else f"{name} #{n}"
+    codes = np.unique(codes_b, return_inverse=True)[1]
+    return [names[code] for code in codes.tolist()]
 
 
 # --- what only all rollouts together tell

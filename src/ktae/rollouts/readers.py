@@ -72,7 +72,6 @@ def read(
     files = [os.path.realpath(file) for path in paths for file in files_of[path]]
     if twice := [name for name, n in Counter(files).items() if n > 1]:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
-    reader.is_single = len(paths) == 1
     reader.notes.add("join", n=len(files) if options.join and len(files) > 1 else 0)
     try:
         tables = [x for path in paths for x in reader.tables_of(path, files_of[path])]
@@ -93,7 +92,7 @@ def read(
 def read_values(values: Rows, name: str, options: ReadOptions, notes: Notes | None) -> Any:
     """The same of values in memory, each with its place; `name` is what errors call them."""
     reader = Reader(options, Notes(strict=True) if notes is None else notes)
-    return reader.record([*reader.tables(Path(name), Path(name), values)])
+    return reader.record([*reader.tables(Path(name), values)])
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
@@ -122,8 +121,6 @@ class Reader:
 
     def __init__(self, options: ReadOptions, notes: Notes) -> None:
         self.options, self.notes = options, notes
-        self.is_single = True
-        """Whether one input is read."""
         self.is_named = not {"response", "token_ids"}.isdisjoint(options.fields)
         """Whether the user has named the response: no tool's form is looked for."""
         self.run: Row = {}
@@ -154,7 +151,7 @@ class Reader:
                 self.notes.add("files", name)
                 continue
             try:
-                yield from list(self.tables(path, file, iterate_rows(file, self._reject)))
+                yield from list(self.tables(file, iterate_rows(file, self._reject)))
                 done.add(stem_of(file))
             except InputError as error:
                 is_other = isinstance(error, UnknownRowsError)
@@ -167,12 +164,9 @@ class Reader:
         if errors and len(errors) == len(files):
             raise errors[files[0]]
 
-    def tables(self, path: Path, file: Path, values: Rows) -> Iterator[Any]:
-        """Tables with the columns of `SCHEMA`, of values that are a file's or stand in memory.
-
-        `path` is the input whose file it is.
-        """
-        rows = self._record_rows(path, file, values)
+    def tables(self, file: Path, values: Rows) -> Iterator[Any]:
+        """Tables with the columns of `SCHEMA`, of values that are a file's or stand in memory."""
+        rows = self._record_rows(file, values)
         while batch := list(itertools.islice(rows, ROWS_PER_BATCH)):
             names = set[str]().union(*batch)
             columns = [
@@ -183,7 +177,7 @@ class Reader:
             ]
             yield pa.Table.from_arrays(columns, schema=SCHEMA)
 
-    def _record_rows(self, path: Path, file: Path, values: Rows) -> Iterator[Row]:
+    def _record_rows(self, file: Path, values: Rows) -> Iterator[Row]:
         """Rows of the record; a tolerant reader notes those that cannot be used."""
         options, notes, n, self.rejected = self.options, self.notes, 0, []
         repeated, places = notes.counts["steps"], dict[Any, Place]()
@@ -191,8 +185,7 @@ class Reader:
         for plain, located, schema in self._rollouts(file, values):
             table = located.row.get(KEY) if "*" in located.path.removesuffix("*") else None
             if (schema, table) not in places:
-                place = place_of(path, file, schema.run, table, self.is_single, options.join)
-                places[schema, table] = place
+                places[schema, table] = place_of(file, schema.run, table, options.join)
             place, parent = places[schema, table], located.parent
             alone = None if notes.strict else f"rollout {n + 1}"
             alone = alone if parent is None else f"row {parent}"
@@ -213,7 +206,7 @@ class Reader:
                 compared.append((kept, made))
             if made.pop("is_alone"):  # its label is its row's, which nothing in another file is
                 notes.add("by_row" if parent is not None else "alone")
-                place = Place(None, path_text(file), place.front)
+                place = Place(None, path_text(file))
             yield made | {"place": self.places.setdefault(place, len(self.places))}
         if self.rejected and len(self.rejected) > n:
             first, rejected = self.rejected[0], len(self.rejected)
