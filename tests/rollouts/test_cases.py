@@ -13,7 +13,6 @@ from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import UnknownRowsError, parse_fields
-from ktae.rollouts.values import without
 
 
 def counts(table):
@@ -36,17 +35,6 @@ SUMS = [
     {"ask": "5*7?", "text": "30", "won": 0},
 ]
 BELOW = {"page": 1, "list": SUMS}
-CALLS = [
-    {"role": "user", "content": "USERTEXT"},
-    {
-        "role": "assistant",
-        "reasoning_content": "THINK",
-        "content": None,
-        "tool_calls": [{"id": "call-9b", "function": {"name": "f", "arguments": "{}"}}],
-    },
-    {"role": "tool", "content": "TOLD"},
-    {"role": "assistant", "content": "7"},
-]
 
 
 @pytest.mark.parametrize("rows", [None, "list[]"])
@@ -63,26 +51,6 @@ def test_fields_of_columns_may_be_named(tmp_path):
     columns = {name: [x[name] for x in SUMS] for name in SUMS[0]}
     path = write_rows(tmp_path / "r.jsonl", columns)
     assert counts(read(path, "response=text", "group=ask", "reward=won")[0]) == (4, 2, 2)
-
-
-@pytest.mark.parametrize("as_text", [False, True])
-def test_what_others_wrote_in_a_response_is_not_the_policys(as_text, tmp_path):
-    response = json.dumps(CALLS) if as_text else CALLS
-    rows = [{"group": 1, "response": response, "reward": reward} for reward in (1, 0)]
-    table, notes = read(write_rows(tmp_path / "r.jsonl", *rows))
-    assert notes.counts["context"] == 2
-    text = table["response"][0].as_py()
-    assert "THINK" in text and "f({})" in text
-    assert "USERTEXT" not in text and "call-9b" not in text
-
-
-def test_a_response_that_several_filters_read_counts_once(tmp_path):
-    row = tools.rows("samples of lm-evaluation-harness samples_gsm8k_2025-01-02T03-04-05.6.jsonl")
-    rows = [
-        without(row[0], ["filter"]) | {"doc_id": x % 2, "exact_match": x // 2} for x in range(4)
-    ]
-    table, notes = read(write_rows(tmp_path / "samples_x.jsonl", *rows))
-    assert table["correct"].to_pylist() == [0, 0] and notes.counts["filters"] == 2
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -125,31 +93,12 @@ def test_turns_are_no_rollouts(tmp_path):
 TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]
 
 
-def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
-    sample = tools.rows("inspect's log r.jsonl")[0]
-    rows = [sample | {"scores": {"m": {"value": letter}}} for letter in "CIPN"]
-    table, notes = read(write_rows(tmp_path / "r.jsonl", *rows))
-    assert table["correct"].to_pylist() == [1, 0, None, None]
-    assert notes.counts["verdicts"] == 2 and notes.names["verdicts"] == ["'P'", "'N'"]
-    several = sample | {"scores": {"m": {"value": {"form": 1, "acc": 0}}}}
-    assert read(write_rows(tmp_path / "r.jsonl", several))[0]["correct"].to_pylist() == [0]
-
-
-def test_a_rollout_without_output_is_told(tmp_path):
-    row, other = tools.rows("NeMo Gym's rollouts r.jsonl")
-    empty = other | {"response": {"model": "m", "output": []}}
-    table, notes = read(write_rows(tmp_path / "r.jsonl", row, empty))
-    assert len(table) == 1 and notes.counts["empty"] == 1
-
-
 @pytest.mark.parametrize(
     ("row", "fields"),
     [
-        ({"r": ["a", "b"], "g": ["x"], "w": [1, 0]}, "r=r g=g w=w"),
         ({"r": ["a", "b"], "g": "x", "w": [1]}, "r=r g=g w=w"),
         ({"r": ["a", "b"], "g": "x", "w": 1}, "r=r[] g=g w=w"),
         ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w"),
-        ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w"),
         ({"r": TURNS, "g": "x", "w": [0, 1]}, "r=r[].content g=g w=w"),
     ],
 )

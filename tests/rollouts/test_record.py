@@ -4,7 +4,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
-from ktae.estimators import PresenceZ
 from ktae.rollouts import groups, record
 
 ROWS = [
@@ -121,14 +120,3 @@ def test_one_label_in_two_steps_is_two_groups():
     ]
     codes, first = groups.group_codes(record.conform(pa.Table.from_pylist(rows)))
     assert codes.tolist() == [0, 1, 0, 2, 3, 2] and first.tolist() == [0, 1, 3, 4]
-
-
-def test_a_reward_without_a_verdict_is_no_evidence():
-    rows = [
-        {"group": "a", "response": "r", "reward": reward, "correct": correct}
-        for reward, correct in ((0.5, 1.0), (0.7, None), (0.2, 0.0))
-    ]
-    rollouts = record.conform(pa.Table.from_pylist(rows))
-    for graded, expected in ((False, [1.0, np.nan, 0.0]), (True, [0.5, np.nan, 0.2])):
-        evidence_b = groups.evidence(rollouts, PresenceZ(graded_rewards=graded))
-        np.testing.assert_array_equal(evidence_b, expected)
