@@ -221,11 +221,3 @@ def test_texts_need_no_tokenizer(run, command, tmp_path):
     # The numbers of words are this file's alone: who reads it cuts the texts again.
     again = json.loads(command("show", "scores.parquet", "--json").out)
     assert again["unit"] == "words" and again["rollouts"][0]["tokens"][0] == "so"
-
-
-def test_a_run_s_own_estimator(run, tmp_path):
-    write_lines(tmp_path / "run" / "rollouts" / "1.jsonl", GROUP)
-    (tmp_path / "run" / "recipe.yaml").write_text("{name: x, steps: 1, credit: released}")
-    for arguments, name in (((), "released"), (("-e", "paper"), "paper")):
-        result = run("run", *arguments, "--json")
-        assert json.loads(result.out)["estimator"] == name

@@ -185,7 +185,7 @@ class Locator:
         lists = {k: x for k, x in row.items() if isinstance(x, list) and x}
         asked = [x for x in NAMES.prompts if KINDS["saids"](lists.get(x))]
         is_batch = bool(asked) or any(KINDS["labels"](lists.get(x)) for x in NAMES.labels)
-        columns = {}
+        columns: Row = {}
         for field, values in lists.items():
             is_dealt = field in self.each or field in asked
             if field in TOKEN_LISTS:
@@ -255,7 +255,7 @@ def tables_of(
         for name, value in inner.items():
             if name.lower() in NAMES.turns:
                 continue
-            if _is_table(value):
+            if isinstance(value, list) and _is_table(value):
                 yield f"{path}{name}[]", value
             elif isinstance(value, dict) and levels:
                 yield from tables_of(value, levels - 1, f"{path}{name}.")

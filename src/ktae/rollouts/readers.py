@@ -39,6 +39,8 @@ LOOKED_AT = 1000
 """Rows that say what a field of a file holds."""
 MAX_COMPARED = 5000
 """Rollouts of a file among which conditions are looked for."""
+OF_ROLLOUTS = ("response", "token_ids", "reward", "correct", "group", "prompt", "mask")
+"""Fields of which a summary has none."""
 
 
 def read(
@@ -287,7 +289,7 @@ class Reader:
     def _understood(
         self, sample: Sequence[Located], source: Source
     ) -> tuple[Schema, frozenset[str]]:
-        """The schema of a file's plain rows, and the fields that most of these have.
+        """The schema of a file's plain rows, and fields of which each rollout has one.
 
         Raises:
             UnknownRowsError: nothing is a response, or what a user has named is in no row.
@@ -308,7 +310,7 @@ class Reader:
             message = f"no field 'response'; its fields are {quoted(usual[0])}"
             where = next(x.where for x in sample if x.row is usual[0])
             raise unknown_rows(usual, where, message, options.needed)
-        return plain, frozenset().union(*usual)
+        return plain, frozenset(OF_ROLLOUTS).union(*usual)
 
     def _reject(self, error: InputError) -> None:
         """Raise what is wrong with a row, or leave it out."""

@@ -58,6 +58,7 @@ def to_record_row(
     label = fields.get("group")
     if isinstance(label, str) and not label.strip():
         label = fields["group"] = None  # as CSV has it
+    _require(fields, where, ("response", "token_ids"))
     # The same prompt of a step is the same group, also where nobody wrote that down.
     is_final = fields.pop(FINAL, False)
     prompt = fields.pop("_task", None) or fields.get("prompt")
@@ -68,12 +69,7 @@ def to_record_row(
     elif is_null(label) and alone is not None:
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
-    for name, other in (("response", "token_ids"), ("group", "prompt"), ("reward", "correct")):
-        if name not in fields and other not in fields:
-            raise MissingFieldError(
-                f"{where}: no field {name!r}; its fields are {quoted(fields)}; expected {name} or "
-                f"{other}, or --field {name}=NAME for one of them"
-            )
+    _require(fields, where, ("group", "prompt"), ("reward", "correct"))
     if not options.needs_reward and fields.get("answer") is None:
         raise MissingFieldError(f"{where}: no field 'answer'; its fields are {quoted(plain)}")
     made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
@@ -90,6 +86,16 @@ def to_record_row(
     made |= {"is_evaluation": bool(fields.get("is_evaluation")), "by_reward": not has_verdict}
     made |= fields.get("_graded") or {}
     return made | {"extra": further_fields(fields), "is_alone": is_alone}
+
+
+def _require(fields: Row, where: str, *pairs: tuple[str, str]) -> None:
+    """Raise a MissingFieldError if a row has neither field of a pair."""
+    for name, other in pairs:
+        if name not in fields and other not in fields:
+            raise MissingFieldError(
+                f"{where}: no field {name!r}; its fields are {quoted(fields)}; expected {name} or "
+                f"{other}, or --field {name}=NAME for one of them"
+            )
 
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
