@@ -53,11 +53,7 @@ class Place(NamedTuple):
 
 
 def place_of(file: Path, names: str, table: str | None, join: bool) -> Place:
-    """The place of the rollouts of a file.
-
-    `names` is what their tool calls the files of a run, as a pattern; `table`, of several tables in
-    the file, the name of this one. A run's evaluations are apart.
-    """
+    """The place of the rollouts of a file."""
     run = file
     if re.fullmatch(names, file.name):
         inside = list(itertools.takewhile(WITHIN_RUN.fullmatch, (x.name for x in file.parents)))

@@ -198,12 +198,7 @@ class Locator:
         return columns, is_batch
 
     def _dealt(self, row: Row, name: str, where: str) -> tuple[list[Row], bool]:
-        """One row for each of the responses in a field, with its entry of each list beside them.
-
-        Raises:
-            InputError: a list has another length, or one reward stands for several; or nothing says
-                that the entries of `name` are rollouts and no turns of one.
-        """
+        """One row for each of the responses in a field, with its entry of each list beside them."""
         responses: list[Any] = choices_of(row[name]) or row[name]
         columns, is_batch = self._columns(without(row, [name]), len(responses), where)
         if name == "tokens":  # nothing else is a list of one value a rollout
@@ -228,10 +223,7 @@ class Locator:
 
 
 def is_rollout(row: Any, likely: bool = False) -> bool:
-    """Whether an object has a response, or the conversation of a rollout.
-
-    `likely`: names that may be of one count, too.
-    """
+    """Whether an object has a response, or the conversation of a rollout."""
     return isinstance(row, dict) and (
         isinstance(row.get("token_ids"), list)
         or any(x in row and (KINDS["said"](row[x]) or choices_of(row[x])) for x in NAMES.responses)

@@ -91,14 +91,7 @@ def is_response(value: Any) -> bool:
 
 
 def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Schema | None:
-    """The schema of plain rows, by names and values; what is `named` is known.
-
-    None where nothing is a response.
-
-    Raises:
-        UnknownRowsError: two fields may be the response, the verdict, the answer or the label.
-        InputError: rows are turns, and notes are strict.
-    """
+    """The schema of plain rows, by names and values; what is `named` is known."""
     columns = Columns(rows)
     has_ids = columns.fits("token_ids", KINDS["list"]) or not {"response", "token_ids"}.isdisjoint(
         named
@@ -168,10 +161,7 @@ def _outcome(columns: Columns, fields: dict[str, str | None]) -> str | None:
 
 
 def _label(columns: Columns) -> tuple[str | None, bool]:
-    """What tells the problem, and whether it does so whatever the prompt.
-
-    That is a field whose values repeat, and that goes with the prompt.
-    """
+    """What tells the problem, and whether it does so whatever the prompt."""
     if columns.fits("group", lambda value: as_group(value) is not None):
         return "group", False
     rows, names, is_final = columns.rows, list[str](), False
@@ -215,11 +205,7 @@ def _tells_evaluations(values: Sequence[Any]) -> bool:
 
 
 def _note_turns(columns: Columns, notes: Notes) -> None:
-    """Note rows that are turns of one episode: they have its number, and are numbered in it.
-
-    Raises:
-        InputError: where notes are strict.
-    """
+    """Note rows that are turns of one episode: they have its number, and are numbered in it."""
     episodes = [x for x in NAMES.episodes if columns.fits(x, is_label)]
     turns = [x for x in NAMES.turn_numbers if columns.fits(x, KINDS["number"])]
     for episode, turn in ((x, y) for x in episodes for y in turns):

@@ -67,11 +67,7 @@ def _described(value: Any) -> str:
 def propose(
     path: Path, rows: Sequence[Row], options: ReadOptions, read: Callable[..., Any]
 ) -> tuple[dict[str, str], str] | None:
-    """Fields that read a file, and what a person is told; None where none are found.
-
-    `rows` are the first of the file; whatever is proposed has been tried on all of it with `read`
-    (`ktae.rollouts.readers.read`), and tells correct from incorrect.
-    """
+    """Fields that read a file, and what a person is told; None where none are found."""
     columns = Candidates(usual_rows(rows) if rows else [])
     named = options.fields.get("response")
     responses = [named] if named else columns.responses()[:TRIED]

@@ -140,11 +140,7 @@ class Reader:
         return grouped(table, list(self.places), self.options, self.notes)
 
     def tables_of(self, path: Path, files: Sequence[Path]) -> Iterator[Any]:
-        """Tables of each file of an input, of those of one name the first with rollouts.
-
-        A folder's files without rollouts are noted, and those that are broken, where notes are not
-        strict.
-        """
+        """Tables of each file of an input, of those of one name the first with rollouts."""
         errors: dict[Path, InputError] = {}
         done = set[Path]()
         for file in files:
@@ -289,11 +285,7 @@ class Reader:
     def _understood(
         self, sample: Sequence[Located], source: Source
     ) -> tuple[Schema, frozenset[str]]:
-        """The schema of a file's plain rows, and fields of which each rollout has one.
-
-        Raises:
-            UnknownRowsError: nothing is a response, or what a user has named is in no row.
-        """
+        """The schema of a file's plain rows, and fields of which each rollout has one."""
         objects, options = [x for x in sample if isinstance(x.row, dict)], self.options
         for name, path in options.fields.items() if objects else ():
             values = (at(x.row, name if self.is_named else path) for x in objects)
