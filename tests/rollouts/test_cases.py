@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import tools
 from saved_outputs import write_rows
 
 from ktae import InputError
@@ -53,15 +52,6 @@ def test_fields_of_columns_may_be_named(tmp_path):
     assert counts(read(path, "response=text", "group=ask", "reward=won")[0]) == (4, 2, 2)
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_tokens_without_a_label_are_masked(named, tmp_path):
-    path = write_rows(tmp_path / "r.jsonl", *tools.rows("Atropos's groups r.jsonl"))
-    fields = ["token_ids=tokens", "mask=masks", "reward=scores"] if named else []
-    rows = read(path, *fields)[0].to_pylist()
-    ids = [[x for x, m in zip(r["token_ids"], r["mask"], strict=True) if m] for r in rows]
-    assert ids == [[7], [8]]
-
-
 def test_files_of_seeds_are_taken_together(tmp_path):
     for seed in range(3):
         rows = [
@@ -87,7 +77,6 @@ def test_turns_are_no_rollouts(tmp_path):
         read(path, "response=steps[].response", "group=task_id", "reward=steps[].reward")
     with pytest.raises(UnknownRowsError):
         read(path)
-    assert len(read(path, "response=steps", "group=task_id", "reward=total_reward")[0]) == 1
 
 
 TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]

@@ -200,14 +200,6 @@ def test_a_mask_is_taken_by_the_names_that_trainers_give_it(mask, tmp_path):
     assert table["mask"].to_pylist() == [[False, True]]
 
 
-def test_a_row_of_several_problems_is_no_group(tmp_path):
-    samples = [{"problem_id": i // 2, "response": "a", "reward": i % 2} for i in range(4)]
-    path = write_lines(tmp_path / "r.jsonl", {"samples": samples})
-    for fields in ({}, {"group": "problem_id"}):
-        table = readers.read(path, ReadOptions(fields=fields))
-        assert table["group"].to_pylist() == ["0", "0", "1", "1"]
-
-
 @pytest.mark.parametrize("name", ["prompt", "question", "query", "input", "instruction"])
 def test_a_group_is_one_prompt(name, tmp_path):
     steps = ("p", 1), ("q", 1), ("p ", 1), ("q", 2)
@@ -251,15 +243,6 @@ def test_a_broken_file_of_a_folder_is_left_out_and_named(tmp_path):
     assert notes.counts["broken"] == 1 and "b.parquet" in notes.names["broken"][0]
     with pytest.raises(InputError, match=r"b\.parquet"):
         readers.read(tmp_path)
-
-
-def test_any_row_s_score_may_be_asked_for(tmp_path):
-    rows = [ROLLOUT | {"metrics": {"acc": 0.0}}, {"group": 1, "rollouts": [ROLLOUT | {"acc": 0}]}]
-    for row in rows:
-        path = write_lines(tmp_path / "r.jsonl", row)
-        assert readers.read(path, ReadOptions(correctness="acc"))["correct"].to_pylist() == [0]
-        with pytest.raises(InputError, match=r"line 1.*'nope'.*'acc'"):
-            readers.read(path, ReadOptions(correctness="nope"))
 
 
 def test_a_mask_of_another_length_is_an_error(tmp_path):

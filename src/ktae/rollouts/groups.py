@@ -53,8 +53,8 @@ def require_comparable(codes_b: np.ndarray) -> None:
     if sizes.max() < 2:
         raise InputError(
             f"every group has one rollout ({counted(len(sizes), 'group')}): there is nothing to "
-            "compare; rollouts of the same prompt need the same group, and those of several files "
-            "--join"
+            "compare; rollouts of a prompt need the same group, those of several files --join, "
+            "and those of several models --pool-models"
         )
 
 
