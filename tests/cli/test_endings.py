@@ -128,7 +128,7 @@ def test_the_traceback_is_there_for_who_asks():
 def test_a_pipe_in_a_folder_holds_no_command(command, tmp_path, words):
     folder = tmp_path / "run"
     folder.mkdir()
-    for name in ("rollouts.parquet", "metrics.jsonl", "recipe.yaml", "ktae.json", "tokenizer.json"):
+    for name in ("rollouts.parquet", "metrics.jsonl", "recipe.yaml", "tokenizer.json"):
         os.mkfifo(folder / name)
     assert command(words, folder, *([folder] if words == "compare" else [])).status == 2
 

@@ -22,7 +22,6 @@ from verl_one_step import recipe
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, two_nodes
 
 from ktae.report.page import write_report
-from ktae.rollouts.trained_with import TrainedWith
 
 require("verl")
 
@@ -208,8 +207,6 @@ def sometimes_solved(model, tokenizer, n):
 def test_verl_s_trainer(base, tmp_path):
     run = Run(recipe(base, "grpo"), tmp_path).succeed()
     assert "groups of 8" in run.log.read_text(encoding="utf-8"), "what it does is said at once"
-    stored = TrainedWith.read(run.output / "rollouts")
-    assert stored == TrainedWith(estimator="paper", correctness=None, threshold=0.0)
     updates = run.updates()
     assert len(updates) == 2
     check_updates(updates)

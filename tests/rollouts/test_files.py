@@ -148,20 +148,6 @@ def test_of_files_of_one_name_the_first_with_rollouts_is_read(tmp_path):
     assert notes.counts["files"] == 3
 
 
-def test_files_of_hugging_face(tmp_path):
-    path = tmp_path / "data.arrow"
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, COLUMNS.schema) as writer:
-        writer.write_table(COLUMNS)
-    (tmp_path / "state.json").write_text("{}")
-    assert read_rows(tmp_path) == [ROLLOUT | {"reward": 1.0, "correct": 1.0, "label": "g"}]
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, COLUMNS.schema) as writer:
-        writer.write_table(COLUMNS)
-    assert len(readers.read(path)) == 1
-    path.write_bytes(b"x" * 20)
-    with pytest.raises(InputError, match=r"data.arrow"):
-        readers.read(path)
-
-
 @pytest.mark.parametrize("name", ["r.jsonl", "r.json"])
 @pytest.mark.parametrize(("depth", "is_read"), [(90, True), (110, False)])
 def test_lists_within_lists_have_a_limit(tmp_path, name, depth, is_read):

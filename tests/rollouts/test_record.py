@@ -4,7 +4,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
-from ktae.estimators import PresenceZ
 from ktae.rollouts import groups, record
 
 ROWS = [
@@ -100,15 +99,6 @@ def test_pad_awkward_lengths():
         assert not row[len(ids) :].any()
 
 
-def test_pad_names_the_bad_row():
-    with pytest.raises(InputError, match=r"token_ids\[2\].*-1"):
-        record.pad([[1, 2], [], [3, -1]])
-    with pytest.raises(InputError, match=r"token_ids\[0\]"):
-        record.pad([[2**31], [1]])
-    with pytest.raises(InputError, match=r"mask\[1\]"):
-        record.pad([[1], [1, 2]], [None, [True]])
-
-
 def test_rows_of_a_chunked_table_in_any_order():
     values = [list(range(i % 4)) for i in range(20)]
     chunks = [
@@ -130,14 +120,3 @@ def test_one_label_in_two_steps_is_two_groups():
     ]
     codes, first = groups.group_codes(record.conform(pa.Table.from_pylist(rows)))
     assert codes.tolist() == [0, 1, 0, 2, 3, 2] and first.tolist() == [0, 1, 3, 4]
-
-
-def test_a_reward_without_a_verdict_is_no_evidence():
-    rows = [
-        {"group": "a", "response": "r", "reward": reward, "correct": correct}
-        for reward, correct in ((0.5, 1.0), (0.7, None), (0.2, 0.0))
-    ]
-    rollouts = record.conform(pa.Table.from_pylist(rows))
-    for graded, expected in ((False, [1.0, np.nan, 0.0]), (True, [0.5, np.nan, 0.2])):
-        evidence_b = groups.evidence(rollouts, PresenceZ(graded_rewards=graded))
-        np.testing.assert_array_equal(evidence_b, expected)

@@ -35,6 +35,7 @@ def test_a_path_that_does_not_exist_is_refused(name):
 
 def test_without_tokenizers_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
+    (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match=r"ktae\[report\]"):
         load_tokenizer(str(tmp_path))
 

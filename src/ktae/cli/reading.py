@@ -33,9 +33,8 @@ class Rows:
     group_by: list[str] | None = None
     threshold: float | None = None
     correctness: str | None = None
-    pool_models: bool | None = None
+    pool_models: bool = False
     join: bool = False
-    evaluation: bool = False
 
     @property
     def how(self) -> ReadOptions:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import itertools
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
@@ -40,11 +38,6 @@ MAX_DEPTH = 100
 has a limit of its own."""
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
-CALLED_WITH = ("arguments", "args", "input")
-"""Where a call has its arguments."""
-ARGUMENTS = re.compile(rf"\b({'|'.join(CALLED_WITH)}): struct")
-CSV_BLOCK = 1 << 24
-"""Bytes; no row of CSV may be longer."""
 
 Stream = IO[bytes]
 Rows = Iterator[tuple[Any, str]]
@@ -57,14 +50,14 @@ class EmptyFileError(InputError):
 
 
 @contextlib.contextmanager
-def _broken(what: str, name: str, *kinds: type[Exception], more: str = "") -> Iterator[None]:
+def _broken(what: str, name: str, *kinds: type[Exception]) -> Iterator[None]:
     """What a library says of a broken file is an InputError that names it."""
     try:
         yield
     except InputError:
         raise
     except kinds as error:
-        raise InputError(f"{name}: broken {what}: {one_line(error)}{more}") from None
+        raise InputError(f"{name}: broken {what}: {one_line(error)}") from None
 
 
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
@@ -88,10 +81,7 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
 
 
 def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """One value a line, of a list each entry; blank lines are skipped.
-
-    A file whose first line is no value may hold JSON that goes over several lines.
-    """
+    """One value a line, of a list each entry; or else JSON that goes over several lines."""
     for number, line in enumerate(stream, start=1):
         where = f"{name}, line {number}"
         try:
@@ -99,7 +89,8 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             text = text.removeprefix("\ufeff") if number == 1 else text
             if text:
                 row = json.loads(text)
-                _require_shallow(row, text.count("[") + text.count("{"))
+                if text.count("[") + text.count("{") > MAX_DEPTH:
+                    _require_shallow(row)
                 are_rows = isinstance(row, list) and any(isinstance(x, dict) for x in row)
                 yield from entries_of(row, where) if are_rows else [(row, where)]
         except (ValueError, RecursionError) as error:
@@ -124,59 +115,45 @@ def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     with _broken("JSON", name, ValueError, TypeError, RecursionError):
         text = stream.read().decode().removeprefix("\ufeff").strip()
         while end < len(text):
-            begin = end
-            value, end = decoder.raw_decode(text, begin)
-            _require_shallow(value, text.count("[", begin, end) + text.count("{", begin, end), 1)
+            value, end = decoder.raw_decode(text, end)
+            _require_shallow(value, 1)
             end = blanks.match(text, end).end()  # type: ignore[union-attr]  # it always matches
-            if is_conversation(value):
-                raise UnknownRowsError(
-                    f"{name}: one conversation of {len(value)} messages; expected rows of "
-                    "rollouts, each with a reward"
-                )
             for entry, _ in entries_of(value, name):
                 number += 1
                 yield entry, f"{name}, entry {number}"
 
 
 def entries_of(value: Any, where: str) -> Rows:
-    """A value, or the entries of a list that is no conversation, each with its place."""
-    if not isinstance(value, list):
-        yield value, where
-    elif is_conversation(value):
-        yield {"messages": value}, where
-    else:
-        yield from ((x, f"{where}, entry {n}") for n, x in enumerate(value, start=1))
-
-
-def is_conversation(value: Any) -> bool:
-    """Whether a value is a list of messages, and so no list of rows."""
-    is_list = isinstance(value, list) and len(value) > 1
-    return is_list and all(isinstance(x, dict) and {"role", "content"} <= x.keys() for x in value)
+    """A value, or the entries of a list, each with its place."""
+    is_list = isinstance(value, list)
+    are_messages = (isinstance(x, dict) and {"role", "content"} <= x.keys() for x in value)
+    if is_list and len(value) > 1 and all(are_messages):
+        raise UnknownRowsError(
+            f"{where}: one conversation of {len(value)} messages; expected rows of rollouts, each "
+            "with a reward"
+        )
+    entries = ((x, f"{where}, entry {n}") for n, x in enumerate(value, start=1))
+    yield from entries if is_list else [(value, where)]
 
 
 def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """inspect's log, a zip of JSON: each sample, with `eval` of the log's header."""
     kinds = (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError)
-    more = "; inspect log dump writes the same as JSON"
-    with (
-        _broken("zip", name, *kinds, more=more),
-        zipfile.ZipFile(io.BytesIO(stream.read())) as archive,
-    ):
+    with _broken("zip", name, *kinds), zipfile.ZipFile(io.BytesIO(stream.read())) as archive:
         names, size = archive.namelist(), stream.tell()
         require_proportion(sum(x.file_size for x in archive.infolist()), size, name)
         header = json.loads(archive.read("header.json")) if "header.json" in names else {}
         parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
         for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
             sample = json.loads(archive.read(inside))
-            _require_shallow(sample, MAX_DEPTH + 1)
+            _require_shallow(sample)
             row = parents | sample if isinstance(sample, dict) else sample
             yield row, f"{name}, {inside}"
 
 
-def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
-    """Raise a RecursionError for more than `MAX_DEPTH` + `more` levels; few `brackets` need no
-    look."""
-    level, depth = [value] if brackets > MAX_DEPTH else [], 0
+def _require_shallow(value: Any, more: int = 0) -> None:
+    """Raise a RecursionError for more than `MAX_DEPTH` + `more` levels."""
+    level, depth = [value], 0
     while level := [x for x in level if isinstance(x, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH + more:
@@ -187,46 +164,32 @@ def _require_shallow(value: Any, brackets: int, more: int = 0) -> None:
 def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One dict a row of a table; of ktae's own records without credit, which is computed again."""
     number = 0
-    for table in map(record.without_words, parquet_tables(stream, name, ROWS_AT_ONCE)):
-        if record.VERSION_KEY in (table.schema.metadata or {}):  # groups are told apart again, too
-            names = {"credit", "run", "file", "label", "prompt_id"} & {*table.column_names}
-            empty = {x for x in table.column_names if table[x].null_count == len(table)}
-            names |= empty & {"outcome", "extracted", "grader"}
-            table = table.drop_columns(list(names))
-        has_calls = ARGUMENTS.search(str(table.schema)) is not None
+    for table in map(record.without_words, _parquet_tables(stream, name)):
+        is_own = record.VERSION_KEY in (table.schema.metadata or {})
+        names = {"credit", "run", "file", "label", "prompt_id"} if is_own else set[str]()
+        table = table.drop_columns([*names & {*table.column_names}])
         with _broken("table", name, ValueError, OverflowError, pa.ArrowException):
             rows = table.to_pylist()  # a date after 9999 is an OverflowError
+        has_calls = "arguments: struct" in str(table.schema)
         for row in rows:
             number += 1
-            kept = {k: without_others(x) for k, x in row.items()} if has_calls else row
-            yield kept, f"{name}, row {number}"
+            if is_own:  # what told its groups apart is in their names
+                graded = {x: row.pop(x, None) for x in ("outcome", "extracted", "grader")}
+                row |= {"_group_is_final": True, "_graded": graded}
+            yield (_without_others(row) if has_calls else row), f"{name}, row {number}"
 
 
-def without_others(value: Any, is_arguments: bool = False) -> Any:
+def _without_others(value: Any, is_arguments: bool = False) -> Any:
     """A value of Parquet, without the arguments of other calls that each call has as null."""
     if isinstance(value, list):
-        return [without_others(x) for x in value]
+        return [_without_others(x) for x in value]
     if not isinstance(value, dict):
         return value
     kept = {name: x for name, x in value.items() if not (is_arguments and x is None)}
-    return {name: without_others(x, name in CALLED_WITH) for name, x in kept.items()}
+    return {name: _without_others(x, name == "arguments") for name, x in kept.items()}
 
 
-def own_tables(path: Path) -> Iterator[Any]:
-    """The tables of a record that ktae has written, in order."""
-    done, name = 0, path_text(path)
-    with _open(path) as stream:
-        for table in parquet_tables(stream, name, ROWS_PER_BATCH):
-            table = record.parse_record(record.without_words(table), name, done)
-            yield table.replace_schema_metadata(record.SCHEMA.metadata)
-            done += len(table)
-    if not done:
-        raise EmptyFileError(f"{name} is empty: it holds no rollouts")
-
-
-def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
-    """The rows of a Parquet file, or of an Arrow stream, as Hugging Face saves data sets, or Arrow
-    file; at most `rows` of Parquet at a time."""
+def _parquet_tables(stream: Stream, name: str) -> Iterator[Any]:
     content = io.BytesIO(stream.read()) if isinstance(stream, Unpacked) else stream
     size = content.seek(0, os.SEEK_END)
     content.seek(0)
@@ -241,10 +204,10 @@ def parquet_tables(stream: Stream, name: str, rows: int) -> Iterator[Any]:
             file = pq.ParquetFile(content)
             schema = file.schema_arrow
             # Without columns, a wrong number of rows would end the process.
-            batches = file.iter_batches(rows) if len(schema) else iter(())
+            batches = file.iter_batches(ROWS_AT_ONCE) if len(schema) else iter(())
             sizes = [file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)]
             require_proportion(sum(sizes), size, name)
-        for table in proportionate(batches, rows, size, name):
+        for table in proportionate(batches, ROWS_AT_ONCE, size, name):
             # What a broken file says of its columns may not be those that it has.
             record.require_single_columns(table.column_names, name)
             yield table.replace_schema_metadata(schema.metadata)
@@ -256,13 +219,12 @@ def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
         # The whole file says what a column is: a stream's beginning would have to do.
         table = pyarrow.csv.read_csv(
             stream,
-            pyarrow.csv.ReadOptions(block_size=CSV_BLOCK),
+            pyarrow.csv.ReadOptions(block_size=1 << 24),
             pyarrow.csv.ParseOptions(newlines_in_values=True),
             pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string())),
         )
     record.require_single_columns(table.column_names, name)
-    batches = table.to_batches(ROWS_PER_BATCH)
-    rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+    rows = (row for batch in table.to_batches(ROWS_PER_BATCH) for row in batch.to_pylist())
     yield from ((row, f"{name}, row {number}") for number, row in enumerate(rows, start=1))
 
 

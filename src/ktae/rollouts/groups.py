@@ -53,8 +53,8 @@ def require_comparable(codes_b: np.ndarray) -> None:
     if sizes.max() < 2:
         raise InputError(
             f"every group has one rollout ({counted(len(sizes), 'group')}): there is nothing to "
-            "compare; rollouts of the same prompt need the same group, and those of several files "
-            "--join"
+            "compare; rollouts of a prompt need the same group, those of several files --join, "
+            "and those of several models --pool-models"
         )
 
 
@@ -74,16 +74,10 @@ def tokenized(rollouts: Any, tokenizer: Any, *, named: str | None = None) -> Any
 
     Args:
         rollouts: a record.
-        tokenizer: a fast one; None where every rollout has ids.
+        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers.
         named: what errors call it.
     """
-    missing = rollouts["token_ids"].null_count
-    if missing and tokenizer is None:
-        raise InputError(
-            f"{missing} of {len(rollouts)} rollouts have no token_ids; a tokenizer is needed to "
-            "make them from the response"
-        )
-    if not missing:
+    if not rollouts["token_ids"].null_count:
         return rollouts
     return with_ids(rollouts, lambda texts: tokenize(tokenizer, texts, named=named))
 
@@ -96,35 +90,37 @@ def with_ids(rollouts: Any, encode: Callable[[list[str]], Sequence[Any]]) -> Any
     """
     ids: list[Any] = []
     masks: list[Any] = []
-    columns = rollouts.select(["token_ids", "mask", "response", "segments"])
-    for batch in columns.to_batches(ROWS_PER_BATCH):
-        parts_of, rows = {}, batch.select(["response", "segments"]).to_pylist()
-        for row in np.flatnonzero(batch["token_ids"].is_null()).tolist():
-            alone = [{"role": "policy", "text": rows[row]["response"] or ""}]
-            parts_of[row] = rows[row]["segments"] or alone
-        encoded = iter(encode([part["text"] for parts in parts_of.values() for part in parts]))
-        ids_b: list[Any] = []
-        masks_b: list[Any] = []
-        for row, (known, mask) in enumerate(zip(batch["token_ids"], batch["mask"], strict=True)):
-            if row not in parts_of:
-                ids_b.append(known.values.to_numpy())
-                masks_b.append(mask.as_py())
+    names = ["token_ids", "mask", "response", "segments"]
+    for batch in rollouts.select(names).to_batches(ROWS_PER_BATCH):
+        known = batch["token_ids"].is_valid().to_pylist()
+        texts = batch.select(["response", "segments"]).to_pylist()
+        parts_b = [
+            [] if is_known else x["segments"] or [{"role": "policy", "text": x["response"] or ""}]
+            for is_known, x in zip(known, texts, strict=True)
+        ]
+        encoded = iter(encode([part["text"] for parts in parts_b for part in parts]))
+        for row, parts in enumerate(parts_b):
+            if known[row]:
+                ids.append(batch["token_ids"][row].values.to_numpy())
+                masks.append(batch["mask"][row].as_py())
                 continue
-            parts = parts_of[row]
             pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in parts]
-            counts = [
-                np.full(len(x), part["role"] == "policy")
-                for x, part in zip(pieces, parts, strict=True)
-            ]
-            ids_b.append(np.concatenate(pieces))
-            masks_b.append(np.concatenate(counts) if len(pieces) > 1 else None)
-        ids.append(pa.array(ids_b, record.SCHEMA.field("token_ids").type))
-        masks.append(pa.array(masks_b, record.SCHEMA.field("mask").type))
-    credit = [pa.nulls(len(rollouts), record.SCHEMA.field("credit").type)]
-    for name, chunks in (("token_ids", ids), ("mask", masks), ("credit", credit)):
-        field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
-        rollouts = rollouts.set_column(place, field, pa.chunked_array(chunks, field.type))
+            pairs = zip(pieces, parts, strict=True)
+            counts = [np.full(len(x), part["role"] == "policy") for x, part in pairs]
+            ids.append(np.concatenate(pieces))
+            masks.append(np.concatenate(counts) if len(pieces) > 1 else None)
+    for name, values in (("token_ids", ids), ("mask", masks), ("credit", [None] * len(ids))):
+        rollouts = _with_column(rollouts, name, values)
     return rollouts
+
+
+def _with_column(rollouts: Any, name: str, values: Sequence[Any]) -> Any:
+    field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
+    chunks = [
+        pa.array(values[i : i + ROWS_PER_BATCH], field.type)
+        for i in range(0, len(values), ROWS_PER_BATCH)
+    ]
+    return rollouts.set_column(place, field, pa.chunked_array(chunks, field.type))
 
 
 def cut_at_words(rollouts: Any) -> tuple[Any, list[str]]:
@@ -141,8 +137,7 @@ def cut_at_words(rollouts: Any) -> tuple[Any, list[str]]:
             "a response and no token_ids; expected one of the two everywhere, or a tokenizer"
         )
     for name in ("token_ids", "mask"):  # masks belong to the ids that are dropped
-        field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
-        rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
+        rollouts = _with_column(rollouts, name, [None] * len(rollouts))
     number = defaultdict[str, int]()
     number.default_factory = number.__len__
     rollouts = with_ids(

@@ -5,6 +5,8 @@ Beside that stand the notes that only all rollouts together tell.
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.groups import ROWS_PER_BATCH, group_codes, numbered
+from ktae.rollouts.groups import group_codes, numbered, take_rows
 from ktae.rollouts.names import CONDITIONS, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
@@ -31,22 +33,16 @@ READ = (
     pa.field("by_reward", pa.bool_()),
 )
 """Columns beside the record's while files are read: the number of the rollout's `Place`; whether it
-is of an evaluation; and whether its reward alone says that it is correct, null where ktae has
-written it."""
+is of an evaluation; and whether its reward alone says that it is correct."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
 """Folders that trainers make inside a run's."""
-OWN_STEP = r"step-\d+\.parquet"
-"""The files of ktae's own run folder."""
 KEYS = ("run", "file", "label", "prompt_id", "step")
 MAX_VALUES = 64
 """Values of a condition; a field of more is none."""
 MIN_TURNS, SHARED = 20, 0.25
 """Later turns of agents, and the share of them whose state is shared, below which that is noted."""
-PREFIX, SAME_TEXT = 3, 16
-"""Token ids that rollouts of a group have in common, if the ids begin with the prompt's, and
-characters that two texts have in common, if the same token begins both."""
 
 
 class Place(NamedTuple):
@@ -54,39 +50,97 @@ class Place(NamedTuple):
 
     run: str | None
     file: str | None
-    front: str
-    """What stands in front of the names of its groups where there are others."""
 
 
-def place_of(
-    path: Path, file: Path, names: str, table: str | None, is_single: bool, join: bool = False
-) -> Place:
-    """The place of a file's rollouts.
-
-    Args:
-        path: the input whose file it is.
-        file: the file itself.
-        names: what their tool calls the files of a run, as a pattern. A run's evaluations, which
-            may be of the same prompts, are apart.
-        table: of several tables in the file the name of this one.
-        is_single: whether there is no other input.
-        join: whether files are taken together.
-    """
+def place_of(file: Path, names: str, table: str | None, join: bool) -> Place:
+    """The place of the rollouts of a file."""
     run = file
     if re.fullmatch(names, file.name):
-        run, inside = file.parent, set()
-        while run.name and WITHIN_RUN.fullmatch(run.name):
-            inside.add(run.name)
-            run = run.parent
-        run = run / "eval" if "eval" in inside else run
-    root = path if path.is_dir() or run == file else run
-    parts = [] if is_single else [path_text(root)]
-    parts += [path_text(run.relative_to(root))] if root in run.parents else []
+        inside = list(itertools.takewhile(WITHIN_RUN.fullmatch, (x.name for x in file.parents)))
+        run = file.parents[len(inside)] / ("eval" if "eval" in inside else "")
     if join:
-        return Place(None, table, "")
+        return Place(None, table)
     is_alone = run == file and table is None
-    front = "".join(f"{part}:" for part in parts)
-    return Place(None, path_text(file), front) if is_alone else Place(path_text(run), table, front)
+    return Place(None, path_text(file)) if is_alone else Place(path_text(run), table)
+
+
+def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: Notes) -> Any:
+    """The record of what was read, with names for its groups, and without evaluations beside
+    training; `places` are by the numbers in the column `place`."""
+    training_b = pc.invert(table["is_evaluation"])
+    if pc.any(training_b).as_py():
+        notes.add("evaluation", n=len(table) - pc.sum(training_b).as_py())
+        table = table.filter(training_b)
+    place_b = table["place"].to_numpy()
+    table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
+    for i, name in enumerate(("run", "file")):
+        values = pa.array([place[i] for place in places], pa.string())
+        # What all have in common tells nothing.
+        values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
+        table = _with_column(table, name, values.take(pa.array(place_b)))
+    n_models = len(pc.unique(table["model"].drop_null()))
+    told = n_models > 1 and not options.pool_models
+    notes.add("models", n=n_models * told)
+    has_both = table["label"].is_valid().to_numpy() & table["prompt_id"].is_valid().to_numpy()
+    labels_b, prompts_b = (
+        codes_of(table, "run", "file", "label", "step"),
+        codes_of(table, "prompt_id"),
+    )
+    notes.add("split", n=_n_several(labels_b[has_both], prompts_b[has_both]))
+    same_b = codes_of(table, "label", "prompt_id", "step")
+    notes.add("apart", n=_n_several(same_b, codes_of(table, "run", "file")))
+    codes_b = codes_of(table, *KEYS, *["model"] * told)
+    names = _names(table, codes_b, told)
+    table = _with_column(table, "group", pa.array(names, pa.string()))
+    _note_beginnings(table, notes)
+    _note_states(table, notes)
+    return table
+
+
+def _with_column(table: Any, name: str, values: Any) -> Any:
+    return table.set_column(table.column_names.index(name), record.SCHEMA.field(name), values)
+
+
+def codes_of(table: Any, *names: str) -> np.ndarray:
+    """(B,) numbers of the groups of rows that agree in all of these columns."""
+    codes_b = np.zeros(len(table), dtype=np.int64)
+    for other_b in (numbered(table[name]) for name in names):
+        if n_more := int(other_b.max(initial=0)):  # a column of one value tells nothing
+            pairs = codes_b * (n_more + 1) + other_b
+            codes_b = np.unique(pairs, return_inverse=True)[1] if codes_b.any() else other_b
+    return codes_b
+
+
+def _n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:
+    """How many groups stand in several places."""
+    pairs = np.unique(np.stack([group_b, where_b]), axis=1)
+    return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
+
+
+def _names(table: Any, codes_b: np.ndarray, told: bool) -> list[str]:
+    """A name for the group of each row, which no other group of its step has; it has the model's
+    where models are told apart, and where it is from, as far as that differs."""
+    firsts = np.unique(codes_b, return_index=True)[1]
+    rows = take_rows(table.select([*KEYS, "model"]), firsts).to_pylist()
+    places = {place for row in rows for place in (row["run"], row["file"]) if place}
+    common = os.path.commonpath([os.path.abspath(x) for x in places]) if places else ""
+    names, taken = dict[int, str](), Counter[Any]()
+    for i in np.argsort(firsts).tolist():
+        row = rows[i]
+        name = f"prompt {row['prompt_id']}" if row["label"] is None else row["label"]
+        place = row["run"] or row["file"]
+        if place and os.path.abspath(place) != common:
+            name = f"{os.path.relpath(place, common)}:{name}"
+        if told and row["model"] is not None and not name.endswith(f" ({row['model']})"):
+            name = f"{name} ({row['model']})"
+        taken[name, row["step"]] += 1
+        n = taken[name, row["step"]]
+        names[i] = name if n == 1 else f"{name} #{n}"
+    codes = np.unique(codes_b, return_inverse=True)[1]
+    return [names[code] for code in codes.tolist()]
+
+
+# --- what only all rollouts together tell
 
 
 def note_rewards(table: Any, notes: Notes) -> None:
@@ -103,119 +157,6 @@ def note_rewards(table: Any, notes: Notes) -> None:
         notes.add("none_above", shown, n=int(not above.any()))
 
 
-def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: Notes) -> Any:
-    """The record of what was read, with names for its groups, and without evaluations beside
-    training.
-
-    Args:
-        table: the record's columns and those of `READ`.
-        places: by the numbers in `place`.
-        options: `pool_models` takes models together.
-        notes: takes what was told apart and left out.
-    """
-    is_evaluation, place_b = (table[x].to_numpy() for x in ("is_evaluation", "place"))
-    table = table.select(record.SCHEMA.names).replace_schema_metadata(record.SCHEMA.metadata)
-    for i, name in enumerate(("run", "file")):
-        values = pa.array([place[i] for place in places], pa.string())
-        # What all have in common tells nothing.
-        values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
-        field, at = record.SCHEMA.field(name), record.SCHEMA.get_field_index(name)
-        table = table.set_column(at, field, values.take(pa.array(place_b)))
-    if len(places) > 1:
-        where_b = codes_of([table["run"], table["file"]])
-        notes.add("apart", n=_n_several(codes_of([table[x] for x in KEYS[2:]]), where_b))
-    _note_prompts(table, notes)
-    models = _models_apart(table, options.pool_models, notes)
-    codes_b = codes_of([*(table[x] for x in KEYS), models], is_evaluation)
-    fronts = [place.front if len({x.front for x in places}) > 1 else "" for place in places]
-    names = _names(table, codes_b, models.to_pylist(), [fronts[x] for x in place_b])
-    table = table.set_column(0, record.SCHEMA.field("group"), pa.array(names, pa.string()))
-    _note_copies(table, codes_b, notes)
-    # Where a dump holds evaluations and training, one kind is read.
-    kept_b = is_evaluation if options.evaluation else ~is_evaluation
-    if kept_b.any() and not kept_b.all():
-        notes.add("training" if options.evaluation else "evaluation", n=int((~kept_b).sum()))
-        table = table.filter(pa.array(kept_b))
-    _note_prompt_ids(table, notes)
-    _note_states(table, notes)
-    return table
-
-
-def codes_of(columns: Sequence[Any], *more: np.ndarray) -> np.ndarray:
-    """(B,) numbers of the groups of rows that agree in all of these columns."""
-    codes_b = np.zeros(len(columns[0]), dtype=np.int64)
-    for other_b in (*map(numbered, columns), *(np.asarray(x, dtype=np.int64) for x in more)):
-        if n_more := int(other_b.max(initial=0)):  # a column of one value tells nothing
-            pairs = codes_b * (n_more + 1) + other_b
-            codes_b = np.unique(pairs, return_inverse=True)[1] if codes_b.any() else other_b
-    return codes_b
-
-
-def _n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:
-    """How many groups stand in several places."""
-    pairs = np.unique(np.stack([group_b, where_b]), axis=1)
-    return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
-
-
-def _names(
-    table: Any, codes_b: np.ndarray, models: Sequence[str | None], fronts: Sequence[str]
-) -> list[str]:
-    """A name for the group of each row, which no other group of its step has."""
-    labels, prompts = table["label"].to_pylist(), table["prompt_id"].to_pylist()
-    steps, name_of_code, taken = table["step"].to_pylist(), dict[int, str](), Counter[Any]()
-    for row, code in enumerate(codes_b.tolist()):
-        if code not in name_of_code:
-            name = f"prompt {prompts[row]}" if labels[row] is None else labels[row]
-            name, model = fronts[row] + name, models[row]
-            if model is not None and not name.endswith(f" ({model})"):
-                name = f"{name} ({model})"
-            taken[name, steps[row]] += 1
-            n = taken[name, steps[row]]
-            name_of_code[code] = name if n == 1 else f"{name} #{n}"
-    return [name_of_code[code] for code in codes_b.tolist()]
-
-
-def _models_apart(table: Any, pool: bool | None, notes: Notes) -> Any:
-    """Each rollout's model where models are told apart, and nulls where they are not."""
-    models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
-    if len(models) > 1 and pool is None:
-        # Pooled where most rollouts would be the only one of their model in their group.
-        sizes = np.bincount(codes_of([table[x] for x in (*KEYS, "model")]))
-        pool = 2 * int((sizes == 1).sum()) > len(table)
-    if len(models) > 1:
-        notes.counts["pooled" if pool else "models"] = len(models)
-    is_one = len(models) < 2 or pool
-    return pa.chunked_array([pa.nulls(len(table), pa.string())]) if is_one else table["model"]
-
-
-# --- what only all rollouts together tell
-
-
-def _note_prompts(table: Any, notes: Notes) -> None:
-    """Note labels with several prompts: those that are told apart, and those that stay a group."""
-    prompt_b, has_id_b = numbered(table["prompt_id"]), table["prompt_id"].is_valid().to_numpy()
-    known_b = table["label"].is_valid().to_numpy()
-    label_b = codes_of([table[x] for x in ("run", "file", "label", "step")])
-    told_b = known_b & has_id_b
-    first = dict(zip(label_b[told_b][::-1].tolist(), prompt_b[told_b][::-1].tolist(), strict=True))
-    firsts_b = np.array([first[x] for x in label_b[told_b].tolist()], dtype=np.int64)
-    notes.add("split", n=int((prompt_b[told_b] != firsts_b).sum()))
-    final_b = known_b & ~has_id_b & table["prompt"].is_valid().to_numpy()
-    if final_b.any():
-        texts_b = numbered(pc.utf8_trim_whitespace(table["prompt"]))
-        notes.add("several_prompts", n=_n_several(label_b[final_b], texts_b[final_b]))
-
-
-def _note_copies(table: Any, codes_b: np.ndarray, notes: Notes) -> None:
-    """Note where every response stands in its group more than once."""
-    # Arrow's `group_by` would copy all texts twice.
-    hashes = [hash(text) for chunk in table["response"].chunks for text in chunk.to_pylist()]
-    texts = np.array([codes_b, hashes])[:, table["response"].is_valid()]
-    copies = np.unique(texts, axis=1, return_counts=True)[1]
-    if len(copies) > 1 and copies.min() > 1:
-        notes.add("copies", n=int((copies - 1).sum()))
-
-
 def note_conditions(rollouts: Sequence[tuple[Row, Row]], notes: Notes) -> None:
     """Note fields that differ between rollouts of a group and come of no rollout, such as a method.
 
@@ -226,83 +167,63 @@ def note_conditions(rollouts: Sequence[tuple[Row, Row]], notes: Notes) -> None:
             to be compared.
     """
     for name in dict.fromkeys(name for plain, _ in rollouts for name in plain):
-        lower = name.lower()
-        is_outcome = lower not in CONDITIONS and any(x in lower for x in NAMES.outcomes)
+        is_named = name.lower() in CONDITIONS
+        is_outcome = not is_named and any(x in name.lower() for x in NAMES.outcomes)
         if name in PARSERS or name[:1] == "_" or is_outcome:
             continue
-        of_group = defaultdict[Any, list[tuple[Any, Any]]](list)
+        of_group = defaultdict[Any, Counter[Any]](Counter)
         for plain, made in rollouts:
             if plain.get(name) is not None:
-                group = (made.get(x) for x in ("label", "prompt_id", "step", "is_evaluation"))
-                of_group[tuple(group)].append((plain[name], made.get("correct")))
-        values = {x for pairs in of_group.values() for x, _ in pairs if type(x) in (str, int)}
-        n = sum(type(x) in (str, int) for pairs in of_group.values() for x, _ in pairs)
-        is_field = n == sum(map(len, of_group.values())) and len(values) <= MAX_VALUES
-        if is_field and _is_condition(list(of_group.values()), lower in CONDITIONS):
+                group = tuple(map(made.get, ("label", "prompt_id", "step", "is_evaluation")))
+                of_group[group][str(plain[name]), type(plain[name]), made.get("correct")] += 1
+        if _is_condition(list(of_group.values()), is_named):
             notes.add("conditions", repr(name))
-            if notes.strict and lower in CONDITIONS:
+            if notes.strict and is_named:
                 raise InputError(
                     f"rollouts of a group differ in {name!r}; expected one value in each group "
                     f"(--group-by PROMPT --group-by {name} tells them apart)"
                 )
 
 
-def _is_condition(groups: Sequence[list[tuple[Any, Any]]], is_named: bool) -> bool:
-    """Whether most groups have several values, more than once, which verdicts do not tell."""
-    large = [pairs for pairs in groups if len(pairs) > 1]
-    sizes = [Counter(x for x, _ in pairs) for pairs in large]
-    several = [x for x in sizes if len(x) > 1]
-    if not several or 2 * len(several) < len(large):
+def _is_condition(groups: Sequence[Counter[Any]], is_named: bool) -> bool:
+    """Whether the values of a field, with their types and verdicts, differ in most groups and
+    repeat in one, and are not told by the verdict."""
+    keys = {key for sizes in groups for key in sizes}
+    if {kind for _, kind, _ in keys} - {str, int} or len({x for x, *_ in keys}) > MAX_VALUES:
         return False
+    large = [sizes for sizes in groups if sizes.total() > 1]
+    several = [sizes for sizes in large if len({x for x, *_ in sizes}) > 1]
     # A number of the rollout within its group has each value once.
-    is_repeated = any(min(x.values()) > 1 for x in several)
-    mixed = [pairs for pairs in large if len({correct for _, correct in pairs}) > 1]
-    tells = bool(mixed) and all(len({*pairs}) == len({x for x, _ in pairs}) for pairs in mixed)
-    return is_named or (is_repeated and not tells)
+    repeats = any(min(Counter(x for x, *_ in y.elements()).values()) > 1 for y in several)
+    mixed = [sizes for sizes in large if len({correct for *_, correct in sizes}) > 1]
+    tells = bool(mixed) and all(len(sizes) == len({x for x, *_ in sizes}) for sizes in mixed)
+    return 2 * len(several) >= max(len(large), 1) and (is_named or (repeats and not tells))
 
 
 def _note_states(rollouts: Any, notes: Notes) -> None:
     """Note agents whose states, what is seen before a later turn, are hardly shared in a group."""
-    codes_b, _ = group_codes(rollouts)
     states: Counter[tuple[int, str]] = Counter()
     has_turns = rollouts["segments"].is_valid()
-    codes = iter(codes_b[has_turns.to_numpy()].tolist())
-    for batch in rollouts.select(["segments"]).filter(has_turns).to_batches(ROWS_PER_BATCH):
-        for parts in batch["segments"].to_pylist():
-            code, seen = next(codes), ""
-            for part in parts:
-                if part["role"] == "policy" and seen:
-                    states[code, seen] += 1
-                seen = "" if part["role"] == "policy" else seen + part["text"]
+    codes = group_codes(rollouts)[0][has_turns.to_numpy()].tolist()
+    chunks = rollouts["segments"].filter(has_turns).chunks
+    rows = (parts for chunk in chunks for parts in chunk.to_pylist())
+    for code, parts in zip(codes, rows, strict=True):
+        seen = ""
+        for part in parts:
+            if part["role"] == "policy" and seen:
+                states[code, seen] += 1
+            seen = "" if part["role"] == "policy" else seen + part["text"]
     shared = sum(n for n in states.values() if n > 1)
     if states.total() >= MIN_TURNS and shared < SHARED * states.total():
         notes.add("states", f"{shared:,} of {states.total():,}")
 
 
-def _note_prompt_ids(rollouts: Any, notes: Notes) -> None:
-    """Note groups whose token ids are not those of their responses, as far as that can be seen.
-
-    The ids of a group begin alike, though the texts do not, or they begin otherwise than those of
-    another group whose texts begin alike: they may begin with the prompt's.
-    """
+def _note_beginnings(rollouts: Any, notes: Notes) -> None:
+    """Note texts that begin alike and whose token ids do not: these may begin with the prompt's."""
     has_both = pc.and_(rollouts["token_ids"].is_valid(), rollouts["response"].is_valid())
-    if not pc.any(has_both).as_py():
-        return
-    codes_b, _ = group_codes(rollouts)
-    heads = [x.values[:PREFIX].to_pylist() if x.is_valid else [] for x in rollouts["token_ids"]]
-    texts = pc.utf8_slice_codeunits(rollouts["response"], 0, SAME_TEXT).to_pylist()
-    of_group = defaultdict[int, list[tuple[tuple[int, ...], str]]](list)
-    for code, head, text in zip(codes_b.tolist(), heads, texts, strict=True):
-        if len(head) == PREFIX and text:
-            of_group[code].append((tuple(head), text))
-    alike = [x for x in of_group.values() if len(x) > 1 and len({head for head, _ in x}) == 1]
-    heads_of = defaultdict[str, set[tuple[int, ...]]](set)
-    for head, text in (pair for pairs in alike for pair in pairs):
-        heads_of[text].add(head)
-    odd = [
-        pairs
-        for pairs in alike
-        if len({text[:1] for _, text in pairs}) > 1
-        or any(len(text) == SAME_TEXT and len(heads_of[text]) > 1 for _, text in pairs)
-    ]
-    notes.add("ids_prompt", n=len(odd) if 2 * len(odd) > len(of_group) else 0)
+    if pc.any(has_both).as_py():
+        table = rollouts.filter(has_both)
+        texts = pc.utf8_slice_codeunits(table["response"], 0, 16).to_pylist()
+        heads = (x.values[:1].to_pylist() for x in table["token_ids"])
+        pairs = Counter(text for text, _ in {*zip(texts, map(tuple, heads), strict=True)})
+        notes.add("ids_prompt", n=sum(n > 1 and len(text) == 16 for text, n in pairs.items()))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ktae.arrays import above
 from ktae.errors import InputError, one_line
@@ -97,19 +95,13 @@ def read_rollouts(
     """
     if is_paths(rollouts):
         return readers.read(rollouts, options, notes=notes)
-    # The reader reads files, and places in its errors are those of a file.
-    with tempfile.TemporaryDirectory() as folder:
-        if is_rows(rollouts):
-            path, back = Path(folder, "rollouts.jsonl"), pa.Table.to_pylist
-            path.write_text("\n".join(json.dumps(row, default=_plain) for row in rollouts))
-        else:
-            path = Path(folder, "rollouts.parquet")
-            table, back = to_arrow(rollouts)
-            pq.write_table(table, path)
-        try:
-            return back(readers.read(path, options, notes=notes))
-        except InputError as error:
-            raise type(error)(str(error).replace(f"{folder}/", "")) from None
+    if is_rows(rollouts):
+        rows, back = json.loads(json.dumps(rollouts, default=_plain)), pa.Table.to_pylist
+    else:
+        table, back = to_arrow(rollouts)
+        rows = record.without_words(table).to_pylist()
+    values = ((row, f"rollouts, row {n}") for n, row in enumerate(rows, start=1))
+    return back(readers.read_values(values, "rollouts", options, notes))
 
 
 def _plain(value: Any) -> Any:

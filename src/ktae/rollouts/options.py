@@ -23,8 +23,6 @@ class ReadOptions:
     correctness: str | Sequence[str] | None = None
     """Where a row has several rewards or metrics: the one that says whether it is correct; of
     several names the first whose value is not null."""
-    hinted: Sequence[str] = ()
-    """Where nobody asks for a `correctness`: what the run was trained with, if there."""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a rollout's fields are in a row (`ktae.rollouts.paths`): {"reward": "scores.acc"}."""
     group_by: Sequence[str] = ()
@@ -33,16 +31,12 @@ class ReadOptions:
     """The path to the rows of a container, such as `results[].samples[]`; None: looked for."""
     proposes: bool = True
     """Whether the error of a file that nothing reads names fields that would read it."""
-    pool_models: bool | None = None
-    """Whether rollouts of several models are one group, if their problem is. None: only where most
-    rollouts would otherwise be alone, since nothing is told apart in a group of one."""
+    pool_models: bool = False
+    """Whether rollouts of several models are one group, if their problem is."""
     needs_reward: bool = True
     """Whether a row without a reward is of no use; grading needs none."""
     join: bool = False
     """Whether a group may span files."""
-    evaluation: bool = False
-    """Where a dump holds both: whether the rollouts of evaluations are read, and not those of
-    training."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not math.isfinite(self.threshold):

@@ -6,8 +6,7 @@ be meant, nothing is guessed: an error names both.
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -15,25 +14,20 @@ from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import author, choices_of, messages_of, plain_text
 from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.paths import at, name_of
+from ktae.rollouts.paths import UnknownRowsError, at
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose
-from ktae.rollouts.values import (
-    KINDS,
-    MISSING,
-    Row,
-    as_label,
-    as_verdict,
-    is_label,
-    is_null,
-    is_number,
-)
+from ktae.rollouts.values import KINDS, MISSING, Row, as_label, as_verdict, is_label, is_null
 from ktae.rollouts.values import label_of as as_group
 
+OWN_STEP = r"step-\d+\.parquet"
+"""The files of ktae's own run folder."""
 Kind = Callable[[Any], bool]
 
 
-class AmbiguousError(InputError):
-    """Two fields may have one meaning."""
+def usual_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the commonest shape; those with more fields count as such, too."""
+    shape = Counter(frozenset(row) for row in rows).most_common(1)[0][0]
+    return [row for row in rows if shape <= row.keys()]
 
 
 class Columns:
@@ -49,37 +43,41 @@ class Columns:
 
     def fits(self, path: str, kind: Kind, share: float = 0.5, present: float = 0.5) -> bool:
         """Whether at least that share of a field's values, of which most rows have one, fit."""
-        values = self.values(path)
-        if (
-            not values
-            or len(values) < present * len(self.rows)
-            or 2 * len(values) <= len(self.rows)
-        ):
-            return False
-        return sum(map(bool, map(kind, values))) >= max(share * len(values), 1)
+        values, n = self.values(path), len(self.rows)
+        is_there = len(values) >= present * n and 2 * len(values) > n
+        return is_there and sum(map(bool, map(kind, values))) >= max(share * len(values), 1)
 
     def one_of(
         self, names: Sequence[str], meaning: str, spell: Callable[[Any], Any] = str
     ) -> str | None:
         """The field of that meaning: the first, unless another has other values."""
+        if meaning in names and self.fits("group", is_label):
+            return meaning  # such a row is what it says
         for row in self.rows if len(names) > 1 else ():
             if len({str(spell(row[x])) for x in names if not is_null(row.get(x))}) > 1:
-                raise AmbiguousError(
-                    f"{quoted(names)} may be the {meaning}, and differ; --field {meaning}=NAME "
-                    "says which"
-                )
+                raise _ambiguous(names, meaning)
         return names[0] if names else None
 
+    def by_group(self, name: str, label: str | None) -> list[set[str]]:
+        """The values of a field in each group of rows with the same label, or else prompt."""
+        names = (label,) if label else NAMES.prompts
+        names = [*names, "benchmark", "task_name", "data_source"]
+        values = defaultdict[str, set[str]](set)
+        for row in self.rows:
+            key = str([plain_text(row.get(x)) for x in names])
+            values[key].add(str(as_label(row.get(name))))
+        return list(values.values())
 
-def is_response(value: Any) -> bool:
-    """Whether a value is text, a conversation, or several choices."""
-    return KINDS["said"](value) or choices_of(value) is not None
+
+def _ambiguous(names: Sequence[str], meaning: str) -> UnknownRowsError:
+    return UnknownRowsError(
+        f"{quoted(names)} may be the {meaning}, and differ; --field {meaning}=NAME says which"
+    )
 
 
 def has_policy(value: Any) -> bool:
     """Whether a value is a conversation in which the policy speaks."""
-    messages = messages_of(value)
-    return messages is not None and any(map(author, messages))
+    return any(map(author, messages_of(value) or ()))
 
 
 def is_verdict(value: Any) -> bool:
@@ -87,172 +85,117 @@ def is_verdict(value: Any) -> bool:
     return as_verdict(value) is not None
 
 
+def is_response(value: Any) -> bool:
+    """Whether a value is text, a conversation, or several choices."""
+    return KINDS["said"](value) or choices_of(value) is not None
+
+
 def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Schema | None:
-    """The schema of plain rows, by names and values; what is `named` is known.
-
-    None where nothing is a response.
-
-    Raises:
-        AmbiguousError: two fields may be the response, the verdict, the answer or the label.
-    """
+    """The schema of plain rows, by names and values; what is `named` is known."""
     columns = Columns(rows)
-    drops: list[str] = []
-    fields = {"response": _response(columns)}
-    has_ids = columns.fits("token_ids", KINDS["list"])
-    if fields["response"] is None and not has_ids and {"response", "token_ids"}.isdisjoint(named):
+    has_ids = columns.fits("token_ids", KINDS["list"]) or not {"response", "token_ids"}.isdisjoint(
+        named
+    )
+    texts = [x for x in NAMES.responses if columns.fits(x, is_response)]
+    talks = dict.fromkeys((*NAMES.conversations, *NAMES.turns) if not (texts or has_ids) else ())
+    texts += [x for x in talks if columns.fits(x, has_policy)]
+    fields = {"response": columns.one_of(texts, "response", plain_text)}
+    if not (texts or has_ids):
         return None
-    fields["correct"] = None if "reward" in named else _verdict(columns, drops, notes)
     several = None
-    if fields["correct"] is None:
-        is_reward = any("reward" in row for row in rows) and not columns.fits(
-            "reward", KINDS["dict"]
-        )
-        dicts = [x for x in NAMES.rewards if columns.fits(x, KINDS["dict"]) and not is_reward]
-        scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"]) and not dicts]
-        several = next(iter(dicts), None)
-        fields["reward"] = "reward" if is_reward else columns.one_of(scores, "reward")
-        if fields["reward"] is None and several is None and "correct" not in named:
-            fields["correct"] = _only_verdict(columns, notes)
+    if {"reward", "correct"}.isdisjoint(named):
+        several = _outcome(columns, fields)
     label, is_final = (None, False) if "group" in named else _label(columns)
     fields["group!" if is_final else "group"] = label
     if "answer" not in named:
-        fields["answer"] = _answer(columns, fields["response"], label, drops, notes)
+        fields["answer"] = _answer(columns, fields["response"], label, notes)
     reads = [(k, x) for k, x in fields.items() if x is not None and k not in named and k != x]
-    # What a name says wrongly stays, under another.
-    reads += [(f"{name} (field)", name) for name in drops]
+    for name in ("correct", "answer"):  # what a name says wrongly stays, under another
+        other = fields.get(name, name) or (fields.get("reward") if name == "correct" else None)
+        if other not in (None, name) and columns.values(name):
+            reads.append((f"{name} (field)", name))
+            notes.add("other_field", f"{name}: {other!r}")
     split = next((x for x in NAMES.splits if _tells_evaluations(columns.values(x))), None)
-    has_messages = "messages" in columns.rows[0] and fields["response"] != "messages"
-    require_rollouts(columns, notes)
+    has_messages = "messages" in rows[0] and fields["response"] != "messages"
+    _note_turns(columns, notes)
 
     def convert(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
         if split is not None:
             plain = plain | {"is_evaluation": str(row.get(split)).lower() in NAMES.evaluations}
-        before = _prompt_of(row.get("messages")) if has_messages and "response" in plain else None
-        if before is not None and "prompt" not in plain:
-            plain = plain | {"prompt": before}
+        if has_messages and "prompt" not in plain:
+            plain = plain | _prompt_of(row.get("messages"))
         rewards = row.get(several or "")
-        if isinstance(rewards, dict) and not source.options.correctness and "reward" not in named:
-            chosen = choose(rewards, CORRECTNESS_NAMES, where, source)
-            plain = plain | {"reward": chosen}
+        if isinstance(rewards, dict) and not source.options.correctness:
+            plain = plain | {"reward": choose(rewards, CORRECTNESS_NAMES, where, source)}
         yield plain
 
-    schema = Schema("plain rollouts", is_plain=True)
+    schema = Schema("plain rollouts", run=OWN_STEP, is_plain=True)
     schema.convert = convert if split or has_messages or several else None
     schema.fields = [(name, [path]) for name, path in reads]
     return schema
 
 
-def _prompt_of(messages: Any) -> Any:
-    """The messages beside a response that are its prompt; None for none."""
+def _prompt_of(messages: Any) -> Row:
+    """The prompt, where a row has messages beside its response."""
     talk = messages_of(messages) or []
     while talk and author(talk[-1]):
         talk = talk[:-1]
-    return talk or None
+    return {"prompt": talk} if talk else {}
 
 
-def _response(columns: Columns) -> str | None:
-    names = [x for x in NAMES.responses if columns.fits(x, is_response)]
-    if "response" in names and columns.fits("group", is_label):
-        return "response"  # such a row is what it says
-    if names or columns.fits("token_ids", KINDS["list"]):
-        return columns.one_of(names, "response", plain_text)
-    talks = [
-        x
-        for x in dict.fromkeys((*NAMES.conversations, *NAMES.turns))
-        if columns.fits(x, has_policy)
-    ]
-    return columns.one_of(talks, "response")
-
-
-def _verdict(columns: Columns, drops: list[str], notes: Notes) -> str | None:
+def _outcome(columns: Columns, fields: dict[str, str | None]) -> str | None:
+    """Find the verdict, or else the reward; or give the field that holds several by name."""
     names = [x for x in NAMES.verdicts if columns.fits(x, is_verdict, 0.9)]
-    is_there = any("correct" in row for row in columns.rows)
-    if is_there and "correct" not in names:
-        share_other = 0.5 if names else 1.0
-        is_other = columns.fits("correct", lambda x: not is_verdict(x), share_other)
-        if not is_other or not (names or columns.fits("reward", KINDS["score"])):
-            return "correct"
-        drops.append("correct")
-        notes.add("other_field", f"correct: {names[0] if names else 'reward'!r}")
-    if "correct" in names and columns.fits("group", is_label):
-        return "correct"
+    scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"])]
+    has_correct, has_reward = (any(x in row for row in columns.rows) for x in ("correct", "reward"))
+    is_other = columns.fits("correct", lambda x: not is_verdict(x), 0.5 if names else 1.0)
+    if has_correct and "correct" not in names and not (is_other and (names or "reward" in scores)):
+        names = ["correct"]
     # One of several verdicts that say the same is enough.
-    return columns.one_of(names, "correct", as_verdict)
-
-
-def _only_verdict(columns: Columns, notes: Notes) -> str | None:
-    """The one field of verdicts part of whose name is a verdict's, such as `correct_by_rule`."""
-    names = [
-        name
-        for name in columns.rows[0]
-        if not {*re.split(r"[\W_]+", name_of(name))}.isdisjoint(NAMES.verdicts)
-        and columns.fits(name, is_verdict, 0.9)
-    ]
-    if len(names) == 1:
-        notes.add("taken", repr(names[0]))
-    return names[0] if len(names) == 1 else None
-
-
-def _prompts(columns: Columns) -> list[str]:
-    """What each row asks, as text."""
-    names = [x for x in NAMES.prompts if columns.values(x)]
-    return [str([plain_text(row.get(x)) for x in names]) for row in columns.rows]
+    fields["correct"] = columns.one_of(names, "correct", as_verdict)
+    dicts = [x for x in NAMES.rewards if columns.fits(x, KINDS["dict"])]
+    if fields["correct"] is not None or (dicts and (not has_reward or "reward" in dicts)):
+        return None if fields["correct"] else dicts[0]
+    fields["reward"] = "reward" if has_reward else columns.one_of(scores, "reward")
+    return None
 
 
 def _label(columns: Columns) -> tuple[str | None, bool]:
-    """What tells the problem, and whether it does so whatever the prompt.
-
-    That is a field whose values repeat, and that goes with the prompt.
-    """
+    """What tells the problem, and whether it does so whatever the prompt."""
     if columns.fits("group", lambda value: as_group(value) is not None):
         return "group", False
-    prompts, n, names, is_final = _prompts(columns), len(columns.rows), list[str](), False
-    has_prompts = len(set(prompts)) > 1 or any(row.get("prompt") for row in columns.rows)
+    rows, names, is_final = columns.rows, list[str](), False
+    asked = [x for x in NAMES.prompts if columns.values(x)]
+    prompts = [str([plain_text(row.get(x)) for x in asked]) for row in rows]
+    has_prompts = len(set(prompts)) > 1 or any(row.get("prompt") for row in rows)
     for name in NAMES.labels:
-        if len(columns.values(name)) < n or not columns.fits(name, is_label):
+        if len(columns.values(name)) < len(rows) or not columns.fits(name, is_label):
             continue
-        of_label = defaultdict[str, set[str]](set)
-        for row, prompt in zip(columns.rows, prompts, strict=True):
-            of_label[str(as_label(row[name]))].add(prompt)
-        if len(of_label) == n or (len(of_label) == 1 and n > 2 and name != "group"):
+        of_label = defaultdict[Any, set[str]](set)
+        for row, prompt in zip(rows, prompts, strict=True):
+            of_label[as_label(row[name])].add(prompt)
+        if len(of_label) == len(rows) or (len(of_label) == 1 and len(rows) > 2):
             continue  # a number of the row, or the same in all of them
         # Prompts that hardly repeat are of users, or what was seen.
         is_task = has_prompts and any(len(x) > 1 for x in of_label.values())
-        if not is_task or 5 * len(set(prompts)) > 4 * n:
+        if not is_task or 5 * len(set(prompts)) > 4 * len(rows):
             names.append(name)
             is_final = is_final or is_task
-    for name in names[1:]:
-        pairs = {(str(row[names[0]]), str(row[name])) for row in columns.rows}
+    for name in names[1:]:  # two numberings of the same problems are one
+        pairs = {(str(row[names[0]]), str(row[name])) for row in rows}
         if not len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs}):
-            raise AmbiguousError(
-                f"{quoted(names)} may be the group, and differ; --field group=NAME says which"
-            )
+            raise _ambiguous(names, "group")
     return (names[0] if names else None), is_final
 
 
-def _answer(
-    columns: Columns, response: str | None, label: str | None, drops: list[str], notes: Notes
-) -> str | None:
+def _answer(columns: Columns, response: str | None, label: str | None, notes: Notes) -> str | None:
     """The reference answer, which is the same in all rollouts of a problem."""
-    names = [x for x in NAMES.answers if x != response and columns.fits(x, lambda value: True)]
-    prompts, differing = _prompts(columns), []
-    for name in names:
-        of_group = defaultdict[str, set[str]](set)
-        for row, prompt in zip(columns.rows, prompts, strict=True):
-            about = [row.get(x) for x in (label or "", "benchmark", "task_name", "data_source")]
-            of_group[str(about if label else [prompt, *about])].add(str(row.get(name)))
-        if any(len(x) > 1 for x in of_group.values()):
-            differing.append(name)
-    known = [x for x in names if x not in differing]
-    if not known:
-        if "answer" in differing:
-            notes.add("unsure_answers", "'answer'")
-        return "answer" if "answer" in differing else None
-    answer = columns.one_of(known, "answer", lambda x: str(as_label(x)).strip().lower())
-    if "answer" in differing:
-        drops.append("answer")
-        notes.add("other_field", f"answer: {answer!r}")
-    return answer
+    names = [x for x in NAMES.answers if x != response and columns.fits(x, KINDS["any"])]
+    known = [x for x in names if all(len(y) == 1 for y in columns.by_group(x, label))]
+    if not known and "answer" in names:
+        notes.add("unsure_answers", "'answer'")
+        return "answer"
+    return columns.one_of(known, "answer", lambda x: str(as_label(x)).strip().lower())
 
 
 def _tells_evaluations(values: Sequence[Any]) -> bool:
@@ -261,18 +204,14 @@ def _tells_evaluations(values: Sequence[Any]) -> bool:
     return not texts.isdisjoint(NAMES.evaluations) and not texts <= {*NAMES.evaluations}
 
 
-def require_rollouts(columns: Columns, notes: Notes) -> None:
-    """Note rows that are turns of one episode: they have its number, and are numbered in it.
-
-    Raises:
-        InputError: where notes are strict.
-    """
+def _note_turns(columns: Columns, notes: Notes) -> None:
+    """Note rows that are turns of one episode: they have its number, and are numbered in it."""
     episodes = [x for x in NAMES.episodes if columns.fits(x, is_label)]
-    turns = [x for x in NAMES.turn_numbers if columns.fits(x, is_number)]
+    turns = [x for x in NAMES.turn_numbers if columns.fits(x, KINDS["number"])]
     for episode, turn in ((x, y) for x in episodes for y in turns):
         numbers = defaultdict[str, list[float]](list)
         for row in columns.rows:
-            if is_number(row.get(turn)):
+            if KINDS["number"](row.get(turn)):
                 numbers[str(row.get(episode))].append(row[turn])
         several = [sorted(x) for x in numbers.values() if len(x) > 1]
         if several and all(x == [x[0] + i for i in range(len(x))] for x in several):

@@ -7,55 +7,37 @@ import itertools
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import messages_of, plain_text
+from ktae.rollouts.conversation import messages_of
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.names import LIKELY, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import UnknownRowsError, is_conversation, name_of
-from ktae.rollouts.plain import Columns, Kind, has_policy, is_verdict
-from ktae.rollouts.values import Row, as_label, is_label, is_number, of_type
+from ktae.rollouts.paths import UnknownRowsError, name_of
+from ktae.rollouts.plain import Columns, has_policy, is_verdict, usual_rows
+from ktae.rollouts.values import KINDS, Row, as_label
 
 SHOWN = 60
 """Paths of a row that are shown."""
-LOOKED_AT = 1000
-"""Rows that say what a field holds."""
 TRIED = 3
 """Candidates of each field that are tried."""
 FITS = 0.9
 """The share of a field's values that have to be what it is proposed for, and of rows to be read."""
 MAX_DEPTH = 6
 """Levels of a row that are shown and looked at."""
-NOT_POLICY = re.compile("|".join(NAMES.not_policy))
-"""Names of texts that are hardly the policy's."""
-REWARD_LIKE = re.compile("|".join(NAMES.reward_like))
-ID_LIKE = re.compile(r"(^|_)(id|idx|index|key)$")
-
-
-def usual_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the commonest shape; those with more fields count as such, too."""
-    shape = Counter(frozenset(row) for row in rows).most_common(1)[0][0]
-    return [row for row in rows if shape <= row.keys()]
 
 
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Paths of a row and what they lead to; a list of objects stands for its first one, as
-    `list[]`, and one of turns for its last one."""
-    is_list = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    """Paths of a row and what they lead to; a list of one text stands for that text."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         value, path = value[0], f"{path}[0]"
     if isinstance(value, dict) and depth < MAX_DEPTH and (path == "" or value):
         for name, inside in value.items():
             yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
-    elif is_list and depth < MAX_DEPTH and not is_conversation(path, value):
-        index = -1 if name_of(path) in NAMES.turns else 0
-        yield from leaves(value[index], f"{path}[{index or ''}]", depth)
     else:
         yield path, value
 
@@ -66,80 +48,38 @@ def unknown_rows(
     """The error of rows in no known form, with what the commonest of them hold."""
     values = list(leaves(usual_rows(rows)[0]))
     missing = " ".join(f"--field {name}=PATH" for name in needed)
-    lines = [f"{where}: {message}; name its fields: {missing}"]
     width = max((len(path) for path, _ in values[:SHOWN]), default=0)
-    lines += [f"  {path:{width}}  {described(value)}" for path, value in values[:SHOWN]]
-    if len(values) > SHOWN:
-        lines.append(f"  and {len(values) - SHOWN:,} more paths")
-    return UnknownRowsError("\n".join(lines))
+    lines = [f"  {path:{width}}  {_described(value)}" for path, value in values[:SHOWN]]
+    return UnknownRowsError("\n".join([f"{where}: {message}; name its fields: {missing}", *lines]))
 
 
-def described(value: Any) -> str:
+def _described(value: Any) -> str:
     """The type of a value, and an example of it."""
-    if (messages := messages_of(value)) is not None and not isinstance(value, str):
-        return f"{len(messages)} messages"
     if isinstance(value, list):
-        return f"list of {len(value)}" + (f" of {described(value[0])}" if value else "")
+        n = len(messages_of(value) or ())
+        return f"{n} messages" if n else f"list of {len(value)}"
     kinds = {str: "text", bool: "true or false", int: "number", float: "number"}
     shown = json.dumps(value, default=str)
     shown = shown[:47] + "..." if len(shown) > 50 else shown
     return f"{kinds.get(type(value), type(value).__name__)} {shown}"
 
 
-class Proposal(NamedTuple):
-    """Fields that read a file, and what came out when they were tried."""
-
-    fields: dict[str, str]
-    rows: str | None
-    n_read: int
-    n_rows: int
-    groups: int
-    correct: int
-    incorrect: int
-    prompt: str | None
-    response: str
-
-    def text(self, path: Path) -> str:
-        """What a person reads: the command, what it gives, and the first prompt and response."""
-        options = [f"--rows {shlex.quote(self.rows)}"] if self.rows else []
-        options += [f"--field {shlex.quote(f'{k}={x}')}" for k, x in self.fields.items()]
-        lines = [
-            f"this reads {self.n_read:,} of {self.n_rows:,} rows: {self.groups:,} groups, "
-            f"{self.correct:,} correct, {self.incorrect:,} incorrect:",
-            f"  ktae report {shlex.quote(str(path))} {' '.join(options)}",
-        ]
-        if self.prompt:
-            lines.append(f"  the first prompt begins {self.prompt[:60]!r}")
-        return "\n".join([*lines, f"  the first response begins {self.response[:60]!r}"])
-
-
 def propose(
     path: Path, rows: Sequence[Row], options: ReadOptions, read: Callable[..., Any]
-) -> Proposal | None:
-    """Fields that read a file's rows, tried on the whole file; None where none are found.
-
-    Args:
-        path: the file.
-        rows: its rows, or the first of them.
-        options: as it was to be read.
-        read: `ktae.rollouts.readers.read`.
-    """
-    candidates = Candidates(usual_rows(rows[:LOOKED_AT]) if rows else [])
+) -> tuple[dict[str, str], str] | None:
+    """Fields that read a file, and what a person is told; None where none are found."""
+    columns = Candidates(usual_rows(rows) if rows else [])
     named = options.fields.get("response")
-    responses = [named] if named else candidates.responses()
-    rewards: list[str | None] = [*candidates.rewards()[:TRIED]]
-    rewards += [] if options.needs_reward else [None]
-    best: Proposal | None = None
-    for response, reward in itertools.product(responses[:TRIED], rewards[: TRIED + 1]):
-        for group in [*candidates.groups(response)[:TRIED], None]:
+    responses = [named] if named else columns.responses()[:TRIED]
+    outcomes = columns.outcomes()[:TRIED] if options.needs_reward else [None]
+    for response, reward in itertools.product(responses, outcomes):
+        for group in [*columns.groups(response)[:TRIED], None]:
             fields = {"response": response, "group": group, "reward": reward}
-            fields |= candidates.others(response)
+            fields |= columns.others(response)
             known = {k: x for k, x in fields.items() if x is not None}
-            tried = _tried(read, path, known, options)
-            if tried is not None and tried.correct and tried.incorrect:
-                return tried
-            best = best or tried
-    return best
+            if told := _tried(read, path, known, options):
+                return known, told
+    return None
 
 
 class Candidates(Columns):
@@ -148,23 +88,17 @@ class Candidates(Columns):
     def __init__(self, rows: Sequence[Row]) -> None:
         super().__init__(rows)
         paths = dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row))
-        self.paths = [x for x in paths if x and "[]" not in x and self.holds(x, lambda value: True)]
-
-    def holds(self, path: str, kind: Kind) -> bool:
-        """Whether nearly all rows have the field, and nearly all of its values are of a kind."""
-        return self.fits(path, kind, FITS, FITS)
-
-    def name(self, path: str) -> str:
-        """What a field is called: `prompt.text` is a prompt."""
-        last, outer = name_of(path), path.rpartition(".")[0]
-        return name_of(outer) if last in ("raw", "text", "content", "value") and outer else last
+        self.paths = [x for x in paths if x and self.fits(x, KINDS["any"], 1, FITS)]
 
     def rank(self, path: str, meaning: str) -> int:
-        """How likely a field has a meaning by its name, from 0 on; 100 and more: hardly."""
-        names, last = LIKELY[meaning], self.name(path)
-        known = next((x for x in (last, last.removesuffix("s")) if x in names), None)
-        has_part = not {*re.split(r"[\W_]+", last)}.isdisjoint(names)
-        return len(names) + (0 if has_part else 100) if known is None else names.index(known)
+        """How likely a field has a meaning by its name, or that of the object that it is the text
+        of; 100: hardly."""
+        last, outer = name_of(path), path.rpartition(".")[0]
+        if last in ("raw", "text", "content", "value") and outer:
+            last = name_of(outer)
+        names, parts = LIKELY[meaning], {*re.split(r"[\W_]+", last)}
+        known = [names.index(x) for x in (last, last.removesuffix("s")) if x in names]
+        return known[0] if known else 100 if parts.isdisjoint(names) else 99
 
     def distinct(self, path: str) -> int:
         """How many values a field has."""
@@ -172,27 +106,32 @@ class Candidates(Columns):
 
     def responses(self) -> list[str]:
         """What the policy may have written: a conversation says who wrote what."""
-        talks = [x for x in self.paths if self.holds(x, has_policy)]
+        talks = [x for x in self.paths if self.fits(x, has_policy, FITS)]
         texts = []
         for path in self.paths:
-            is_text = self.holds(path, of_type(str)) and not self.holds(path, is_verdict)
-            if not is_text or path in talks or NOT_POLICY.search(path.lower()):
-                continue
-            values, n = self.values(path), self.distinct(path)
-            length, rank = sum(map(len, values)) / len(values), self.rank(path, "response")
-            if n > 1 and (rank < 100 or (length > 40 and 2 * n > len(values))):
-                texts.append((rank >= 100, -length, rank, path))
-        return talks + [path for *_, path in sorted(texts)]
+            is_text = self.fits(path, KINDS["text"], FITS) and not self.fits(path, is_verdict, FITS)
+            if is_text and not re.search("|".join(NAMES.not_policy), path.lower()):
+                values, n, rank = (
+                    self.values(path),
+                    self.distinct(path),
+                    self.rank(path, "response"),
+                )
+                length = sum(map(len, values)) / len(values)
+                if n > 1 and (rank < 100 or (length > 40 and 2 * n > len(values))):
+                    texts.append((rank == 100, -length, path))
+        return talks + [path for *_, path in sorted(texts) if path not in talks]
 
-    def rewards(self) -> list[str]:
+    def outcomes(self) -> list[str]:
         """What may be the reward: verdicts, and numbers whose name says so."""
         kept = []
         for path in self.paths:
-            are_verdicts, rank = self.holds(path, is_verdict), self.rank(path, "reward")
+            are_verdicts, rank = self.fits(path, is_verdict, FITS), self.rank(path, "reward")
             # A word such as "incorrect" is a verdict under any name, and a number seldom is.
             are_words = self.fits(path, lambda x: not str(x)[:1].isdecimal(), 1.0)
-            is_named = REWARD_LIKE.search(path.lower()) or are_words
-            if (are_verdicts and is_named) or (self.holds(path, is_number) and rank < 100):
+            is_named = are_words or re.search("|".join(NAMES.reward_like), path.lower())
+            if (are_verdicts and is_named) or (
+                self.fits(path, KINDS["number"], FITS) and rank < 100
+            ):
                 kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
         return [path for *_, path in sorted(kept)]
 
@@ -201,8 +140,8 @@ class Candidates(Columns):
         kept = []
         for path in self.paths:
             n, rank = self.distinct(path), self.rank(path, "group")
-            is_named = rank < len(LIKELY["group"]) or ID_LIKE.search(name_of(path))
-            repeats = 1 < n < len(self.values(path)) and self.fits(path, is_label, 1.0)
+            is_named = rank < 100 or re.search(r"(^|_)(id|idx|index|key)$", name_of(path))
+            repeats = 1 < n < len(self.values(path)) and self.fits(path, KINDS["label"], 1.0)
             if path != response and is_named and repeats:
                 kept.append((rank, path))
         return [path for _, path in sorted(kept)]
@@ -211,44 +150,45 @@ class Candidates(Columns):
         """The prompt and the reference answer further inside a row, where names say so."""
         fields: dict[str, str] = {}
         for name in ("prompt", "answer"):
-            paths = [x for x in self.paths if x != response and "." in x]
-            paths = [x for x in paths if self.name(x) in LIKELY[name] and self.distinct(x) > 1]
-            texts = [x for x in paths if self.fits(x, lambda x: type(plain_text(x)) is str, 1.0)]
-            fields |= {name: texts[0]} if len(texts) == 1 else {}
+            paths = [x for x in self.paths if x != response and "." in x and self.distinct(x) > 1]
+            paths = [x for x in paths if self.rank(x, name) < 99 and self.fits(x, KINDS["said"])]
+            fields |= {name: paths[0]} if len(paths) == 1 else {}
         return fields
 
 
 def _tried(
     read: Callable[..., Any], path: Path, fields: dict[str, str], options: ReadOptions
-) -> Proposal | None:
-    """What comes out with these fields; None where rows are left out or nothing is compared."""
+) -> str | None:
+    """What a person is told of these fields; None where they do not read the file."""
     how = dataclasses.replace(options, fields={**options.fields, **fields}, proposes=False)
     notes = Notes()
     try:
         table = read([path], how, notes=notes)
     except InputError:
         return None
-    n_read, left = len(table), notes.counts["rejected"]
-    codes_b, firsts = group_codes(table)
-    correct, texts = table["correct"].to_pylist(), set(table["response"].to_pylist())
-    n_known = len(correct) - correct.count(None)
+    _codes_b, firsts = group_codes(table)
+    left, correct = notes.counts["rejected"], table["correct"].to_pylist()
+    n, texts, counts = len(table), set(table["response"].to_pylist()), notes.counts
     # A group's texts are one where they are what was asked.
-    is_useless = len(codes_b) == len(firsts) or len(texts) <= len(firsts)
-    if is_useless or left > max(1, (1 - FITS) * (n_read + left)):
-        return None
-    if notes.counts["turn_rows"] or notes.counts["alone"]:
-        return None
-    if options.needs_reward and (2 * n_known < len(correct) or len({*correct} - {None}) < 2):
-        return None
-    first = table.slice(0, 1).to_pylist()[0]
-    return Proposal(
-        fields=fields,
-        rows=options.rows,
-        n_read=n_read,
-        n_rows=n_read + left,
-        groups=len(firsts),
-        correct=correct.count(1.0),
-        incorrect=correct.count(0.0),
-        prompt=first["prompt"],
-        response=first["response"] or "",
+    is_alone = (
+        n == len(firsts) or len(texts) <= len(firsts) or counts["turn_rows"] + counts["alone"]
     )
+    is_mixed = len({*correct} - {None}) == 2 and 2 * correct.count(None) <= n
+    if (
+        is_alone
+        or left > max(1, (1 - FITS) * (n + left))
+        or (options.needs_reward and not is_mixed)
+    ):
+        return None
+    flags = [f"--rows {shlex.quote(options.rows)}"] if options.rows else []
+    flags += [f"--field {shlex.quote(f'{k}={x}')}" for k, x in fields.items()]
+    first = table.slice(0, 1).to_pylist()[0]
+    shown = [
+        f"  the first {x} begins {first[x][:60]!r}" for x in ("prompt", "response") if first[x]
+    ]
+    lines = [
+        f"this reads {n:,} of {n + left:,} rows: {len(firsts):,} groups, {correct.count(1.0):,} "
+        f"correct, {correct.count(0.0):,} incorrect:",
+        f"  ktae report {shlex.quote(str(path))} {' '.join(flags)}",
+    ]
+    return "\n".join([*lines, *shown])

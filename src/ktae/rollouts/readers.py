@@ -8,31 +8,39 @@ group (`labels`).
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, own_tables
-from ktae.rollouts.folders import choose_files, is_known_other, of_evaluation, stem_of
-from ktae.rollouts.labels import OWN_STEP, READ, grouped, note_rewards, place_of
+from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, Rows, iterate_rows
+from ktae.rollouts.folders import choose_files, stem_of
+from ktae.rollouts.labels import READ, Place, grouped, note_conditions, note_rewards, place_of
+from ktae.rollouts.locate import KEY, Located, Locator
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import PathError, UnknownRowsError
-from ktae.rollouts.proposal import propose
-from ktae.rollouts.reader import Reader
-from ktae.rollouts.trained_with import TrainedWith
+from ktae.rollouts.paths import UnknownRowsError, at
+from ktae.rollouts.plain import understand, usual_rows
+from ktae.rollouts.proposal import propose, unknown_rows
+from ktae.rollouts.rows import MissingFieldError, to_record_row
+from ktae.rollouts.schemas import SCHEMAS, detect
+from ktae.rollouts.schemas.base import Schema, Source
+from ktae.rollouts.values import MISSING, Row, without
 
-T = TypeVar("T")
+SCHEMA = pa.schema([*record.SCHEMA, *READ])
+LOOKED_AT = 1000
+"""Rows that say what a field of a file holds."""
+MAX_COMPARED = 5000
+"""Rollouts of a file among which conditions are looked for."""
+OF_ROLLOUTS = ("response", "token_ids", "reward", "correct", "group", "prompt", "mask")
+"""Fields of which a summary has none."""
 
 
 def read(
@@ -43,10 +51,10 @@ def read(
 ) -> Any:
     """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
 
-    Rollouts are a group if they have the same label, the same prompt (where rows hold one) and the
-    same step (where there is one), and are of one file. `options.join` takes the files together,
-    and those of a run of ktae, TRL, verl or another trainer are together already. Where rollouts
-    name several models, each has groups of its own. The rows of a group may stand anywhere.
+    Rollouts are a group if they have the same label, the same prompt (where rows hold one), the
+    same model and the same step (where there is one), and are of one file. `options.join` takes the
+    files together, and those of a run of ktae, TRL, verl or another trainer are together already.
+    The rows of a group may stand anywhere.
 
     Args:
         inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them;
@@ -61,83 +69,32 @@ def read(
             and what was expected.
     """
     paths = paths_of(inputs)
-    notes = Notes(strict=True) if notes is None else notes
+    reader = Reader(options, Notes(strict=True) if notes is None else notes)
+    files_of = {path: _files_in(path, reader.notes) for path in paths}
+    files = [os.path.realpath(file) for path in paths for file in files_of[path]]
+    if twice := [name for name, n in Counter(files).items() if n > 1]:
+        raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
+    reader.notes.add("join", n=len(files) if options.join and len(files) > 1 else 0)
     try:
-        return _read(paths, options, notes)
+        tables = [x for path in paths for x in reader.tables_of(path, files_of[path])]
     except UnknownRowsError as error:
         if not options.proposes or len(paths) > 1 or not paths[0].is_file():
             raise
-        rows = [x.row for x in Reader(options, Notes()).located(paths[0])[0]]
-        proposal = propose(paths[0], [x for x in rows if isinstance(x, dict)], options, read)
+        rows = [x.row for x in Reader(options, Notes()).located(iterate_rows(paths[0]), paths[0])]
+        rows = [x for x in rows if isinstance(x, dict)][:LOOKED_AT]
+        proposal = propose(paths[0], rows, options, read)
         if proposal is None:
             raise
-        raise UnknownRowsError(f"{error}\n{proposal.text(paths[0])}") from None
+        raise UnknownRowsError(f"{error}\n{proposal[1]}") from None
+    if not any(map(len, tables)):
+        raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
+    return reader.record(tables)
 
 
-def _read(paths: Sequence[Path], options: ReadOptions, notes: Notes) -> Any:
-    """The same, without a proposal where nothing reads a file."""
-    trained = TrainedWith.beside(paths)
-    options = options if trained is None else trained.applied(options, notes)
-    files_of = [(path, files_in(path, notes, options.evaluation)) for path in paths]
-    files = [file for _, some in files_of for file in some]
-    # A file that is given twice, under whatever name, would count twice.
-    twice = [name for name, n in Counter(map(os.path.realpath, files)).items() if n > 1]
-    if twice:
-        raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
-    reader = Reader(options, notes)
-    table = _table(files_of, reader)
-    if options.threshold is None and options.needs_reward:
-        note_rewards(table, notes)
-    where = ", ".join(map(str, paths))
-    is_evaluation = any(map(of_evaluation, files)) or pc.any(table["is_evaluation"]).as_py()
-    if options.evaluation and not is_evaluation:
-        raise InputError(f"{where}: nothing in it is of an evaluation")
-    if not len(table):
-        raise EmptyFileError(f"{where}: no rollouts")
-    if options.join and len(files) > 1:
-        notes.add("join", n=len(files))
-    return grouped(table, list(reader.places), options, notes)
-
-
-def _table(files_of: Sequence[tuple[Path, Sequence[Path]]], reader: Reader) -> Any:
-    """All rollouts of the files of each input, with the columns of `READ`."""
-    options, is_single = reader.options, len(files_of) == 1
-    is_changed = options.fields or options.correctness or options.group_by
-
-    schema = pa.schema([*record.SCHEMA, *READ])
-    kinds = {field.name: field.type for field in schema}
-
-    def of_file(path: Path, file: Path) -> Iterator[Any]:
-        """Tables of rows of the record, or of a record that ktae has written."""
-        if is_changed or not record.is_own(file):
-            made = reader.record_rows(path, file, is_single)
-            while rows := list(itertools.islice(made, ROWS_PER_BATCH)):
-                names = set[str]().union(*rows)
-                columns = [
-                    pa.array([row.get(name) for row in rows], kind)
-                    if name in names
-                    else pa.nulls(len(rows), kind)
-                    for name, kind in kinds.items()
-                ]
-                yield pa.Table.from_arrays(columns, schema=schema)
-            return
-        place = place_of(path, file, OWN_STEP, None, is_single, options.join)
-        number = reader.places.setdefault(place, len(reader.places))
-        for table in own_tables(file):
-            # What told its groups apart is in their names, which are its labels.
-            nulls = pa.nulls(len(table), pa.string())
-            for name, values in (("label", table["group"]), ("prompt_id", nulls)):
-                i = table.column_names.index(name)
-                table = table.set_column(i, record.SCHEMA.field(name), values)
-            for field, value in zip(READ, (number, False, False), strict=True):
-                column = pa.repeat(pa.scalar(value, field.type), len(table))
-                table = table.append_column(field, column)
-            yield table
-
-    tables = [schema.empty_table()]
-    for path, files in files_of:
-        tables += read_all(path, files, functools.partial(of_file, path), reader.notes)
-    return pa.concat_tables(tables)
+def read_values(values: Rows, name: str, options: ReadOptions, notes: Notes | None) -> Any:
+    """The same of values in memory, each with its place; `name` is what errors call them."""
+    reader = Reader(options, Notes(strict=True) if notes is None else notes)
+    return reader.record([*reader.tables(Path(name), values)])
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
@@ -151,44 +108,203 @@ def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     return paths
 
 
-def files_in(path: Path, notes: Notes, evaluation: bool) -> list[Path]:
-    """The files to read (`choose_files`); the others are noted, but for a tokenizer's own."""
-    files, others = choose_files(path, evaluation)
-    for file in (x for x in others if x.name != "tokenizer.json"):
-        key = "settings" if is_known_other(file) else "files"
+def _files_in(path: Path, notes: Notes) -> list[Path]:
+    """The files to read (`choose_files`); the others are noted."""
+    files, others = choose_files(path)
+    real = {os.path.realpath(x) for x in files if not x.is_symlink()}
+    others |= {x: "files" for x in files if x.is_symlink() and os.path.realpath(x) in real}
+    for file, key in others.items():
         notes.add(key, path_text(file.relative_to(path)))
-    return files
+    return [x for x in files if x not in others]
 
 
-def read_all(
-    path: Path, files: Sequence[Path], read: Callable[[Path], Iterable[T]], notes: Notes
-) -> Iterator[T]:
-    """What `read` gives of each file of an input, of those of one name the first with rollouts.
+class Reader:
+    """Reads rows of files as rollouts; what it knows of one file serves the next."""
 
-    A folder's files without rollouts are noted, and those that are broken, where notes are not
-    strict.
-    """
-    errors: dict[Path, InputError] = {}
-    done = set[Path]()
-    for file in files:
-        has_rows = False
-        if (stem := stem_of(file)) in done:
-            notes.add("files", path_text(file.relative_to(path)))
-            continue
-        try:
-            for item in read(file):
-                has_rows = True
-                done.add(stem)
-                yield item
-        except InputError as error:
-            is_other = isinstance(error, UnknownRowsError) and not has_rows
-            is_raised = not path.is_dir() or (notes.strict and not is_other)
-            if is_raised or isinstance(error, PathError):
-                raise
-            errors[file] = error
-    if errors and len(errors) == len(files):
-        raise errors[files[0]]
-    for file, reason in errors.items():
-        is_other = isinstance(reason, UnknownRowsError | EmptyFileError)
-        name = path_text(file.relative_to(path)) if is_other else str(reason).partition("\n")[0]
-        notes.add("files" if is_other else "broken", name)
+    def __init__(self, options: ReadOptions, notes: Notes) -> None:
+        self.options, self.notes = options, notes
+        self.is_named = not {"response", "token_ids"}.isdisjoint(options.fields)
+        """Whether the user has named the response: no tool's form is looked for."""
+        self.run: Row = {}
+        """What schemas remember from one file to the next."""
+        self.rejected: list[InputError] = []
+        """Errors of rows of the file that is read."""
+        self.places: dict[Place, int] = {}
+        """Where rollouts came from, numbered."""
+
+    def record(self, tables: Sequence[Any]) -> Any:
+        """The record of what was read."""
+        table = pa.concat_tables([SCHEMA.empty_table(), *tables])
+        if self.options.threshold is None and self.options.needs_reward:
+            note_rewards(table, self.notes)
+        return grouped(table, list(self.places), self.options, self.notes)
+
+    def tables_of(self, path: Path, files: Sequence[Path]) -> Iterator[Any]:
+        """Tables of each file of an input, of those of one name the first with rollouts."""
+        errors: dict[Path, InputError] = {}
+        done = set[Path]()
+        for file in files:
+            name = path_text(file.relative_to(path))
+            if stem_of(file) in done:
+                self.notes.add("files", name)
+                continue
+            try:
+                yield from list(self.tables(file, iterate_rows(file, self._reject)))
+                done.add(stem_of(file))
+            except InputError as error:
+                is_other = isinstance(error, UnknownRowsError)
+                if not path.is_dir() or (self.notes.strict and not is_other):
+                    raise
+                errors[file] = error
+                is_other = is_other or isinstance(error, EmptyFileError)
+                said = name if is_other else str(error).partition("\n")[0]
+                self.notes.add("files" if is_other else "broken", said)
+        if errors and len(errors) == len(files):
+            raise errors[files[0]]
+
+    def tables(self, file: Path, values: Rows) -> Iterator[Any]:
+        """Tables with the columns of `SCHEMA`, of values that are a file's or stand in memory."""
+        rows = self._record_rows(file, values)
+        while batch := list(itertools.islice(rows, ROWS_PER_BATCH)):
+            names = set[str]().union(*batch)
+            columns = [
+                pa.array([row.get(x.name) for row in batch], x.type)
+                if x.name in names
+                else pa.nulls(len(batch), x.type)
+                for x in SCHEMA
+            ]
+            yield pa.Table.from_arrays(columns, schema=SCHEMA)
+
+    def _record_rows(self, file: Path, values: Rows) -> Iterator[Row]:
+        """Rows of the record; a tolerant reader notes those that cannot be used."""
+        options, notes, n, self.rejected = self.options, self.notes, 0, []
+        repeated, places = notes.counts["steps"], dict[Any, Place]()
+        compared: list[tuple[Row, Row]] = []
+        for plain, located, schema in self._rollouts(file, values):
+            table = located.row.get(KEY) if "*" in located.path.removesuffix("*") else None
+            if (schema, table) not in places:
+                places[schema, table] = place_of(file, schema.run, table, options.join)
+            place, parent = places[schema, table], located.parent
+            alone = None if notes.strict else f"rollout {n + 1}"
+            alone = alone if parent is None else f"row {parent}"
+            kept = without(plain, located.inherited) if located.inherited else plain
+            try:
+                made = to_record_row(kept, located.where, options, notes, alone, schema.is_plain)
+            except InputError as error:
+                is_unknown = isinstance(error, MissingFieldError) and schema.is_plain
+                message = str(error).removeprefix(f"{located.where}: ")
+                self._reject(
+                    unknown_rows([located.row], located.where, message, options.needed)
+                    if is_unknown
+                    else error
+                )
+                continue
+            n += 1
+            if schema.is_plain and options.needs_reward and len(compared) < MAX_COMPARED:
+                compared.append((kept, made))
+            if made.pop("is_alone"):  # its label is its row's, which nothing in another file is
+                notes.add("by_row" if parent is not None else "alone")
+                place = Place(None, path_text(file))
+            yield made | {"place": self.places.setdefault(place, len(self.places))}
+        if self.rejected and len(self.rejected) > n:
+            first, rejected = self.rejected[0], len(self.rejected)
+            message = f"{rejected} of {rejected + n} rows cannot be used; the first is {first}"
+            raise type(first)(f"{file}: {message}") if n else first
+        if not n and notes.counts["steps"] == repeated:
+            raise EmptyFileError(f"{file} is empty: it holds no rollouts")
+        note_conditions(compared, notes)
+
+    def _rollouts(self, file: Path, values: Rows) -> Iterator[tuple[Row, Located, Schema]]:
+        """The rollouts of a file as plain rows, each with where it was and its row's schema."""
+        notes, fields = self.notes, {} if self.is_named else self.options.fields
+        source = Source(file, self.options, notes, fields, run=self.run)
+        items = self._with_schemas(self.located(values, file), source)
+        for n, (schema, some) in enumerate(itertools.groupby(items, key=lambda item: item[0])):
+            notes.titles[schema.title] += n == 0 and not schema.is_plain
+            for row, place in schema.once(((x.row, x) for _, x in some), source):
+                if place.path and place.path not in notes.names["rows"]:
+                    notes.add("rows", place.path)
+                try:
+                    rollouts = schema.rollouts(row, place.where, source)
+                except InputError as error:
+                    self._reject(error)
+                    continue
+                for plain in rollouts:
+                    if plain.get("response") == [] and plain.get("token_ids") is None:
+                        notes.add("empty", place.where)
+                    else:
+                        yield plain, place, schema
+
+    def located(self, values: Rows, path: Path) -> Iterator[Located]:
+        """The rows of a file."""
+        fields = self.options.fields
+        source = Source(path, self.options, self.notes, fields)
+        taken = {*fields.values()} - fields.keys()
+
+        def named(row: Row) -> Row:
+            return without(row, taken) | source.named(row)
+
+        main = fields.get("response", fields.get("token_ids", ""))
+        locator = Locator(
+            lambda row: any(schema.detects(row) for schema in SCHEMAS),
+            self.options.rows,
+            fields.values(),
+            *((named, main) if self.is_named else ()),
+        )
+        first = list(itertools.islice(values, 2))
+        is_file = len(first) == 1 and path.name.removesuffix(".gz").endswith(".json")
+        for value, where in itertools.chain(first, values):
+            try:
+                yield from locator.rows(value, where, is_file)
+            except InputError as error:
+                self._reject(error)
+
+    def _with_schemas(
+        self, located: Iterator[Located], source: Source
+    ) -> Iterator[tuple[Schema, Located]]:
+        """The objects among a file's rows, each with its schema, once plain fields are known."""
+        sample = list(itertools.islice(located, LOOKED_AT))
+        plain, usual = self._understood(sample, source)
+        schema = plain
+        for place in itertools.chain(sample, located):
+            row = place.row
+            if not isinstance(row, dict):
+                message = f"{row!r:.60}; expected an object with group, response, reward"
+                self._reject(InputError(f"{place.where}: {message}"))
+                continue
+            if not row:  # of no rollouts
+                self.notes.add("empty", place.where)
+                continue
+            if not (self.is_named or place.is_repeated):
+                schema = detect(row, None if schema is plain else schema) or plain
+            if schema is plain and usual.isdisjoint(row.keys()):
+                self.notes.add("summaries", place.where)
+            else:
+                yield schema, place
+
+    def _understood(
+        self, sample: Sequence[Located], source: Source
+    ) -> tuple[Schema, frozenset[str]]:
+        """The schema of a file's plain rows, and fields of which each rollout has one."""
+        objects, options = [x for x in sample if isinstance(x.row, dict)], self.options
+        for name, path in options.fields.items() if objects else ():
+            values = (at(x.row, name if self.is_named else path) for x in objects)
+            if all(x is MISSING or x is None for x in values):
+                message, rows = f"nothing at {path!r} for {name}", [x.row for x in objects]
+                raise unknown_rows(rows, objects[0].where, message, (name,))
+        rows = [x.row for x in objects if self.is_named or detect(x.row) is None]
+        if not rows:
+            return Schema("plain rollouts", is_plain=True), frozenset()
+        usual = usual_rows(rows)
+        named = {*options.fields, "group"} if options.group_by else {*options.fields}
+        plain = understand([x | source.named(x) for x in usual], self.notes, named)
+        if plain is None:
+            message = f"no field 'response'; its fields are {quoted(usual[0])}"
+            where = next(x.where for x in sample if x.row is usual[0])
+            raise unknown_rows(usual, where, message, options.needed)
+        return plain, frozenset(OF_ROLLOUTS).union(*usual)
+
+    def _reject(self, error: InputError) -> None:
+        """Raise what is wrong with a row, or leave it out."""
+        self.notes.reject(error)
+        self.rejected.append(error)

@@ -1,8 +1,7 @@
-"""Plain rollouts, whatever file they come from: completed, checked and made rows of the record.
+"""From a plain rollout, whatever file it comes from, to a row of the record.
 
-docs/read-your-own.md has their fields. What is no field of the record is kept, as JSON, in its
-column `extra`; a field `extra` that holds a JSON object as text, as that column does, is taken
-apart again.
+docs/read-your-own.md has the fields. What is no field of the record is kept, as JSON, in its column
+`extra`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import joined, plain_text, response_of
 from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.schemas.base import FINAL
 from ktae.rollouts.values import (
     IGNORED,
@@ -28,12 +28,10 @@ from ktae.rollouts.values import (
     without,
 )
 
-INTERNAL = frozenset(("_prompt_id", "_is_alone", FINAL, "extra", "is_evaluation"))
+INTERNAL = frozenset(("_prompt_id", "_graded", "is_evaluation"))
 """Names that are not kept among a row's further fields."""
-ALIASES, ASKS, THOUGHTS = (
-    frozenset((*NAMES.steps, *NAMES.masks)),
-    frozenset(NAMES.questions),
-    frozenset(NAMES.thoughts),
+ALIASES, ASKS, THOUGHTS = map(
+    frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.questions, NAMES.thoughts)
 )
 
 
@@ -41,46 +39,68 @@ class MissingFieldError(InputError):
     """A rollout without a field that it needs."""
 
 
-def complete(
-    row: Row,
+def to_record_row(
+    plain: Row,
     where: str,
+    options: ReadOptions,
     notes: Notes,
     alone: str | None,
-    *,
-    is_plain: bool = True,
-    needs_reward: bool = True,
+    is_plain: bool,
 ) -> Row:
-    """`row` with the texts of its conversations, and with what it lacks and can do without.
+    """A row of the record, with `is_alone` and the columns of `ktae.rollouts.labels.READ`.
 
-    `alone` is the label of a row that has neither label nor prompt; None: it is of no group. Where
-    the notes are strict, no reward is made up. `is_plain`: no tool says what its groups are.
+    `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
+    `is_plain`: no tool says what its groups are. Where the notes are strict, no reward is made up.
     """
-    fields, strict = with_texts(row, where, notes), notes.strict
+    fields, is_alone = with_texts(plain, where, notes), False
     if not ALIASES.isdisjoint(fields):
         rename_aliases(fields, where)
-    if isinstance(fields.get("group"), str) and not fields["group"].strip():
-        fields["group"] = None  # as CSV has it
-    if not ("response" in fields or "token_ids" in fields):
-        return fields  # refused, with the fields that it has
+    label = fields.get("group")
+    if isinstance(label, str) and not label.strip():
+        label = fields["group"] = None  # as CSV has it
+    _require(fields, where, ("response", "token_ids"))
     # The same prompt of a step is the same group, also where nobody wrote that down.
-    is_final, label = fields.pop(FINAL, False), fields.get("group")
+    is_final = fields.pop(FINAL, False)
     prompt = fields.pop("_task", None) or fields.get("prompt")
     if prompt is not None and not (is_final and not is_null(label)):
         images = [fields[x] for x in ("image", "images") if fields.get(x)]
         fields["_prompt_id"] = prompt_digest([prompt, images] if images else prompt)
-        if is_null(label) and is_plain:
-            notes.add("without_group")
+        notes.add("without_group", n=int(is_null(label) and is_plain))
     elif is_null(label) and alone is not None:
-        fields["group"], fields["_is_alone"] = alone, True
-    _complete_reward(fields, notes, strict, is_plain, needs_reward)
-    return fields
+        fields["group"], is_alone = alone, True
+    complete_reward(fields, notes, is_plain, options.needs_reward)
+    _require(fields, where, ("group", "prompt"), ("reward", "correct"))
+    if not options.needs_reward and fields.get("answer") is None:
+        raise MissingFieldError(f"{where}: no field 'answer'; its fields are {quoted(plain)}")
+    made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
+    if not has_verdict:
+        made["correct"] = float(is_above(made.get("reward") or 0.0, options.threshold or 0.0))
+    is_known = {
+        "group": made.get("group") is not None or "_prompt_id" in fields,
+        "reward": has_verdict or made.get("reward") is not None,
+        "response": not {"response", "token_ids"}.isdisjoint(made),
+    }
+    for name in (name for name, is_there in is_known.items() if not is_there):
+        raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
+    made |= {"label": made.pop("group", None), "prompt_id": fields.get("_prompt_id")}
+    made |= {"is_evaluation": bool(fields.get("is_evaluation")), "by_reward": not has_verdict}
+    made |= fields.get("_graded") or {}
+    return made | {"extra": further_fields(fields), "is_alone": is_alone}
 
 
-def _complete_reward(
-    fields: Row, notes: Notes, strict: bool, is_plain: bool, needs_reward: bool
-) -> None:
+def _require(fields: Row, where: str, *pairs: tuple[str, str]) -> None:
+    """Raise a MissingFieldError if a row has neither field of a pair."""
+    for name, other in pairs:
+        if name not in fields and other not in fields:
+            raise MissingFieldError(
+                f"{where}: no field {name!r}; its fields are {quoted(fields)}; expected {name} or "
+                f"{other}, or --field {name}=NAME for one of them"
+            )
+
+
+def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
     """Make a reward of a verdict and a verdict of a reward, where one is there alone."""
-    reward = fields.get("reward")
+    reward, strict = fields.get("reward"), notes.strict
     if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
         fields |= {"reward": float(verdict), "correct": fields.get("correct", verdict)}
     elif is_null(reward):
@@ -121,10 +141,8 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     fields = dict(row)
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
-    is_unlabelled = is_null(fields.get("group")) and not is_final
-    if prompt is None or (
-        is_unlabelled and not ASKS.isdisjoint(fields) and isinstance(prompt, str)
-    ):
+    is_asked = is_null(fields.get("group")) and not (is_final or ASKS.isdisjoint(fields))
+    if prompt is None or (is_asked and isinstance(prompt, str)):
         # In a chat nothing beside it asks, such as the query that a policy wrote.
         is_chat = not isinstance(fields.get("prompt"), str)
         names = NAMES.prompts if prompt is None else NAMES.questions[: 4 if is_chat else 7]
@@ -161,60 +179,32 @@ def _asked(value: Any) -> Any:
     return joined(value.values()) if is_texts and "role" not in value else plain_text(value)
 
 
-def to_record_row(row: Row, where: str, threshold: float) -> Row:
-    """One row of the record from a plain rollout; a verdict is a reward above the threshold."""
-    for name, other in (("response", "token_ids"), ("group", "prompt"), ("reward", "correct")):
-        if name not in row and other not in row:
-            raise MissingFieldError(
-                f"{where}: no field {name!r}; its fields are {quoted(row)}; expected {name} or "
-                f"{other}, or --field {name}=NAME for one of them"
-            )
+def parsed(fields: Row, where: str) -> Row:
+    """The values of the record's columns among the fields of a row."""
     made: Row = {}
-    rest: Row = {}
-    for name, value in row.items():
-        if name not in PARSERS:
-            rest[name] = value
-        elif value is not None:
-            parse, expected = PARSERS[name]
+    for name, (parse, expected) in PARSERS.items():
+        if (value := fields.get(name)) is not None:
             try:
                 made[name] = parse(value)
             except (TypeError, ValueError, OverflowError, AttributeError):
                 raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
-    has_verdict = "correct" in row  # null is a verdict, too: that nothing is known
-    label, prompt_id, reward = made.get("group"), row.get("_prompt_id"), made.get("reward")
-    ids, labels = made.get("token_ids"), made.get("mask")
-    if label is None and prompt_id is None:
-        _raise_missing(row, "group", where)
-    if not has_verdict:
-        if reward is None:
-            _raise_missing(row, "reward", where)
-        made["correct"] = float(is_above(reward or 0.0, threshold))
-    if ids is None and "response" not in made:
-        _raise_missing(row, "response", where)
+    labels, ids = made.get("mask"), made.get("token_ids")
     if labels is not None:
         if len(labels) != (0 if ids is None else len(ids)):
             raise InputError(f"{where}: mask and token_ids differ in length")
         if labels.dtype != bool and ((labels != IGNORED) & (labels != ids)).any():
             raise InputError(
-                f"{where}: mask is {row['mask']!r:.60}; expected true or false, 0 or 1, or "
+                f"{where}: mask is {fields['mask']!r:.60}; expected true or false, 0 or 1, or "
                 f"{IGNORED} and the token id"
             )
         made["mask"] = labels if labels.dtype == bool else labels != IGNORED
-    made["is_evaluation"], made["by_reward"] = bool(row.get("is_evaluation")), not has_verdict
-    made["label"], made["prompt_id"], made["extra"] = label, prompt_id, further_fields(rest)
     return made
 
 
-def _raise_missing(row: Row, name: str, where: str) -> None:
-    raise InputError(f"{where}: {name} is {row.get(name)}; expected {PARSERS[name][1]}")
-
-
-def further_fields(rest: Row) -> str | None:
+def further_fields(fields: Row) -> str | None:
     """The JSON of what is no field of the record, and of what a record's `extra` holds already."""
-    if rest.keys() <= INTERNAL and "extra" not in rest:
-        return None
-    fields = {name: x for name, x in rest.items() if name not in INTERNAL}
-    extra = rest.get("extra")
+    rest = {k: x for k, x in fields.items() if k not in PARSERS and k not in INTERNAL}
+    extra = rest.pop("extra", None)
     try:
         inner = json.loads(extra) if isinstance(extra, str) else None
     except (ValueError, RecursionError):
@@ -222,5 +212,5 @@ def further_fields(rest: Row) -> str | None:
     # Anything but a JSON object by that name is a field.
     if not isinstance(inner, dict):
         inner = {} if extra is None else {"extra": extra}
-    inner |= fields
+    inner |= rest
     return any_text(inner) if inner else None

@@ -42,17 +42,16 @@ def load_tokenizer(name: str) -> Any:
             reached, or a library is not installed.
     """
     folder = Path(local_or_hub("tokenizer", name))
+    file = folder / "tokenizer.json"
+    if folder.is_dir() and not file.is_file():
+        raise InputError(f"no tokenizer in {folder}; expected a folder with tokenizer.json")
     try:
         from tokenizers import Tokenizer
 
         if not folder.is_dir():
             from huggingface_hub import hf_hub_download
 
-            file = hf_hub_download(name, "tokenizer.json", etag_timeout=HUB_TIMEOUT_S)
-        elif not (folder / "tokenizer.json").is_file():
-            raise InputError(f"no tokenizer in {folder}; expected a folder with tokenizer.json")
-        else:
-            file = str(folder / "tokenizer.json")
+            file = Path(hf_hub_download(name, "tokenizer.json", etag_timeout=HUB_TIMEOUT_S))
         return inner_tokenizer(Tokenizer.from_str(read_input(file).decode()), copy=True)
     except InputError:
         raise

@@ -68,16 +68,6 @@ def is_label(value: object) -> bool:
     return isinstance(as_label(value), int | str) and not isinstance(value, bool)
 
 
-def list_of(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether a value is a list of such values, at least one."""
-    return lambda value: isinstance(value, list) and bool(value) and all(map(kind, value))
-
-
-def is_said(value: Any) -> bool:
-    """Whether it is text or a conversation."""
-    return isinstance(value, str) or messages_of(value) is not None
-
-
 def of_type(*kinds: type) -> Callable[[Any], bool]:
     """Whether a value is of one of these types."""
     return lambda value: isinstance(value, kinds)
@@ -86,7 +76,7 @@ def of_type(*kinds: type) -> Callable[[Any], bool]:
 KINDS: dict[str, Callable[[Any], bool]] = {
     "any": of_type(object),
     "text": of_type(str),
-    "said": is_said,
+    "said": lambda value: isinstance(value, str) or messages_of(value) is not None,
     "messages": lambda value: messages_of(value) is not None,
     "number": is_number,
     "number?": lambda value: value is None or is_number(value),
@@ -95,13 +85,18 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "label": is_label,
     "dict": of_type(dict),
     "list": of_type(list),
-    "texts": list_of(of_type(str)),
-    "saids": lambda value: list_of(is_said)(value) and messages_of(value) is None,
-    "scores": list_of(is_score),
-    "labels": list_of(is_label),
-    "lists": list_of(of_type(list)),
 }
 """What a field may hold, by the name that a schema's signature has for it."""
+
+
+def list_of(kind: str) -> Callable[[Any], bool]:
+    """Whether a value is a list of such values, at least one."""
+    return lambda value: isinstance(value, list) and bool(value) and all(map(KINDS[kind], value))
+
+
+_are_said = list_of("said")
+KINDS |= {f"{kind}s": list_of(kind) for kind in ("text", "score", "label", "list")}
+KINDS["saids"] = lambda value: _are_said(value) and messages_of(value) is None
 
 
 # --- what becomes of a field's value: an exception says that it is none
@@ -134,15 +129,11 @@ def answer(value: Any) -> str:
 
 def group_label(value: Any) -> str:
     """Text, or the digits of an integer."""
-    if type(value) in (str, int):
-        return text(str(value))
     return text(str(as_label(value)) if is_label(value) else None)
 
 
 def number(value: Any) -> float | None:
     """A finite number; null for NaN."""
-    if type(value) is int and abs(value) < MAX_TOKEN_ID:
-        return float(value)
     parsed = float(value) if is_number(value) else math.inf
     if math.isinf(parsed):
         raise ValueError

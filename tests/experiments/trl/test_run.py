@@ -14,7 +14,6 @@ from ktae.experiments.tasks import task_of
 from ktae.experiments.trl import run as module
 from ktae.experiments.trl import tasks
 from ktae.rollouts.record import read_record
-from ktae.rollouts.trained_with import TrainedWith
 
 ROOT = Path(__file__).parents[3]
 
@@ -79,4 +78,3 @@ def test_a_reward_of_ones_own_and_the_command_that_was_corrected(recipe, tmp_pat
     expected = [len(text.split()) % 3 - 1 for text in texts]
     assert [row["reward"] for row in rows] == expected and len(set(expected)) > 1
     assert [row["correct"] for row in rows] == [x > 0 for x in expected]
-    assert TrainedWith.of_recipe(folder.recipe).grader == f"{other}:words"

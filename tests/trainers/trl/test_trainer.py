@@ -25,8 +25,8 @@ from ktae.estimators import (
     preset,
 )
 from ktae.rollouts import readers, record
+from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.tokens import vocabulary
-from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import even_start
 
@@ -54,9 +54,7 @@ def expected_credit(batch, correct, estimator="paper", **options):
     return oracle.token_credit(ids_bt, mask_bt, correct, groups, estimator, **options)
 
 
-def test_correctness_is_the_named_reward_and_what_trains_is_beside_the_completions(
-    trainer_arguments, tmp_path, capsys, logged
-):
+def test_correctness_is_the_named_reward(trainer_arguments, tmp_path, capsys, logged):
     arguments = trainer_arguments(log_completions=True)
     arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
     batch, _ = train(arguments, credit="trigrams", correctness="even_start", threshold=0.5)
@@ -67,9 +65,8 @@ def test_correctness_is_the_named_reward_and_what_trains_is_beside_the_completio
     np.testing.assert_allclose(batch.credit, expected, atol=1e-6)
 
     (table,) = (tmp_path / "out/completions").glob("*.parquet")
-    stored = TrainedWith(estimator="trigrams", correctness="even_start", threshold=0.5)
-    assert TrainedWith.read(table.parent) == stored
-    rows = readers.read([tmp_path / "out"]).to_pylist()
+    options = ReadOptions(correctness="even_start", threshold=0.5)
+    rows = readers.read([tmp_path / "out"], options).to_pylist()
     assert [row["correct"] for row in rows] == batch.correct.tolist()
     assert [row["prompt"] for row in rows] == [row["prompt"] for row in batch.inputs]
     line = logged[0].getMessage()
@@ -125,7 +122,6 @@ def test_of_several_verdicts_the_first_that_is_there_counts(trainer_arguments, t
     assert set(tasks) == {"math", "code"}
     np.testing.assert_array_equal(batch.correct, correct)
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
-    assert TrainedWith.read(tmp_path / "out/completions").correctness == ["Even", "large"]
 
 
 def graded(completion_ids, **_):

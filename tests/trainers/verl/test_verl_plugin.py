@@ -11,7 +11,6 @@ from extras import installed
 
 from ktae.errors import InputError
 from ktae.estimators import DEFAULT
-from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
 from ktae.trainers.verl.options import MODES
@@ -109,17 +108,6 @@ def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch):
     mode = "ktae_separate_async"
     get_trainer_cls(mode)(configuration("ktae", mode, h3=0))
     assert started_as == ["separate_async"]
-
-
-def test_what_it_trains_with_is_beside_the_rollouts(verl, tmp_path):
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
-    config = configuration("ktae", "ktae_sync", estimator="paper", h3=0, threshold=0.5)
-    config.trainer.rollout_data_dir = str(tmp_path / "rollouts")
-    with pytest.raises(AttributeError):  # verl's own: the checks are passed
-        get_trainer_cls("ktae_sync")(config)
-    stored = TrainedWith.read(tmp_path / "rollouts")
-    assert stored == TrainedWith(estimator="no-tf", correctness=None, threshold=0.5)
 
 
 @pytest.mark.parametrize(

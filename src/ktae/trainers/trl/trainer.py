@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from types import EllipsisType
 from typing import Any, ClassVar
 
@@ -18,7 +17,6 @@ from ktae.arrays import above, on_host
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import resolved, to_text
-from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers.lists import scored
 from ktae.trainers.metrics import PREFIX, Scored, verdict_metrics
 from ktae.trainers.settings import Settings, announce, as_credit
@@ -121,7 +119,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             self._paper = {**GRPOTrainer._paper, "citation": "\n\n".join(citations)}
 
     def _choose_correctness(self, correctness: Correctness | None) -> None:
-        """Find the columns of rewards that decide, and store by what the run is trained."""
+        """Find the columns of rewards that decide."""
         names = self.reward_func_names
         self._correctness_columns = []
         if self.credit is not None or correctness is not None or len(names) == 1:
@@ -131,10 +129,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._correctness_name = ", else ".join(chosen)
         if correctness is not None:
             self.args.correctness = chosen  # names, also where functions were given
-        if self.log_completions and self.accelerator.is_main_process:
-            column = chosen[0] if len(chosen) == 1 else chosen or None
-            folder = Path(self.args.output_dir, "completions")
-            TrainedWith.of(self.credit, column, self.threshold).write(folder)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's."""

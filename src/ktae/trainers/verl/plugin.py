@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import logging
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -103,12 +102,8 @@ def _check_first(trainer: Any, *, is_v1: bool = True) -> None:
 
 def _check_credit(config: Any, *, has_token_ids: bool, is_v1: bool) -> None:
     """Raise an InputError for a configuration that would fail later; else log what will be done."""
-    from ktae.rollouts.trained_with import TrainedWith
     from ktae.trainers.verl import options
 
     settings = options.checked(config, has_token_ids=has_token_ids, is_v1=is_v1)
     settings.vocabulary()  # only here, since whoever starts the run may do so on another machine
     options.announce(config)
-    if folder := config.trainer.get("rollout_data_dir"):
-        name = None if settings.correctness == "acc" else settings.correctness
-        TrainedWith.of(settings.estimator, name, settings.threshold).write(Path(folder))
