@@ -2,20 +2,15 @@
 
 import asyncio
 import importlib.util
-import json
-import math
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from engine_objects import needs, verifiers_node, verifiers_trace
 from extras import installed
-from placement import UNIT, assert_placed, by_id, reference
-from saved_outputs import write_lines
+from placement import assert_placed, by_id
 
 from ktae.errors import InputError
 from ktae.trainers.settings import Settings
-from ktae.trainers.traces_file import write_advantages
 from ktae.trainers.verifiers import add_credit, use_in_prime_rl, with_credit
 
 needs_prime_rl = pytest.mark.skipif(
@@ -73,115 +68,6 @@ def test_other_agents_are_compared_apart():
     other = verifiers_trace([verifiers_node([40], written=True)], 0.0, name="proposer")
     alone, beside = add_credit(four(), Settings()), add_credit([*four(), other], Settings())
     assert beside.parts == [*alone.parts, [[0.0]]]
-
-
-def test_the_file_that_verifiers_writes_and_reads(tmp_path):
-    """Two episodes of one group, another group, and a trace that ended with an error."""
-    needs("verifiers")
-    from verifiers import v1 as vf
-
-    store = pytest.importorskip(
-        "verifiers.v1.utils.trace_store", reason="this verifiers is older than its trace store"
-    )
-    traces = four()
-    lost = verifiers_trace(forked(100), 1.0)
-    lost.ok = False
-    other = verifiers_trace([verifiers_node([20], written=True)], 1.0)
-    for one in (episode(*traces[:2]), episode(*traces[2:], lost), episode(other, group="h")):
-        store.write_episode(tmp_path, one)
-    (tmp_path / "new").mkdir()
-    new = tmp_path / "new" / "traces.jsonl"
-    assert write_advantages(tmp_path / "traces.jsonl", new, credit=by_id) == 5
-    episodes = store.read_episodes(tmp_path / "new", vf.WireTrace)
-    read = [trace for of_file in episodes for trace in of_file.traces]
-    for trace, advantage in zip(read[:4], [1.0, -1.0, 1.0, -1.0], strict=True):
-        for branch in trace.branches:
-            assert_placed(branch.token_ids, branch.sampled_mask, branch.advantages, advantage)
-    assert all(node.advantages is None for node in read[4].nodes)
-    assert read[5].nodes[0].advantages == pytest.approx([20 * UNIT], abs=1e-6)
-    before = [json.loads(line) for line in (tmp_path / "traces.jsonl").read_text().splitlines()]
-    after = [json.loads(line) for line in new.read_text().splitlines()]
-    for row in after:
-        for trace in row["traces"]:
-            for node in trace["nodes"]:
-                node.pop("advantages", None)
-    assert after == before
-
-
-def written(tmp_path, *rows):
-    return write_lines(tmp_path / "traces.jsonl", rows)
-
-
-def advantages_in(path):
-    return [json.loads(line)["nodes"][0]["advantages"] for line in path.read_text().splitlines()]
-
-
-def bare(ids, reward, right, group="g"):
-    """A row of one trace, as prime-rl wrote it: no verifiers needed."""
-    nodes = [{"message": {"content": "x"}, "token_ids": ids, "mask": [True] * len(ids)}]
-    rewards = {"shaped": {"score": reward}, "right": {"score": right, "weight": 0.0}}
-    return {"task": {"id": group}, "nodes": nodes, "rewards": rewards}
-
-
-def test_a_file_is_written_without_verifiers(tmp_path):
-    """The credit goes by the verdict, the rollout advantage by the reward. A reward that is
-    missing is unknown."""
-    rows = [bare([5, 6], 0.0, 1.0), bare([5, 7], 0.5, 0.0), bare([6, 7], 1.0, 1.0, "h")]
-    for row in rows:
-        row["rewards"]["judge"] = None
-    path = written(tmp_path, *rows)
-    assert write_advantages(path, path, credit="paper", correctness="right") == 3
-    credit = reference([[5, 6], [5, 7], [6, 7]], [1, 0, 1], [0, 0, 1])
-    base = np.array([[-0.25], [0.25], [0.0]])
-    assert np.array(advantages_in(path)) == pytest.approx(base + credit, abs=1e-6)
-    write_advantages(path, path, correctness="judge")
-    assert (np.array(advantages_in(path)) == base).all()
-
-
-def test_steps_are_not_one_group(tmp_path):
-    """The same task in two training steps; prime-rl has a folder for each."""
-    rows = [bare([5, 6], 1.0, 1.0), bare([5, 7], 0.0, 0.0)]
-    for i, row in enumerate(rows):
-        row["run"] = {"work": {"step": i}}
-    path = written(tmp_path, *rows)
-    write_advantages(path, path)
-    assert advantages_in(path) == [[0.0, 0.0], [0.0, 0.0]]
-
-
-INFINITE, SHORT = bare([5], math.inf, math.inf), bare([5, 6], 1.0, 1.0)
-SHORT["nodes"][0]["mask"] = [True]
-
-
-@pytest.mark.parametrize(
-    ("row", "options", "name", "key"),
-    [
-        ({"prompt": "?"}, {}, "new.jsonl", "line 2"),
-        (SHORT, {}, "new.jsonl", "part 0"),
-        (INFINITE, {}, "new.jsonl", "line 2"),
-        (bare([5], 1.0, 1.0), {"credit": "tempo"}, "new.jsonl", "scale_by_std"),
-        (bare([5], 1.0, 1.0), {}, "new.parquet", ".jsonl"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(tmp_path, row, options, name, key):
-    path = written(tmp_path, bare([5], 1.0, 1.0), row)
-    with pytest.raises(InputError) as error:
-        write_advantages(path, tmp_path / name, **options)
-    assert key in str(error.value) and not (tmp_path / name).exists()
-
-
-def test_traces_that_failed_or_have_no_reward_stay_as_they_are(tmp_path):
-    """And they are no evidence: the others get what they get without them."""
-    rows = [bare([5, 6], 1.0, 1.0), bare([5, 7], 0.0, 0.0)]
-    failed, unscored = bare([5, 6], 0.0, 0.0), bare([5, 6], 0.0, 0.0)
-    failed["ok"], unscored["rewards"] = False, {}
-    path = written(tmp_path, *rows)
-    assert write_advantages(path, path) == 2
-    alone = advantages_in(path)
-    path = written(tmp_path, *rows, failed, unscored)
-    assert write_advantages(path, path) == 2
-    after = [json.loads(line)["nodes"][0] for line in path.read_text().splitlines()]
-    assert [node["advantages"] for node in after[:2]] == alone
-    assert all("advantages" not in node for node in after[2:])
 
 
 def test_rewards_of_turns_are_in_the_traces_info():
@@ -256,20 +142,3 @@ def test_prime_rl_builds_the_algorithm_that_was_put_in(monkeypatch):
     assert type(built).__name__ == "TokenCreditGRPOAlgorithm" and isinstance(built, stock)
     with pytest.raises(InputError):
         use_in_prime_rl("hierarchical_grpo")
-
-
-@needs_prime_rl
-def test_decaying_credit_knows_the_step():
-    from verifiers import v1 as vf
-
-    half = {"estimator": "paper", "transforms": [{"decayed": 10}]}
-    values = []
-    for credit in ("paper", half):
-        traces = four()
-        episodes = [episode(trace) for trace in traces]
-        for one in episodes:
-            one.record_run(vf.TrainRunInfo(id="r", work=vf.TrainWorkInfo(step=5)))
-        scored(episodes, credit=credit)
-        values.append(np.array(traces[0].nodes[1].advantages) - 1)
-    assert values[1] == pytest.approx(values[0] / 2, abs=1e-6)
-    assert values[0].max() > 0.1
