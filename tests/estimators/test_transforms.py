@@ -46,10 +46,6 @@ class Ones(Estimator):
         return ones
 
 
-def test_an_estimator_of_ones_own_composes() -> None:
-    np.testing.assert_array_equal(credit(Ones()), MASK)
-
-
 @pytest.mark.parametrize(
     "inner", [Ones(), preset("trigrams"), preset("paper")], ids=["own", "trigrams", "paper"]
 )

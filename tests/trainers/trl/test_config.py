@@ -1,6 +1,5 @@
 """The settings as fields of TRL's configuration: command line, YAML, trackers, the model card."""
 
-import inspect
 import json
 import math
 
@@ -104,15 +103,6 @@ def test_the_model_card_names_the_estimator_and_cites(trainer_arguments, tmp_pat
         assert key in card
     KTAETrainer(**trainer_arguments(), credit=None).create_model_card(model_name="tiny")
     assert "trigrams" not in (tmp_path / "out/README.md").read_text()
-
-
-def test_the_signature_has_trls_own_arguments():
-    parameters = inspect.signature(KTAETrainer).parameters
-    theirs = inspect.signature(GRPOTrainer).parameters
-    assert [*parameters][: len(theirs)] == [*theirs]
-    for name, parameter in theirs.items():
-        assert parameters[name] == parameter
-    assert OURS | {"on_rollouts", "resampling_rounds"} <= set(parameters)
 
 
 def test_without_credit_nothing_is_needed_and_it_is_plain_grpo(trainer_arguments):
