@@ -66,8 +66,6 @@ class Batch(NamedTuple):
     equal places, too. This is how held-out rollouts are scored (`ktae.validity.held_out`)."""
     vocabulary: Vocabulary | None = None
     """The tokens' texts, for units that are made of text."""
-    step: int | None = None
-    """Training steps done before these rollouts were sampled; None outside of a training."""
     log_probs: np.ndarray | None = None
     """(B, T) the log-probability that the policy gave each token when it sampled it."""
     entropies: np.ndarray | None = None

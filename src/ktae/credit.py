@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import operator
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -47,7 +46,6 @@ def token_credit(
     credit: AnEstimator = DEFAULT,
     *,
     vocabulary: Vocabulary | None = None,
-    step: int | None = None,
     policy: Mapping[str, ArrayLike] | None = None,
     turn_rewards: ArrayLike | None = None,
 ) -> Array:
@@ -69,7 +67,6 @@ def token_credit(
             recipe, or a function of your own, perhaps as text (`mine.py:function`).
         vocabulary: the tokens' texts, for units that are made of text
             (`ktae.rollouts.tokens.vocabulary`).
-        step: training steps done before these rollouts were sampled, for credit that decays.
         policy: for estimators that weigh by it, (B, T) numbers of the policy that sampled:
             `log_probs` of the tokens, and `entropies` of its distributions there, in nats.
         turn_rewards: for estimators of rewards by turn, a list of numbers for each rollout: one for
@@ -86,7 +83,7 @@ def token_credit(
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
     estimator, arrays = _resolved(credit), (token_ids, mask, correct, groups)
-    batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
+    batch = _batch(arrays, estimator, vocabulary, policy, turn_rewards)
     return _like_input(estimator.credit(batch), token_ids)
 
 
@@ -101,7 +98,6 @@ def token_advantages(
     threshold: float = 0.0,
     base: Base | ArrayLike = "grpo",
     vocabulary: Vocabulary | None = None,
-    step: int | None = None,
     policy: Mapping[str, ArrayLike] | None = None,
     turn_rewards: ArrayLike | None = None,
 ) -> Array:
@@ -117,7 +113,7 @@ def token_advantages(
         threshold: used only without `correct`.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
-        vocabulary: as in `token_credit`, and so are `step`, `policy` and `turn_rewards`.
+        vocabulary: as in `token_credit`, and so are `policy` and `turn_rewards`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -136,7 +132,7 @@ def token_advantages(
             finite_per_rollout("rewards", on_host(rewards), *(shape or [0])[:1])
         correct = rewards if estimator.takes_scores else above(rewards, threshold)
     arrays = (token_ids, mask, correct, groups)
-    batch = _batch(arrays, estimator, vocabulary, step, policy, turn_rewards)
+    batch = _batch(arrays, estimator, vocabulary, policy, turn_rewards)
     base_b = _numbers("rewards", rewards, batch)
     if isinstance(base, str):
         base_b = rollout_advantages(base, base_b, (batch.mask != 0).any(1), batch.group_b)
@@ -191,17 +187,13 @@ def _batch(
     arrays: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
     estimator: Estimator,
     vocabulary: Vocabulary | None,
-    step: int | None,
     policy: Mapping[str, ArrayLike] | None,
     turn_rewards: ArrayLike | None,
 ) -> Batch:
     """The checked batch: on the device of the token ids, or in the host's memory."""
     token_ids, mask, correct, groups = arrays
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
-    is_count = hasattr(step, "__index__") and not isinstance(step, bool)
-    if step is not None and not (is_count and operator.index(step) >= 0):
-        raise InputError(f"step is {step!r}; expected an integer from 0")
-    optional: dict[str, Any] = {"vocabulary": vocabulary, "step": step}
+    optional: dict[str, Any] = {"vocabulary": vocabulary}
     if on_supported_device(token_ids) and not estimator.on_host:
         from ktae.device_batch import batch_on_device
 

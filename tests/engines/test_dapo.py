@@ -22,7 +22,7 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     """Dynamic sampling draws its prompts on as if nothing had happened. Without the penalty for
     length, many groups have equal rewards and are sampled anew."""
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    more = ("algorithm.overlong_buffer=0", "credit={estimator: paper, transforms: [{decayed: 4}]}")
+    more = ("algorithm.overlong_buffer=0", "credit={estimator: paper, transforms: [{scaled: 2}]}")
     done = run_here(command(straight, *more))
     assert done.returncode == 0, done.stderr
 
@@ -33,8 +33,6 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     names = ("dynamic_sampling/rounds", "credit/mean_abs")
     np.testing.assert_allclose(curve(broken, *names), curve(straight, *names), atol=1e-6)
     assert curve(straight, *names)[:, 4].max() > 0, "no group was ever sampled anew"
-    sizes = [line["credit/mean_abs"] for line in metrics(broken)]
-    assert min(sizes[:4]) > 0 == sizes[4], "the credit decays over four steps"
 
 
 def test_several_processes(command, tmp_path):

@@ -1,7 +1,5 @@
 """What wraps an estimator: each wrapper's numbers, that they compose, and what draws depend on."""
 
-import itertools
-import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,23 +15,15 @@ from ktae import InputError
 from ktae.batch import Batch
 from ktae.estimators import (
     KTAE,
-    AnchorStates,
     Centred,
-    ConflictTokens,
-    Decayed,
     Estimator,
     Function,
-    GroupMean,
     Ignoring,
     OverUnits,
     PermutedLabels,
     PresenceZ,
     RandomPlaces,
-    RolloutMean,
     Scaled,
-    ShuffledValues,
-    Tempo,
-    WithinRollout,
     preset,
 )
 from ktae.estimators.controls import label_permutations
@@ -56,10 +46,6 @@ class Ones(Estimator):
         return ones
 
 
-def test_an_estimator_of_ones_own_composes() -> None:
-    np.testing.assert_array_equal(credit(Ones()), MASK)
-
-
 @pytest.mark.parametrize(
     "inner", [Ones(), preset("trigrams"), preset("paper")], ids=["own", "trigrams", "paper"]
 )
@@ -70,7 +56,7 @@ def test_scales_multiply(inner: Estimator) -> None:
     np.testing.assert_allclose(scaled, 3.0 * credit(inner), rtol=1e-6)
     np.testing.assert_array_equal(credit(OverUnits(Ones(), ("token", "bigram"))), 1.0 * MASK)
     got = token_advantages(
-        np.zeros(6), IDS, MASK, GROUPS, correct=Y, credit=RolloutMean(Ones()), base=np.arange(6)
+        np.zeros(6), IDS, MASK, GROUPS, correct=Y, credit=Scaled(Ones(), 1.0), base=np.arange(6)
     )
     np.testing.assert_array_equal(got, (1.0 + np.arange(6)[:, None]) * MASK)
 
@@ -86,7 +72,7 @@ def test_units_are_averaged() -> None:
 @pytest.mark.parametrize("units", [("trigram",), ("token", "bigram")])
 def test_ignored_tokens_are_no_part_of_units_in_either_order(units: tuple[str, ...]) -> None:
     """They are as if masked; and the wrapped estimator may hold more wrappers."""
-    for inner in (PresenceZ(), ShuffledValues(KTAE(), 5)):
+    for inner in (PresenceZ(), KTAE()):
         mask = MASK & ~np.isin(IDS, (2, 4))
         expected = token_credit(IDS, mask, Y, GROUPS, OverUnits(inner, units))
         for estimator in (
@@ -114,54 +100,16 @@ def test_ignored_tokens_that_count_change_no_other_credit(
         np.testing.assert_allclose(got, np.where(IDS == 4, 0, plain), rtol=0, atol=1e-6)
 
 
-PARTS: list[tuple[Any, Any]] = [
-    (GroupMean, Centred),
-    (RolloutMean, WithinRollout),
-    (lambda x: GroupMean(x, over="rollouts"), lambda x: Centred(x, over="rollouts")),
-]
-INNERS = [preset("calibrated"), Tempo(), ConflictTokens(runs=False), AnchorStates()]
-
-
-@pytest.mark.parametrize("inner", INNERS, ids=repr)
-@pytest.mark.parametrize("ignored", [(), (2,)])
-def test_parts_add_up(inner: Estimator, ignored: tuple[int, ...]) -> None:
-    batch = (IDS % 3, MASK, Y, GROUPS)
-    for parts in PARTS:
-        of = [ktae.token_credit(*batch, Ignoring(make(inner), ignored)) for make in parts]
-        expected = ktae.token_credit(*batch, Ignoring(inner, ignored))
-        np.testing.assert_allclose(sum(of), expected, atol=1e-6)
-        assert expected.any()
-
-
-def test_means_by_hand() -> None:
-    real = credit(KTAE())
-    means, by_rollout = credit(GroupMean(KTAE())), credit(GroupMean(KTAE(), over="rollouts"))
-    of_rows = {row: real[row, KNOWN[row]].mean() for row in np.flatnonzero(KNOWN.any(axis=1))}
-    for group in (0, 1):
-        inside = KNOWN & (group == GROUPS)[:, None]
-        np.testing.assert_allclose(means[inside], real[inside].mean(), rtol=1e-5)
-        rollouts = [of_rows[row] for row in of_rows if GROUPS[row] == group]
-        np.testing.assert_allclose(by_rollout[inside], np.mean(rollouts), rtol=1e-5)
-    for row, mean in of_rows.items():
-        np.testing.assert_allclose(credit(RolloutMean(KTAE()))[row, KNOWN[row]], mean, rtol=1e-5)
-    for estimator in (GroupMean(KTAE()), RolloutMean(KTAE())):
-        assert np.all(credit(estimator)[~KNOWN] == 0)
-
-
 @pytest.mark.parametrize("over", ["tokens", "rollouts"])
-def test_one_rollouts_mean_is_its_own(over: Any) -> None:
-    for n_tokens in (1, 3):
-        ids = np.arange(n_tokens)[None]
-        got = token_credit(ids, ids >= 0, [1], [0], GroupMean(Ones(), over=over))
-        np.testing.assert_array_equal(got, np.ones((1, n_tokens)))
-
-
-def test_decay_falls_to_nothing() -> None:
-    estimator = Decayed(KTAE(), 4)
-    for step, weight in ((0, 1.0), (1, 0.75), (3, 0.25), (4, 0.0), (9, 0.0)):
-        np.testing.assert_allclose(credit(estimator, step=step), weight * credit(KTAE()), atol=1e-7)
-    with pytest.raises(InputError, match="step="):
-        credit(estimator)
+def test_centred_credit_has_mean_0_in_each_group(over: Any) -> None:
+    real, got = credit(KTAE()), credit(Centred(KTAE(), over=over))
+    np.testing.assert_array_equal(got[~KNOWN], real[~KNOWN])
+    for group in (0, 1):
+        rows = np.flatnonzero((group == GROUPS) & KNOWN.any(axis=1))
+        means = [got[row, KNOWN[row]].mean() for row in rows]
+        values = got[rows][KNOWN[rows]] if over == "tokens" else means
+        assert np.mean(values) == pytest.approx(0, abs=1e-7)
+        assert np.ptp((real - got)[rows][KNOWN[rows]]) == pytest.approx(0, abs=1e-7)
 
 
 def test_permuted_labels_are_what_they_say() -> None:
@@ -171,24 +119,6 @@ def test_permuted_labels_are_what_they_say() -> None:
         np.testing.assert_array_equal(
             credit(PermutedLabels(inner, 5), correct), credit(inner, labels)
         )
-
-
-def test_rollouts_of_ignored_tokens_take_no_label_away() -> None:
-    ids = np.array([[9, 9], [9, 9], [1, 2], [1, 3], [4, 2], [5, 6]])
-    for seed in range(10):
-        estimator = Ignoring(PermutedLabels(PresenceZ(), seed), (9,))
-        got = token_credit(ids, ids > 0, [1, 0, 1, 1, 0, 0], [0] * 6, estimator)
-        # Two of the four that count are correct, whatever was drawn: their z is ±√3 at most.
-        assert np.abs(got[2:]).max() == pytest.approx(math.sqrt(3), abs=0.75)
-        single = got[[3, 4, 5, 5], [1, 0, 0, 1]]  # tokens of one rollout: its advantage, ±1
-        np.testing.assert_allclose(np.abs(single), 1, rtol=1e-6)
-
-
-@pytest.mark.parametrize("inner", [*INNERS, RandomPlaces(KTAE()), RolloutMean(KTAE())], ids=repr)
-def test_values_of_several_for_a_token_cannot_be_shuffled(inner: Estimator) -> None:
-    ids = np.array([[1, 2, 1, 3], [1, 1, 3, 1], [2, 3, 1, 1], [1, 3, 3, 2]])
-    with pytest.raises(InputError, match=r"token \d in group x"):
-        token_credit(ids, ids > 0, [1, 0, 1, 0], ["x"] * 4, ShuffledValues(inner))
 
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -209,38 +139,29 @@ def permuted_labels(*arrays: Any, seed: int) -> np.ndarray:
     return next(label_permutations(*arrays, seeds=[seed]))
 
 
-def shuffled_values(*arrays: Any, seed: int) -> np.ndarray:
-    shuffled: np.ndarray = ktae.token_credit(*arrays, ShuffledValues(KTAE(), seed))
-    return shuffled
-
-
 def random_places(*arrays: Any, seed: int) -> np.ndarray:
     moved: np.ndarray = ktae.token_credit(*arrays, RandomPlaces(KTAE(), seed))
     return moved
 
 
-DRAWS: list[Callable[..., np.ndarray]] = [permuted_labels, shuffled_values, random_places]
+DRAWS: list[Callable[..., np.ndarray]] = [permuted_labels, random_places]
 
 
 def test_what_draws_keep(batch: Arrays) -> None:
-    """Labels their group, values their group and token, places their rollout."""
-    ids, mask, correct, groups = batch
+    """Labels their group, places their rollout."""
+    _, mask, correct, groups = batch
     known = mask & ~np.isnan(correct)[:, None]
     real = ktae.token_credit(*batch, "paper")
-    labels, values, places = (draw(*batch, seed=0) for draw in DRAWS)
+    labels, places = (draw(*batch, seed=0) for draw in DRAWS)
     is_fixed = ~known.any(axis=1)
     np.testing.assert_array_equal(labels[is_fixed], correct[is_fixed])
     for group in range(12):
         rows = (groups == group) & ~is_fixed
         assert Counter(labels[rows]) == Counter(correct[rows])
-        inside = known & rows[:, None]
-        before, after = (dict(zip(ids[inside], x[inside], strict=True)) for x in (real, values))
-        assert Counter(before.values()) == Counter(after.values())
-        np.testing.assert_array_equal(values[inside], [after[token] for token in ids[inside]])
     for row in range(96):
         assert Counter(places[row, mask[row]]) == Counter(real[row, mask[row]])
-    assert not values[~known].any() and not places[~known].any()
-    for got, was in ((labels[~is_fixed], correct[~is_fixed]), (values, real), (places, real)):
+    assert not places[~known].any()
+    for got, was in ((labels[~is_fixed], correct[~is_fixed]), (places, real)):
         assert (got != was).sum() > 0.3 * np.count_nonzero(was)
 
 
@@ -276,20 +197,9 @@ def test_draws_are_those_of_the_first_version() -> None:
     labels = label_permutations(ids, ids > 0, [1, 1, 0, 0], groups, seeds=range(4))
     expected = [[0, 1, 1, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     assert [drawn.tolist() for drawn in labels] == expected
-    values = [[7, 4, 8], [6, 1, 7], [3, 4, 5], [9, 8, 2]]
     places = [[2, 3, 1], [4, 1, 5], [2, 7, 6], [8, 3, 9]]
-    for control, expected in ((ShuffledValues, values), (RandomPlaces, places)):
-        got = ktae.token_credit(ids, ids > 0, [1, 0, 1, 0], groups, control(Function(number), 3))
-        assert got.tolist() == expected
-
-
-def test_permuted_labels_are_every_arrangement_equally_often() -> None:
-    """Two correct of four: six arrangements, each 1000 times of 6000 on average, deviation 29."""
-    ids, mask = np.arange(8).reshape(4, 2), np.ones((4, 2))
-    drawn = label_permutations(ids, mask, [1, 1, 0, 0], [0] * 4, seeds=range(6000))
-    counts = Counter(tuple(labels.tolist()) for labels in drawn)
-    assert set(counts) == set(itertools.permutations([1, 1, 0, 0]))
-    assert max(abs(n - 1000) for n in counts.values()) < 150
+    got = ktae.token_credit(ids, ids > 0, [1, 0, 1, 0], groups, RandomPlaces(Function(number), 3))
+    assert got.tolist() == places
 
 
 def test_draws_of_equal_rollouts_empty_batches_and_tensors(batch: Arrays) -> None:
@@ -298,7 +208,7 @@ def test_draws_of_equal_rollouts_empty_batches_and_tensors(batch: Arrays) -> Non
     assert permuted_labels(ids, mask, [1, 1, 1, 0], [0] * 4, seed=5).sum() == 3
     for draw in DRAWS:
         assert len(draw(ids[:0], mask[:0], np.zeros(0), np.zeros(0, dtype=int), seed=0)) == 0
-    for control in (PermutedLabels, ShuffledValues, RandomPlaces):
+    for control in (PermutedLabels, RandomPlaces):
         got = ktae.token_credit(*map(torch.from_numpy, batch), control(KTAE(), 3))
         np.testing.assert_array_equal(got.numpy(), ktae.token_credit(*batch, control(KTAE(), 3)))
     with pytest.raises(InputError, match=r"^correct "):

@@ -4,7 +4,6 @@ import asyncio
 import importlib.util
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from engine_objects import needs, verifiers_node, verifiers_trace
 from extras import installed
@@ -143,20 +142,3 @@ def test_prime_rl_builds_the_algorithm_that_was_put_in(monkeypatch):
     assert type(built).__name__ == "TokenCreditGRPOAlgorithm" and isinstance(built, stock)
     with pytest.raises(InputError):
         use_in_prime_rl("hierarchical_grpo")
-
-
-@needs_prime_rl
-def test_decaying_credit_knows_the_step():
-    from verifiers import v1 as vf
-
-    half = {"estimator": "paper", "transforms": [{"decayed": 10}]}
-    values = []
-    for credit in ("paper", half):
-        traces = four()
-        episodes = [episode(trace) for trace in traces]
-        for one in episodes:
-            one.record_run(vf.TrainRunInfo(id="r", work=vf.TrainWorkInfo(step=5)))
-        scored(episodes, credit=credit)
-        values.append(np.array(traces[0].nodes[1].advantages) - 1)
-    assert values[1] == pytest.approx(values[0] / 2, abs=1e-6)
-    assert values[0].max() > 0.1

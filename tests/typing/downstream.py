@@ -30,14 +30,14 @@ def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]
     assert_type(ktae.token_advantages(rewards, ids, mask, groups), Any)
     assert_type(ktae.token_credit(ids, mask, rewards, groups, {"estimator": "paper"}), Any)
     try:
-        ktae.token_credit(ids, mask, rewards, groups, step=0)
+        ktae.token_credit(ids, mask, rewards, groups)
     except InputError as error:
         raise SystemExit(str(error)) from error
     return float(table.credit.max())
 
 
 def wrong(ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
-    ktae.token_credit(ids, mask, [1.0], [0], step="one")  # type: ignore[arg-type]
+    ktae.token_credit(ids, mask, [1.0], [0], vocabulary="one")  # type: ignore[arg-type]
     ktae.token_credit(ids, mask, [1.0], [0], 3)  # type: ignore[arg-type]
     ktae.token_advantages([1.0], ids, mask)  # type: ignore[call-arg]
     KTAE(h1="one")  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ktae.estimators import PRESETS, Function, RolloutMean, preset
+from ktae.estimators import PRESETS, Function, Scaled, preset
 from ktae.inference import ALPHA, Interval
 from ktae.rollouts import record
 from ktae.validity import held_out
@@ -64,11 +64,11 @@ def test_one_half_over_all_permutations(name, rng):
 def test_tokens_that_tell_are_found_and_permuted_labels_tell_nothing(rng):
     found = held_out.held_out_pairs(
         make_rollouts(told_by_a_token(rng)),
-        {"paper": "paper", "mean": RolloutMean(preset("paper"))},
+        {"paper": "paper", "half": Scaled(preset("paper"), 0.5)},
     )
-    paper, mean = found.estimators
+    paper, half = found.estimators
     assert paper.auc.value > 0.9
-    assert mean.auc == paper.auc, "the score is the mean over the rollout in any case"
+    assert half.auc == paper.auc, "the scale does not matter"
     assert paper.permuted.low < 0.5 < paper.permuted.high
     (shorter,) = found.baselines
     assert shorter.name == "shorter"

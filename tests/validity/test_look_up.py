@@ -9,7 +9,7 @@ from ktae.estimators import KTAE, Function, Ignoring, OverUnits, PresenceZ
 
 
 def credit_of(estimator, arrays, backend, **changes):
-    batch = make_batch(*arrays, step=0)
+    batch = make_batch(*arrays)
     with computed_by(backend):
         return estimator.credit(batch._replace(**changes))
 

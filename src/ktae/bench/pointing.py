@@ -138,7 +138,6 @@ class Course:
             self.permuted if permuted else r.correct,
             self.groups,
             estimator,
-            step=0,
             policy=self.policy,
             turn_rewards=r.turn_rewards() if estimator.needs_turn_rewards else None,
         )

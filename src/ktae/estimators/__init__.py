@@ -8,14 +8,7 @@ too: `Function(function)`, or the function itself wherever an estimator is asked
 from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.backoff import Backoff
 from ktae.estimators.base import AdvantageEstimator, Estimator
-from ktae.estimators.controls import (
-    GroupMean,
-    PermutedLabels,
-    RandomPlaces,
-    RolloutMean,
-    ShuffledValues,
-    WithinRollout,
-)
+from ktae.estimators.controls import PermutedLabels, RandomPlaces
 from ktae.estimators.function import CreditFunction, Function, ImportPath, resolved
 from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
@@ -36,10 +29,8 @@ from ktae.estimators.sequences import ConflictTokens, Tempo
 from ktae.estimators.stride import Stride
 from ktae.estimators.transforms import (
     Centred,
-    Decayed,
     Ignoring,
     OverUnits,
-    PostTransform,
     Scaled,
     Transform,
 )
@@ -61,27 +52,21 @@ __all__ = [
     "Centred",
     "ConflictTokens",
     "CreditFunction",
-    "Decayed",
     "EntropyWeights",
     "Estimator",
     "Function",
-    "GroupMean",
     "Ignoring",
     "ImportPath",
     "OverUnits",
     "PermutedLabels",
-    "PostTransform",
     "PresenceZ",
     "RandomPlaces",
-    "RolloutMean",
     "Salt",
     "Scaled",
-    "ShuffledValues",
     "Stride",
     "Tempo",
     "Transform",
     "TurnRewards",
-    "WithinRollout",
     "as_estimator",
     "from_section",
     "preset",

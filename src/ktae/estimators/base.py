@@ -50,8 +50,6 @@ class Estimator(abc.ABC):
     """Whether it looks at the tokens' texts."""
     needs_policy: frozenset[str] = frozenset()
     """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
-    needs_step: bool = False
-    """Whether it looks at the number of training steps done before."""
     needs_turn_rewards: bool = False
     """Whether it looks at rewards of single turns."""
     on_host: bool = False

@@ -1,5 +1,4 @@
-"""What token credit must beat: the same credit by labels, values or places drawn at random, and
-its parts, those of the group, of the rollout and of the token.
+"""What token credit must beat: credit of permuted labels, and the same credit at random places.
 
 What is drawn for a group or a rollout depends on the seed and on its own counted token ids and on
 nothing else: not on the order of the batch, its padding, the process or the device. So processes
@@ -18,49 +17,10 @@ import numpy as np
 from typing_extensions import override
 
 from ktae.arrays import Array, ArrayLike, on_host
-from ktae.batch import Batch, make_batch, row_sums
+from ktae.batch import Batch, make_batch
 from ktae.errors import InputError
 from ktae.estimators.base import Between
-from ktae.estimators.transforms import GroupTransform, PostTransform, Transform
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class GroupMean(GroupTransform):
-    """A control: every token of a group gets the mean credit of the group, an offset."""
-
-    @override
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        credit_bt[:] = self.shared(credit_bt, batch)
-        return credit_bt
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class RolloutMean(PostTransform):
-    """A control: every token of a rollout gets the mean credit of the rollout's tokens.
-
-    With `WithinRollout` it adds up to the wrapped estimator's credit: what that does to a rollout's
-    own advantage, and what it does to its tokens beside each other.
-    """
-
-    def means(self, credit_bt: Array, batch: Batch) -> Array:
-        """(B, T) float64, each rollout's mean at its counted tokens."""
-        counted_bt = batch.counted()
-        return (row_sums(credit_bt) / row_sums(counted_bt).clip(1))[:, None] * counted_bt
-
-    @override
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        credit_bt[:] = self.means(credit_bt, batch)
-        return credit_bt
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class WithinRollout(RolloutMean):
-    """A control: the credit less its mean over the rollout, whose own advantage stays as it was."""
-
-    @override
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        credit_bt -= self.means(credit_bt, batch)
-        return credit_bt
+from ktae.estimators.transforms import Transform
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -94,43 +54,12 @@ class PermutedLabels(RandomControl):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ShuffledValues(RandomControl, PostTransform):
-    """A control: credit exchanged among the distinct tokens of each group.
-
-    Each value still belongs to all occurrences of one token. It wraps an estimator of one unit,
-    inside of `OverUnits`: then each unit's are exchanged.
-    """
+class RandomPlaces(RandomControl):
+    """A control: each response's credit, on random tokens of the same response."""
 
     @override
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        counted_bt, known_b = batch.counted(), batch.known()
-        for rows, digests in _groups(batch):
-            rng = _generator(self.seed, b"".join(sorted(digests)))
-            known = rows[known_b[rows]]
-            inside, credit = counted_bt[known], credit_bt[known]
-            ids_n, credit_n = batch.token_ids[known][inside], credit[inside]
-            tokens, first, which = np.unique(ids_n, return_index=True, return_inverse=True)
-            values = credit_n[first]
-            several = np.flatnonzero(values[which] != credit_n)
-            if len(several):
-                assert batch.labels is not None
-                group = batch.labels[batch.group_b[rows[0]]]
-                raise InputError(
-                    f"credit has two values for token {ids_n[several[0]]} in group {group}; "
-                    "expected one for each. With several units, let ShuffledValues wrap the "
-                    "estimator inside of OverUnits; or take RandomPlaces or PermutedLabels"
-                )
-            credit[inside] = values[rng.permutation(len(tokens))][which]
-            credit_bt[known] = credit
-        return credit_bt
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class RandomPlaces(RandomControl, PostTransform):
-    """A control: each rollout's credit, on random tokens of the same rollout."""
-
-    @override
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
+    def credit(self, batch: Batch) -> Array:
+        credit_bt = self.inner.credit(batch)
         for row, counted_t in enumerate(batch.counted()):
             rng = _generator(self.seed, _digest(batch.token_ids[row, counted_t]))
             credit_bt[row, counted_t] = rng.permutation(credit_bt[row, counted_t])

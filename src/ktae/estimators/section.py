@@ -70,14 +70,9 @@ TRANSFORMS: dict[str, type[Transform]] = {
     "over-units": transforms.OverUnits,
     "scaled": transforms.Scaled,
     "centred": transforms.Centred,
-    "decayed": transforms.Decayed,
     "ignoring": transforms.Ignoring,
     "permuted-labels": controls.PermutedLabels,
-    "shuffled-values": controls.ShuffledValues,
     "random-places": controls.RandomPlaces,
-    "group-mean": controls.GroupMean,
-    "rollout-mean": controls.RolloutMean,
-    "within-rollout": controls.WithinRollout,
 }
 """What wraps an estimator."""
 

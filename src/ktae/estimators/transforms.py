@@ -1,4 +1,4 @@
-"""What wraps an estimator and is one again: scales, units, centring, decay.
+"""What wraps an estimator and is one again: scales, units, centring.
 
 Wrappers compose as in optax: each holds one estimator, passes it the rollouts (perhaps changed)
 and gives back its credit (perhaps changed).
@@ -6,12 +6,11 @@ and gives back its credit (perhaps changed).
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import functools
 import operator
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from typing_extensions import override
 
@@ -22,7 +21,6 @@ from ktae.errors import InputError
 from ktae.estimators.base import (
     AboveZero,
     AdvantageEstimator,
-    Between,
     ByUnits,
     Estimator,
     TurnEstimator,
@@ -31,10 +29,7 @@ from ktae.estimators.text_units import BREAKS
 from ktae.estimators.units import UNITS, unit_keys
 from ktae.turns import Normalise
 
-NEEDS = (
-    "takes_scores", "needs_vocabulary", "needs_policy", "needs_step", "needs_turn_rewards",
-    "on_host",
-)  # fmt: skip
+NEEDS = ("takes_scores", "needs_vocabulary", "needs_policy", "needs_turn_rewards", "on_host")
 """What a wrapper needs because the wrapped estimator does."""
 
 
@@ -172,70 +167,23 @@ class OverUnits(Transform):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class PostTransform(Transform):
-    """Credit, changed after it was computed; a subclass says how."""
-
-    @override
-    def credit(self, batch: Batch) -> Array:
-        return self.changed_credit(self.inner.credit(batch), batch)
-
-    @abc.abstractmethod
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        """(B, T) the changed credit, 0 where a token is not counted."""
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Decayed(PostTransform):
-    """The credit times a weight that falls linearly from 1 to 0 over the first training steps.
-
-    What tokens tell may be worth much early and nothing late.
-    """
-
-    steps: Annotated[int, Between(1)]
-    """Training steps (batches of rollouts) until it is 0; from 1."""
-
-    needs_step = True
-
-    @override
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        if batch.step is None:
-            raise InputError(
-                f"the credit decays over {self.steps} training steps, and the step is not known; "
-                "give step="
-            )
-        credit_bt *= max(0.0, 1.0 - batch.step / self.steps)
-        return credit_bt
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class GroupTransform(PostTransform):
-    """Credit with a part that all tokens of a group share."""
+class Centred(Transform):
+    """The credit less its mean over the group, so that a group as a whole gets none."""
 
     over: Literal["tokens", "rollouts"] = "tokens"
     """What weighs the same in the group's mean. Take that of the loss: `rollouts` where it averages
-    each rollout first, as the loss `grpo` does. Ignored tokens, which the loss has and the mean
+    each response first, as the loss `grpo` does. Ignored tokens, which the loss has and the mean
     lacks, leave a small rest."""
 
-    def shared(self, credit_bt: Array, batch: Batch) -> Array:
-        """(B, T) float64, the group's mean at the counted tokens of known rollouts."""
+    @override
+    def credit(self, batch: Batch) -> Array:
+        credit_bt = self.inner.credit(batch)
         counted_bt = batch.counted() & batch.known()[:, None]
         sums_b, weight_b = row_sums(credit_bt * counted_bt), row_sums(counted_bt)
         if self.over == "rollouts":
             sums_b, weight_b = sums_b / weight_b.clip(1), weight_b.clip(0, 1)
         total_b = group_total(weight_b, batch.group_b).clip(1)
-        return (group_total(sums_b, batch.group_b) / total_b)[:, None] * counted_bt
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Centred(GroupTransform):
-    """The credit less its mean over the group, so that a group as a whole gets none.
-
-    With `GroupMean` it adds up to the wrapped estimator's credit.
-    """
-
-    @override
-    def changed_credit(self, credit_bt: Array, batch: Batch) -> Array:
-        credit_bt -= self.shared(credit_bt, batch)
+        credit_bt -= (group_total(sums_b, batch.group_b) / total_b)[:, None] * counted_bt
         return credit_bt
 
 

@@ -73,7 +73,7 @@ def credit_of(frame: Frame, estimator: AnEstimator) -> np.ndarray:
         which_bt, inside_bt = frame.padded(rows, frame.which_n)
         mask_bt, _ = frame.padded(rows, frame.mask_n)
         arrays = frame.dump.token_ids[which_bt], mask_bt, evidence_b[rows], frame.group_b[rows]
-        credit_bt = token_credit(*arrays, estimator, vocabulary=texts, step=0)
+        credit_bt = token_credit(*arrays, estimator, vocabulary=texts)
         begin, end = frame.offsets_b[rows[0]], frame.offsets_b[rows[-1] + 1]
         credit_n[begin:end] = credit_bt[inside_bt]
     credit_n[np.abs(credit_n) < ROUNDING] = 0

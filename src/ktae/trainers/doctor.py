@@ -8,7 +8,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -130,11 +130,9 @@ def trl_findings() -> Iterator[Finding]:
 
 
 def diagnose_verl() -> Iterator[Finding]:
-    """verl's own advantage function on what is there, and what is missing for GPUs."""
-    smoke: Any = None
+    """verl's own advantage function on what is there."""
 
     def compared() -> tuple[float, str]:
-        nonlocal smoke
         from ktae.trainers.verl import smoke
 
         arrays, expected = example()
@@ -143,5 +141,3 @@ def diagnose_verl() -> Iterator[Finding]:
         return error, f"{what}, largest difference to the reference {error:.1e}"
 
     yield tried("verl", compared, "pip install 'ktae[verl]'")
-    for subject, detail, remedy in smoke.missing_for_gpus() if smoke else ():
-        yield Finding(f"verl on GPUs, {subject}", "absent", detail, remedy)

@@ -60,7 +60,7 @@ def scored(
     """The credit of (B, T) rollouts in arrays or tensors.
 
     `scores` is (B,) what decides about each, NaN where nothing does; `groups` are B labels of whole
-    groups; `options` are those of `ktae.token_credit`: `step`, `policy`, `turn_rewards`.
+    groups; `options` are those of `ktae.token_credit`: `policy`, `turn_rewards`.
     """
     estimator = settings.estimator
     values = np.asarray(on_host(scores), dtype=np.float64)
@@ -92,13 +92,8 @@ class Credited(NamedTuple):
         return self.scored.metrics(np.array(self.advantages)) if self.parts else {}
 
 
-def credit_of(
-    rollouts: Sequence[Rollout], settings: Settings, *, step: int | None = None
-) -> Credited:
-    """The credit of every token of rollouts in any order, of whole groups.
-
-    `step` is the number of training steps done before, for credit that decays; None: not known.
-    """
+def credit_of(rollouts: Sequence[Rollout], settings: Settings) -> Credited:
+    """The credit of every token of rollouts in any order, of whole groups."""
     joined = [rollout.joined() for rollout in rollouts]
     width = max((len(ids) for ids, _, _ in joined), default=0)
     ids = np.zeros((len(rollouts), width), dtype=np.int64)
@@ -108,7 +103,7 @@ def credit_of(
     rewards = [rollout.turn_rewards for rollout in rollouts]
     scores, groups = [x.score for x in rollouts], [x.group for x in rollouts]
     by_turn = rewards if settings.estimator.needs_turn_rewards else None
-    result = scored(ids, mask, scores, groups, settings, step=step, turn_rewards=by_turn)
+    result = scored(ids, mask, scores, groups, settings, turn_rewards=by_turn)
     parts = []
     for rollout, (_, _, start), values in zip(rollouts, joined, result.credit, strict=True):
         every = np.concatenate([np.zeros(start), values])
@@ -121,8 +116,6 @@ def credit_samples(
     samples: Sequence[tuple[Hashable, Part]],
     owners: Mapping[Any, tuple[Hashable, float, float]],
     settings: Settings,
-    *,
-    step: int | None = None,
 ) -> tuple[list[list[float]], dict[str, float]]:
     """The credit of training samples of which several may belong to one rollout, and the metrics.
 
@@ -133,6 +126,6 @@ def credit_samples(
     for owner, part in samples:
         parts[owner].append(part)
     rollouts = [Rollout(parts[owner], *rest) for owner, rest in owners.items()]
-    credited = credit_of(rollouts, settings, step=step)
+    credited = credit_of(rollouts, settings)
     values = dict(zip(owners, map(iter, credited.parts), strict=True))
     return [next(values[owner]) for owner, _ in samples], credited.metrics()

@@ -64,20 +64,20 @@ class Settings:
     def tried(self, *handed_over: str) -> Settings:
         """Itself, after two rollouts of one token: what cannot work says so before the run.
 
-        `handed_over` is what the engine has of `step`, `log_probs` and `entropies`.
+        `handed_over` is what the engine has of `log_probs` and `entropies`.
 
         Raises:
             InputError: the estimator needs what the engine does not hand over.
         """
         estimator = self.estimator
-        for name in sorted({*estimator.needs_policy, *["step"] * estimator.needs_step}):
+        for name in sorted(estimator.needs_policy):
             if name not in handed_over:
                 raise InputError(
                     f"credit is {estimator}, which needs {name}, and this trainer hands none over; "
                     "expected an estimator that needs none"
                 )
         # A function of the user's that gives something else than credit shows it here.
-        options: dict[str, Any] = {"vocabulary": self.vocabulary(), "step": 0}
+        options: dict[str, Any] = {"vocabulary": self.vocabulary()}
         options["policy"] = {name: np.zeros((2, 1)) for name in estimator.needs_policy}
         arrays = np.array([[0], [1]]), np.ones((2, 1)), [1.0, 0.0], [0, 0], estimator
         token_credit(*arrays, turn_rewards=[[0.0], [1.0]], **options)

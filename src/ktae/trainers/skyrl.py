@@ -30,7 +30,7 @@ def use_credit(trainer: Any, **options: Any) -> Any:
     Raises:
         InputError: an option does not fit, or a setting of SkyRL's would erase credit.
     """
-    settings = Settings.of(options).tried("step")
+    settings = Settings.of(options).tried()
     algorithm, why = trainer.cfg.trainer.algorithm, "whose rows are no whole rollouts"
     one_of("correctness", settings.correctness, (None,), "and SkyRL hands over the reward alone")
     one_of("step_wise_trajectories", trainer.cfg.generator.step_wise_trajectories, (False,), why)
@@ -47,9 +47,8 @@ def use_credit(trainer: Any, **options: Any) -> Any:
         if data.get("loss_mask") is not None:  # 0 at what tools wrote
             mask = mask & (data["loss_mask"] != 0)
         ids = data["sequences"][:, -mask.shape[1] :]  # responses end where the sequences do
-        step = max(0, getattr(trainer, "global_step", 1) - 1)
         data = compute(data)
-        result = scored(ids, mask, rewards, data.metadata["uids"], settings, step=step)
+        result = scored(ids, mask, rewards, data.metadata["uids"], settings)
         base = (data["advantages"] * mask).sum(1) / mask.sum(1).clamp(min=1)
         padding = torch.arange(len(mask)) >= len(mask) - data.metadata.get("pad_size", 0)
         trainer.all_metrics.update(result.metrics(base, padding=padding.numpy()))

@@ -26,7 +26,7 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
 
     def __init__(self, **options: Any) -> None:
         names = options.keys() & {"credit", "correctness", "threshold", "tokenizer"}
-        self.settings = Settings(**{name: options.pop(name) for name in names}).tried("step")
+        self.settings = Settings(**{name: options.pop(name) for name in names}).tried()
         super().__init__(**options)
         level = getattr(self, "std_cal_level", "group")
         what, scaled = f"std_cal_level is {level!r}", level == "group" or None
@@ -51,9 +51,7 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
             base = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
             owners[key] = (group_id, score, float(base[0]) if len(base) else float("nan"))
             samples += [(key, _part(exp)) for exp in run]
-        batch = exps[0].eid.batch  # the explorer's steps, which Trinity counts from 1
-        step = max(0, batch - 1) if isinstance(batch, int) else None
-        credit, ours = credit_samples(samples, owners, self.settings, step=step)
+        credit, ours = credit_samples(samples, owners, self.settings)
         for exp, values in zip((exp for run in runs.values() for exp in run), credit, strict=True):
             added = values[exp.prompt_length :] if values else [0.0] * len(exp.advantages)
             exp.advantages = exp.advantages.float() + exp.advantages.new_tensor(added).float()

@@ -31,7 +31,7 @@ def use_in_prime_rl(algorithm: str = "grpo", **options: Any) -> None:
 
 def with_credit(algorithm: type, **options: Any) -> type:
     """A prime-rl `Algorithm` class that adds token credit to the advantages of another one."""
-    settings = Settings.of(options).tried("step")
+    settings = Settings.of(options).tried()
 
     class TokenCredit(algorithm):
         """The algorithm, plus credit."""
@@ -41,14 +41,13 @@ def with_credit(algorithm: type, **options: Any) -> type:
             await super().score_group(episodes)
             traces = [trace for episode in episodes for trace in episode.traces]
             traces = [t for t in traces if any(n.advantages is not None for n in t.nodes)]
-            work = getattr(episodes[0].run, "work", None) if episodes else None
-            add_credit(traces, settings, step=getattr(work, "step", None))
+            add_credit(traces, settings)
 
     TokenCredit.__name__ = TokenCredit.__qualname__ = f"TokenCredit{algorithm.__name__}"
     return TokenCredit
 
 
-def add_credit(traces: Sequence[Any], settings: Settings, *, step: int | None = None) -> Credited:
+def add_credit(traces: Sequence[Any], settings: Settings) -> Credited:
     """Add credit to the advantages of one group's `verifiers.v1` traces, in place.
 
     Traces of different agents are not compared. Each trace gets the metrics `credit/...`, which
@@ -59,28 +58,19 @@ def add_credit(traces: Sequence[Any], settings: Settings, *, step: int | None = 
         for trace in traces
     ]
     scores = settings.scores([trace.reward for trace in traces], named)
-    credited = add_to_nodes([(t, t.agent.name) for t in traces], scores, settings, step)
-    metrics = credited.metrics()
-    for trace in traces:
-        trace.record_metrics(metrics)
-    return credited
-
-
-def add_to_nodes(
-    traces: Any, scores: Sequence[float], settings: Settings, step: Any = None
-) -> Credited:
-    """Add credit to the advantages on the nodes of (trace, group) pairs, in place."""
     rollouts = []
-    for (trace, group), score in zip(traces, scores, strict=True):
+    for trace, score in zip(traces, scores, strict=True):
         parts = [(node.token_ids, node.mask) for node in trace.nodes]
         first = next((x for node in trace.nodes for x in node.advantages or ()), 0.0)
         turn_rewards = (getattr(trace, "info", None) or {}).get("turn_rewards")
-        rollouts.append(Rollout(parts, group, score, first, turn_rewards))
-    credited = credit_of(rollouts, settings, step=step)
-    for (trace, _), credit in zip(traces, credited.parts, strict=True):
+        rollouts.append(Rollout(parts, trace.agent.name, score, first, turn_rewards))
+    credited = credit_of(rollouts, settings)
+    metrics = credited.metrics()
+    for trace, credit in zip(traces, credited.parts, strict=True):
         for node, values in zip(trace.nodes, credit, strict=True):
             added = [x for x, is_sampled in zip(values, node.mask, strict=True) if is_sampled]
             if added:  # a message of the environment's has none, and keeps what it has
                 base = node.advantages or [0.0] * len(added)
                 node.advantages = [a + c for a, c in zip(base, added, strict=True)]
+        trace.record_metrics(metrics)
     return credited

@@ -166,7 +166,7 @@ def wins(
     held = (np.arange(n_pairs)[:, None] * n + pairs).ravel()
     arrays = (token_ids[rows], mask[rows], labels_pn.ravel(), np.repeat(np.arange(n_pairs), n))
     # Step 0, where credit that decays is still whole.
-    batch = make_batch(*arrays, vocabulary=vocabulary, step=0)
+    batch = make_batch(*arrays, vocabulary=vocabulary)
     credit_bt = as_estimator(estimator).credit(batch._replace(look_up_unknown=True))
     lengths = mask[pairs.ravel()].sum(axis=1).clip(1)
     # A mean and no sum: with a sum the longer rollout would win or lose by its length alone.

@@ -1,6 +1,5 @@
 """The settings as fields of TRL's configuration: command line, YAML, trackers, the model card."""
 
-import inspect
 import json
 import math
 
@@ -12,7 +11,7 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, TrlParser
 from trl.experimental.gmpo import GMPOTrainer
 
 from ktae import InputError
-from ktae.estimators import KTAE, Decayed, Tempo
+from ktae.estimators import Tempo
 from ktae.trainers.trl import KTAEConfig, KTAETrainer
 from ktae.trainers.trl.gradient_check import even_start
 
@@ -106,15 +105,6 @@ def test_the_model_card_names_the_estimator_and_cites(trainer_arguments, tmp_pat
     assert "trigrams" not in (tmp_path / "out/README.md").read_text()
 
 
-def test_the_signature_has_trls_own_arguments():
-    parameters = inspect.signature(KTAETrainer).parameters
-    theirs = inspect.signature(GRPOTrainer).parameters
-    assert [*parameters][: len(theirs)] == [*theirs]
-    for name, parameter in theirs.items():
-        assert parameters[name] == parameter
-    assert OURS | {"on_rollouts", "resampling_rounds"} <= set(parameters)
-
-
 def test_without_credit_nothing_is_needed_and_it_is_plain_grpo(trainer_arguments):
     """Two reward functions, neither of them named: bit by bit what GRPOTrainer trains."""
     weights = []
@@ -124,25 +114,6 @@ def test_without_credit_nothing_is_needed_and_it_is_plain_grpo(trainer_arguments
         trainer(**arguments, **more).train()
         weights.append([p.detach().clone() for p in model.parameters()])
     assert all((a == b).all() for a, b in zip(*weights, strict=True))
-
-
-def test_a_decay_goes_on_after_a_resume_where_batches_serve_several_iterations(
-    trainer_arguments, tmp_path
-):
-    """A batch of rollouts serves two iterations, so two optimizer steps are one step of it."""
-    weights = []
-    for resume in (None, str(tmp_path / "out/checkpoint-4")):
-        batches = []
-        arguments = trainer_arguments(
-            num_iterations=2, max_steps=8, save_strategy="steps", save_steps=4
-        )
-        trainer = KTAETrainer(**arguments, credit=Decayed(KTAE(), 8), on_rollouts=batches.append)
-        trainer.train(resume_from_checkpoint=resume)
-        weights.append([batch.credit.abs().max().item() for batch in batches])
-    # The largest credit of `paper` is nearly .5, here times 1, 7/8, 6/8 and 5/8.
-    straight, resumed = weights
-    assert straight[0] > 0 and len(straight) == 4 and len(resumed) == 2
-    assert resumed == pytest.approx(straight[2:], rel=1e-3)
 
 
 def test_trls_own_script_trains_with_it(trainer_arguments, tmp_path, monkeypatch):

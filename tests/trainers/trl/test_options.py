@@ -2,7 +2,6 @@
 
 import numpy as np
 import peft
-import pytest
 import torch
 
 from ktae.trainers.trl import KTAETrainer
@@ -50,19 +49,3 @@ def test_evaluation_and_trackers(trainer_arguments, tmp_path):
     tags = events.Tags()["scalars"]
     assert {"train/credit/mean_abs", "train/credit/significant_tokens_sampled"} <= set(tags)
     assert any(tag.startswith("eval/") and "credit/mean_abs" in tag for tag in tags)
-
-
-def test_two_runs_that_differ_in_credit_differ_in_their_configuration_of_wandb(
-    trainer_arguments, tmp_path, monkeypatch
-):
-    wandb = pytest.importorskip("wandb")
-    settings = {"MODE": "offline", "DIR": str(tmp_path), "SILENT": "true"}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"WANDB_{name}", value)
-    configs = []
-    for credit in ("trigrams", None):
-        trainer = KTAETrainer(**trainer_arguments(report_to="wandb"), credit=credit, threshold=0.5)
-        trainer.train()
-        configs.append({name: wandb.run.config[name] for name in ("credit", "threshold")})
-        wandb.finish()
-    assert configs == [{"credit": credit, "threshold": 0.5} for credit in ("trigrams", None)]

@@ -15,7 +15,6 @@ from trl import GRPOTrainer
 from ktae import InputError
 from ktae.estimators import (
     KTAE,
-    Decayed,
     Function,
     OverUnits,
     PermutedLabels,
@@ -367,38 +366,3 @@ def test_a_reward_that_is_no_verdict_is_named_once(
     train(trainer_arguments(max_steps=3) | {"reward_funcs": reward}, **more)
     named = [r for r in logged if f"{reward.__name__} gave" in r.getMessage()]
     assert len(named) == is_named
-
-
-@pytest.mark.parametrize(("passes", "per_batch"), [(1, 2), (4, 1)])
-def test_the_credit_decays_over_batches_of_rollouts(trainer_arguments, passes, per_batch):
-    """Whatever number of optimizer steps a batch takes, or batches an optimizer step."""
-    arguments = trainer_arguments(
-        gradient_accumulation_steps=passes, steps_per_generation=per_batch, max_steps=4
-    )
-    batches = []
-    trainer = KTAETrainer(**arguments, on_rollouts=batches.append, credit=Decayed(KTAE(), 3))
-    trainer.train()
-    assert len(batches) == 4 * passes // per_batch
-    weights = [max(0, 1 - number / 3) for number in range(len(batches))]
-    assert weights[0] == 1 and 0 < weights[1] < 1
-    for batch, weight in zip(batches, weights, strict=True):
-        credit = weight * expected_credit(batch, batch.correct.tolist())
-        np.testing.assert_allclose(batch.credit, credit, atol=1e-6)
-
-
-def test_the_credit_decays_evenly_where_an_epoch_ends_within_an_optimizer_step(trainer_arguments):
-    arguments = trainer_arguments(
-        gradient_accumulation_steps=4, steps_per_generation=2, max_steps=4
-    )
-    prompts = arguments["args"].generation_batch_size // arguments["args"].num_generations
-    arguments["train_dataset"] = arguments["train_dataset"].select(range(3 * prompts))
-    steps = []
-
-    class Seen(Decayed):
-        def credit(self, batch):
-            steps.append(batch.step)
-            return super().credit(batch)
-
-    KTAETrainer(**arguments, credit=Seen(KTAE(), 30)).train()
-    own = steps[1:]  # the first is tried when the trainer is made
-    assert own == list(range(len(own))) and len(own) >= 6

@@ -107,13 +107,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
         self._sampling = False
-        self._batches: int | None = None
         self._group_size = self.num_generations
         if estimator is not None:
             check_advantages(self, estimator, self._correctness_columns)
             self._settings = Settings(
                 estimator, self._correctness_name, self.threshold, self._tokenizer
-            ).tried("step", "log_probs", "entropies")
+            ).tried("log_probs", "entropies")
             self._name = f"{GRPOTrainer._name} with token credit (ktae, {to_text(estimator)})"
             citations = [GRPOTrainer._paper["citation"], CITATION]
             self._paper = {**GRPOTrainer._paper, "citation": "\n\n".join(citations)}
@@ -134,21 +133,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         """TRL's."""
         if self.accelerator.is_main_process:
             announce(self.credit, self._correctness_name, self.threshold, self.num_generations)
-        self._batches = None  # counted from what a checkpoint says, if it begins with one
         return super().train(*args, **kwargs)
-
-    def _training_step(self) -> int:
-        """Batches of rollouts that were made before the present one.
-
-        A trainer that goes on from a checkpoint begins with what TRL counts: optimizer steps, each
-        of as many passes, of which a batch takes some.
-        """
-        if self._batches is not None:
-            return self._batches + (not self.model.training)
-        args = self.args
-        passes = args.gradient_accumulation_steps
-        done = self.state.global_step * passes + self._step % passes
-        return int(done // (args.steps_per_generation * args.num_iterations))
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Its third result is the mask of tools and environments, if there is one, which it
@@ -223,8 +208,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         mode = "train" if self.model.training else "eval"  # TRL may change it while it generates
         self._group_size = self.num_generations if mode == "train" else self.num_generations_eval
-        if mode == "train":
-            self._batches = self._training_step() + (self._batches is not None)
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         prefix = "rollout_"
         names = [name for name in output if name.startswith(prefix)]
@@ -314,8 +297,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
         batch = (touched(ids), touched(mask.to(ids.device)), touched(scores))
         groups = np.arange(stop - start) // size
-        options: dict[str, Any] = {"step": self._training_step()}
-        options["policy"] = {name: touched(values.float()) for name, values in policy.items()}
+        options: dict[str, Any] = {
+            "policy": {name: touched(values.float()) for name, values in policy.items()}
+        }
         if estimator.needs_turn_rewards:
             rows = [torch.tensor(row).double() for row in kept["turn_rewards"]]
             padded = pad_sequence(rows, batch_first=True, padding_value=torch.nan)

@@ -87,7 +87,6 @@ def _of_rows(
         scores,
         groups,
         settings,
-        step=rollouts.step,
         policy={name: rollouts.policy[name] for name in settings.estimator.needs_policy},
         turn_rewards=rollouts.rewards_by_turn(mask, settings),
     )
@@ -121,7 +120,7 @@ def _of_sessions(
             before = prompt + response
         rewards = [x for row in rows for x in by_turn[row]] if by_turn else None
         joined.append(Rollout(parts, group, score, turn_rewards=rewards))
-    credited = credit_of(joined, settings, step=rollouts.step)
+    credited = credit_of(joined, settings)
     credit = torch.zeros(mask.shape)
     for rows, of_session in zip(sessions, credited.parts, strict=True):
         for row, values in zip(rows, of_session[1::2], strict=True):

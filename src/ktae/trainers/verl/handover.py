@@ -26,7 +26,6 @@ class Rollouts:
     # (B,) the reward function's `acc`, or what `correctness` names; NaN where it gives none.
     acc: np.ndarray
     undecided: np.ndarray  # (B,) bool: which rollouts are neither correct nor incorrect
-    step: int | None = None  # training steps done before; None where it is not known
     # `log_probs` and `entropies`, (B, T), where verl has them.
     policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     turn_rewards: list[list[float]] | None = None  # of each row, where the agent loop gives them
@@ -99,7 +98,6 @@ def rollouts_for(mask: torch.Tensor) -> Rollouts:
 def rollouts_of_infos(
     token_ids: torch.Tensor,
     infos: list[dict[str, Any]],
-    step: int | None = None,
     correctness: str = "acc",
 ) -> Rollouts:
     """From token ids and what the reward function said of each rollout, by the name `correctness`.
@@ -118,7 +116,7 @@ def rollouts_of_infos(
     for row, info in enumerate(infos):
         undecided[row] |= "score" not in info and ("timeout" in info or "error" in info)
         undecided[row] |= correctness in info and is_null(info[correctness])
-    return Rollouts(token_ids, acc, undecided, step)
+    return Rollouts(token_ids, acc, undecided)
 
 
 def _numbers(name: str, values: Sequence[Any]) -> np.ndarray:

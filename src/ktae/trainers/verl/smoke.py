@@ -1,22 +1,12 @@
 """verl's own advantage function on what is there, without Ray and without a model: a batch goes
-through verl's data classes and its function, as on the driver of a run. What a run on GPUs needs
-besides is looked for, and not tried."""
+through verl's data classes and its function, as on the driver of a run."""
 
 from __future__ import annotations
-
-import importlib.util
-import sys
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from ktae.trainers import check_version
-
-WITHOUT_FLASH_ATTENTION = (
-    "+actor_rollout_ref.model.override_config.attn_implementation=sdpa "
-    "actor_rollout_ref.model.use_remove_padding=False"
-)
 
 
 def added_credit(
@@ -52,24 +42,3 @@ def added_credit(
             advantages[name] = computed.batch["advantages"].numpy().copy()
     added: np.ndarray = advantages["ktae"] - advantages["grpo"]
     return added
-
-
-def missing_for_gpus() -> Iterator[tuple[str, str, str]]:
-    """What a run on GPUs needs and this installation lacks: its name, what is not there, and what
-    to do."""
-    version = ".".join(map(str, sys.version_info[:2]))
-    if version != "3.12":
-        remedy = "docs/gpus.md: the constraints and verl's flash-attention are for 3.12"
-        yield "Python 3.12", f"this is {version}", remedy
-    if torch.version.cuda is None:
-        detail = f"torch {torch.__version__} is built without it"
-        yield "CUDA", detail, "docs/gpus.md has what to install"
-    elif not torch.cuda.is_available():
-        detail = f"torch is built for CUDA {torch.version.cuda} and sees none, or an old driver"
-        yield "a GPU", detail, "nvidia-smi prints both; CUDA 13 needs driver 580 or newer"
-    if not any(importlib.util.find_spec(name) for name in ("vllm", "sglang")):
-        remedy = "pip install -c constraints-gpu-verl.txt 'verl[vllm]'"
-        yield "a rollout engine", "neither vllm nor sglang is installed", remedy
-    if importlib.util.find_spec("flash_attn") is None:
-        remedy = f"install it, or add {WITHOUT_FLASH_ATTENTION}"
-        yield "flash-attention", "verl's default, is not installed", remedy

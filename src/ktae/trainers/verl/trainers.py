@@ -61,7 +61,6 @@ class KTAETrainer:
 
         verl itself fetches no responses (v1/trainer_base.py:1743).
         """
-        done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
         settings, _ = options.from_algorithm(self.config.algorithm)  # type: ignore[attr-defined]
         needs = settings.estimator.needs_policy
         sessions = sessions_of(batch.keys)
@@ -75,7 +74,7 @@ class KTAETrainer:
         infos = [extra.get("reward_extra_info") or {} for extra in extras]
         # int32 holds every vocabulary, and padded to the longest response it is much to hold
         responses = data["responses"].to(torch.int32).to_padded_tensor(0)
-        rollouts = rollouts_of_infos(responses, infos, done, settings.correctness or "acc")
+        rollouts = rollouts_of_infos(responses, infos, settings.correctness or "acc")
         if any("turn_rewards" in extra for extra in extras):
             rollouts.turn_rewards = [extra.get("turn_rewards") or [] for extra in extras]
         for name in needs:
