@@ -99,8 +99,8 @@ def test_a_proposal_has_been_tried(tmp_path: Path) -> None:
     ]
     path = write_lines(tmp_path / "r.jsonl", [{"total": 4}, *rows])
     proposal = propose(path, rows, ReadOptions(), readers.read)
-    assert proposal is not None and proposal.fields["response"] == "state.log"
-    table, _ = read(path, tuple(f"{name}={field}" for name, field in proposal.fields.items()))
+    assert proposal is not None and proposal[0]["response"] == "state.log"
+    table, _ = read(path, tuple(f"{name}={field}" for name, field in proposal[0].items()))
     assert counts(table) == (4, 2, 2)
 
 

@@ -53,8 +53,8 @@ def test_numbers_may_have_an_exponent_and_no_dot_and_values_are_read_as_they_are
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (MINIMAL | {"sed": 1}, "'sed'"),
-        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task.gsm8k: "),
+        (MINIMAL | {"sed": 1}, "sed: "),
+        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task.gsm8k.tran: "),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: "),
         ("name: r\nsteps: 1\nseed: 1 30", "seed: "),
         (MINIMAL | {"task": "latin"}, "task: "),

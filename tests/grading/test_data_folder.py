@@ -78,7 +78,7 @@ def test_nor_does_python_m_ktae(folder):
     lay(folder, NAMES)
     done = run(folder, sys.executable, "-m", "ktae", *COMMANDS[5])
     assert done.returncode == 0, done.stderr
-    assert "outputs on which" in done.stdout
+    assert "accuracy in percent" in done.stdout
 
 
 def test_nor_do_workers_of_a_script_that_lies_there(folder):

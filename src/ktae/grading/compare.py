@@ -20,6 +20,9 @@ from ktae.grading.latex import TEXT
 _CONGRUENCE = re.compile(
     r"(?:.*?\\equiv)?\s*(.*?)(?:,\s*|\\quad)?\s*\(?\s*\\p?mod\s*\{?\s*(\d+)\s*\}?\s*\)?", re.DOTALL
 )
+_COMMAND = re.compile(
+    r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\{[^{}]*\}"
+)
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
@@ -113,6 +116,11 @@ def _same_element(a: Form, b: Form) -> str:
     b = _renamed(b, b.parameter, a.parameter)
     if Kind.RELATION in (a.kind, b.kind):
         return _same_relation(a, b)
+    has_letters = re.search(r"[^\W\d_]", _COMMAND.sub("", a.text))
+    if b.kind is Kind.EXPRESSION and not has_letters and r"\circ" not in b.body:
+        # In `8 L` and `3 m^2` a letter is a unit, since the accepted answer has none.
+        body, unit = values.without_units(b.body, letters=True)
+        b = replace(b, body=body, unit=f"{unit} {b.unit}", number=values.written(body))
     if values.contradict(a.unit, b.unit):
         return ""
     if a.number and b.number:

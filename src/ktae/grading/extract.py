@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple
 
 from ktae.grading.latex import CJK, NAME, TABLES, UNITS
 from ktae.grading.response import final_part
+from ktae.grading.values import same_number, written
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond boxes: not at all, to all conventions, or to the last number."""
@@ -233,10 +234,13 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
     value = _only_value(text)
     if is_phrase and not value and _SAYS_NOTHING.match(text):
         return None
+    if re.search(r"\bor\b", text) and value:
+        return value  # "2.5 or 5/2"
     if not _is_sentence(text):
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
     if value is None:
-        return None if is_phrase and len(text.split()) > 3 else text
+        yes_or_no = re.match(r"(?i:yes|no|true|false)(?=,)", text)
+        return yes_or_no[0] if yes_or_no else None if is_phrase and len(text.split()) > 3 else text
     return value and mark + value
 
 
@@ -266,7 +270,9 @@ def _only_value(text: str) -> str | None:
     values.sort()
     gaps = [text[a[1] : b[0]] for a, b in itertools.pairwise(values)]
     is_chain = gaps and _EQUALS.fullmatch(gaps[-1]) and all(map(_OPERATES.fullmatch, gaps[:-1]))
-    is_same = len({v[2] for v in values}) == 1 and not any(" and " in gap for gap in gaps)
+    numbers = [written(value[2].lstrip("$")) for value in values]
+    is_same = all(n and numbers[0] and same_number(numbers[0], n) for n in numbers)
+    is_same = (is_same or len({v[2] for v in values}) == 1) and not any(" and " in g for g in gaps)
     start, end, value = values[-1]
     is_alone = len(values) == 1 or is_chain or is_same
     is_left_open = _NOT_BEFORE.search(text, 0, start) or _NOT_BEHIND.match(text, end)

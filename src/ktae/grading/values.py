@@ -102,7 +102,11 @@ _UNIT = re.compile(
     rf"|(?<=[\s.])(?<!\\){_LETTER}{{3,}}(?:[ -]{_LETTER}{{2,}})*|/\s*(?:{_WORDED}|{_LETTER}{{3,}}))"
     rf"(?:\s*/\s*(?:{_WORDED}|(?:{_LETTER}{{3,}}|h|s|hr|kg|min|L)\b){_POWER})?{_POWER}$"
 )
+_LETTER_UNIT = re.compile(
+    rf"(?<=[\d.}}])\s+(?:{UNITS['letters']}){_POWER}$|(?<=\d)(?:min|sec|c?m/s)$"
+)
 _UNIT_SPELLINGS = table("unit_spellings")
+_SUM = re.compile(r"\S\s*[-+=<>,]")
 _BEFORE = re.compile(rf"^(?:\\text\{{)?({UNITS['before']})\}}?\s*(?=[\d.\\-])")
 SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
 """Words that make a number another one."""
@@ -111,13 +115,18 @@ _MOST_WORDS = 5
 """Words behind a unit: "square feet of floor space"."""
 
 
-def without_units(text: str) -> tuple[str, str]:
-    """An answer without its units, and those; all of it where nothing would be left."""
+def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
+    """An answer without its units, and those; all of it where nothing would be left.
+
+    `letters`: whether a letter may be a unit, as in `8 L`.
+    """
     units, answer = "", text
     if before := _BEFORE.match(text):
         units, text = before[1].lstrip("\\"), text[before.end() :]
     for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
         unit = _UNIT.search(text)
+        if unit is None and letters and not _SUM.search(text):  # 10 + 5 h is no 15
+            unit = _LETTER_UNIT.search(text)
         rest = text[: unit.start()].strip(" ,") if unit else ""
         if unit is None or not unit[0].strip() or not rest or rest.endswith("angle"):
             break

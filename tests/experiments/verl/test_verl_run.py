@@ -140,7 +140,7 @@ def test_without_the_grader_or_the_problems_nothing_starts(
     with pytest.raises(InputError, match="absent"):
         run.run(recipe, folder, resume=False)
     hide(monkeypatch, "latex2sympy2_extended")
-    monkeypatch.setattr(workers, "_default", {})
+    monkeypatch.setattr(workers, "_default", [])
     with pytest.raises(InputError, match="latex2sympy2_extended"):
         run.run(recipe, folder, resume=False)
     assert not started and not (tmp_path / "run").exists()
