@@ -93,6 +93,13 @@ def test_a_change_that_hardly_matters_is_not_told(page, words, keys):
     assert told_changes(page(rows)) == keys
 
 
+def test_entropy_that_falls_is_told(page):
+    rows = falling(0, 0.5)
+    assert told_changes(page([x | {"entropy": "low"} for x in rows])) == []
+    rows = [x | {"entropy": [2.0, 1.0 - 0.8 * (x["step"] > 500)]} for x in rows]
+    assert told_changes(page(rows)) == ["entropy-fell"]
+
+
 def test_of_several_inputs_no_change_over_steps_is_told(tmp_path):
     rows = falling(800, 0.4)
     files = [write_lines(tmp_path / f"{name}.jsonl", rows) for name in "ab"]

@@ -1,4 +1,4 @@
-"""Over training: the step at which accuracy, length or the share cut off changed, beyond noise.
+"""Over training: where accuracy, length, entropy or the share cut off changed, beyond noise.
 
 For each number the steps are cut in two where the means before and after differ most. The same is
 done with the groups' values dealt anew to the steps; p is the share of deals that differ as much.
@@ -8,10 +8,13 @@ values are dealt within a prompt.
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 
 from ktae.inference import holm
 from ktae.report.data import Finding, Tone, p_text, percent
@@ -46,6 +49,7 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
         "accuracy": accuracy_g,
         "response length": frame.sum_rollouts(frame.lengths_b) / sizes_g,
         "share cut off": frame.sum_rollouts(1 - finished_b) / sizes_g,
+        "entropy": frame.sum_rollouts(_entropies(frame)) / sizes_g,
     }
     tested = dict[str, Change]()
     for name, values_g in values.items():
@@ -60,6 +64,16 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
             least = LEAST_SHARE
         if p < LEVEL and abs(change.after - change.before) >= least:
             yield _finding(name, change, p, f"{frame.dump.word}s")
+
+
+def _entropies(frame: Frame) -> np.ndarray:
+    """(B,) the mean of each rollout's field `entropy`; NaN where it has none."""
+    entropy_b, extra = np.full(len(frame.lengths_b), np.nan), frame.rollouts["extra"]
+    has_it = pc.fill_null(pc.match_substring(extra, '"entropy"'), False).to_numpy()
+    for row in np.flatnonzero(has_it).tolist():
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            entropy_b[row] = np.mean(np.array(json.loads(extra[row].as_py()).get("entropy"), float))
+    return entropy_b
 
 
 def _finding(name: str, change: Change, p: float, unit: str) -> Finding:
