@@ -125,9 +125,7 @@ def load(name: str, data: Path | None = None, template: str = "plain") -> list[B
 
 
 def _file_of(name: str, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise InputError(f"--data {folder} is not a folder")
-    files = [x for x in sorted(folder.iterdir()) if x.name.endswith(SUFFIXES)]
+    files = [x for x in sorted(folder.glob("*")) if x.name.endswith(SUFFIXES)]
     files = [x for x in files if NAMES.get(without_format(x.name)) == name]
     if len(files) != 1:
         raise InputError(

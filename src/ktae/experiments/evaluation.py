@@ -95,9 +95,7 @@ class Job(NamedTuple):
         if os.path.isdir(model):
             model = os.path.abspath(model)
             folder = Path(model)
-            files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
-            if files is None:
-                raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
+            files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), [])
             weights = _digest([(x.name, x.stat().st_size, x.stat().st_mtime_ns) for x in files])
         return {
             "model": model,
@@ -132,16 +130,15 @@ class EvaluationFolder:
         """
         # A killed evaluation may have begun to write its settings, and have no batch.
         begun = {self.batches, self.settings, *unfinished(self.settings)}
-        is_taken = bool({*self.path.rglob("*")} - begun)
-        if self.path.is_file() or (is_taken and not self.settings.exists()):
-            raise InputError(f"{self.path} is not an empty folder; give another --output")
-        if is_taken:
-            earlier = json_object(read_input(self.settings), str(self.settings))
+        if {*self.path.rglob("*")} - begun:
+            is_evaluation = self.settings.exists()
+            earlier = (
+                json_object(read_input(self.settings), str(self.settings)) if is_evaluation else {}
+            )
             if others := [key for key in settings if earlier.get(key) != settings[key]]:
-                raise InputError(
-                    f"{self.path} holds an evaluation with another {' and '.join(others)}; give "
-                    "another --output"
-                )
+                another = f"an evaluation with another {' and '.join(others)}"
+                content = another if is_evaluation else "no evaluation"
+                raise InputError(f"{self.path} holds {content}; give another --output")
         else:
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)

@@ -199,20 +199,17 @@ def check_complete(table: pa.Table, where: str) -> None:
             counts[row["benchmark"]][row["problem"]] += 1
         for name, problems in counts.items():
             size = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
+            usual = statistics.mode(problems.values())
+            odd = next((x for x, n in problems.items() if n != usual), None)
             if len(problems) != size:
                 missing = [str(i) for i in range(size) if f"{name}/{i}" not in problems]
                 listed = f" (missing: {', '.join(missing[:5])})" if len(missing) < size else ""
-                raise InputError(
-                    f"{source}: {len(problems)} problems of {name}; expected {size}{listed}; "
-                    "--partial accepts that"
-                )
-            usual = statistics.mode(problems.values())
-            for problem, n in problems.items():
-                if n != usual:
-                    raise InputError(
-                        f"{source}: problem {problem} has {n} outputs, most have {usual}; "
-                        "is it there twice, or is one missing? --partial accepts that"
-                    )
+                text = f"{len(problems)} problems of {name}; expected {size}{listed}"
+            elif odd is not None:
+                text = f"problem {odd} has {problems[odd]} outputs, most have {usual}"
+            else:
+                continue
+            raise InputError(f"{source}: {text}; --partial accepts that")
 
 
 def grade(

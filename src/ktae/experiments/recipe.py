@@ -308,8 +308,6 @@ def settings_of(trainer: str, recipe: Recipe) -> dict[str, Any]:
 
 def require_same(recipe: Recipe, file: Path) -> None:
     """Raise an InputError unless the file of a run to resume holds this recipe."""
-    if not file.is_file():
-        raise InputError(f"{file.parent} holds no run to resume; leave --resume out to start one")
     old, new = (dotted(x.model_dump(mode="json")) for x in (load(file), recipe))
     if changed := [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]:
         raise InputError(
@@ -329,9 +327,9 @@ def _apply(content: dict[str, Any], override: str) -> None:
         present = section.get(parent)
         if parent == "credit" and isinstance(present, str):  # a preset, to which a key is added
             section[parent] = {"estimator": present}
-        elif present is None:  # absent, or null as in `credit: null`
+        elif parent == "task" and isinstance(present, str):
+            section[parent] = {"source": present}
+        elif not isinstance(present, dict):  # absent, null as in `credit: null`, or a wrong value
             section[parent] = {}
         section = section[parent]
-        if not isinstance(section, dict):
-            raise InputError(f"override {override!r}: {parent} is a value, not a section")
     section[last] = value
