@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.experiments.outputs import by_model, grade, read
+from ktae.experiments.outputs import grade, read
 from ktae.experiments.scores import Problem, by_benchmark, problems_of
 from ktae.files.text import short_names
 from ktae.grading import GradingPool
@@ -142,16 +142,11 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
         partial: compare on the problems that both have, instead of raising an error.
 
     Raises:
-        InputError: two have different problems or different answers, or one has several models.
+        InputError: two have different problems or different answers, or one has several steps.
     """
     for name, side in sides.items():
-        models, steps = by_model(side), len(side["step"].unique())
-        if len(models) > 1 or steps > 1:
-            raise InputError(
-                f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}) and "
-                f"{steps} training steps; expected one of each: --pool-models takes several models "
-                "as samples of one"
-            )
+        if (steps := len(side["step"].unique())) > 1:
+            raise InputError(f"{name} holds outputs of {steps} training steps; expected one")
     rng = np.random.default_rng(0)  # the same intervals each time
     (first, a), *others = ((name, problems_of(side)) for name, side in sides.items())
     rows = []

@@ -65,9 +65,9 @@ class Task(ABC):
         """The problems to train on; an InputError if they cannot be made or read."""
 
     @abstractmethod
-    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        """The first n held-out problems (by default `logging.eval_problems`), or all if there are
-        fewer; an InputError if they cannot be made or read."""
+    def held_out_rows(self) -> list[TaskRow]:
+        """The first `logging.eval_problems` held-out problems, or all if there are fewer; an
+        InputError if they cannot be made or read."""
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Raise an InputError for a tokenizer that does not fit the prompts."""

@@ -114,9 +114,9 @@ class GymTask(Task):
         return self._rows(problems(self.task, self.n_prompts, self.recipe.seed * SEEDS_APART))
 
     @override
-    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
+    def held_out_rows(self) -> list[TaskRow]:
         """Distinct problems of the test seed that are not trained on; a task may have few."""
-        n = n or self.recipe.logging.eval_problems
+        n = self.recipe.logging.eval_problems
         trained = {row.question for row in self.train_rows()}
         distinct = {row.question: row for row in problems(self.task, 8 * n, HELD_OUT_SEED)}
         unseen = [row for question, row in distinct.items() if question not in trained]

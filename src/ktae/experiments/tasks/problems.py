@@ -30,8 +30,8 @@ class ProblemsTask(Task):
         return self._rows("train", self.task.train)
 
     @override
-    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        return self._rows("test", self.task.test)[: n or self.recipe.logging.eval_problems]
+    def held_out_rows(self) -> list[TaskRow]:
+        return self._rows("test", self.task.test)[: self.recipe.logging.eval_problems]
 
     def _rows(self, split: str, file: str | None) -> list[TaskRow]:
         read = sources.load_file(file) if file else sources.load(self.task.source)[split]
