@@ -1,4 +1,4 @@
-"""The reader of problems, from data sets of the Hugging Face hub or from files."""
+"""Mathematics with reference answers: data sets of the Hugging Face hub, or files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
 from ktae.errors import InputError, passed_on, quoted
+from ktae.experiments.recipe import Problems, Recipe
+from ktae.experiments.tasks.base import Task, TaskRow
+from ktae.experiments.templates import as_messages
 from ktae.files.text import require_text
 from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.values import is_null
@@ -121,3 +126,31 @@ def rows_of_hub(
 
         rows = load_dataset(name, config, split=split)
     return ((row, f"{name}, split {split}, row {i}") for i, row in enumerate(rows, start=1))
+
+
+def as_row(problem: Problem, instruction: str | None) -> TaskRow:
+    """The problem as messages, after the instruction if there is one."""
+    (answer,) = problem.answers
+    return TaskRow(as_messages(problem.text, instruction), answer, answer)
+
+
+class ProblemsTask(Task):
+    """`task: {source: ...}`: a data set of the hub, or files."""
+
+    def __init__(self, recipe: Recipe, task: Problems) -> None:
+        super().__init__(recipe)
+        self.task = task
+        if task.source in SOURCES:
+            self.data_source = task.source
+
+    @override
+    def train_rows(self) -> list[TaskRow]:
+        return self._rows("train", self.task.train)
+
+    @override
+    def held_out_rows(self) -> list[TaskRow]:
+        return self._rows("test", self.task.test)[: self.recipe.logging.eval_problems]
+
+    def _rows(self, split: str, file: str | None) -> list[TaskRow]:
+        read = load_file(file) if file else load(self.task.source)[split]
+        return [as_row(problem, self.task.instruction) for problem in read.problems]
