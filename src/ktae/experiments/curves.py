@@ -76,12 +76,8 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
 
 
 def read(path: Path) -> dict[str, Series]:
-    """The measures of one run.
-
-    Args:
-        path: a run folder of `ktae train`; verl's `metrics.jsonl`; a folder or file with TRL's
-            `trainer_state.json` (of several the last step's).
-    """
+    """The measures of one run: a run folder of `ktae train`; verl's `metrics.jsonl`; a folder or
+    file with TRL's `trainer_state.json` (of several the last step's)."""
     measures: dict[str, Series] = defaultdict(dict)
     for step, metrics in sorted(_steps(path).items()):
         for name, value in common_names(metrics).items() if abs(step) < LARGEST else ():
@@ -119,10 +115,7 @@ def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
     """A matplotlib figure: a panel for each measure, a line for each arm.
 
     With several seeds the line is their mean, and the band reaches from the lowest to the highest.
-
-    Args:
-        all_arms: one or more.
-        smooth: steps of the trailing mean that is drawn; held-out accuracy is as it is.
+    Values are means over the last `smooth` steps, but of held-out accuracy.
     """
     from matplotlib.figure import Figure
 

@@ -105,12 +105,8 @@ class EvaluationFolder:
         self.summary = path / "summary.json"
 
     def claim(self, settings: dict[str, Any]) -> None:
-        """Make the folder, or continue the evaluation in it, without what a killed one left.
-
-        Raises:
-            InputError: it cannot be made, holds something else, or an evaluation with other
-                settings.
-        """
+        """Make the folder, or continue the evaluation in it, without what a killed one left; an
+        InputError if it holds anything else."""
         # A killed evaluation may have begun to write its settings, and have no batch.
         begun = {self.batches, self.settings, *unfinished(self.settings)}
         if {*self.path.rglob("*")} - begun:
@@ -143,12 +139,8 @@ def generate_all(
 ) -> pa.Table:
     """The responses to every problem, as ungraded outputs; those on disk already are read.
 
-    Args:
-        folder: claimed.
-        problems: what is asked: all benchmarks, one after the other.
-        sampling: how responses are drawn.
-        load_engine: called only if anything is left to generate.
-        tell: called after each batch with the problems done, and the problems in all.
+    `load_engine` is called only if anything is left to generate, and `tell` after each batch with
+    the number of problems done, and of all.
     """
     in_order = sorted(problems, key=lambda problem: -len(json.dumps(problem.prompt)))
     per_batch = max(1, sampling.batch_size // sampling.samples)

@@ -33,20 +33,11 @@ def generate(
     batch_size: int,
     seed: int,
 ) -> Generations:
-    """Let a causal language model answer each prompt once.
+    """Let a causal language model answer each prompt, a text, once.
 
     Sampling is from the model's whole distribution: of its generation config only the
-    end-of-sequence tokens are used. The tokenizer adds its special tokens unless the prompt begins
-    with the bos token. The model's mode and the global random state stay as they were.
-
-    Args:
-        model: on any device.
-        tokenizer: the model's; its padding side does not matter.
-        prompts: texts as they are, not conversations.
-        max_new_tokens: at least 1, the end-of-sequence token included.
-        temperature: 0 means greedy decoding.
-        batch_size: prompts at once; like the seed, it changes the samples.
-        seed: of the sampling.
+    end-of-sequence tokens are used. Temperature 0 is greedy decoding; the batch size changes the
+    samples, as the seed does. The model's mode and the global random state stay as they were.
     """
     prompt_ids = encode(tokenizer, prompts)
     eos = model.generation_config.eos_token_id
@@ -70,11 +61,8 @@ def generate(
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[list[int]]:
-    """Each prompt's token ids; special tokens are added unless it begins with bos itself.
-
-    Raises:
-        InputError: a prompt has no token, or the tokenizer cannot spell it.
-    """
+    """Each prompt's token ids; special tokens are added unless it begins with bos itself. A prompt
+    without a token, or that the tokenizer cannot spell, is an InputError."""
     rows: list[list[int]] = []
     for i, prompt in enumerate(prompts):
         spelt_out = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)

@@ -79,7 +79,8 @@ def read(
             be.
     """
     notes = Notes(strict=True) if notes is None else notes
-    evaluations = evaluations_in(path)
+    # One evaluation of `ktae eval`, or several in a folder, such as those of seeds
+    evaluations = [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
     join = options.join or bool(evaluations)
     options = dataclasses.replace(options, needs_reward=False, join=join)
     table = readers.read(evaluations or path, options, notes=notes)
@@ -112,11 +113,6 @@ def read(
     for i, ids in zip(unknown_rows, tokenize(tokenizer, texts), strict=True):
         tokens[i] = len(ids)
     return with_columns(table, tokens=tokens)
-
-
-def evaluations_in(path: Path) -> list[Path]:
-    """The outputs of one evaluation, or of several in one folder, such as those of seeds."""
-    return [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
 
 
 def with_columns(table: pa.Table, **columns: Sequence[Any]) -> pa.Table:

@@ -72,14 +72,8 @@ class RunFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[int]:
-        """Keep other processes from training here, until the block or the process ends.
-
-        Yields:
-            The lock's file descriptor, for a child process that has to hold it, too.
-
-        Raises:
-            InputError: another process trains here, or the folder cannot be made.
-        """
+        """Keep other processes from training here, until the block or the process ends; yields the
+        lock's file descriptor, for a child process that has to hold it, too."""
         make_folder(self.path, f"run folder {self.path}")
         with self.lock.open("w", encoding="utf-8") as lock:
             try:
@@ -116,11 +110,7 @@ class RunFolder:
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and rollouts after a training step, which will run again, and what a
-        killed run was writing.
-
-        Raises:
-            InputError: a file is damaged or lacks an earlier step; nothing is dropped.
-        """
+        killed run was writing; nothing if a file is damaged or lacks an earlier step."""
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         if missing := set(range(1, step + 1)) - {line["step"] for line in kept}:
             raise InputError(

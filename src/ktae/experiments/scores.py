@@ -115,12 +115,7 @@ Resampled = tuple[Interval, np.ndarray]
 
 
 def score(table: Any, *, seed: int = 0) -> Scores:
-    """The figures of every benchmark among graded outputs.
-
-    Args:
-        table: at least one row.
-        seed: of the bootstrap.
-    """
+    """The figures of every benchmark among graded outputs, at least one."""
     rng = np.random.default_rng(seed)
     benchmarks = [
         _benchmark(name, [*problems.values()], rng)

@@ -79,12 +79,7 @@ def _dataset(reference: str) -> Any:
 
 def grade(response: str, reference: str) -> Verdict:
     """The verdict of a task's own scorer: correct where its score is 1. An answer that makes it
-    fail is incorrect.
-
-    Args:
-        response: what the policy wrote, without special tokens.
-        reference: `TaskRow.reference` of a problem.
-    """
+    fail is incorrect."""
     fields = json.loads(reference)
     answer, index = answer_in(response, fields["answer"]), fields.pop("index")
     if answer is None:

@@ -36,34 +36,25 @@ class Split(NamedTuple):
     be graded."""
 
 
-class Source(NamedTuple):
-    """A data set of the hub."""
-
-    hub_name: str
-    config: str | None = None
-    levels: tuple[str, ...] = ()
-    """Take only the rows of these levels; empty: all rows."""
-
-
 MATH = "nlile/hendrycks-MATH-benchmark"
-SOURCES = {
-    "math12k": Source(MATH),
-    "math-l3-5": Source(MATH, levels=("3", "4", "5")),
-    "gsm8k": Source("openai/gsm8k", "main"),
+SOURCES: dict[str, tuple[str, str | None]] = {
+    "math12k": (MATH, None),
+    "math-l3-5": (MATH, None),
+    "gsm8k": ("openai/gsm8k", "main"),
 }
-"""Training data by name (also verl's `data_source`): MATH without the 500 problems of MATH-500
-(12,000), its problems of levels 3 to 5 (8,888), and GSM8K (7,473)."""
+"""Training data by name (also verl's `data_source`), on the hub: MATH without the 500 problems of
+MATH-500 (12,000), its problems of levels 3 to 5 (8,888), and GSM8K (7,473)."""
 
 
 def load(name: str) -> dict[str, Split]:
     """The splits `train` and `test` of a named source, from the hub."""
-    source, splits = SOURCES[name], {}
+    (hub_name, config), splits = SOURCES[name], {}
     for split in ("train", "test"):
         instead = f"give a file of problems instead of {name}"
-        rows = rows_of_hub(source.hub_name, source.config, split, instead)
-        if levels := source.levels:
-            rows = (x for x in rows if str(x[0].get("level")).removeprefix("Level ") in levels)
-        splits[split] = read_problems(rows, f"{source.hub_name}, split {split}")
+        rows = rows_of_hub(hub_name, config, split, instead)
+        if name == "math-l3-5":
+            rows = (x for x in rows if str(x[0].get("level"))[-1] in "345")
+        splits[split] = read_problems(rows, f"{hub_name}, split {split}")
     return splits
 
 
@@ -116,10 +107,8 @@ def read_problems(
 def rows_of_hub(
     name: str, config: str | None, split: str, instead: str
 ) -> Iterator[tuple[Any, str]]:
-    """The rows of a data set of the hub, each with its place for error messages.
-
-    `instead` tells users without a network what else they can do.
-    """
+    """The rows of a data set of the hub, each with its place for error messages; `instead` tells
+    users without a network what else they can do."""
     hints = {"install": "pip install 'ktae[eval]'", "hint": f"without a network, {instead}"}
     with passed_on(f"{name} of the hub", Exception, **hints):
         from datasets import load_dataset

@@ -46,18 +46,10 @@ def overrides(
     resume: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Overrides:
-    """verl's keys (with Hydra's `+` where a key is new) and values for a recipe.
+    """verl's keys (with Hydra's `+` where a key is new) and values for a recipe and a run folder.
 
-    Args:
-        recipe: the recipe to train.
-        model: a folder or a hub name.
-        folder: the run folder.
-        resume: continue from the last checkpoint.
-        environment: variables for the run's processes on every node of a Ray cluster.
-
-    Raises:
-        InputError: the recipe asks for something that verl cannot do, or sets a key that verl
-            would ignore.
+    `environment` holds variables for the run's processes on every node of a Ray cluster. What verl
+    cannot do or would ignore is an InputError.
     """
     # The default passes: the recipe in a run folder spells it out.
     if recipe.algorithm.patience != type(recipe.algorithm)().patience:
@@ -178,12 +170,8 @@ def command(settings: Overrides, environment: dict[str, str]) -> str:
 
 
 def compose(settings: Overrides) -> Any:
-    """verl's whole configuration with the overrides applied.
-
-    Raises:
-        InputError: verl is absent or too old; Hydra refuses an override, such as a key that verl
-            does not have; or the settings of `algorithm.credit` do not fit the rest.
-    """
+    """verl's whole configuration with the overrides applied; an InputError for a key that it does
+    not have, or settings of `algorithm.credit` that do not fit the rest."""
     check_version("verl")
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir

@@ -31,12 +31,7 @@ PASSED_ON = (
 
 
 def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> verl.Overrides:
-    """The checked overrides of a run, Hydra's own setting of its log folder included.
-
-    Raises:
-        InputError: verl is absent or of another version, a key is unknown to it, or the recipe
-            asks for what verl cannot do. Nothing is written or trained.
-    """
+    """The overrides of a run, checked by verl's own configuration; nothing is written."""
     path, environment = folder.path.absolute(), _environment(folder)
     model = policy_path(recipe, make=False)
     settings = verl.overrides(recipe, model, path, resume=resume, environment=environment)
