@@ -53,7 +53,8 @@ def load(name: str) -> dict[str, Split]:
         instead = f"give a file of problems instead of {name}"
         rows = rows_of_hub(hub_name, config, split, instead)
         if name == "math-l3-5":
-            rows = (x for x in rows if str(x[0].get("level"))[-1] in "345")
+            levels = ("Level 3", "Level 4", "Level 5", "3", "4", "5")
+            rows = (x for x in rows if str(x[0].get("level")) in levels)
         splits[split] = read_problems(rows, f"{hub_name}, split {split}")
     return splits
 
