@@ -59,7 +59,7 @@ def tempo(batch: Batch, *, scale_by_std: bool) -> np.ndarray:
     return out
 
 
-def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float, runs: bool) -> np.ndarray:
+def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float) -> np.ndarray:
     """(B, T) float32: from both ends of each rollout, the tokens that are in conflict."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     for group in _groups(batch, scale_by_std):
@@ -77,9 +77,8 @@ def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float, runs: b
                     continue
                 for place, (t, token) in enumerate(tokens[::way]):
                     held = holders[place, token]
-                    if 0 < sum(advantage[k] > 0 for k in held) < len(held):
-                        # A held-out rollout's token: as much as equal ones have on average.
-                        out[i, t] = credit.get(i, np.mean([credit[k] for k in held]))
-                    elif runs:
+                    if not 0 < sum(advantage[k] > 0 for k in held) < len(held):
                         break
+                    # A held-out rollout's token: as much as equal ones have on average.
+                    out[i, t] = credit.get(i, np.mean([credit[k] for k in held]))
     return out

@@ -10,7 +10,6 @@ from typing_extensions import override
 from ktae import counting, stats
 from ktae.arrays import MAX_MAGNITUDE, Array
 from ktae.counting import Counts
-from ktae.errors import InputError
 from ktae.estimators.base import AboveZero, ContingencyEstimator, Explained, FromZero, Share
 from ktae.estimators.transforms import Ignoring, Scaled
 
@@ -57,13 +56,6 @@ class KTAE(ContingencyEstimator):
     normalize: bool = False
     """Divide the key-token value by h1 + h2, as the released code does."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.normalize and self.h1 + self.h2 < 1 / MAX_MAGNITUDE:
-            raise InputError(
-                f"normalize divides by h1 + h2; expected at least {1 / MAX_MAGNITUDE:g}"
-            )
-
     @override
     def explain(self, counts: Counts) -> Explained:
         tables, place = counts.distinct_tables()
@@ -73,7 +65,8 @@ class KTAE(ContingencyEstimator):
         if self.h3:
             direction = direction + self.h3 * self._frequency_contrast(counts)
         # The released code divides by h1 + h2, the paper does not.
-        scale = 1.0 / (self.h1 + self.h2) if self.normalize else 1.0
+        weights = max(self.h1 + self.h2, 1 / MAX_MAGNITUDE)
+        scale = 1.0 / weights if self.normalize else 1.0
         value = scale * strength[place] * direction
         return Explained(direction, value, stats.squashed(value))
 

@@ -93,11 +93,8 @@ def preset(name: str, /, **settings: Any) -> Estimator:
         raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
     fields = dataclasses.fields(innermost(makers[name]()))  # type: ignore[arg-type]
     known = [field.name for field in fields]
-    for key in settings:
-        if key not in known:
-            raise InputError(
-                f"estimator {name} has no setting {key!r}; {expected_one_of(known, key)}"
-            )
+    for key in settings.keys() - {*known}:
+        raise InputError(f"estimator {name} has no setting {key!r}; {expected_one_of(known, key)}")
     return makers[name](**settings)
 
 
@@ -129,15 +126,22 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
     if isinstance(section, str):
         return preset(section)
     if not isinstance(section, Mapping) or "estimator" not in section:
-        raise InputError(
-            f"credit is {section!r}; expected the name of an estimator, or a mapping such as "
-            "{estimator: ktae, h3: 0}"
-        )
+        expected = "the name of an estimator, or a mapping such as {estimator: ktae, h3: 0}"
+        raise InputError(f"credit is {section!r}; expected {expected}")
     settings = {str(key): value for key, value in section.items()}
     name, entries = settings.pop("estimator"), settings.pop("transforms", None) or ()
     estimator = preset(name, **settings)
     for entry in entries if isinstance(entries, list | tuple) else [entries]:
-        estimator = _wrapped(estimator, entry)
+        is_mapping = isinstance(entry, Mapping) and len(entry) == 1
+        [(name, value)] = entry.items() if is_mapping else [(entry, None)]
+        if not isinstance(name, str) or name not in TRANSFORMS:
+            raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
+        make: Any = functools.partial(TRANSFORMS[name], estimator)
+        value = {} if value is None else value
+        try:
+            estimator = make(**value) if isinstance(value, Mapping) else make(value)
+        except TypeError as error:  # as Python says it: another setting, one that is missing
+            raise InputError(f"transform {name}: {error}") from None
     return estimator
 
 
@@ -150,62 +154,36 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
     for known, make in PRESETS.items():
         if make() == estimator:
             return known
-    name: str | None
     names: dict[type, str] = {kind: name for name, kind in (TRANSFORMS | KINDS).items()}
     *wrappers, inner = layers(estimator)
+    name: str | None
     if isinstance(inner, ImportPath):
         name, settings = inner.name, inner.settings
     elif isinstance(inner, Function):
         name, settings = name_of(inner.function), {}
     else:
         name, settings = names.get(type(inner)) or name_of(type(inner)), _plain(inner)
-    entries: list[Any] = []
-    for wrapper in reversed(wrappers):
-        entry, plain = names.get(type(wrapper)), _plain(wrapper)
-        name = name and entry and name
-        entries.append({entry: plain} if plain else entry)
-    if name is None:
+    if name is None or not all(type(wrapper) in names for wrapper in wrappers):
         raise InputError(f"{estimator!r} has no name that a recipe could hold")
-    if not settings and not entries:
-        return name
-    return {"estimator": name} | settings | ({"transforms": entries} if entries else {})
-
-
-def to_text(estimator: Estimator) -> str:
-    """The estimator as `--estimator` takes it: its name, or a section as JSON.
-
-    One that has no name is as it prints itself.
-    """
-    try:
-        section = to_section(estimator)
-    except InputError:
-        return repr(estimator)
-    return section if isinstance(section, str) else json.dumps(section)
-
-
-def _wrapped(estimator: Estimator, entry: Any) -> Transform:
-    """The estimator in one entry of `transforms`: a name, or a mapping of it to its settings."""
-    name, value = entry, None
-    if isinstance(entry, Mapping) and len(entry) == 1:
-        name, value = next(iter(entry.items()))
-    if not isinstance(name, str) or name not in TRANSFORMS:
-        raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
-    names = [field.name for field in dataclasses.fields(TRANSFORMS[name])][1:]  # but `inner`
-    if value is not None and not isinstance(value, Mapping):
-        if not names:
-            raise InputError(f"transform {name} is given {value!r}; it has no settings")
-        value = {names[0]: value}
-    try:
-        return TRANSFORMS[name](estimator, **(value or {}))
-    except TypeError as error:  # as Python says it: another setting, one that is missing
-        raise InputError(f"transform {name}: {error}") from None
+    entries = [(names[type(wrapper)], _plain(wrapper)) for wrapper in reversed(wrappers)]
+    if entries:
+        settings = settings | {"transforms": [{k: plain} if plain else k for k, plain in entries]}
+    return {"estimator": name} | settings if settings else name
 
 
 def _plain(estimator: Estimator) -> dict[str, Any]:
-    """The settings that are not at their defaults, as a recipe holds them."""
     settings = {key: value for key, value in estimator.changed().items() if key != "inner"}
     for key, value in settings.items():
         if callable(value):
             raise InputError(f"{value!r} is a function, which no recipe could hold")
         settings[key] = list(value) if isinstance(value, tuple) else value
     return settings
+
+
+def to_text(estimator: Estimator) -> str:
+    """The estimator as `--estimator` takes it: a name, or JSON; without a name its `repr`."""
+    try:
+        section = to_section(estimator)
+    except InputError:
+        return repr(estimator)
+    return section if isinstance(section, str) else json.dumps(section)

@@ -8,16 +8,15 @@ import numpy as np
 
 from ktae.arrays import CHUNK_POSITIONS, Array, ArrayLike, as_array, is_tensor, on_host
 from ktae.batch import Vocabulary, check_token_range, check_tokens
-from ktae.counting.units import finished, mixed, ngram_keys
+from ktae.counting.units import ngram_keys
 from ktae.errors import InputError
 from ktae.estimators.text_units import BREAKS, text_keys
-from ktae.turns import Normalise, turn_keys
+from ktae.turns import turn_keys
 
 UNITS = {
     "token": "the token itself",
     "bigram": "the token before and this one",
     "trigram": "the two tokens before and this one",
-    "position": "the token, and in which 8 tokens of the rollout it is",
     "word": "a run of letters and digits, or a token that is none",
     "line": "the text between line breaks",
     "step": "the text between blank lines",
@@ -26,9 +25,6 @@ UNITS = {
     "state-turn": "the turn, and the observation before it",
 }
 """What there is, by name."""
-
-POSITION_BUCKET = 8
-"""Tokens in a bucket of the unit `position`."""
 
 OF_TURNS = ("turn", "state", "state-turn")
 """What follows from where the policy's turns begin and end (`ktae.turns`)."""
@@ -41,7 +37,6 @@ def unit_keys(
     *,
     vocabulary: Vocabulary | None = None,
     written: ArrayLike | None = None,
-    normalise: Normalise | None = None,
 ) -> Array:
     """A key for the unit that each token belongs to; equal units have equal keys.
 
@@ -67,10 +62,9 @@ def unit_keys(
         unit: a name in `UNITS`.
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
         mask: (B, T) bool, integers or floats; a position counts where it is not 0.
-        vocabulary: the tokens' texts, for `word`, `line` and `step`, and for `normalise`
+        vocabulary: the tokens' texts, for `word`, `line` and `step`
             (`ktae.rollouts.tokens.vocabulary` makes one of a tokenizer).
         written: (B, T) where the policy wrote, if that is more than `mask`. None: the mask.
-        normalise: a function of an observation's text, for `state` and `state-turn`.
 
     Returns:
         (B, T) int32 from 0 to 2^31 - 1, 0 where masked (`token`: `token_ids` itself). Arrays give
@@ -94,7 +88,7 @@ def unit_keys(
     check_token_range(ids_bt, mask_bt)
     if unit in OF_TURNS:
         written_bt = mask_bt if written is None else as_array("written", on_host(written))
-        keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
+        keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt)
     else:
         keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
         rows_at_once = max(1, CHUNK_POSITIONS // max(1, ids_bt.shape[1]))
@@ -106,10 +100,7 @@ def unit_keys(
                 keys_n = text_keys(unit, ids_n, lengths, vocabulary)
             else:
                 place = np.arange(len(ids_n)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-                if unit == "position":
-                    keys_n = finished(mixed(mixed(ids_n * 0, place // POSITION_BUCKET), ids_n))
-                else:
-                    keys_n = ngram_keys(unit, ids_n, place)
+                keys_n = ngram_keys(unit, ids_n, place)
             keys_bt[rows][inside_bt] = keys_n
     if is_tensor(token_ids):
         keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)
