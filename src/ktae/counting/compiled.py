@@ -18,8 +18,6 @@ from ktae.counting.units import NGRAMS
 CHUNK_POSITIONS = 1 << 19
 """Padded positions that are counted at a time; a group that is larger is counted whole."""
 
-NOTHING = np.zeros(0, dtype=bool)
-
 MAX_MEMO = 1 << 26
 """Pairs of counts of a group whose rows are remembered, at most."""
 
@@ -56,11 +54,8 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
             group_b=np.unique(batch.group_b[members], return_inverse=True)[1],
         )
         layout = _layout(chunk, batch)
-        # Units come from short to long; each knows what occurs once.
-        helps = len(units) > 1 and list(units) == sorted(units, key=NGRAMS.index)
-        once = np.zeros(layout.lengths.sum() if helps and not batch.look_up_unknown else 0, bool)
         with np.errstate(all="ignore"):
-            values = function(*(_counts(chunk, layout, unit, once=once) for unit in units))
+            values = function(*(_counts(chunk, layout, unit) for unit in units))
         credit_bt = out[members]  # a view, if it is a slice
         values = np.ascontiguousarray(values, dtype=np.float32)
         kernels.spread(values, layout.mask, layout.ends, layout.begins, credit_bt)
@@ -81,9 +76,7 @@ def _layout(batch: Batch, whole: Batch) -> Layout:
     return Layout(ids, mask, ends, lengths, np.cumsum(lengths) - lengths)
 
 
-def _counts(
-    batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False, once: Any = NOTHING
-) -> Counts:
+def _counts(batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False) -> Counts:
     rows, starts = batch.by_group()
     n_tokens, largest = int(layout.lengths.sum()), int(np.diff(starts).max(initial=0))
     n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
@@ -108,16 +101,14 @@ def _counts(
         np.zeros((n_keys if batch.graded else 0, 2)),
         np.zeros(min(MAX_MEMO, (half + 1) ** 2), dtype=np.int32),
         np.zeros(n_keys, dtype=np.int32),
-        (index, once, totals, (keys, groups, numbers)),
+        (index, totals, (keys, groups, numbers)),
     )
     columns: Any = [groups[:n_rows], *numbers[:, :n_rows]]
-    counts = Counts(index, Totals(*totals.T), layout.lengths, *columns)
-    if not by_unit:
-        return counts
-    # Rows by group and key, behind that of no unit, whose key is -1.
-    order = np.lexsort((keys[:n_rows], np.where(keys[:n_rows] < 0, -1, counts.group)))
-    columns = [column[order] for column in (*columns, keys)]
-    return Counts(np.argsort(order)[index], counts.totals, layout.lengths, *columns)
+    if by_unit:  # rows by group and key, behind that of no unit, whose key is -1
+        order = np.lexsort((keys[:n_rows], np.where(keys[:n_rows] < 0, -1, groups[:n_rows])))
+        columns = [column[order] for column in (*columns, keys)]
+        index = np.argsort(order)[index]
+    return Counts(index, Totals(*totals.T), layout.lengths, *columns)
 
 
 def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

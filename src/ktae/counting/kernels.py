@@ -22,9 +22,6 @@ TAKEN = 1 << 31
 """In the upper half of a slot, beside the key: the slot holds one."""
 LOW = 0xFFFFFFFF
 
-ONCE = 1 << 30
-"""Beside the row of a number: it occurs once in its group."""
-
 MAX_PAIRS = 4
 """Pairs (correct, incorrect responses) that a group may have for each of its keys, so that keys of
 equal counts share a row."""
@@ -115,15 +112,10 @@ def slot_of(slots, entry, key, bits):
 
 
 @jit
-def keys_of(ids, mask, order, once, keys, places):
-    """Write the keys of a response's n-grams of `order` tokens, and where they stand; how many.
-
-    `once` says of which shorter n-grams it is known that they occur once in the group; or it is
-    empty. Then a longer one that contains it does, too, need not be looked up, and is left out.
-    """
+def keys_of(ids, mask, order, keys):
+    """Write the keys of a response's n-grams of `order` tokens; how many."""
     last = pair = np.uint64(0)  # the states of the n-grams of 1 and 2 tokens that end before
-    n = n_keys = 0
-    knows = len(once) > 0
+    n = 0
     for t in range(len(mask)):
         if mask[t] == 0:
             continue
@@ -133,14 +125,13 @@ def keys_of(ids, mask, order, once, keys, places):
             state = bigram if order == 2 else mixed(pair, key)
             last, pair = mixed(np.uint64(0), key), bigram
             key = finished(state)
-        keys[n_keys], places[n_keys] = key, n
-        n_keys += not (knows and (once[n] | once[max(n - 1, 0)]))
+        keys[n] = key
         n += 1
-    return n_keys
+    return n
 
 
 @jit
-def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
+def count_keys(keys, place, weights, bits, n_used, table, sums, index):
     """Count one response's keys, and write each one's number to `index`; the next free number.
 
     `place` is the response's in its group, from 1; `weights` are how much one counts, and the
@@ -159,7 +150,7 @@ def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
         number = np.uint64(n_used) if is_new else slots[slot] & np.uint64(LOW)
         n_used += is_new
         slots[slot] = entry | number
-        index[places[i]] = np.int64(number)
+        index[i] = np.int64(number)
         holder = key << np.uint64(32) | np.uint64(place)
         again = (seen[number] == holder) & (not is_new)
         seen[number] = holder
@@ -174,8 +165,7 @@ def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
 def rows_of_group(g, n_used, totals, shares_rows, table, sums, memo, row_of, n_rows, columns):
     """Write a row for each number of a group, or for each pair of counts; the next free row.
 
-    `row_of` gets the row of each number, and `ONCE` if it occurs once; `columns` are the K rows'
-    key, group and four counts.
+    `row_of` gets the row of each number; `columns` are the K rows' key, group and four counts.
     """
     _, seen, counts = table
     keys, groups, numbers = columns
@@ -190,14 +180,13 @@ def rows_of_group(g, n_used, totals, shares_rows, table, sums, memo, row_of, n_r
             row_of[i] = 0
             continue
         a, b = new >> 32, new & LOW
-        flag = ONCE if a + b == 1 and again == 0 else 0
         shares = shares_rows and again == 0
         if shares and memo[a * n_incorrect + b] != 0:
-            row_of[i] = memo[a * n_incorrect + b] | flag
+            row_of[i] = memo[a * n_incorrect + b]
             continue
         if shares:
             memo[a * n_incorrect + b] = n_rows
-        row_of[i] = n_rows | flag
+        row_of[i] = n_rows
         keys[n_rows], groups[n_rows] = np.int64(seen[i] >> np.uint64(32)), g
         if len(sums) > 0:
             numbers[0, n_rows], numbers[1, n_rows] = sums[i, 0], float(b)
@@ -223,15 +212,14 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
         options: whether unknown responses are looked up, and whether keys may share rows.
         table: memory for the largest group, as `count_keys` has it; `sums`, `memo` for the rows of
             pairs and `row_of` for those of numbers likewise.
-        output: the index, (N,) `once` of the shorter n-grams, which becomes that of these, or
-            empty, (G, 5) totals, and what `rows_of_group` writes to.
+        output: the index, (G, 5) totals, and what `rows_of_group` writes to.
     """
     ids, mask, ends, lengths, begins = tokens
     rows, starts, scores = responses
     look_up, shares_rows = options
     slots, _, counts = table
-    index, once, totals, columns = output
-    keys, places = np.empty(ids.shape[1], np.uint64), np.empty(ids.shape[1], np.int64)
+    index, totals, columns = output
+    keys = np.empty(ids.shape[1], np.uint64)
     n_rows = 1
     for g in range(len(starts) - 1):
         members = rows[starts[g] : starts[g + 1]]
@@ -242,7 +230,7 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
         while np.int64(1) << np.int64(bits) < 2 * lengths[members].sum():
             bits += np.uint64(1)
         slots[: np.int64(1) << np.int64(bits)] = 0
-        n_used = 1 + len(members)  # before them those of what occurs once in a response
+        n_used = 1
         for place in range(len(members)):
             row = members[place]
             score, end = scores[row], ends[row]
@@ -250,17 +238,10 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             if lengths[row] == 0 or not (known or look_up):
                 continue
             step = np.int64(known) << (32 if known and len(sums) == 0 and score != 0.0 else 0)
-            part = slice(begins[row], begins[row] + lengths[row])
-            if len(once) > 0:
-                index[part] = place + 1  # the number of all that occurs once in this response
-                counts[2 * place + 2] = step
-                if len(sums) > 0:
-                    sums[place + 1] = score
-            n = keys_of(ids[row, :end], mask[row, :end], order, once[part], keys, places)
-            n_used = count_keys(
-                keys[:n], places[:n], place + 1, (step, score), bits, n_used, table, sums,
-                index[part],
-            )  # fmt: skip
+            n = keys_of(ids[row, :end], mask[row, :end], order, keys)
+            out = index[begins[row] : begins[row] + n]
+            weights = step, score
+            n_used = count_keys(keys[:n], place + 1, weights, bits, n_used, table, sums, out)
         n_rows = rows_of_group(
             g, n_used, totals[g], shares_rows, table, sums, memo, row_of, n_rows, columns
         )
@@ -269,10 +250,7 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             if np.isnan(scores[row]) and not look_up:
                 continue
             for n in range(begins[row], begins[row] + lengths[row]):
-                packed = row_of[index[n]]
-                index[n] = packed & (ONCE - 1)
-                if len(once) > 0:
-                    once[n] = packed >= ONCE
+                index[n] = row_of[index[n]]
         counts[: 2 * n_used] = 0
         sums[:n_used] = 0.0
     return n_rows
