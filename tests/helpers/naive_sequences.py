@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.batch import EQUAL, Batch
-from ktae.counting.naive import groups_of, tokens_of_rows
+from ktae.counting.naive import tokens_of_rows
 from ktae.rollout_advantages import EPSILON
 
 
@@ -31,7 +31,8 @@ class Group(NamedTuple):
 def _groups(batch: Batch, scale_by_std: bool) -> Iterator[Group]:
     """Those whose rewards differ."""
     tokens_of = tokens_of_rows(batch)
-    for rows in groups_of(batch):
+    for group in np.unique(batch.group_b):
+        rows = np.flatnonzero(batch.group_b == group).tolist()
         counted = {i: [x for x in tokens_of[i] if x[1] not in batch.ignored] for i in rows}
         counted = {i: tokens for i, tokens in counted.items() if tokens}
         reward = {i: x for i in counted if not math.isnan(x := float(batch.evidence[i]))}

@@ -80,7 +80,7 @@ def _counts(batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False) -
     rows, starts = batch.by_group()
     n_tokens, largest = int(layout.lengths.sum()), int(np.diff(starts).max(initial=0))
     n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
-    n_keys, half = int(n_of_group.max(initial=0)) + largest + 1, largest // 2 + 1
+    n_keys, half = int(n_of_group.max(initial=0)) + 1, largest // 2 + 1
     table = (
         np.zeros(1 << max(4, (4 * n_keys).bit_length()), dtype=np.uint64),
         np.zeros(n_keys, dtype=np.uint64),
@@ -125,15 +125,13 @@ def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.nda
 def in_threads(work: Callable[[slice], Any], bounds: Sequence[int]) -> None:
     """Do `work` for each slice between two bounds, in as many threads as NUMBA_NUM_THREADS says.
 
-    They are Python's own. Compiled code and NumPy release the GIL; unlike numba's threads these
-    work after a fork, too.
+    They are Python's own, which unlike numba's work after a fork, too.
     """
     parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
     # Not numba.get_num_threads(), which would start numba's own pool of threads.
     n_threads = min(len(parts), numba.config.NUMBA_NUM_THREADS)
     if n_threads < 2:
-        for part in parts:
-            work(part)
+        list(map(work, parts))
         return
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(work, parts))

@@ -1,7 +1,6 @@
-"""All code that numba compiles. It is one file, since numba's cache looks at one file alone.
+"""All code that numba compiles, in one file, since numba's cache looks at one file alone.
 
-The hash table of a group: a key's slot holds the key, and the number that the key got when it was
-first seen. What is counted of a key lies in arrays, by its number; 0 is the number of no key.
+In a group's hash table a key's slot holds the key and its number, by which arrays hold its counts.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ TAKEN = 1 << 31
 LOW = 0xFFFFFFFF
 
 MAX_PAIRS = 4
-"""Pairs (correct, incorrect responses) that a group may have for each of its keys, so that keys of
-equal counts share a row."""
+"""Pairs (correct, incorrect responses) a key of a group, up to which equal ones share a row."""
 
 
 def compiled(compiler: Callable[..., Any], *signature: Any, **options: Any) -> Any:
@@ -88,24 +86,15 @@ def mixed(state, number):
 
 
 @jit
-def finished(state):
-    """`ktae.counting.units.finished` of uint64."""
-    return (state * np.uint64(FINISH)) >> np.uint64(33)
-
-
-@jit
 def slot_of(slots, entry, key, bits):
     """Where `entry`, a key with number 0, stands in the first 2**bits slots, or would stand.
 
-    About every second token of a response is new to its group, so no branch may depend on which of
-    the two it is. What the slot's upper half differs by from the entry's is 0 where it holds the
-    key, below 2**31 where it holds another one, and above where it is free.
+    What the slot's upper half differs by from the entry's is 0 where it holds the key, below 2**31
+    where it holds another one, and above where it is free. No branch depends on which it is.
     """
-    # The hash's top bits spread small numbers evenly, and frequent tokens have small ids.
     step, last_slot = np.uint64(1), (np.uint64(1) << bits) - np.uint64(1)
     slot = (key * np.uint64(HASH)) >> (np.uint64(64) - bits)
-    # Less 1, a difference of 0 becomes the largest number of all: one comparison ends the search
-    # for both a key that is there and a slot that is free.
+    # Less 1, a difference of 0 becomes the largest number: one comparison ends the search for both.
     while ((slots[slot] ^ entry) >> np.uint64(32)) - step < np.uint64(MAX_TOKEN_ID):
         slot = slot + step & last_slot
     return slot
@@ -124,7 +113,7 @@ def keys_of(ids, mask, order, keys):
             bigram = mixed(last, key)
             state = bigram if order == 2 else mixed(pair, key)
             last, pair = mixed(np.uint64(0), key), bigram
-            key = finished(state)
+            key = state * np.uint64(FINISH) >> np.uint64(33)
         keys[n] = key
         n += 1
     return n
@@ -134,10 +123,10 @@ def keys_of(ids, mask, order, keys):
 def count_keys(keys, place, weights, bits, n_used, table, sums, index):
     """Count one response's keys, and write each one's number to `index`; the next free number.
 
-    `place` is the response's in its group, from 1; `weights` are how much one counts, and the
-    score, which is added up where there are `sums`; `bits` the hash table's. `table` has slots, the
-    last response that holds each key, and its counts: at 2 i in how many responses key i is, at
-    2 i + 1 how often it is there again. The upper half of an integer counts correct responses.
+    `place` is the response's in its group, from 1; `weights` are how much one counts, and the score
+    (for `sums`). `table` has 2**bits slots, the last response with each key, and its counts: at 2 i
+    the responses with key i, at 2 i + 1 how often it is there again; their upper halves are those
+    of correct ones.
     """
     slots, seen, counts = table
     step, score = weights
@@ -145,7 +134,6 @@ def count_keys(keys, place, weights, bits, n_used, table, sums, index):
         key = keys[i]
         entry = (key | np.uint64(TAKEN)) << np.uint64(32)
         slot = slot_of(slots, entry, key, bits)
-        # A key that the slot does not hold yet gets the next number, and the slot.
         is_new = slots[slot] == 0
         number = np.uint64(n_used) if is_new else slots[slot] & np.uint64(LOW)
         n_used += is_new
@@ -163,10 +151,7 @@ def count_keys(keys, place, weights, bits, n_used, table, sums, index):
 
 @jit
 def rows_of_group(g, n_used, totals, shares_rows, table, sums, memo, row_of, n_rows, columns):
-    """Write a row for each number of a group, or for each pair of counts; the next free row.
-
-    `row_of` gets the row of each number; `columns` are the K rows' key, group and four counts.
-    """
+    """Write rows (key, group, four counts) for a group's numbers or pairs; the next free row."""
     _, seen, counts = table
     keys, groups, numbers = columns
     n_incorrect = int(totals[0] - totals[1]) + 1
@@ -210,9 +195,8 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             scores, NaN where unknown.
         order: tokens of the n-grams.
         options: whether unknown responses are looked up, and whether keys may share rows.
-        table: memory for the largest group, as `count_keys` has it; `sums`, `memo` for the rows of
-            pairs and `row_of` for those of numbers likewise.
-        output: the index, (G, 5) totals, and what `rows_of_group` writes to.
+        table, sums, memo, row_of: memory for the largest group (`count_keys`, `rows_of_group`).
+        output: the index, (G, 5) totals, and the columns of `rows_of_group`.
     """
     ids, mask, ends, lengths, begins = tokens
     rows, starts, scores = responses
