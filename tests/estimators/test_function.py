@@ -180,7 +180,7 @@ def test_a_run_folder_that_names_code_runs_none(file, tmp_path, capsys):
     assert recipe.load(run.recipe).credit == from_section(f"{file}:ends")
     arguments = ["show", run.path, "--json"]
     assert command(*arguments) == 0
-    with pytest.raises(InputError, match=f"{file}:ends is your own code, which is not run"):
+    with pytest.raises(InputError, match=f"{file}:ends is your own code"):
         token_credit(*BATCH, from_section(f"{file}:ends"))
     assert not file.with_suffix(".was-run").exists()
     assert command(*arguments, "-e", f"{file}:ends") == 0

@@ -51,7 +51,6 @@ class Estimator(abc.ABC):
     needs_policy: frozenset[str] = frozenset()
     """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
     needs_turn_rewards: bool = False
-    """Whether it looks at rewards of single turns."""
     on_host: bool = False
     """Whether it takes arrays in the host's memory alone; tensors are brought there."""
 
@@ -66,8 +65,7 @@ class Estimator(abc.ABC):
         """(B, T) float32 credit of every token, in an array that may be written to.
 
         It is 0 where `batch.mask` is 0, at ignored tokens, and in rollouts of unknown correctness
-        (unless the batch has them looked up). A batch of tensors on a device comes to those alone
-        that are not `on_host`.
+        (unless the batch has them looked up).
         """
 
     def by_units(self) -> ByUnits | None:
@@ -97,8 +95,7 @@ class GradedEstimator(Estimator):
     """An estimator whose rewards may be graded scores."""
 
     graded_rewards: bool = False
-    """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
-    an error."""
+    """Take correctness as a number; without it, anything but 0, 1 and NaN is an error."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,8 +132,7 @@ class TurnEstimator(Estimator):
     """An estimator that gives all tokens of a turn the same credit, in the host's memory."""
 
     normalise: Normalise | None = None
-    """A function of an observation's text: states are equal where what it gives is equal. None:
-    where their token ids are."""
+    """States are equal where this function of their text is; None: where their token ids are."""
 
     on_host = True
 
@@ -168,8 +164,7 @@ class TurnEstimator(Estimator):
 class Explained(NamedTuple):
     """How the credit of each row of `Counts` came about, (K,) float64 each."""
 
-    direction: Array
-    """Above 0 speaks for correct."""
+    direction: Array  # above 0 speaks for correct
     value: Array
     credit: Array
 

@@ -1,8 +1,7 @@
 """Estimators of the user's own: a function, or code by its name.
 
-A name is `package.module:Name`, looked for on Python's path, or `file.py:Name`. It is only a name
-until `resolved` imports what it stands for, and that is done where the user has named it: a
-trainer, `ktae train`, `--estimator`. Of what is read, such as a run folder, nothing is run.
+A name, `package.module:Name` or `file.py:Name`, is imported by `resolved`, where the user has named
+it (a trainer, `ktae train`, `--estimator`). Of what is read, such as a run folder, nothing is run.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ SIGNATURE = "(token_ids, mask, correct, groups) -> credit"
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Function(Estimator):
-    """Credit by a function of arrays, which is called once for all groups, on the host.
-
-    It gets verdicts, and is not called where no rollout can be evidence.
-    """
+    """Credit by a function of arrays and verdicts, called once for all groups, on the host."""
 
     function: CreditFunction
 
@@ -63,16 +59,14 @@ class Function(Estimator):
             raise InputError(f"{self} gave {describe(array)}; expected numbers of {ids.shape}")
         credit_bt[rows] = np.where(counted_bt[rows], array, 0)
         for row, t in np.argwhere(~(np.abs(credit_bt) <= MAX_MAGNITUDE)):
-            raise InputError(
-                f"{self} gave {credit_bt[row, t]} for token {batch.token_ids[row, t]} of rollout "
-                f"{row}; expected a finite number within ±{MAX_MAGNITUDE:g}"
-            )
+            where = f"token {batch.token_ids[row, t]} of rollout {row}"
+            expected = f"a finite number within ±{MAX_MAGNITUDE:g}"
+            raise InputError(f"{self} gave {credit_bt[row, t]} for {where}; expected {expected}")
         if batch.look_up_unknown:
             keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
             known_n = np.repeat(batch.known(), counted_bt.sum(axis=1))
-            credit_bt[counted_bt] = impute_by_key(
-                credit_bt[counted_bt], known_n, keys_bt[counted_bt]
-            )
+            credit_n = impute_by_key(credit_bt[counted_bt], known_n, keys_bt[counted_bt])
+            credit_bt[counted_bt] = credit_n
         return credit_bt.astype(np.float32)
 
 
@@ -91,10 +85,8 @@ class ImportPath(Estimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        raise InputError(
-            f"{self.name} is your own code, which is not run because a file names it; give it by "
-            "--estimator, or in Python the function or class itself"
-        )
+        expected = "it by --estimator, or in Python the function or class itself"
+        raise InputError(f"{self} is your own code, which no file can run; expected {expected}")
 
 
 def resolved(estimator: Estimator) -> Estimator:

@@ -41,17 +41,17 @@ class KTAE(ContingencyEstimator):
     """BM25's length normalisation, 0 (none) to 1 (full). The paper calls it `b`."""
 
     eps: AboveZero = 1e-5
-    """Added to the denominators of the frequency ratio. The paper prints none and so divides by
-    zero for a token that occurs in one class only; this value is the released code's."""
+    """Added to the denominators of the frequency ratio, as in the released code; the paper has
+    none, and so divides by zero."""
 
     fisher: Literal["two-sided", "point", "float32"] = "two-sided"
-    """`two-sided`: the probability of all tables no more probable than this one. `point`: the
-    probability of this one table, the equation that the paper prints. `float32`: two-sided in
-    single precision, as the released code computes it: many p are just below 1 instead of 1."""
+    """`two-sided`: the probability of all tables no more probable than this one. `point`: that of
+    this one table, the equation that the paper prints. `float32`: two-sided in single precision, as
+    in the released code."""
 
     lengths: Literal["total", "mean"] = "total"
-    """L in the term frequency. `total`: all tokens of a class, as in the released code. `mean`: the
-    mean length of its rollouts, as the paper's text has it."""
+    """L in the term frequency: all tokens of a class (the released code), or the mean length of
+    its rollouts (the paper's text)."""
 
     normalize: bool = False
     """Divide the key-token value by h1 + h2, as the released code does."""
@@ -64,7 +64,6 @@ class KTAE(ContingencyEstimator):
         direction = stats.effect_size(*tables)[place]
         if self.h3:
             direction = direction + self.h3 * self._frequency_contrast(counts)
-        # The released code divides by h1 + h2, the paper does not.
         weights = max(self.h1 + self.h2, 1 / MAX_MAGNITUDE)
         scale = 1.0 / weights if self.normalize else 1.0
         value = scale * strength[place] * direction

@@ -1,7 +1,6 @@
 """Weights by what the policy itself said of a token: its probability, or its entropy there.
 
-They look at no other rollout's tokens, only at the group's verdicts, and need arrays that a dump
-does not hold, and that TRL and verl have at hand: `token_credit(..., policy={"log_probs": ...})`.
+They need what TRL and verl have and no dump holds: `token_credit(..., policy={"log_probs": ...})`.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ def values_of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
     known_bt = batch.counted() & batch.known()[:, None]
     values_bt, sign = getattr(batch, name), -1.0 if name == "log_probs" else 1.0
     values_n = sign * values_bt[known_bt].astype(np.float64)
-    # A probability of 1 may come out a little above it, and an entropy of 0 a little below. The
-    # logarithm of a probability of 0 is -inf.
+    # Rounding leaves probabilities a little above 1; the logarithm of 0 is -inf.
     bad = np.flatnonzero(~(values_n > -1e-3) | ((values_n == np.inf) & (name == "entropies")))
     if len(bad):
         row, column = np.argwhere(known_bt)[bad[0]]

@@ -44,8 +44,7 @@ KINDS: dict[str, type[Estimator]] = {
     "entropy-weights": EntropyWeights,
     "stride": Stride,
 }
-"""The estimators with settings of their own. Those that are no presets need rollouts of several
-turns, or what no dump holds."""
+"""The estimators with settings of their own; those that are no presets need turns or a policy."""
 
 PRESETS: dict[str, Callable[..., Estimator]] = {
     "paper": KTAE,
@@ -80,8 +79,7 @@ TRANSFORMS: dict[str, type[Transform]] = {
 def preset(name: str, /, **settings: Any) -> Estimator:
     """The preset of that name, with settings of its innermost estimator replaced.
 
-    `name` is a key of `PRESETS` or of `KINDS`; or `package.module:Name` or `file.py:Name`, of which
-    nothing is imported before `resolved`.
+    `name` is in `PRESETS` or `KINDS`, or `package.module:Name` or `file.py:Name` (see `resolved`).
 
     Raises:
         InputError: there is no such preset or no such setting; the message lists what there is.
@@ -146,11 +144,7 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
 
 
 def to_section(estimator: Estimator) -> str | dict[str, Any]:
-    """The section that `from_section` reads as this estimator, of plain values.
-
-    Raises:
-        InputError: it is or holds an estimator that has no name, such as a function.
-    """
+    """The section that `from_section` reads as this estimator; InputError: it has no name."""
     for known, make in PRESETS.items():
         if make() == estimator:
             return known

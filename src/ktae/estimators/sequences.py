@@ -1,7 +1,7 @@
 """Credit that follows the order of tokens: TEMPO and conflict tokens.
 
-They compute in NumPy, one place of all rollouts after the other, and stop where rollouts have
-nothing in common any more: as a rule that is soon. Nothing of the authors' codes was taken over.
+They compute in NumPy, one place of all rollouts after the other, as far as these have something in
+common.
 """
 
 from __future__ import annotations
@@ -36,10 +36,8 @@ class Tempo(GradedEstimator, AdvantageEstimator):
 
     V(s) is the mean reward of the group's rollouts that begin with s, and V of nothing is the
     group's mean: a temporal difference in the tree of prefixes. Where all rollouts of a prefix go
-    on with the same token, credit is 0; and so it is from where a rollout is alone. A rollout's
-    credit adds up to (V(s) - mean) / std at the last prefix s that it shares, or to its GRPO
-    advantage where it parts from the others before its end. V is linear in the rewards, so the mean
-    credit under permuted labels is exactly 0.
+    on with the same token, credit is 0; and so it is from where a rollout is alone. V is linear in
+    the rewards, so the mean credit under permuted labels is exactly 0.
 
     Source: Tran, Yao and Yu 2025, "Exploiting Tree Structure for Credit Assignment in RL Training
     of LLMs", arXiv:2509.18314; its authors' code (github.com/fatebreaker/tempo,
@@ -103,8 +101,7 @@ class ConflictTokens(GradedEstimator, AdvantageEstimator):
     """
 
     amplify: FromZero = 2.0
-    """λ: what positive advantages are multiplied by. At 1 negative ones are skipped, and nothing
-    else."""
+    """λ: what positive advantages are multiplied by; at 1 negative ones are skipped alone."""
 
     # As in the code, only the unbroken runs at both ends are in conflict. Here a token in both runs
     # has λ once (λ² there), and a rollout's loss is not divided by its number of conflict tokens.

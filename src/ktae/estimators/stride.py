@@ -27,7 +27,7 @@ class Stride(Estimator):
     below 0 incorrect, responses have in common, where the policy was uncertain.
 
     The mean credit under permuted labels is exactly 0, since that of d is and entropies know no
-    label. A group whose labels do not differ, or that has no entropy, has credit 0.
+    label.
 
     Source: Zhao et al. 2026, "STRIDE: Strategic Trajectory Reasoning via Discriminative Estimation
     for Verifiable Reinforcement Learning", arXiv:2606.15866. **Only its abstract was at hand: this

@@ -1,8 +1,4 @@
-"""What wraps an estimator and is one again: scales, units, centring.
-
-Wrappers compose as in optax: each holds one estimator, passes it the rollouts (perhaps changed)
-and gives back its credit (perhaps changed).
-"""
+"""What wraps an estimator and is one again: scales, units, centring. They compose as in optax."""
 
 from __future__ import annotations
 

@@ -40,23 +40,19 @@ def unit_keys(
 ) -> Array:
     """A key for the unit that each token belongs to; equal units have equal keys.
 
-    Give the keys to `ktae.token_credit` in place of the token ids, as `OverUnits` does: rollouts
-    are then compared by the units that they contain, and every token of a unit gets the unit's
-    credit. Masked positions, padding and tool output, are passed over as if they were not there.
+    Given to `ktae.token_credit` in place of the token ids, rollouts are compared by the units that
+    they contain, and every token of a unit gets its credit. Masked positions are passed over.
 
-    - `bigram`, `trigram`: in place of tokens before the rollout's first there is a mark of its own.
-    - `word`: letters with their marks, digits and underscores, as far as they go; every other token
-      alone. A token is never cut: it continues the word before it if it begins with such a
-      character.
+    - `bigram`, `trigram`: before the rollout's first token there is a mark of its own.
+    - `word`: letters with their marks, digits and underscores; every other token alone. A token is
+      never cut: it continues the word before it if it begins with such a character.
     - `line`: what a break is attached to, and blank lines, belong to the line before.
     - `step`: as step-wise verifiers cut a solution (ProcessBench, arXiv:2412.06559).
     - `turn`: a run of the policy's own tokens (mask 1) that is as long as possible.
-    - `state`: the run of masked tokens before the turn, what the tool or the environment said; the
-      first turns of all rollouts have the same one, the prompt.
+    - `state`: the run of masked tokens before the turn; first turns all have the same one.
 
     Words, lines and steps are compared by their text without blanks, however it was tokenised.
-    Keys are hashes of 31 bits: two of 8,000 distinct units of a group get the same in 1.5 % of
-    groups, and their evidence is then counted together, under permuted labels too.
+    Keys are hashes of 31 bits: in 1.5 % of groups two of 8,000 distinct units get the same.
 
     Args:
         unit: a name in `UNITS`.
@@ -77,10 +73,8 @@ def unit_keys(
     if unit not in UNITS:
         raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
     if unit in BREAKS and vocabulary is None:
-        raise InputError(
-            f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
-            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
-        )
+        expected = "vocabulary= (ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
+        raise InputError(f"the unit {unit!r} needs the tokens' texts; expected {expected}")
     ids_bt, mask_bt = as_array("token_ids", on_host(token_ids)), as_array("mask", on_host(mask))
     check_tokens(ids_bt, mask_bt)
     if unit == "token":
