@@ -75,9 +75,7 @@ class ImportPath(Estimator):
     """The name of an estimator of the user's own; it computes nothing before it is `resolved`."""
 
     name: str
-    """`package.module:Name` or `file.py:Name`."""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Those of a class."""
 
     def __repr__(self) -> str:
         """The name."""
@@ -90,7 +88,7 @@ class ImportPath(Estimator):
 
 
 def resolved(estimator: Estimator) -> Estimator:
-    """The estimator, with what is `ImportPath` in it imported; errors of its code are its own.
+    """The estimator, with what is `ImportPath` in it imported; other errors of its code pass.
 
     Raises:
         InputError: there is no such module, file or name, or it is no estimator.

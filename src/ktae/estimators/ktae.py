@@ -26,16 +26,16 @@ class KTAE(ContingencyEstimator):
     """
 
     h1: FromZero = 1.0
-    """Weight of the Fisher score in the strength of association; from 0."""
+    """Weight of the Fisher score in the strength of association."""
 
     h2: FromZero = 2.0
-    """Weight of the information gain (bits) in the strength of association; from 0."""
+    """Weight of the information gain (bits) in the strength of association."""
 
     h3: FromZero = 1.0
-    """Weight of the term-frequency ratio in the direction; from 0."""
+    """Weight of the term-frequency ratio in the direction."""
 
     k1: AboveZero = 2.0
-    """BM25's saturation of the term frequency; above 0."""
+    """BM25's saturation of the term frequency."""
 
     b_len: Share = 0.5
     """BM25's length normalisation, 0 (none) to 1 (full). The paper calls it `b`."""
@@ -92,11 +92,8 @@ class KTAE(ContingencyEstimator):
 
 
 def released(**settings: Any) -> Scaled:
-    """What the authors' released code computes.
-
-    Its estimator call hard-codes h2 = 1 whatever the launch scripts pass, divides the value by
-    h1 + h2, doubles the credit, and gives token 151643 (Qwen's `<|endoftext|>`) none, though it
-    counts. Its Fisher's test is in single precision.
+    """What the authors' released code computes: h2 = 1, the value divided by h1 + h2, twice the
+    credit, none for token 151643 (Qwen's `<|endoftext|>`), and Fisher's test in single precision.
     """
     defaults: dict[str, Any] = {"h2": 1.0, "normalize": True, "fisher": "float32"}
     return Scaled(Ignoring(KTAE(**(defaults | settings)), (151643,), counted=True), 2.0)

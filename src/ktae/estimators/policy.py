@@ -82,7 +82,6 @@ class EntropyWeights(AdvantageEstimator):
         shaped_n = rollout_advantages(base, reward_n, np.ones(len(row_n)), group_n)
         advantage_n = self.advantages(batch)[row_n]
         credit_bt = np.zeros(known_bt.shape, dtype=np.float32)
-        # Where all verdicts of a group are equal there is nothing to compare.
         credit_bt[known_bt] = np.where(advantage_n == 0, 0, shaped_n - advantage_n)
         return credit_bt
 

@@ -68,11 +68,7 @@ class PresenceZ(GradedEstimator, ContingencyEstimator):
 
 
 def calibrated(**settings: Any) -> Scaled:
-    """0.3 times the mean z of the token and of its bigram.
-
-    z has variance 1 under permuted labels, as GRPO's advantage has over rollouts. So the scale is
-    the credit's weight beside that advantage where a unit is informative.
-    """
+    """0.3 times the mean z of the token and of its bigram."""
     return Scaled(OverUnits(PresenceZ(**settings), ("token", "bigram")), SCALE)
 
 

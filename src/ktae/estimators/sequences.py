@@ -1,8 +1,4 @@
-"""Credit that follows the order of tokens: TEMPO and conflict tokens.
-
-They compute in NumPy, one place of all rollouts after the other, as far as these have something in
-common.
-"""
+"""Credit that follows the order of tokens: TEMPO and conflict tokens."""
 
 from __future__ import annotations
 
@@ -19,8 +15,7 @@ from ktae.rollout_advantages import EPSILON
 
 def sequences_of(batch: Batch) -> tuple[np.ndarray, ...]:
     """(n,) rows of the rollouts that take part, (n,) where their tokens begin, (n,) how many they
-    are, (B, T) where they stand, and (N,) their ids, one rollout after the other. Left out are
-    unknown rollouts (unless looked up) and groups whose known rewards do not differ."""
+    are, (B, T) where they stand, and (N,) their ids, rollout by rollout."""
     batch.check_token_ids()
     takes_part_b = differ(*batch.score_bounds()) & (batch.look_up_unknown | batch.known())
     inside_bt = batch.counted() & takes_part_b[:, None]
@@ -41,8 +36,7 @@ class Tempo(GradedEstimator, AdvantageEstimator):
 
     Source: Tran, Yao and Yu 2025, "Exploiting Tree Structure for Credit Assignment in RL Training
     of LLMs", arXiv:2509.18314; its authors' code (github.com/fatebreaker/tempo,
-    `compute_tempo_outcome_advantage`); and its reviews (openreview.net/forum?id=GRbI7kqA6S), which
-    quote the division by std(r).
+    `compute_tempo_outcome_advantage`); its reviews (openreview.net/forum?id=GRbI7kqA6S).
     """
 
     # As in the code, 1e-6 is added to the deviation of all the group's rollouts, and V changes only

@@ -107,7 +107,7 @@ class OverUnits(Transform):
         super().__post_init__()
         units = (self.units,) if isinstance(self.units, str) else self.units
         is_list = isinstance(units, list | tuple) and len(units) > 0
-        if not is_list or any(x not in [*UNITS] or units.count(x) > 1 for x in units):
+        if not is_list or any(x not in UNITS or units.count(x) > 1 for x in units):
             expected = f"one or more of {', '.join(UNITS)}, none of them twice"
             raise InputError(f"units is {self.units!r}; expected {expected}")
         object.__setattr__(self, "units", tuple(units))
@@ -194,8 +194,7 @@ def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
     if isinstance(inner, AdvantageEstimator) and inner.scale_by_std != scaled:
         expected = "GRPO's or Dr. GRPO's" if scaled is None else f"scale_by_std={scaled}"
         raise InputError(
-            f"{inner} changes the rollout advantage, with scale_by_std={inner.scale_by_std}, and "
-            f"{what}; expected {expected}"
+            f"{inner} has scale_by_std={inner.scale_by_std} and {what}; expected {expected}"
         )
 
 

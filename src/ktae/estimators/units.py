@@ -8,26 +8,16 @@ import numpy as np
 
 from ktae.arrays import CHUNK_POSITIONS, Array, ArrayLike, as_array, is_tensor, on_host
 from ktae.batch import Vocabulary, check_token_range, check_tokens
-from ktae.counting.units import ngram_keys
+from ktae.counting.units import NGRAMS, ngram_keys
 from ktae.errors import InputError
 from ktae.estimators.text_units import BREAKS, text_keys
 from ktae.turns import turn_keys
 
-UNITS = {
-    "token": "the token itself",
-    "bigram": "the token before and this one",
-    "trigram": "the two tokens before and this one",
-    "word": "a run of letters and digits, or a token that is none",
-    "line": "the text between line breaks",
-    "step": "the text between blank lines",
-    "turn": "all that the policy wrote between two observations",
-    "state": "the observation before the turn",
-    "state-turn": "the turn, and the observation before it",
-}
-"""What there is, by name."""
-
 OF_TURNS = ("turn", "state", "state-turn")
 """What follows from where the policy's turns begin and end (`ktae.turns`)."""
+
+UNITS = (*NGRAMS, *BREAKS, *OF_TURNS)
+"""What there is, by name."""
 
 
 def unit_keys(
@@ -40,9 +30,9 @@ def unit_keys(
 ) -> Array:
     """A key for the unit that each token belongs to; equal units have equal keys.
 
-    Given to `ktae.token_credit` in place of the token ids, rollouts are compared by the units that
-    they contain, and every token of a unit gets its credit. Masked positions are passed over.
+    Keys are given to `ktae.token_credit` in place of token ids. Masked positions are passed over.
 
+    - `token`: the token itself.
     - `bigram`, `trigram`: before the rollout's first token there is a mark of its own.
     - `word`: letters with their marks, digits and underscores; every other token alone. A token is
       never cut: it continues the word before it if it begins with such a character.
@@ -50,6 +40,7 @@ def unit_keys(
     - `step`: as step-wise verifiers cut a solution (ProcessBench, arXiv:2412.06559).
     - `turn`: a run of the policy's own tokens (mask 1) that is as long as possible.
     - `state`: the run of masked tokens before the turn; first turns all have the same one.
+    - `state-turn`: the turn, and the state before it.
 
     Words, lines and steps are compared by their text without blanks, however it was tokenised.
     Keys are hashes of 31 bits: in 1.5 % of groups two of 8,000 distinct units get the same.
@@ -58,8 +49,7 @@ def unit_keys(
         unit: a name in `UNITS`.
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
         mask: (B, T) bool, integers or floats; a position counts where it is not 0.
-        vocabulary: the tokens' texts, for `word`, `line` and `step`
-            (`ktae.rollouts.tokens.vocabulary` makes one of a tokenizer).
+        vocabulary: the tokens' texts, for `word`, `line` and `step`.
         written: (B, T) where the policy wrote, if that is more than `mask`. None: the mask.
 
     Returns:
