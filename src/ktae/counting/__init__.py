@@ -130,10 +130,7 @@ def credit(
 
 
 def p_values(table: tuple[Array, Array, Array, Array], method: str = "two-sided") -> Array:
-    """(T,) float64 p-values of contingency tables (a, b, n_true, n_false), computed on the host.
-
-    `method` is `two-sided`, `point` or `float32`, as `ktae.estimators.KTAE` has it.
-    """
+    """(T,) p-values of contingency tables by `KTAE.fisher`'s methods, computed on the host."""
     from ktae.counting import kernels
 
     arrays = [np.asarray(on_host(column)) for column in table]

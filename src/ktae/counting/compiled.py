@@ -89,7 +89,7 @@ def _counts(batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False) -
     index = np.zeros(n_tokens, dtype=np.int64)
     totals = np.zeros((max(1, len(starts) - 1), len(Totals._fields)))
     # Most of this is never touched. Row 0 is that of no unit.
-    keys, groups = np.empty((2, n_tokens + len(rows) + 1), dtype=np.int64)
+    keys, groups = np.empty((2, n_tokens + 1), dtype=np.int64)
     numbers = np.empty((4, len(keys)))
     keys[0], groups[0], numbers[:, 0] = -1, 0, 0.0
     n_rows = kernels.count_groups(

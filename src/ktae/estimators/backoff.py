@@ -13,9 +13,8 @@ from ktae import counting
 from ktae.arrays import Array, is_tensor, namespace
 from ktae.batch import Batch
 from ktae.counting import Counts
+from ktae.counting.units import NGRAMS
 from ktae.estimators.base import AboveZero, Estimator
-
-UNITS = ("token", "bigram", "trigram")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -41,7 +40,7 @@ class Backoff(Estimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        return counting.credit(batch, self._of_tokens, UNITS)
+        return counting.credit(batch, self._of_tokens, NGRAMS)
 
     def _of_tokens(self, *counts: Counts) -> Array:
         """(N,) the credit of each token, by the counts of tokens, bigrams and trigrams."""

@@ -33,7 +33,6 @@ FromZero = Annotated[float, Between(0)]
 AboveZero = Annotated[float, Between(1 / MAX_MAGNITUDE)]
 Share = Annotated[float, Between(0, 1)]
 
-
 type_hints = functools.cache(typing.get_type_hints)
 
 

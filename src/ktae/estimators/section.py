@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ktae.errors import InputError, expected_one_of
@@ -87,21 +87,20 @@ def preset(name: str, /, **settings: Any) -> Estimator:
     if isinstance(name, str) and ":" in name:
         return ImportPath(name, settings)
     makers = PRESETS | KINDS
-    if not isinstance(name, str) or name not in makers:
-        raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
-    fields = dataclasses.fields(innermost(makers[name]()))  # type: ignore[arg-type]
-    known = [field.name for field in fields]
-    for key in settings.keys() - {*known}:
-        raise InputError(f"estimator {name} has no setting {key!r}; {expected_one_of(known, key)}")
-    return makers[name](**settings)
+    make = makers[_known("estimator", makers, name)]
+    fields = dataclasses.fields(innermost(make()))  # type: ignore[arg-type]
+    names = [field.name for field in fields]
+    return make(**{_known(f"setting of {name}", names, key): settings[key] for key in settings})
+
+
+def _known(what: str, names: Collection[str], name: Any) -> str:
+    if not isinstance(name, str) or name not in names:
+        raise InputError(f"no {what} {name!r}; {expected_one_of(names, name)}")
+    return name
 
 
 def as_estimator(described: Any, what: str = "estimator") -> Estimator:
-    """An estimator by what stands for one: itself, a preset's name, a mapping, or a function.
-
-    Raises:
-        InputError: it is none of these; `what` begins the message.
-    """
+    """An estimator by what stands for one: itself, a preset's name, a mapping, or a function."""
     if isinstance(described, Estimator):
         return described
     if isinstance(described, str | Mapping):
@@ -118,8 +117,7 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
     """The estimator of a recipe's section `credit`.
 
     Raises:
-        InputError: an unknown name or setting (the nearest known one is named), or a value out of
-            range.
+        InputError: an unknown name or setting (the nearest is named), or a value out of range.
     """
     if isinstance(section, str):
         return preset(section)
@@ -132,12 +130,10 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
     for entry in entries if isinstance(entries, list | tuple) else [entries]:
         is_mapping = isinstance(entry, Mapping) and len(entry) == 1
         [(name, value)] = entry.items() if is_mapping else [(entry, None)]
-        if not isinstance(name, str) or name not in TRANSFORMS:
-            raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
-        make: Any = functools.partial(TRANSFORMS[name], estimator)
-        value = {} if value is None else value
+        make: Any = TRANSFORMS[_known("transform", TRANSFORMS, name)]
+        by_name = value is None or isinstance(value, Mapping)
         try:
-            estimator = make(**value) if isinstance(value, Mapping) else make(value)
+            estimator = make(estimator, **(value or {})) if by_name else make(estimator, value)
         except TypeError as error:  # as Python says it: another setting, one that is missing
             raise InputError(f"transform {name}: {error}") from None
     return estimator
@@ -157,7 +153,8 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
         name, settings = name_of(inner.function), {}
     else:
         name, settings = names.get(type(inner)) or name_of(type(inner)), _plain(inner)
-    if name is None or not all(type(wrapper) in names for wrapper in wrappers):
+    is_named = all(type(wrapper) in names for wrapper in wrappers)
+    if name is None or not is_named or any(map(callable, settings.values())):
         raise InputError(f"{estimator!r} has no name that a recipe could hold")
     entries = [(names[type(wrapper)], _plain(wrapper)) for wrapper in reversed(wrappers)]
     if entries:
@@ -167,11 +164,7 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
 
 def _plain(estimator: Estimator) -> dict[str, Any]:
     settings = {key: value for key, value in estimator.changed().items() if key != "inner"}
-    for key, value in settings.items():
-        if callable(value):
-            raise InputError(f"{value!r} is a function, which no recipe could hold")
-        settings[key] = list(value) if isinstance(value, tuple) else value
-    return settings
+    return {key: list(x) if isinstance(x, tuple) else x for key, x in settings.items()}
 
 
 def to_text(estimator: Estimator) -> str:

@@ -101,7 +101,7 @@ class OverUnits(Transform):
     """
 
     units: tuple[str, ...]
-    """Names in `ktae.estimators.units.UNITS`, none twice."""
+    """Names in `UNITS`, none twice."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,7 +27,6 @@ class TurnRewards(TurnEstimator):
     and so do responses of unknown correctness, which take no part.
 
     The credit is added to the advantage of the outcome: keep the turn rewards out of that reward.
-    Within the turns of one number the credits add up to 0.
 
     Source: the bias and its remedy are described in verl's issue 7244 ("a turn-level baseline that
     stays unbiased under variable turn counts"); derived anew in `tests/estimators`.
