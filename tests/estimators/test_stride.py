@@ -13,7 +13,7 @@ import ktae
 from ktae import InputError
 from ktae.batch import make_batch
 from ktae.counting.units import NGRAMS
-from ktae.estimators import Centred, Stride, from_section, preset, to_section
+from ktae.estimators import Stride
 from ktae.rollouts import record
 
 
@@ -124,12 +124,3 @@ def test_what_it_needs():
             credit(Stride(), entropies=entropies)
     with pytest.raises(InputError):
         credit(Stride(), [0.5, 0, 1])
-
-
-def test_settings():
-    estimator = Centred(Stride(unit="bigram", omega=0.5))
-    assert from_section(to_section(estimator)) == estimator
-    assert preset("stride", unit="token") == Stride(unit="token")
-    for bad in ({"unit": "line"}, {"unit": 3}, {"omega": 0}):
-        with pytest.raises(InputError):
-            Stride(**bad)

@@ -88,7 +88,7 @@ def of_section(**section):
         ({"credit": {"base": "grpo_vectorized"}}, {"base": "grpo"}),
         ({"credit": {"base": "rloo_vectorized"}}, {"base": "rloo"}),
         of_section(estimator="released", h3=0.5, transforms=[{"ignoring": {"token_ids": [3, 4]}}]),
-        of_section(estimator="presence-z", transforms=[{"over-units": ["trigram", "position"]}]),
+        of_section(estimator="presence-z", transforms=[{"over-units": ["trigram", "bigram"]}]),
         of_section(estimator="paper", transforms=[{"permuted-labels": {"seed": 3}}]),
     ],
 )
