@@ -83,26 +83,6 @@ def test_scores_by_name(logged):
     assert len(logged) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"correctnes": "x"}, "'correctness'"),
-        ("calibrated", "'calibrated'"),
-        ({"credit": None}, "credit is None"),
-        ({"credit": False}, "credit is False"),
-        ({"threshold": math.nan}, "threshold is nan"),
-        (
-            {"credit": {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}},
-            "tokenizer is None",
-        ),
-    ],
-)
-def test_wrong_options_are_refused(options, key):
-    with pytest.raises(InputError) as error:
-        Settings.of(options)
-    assert key in str(error.value)
-
-
 def test_what_cannot_work_says_so_before_the_run():
     assert Settings(by_id).tried().credit is by_id
     with pytest.raises(InputError) as error:

@@ -149,10 +149,8 @@ WITH_IMAGES = Dataset.from_dict({"prompt": ["1"] * 4, "image": ["x"] * 4})
 @pytest.mark.parametrize(
     ("settings", "more", "key"),
     [
-        ({}, {"resampling_rounds": -1}, "resampling_rounds is -1"),
-        ({}, {"resampling_rounds": 1.5}, "resampling_rounds is 1.5"),
         ({"loss_type": "grpo"}, {}, "loss_type is 'grpo'"),
-        ({}, {"train_dataset": WITH_IMAGES}, "images"),
+        ({}, {"train_dataset": WITH_IMAGES}, "without images"),
         ({}, {"train_dataset": WITH_IMAGES.to_iterable_dataset()}, "IterableDataset"),
     ],
 )

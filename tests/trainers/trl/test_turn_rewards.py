@@ -7,10 +7,8 @@ import pytest
 import torch
 
 import ktae
-from ktae import InputError
 from ktae.estimators import MTGRPO, TurnRewards
 from ktae.rollouts import record
-from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.checks import turn_rewards_of
 from ktae.trainers.trl.gradient_check import (
     GROUP_SIZE,
@@ -74,10 +72,3 @@ def test_rewards_of_turns_may_be_the_environments():
     rows = [{}, {"turn_rewards": [3.0]}]
     assert turn_rewards_of(rows, environments) == [[1.0, 0.0], [3.0]]
     assert turn_rewards_of([{}, {}], environments) == [[1.0, 0.0], []]
-
-
-def test_rollouts_without_rewards_of_turns_are_refused(trainer_arguments):
-    trainer = KTAETrainer(**trainer_arguments(), credit="turn-rewards")
-    with pytest.raises(InputError) as error:
-        trainer.train()
-    assert "turn_rewards" in str(error.value)

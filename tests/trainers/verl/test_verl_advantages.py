@@ -114,13 +114,6 @@ def test_the_turns_of_an_agent_loop_are_between_the_holes_of_the_mask():
     assert np.abs(used - compute(data, credit={"estimator": "paper"})).max() > 0.1
 
 
-def test_graded_scores_are_acc_as_it_is():
-    data = batch()
-    data.non_tensor_batch["acc"] = np.random.default_rng(5).random(len(data)).round(2)
-    settings, same = of_section(estimator="presence-z", graded_rewards=True)
-    np.testing.assert_allclose(compute(data, **settings), expected(data, **same), atol=1e-5)
-
-
 def test_a_mask_shrunk_by_rejection_sampling():
     data = batch()
     data.batch["response_mask"][:, 4:6] = 0
@@ -165,46 +158,6 @@ def test_without_acc_it_warns_and_takes_the_reward(logged):
     np.testing.assert_allclose(compute(data), wanted, atol=1e-5)
     compute(data, credit={"threshold": 0.5})
     assert len([r for r in logged if "'acc'" in r.getMessage()]) == 1
-
-
-@pytest.mark.parametrize(
-    ("spoil", "key"),
-    [
-        (lambda data: data.non_tensor_batch.pop("uid"), "uid"),
-        (lambda data: data.batch.set("responses", data.batch["responses"][:, :-1]), "(33, 11)"),
-    ],
-)
-def test_a_batch_that_lacks_something_is_refused(spoil, key):
-    data = batch()
-    spoil(data)
-    with pytest.raises(InputError) as error:
-        compute(data)
-    assert key in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "place"),
-    [
-        ({"transforms": [{"over-units": ["word"]}]}, "algorithm.credit: tokenizer is None"),
-        ({"base": "gae"}, "algorithm.credit: base is 'gae'"),
-    ],
-)
-def test_bad_options(options, place):
-    with pytest.raises(InputError) as error:
-        compute(batch(), credit=options)
-    assert str(error.value).startswith(place)
-
-
-def test_other_estimators_are_left_alone():
-    from verl.trainer.ppo import ray_trainer
-    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
-
-    data = batch()
-    wanted, _ = compute_grpo_outcome_advantage(
-        data.batch["token_level_rewards"], data.batch["response_mask"], data.non_tensor_batch["uid"]
-    )
-    done = ray_trainer.compute_advantage(data, adv_estimator="grpo", config=OmegaConf.create({}))
-    np.testing.assert_array_equal(done.batch["advantages"].numpy(), wanted.numpy())
 
 
 RAN = {"score": 0.0, "acc": 0.0, "error": "SyntaxError"}  # of the policy's program
