@@ -123,13 +123,6 @@ def test_correctness_may_be_in_a_mapping_of_rewards():
     assert float(right[0]) > -1 and float(wrong[0]) < 1
 
 
-def test_one_hook_without_the_other_is_refused():
-    (part,) = split(eight(), [0.5] * 8, WHOLE)
-    with pytest.raises(InputError) as error:
-        token_advantages(slime_arguments(), part)
-    assert "--custom-reward-post-process-path" in str(error.value)
-
-
 def test_context_parallel_ranks_get_their_parts(monkeypatch):
     """By slime's own rule; here a rank holds every other token."""
     cp_utils = types.ModuleType("cp_utils")

@@ -80,19 +80,6 @@ def test_the_steps_of_a_run_are_one_rollout():
         assert credit[2 * run] + credit[2 * run + 1] == pytest.approx(row, abs=1e-6)
 
 
-def test_runs_that_are_not_told_apart_are_rollouts_of_their_own():
-    exps = [experience([10, 11], 1.0, run=0), experience([10, 12], 0.0, run=0)]
-    credited, _ = trained(exps, credit="paper")
-    assert len({round(float(x), 4) for exp in credited for x in exp.advantages}) == 4
-
-
-def test_groups_that_trinity_leaves_out_stay_out():
-    equal = [experience([10 + i], 1.0, run=i, task="equal") for i in range(2)]
-    exps = [*equal, *experiences()[:3]]
-    kept, metrics = trained(exps, credit=by_id, std_threshold=0.0)
-    assert len(kept) == 3 and metrics["filtered_count"] == 2
-
-
 def test_a_prompt_that_was_cut_has_nothing_written():
     cut = Experience(
         eid={"task": "t", "run": 9},
@@ -104,16 +91,6 @@ def test_a_prompt_that_was_cut_has_nothing_written():
     )
     credited, _ = trained([*experiences()[:3], cut], credit=by_id)
     assert credited[-1].advantages.tolist() == [0.0, 0.0]
-
-
-def test_trinitys_own_check_of_a_configuration_takes_it():
-    from trinity.common.config import Config
-    from trinity.common.config_validator import AlgorithmConfigValidator
-
-    settings = Config()
-    settings.algorithm.algorithm_type = ALGORITHM
-    AlgorithmConfigValidator().validate(settings)
-    assert settings.algorithm.advantage_fn == "ktae.trainers.trinity.TokenCreditAdvantage"
 
 
 @pytest.mark.parametrize(

@@ -195,28 +195,6 @@ def test_what_is_no_verdict_is_refused_with_its_row(name, value):
     assert name in str(error.value) and "rollout 1" in str(error.value)
 
 
-def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credit(logged):
-    """verl's `rate_limited` gives `acc` to those alone, where the function gives none."""
-    failed = {"timeout": True, "acc": 0.0}
-    data = batch(pads=0)
-    ids, mask = data.batch["responses"], data.batch["response_mask"]
-    rewards = data.batch["token_level_rewards"]
-    every = {"response_mask": mask, "index": data.non_tensor_batch["uid"]}
-
-    def used(infos):
-        with handed_over(rollouts_of_infos(ids, infos)) as rollouts:
-            found, _ = verl_advantages(token_level_rewards=rewards, **every)
-        return found, rollouts.metrics["credit/unknown"]
-
-    own = [{"acc": float(reward > 0)} for reward in rewards.sum(dim=-1)]
-    n = len(own)
-    found, unknown = used([failed] + [{"score": 1.0}] * (n - 1))
-    wanted, _ = used([{"acc": 0.0, "undecided": True}, *own[1:]])
-    np.testing.assert_array_equal(found, wanted)
-    assert unknown == pytest.approx(1 / n)
-    assert len([r for r in logged if "'acc'" in r.getMessage()]) == 1
-
-
 def test_log_probabilities_are_verl_s_own():
 
     data, estimator = batch(), from_section("advantage-reweighting")

@@ -1,5 +1,6 @@
 """How the plug-in gets into verl, and what it says when it cannot."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -166,39 +167,15 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl):
     options.from_algorithm(config.algorithm)  # whoever starts the run may be another machine
 
 
-@pytest.mark.parametrize("loss", ["vanilla", "gspo", "geo_mean"])
+@pytest.mark.parametrize("loss", ["gspo", "geo_mean"])
 def test_a_loss_that_averages_advantages_is_refused(verl, loss):
-    """The refusal is right: with verl's own losses, credit moved between tokens of equal
-    log-probabilities changes the gradient, but not with this one."""
     from omegaconf import OmegaConf
 
-    advantages = [[1.0, 2.0, 3.0], [-1.0, 0.5, 1.0]]
-    moved = [row[::-1] for row in advantages]
-    loses_credit = gradient(loss, advantages).equal(gradient(loss, moved))
     config = configuration("ktae", "ktae_sync")
     OmegaConf.update(config, options.LOSS_MODE, loss, force_add=True)
-    assert loses_credit == (loss == "geo_mean")
-    if not loses_credit:
+    averages = loss == "geo_mean"
+    with pytest.raises(InputError) if averages else contextlib.nullcontext():
         options.checked(config, has_token_ids=True)
-        return
-    with pytest.raises(InputError):
-        options.checked(config, has_token_ids=True)
-
-
-def gradient(loss, advantages):
-    """The gradient of verl's loss of that name, by the log-probability of each token."""
-    import torch
-    from verl.trainer.ppo.core_algos import get_policy_loss_fn
-    from verl.workers.config import FSDPActorConfig
-
-    config = FSDPActorConfig(
-        strategy="fsdp2", rollout_n=2, ppo_micro_batch_size_per_gpu=1, use_dynamic_bsz=False
-    )
-    old = torch.full((2, 3), -1.0)
-    new = old.clone().requires_grad_()
-    mask, weights = torch.ones(2, 3), torch.tensor(advantages)
-    get_policy_loss_fn(loss)(old, new, weights, mask, "token-mean", config)[0].backward()
-    return new.grad
 
 
 def test_verl_uses_trl_only_where_it_has_the_model_it_wants(verl):
