@@ -67,11 +67,3 @@ def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
         assert "What is" in rollout["prompt"]
         assert "<|im_start|>assistant" in rollout["prompt"]
         assert rollout["correct"] == 0, "an untrained model is not right"
-
-
-def test_dry_run_shows_the_recipe_without_a_model(request):
-    recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
-    done = run_here(ktae("train", recipe, "--engine", "trl", "--dry-run"))
-    assert done.returncode == 0, done.stderr
-    assert "path: Qwen/Qwen2.5-Math-1.5B" in done.stdout
-    assert "max_response_length: 3072" in done.stdout

@@ -113,16 +113,6 @@ def test_a_rollout_has_the_reward_of_its_last_sample():
     assert [float(row[0]) for row in advantages] == [-0.5, -0.5, 0.5]
 
 
-def test_correctness_may_be_in_a_mapping_of_rewards():
-    def of(response, shaped, right):
-        return slime_sample(0, None, response, 2, {"shaped": shaped, "right": right})
-
-    samples = [of([10, 11], -1.0, 1), of([12, 11], 1.0, 0)]
-    args = slime_arguments(reward_key="shaped", ktae={"correctness": "right"})
-    right, wrong = trained(samples, args, [[0, 1]])
-    assert float(right[0]) > -1 and float(wrong[0]) < 1
-
-
 def test_context_parallel_ranks_get_their_parts(monkeypatch):
     """By slime's own rule; here a rank holds every other token."""
     cp_utils = types.ModuleType("cp_utils")

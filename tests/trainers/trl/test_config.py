@@ -14,8 +14,6 @@ from ktae.estimators import Tempo
 from ktae.trainers.trl import KTAEConfig, KTAETrainer
 from ktae.trainers.trl.gradient_check import even_start
 
-OURS = {"credit", "correctness", "threshold"}
-
 
 def even(completion_ids, **_):
     return even_start(completion_ids)
@@ -41,8 +39,6 @@ def test_trls_parser_reads_them_from_the_command_line_and_from_yaml(tmp_path):
     file.write_text("credit: null\n")
     (config,) = TrlParser(KTAEConfig).parse_args_and_config([*line, "--config", str(file)])
     assert config.credit is None
-    help_texts = {a.dest: a.help for a in TrlParser(KTAEConfig)._actions}
-    assert all(len(help_texts[name]) > 40 for name in OURS)
 
 
 def tracked(trainer):

@@ -20,18 +20,11 @@ def test_losses_of_entropy_in_bf16(trainer_arguments):
     assert np.abs(batches[0].credit.numpy()).max() > 0
 
 
-def test_evaluation_and_trackers(trainer_arguments, tmp_path):
-    """Metrics reach tensorboard as all of TRL's do."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+def test_evaluation_in_groups_of_another_size(trainer_arguments):
     arguments = trainer_arguments(
-        logging_steps=1, report_to="tensorboard", logging_dir=str(tmp_path / "board"),
-        eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8, num_generations_eval=2,
-    )  # fmt: skip
+        eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8, num_generations_eval=2
+    )
     arguments["eval_dataset"] = arguments["train_dataset"].select(range(4))
-    KTAETrainer(**arguments).train()
-    (folder,) = {path.parent for path in tmp_path.rglob("events.out.tfevents.*")}
-    events = EventAccumulator(str(folder)).Reload()
-    tags = events.Tags()["scalars"]
-    assert {"train/credit/mean_abs", "train/credit/significant_tokens_sampled"} <= set(tags)
-    assert any(tag.startswith("eval/") and "credit/mean_abs" in tag for tag in tags)
+    trainer = KTAETrainer(**arguments)
+    trainer.train()
+    assert any("eval_credit/mean_abs" in line for line in trainer.state.log_history)

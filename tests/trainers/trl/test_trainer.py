@@ -18,7 +18,6 @@ from ktae.estimators import (
     Function,
     OverUnits,
     PermutedLabels,
-    PresenceZ,
     Scaled,
     Tempo,
     preset,
@@ -89,55 +88,17 @@ def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
 
 
-class Even:
-    """A callable of a class, which TRL names by the class."""
-
-    def __call__(self, completion_ids, task, **_):
-        return [
-            float(ids[0] % 2 == 0) if of == "math" else None
-            for ids, of in zip(completion_ids, task, strict=True)
-        ]
-
-
-def large(completion_ids, task, **_):
-    return [
-        float(ids[0] > 20) if of == "code" else None
-        for ids, of in zip(completion_ids, task, strict=True)
-    ]
+def large(completion_ids, **_):
+    return [float(ids[0] > 20) for ids in completion_ids]
 
 
 def test_of_several_verdicts_the_first_that_is_there_counts(trainer_arguments):
-    arguments = trainer_arguments()
-    data = arguments["train_dataset"]
-    arguments["train_dataset"] = data.add_column("task", ["math", "code"] * (len(data) // 2))
-    even = Even()
-    arguments["reward_funcs"] = [overlong, large, even]
-    batch, _ = train(arguments, correctness=["Even", large])
-    tasks = [row["task"] for row in batch.inputs]
-    both = zip(even(batch.token_ids, tasks), large(batch.token_ids, tasks), strict=True)
+    arguments = trainer_arguments() | {"reward_funcs": [overlong, large, undecided]}
+    batch, _ = train(arguments, correctness=["undecided", large])
+    both = zip(undecided(batch.token_ids), large(batch.token_ids), strict=True)
     correct = [y if x is None else x for x, y in both]
-    assert set(tasks) == {"math", "code"}
     np.testing.assert_array_equal(batch.correct, correct)
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
-
-
-def graded(completion_ids, **_):
-    return [None if ids[0] % 7 == 0 else len(set(ids)) / len(ids) for ids in completion_ids]
-
-
-def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_arguments):
-    estimator = PresenceZ(graded_rewards=True)
-    arguments = trainer_arguments(logging_steps=1)
-    arguments["reward_funcs"] = graded
-    batch, trainer = train(arguments, credit=estimator, threshold=0.9)
-    scores = np.array([math.nan if r is None else r for r in graded(batch.token_ids)])
-    assert len(np.unique(scores[~np.isnan(scores)])) > 2
-    np.testing.assert_allclose(batch.credit, expected_credit(batch, scores, estimator), atol=1e-5)
-    np.testing.assert_array_equal(batch.correct, np.where(np.isnan(scores), np.nan, scores > 0.9))
-    first = next(line for line in trainer.state.log_history if "credit/mean_abs" in line)
-    assert first["credit/mean_abs"] > 0 and first["credit/correct"] == pytest.approx(
-        np.nanmean(batch.correct.numpy()), abs=1e-6
-    )
 
 
 def alternating(token_ids, mask, correct, groups):

@@ -140,17 +140,6 @@ def test_correctness_comes_from_acc_and_not_from_a_shaped_reward():
     assert not np.allclose(expected(data), expected(data, correct=None))
 
 
-def test_undecided_rollouts_are_unknown():
-    data = batch()
-    undecided = np.zeros(len(data), dtype=np.float64)
-    undecided[:7] = 1
-    data.non_tensor_batch["undecided"] = undecided
-    correct = np.where(undecided > 0, np.nan, data.non_tensor_batch["acc"])
-    used = compute(data)
-    np.testing.assert_allclose(used, expected(data, correct=correct), atol=1e-5)
-    assert np.ptp(used[0][data.batch["response_mask"][0].numpy() > 0]) < 1e-6
-
-
 def test_without_acc_it_warns_and_takes_the_reward(logged):
     data = batch()
     wanted = expected(data)

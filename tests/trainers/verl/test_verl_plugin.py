@@ -134,15 +134,6 @@ def test_a_misspelt_section_is_refused(verl, key):
     assert str(error.value).startswith(f"algorithm.{key} ")
 
 
-def test_verls_own_keys_are_none_of_them(verl):
-    from hydra import compose, initialize_config_module
-
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer")
-    assert len(config.algorithm) > 5
-    assert options.from_algorithm(config.algorithm)[1] == "grpo"
-
-
 @pytest.mark.parametrize("credit", [{}, {"estimator": "trigrams"}])
 def test_the_estimator_that_trains_is_logged(verl, logged, credit):
     from verl.trainer.ppo.v1 import get_trainer_cls

@@ -172,14 +172,6 @@ def test_padding_rows_count_in_no_metric(advantages_of, outputs):
     assert not any(used[key].any() for key in padding)
 
 
-def test_a_rollout_that_was_rejected_whole_still_counts(advantages_of):
-    rows = rows_of(outputs=1)
-    rejected = next(iter(rows.values()))
-    rejected["response_mask"] = 0 * rejected["response_mask"]
-    accuracy = np.mean([row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()])
-    assert advantages_of(rows, "ktae")[1]["credit/correct"] == pytest.approx(accuracy)
-
-
 def test_a_session_whose_last_output_counts_nowhere_gets_nothing(advantages_of):
     """As with verl's GRPO: its rollout advantage is of the last output, which is masked."""
     rows = rows_of(outputs=3)
