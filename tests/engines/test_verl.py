@@ -164,14 +164,3 @@ def sometimes_solved(model, n):
     for problem, text in zip(problems, sampled.texts, strict=True):
         solved[problem] += by_eye(text, str(problem.answer))[0]
     return sorted(solved, key=lambda problem: abs(solved[problem] - 4))[:n]
-
-
-def test_verl_s_trainer(base, tmp_path):
-    run = Run(recipe(base, "grpo"), tmp_path).succeed()
-    assert "groups of 8" in run.log.read_text(encoding="utf-8"), "what it does is said at once"
-    updates = run.updates()
-    assert len(updates) == 2
-    check_updates(updates)
-    for update, line in zip(updates, run.metrics(), strict=True):
-        acc = [info["acc"] for info in update["infos"]]
-        assert line["data"]["credit/correct"] == pytest.approx(sum(acc) / len(acc))

@@ -86,17 +86,17 @@ def test_rollout_advantages_follow_slimes_flags():
         ({"custom_advantage_function_path": None}, "--custom-advantage-function-path is None"),
         ({"ktae": {"credits": "paper"}}, "the options of ktae are {'credits': 'paper'}"),
         ({"ktae": {"credit": "tempo"}}, "Tempo()"),
-        ({"reward_key": "right"}, "sample 1 has reward nan"),
     ],
 )
 def test_what_would_erase_credit_is_refused(changes, place):
-    samples = eight()
-    if "reward_key" in changes:
-        for sample in samples:
-            sample.reward = {"right": float("nan") if sample.reward else 1.0}
     with pytest.raises(InputError) as error:
-        post_process_rewards(slime_arguments(**changes), samples)
+        post_process_rewards(slime_arguments(**changes), eight())
     assert str(error.value).startswith(place)
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    with pytest.raises(InputError):
+        post_process_rewards(slime_arguments(), [slime_sample(0, 0, [1, 2], 1, {"right": 1})])
 
 
 def test_a_rollout_has_the_reward_of_its_last_sample():

@@ -23,11 +23,10 @@ class ServerAdapter(BaseRollout):
         super().__init__(config, model_config, device_mesh)
         self.server = None
 
-    async def resume(self, tags):
-        """Nothing was released."""
-
-    async def release(self):
+    async def release(self, *_):
         """There is no device memory to give back."""
+
+    resume = release
 
     async def update_weights(self, weights, global_steps=None, **_):
         # Every rank goes through the generator: gathering a sharded weight takes all of them.
