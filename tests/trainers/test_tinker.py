@@ -109,7 +109,6 @@ def test_the_cookbooks_own_loop_gets_advantages_and_metrics():
 
 
 def test_losses_that_would_not_use_it_are_refused():
-    loss = "cross_entropy"
-    with pytest.raises(InputError) as error, token_credit(types.SimpleNamespace(loss_fn=loss)):
+    config = types.SimpleNamespace(loss_fn="cross_entropy")
+    with pytest.raises(InputError), token_credit(config):
         pass
-    assert str(error.value).startswith(f"loss_fn is '{loss}'")
