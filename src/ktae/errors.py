@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class InputError(ValueError):
@@ -14,6 +15,24 @@ class InputError(ValueError):
 def one_line(error: Exception, longest: int = 300) -> str:
     """What an error of another library says, as part of a message of ours."""
     return " ".join(str(error).split())[:longest]
+
+
+@contextlib.contextmanager
+def passed_on(
+    where: str, *kinds: type[Exception], install: str = "", hint: str = ""
+) -> Iterator[None]:
+    """Pass on what another library says of the user's input as an InputError: where it was, what
+    the library says or how to install it, and a hint."""
+    expected: tuple[type[Exception], ...] = (ModuleNotFoundError, *kinds)
+    try:
+        yield
+    except InputError:
+        raise
+    except expected as error:
+        texts = [one_line(error, 2000), hint]
+        if isinstance(error, ModuleNotFoundError):
+            texts = [f"{error.name} is not installed", install, hint]
+        raise InputError(f"{where}: {'; '.join(filter(None, texts))}") from error
 
 
 def quoted(names: Iterable[str], longest: int = 500) -> str:

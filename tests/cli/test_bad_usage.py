@@ -22,8 +22,6 @@ def rows(command):
         ["eval", "no/such/model", "--field", "a=b"],
         ["eval", "m", "--recipe", "r.yaml", "--data", "d"],
         ["eval", "m", "--set", "a=1"],
-        ["compare", "in", "in", "--threshold", "1"],
-        ["compare", "in", "in", "--correctness", "1"],
     ],
 )
 def test_what_has_no_effect_is_refused(command, rows, words):

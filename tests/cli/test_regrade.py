@@ -53,25 +53,22 @@ def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path
     assert "\x1b" not in printed + refused.err
 
 
-def test_models_have_tables_of_their_own(command: Run, tmp_path: Path) -> None:
-    """Three of four samples would be right: of one model all are, of the other half."""
+def test_several_models_are_taken_as_one_when_asked_alone(command: Run, tmp_path: Path) -> None:
     content = [
         {"group": "g", "response": rf"\boxed{{{answer}}}", "answer": "1", "model": model}
         for model, answer in (("a", 1), ("a", 1), ("b", 1), ("b", 2))
     ]
     file = write_lines(tmp_path / "r.jsonl", content)
-    command("eval", "--regrade", file, "--workers", 1, "--output", "out")
-    found = json.loads(Path("out/summary.json").read_text())["models"]
-    assert {name: one["mean"]["value"] for name, one in found.items()} == {"a": 1.0, "b": 0.5}
     pooling = ("--pool-models", "--output", "pooled", "--json")
     pooled = command("eval", "--regrade", file, "--workers", 1, *pooling)
     assert pooled.err == ""
     content = json.loads(pooled.out)
     assert content["mean"]["value"] == 0.75 and content.pop("output") == "pooled"
     assert content == json.loads(Path("pooled/summary.json").read_text())
-    refused = command("compare", file, file, "--workers", 1)
-    assert (refused.status, refused.out) == (2, "")
-    assert "(a, b)" in refused.err
+    for asked in (("compare", file, file), ("eval", "--regrade", file)):
+        refused = command(*asked, "--workers", 1)
+        assert (refused.status, refused.out) == (2, "")
+        assert "(a, b)" in refused.err
 
 
 def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_path: Path) -> None:

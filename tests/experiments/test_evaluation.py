@@ -10,7 +10,7 @@ import pytest
 from ktae.errors import InputError
 from ktae.experiments.benchmarks import BenchmarkProblem
 from ktae.experiments.engines import Sample, Sampling
-from ktae.experiments.evaluation import EvaluationFolder, Job, generate_all
+from ktae.experiments.evaluation import EvaluationFolder, generate_all, settings_of
 
 PROBLEMS = [BenchmarkProblem("x", i, f"problem {i}" + "!" * (i % 3), (str(i),)) for i in range(10)]
 
@@ -33,17 +33,13 @@ class FakeEngine:
         return [[Sample(f"{p} / {seed} / {i}", len(p), i == 0) for i in samples] for p in prompts]
 
 
-def job(model: Path | str = "m", seed: int = 7, samples: int = 1, problems: Any = PROBLEMS) -> Job:
-    sampling = Sampling(samples, 1.0, 64, batch_size=4, seed=seed)
-    return Job(str(model), "fake", problems, sampling)
-
-
 def run(folder: EvaluationFolder, engine: Any, samples: int = 1) -> Any:
-    return generate_all(folder, job(samples=samples), lambda: engine, lambda *_: None)
+    sampling = Sampling(samples, 1.0, 64, batch_size=4, seed=7)
+    return generate_all(folder, PROBLEMS, sampling, lambda: engine, lambda *_: None)
 
 
-def settings(*given: Any, **more: Any) -> dict[str, Any]:
-    return job(*given, **more).settings()
+def settings(model: str = "m", seed: int = 7, problems: Any = PROBLEMS) -> dict[str, Any]:
+    return settings_of(model, "fake", problems, Sampling(1, 1.0, 64, batch_size=4, seed=seed))
 
 
 def claimed(path: Path, begun: bool = False) -> EvaluationFolder:
@@ -130,5 +126,3 @@ def test_a_model_that_was_trained_again_is_refused(tmp_path, monkeypatch) -> Non
     monkeypatch.chdir(tmp_path / "two")
     assert settings("model")["model"] != before["model"]
     assert not settings("Qwen/Qwen2.5-Math-1.5B")["weights"]
-    with pytest.raises(InputError, match="weights"):
-        settings(tmp_path)

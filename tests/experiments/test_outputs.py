@@ -7,7 +7,6 @@ from saved_outputs import graded, write_rows
 
 from ktae.errors import InputError
 from ktae.experiments.outputs import (
-    by_model,
     check_complete,
     read,
     to_record,
@@ -39,7 +38,7 @@ def test_the_authors_json(tmp_path):
     assert table["benchmark"] == ["aime24", "minerva", "x", "x"]
     assert table["answers"] == [["7"], ["9.6", "9.7"], ["7"], ["7"]]
     assert table["response"] == ["7", "9.6", "a", "b"]
-    assert table["stored"] == table["reward"] == [1, 1, 0, 1]
+    assert table["reward"] == [1, 1, 0, 1]
 
 
 def labels(path):
@@ -85,16 +84,6 @@ def test_the_problems_of_two_steps_are_different_ones(problem, tmp_path):
     assert alone[0] == alone[1] and first.startswith(alone[0][0][1])
 
 
-def test_what_is_correct_in_the_file(tmp_path):
-    """A verdict comes before a shaped reward, which tells nothing without a threshold."""
-    rewards = ({"score": -0.5, "acc": True}, {"reward": 0.0, "correct": None}, {"reward": -1.0})
-    path = write_rows(tmp_path / "r.jsonl", *(row("p", **reward) for reward in rewards))
-    assert column(path, "stored") == [1, None, 0]
-    path = write_rows(tmp_path / "r.jsonl", *(row("p", reward=x) for x in (0.25, 0.75, 0)))
-    assert column(path, "stored") == [None] * 3
-    assert column(path, "stored", ReadOptions(threshold=0.5)) == [0, 1, 0]
-
-
 def test_our_own_record(tmp_path):
     table = graded({"aime24": [[1, None]]}, answers=[["1", "2"]] * 2, model="m", prompt="p")
     more = {"tokens": [5, 9], "finished": [True, False], "reason": ["boxed", "time"]}
@@ -104,12 +93,6 @@ def test_our_own_record(tmp_path):
     for name in ("outcome", "extracted", "grader", "model", "answers", "correct", *more):
         assert again[name].to_pylist() == table[name].to_pylist(), name
     assert again["reward"].to_pylist() == [1.0, None], "undecided is no 0"
-
-
-def test_outputs_that_name_no_model_belong_to_the_only_one_that_is_named():
-    names = (["m", None, "m"], ["m", "n", "m"])
-    models = [by_model(graded({"x": [[1, 1, 0]]}, model=x)) for x in names]
-    assert [[*map(len, x.values())] for x in models] == [[3], [2, 1]]
 
 
 def test_lengths_by_a_tokenizer(tmp_path):

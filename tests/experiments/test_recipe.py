@@ -4,7 +4,7 @@ import yaml
 from ktae import InputError
 from ktae.estimators import KTAE, Centred, ConflictTokens, Ignoring, Tempo, preset
 from ktae.experiments import recipe
-from ktae.experiments.section import dump_yaml
+from ktae.experiments.recipe import dump_yaml
 from ktae.files.typed import parse_yaml
 
 MINIMAL = {"name": "r", "steps": 3}

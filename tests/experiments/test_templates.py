@@ -5,15 +5,15 @@ import types
 import pytest
 
 from ktae.errors import InputError
+from ktae.experiments.demo.model import make_tokenizer as words
 from ktae.experiments.templates import INSTRUCTION, prompt_of, written_out
 
 MARK = "<|im_start|>"
 LATEX = "\n\nPresent the answer in LaTex format: \\boxed{Your answer}"
 
 
-def make_tokenizer(chat_template=None, tokens=()):
+def make_tokenizer(tokens=()):
     return types.SimpleNamespace(
-        chat_template=chat_template,
         unk_token_id=0,
         convert_tokens_to_ids=lambda token: 1 if token in tokens else 0,
         apply_chat_template=lambda messages, **_: "".join(
@@ -22,10 +22,11 @@ def make_tokenizer(chat_template=None, tokens=()):
     )
 
 
-@pytest.mark.parametrize("template", ["chat", "qwen-math"])
-def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
+def test_a_tokenizer_without_the_marks_or_a_template_is_refused():
     with pytest.raises(InputError, match="--template"):
-        written_out(prompt_of(template, "1 + 1"), make_tokenizer())
+        written_out(prompt_of("qwen-math", "1 + 1"), make_tokenizer())
+    with pytest.raises(InputError, match="--template"):
+        written_out(prompt_of("chat", "1 + 1"), words())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,6 @@ def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
 def test_what_stands_around_the_problem(template, before, after):
     """The last words before it, and all after it; braces of the problem's own stay."""
     problem = r"Find $\frac{1}{2} + {problem}$"
-    prompt = written_out(prompt_of(template, problem), make_tokenizer("x", [MARK]))
+    prompt = written_out(prompt_of(template, problem), make_tokenizer([MARK]))
     left, right = prompt.split(problem)
     assert left.endswith(before) and right == after

@@ -152,9 +152,6 @@ def test_models_are_told_apart(tmp_path):
     record.write(table, tmp_path / "again.parquet")
     assert readers.read([tmp_path / "again.parquet"])["group"].equals(table["group"])
     assert set(readers.read([path], ReadOptions(pool_models=True))["group"].to_pylist()) == {"a"}
-    graded = outputs.read(path)
-    assert graded["model"].to_pylist() == ["small"] * 2 + ["large"] * 2
-    outputs.check_complete(graded, "f")
     assert len(set(outputs.read(path, ReadOptions(pool_models=True))["problem"].to_pylist())) == 1
 
 

@@ -24,9 +24,6 @@ def run(
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
-    for name in ("threshold", "correctness"):
-        if getattr(saved, name) is not None:
-            raise InputError(f"--{name} has no effect: outputs are graded, or were by ktae eval")
     screen, notes, names = Screen(as_json), Notes(strict=True), comparison.names_of(models)
     outputs = saved.read(models, notes)
     note_reading(notes)

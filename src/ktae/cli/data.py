@@ -23,7 +23,6 @@ def run(
     """
     from ktae.experiments.tasks import sources
     from ktae.experiments.tasks.base import write
-    from ktae.experiments.tasks.problems import as_row
     from ktae.experiments.templates import INSTRUCTION
     from ktae.rollouts.files import without_format
 
@@ -35,7 +34,9 @@ def run(
     if "test" not in splits:
         raise InputError(f"{source} has no problems to validate on; name a file of them: --test")
     instruction = INSTRUCTION if template == "qwen-math" else None
-    rows = {kind: [as_row(x, instruction) for x in splits[kind].problems] for kind in splits}
+    rows = {
+        kind: [sources.as_row(x, instruction) for x in splits[kind].problems] for kind in splits
+    }
     folder = output or Path("data") / stem
     counts = write(rows, folder, data_source=name or stem)
     without = {kind: split.without_answer for kind, split in splits.items()}

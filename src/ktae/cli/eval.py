@@ -85,7 +85,7 @@ def run(
     wanted = benchmarks.split(",") if benchmarks else None
     questions = evaluation.Questions()
     if asked.recipe is not None:
-        questions = evaluation.of_recipe(asked.recipe, asked.set or (), None)
+        questions = evaluation.of_recipe(asked.recipe, asked.set or ())
     grader = grader or next(iter(questions.graders), DEFAULT)
     if grader not in (known := [*GRADERS, *questions.graders]):
         raise InputError(f"no grader {grader!r}; expected one of {', '.join(known)}")
@@ -112,13 +112,16 @@ def _answered(
 ) -> tuple[EvaluationFolder, dict[str, Any], Any]:
     """Let the model answer the problems, or continue an evaluation that was interrupted."""
     from ktae.cli.progress import Bars
+    from ktae.experiments.benchmarks import PAPER, load
     from ktae.experiments.engines import ENGINES, Engine, Sampling
-    from ktae.experiments.evaluation import EvaluationFolder, Job, generate_all, of_benchmarks
+    from ktae.experiments.evaluation import EvaluationFolder, generate_all, settings_of
     from ktae.files.hub import local_or_hub
 
     model = local_or_hub("model", model)
+    problems = questions.problems
     if asked.recipe is None:
-        questions = of_benchmarks(benchmarks, asked.data, asked.template or "chat")
+        names, how = dict.fromkeys(benchmarks or PAPER), (asked.data, asked.template or "chat")
+        problems = [problem for name in names for problem in load(name, *how)]
     folder = EvaluationFolder(output or Path("evals") / _name_of(model))
     sampling = Sampling(
         asked.samples,
@@ -127,9 +130,8 @@ def _answered(
         asked.batch_size or ENGINES[asked.engine].batch_size,
         asked.seed,
     )
-    job = Job(model, asked.engine, questions.problems, sampling)
     with contextlib.redirect_stdout(screen.progress.file), Bars(screen.progress) as bars:
-        settings = job.settings()
+        settings = settings_of(model, asked.engine, problems, sampling)
         folder.claim(settings)
 
         def load_engine() -> Engine:
@@ -137,7 +139,7 @@ def _answered(
             return ENGINES[asked.engine](model)
 
         tell = functools.partial(bars.show, "generating")
-        return folder, settings, generate_all(folder, job, load_engine, tell)
+        return folder, settings, generate_all(folder, problems, sampling, load_engine, tell)
 
 
 def _name_of(model: str) -> str:
@@ -176,24 +178,16 @@ def _finish(
     outputs: Any,
     notes: Any,
 ) -> None:
-    """Print the figures of each model, and write them with the outputs."""
-    from ktae.experiments.outputs import by_model, to_record
+    """Print the figures of the model, and write them with the outputs."""
+    from ktae.experiments.outputs import to_record
     from ktae.experiments.run_folder import write_json
     from ktae.experiments.scores import score
     from ktae.grading.graders import GRADERS
     from ktae.rollouts import record
 
-    models = {}
-    for model, of_model in by_model(outputs).items():
-        scores = score(of_model)
-        print_scores(screen, model or "accuracy in percent", scores)
-        print_warning(screen, of_model, grader)
-        models[model or "not named"] = {
-            "intervals": "95 %, percentile bootstrap over problems",
-            "benchmarks": {x.benchmark: x for x in scores.scores},
-            "mean": scores.mean,
-            "mean_length": scores.mean_length,
-        }
+    scores, model = score(outputs), next(filter(None, outputs["model"].to_pylist()), None)
+    print_scores(screen, model or "accuracy in percent", scores)
+    print_warning(screen, outputs, grader)
     content: dict[str, Any] = {
         "settings": settings,
         "grading": {
@@ -201,7 +195,10 @@ def _finish(
             "time_limit": TIME_LIMIT if grader in GRADERS else None,
             "ktae": __version__,
         },
-        **({"models": models} if len(models) > 1 else next(iter(models.values()))),
+        "intervals": "95 %, percentile bootstrap over problems",
+        "benchmarks": {x.benchmark: x for x in scores.scores},
+        "mean": scores.mean,
+        "mean_length": scores.mean_length,
         "notes": notes.listed(),
     }
     if folder is not None:

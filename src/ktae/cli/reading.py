@@ -31,8 +31,6 @@ class Rows:
     field: list[str] | None = None
     rows: str | None = None
     group_by: list[str] | None = None
-    threshold: float | None = None
-    correctness: str | None = None
     pool_models: bool = False
     join: bool = False
 
@@ -81,6 +79,8 @@ class Inputs(Rows):
 
     inputs: list[Path] | None = None
     example: bool = False
+    threshold: float | None = None
+    correctness: str | None = None
     as_json: bool = False
 
     def __post_init__(self) -> None:

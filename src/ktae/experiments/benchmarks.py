@@ -112,7 +112,14 @@ def load(name: str, data: Path | None = None, template: str = "plain") -> list[B
     if data is None:
         rows = rows_of_hub(*BENCHMARKS[name].hub, instead="give a folder with the files: --data")
     else:
-        rows = iterate_rows(_file_of(name, data))
+        files = [x for x in sorted(data.glob("*")) if x.name.endswith(SUFFIXES)]
+        files = [x for x in files if NAMES.get(without_format(x.name)) == name]
+        if len(files) != 1:
+            raise InputError(
+                f"{data} has {len(files)} files of {name} ({', '.join(x.name for x in files)}); "
+                f"expected one, such as {name}.jsonl, {name}.json or {name}.parquet, or with .gz"
+            )
+        rows = iterate_rows(files[0])
     problems, without_answer = read_problems(rows, name, alternatives=True)
     expected = BENCHMARKS[name].size
     # A part of a benchmark has another difficulty, and its figure would pass for that of all.
@@ -122,16 +129,3 @@ def load(name: str, data: Path | None = None, template: str = "plain") -> list[B
         BenchmarkProblem(name, i, prompt_of(template, text), answers)
         for i, (text, answers) in enumerate(problems)
     ]
-
-
-def _file_of(name: str, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise InputError(f"--data {folder} is not a folder")
-    files = [x for x in sorted(folder.iterdir()) if x.name.endswith(SUFFIXES)]
-    files = [x for x in files if NAMES.get(without_format(x.name)) == name]
-    if len(files) != 1:
-        raise InputError(
-            f"{folder} has {len(files)} files of {name} ({', '.join(x.name for x in files)}); "
-            f"expected one, such as {name}.jsonl, {name}.json or {name}.parquet, or that and .gz"
-        )
-    return files[0]

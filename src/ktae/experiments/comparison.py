@@ -11,6 +11,7 @@ Outputs of several training steps come from several models: compare files of one
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.experiments.outputs import by_model, grade, read
+from ktae.experiments.outputs import grade, read
 from ktae.experiments.scores import Problem, by_benchmark, problems_of
 from ktae.files.text import short_names
 from ktae.grading import GradingPool
@@ -39,7 +40,10 @@ from ktae.rollouts.options import DEFAULT, ReadOptions
 
 POOLED = "pooled"
 
+Measure = Literal["accuracy", "length"]
 Problems = Mapping[str, Problem]
+Pairs = dict[str, tuple[Any, Any]]
+"""What A and B have of each problem."""
 
 
 class Comparison(NamedTuple):
@@ -50,7 +54,7 @@ class Comparison(NamedTuple):
     """The models' names."""
     name: str
     """The benchmark's."""
-    measure: Literal["accuracy", "length"]
+    measure: Measure
     problems: int
     """With a decided sample on both sides; for lengths all that both have."""
     mean_a: float
@@ -142,22 +146,17 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
         partial: compare on the problems that both have, instead of raising an error.
 
     Raises:
-        InputError: two have different problems or different answers, or one has several models.
+        InputError: two have different problems or different answers, or one has several steps.
     """
     for name, side in sides.items():
-        models, steps = by_model(side), len(side["step"].unique())
-        if len(models) > 1 or steps > 1:
-            raise InputError(
-                f"{name} holds outputs of {len(models)} models ({', '.join(map(str, models))}) and "
-                f"{steps} training steps; expected one of each: --pool-models takes several models "
-                "as samples of one"
-            )
+        if (steps := len(side["step"].unique())) > 1:
+            raise InputError(f"{name} holds outputs of {steps} training steps; expected one")
     rng = np.random.default_rng(0)  # the same intervals each time
     (first, a), *others = ((name, problems_of(side)) for name, side in sides.items())
-    rows = []
+    rows: list[Comparison] = []
     for name, b in others:
         _require_same_problems(first, a, name, b, partial)
-        rows += [row._replace(a=first, b=name) for row in _compare_two(a, b, rng)]
+        rows += _compare_two((first, name), a, b, rng)
     # Several benchmarks are several chances to be right by luck.
     for measure in ("accuracy", "length"):
         places = [i for i, row in enumerate(rows) if row.measure == measure]
@@ -167,7 +166,9 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
     return rows
 
 
-def _compare_two(a: Problems, b: Problems, rng: np.random.Generator) -> Iterator[Comparison]:
+def _compare_two(
+    names: tuple[str, str], a: Problems, b: Problems, rng: np.random.Generator
+) -> Iterator[Comparison]:
     common = {name: problem for name, problem in a.items() if name in b}
     sets = {name: list(members) for name, members in by_benchmark(common).items()}
     if len(sets) > 1:
@@ -175,49 +176,38 @@ def _compare_two(a: Problems, b: Problems, rng: np.random.Generator) -> Iterator
     pairs = {x: (a[x].decided, b[x].decided) for x in common if a[x].decided and b[x].decided}
     if not pairs:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
-    accuracies = {x: (float(np.mean(y)), float(np.mean(z))) for x, (y, z) in pairs.items()}
-    for name, members in sets.items():
-        if known := [x for x in members if x in pairs]:
-            counts = [
-                (int(sum(y)), len(y), int(sum(z)), len(z)) for y, z in map(pairs.__getitem__, known)
-            ]
-            values = {x: accuracies[x] for x in known}
-            row = _comparison(name, "accuracy", values, rng, paired_p_value(counts))
-            flips = {x: (y, z) for x, (y, z) in values.items() if y != z}
-            yield row._replace(flips=flips)
-    lengths = {x: (a[x].length, b[x].length) for x in common}
-    if not any(None in pair for pair in lengths.values()):
-        for name, members in sets.items():
-            known_lengths = {x: lengths[x] for x in members}
-            difference_p = [z - y for y, z in known_lengths.values()]  # type: ignore[operator]
+    accuracies: Pairs = {x: (float(np.mean(y)), float(np.mean(z))) for x, (y, z) in pairs.items()}
+    lengths: Pairs = {x: (a[x].length, b[x].length) for x in common}
+    if any(None in pair for pair in lengths.values()):
+        lengths = {}
+    measures: tuple[Measure, Measure] = ("accuracy", "length")
+    for measure, (name, members) in itertools.product(measures, sets.items()):
+        is_accuracy = measure == "accuracy"
+        values = accuracies if is_accuracy else lengths
+        if not (known := [x for x in members if x in values]):
+            continue
+        a_p, b_p = np.array([values[x] for x in known]).T
+        difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
+        if is_accuracy:
+            of_known = [pairs[x] for x in known]
+            p_value = paired_p_value(
+                [(int(sum(y)), len(y), int(sum(z)), len(z)) for y, z in of_known]
+            )
+        else:
             p_value = sign_flip_p_value(difference_p)
-            yield _comparison(name, "length", known_lengths, rng, p_value)
-
-
-def _comparison(
-    name: str,
-    measure: Literal["accuracy", "length"],
-    values: Mapping[str, Any],
-    rng: np.random.Generator,
-    p_value: float,
-) -> Comparison:
-    """The values of A and B for each problem, summed up."""
-    a_p, b_p = np.array([*values.values()]).T
-    difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
-    return Comparison(
-        a="",
-        b="",
-        name=name,
-        measure=measure,
-        problems=len(values),
-        mean_a=float(a_p.mean()),
-        mean_b=float(b_p.mean()),
-        difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
-        up=int(np.sum(difference_p > 0)),
-        down=int(np.sum(difference_p < 0)),
-        p_value=p_value,
-        flips={},
-    )
+        yield Comparison(
+            *names,
+            name=name,
+            measure=measure,
+            problems=len(known),
+            mean_a=float(a_p.mean()),
+            mean_b=float(b_p.mean()),
+            difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
+            up=int(np.sum(difference_p > 0)),
+            down=int(np.sum(difference_p < 0)),
+            p_value=p_value,
+            flips={x: values[x] for x in known if is_accuracy and values[x][0] != values[x][1]},
+        )
 
 
 def in_words(comparison: Comparison) -> str:

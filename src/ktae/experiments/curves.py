@@ -91,10 +91,10 @@ def read(path: Path) -> dict[str, Series]:
     for step, file in ((0, folder.before), (last, folder.summary)):
         if file.exists():
             measures[HELD_OUT][step] = folder.read_scores(file)["greedy_accuracy"]
-    if not measures:
+    if not any(name.partition(",")[0] in DRAWN for name in measures):
         raise InputError(
-            f"{path}: no metrics of training steps; expected a run folder, trainer_state.json of "
-            "TRL, or metrics.jsonl of verl"
+            f"{path}: no {' or '.join(DRAWN)} of training steps; expected a run folder, "
+            "trainer_state.json of TRL, or metrics.jsonl of verl"
         )
     return dict(measures)
 
@@ -127,8 +127,6 @@ def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
     from matplotlib.figure import Figure
 
     names = panels(all_arms)
-    if not names:
-        raise InputError(f"none of the metrics is drawn; expected {', '.join(DRAWN)}")
     columns = min(len(names), 4)
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(3.2 * columns, 2.5 * rows + 0.5), layout="constrained")

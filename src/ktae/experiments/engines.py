@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from ktae.errors import InputError, one_line
+from ktae.errors import passed_on
 from ktae.files.hub import check_local_or_hub
 
 
@@ -34,6 +34,13 @@ class Sample(NamedTuple):
     """Whether it ended by itself within the limit."""
 
 
+def _loading(model: str, install: str) -> AbstractContextManager[None]:
+    check_local_or_hub("model", model)
+    # No such name, no such GPU, no memory
+    kinds = (OSError, ValueError, RuntimeError)
+    return passed_on(f"cannot load model {model}", *kinds, install=install)
+
+
 class TransformersEngine:
     """A model in transformers, a folder or a hub name: on the GPU where there is one."""
 
@@ -41,7 +48,7 @@ class TransformersEngine:
     """The default number of responses at once."""
 
     def __init__(self, model: str) -> None:
-        with _loading(model, "evaluation", "pip install 'ktae[eval]'"):
+        with _loading(model, "pip install 'ktae[eval]'"):
             import torch
             from transformers import AutoModelForCausalLM, AutoTokenizer
             from transformers.utils import logging
@@ -82,8 +89,7 @@ class VLLMEngine:
     batch_size = 512
 
     def __init__(self, model: str) -> None:
-        hint = "install vllm, or use --engine transformers"
-        with _loading(model, "--engine vllm", hint):
+        with _loading(model, "install vllm, or use --engine transformers"):
             import vllm
 
             self.sampling_params = vllm.SamplingParams
@@ -118,15 +124,3 @@ class VLLMEngine:
 Engine = TransformersEngine | VLLMEngine
 ENGINES: dict[str, type[Engine]] = {"transformers": TransformersEngine, "vllm": VLLMEngine}
 """By name; each loads a model."""
-
-
-@contextmanager
-def _loading(model: str, what: str, hint: str) -> Iterator[None]:
-    """Turn errors of importing a library and loading a model into an InputError."""
-    check_local_or_hub("model", model)
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise InputError(f"{what} needs {error.name}, which is not installed; {hint}") from None
-    except (OSError, ValueError, RuntimeError) as error:  # no such name, no such GPU, no memory
-        raise InputError(f"cannot load model {model}: {one_line(error)}") from None

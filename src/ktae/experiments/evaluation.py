@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from ktae.errors import InputError
 from ktae.experiments import recipe as recipes
-from ktae.experiments.benchmarks import PAPER, BenchmarkProblem, load
+from ktae.experiments.benchmarks import BenchmarkProblem
 from ktae.experiments.engines import Engine, Sampling
 from ktae.experiments.outputs import SCHEMA
 from ktae.experiments.run_folder import write_json
@@ -51,18 +51,11 @@ class Questions(NamedTuple):
     """The task's own grader by name, if it has one."""
 
 
-def of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str) -> Questions:
-    """The problems of benchmarks (the paper's five by default) from a folder or the hub."""
-    return Questions(
-        [x for name in dict.fromkeys(names or PAPER) for x in load(name, data, template)]
-    )
-
-
-def of_recipe(file: Path, overrides: Iterable[str], n: int | None) -> Questions:
-    """The first n held-out problems of a recipe's task, and its grader."""
+def of_recipe(file: Path, overrides: Iterable[str]) -> Questions:
+    """The held-out problems of a recipe's task, and its grader."""
     recipe = recipes.load(file, overrides)
     task = task_of(recipe)
-    rows = task.held_out_rows(n)
+    rows = task.held_out_rows()
     problems = [
         BenchmarkProblem(task.name, i, row.prompt, (row.answer,)) for i, row in enumerate(rows)
     ]
@@ -78,35 +71,23 @@ def of_recipe(file: Path, overrides: Iterable[str], n: int | None) -> Questions:
     return Questions(problems, longest, {grader: grade} if grader else {})
 
 
-class Job(NamedTuple):
-    """A model, and what it is asked."""
-
-    model: str
-    """A folder, or a hub name."""
-    engine: str
-    """A name in `ENGINES`."""
-    problems: Sequence[BenchmarkProblem]
-    """All benchmarks, one after the other."""
-    sampling: Sampling
-
-    def settings(self) -> dict[str, Any]:
-        """Everything that the outputs depend on, as JSON."""
-        model, weights = self.model, ""
-        if os.path.isdir(model):
-            model = os.path.abspath(model)
-            folder = Path(model)
-            files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
-            if files is None:
-                raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
-            weights = _digest([(x.name, x.stat().st_size, x.stat().st_mtime_ns) for x in files])
-        return {
-            "model": model,
-            "weights": weights,
-            "engine": self.engine,
-            "benchmarks": list(dict.fromkeys(problem.benchmark for problem in self.problems)),
-            "problems": _digest(list(self.problems)),
-            **self.sampling._asdict(),
-        }
+def settings_of(
+    model: str, engine: str, problems: Sequence[BenchmarkProblem], sampling: Sampling
+) -> dict[str, Any]:
+    """Everything that the outputs depend on, as JSON."""
+    weights = ""
+    if os.path.isdir(model):
+        model = os.path.abspath(model)
+        files = next(filter(None, (sorted(Path(model).glob(x)) for x in WEIGHTS)), [])
+        weights = _digest([(x.name, x.stat().st_size, x.stat().st_mtime_ns) for x in files])
+    return {
+        "model": model,
+        "weights": weights,
+        "engine": engine,
+        "benchmarks": list(dict.fromkeys(problem.benchmark for problem in problems)),
+        "problems": _digest(list(problems)),
+        **sampling._asdict(),
+    }
 
 
 def _digest(content: Any) -> str:
@@ -132,16 +113,15 @@ class EvaluationFolder:
         """
         # A killed evaluation may have begun to write its settings, and have no batch.
         begun = {self.batches, self.settings, *unfinished(self.settings)}
-        is_taken = bool({*self.path.rglob("*")} - begun)
-        if self.path.is_file() or (is_taken and not self.settings.exists()):
-            raise InputError(f"{self.path} is not an empty folder; give another --output")
-        if is_taken:
-            earlier = json_object(read_input(self.settings), str(self.settings))
+        if {*self.path.rglob("*")} - begun:
+            is_evaluation = self.settings.exists()
+            earlier = (
+                json_object(read_input(self.settings), str(self.settings)) if is_evaluation else {}
+            )
             if others := [key for key in settings if earlier.get(key) != settings[key]]:
-                raise InputError(
-                    f"{self.path} holds an evaluation with another {' and '.join(others)}; give "
-                    "another --output"
-                )
+                another = f"an evaluation with another {' and '.join(others)}"
+                content = another if is_evaluation else "no evaluation"
+                raise InputError(f"{self.path} holds {content}; give another --output")
         else:
             make_folder(self.batches, f"folder {self.path}")
             write_json(self.settings, settings)
@@ -156,7 +136,8 @@ class EvaluationFolder:
 
 def generate_all(
     folder: EvaluationFolder,
-    job: Job,
+    problems: Sequence[BenchmarkProblem],
+    sampling: Sampling,
     load_engine: Callable[[], Engine],
     tell: Callable[[int, int], object],
 ) -> pa.Table:
@@ -164,11 +145,11 @@ def generate_all(
 
     Args:
         folder: claimed.
-        job: what is asked.
+        problems: what is asked: all benchmarks, one after the other.
+        sampling: how responses are drawn.
         load_engine: called only if anything is left to generate.
         tell: called after each batch with the problems done, and the problems in all.
     """
-    problems, sampling = job.problems, job.sampling
     in_order = sorted(problems, key=lambda problem: -len(json.dumps(problem.prompt)))
     per_batch = max(1, sampling.batch_size // sampling.samples)
     engine: Engine | None = None

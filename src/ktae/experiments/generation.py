@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ktae.errors import InputError, one_line
+from ktae.errors import passed_on
 
 
 class Generations(NamedTuple):
@@ -78,15 +78,10 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[l
     rows: list[list[int]] = []
     for i, prompt in enumerate(prompts):
         spelt_out = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)
-        try:
+        with passed_on(f"prompts[{i}], {prompt!r:.60}", Exception):  # tokenizers raises that
             rows.append(tokenizer(prompt, add_special_tokens=not spelt_out)["input_ids"])
-        except Exception as error:  # tokenizers raises Exception itself
-            raise InputError(
-                f"prompts[{i}] is {prompt!r:.60}, which the tokenizer cannot spell: "
-                f"{one_line(error)}"
-            ) from None
-        if not rows[-1]:
-            raise InputError(f"prompts[{i}] is {prompt!r}, which has no token")
+            if not rows[-1]:
+                raise ValueError("it has no token")
     return rows
 
 

@@ -37,7 +37,6 @@ COLUMNS = {
     "tokens": pa.int64(),  # length of the response; null: unknown
     "finished": pa.bool_(),  # whether it ended by itself; null: unknown
     "reason": pa.string(),  # the grader's
-    "stored": pa.float64(),  # correct in the file; null: shaped rewards and no threshold
 }
 """The columns that outputs have beside those of the record."""
 SCHEMA = pa.schema([*record.SCHEMA, *(pa.field(*column) for column in COLUMNS.items())])
@@ -51,8 +50,6 @@ KEPT: dict[str, Callable[[Any], bool]] = {
 }
 """Columns that a written record has in `extra`, and a check of their values: other tools have
 fields of the same names."""
-PLAIN_REWARDS = {None, -1.0, 0.0, 1.0}
-"""Rewards that say without a threshold what is correct."""
 
 
 def read(
@@ -77,8 +74,9 @@ def read(
         A table with the columns of `SCHEMA`, one row a response.
 
     Raises:
-        InputError: the file cannot be read, a row has no response, answer or problem, a problem
-            has two different answers, or something is missing that may not be.
+        InputError: the file cannot be read or is of several models, a row has no response, answer
+            or problem, a problem has two different answers, or something is missing that may not
+            be.
     """
     notes = Notes(strict=True) if notes is None else notes
     evaluations = evaluations_in(path)
@@ -91,12 +89,13 @@ def read(
             "problem; --partial accepts that"
         )
     table = with_problems(table, path)
-    if options.threshold is None and {*table["reward"].to_pylist()} - PLAIN_REWARDS:
-        table = with_columns(table, stored=[None] * len(table))
     if options.pool_models:
         table = with_columns(table, model=[None] * len(table))
-    models, notes.counts["pooled"] = len(by_model(table)), 0
-    notes.counts["models"] = max(notes.counts["models"], models if models > 1 else 0)
+    if len(models := {*table["model"].to_pylist()} - {None}) > 1:
+        raise InputError(
+            f"{path} holds outputs of {len(models)} models ({', '.join(sorted(models)):.200}); "
+            "expected those of one: --pool-models takes them as samples of one"
+        )
     if benchmarks is not None:
         known = list(dict.fromkeys(table["benchmark"].to_pylist()))
         if unknown := sorted(set(benchmarks) - set(known)):
@@ -171,48 +170,27 @@ def with_problems(table: pa.Table, where: Path) -> pa.Table:
         columns["answers"] = answers
         columns["tokens"] = kept.get("tokens") if length is None else length
         rows.append(kept | columns)
-    added = {x: [row.get(x) for row in rows] for x in ("label", *COLUMNS) if x != "stored"}
-    return with_columns(table, **added, stored=table["correct"].to_pylist())
-
-
-def by_model(table: pa.Table) -> dict[str | None, pa.Table]:
-    """The outputs of each model; None stands for outputs that name no model.
-
-    If only one model is named, all outputs are taken to be its own.
-    """
-    names = dict.fromkeys(table["model"].to_pylist())
-    if len(set(names) - {None}) < 2:
-        return {next(filter(None, names), None): table}
-    models = table["model"]
-    return {
-        name: table.filter(pc.is_null(models) if name is None else pc.equal(models, name))
-        for name in names
-    }
+    return with_columns(table, **{x: [row.get(x) for row in rows] for x in ("label", *COLUMNS)})
 
 
 def check_complete(table: pa.Table, where: str) -> None:
-    """Check that each model has all problems of a known benchmark, and as many outputs of each."""
-    for model, outputs in by_model(table).items():
-        source = f"{where}, model {model}" if model else where
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for row in outputs.select(["benchmark", "problem"]).to_pylist():
-            counts[row["benchmark"]][row["problem"]] += 1
-        for name, problems in counts.items():
-            size = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
-            if len(problems) != size:
-                missing = [str(i) for i in range(size) if f"{name}/{i}" not in problems]
-                listed = f" (missing: {', '.join(missing[:5])})" if len(missing) < size else ""
-                raise InputError(
-                    f"{source}: {len(problems)} problems of {name}; expected {size}{listed}; "
-                    "--partial accepts that"
-                )
-            usual = statistics.mode(problems.values())
-            for problem, n in problems.items():
-                if n != usual:
-                    raise InputError(
-                        f"{source}: problem {problem} has {n} outputs, most have {usual}; "
-                        "is it there twice, or is one missing? --partial accepts that"
-                    )
+    """Check that all problems of a known benchmark are there, and as many outputs of each."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in table.select(["benchmark", "problem"]).to_pylist():
+        counts[row["benchmark"]][row["problem"]] += 1
+    for name, problems in counts.items():
+        size = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
+        usual = statistics.mode(problems.values())
+        odd = next((x for x, n in problems.items() if n != usual), None)
+        if len(problems) != size:
+            missing = [str(i) for i in range(size) if f"{name}/{i}" not in problems]
+            listed = f" (missing: {', '.join(missing[:5])})" if len(missing) < size else ""
+            text = f"{len(problems)} problems of {name}; expected {size}{listed}"
+        elif odd is not None:
+            text = f"problem {odd} has {problems[odd]} outputs, most have {usual}"
+        else:
+            continue
+        raise InputError(f"{where}: {text}; --partial accepts that")
 
 
 def grade(

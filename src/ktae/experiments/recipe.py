@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
+import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_section
 from ktae.estimators.transforms import require_scale
-from ktae.experiments.section import Section, dump_yaml, validated
 from ktae.experiments.templates import INSTRUCTION
-from ktae.files.typed import parse_yaml, read_mapping
+from ktae.files.typed import NUMBERS, parse_yaml, read_mapping
 
 JUST_BELOW_ONE = 1 - 2**-20
 """The largest reward below 1 that float32 tells from 1."""
@@ -27,6 +27,18 @@ NotNegative = Annotated[int, Field(strict=True, ge=0)]
 Share = Annotated[float, Field(strict=True, gt=0, lt=1)]
 NotNegativeFloat = Annotated[float, Field(strict=True, ge=0)]
 PositiveFloat = Annotated[float, Field(strict=True, gt=0)]
+
+
+class Section(pydantic.BaseModel):
+    """Part of a typed file: frozen, no unknown keys, finite numbers."""
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,  # estimators are values of their own
+    )
 
 
 class Model(Section):
@@ -129,13 +141,9 @@ class Algorithm(Section):
     TRL; verl cannot stop early and refuses any other number than the default."""
 
 
-def _read_credit(section: Any) -> Any:
-    return section if section is None or isinstance(section, Estimator) else from_section(section)
-
-
 Credit = Annotated[
     Estimator,
-    BeforeValidator(_read_credit),
+    BeforeValidator(lambda x: from_section(x) if isinstance(x, str | dict) else x),
     PlainSerializer(to_section, return_type=str | dict[str, Any]),
 ]
 
@@ -281,7 +289,27 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     content = read_mapping(Path(path), "recipe")
     for override in overrides:
         _apply(content, override)
-    return validated(Recipe, content, f"recipe {path}")
+    try:
+        return Recipe.model_validate(content)
+    except pydantic.ValidationError as error:
+        problems = [
+            # A part in brackets is the form of a value that has several, and no key.
+            f"{'.'.join(str(y) for y in x['loc'] if not str(y).startswith('('))}: {x['msg']}"
+            for x in error.errors()
+        ]
+        raise InputError(f"recipe {path}: {'; '.join(problems)}") from None
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `parse_yaml` reads as it was."""
+
+
+_Dumper.add_implicit_resolver(*NUMBERS)
+
+
+def dump_yaml(content: Any) -> str:
+    """Plain values as YAML."""
+    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def dump(recipe: Recipe) -> str:
@@ -308,8 +336,6 @@ def settings_of(trainer: str, recipe: Recipe) -> dict[str, Any]:
 
 def require_same(recipe: Recipe, file: Path) -> None:
     """Raise an InputError unless the file of a run to resume holds this recipe."""
-    if not file.is_file():
-        raise InputError(f"{file.parent} holds no run to resume; leave --resume out to start one")
     old, new = (dotted(x.model_dump(mode="json")) for x in (load(file), recipe))
     if changed := [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]:
         raise InputError(
@@ -329,9 +355,9 @@ def _apply(content: dict[str, Any], override: str) -> None:
         present = section.get(parent)
         if parent == "credit" and isinstance(present, str):  # a preset, to which a key is added
             section[parent] = {"estimator": present}
-        elif present is None:  # absent, or null as in `credit: null`
+        elif parent == "task" and isinstance(present, str):
+            section[parent] = {"source": present}
+        elif not isinstance(present, dict):  # absent, null as in `credit: null`, or a wrong value
             section[parent] = {}
         section = section[parent]
-        if not isinstance(section, dict):
-            raise InputError(f"override {override!r}: {parent} is a value, not a section")
     section[last] = value

@@ -11,13 +11,21 @@ from typing import Any
 
 import pyarrow as pa
 import pydantic
+from typing_extensions import TypedDict
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
 from ktae.files.inputs import read_input
 from ktae.rollouts import record
 from ktae.rollouts.metrics import json_lines, json_object, metrics_files
 
+
+class _Step(TypedDict):
+    step: int
+    seconds: float
+
+
+STEP = pydantic.TypeAdapter(_Step)
 SCORES = pydantic.TypeAdapter(dict[str, float])
 
 
@@ -44,16 +52,15 @@ class RunFolder:
     def require_free(self) -> None:
         """Raise an InputError if the folder holds anything but a run that failed before its first
         training step ended."""
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"cannot make run folder {self.path}: it is a file")
-        steps = (*self.checkpoints.glob("*/*"), *self.rollouts.glob("*step-*"), self.summary)
-        if not self.recipe.exists():
-            if any(path.is_file() and path != self.lock for path in self.path.rglob("*")):
-                raise InputError(f"{self.path} is not an empty folder; give another --output")
-        elif any(path.exists() for path in (*steps, *metrics_files(self.path))):
+        if self.recipe.exists():
+            files = [*self.checkpoints.glob("*/*"), *self.rollouts.glob("*step-*")]
+            files += [self.summary, *metrics_files(self.path)]
+        else:
+            files = [path for path in self.path.rglob("*") if path.is_file() and path != self.lock]
+        if self.path.is_file() or any(path.exists() for path in files):
             raise InputError(
-                f"{self.path} holds a run already; add --resume to continue it, "
-                "or give another --output"
+                f"{self.path} is not an empty folder; add --resume to continue a run in it, or "
+                "give another --output"
             )
 
     def create(self, recipe: str) -> None:
@@ -103,10 +110,8 @@ class RunFolder:
         """All lines of a run through TRL; a last line cut short by a crash is left out."""
         lines = json_lines(self.metrics) if self.metrics.exists() else []
         for number, line in enumerate(lines, start=1):
-            if type(line.get("step")) is not int or type(line.get("seconds")) not in (int, float):
-                raise InputError(
-                    f"{self.metrics}, line {number}: no step and seconds; expected both as numbers"
-                )
+            with passed_on(f"{self.metrics}, line {number}", pydantic.ValidationError):
+                STEP.validate_python(line, strict=True)
         return lines
 
     def forget_after(self, step: int) -> None:
@@ -134,11 +139,9 @@ class RunFolder:
     def read_scores(self, file: Path) -> dict[str, float]:
         """The held-out scores of the model before its training (`before`) or after (`summary`)."""
         content = json_object(read_input(file), str(file))
-        try:
+        with passed_on(f"{file} holds no scores", pydantic.ValidationError, KeyError):
             scores = SCORES.validate_python(content.get("after", content))
             scores["greedy_accuracy"]
-        except (pydantic.ValidationError, KeyError) as error:
-            raise InputError(f"{file} holds no scores: {one_line(error)}") from None
         return scores
 
     def write_rollouts(self, step: int, rollouts: pa.Table) -> None:

@@ -179,12 +179,3 @@ def _benchmark(
 def pass_at_k(n: int, c: int, k: int) -> float:
     """The chance that at least one of k samples is correct, estimated from c correct of n >= k."""
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def accuracies(table: Any) -> dict[str, float]:
-    """The mean over problems of each benchmark of which anything is decided."""
-    shares = {
-        name: [np.mean(x.decided) for x in problems.values() if x.decided]
-        for name, problems in by_benchmark(problems_of(table)).items()
-    }
-    return {name: float(np.mean(x)) for name, x in shares.items() if x}

@@ -6,7 +6,7 @@ import tomllib
 from importlib import resources
 from typing import Any
 
-from ktae.errors import InputError
+from ktae.errors import InputError, passed_on
 
 Messages = list[dict[str, str]]
 """A conversation: `role` and `content` of each message."""
@@ -46,10 +46,7 @@ def written_out(prompt: str | Messages, tokenizer: Any) -> str:
             if number is None or number == tokenizer.unk_token_id:
                 raise InputError(f"the prompt is for models with the token {MARK}; {hint}")
         return prompt
-    if getattr(tokenizer, "chat_template", None) is None:
-        raise InputError(
-            f"this tokenizer ({type(tokenizer).__name__}) has no chat template, and the prompt is "
-            f"made of messages; {hint}"
+    with passed_on("the tokenizer's chat template", Exception, hint=hint):
+        return str(
+            tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
         )
-    text: str = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    return text

@@ -31,7 +31,6 @@ def test_problems_of_files(files):
         {"role": "user", "content": "What is 3 + 3?"},
     ]
     assert rows[3].answer == rows[3].reference == "6"
-    assert len(task_of(recipe).held_out_rows(2)) == 2
     assert len(task_of(recipe).held_out_rows()) == 5
     right, wrong = task_of(recipe).grade([r"\boxed{6}", "It is 7."], ["6", "6"], [True, True])
     assert (right.correct, wrong.correct) == (1, 0)
@@ -40,15 +39,12 @@ def test_problems_of_files(files):
 def test_held_out_problems_are_distinct_and_not_trained_on():
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
     few = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
-    recipe = make_recipe(
-        {"source": "reasoning-gym", "name": "chain_sum", "settings": few}, steps=20
-    )
+    task = {"source": "reasoning-gym", "name": "chain_sum", "settings": few}
+    recipe = make_recipe(task, steps=20, logging={"eval_problems": 40})
     trained = texts(task_of(recipe).train_rows())
-    held_out = texts(task_of(recipe).held_out_rows(40))
+    held_out = texts(task_of(recipe).held_out_rows())
     assert len(set(held_out)) == len(held_out) == 40
     assert not set(held_out) & set(trained)
-    assert texts(task_of(recipe).held_out_rows(5)) == held_out[:5]
-    assert len(task_of(recipe).held_out_rows(1000)) < 200, "the task has not more"
-    for row in task_of(recipe).held_out_rows(40)[::13]:
+    for row in task_of(recipe).held_out_rows()[::13]:
         (verdict,) = task_of(recipe).grade([row.answer], [row.reference], [True])
         assert verdict.correct == 1

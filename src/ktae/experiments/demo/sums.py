@@ -21,7 +21,6 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ktae.errors import InputError
 from ktae.grading.verdict import Outcome, Verdict
 
 VERSION = "1"
@@ -93,8 +92,6 @@ def _held_out() -> dict[object, Problem]:
 
 def held_out_problems(n: int = 512) -> list[Problem]:
     """The first `n` of 1,024 test problems, always the same ones; no two tell the same story."""
-    if not 1 <= n <= HELD_OUT:
-        raise InputError(f"{n} test problems of the demo; expected 1 to {HELD_OUT}")
     return list(_held_out().values())[:n]
 
 

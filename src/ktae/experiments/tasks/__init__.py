@@ -6,7 +6,7 @@ from ktae.experiments.recipe import Problems, ReasoningGym, Recipe
 from ktae.experiments.tasks.base import Task, TaskRow
 from ktae.experiments.tasks.demo import DemoTask
 from ktae.experiments.tasks.gym import GymTask
-from ktae.experiments.tasks.problems import ProblemsTask
+from ktae.experiments.tasks.sources import ProblemsTask
 
 
 def task_of(recipe: Recipe) -> Task:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktae.errors import InputError
 from ktae.estimators.function import imported
-from ktae.experiments.templates import Messages, as_messages
+from ktae.experiments.templates import Messages, as_messages, written_out
 from ktae.files.atomic import atomic_write, make_folder
 from ktae.grading.response import text_of
 from ktae.grading.rewards import verdicts
@@ -65,17 +65,13 @@ class Task(ABC):
         """The problems to train on; an InputError if they cannot be made or read."""
 
     @abstractmethod
-    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        """The first n held-out problems (by default `logging.eval_problems`), or all if there are
-        fewer; an InputError if they cannot be made or read."""
+    def held_out_rows(self) -> list[TaskRow]:
+        """The first `logging.eval_problems` held-out problems, or all if there are fewer; an
+        InputError if they cannot be made or read."""
 
     def check_tokenizer(self, tokenizer: Any) -> None:
         """Raise an InputError for a tokenizer that does not fit the prompts."""
-        if tokenizer.chat_template is None:
-            raise InputError(
-                f"task {self.name} has prompts of messages, and this tokenizer "
-                f"({type(tokenizer).__name__}) has no chat template"
-            )
+        written_out(as_messages("", None), tokenizer)
 
     def grade(
         self, responses: Sequence[Any], references: Sequence[str], finished: Sequence[bool]

@@ -25,8 +25,8 @@ class DemoTask(Task):
         return _as_rows(sums.train_problems(self.n_prompts, self.recipe.seed))
 
     @override
-    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
-        return _as_rows(sums.held_out_problems(n or self.recipe.logging.eval_problems))
+    def held_out_rows(self) -> list[TaskRow]:
+        return _as_rows(sums.held_out_problems(self.recipe.logging.eval_problems))
 
     @override
     def check_tokenizer(self, tokenizer: Any) -> None:

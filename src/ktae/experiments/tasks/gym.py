@@ -14,7 +14,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from ktae.errors import InputError, expected_one_of, one_line
+from ktae.errors import InputError, passed_on
 from ktae.experiments.recipe import ReasoningGym, Recipe
 from ktae.experiments.tasks.base import Task, TaskRow
 from ktae.experiments.templates import as_messages
@@ -69,24 +69,12 @@ def _dataset(reference: str) -> Any:
     name, settings = fields["name"], fields["settings"]
     if name in REFUSED:
         raise InputError(f"reasoning-gym's task {name} is refused: it could run a policy's code")
-    try:
+    with passed_on("task source reasoning-gym", install="pip install 'ktae[gym]'"):
         import reasoning_gym
-        from reasoning_gym.factory import DATASETS
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"task source reasoning-gym needs {error.name}, which is not installed; "
-            "pip install 'ktae[gym]'"
-        ) from None
-    if name not in DATASETS:
-        raise InputError(f"reasoning-gym has no task {name!r}; {expected_one_of(DATASETS, name)}")
-    try:
+    with passed_on(f"task {name} of reasoning-gym", AssertionError, TypeError, ValueError):
         return reasoning_gym.create_dataset(
             name, seed=fields["seed"], size=fields["size"], **settings
         )
-    except (AssertionError, TypeError, ValueError) as error:
-        raise InputError(
-            f"reasoning-gym refuses the settings {settings} of {name}: {one_line(error)}"
-        ) from None
 
 
 def grade(response: str, reference: str) -> Verdict:
@@ -126,9 +114,9 @@ class GymTask(Task):
         return self._rows(problems(self.task, self.n_prompts, self.recipe.seed * SEEDS_APART))
 
     @override
-    def held_out_rows(self, n: int | None = None) -> list[TaskRow]:
+    def held_out_rows(self) -> list[TaskRow]:
         """Distinct problems of the test seed that are not trained on; a task may have few."""
-        n = n or self.recipe.logging.eval_problems
+        n = self.recipe.logging.eval_problems
         trained = {row.question for row in self.train_rows()}
         distinct = {row.question: row for row in problems(self.task, 8 * n, HELD_OUT_SEED)}
         unseen = [row for question, row in distinct.items() if question not in trained]

@@ -1,4 +1,4 @@
-"""The reader of problems, from data sets of the Hugging Face hub or from files."""
+"""Mathematics with reference answers: data sets of the Hugging Face hub, or files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError, one_line, quoted
+from typing_extensions import override
+
+from ktae.errors import InputError, passed_on, quoted
+from ktae.experiments.recipe import Problems, Recipe
+from ktae.experiments.tasks.base import Task, TaskRow
+from ktae.experiments.templates import as_messages
 from ktae.files.text import require_text
 from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.values import is_null
@@ -91,16 +96,14 @@ def read_problems(
         fields = row if isinstance(row, dict) else {}
         text = next((fields[x] for x in TEXT_FIELDS if isinstance(fields.get(x), str)), "")
         answers = [fields[x] for x in ANSWER_FIELDS if x in fields]
-        if not text.strip() or not answers:
-            raise InputError(
-                f"{place}: its fields are {quoted(fields)}; expected problem (or question, or "
-                "prompt) as text, and answer"
-            )
         require_text(text, f"{place}: problem")
         accepted = next((x for x in answers if not is_null(x)), "")
         parsed = tuple(filter(None, parse_answers(accepted, place)))
-        if len(parsed) > 1 and not alternatives:
-            raise InputError(f"{place}: answer is {accepted!r:.60}; expected a single answer")
+        if not text.strip() or not answers or (len(parsed) > 1 and not alternatives):
+            raise InputError(
+                f"{place}: answer is {accepted!r:.60}, and its fields are {quoted(fields)}; "
+                "expected problem (or question, or prompt) as text, and a single answer"
+            )
         if parsed:
             problems.append(Problem(text, parsed))
         else:
@@ -117,18 +120,37 @@ def rows_of_hub(
 
     `instead` tells users without a network what else they can do.
     """
-    try:
+    hints = {"install": "pip install 'ktae[eval]'", "hint": f"without a network, {instead}"}
+    with passed_on(f"{name} of the hub", Exception, **hints):
         from datasets import load_dataset
-    except ModuleNotFoundError:
-        raise InputError(
-            "data from the hub needs datasets, which is not installed; pip install 'ktae[eval]', "
-            f"or {instead}"
-        ) from None
-    try:
+
         rows = load_dataset(name, config, split=split)
-    except Exception as error:  # whatever the network or the hub's client raises
-        raise InputError(
-            f"cannot load {name} from the hub ({type(error).__name__}: {one_line(error, 200)}); "
-            f"where there is no network, {instead}"
-        ) from None
     return ((row, f"{name}, split {split}, row {i}") for i, row in enumerate(rows, start=1))
+
+
+def as_row(problem: Problem, instruction: str | None) -> TaskRow:
+    """The problem as messages, after the instruction if there is one."""
+    (answer,) = problem.answers
+    return TaskRow(as_messages(problem.text, instruction), answer, answer)
+
+
+class ProblemsTask(Task):
+    """`task: {source: ...}`: a data set of the hub, or files."""
+
+    def __init__(self, recipe: Recipe, task: Problems) -> None:
+        super().__init__(recipe)
+        self.task = task
+        if task.source in SOURCES:
+            self.data_source = task.source
+
+    @override
+    def train_rows(self) -> list[TaskRow]:
+        return self._rows("train", self.task.train)
+
+    @override
+    def held_out_rows(self) -> list[TaskRow]:
+        return self._rows("test", self.task.test)[: self.recipe.logging.eval_problems]
+
+    def _rows(self, split: str, file: str | None) -> list[TaskRow]:
+        read = load_file(file) if file else load(self.task.source)[split]
+        return [as_row(problem, self.task.instruction) for problem in read.problems]

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
 from trl.rewards import get_soft_overlong_punishment
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on
 from ktae.experiments import recipe as recipes
 from ktae.experiments.demo.pretrain import policy_path
 from ktae.experiments.recipe import Recipe, settings_of
@@ -34,6 +34,9 @@ from ktae.trainers.metrics import PREFIX
 from ktae.trainers.trl.callbacks import Patience
 from ktae.trainers.trl.checks import check_config
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
+
+REFUSED: tuple[Any, ...] = ("TRL refuses the recipe", ValueError, ImportError, RuntimeError)
+"""What is passed on of TRL's errors."""
 
 Note = Callable[[str], None]
 """Takes one line that the user should see."""
@@ -142,16 +145,6 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     return f"# would train into {folder.path}\n{recipes.dump(recipe).rstrip()}"
 
 
-@contextlib.contextmanager
-def _refusals_named() -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except (ValueError, ImportError, RuntimeError) as error:
-        raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
-
-
 def optimizer_steps(recipe: Recipe) -> int:
     """Optimizer steps that one training step of the recipe takes."""
     return recipe.algorithm.minibatches * recipe.algorithm.epochs
@@ -167,7 +160,7 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     on_gpu = torch.cuda.is_available()
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     at_once, passes = _passes(recipe, processes)
-    with _refusals_named():
+    with passed_on(*REFUSED):
         return GRPOConfig(
             **settings_of("trl", recipe),
             output_dir=str(output),
@@ -236,7 +229,7 @@ def _make_trainer(
     if buffer := recipe.algorithm.overlong_buffer:  # DAPO's penalty, which TRL adds to the rewards
         longest = recipe.rollout.max_response_length
         reward_functions.append(get_soft_overlong_punishment(longest, buffer))
-    with _refusals_named():
+    with passed_on(*REFUSED):
         trainer = KTAETrainer(
             model=model,
             processing_class=tokenizer,
@@ -265,15 +258,14 @@ def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     if recipe.task.source == "demo":
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
     name = policy_path(recipe)
-    try:
+    kinds = (OSError, ValueError, RuntimeError, SafetensorError)
+    with passed_on(f"cannot load model.path {name!r}", *kinds):
         tokenizer = AutoTokenizer.from_pretrained(
             name, padding_side="left", trust_remote_code=False
         )
         model = AutoModelForCausalLM.from_pretrained(
             name, dtype=torch.float32, trust_remote_code=False
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"cannot load model.path {name!r}: {one_line(error)}") from error
     return model, tokenizer
 
 

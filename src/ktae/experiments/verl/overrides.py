@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on
 from ktae.estimators import to_section
 from ktae.experiments.recipe import Recipe, dotted, settings_of
 from ktae.experiments.tasks import Task, task_of
@@ -192,11 +192,11 @@ def compose(settings: Overrides) -> Any:
     spec = importlib.util.find_spec("verl")
     assert spec is not None and spec.submodule_search_locations is not None
     folder = Path(next(iter(spec.submodule_search_locations)), "trainer", "config")
-    try:
-        with initialize_config_dir(str(folder), version_base=None):
-            config = hydra_compose("ppo_trainer", overrides=arguments(settings))
-    except HydraException as error:
-        raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
+    with (
+        passed_on("verl refuses an override", HydraException),
+        initialize_config_dir(str(folder), version_base=None),
+    ):
+        config = hydra_compose("ppo_trainer", overrides=arguments(settings))
     if config.algorithm.adv_estimator == ESTIMATOR:
         has_token_ids = config.trainer.use_v1 and config.trainer.v1.trainer_mode in MODES
         options.checked(config, has_token_ids=has_token_ids)
