@@ -21,6 +21,16 @@ from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe, tw
 require("verl")
 
 
+def test_verl_s_trainer(base, tmp_path):
+    run = Run(recipe(base, "grpo"), tmp_path).succeed()
+    updates = run.updates()
+    assert len(updates) == 2
+    check_updates(updates)
+    for update, line in zip(updates, run.metrics(), strict=True):
+        acc = [info["acc"] for info in update["infos"]]
+        assert line["data"]["credit/correct"] == pytest.approx(sum(acc) / len(acc))
+
+
 def test_dapo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, tmp_path):
     """With padding rows: 40 rollouts in minibatches of 16, so verl fills up to 48. Both runs join
     a Ray cluster that is up already, one rank on each of its nodes."""
