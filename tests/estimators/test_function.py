@@ -7,8 +7,8 @@ import torch
 from in_process import ktae as command
 
 import ktae
-from ktae import InputError, credit_table, token_credit
-from ktae.estimators import Scaled, as_estimator, from_section, resolved, to_section, to_text
+from ktae import InputError, token_credit
+from ktae.estimators import Scaled, from_section, resolved, to_section, to_text
 from ktae.experiments import recipe
 from ktae.experiments.run_folder import RunFolder
 from ktae.rollouts import record
@@ -86,12 +86,6 @@ def test_without_evidence_it_is_not_called():
 def test_what_is_no_credit_is_refused(estimate, message):
     with pytest.raises(InputError, match=message):
         token_credit(*BATCH, estimate)
-
-
-def test_it_gets_verdicts_and_has_no_table():
-    assert not as_estimator(presence).takes_scores
-    with pytest.raises(InputError, match="presence"):
-        credit_table(*BATCH, presence)
 
 
 CODE = """

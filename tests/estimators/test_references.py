@@ -19,9 +19,12 @@ from ktae.estimators import (
     KTAE,
     AdvantageReweighting,
     AnchorStates,
+    Backoff,
     ConflictTokens,
     EntropyWeights,
     PresenceZ,
+    Salt,
+    Stride,
     Tempo,
     preset,
 )
@@ -242,17 +245,6 @@ def test_anchor_states_by_hand():
     assert scaled[0] == pytest.approx(1 / 8 / math.sqrt(4 * (1 / 8) ** 2 / 3), rel=1e-4)
 
 
-def test_policy_weights_by_hand():
-    """Two rollouts of advantage ±√(1/2), of two tokens each."""
-    rollouts, a = [[1, 2], [3, 4]], math.sqrt(1 / 2)
-    policy = {"log_probs": np.log([[1, 0.5], [0.25, 1]]), "entropies": [[1, 1], [2, 2]]}
-    got = credit(AdvantageReweighting(alpha=0.4), [1, 0], rollouts, policy=policy)
-    np.testing.assert_allclose(got, [[0, -0.2 * a], [0.3 * a, 0]], atol=1e-6)
-    # Alone at its place each token has H / Σ H = 1: rewards ±1.1, of deviation 1.1 √(4/3).
-    got = credit(EntropyWeights(), [1, 0], rollouts, policy=policy)
-    np.testing.assert_allclose(got[0], math.sqrt(3 / 4) - a, atol=1e-5)
-
-
 ONCE = [*ROOMS[:3], ROOMS[3][:5]]
 """No rollout comes back to a state."""
 SCORES = [3.0, -1.0, 0.5, 0.5, 7.0]
@@ -278,13 +270,19 @@ LONG_ROLLOUTS = [ids[inside].tolist() for ids, inside in zip(IDS, MASK, strict=T
         (AnchorStates(gamma=1), ROOMS, [1, 0, 0, 0], False),  # one rollout is in a state twice
         (AnchorStates(), ONCE, [1, 1, 0, 0], False),  # what is near to the end is favoured
         (AdvantageReweighting(), ROLLOUTS, RIGHT, True),
+        (Salt(), ROOMS, [1, 0, 0, 0], True),
+        (Salt(history=0), ROOMS, [1, 1, 0, 0], True),
+        (Stride(), ROLLOUTS, RIGHT, True),
+        (Stride(unit="token"), ROLLOUTS, RIGHT, True),
+        (Backoff(), LONG_ROLLOUTS, [1, 1, 0, 0, 0, 0], True),
     ],
     ids=str,
 )
 def test_mean_over_all_permuted_labels(estimator, rollouts, labels, is_zero):
     ids, _ = record.pad(rollouts)
     policy = {"log_probs": np.log(np.random.default_rng(0).uniform(0.1, 1, ids.shape))}
-    of = in_rooms if isinstance(estimator, AnchorStates) else credit
+    policy["entropies"] = -policy["log_probs"]
+    of = in_rooms if isinstance(estimator, AnchorStates | Salt) else credit
     all_labels = sorted(set(itertools.permutations(labels)))
     every = np.array([of(estimator, x, rollouts, policy=policy) for x in all_labels])
     mean = every.mean(axis=0, dtype=np.float64)
@@ -299,6 +297,7 @@ def test_mean_over_all_permuted_labels(estimator, rollouts, labels, is_zero):
         (AdvantageReweighting(), "token_ids"),
         (AdvantageReweighting(), "log_probs"),
         (EntropyWeights(), "entropies"),
+        (Stride(), "entropies"),
     ],
     ids=str,
 )

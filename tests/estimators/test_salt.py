@@ -6,12 +6,10 @@ import statistics
 from collections import defaultdict
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ktae
-from ktae import InputError
 from ktae.batch import make_batch
 from ktae.estimators import Ignoring, Salt
 
@@ -124,17 +122,6 @@ def test_by_hand():
     assert_equal(in_the_house(Salt(history=0)), expected)
 
 
-@pytest.mark.parametrize("history", [0, 3])
-@pytest.mark.parametrize("labels", [(1, 0, 0, 0), (1, 1, 0, 0)])
-def test_its_mean_over_all_permuted_labels_is_zero(history, labels):
-    credit = [
-        np.concatenate(in_the_house(Salt(history=history), permuted))
-        for permuted in sorted(set(itertools.permutations(labels)))
-    ]
-    np.testing.assert_allclose(np.mean(credit, axis=0, dtype=np.float64), 0, atol=1e-6)
-    assert np.abs(credit).max() > 0.5
-
-
 def test_held_out_responses_and_ignored_tokens():
     ids, mask = arrays(HOUSE)
     held_out = make_batch(ids, mask, [1, 0, math.nan, 1], [0] * 4)._replace(look_up_unknown=True)
@@ -146,16 +133,3 @@ def test_held_out_responses_and_ignored_tokens():
     assert not ktae.token_credit(ids, mask, [1, 0], [0, 0], Salt()).any()
     credit = ktae.token_credit(ids, mask, [1, 0], [0, 0], Ignoring(Salt(), (3,)))
     assert credit[0, 0] == -credit[1, 0] != 0 and credit[0, 1] == 0
-
-
-def test_observations_by_what_a_function_makes_of_their_text():
-    from ktae.batch import Vocabulary
-
-    vocabulary = Vocabulary(tuple(b"%d" % (i // 10) for i in range(100)))
-    responses = [[[1], [91], [2]], [[1], [92], [2]]]
-    apart = in_the_house(Salt(), [1, 0], responses)
-    assert apart == [[0, 0], [0, 0]]
-    same = in_the_house(Salt(normalise=str), [1, 0], responses, vocabulary=vocabulary)
-    assert all(value != 0 for row in same for value in row)
-    with pytest.raises(InputError):
-        in_the_house(Salt(normalise=str), [1, 0], responses)

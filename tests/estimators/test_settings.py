@@ -191,21 +191,6 @@ def test_sections(section: Any, expected: Estimator) -> None:
     assert from_section(section) == expected == from_section(to_section(expected))
 
 
-def test_what_is_written_is_short() -> None:
-    assert to_section(KTAE(h1=0.5)) == {"estimator": "ktae", "h1": 0.5}
-    estimator = Centred(Scaled(preset("trigrams"), 2.0))
-    assert to_section(estimator) == {
-        "estimator": "presence-z",
-        "transforms": [
-            {"over-units": {"units": ["trigram"]}},
-            {"scaled": {"factor": 0.3}},
-            {"scaled": {"factor": 2.0}},
-            "centred",
-        ],
-    }
-    assert repr(AnchorStates(normalise=str.lower)) == "AnchorStates(normalise=str.lower)"
-
-
 @pytest.mark.parametrize(
     ("section", "message"),
     [

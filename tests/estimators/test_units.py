@@ -122,7 +122,7 @@ def random_rows(shape, seed=0):
 
 @pytest.mark.parametrize("unit", LARGER)
 def test_against_plain_loops_and_of_tensors(unit):
-    for shape in ((1, 1), (5, 31), (3, 123), (7, 64), (0, 5), (3, 0)):
+    for shape in ((1, 1), (5, 31), (0, 5), (3, 0)):
         ids, mask = random_rows(shape)
         keys = unit_keys(unit, ids, mask, vocabulary=VOCABULARY)
         assert_same_partition(keys, naive_keys(unit, ids, mask), mask)
@@ -157,19 +157,6 @@ def test_words_lines_and_steps_by_hand():
     words = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)[0]
     assert words[0] == words[1]  # " so" is "so"
     assert words[5] == words[11]  # blanks alone
-
-
-def test_a_word_is_its_text_however_it_is_tokenised_and_has_one_credit():
-    at = TEXTS.index
-    ids = np.array([[len(TEXTS), len(TEXTS) + 1], [at("é"), at(" ")], [at("S"), at("o")]])
-    keys = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)
-    assert keys[0, 0] == keys[0, 1] == keys[1, 0] != keys[2, 0]
-    # A word of three tokens, whose middle one occurs in every rollout.
-    ids = np.array([[at("S"), at("o"), at("3")], [at("o"), at("."), at(" ")]] * 2)
-    keys = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)
-    credit = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4, "paper")
-    assert len(set(credit[0].tolist())) == 1 and credit[0, 0] > 0
-    assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4, "paper")[0, 1] == 0
 
 
 @pytest.mark.parametrize("unit", ["bigram", "trigram"])
