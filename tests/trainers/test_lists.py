@@ -35,6 +35,18 @@ def test_a_score_is_a_verdict_by_the_threshold_at_its_own_precision(threshold, a
     assert credit(scores, Settings("paper", threshold=threshold)).parts == credit().parts
 
 
+def test_rewards_of_several_values_are_warned_of_once_where_nobody_set_a_threshold(logged):
+    def warned(scores, **settings):
+        logged.clear()
+        credit(scores, Settings("paper", correctness="shaped", **settings))
+        return len(logged)
+
+    assert warned(SCORES) == 0
+    shaped = [1.0, 0.3, 0.0, 1.0, 0.3, 0.0]
+    assert warned(shaped, threshold=0.5) == 0
+    assert [warned(shaped), warned(shaped)] == [1, 0]
+
+
 def test_an_unknown_rollout_is_no_evidence():
     unknown = credit([math.nan, *SCORES[1:]])
     assert unknown.parts[0] == [[0.0] * 4]
