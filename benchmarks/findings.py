@@ -6,9 +6,11 @@ FOLDER holds dumps, one rollout a line.
 """
 
 import argparse
+import gzip
+import json
+import tempfile
 from pathlib import Path
 
-import pyarrow.compute as pc
 from estimator import machine, write_rows
 
 from ktae.experiments import comparison, outputs
@@ -28,8 +30,14 @@ def main() -> None:
         page = contents(inputs.load([folder / f"{name}.jsonl.gz"])).page
         rows += [{"file": name, "key": x.key, "says": x.sentence} for x in page.findings]
     name, *models = COMPARED
-    table = outputs.read(folder / f"{name}.jsonl.gz")
-    sides = {model: table.filter(pc.equal(table["model"], model)) for model in models}
+    with gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+        lines = list(file)
+    sides = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for model in models:
+            path = Path(scratch, f"{model}.jsonl")
+            path.write_text("".join(x for x in lines if json.loads(x)["model"] == model))
+            sides[model] = outputs.read(path)
     says = [comparison.in_words(row) for row in comparison.paired_tests(sides)]
     rows += [{"file": name, "key": "compare", "says": text} for text in says]
     write_rows(Path(__file__).parent / "results/findings.csv", [row | machine() for row in rows])

@@ -87,7 +87,7 @@ def main() -> None:
     from estimator import write_rows  # the test loads this file alone
 
     dumps = {path.name: inputs.load([path]).rollouts for path in arguments.rollouts}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for seed in range(arguments.draws):
         drawn = {"two templates, random labels": templates(seed)}
         drawn |= {f"{name}, labels permuted": permuted(dump, seed) for name, dump in dumps.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ktae import counting
 from ktae.arrays import Array
 from ktae.batch import Batch
 from ktae.counting.units import NGRAMS
-from ktae.estimators import Estimator, PresenceZ, as_estimator, preset
+from ktae.estimators import Estimator, PresenceZ
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import (
     Ignoring,
@@ -90,11 +90,6 @@ def ngrams_of(estimator: Estimator) -> tuple[str, ...] | None:
         estimator = estimator.inner
     is_table = isinstance(estimator, ContingencyEstimator) and not estimator.takes_scores
     return units if is_table and set(units) <= set(NGRAMS) else None
-
-
-def table_estimator(estimator: Any) -> Estimator:
-    """What tables of single tokens are made with: the paper's beside one that rests on none."""
-    return in_tables(as_estimator(estimator)) or preset("paper")
 
 
 def table_of(batch: Batch, estimator: Estimator) -> CreditTable:

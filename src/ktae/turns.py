@@ -93,15 +93,13 @@ def turn_keys(
     ids_bt: np.ndarray,
     counted_bt: np.ndarray,
     written_bt: np.ndarray,
-    vocabulary: Vocabulary | None = None,
-    normalise: Normalise | None = None,
 ) -> np.ndarray:
     """(B, T) int32 keys of `turn`, `state` or `state-turn`, 0 where `counted_bt` is. Turns are runs
     of what the policy wrote; of their tokens those that count make the key."""
     turns = find_turns(written_bt)
     hashes_n = np.zeros(len(turns.row), dtype=np.uint64)
     if "state" in unit:
-        hashes_n = state_hashes(turns, ids_bt, vocabulary, normalise) * ODD
+        hashes_n = state_hashes(turns, ids_bt) * ODD
     if "turn" in unit:
         hashes_n += turn_hashes(turns, ids_bt, counted_bt)
     keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)

@@ -78,7 +78,8 @@ def test_the_task_of_a_recipe(command: Run, tiny_model: Path) -> None:
     import transformers
 
     Path("recipe.yaml").write_text(
-        "{name: x, steps: 1, task: {name: chain_sum}, rollout: {max_response_length: 4}}"
+        "{name: x, steps: 1, task: {source: reasoning-gym, name: chain_sum}, "
+        "rollout: {max_response_length: 4}}"
     )
     options = (
         "eval",

@@ -78,7 +78,7 @@ def ids_of_correct(ids, mask, correct, groups):
     [
         preset("calibrated"),
         preset("calibrated", graded_rewards=True),
-        Ignoring(OverUnits(PresenceZ(graded_rewards=True), ("trigram", "position")), (1, 2)),
+        Ignoring(OverUnits(PresenceZ(graded_rewards=True), ("trigram", "bigram")), (1, 2)),
         PermutedLabels(KTAE()),
         Ignoring(PermutedLabels(PresenceZ(graded_rewards=True)), (1,)),
         RandomPlaces(KTAE()),

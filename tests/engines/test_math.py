@@ -6,15 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 from saved_outputs import write_lines
 from training import ktae, run_here
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 pytest.importorskip("math_verify", reason="needs the extra 'eval'")
 
 
-@pytest.fixture(scope="module")
-def qwen(byte_tokenizer, tmp_path_factory):
-    """An untrained Qwen2 of two small layers, with a byte-level tokenizer, in a folder."""
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-
+def save_qwen(byte_tokenizer, folder):
+    """An untrained Qwen2 of two small layers, with a byte-level tokenizer."""
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(byte_tokenizer / "tokenizer.json"),
         eos_token="<|im_end|>",
@@ -24,54 +22,31 @@ def qwen(byte_tokenizer, tmp_path_factory):
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
         "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            intermediate_size=32,
-            eos_token_id=tokenizer.eos_token_id,
-        )
-    )
-    folder = tmp_path_factory.mktemp("qwen")
-    model.save_pretrained(folder)
+    size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    tokens = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    Qwen2ForCausalLM(Qwen2Config(**size, **heads, **tokens)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder
 
 
-@pytest.fixture
-def problems(tmp_path):
+def test_paper_recipe_trains_a_tiny_qwen(request, byte_tokenizer, tmp_path):
+    save_qwen(byte_tokenizer, tmp_path / "qwen")
     rows = [{"problem": f"What is {a} + {a}?", "answer": str(2 * a)} for a in range(6)]
     file = write_lines(tmp_path / "sums.jsonl", rows)
-    return f"task={{source: file, train: {file}, test: {file}}}"
-
-
-def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
     recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
     small = [
         "steps=1", "rollout.prompts_per_step=2", "rollout.group_size=4",
         "rollout.max_response_length=12", "algorithm.minibatches=2", "logging.eval_problems=4",
         "trl.vllm=false", "trl.forward_rollouts=2", "algorithm.patience=9",
+        f"task={{source: file, train: {file}, test: {file}}}", f"model.path={tmp_path / 'qwen'}",
     ]  # fmt: skip
-    paths = [problems, f"model.path={qwen}"]
-    done = run_here(ktae("train", recipe, *small, *paths, "--output", tmp_path / "run"))
+    done = run_here(ktae("train", recipe, *small, "--output", tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["after"].keys() >= {"greedy_accuracy", "sampled_accuracy", "greedy_undecided"}
-    (file,) = (tmp_path / "run/rollouts").iterdir()
-    rollouts = pq.read_table(file).to_pylist()
+    (rollouts,) = (tmp_path / "run/rollouts").iterdir()
+    rollouts = pq.read_table(rollouts).to_pylist()
     assert len(rollouts) == 8
     for rollout in rollouts:
-        assert "What is" in rollout["prompt"]
-        assert "<|im_start|>assistant" in rollout["prompt"]
+        assert "What is" in rollout["prompt"] and "<|im_start|>assistant" in rollout["prompt"]
         assert rollout["correct"] == 0, "an untrained model is not right"
-
-
-def test_dry_run_shows_the_recipe_without_a_model(request):
-    recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
-    done = run_here(ktae("train", recipe, "--engine", "trl", "--dry-run"))
-    assert done.returncode == 0, done.stderr
-    assert "path: Qwen/Qwen2.5-Math-1.5B" in done.stdout
-    assert "max_response_length: 3072" in done.stdout

@@ -86,15 +86,3 @@ def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(
     assert not list((broken / "rollouts").glob(".*"))
     np.testing.assert_allclose(curve(broken), curve(straight), atol=1e-6)
     assert np.abs(curve(straight)[:, 1:]).max(axis=0).min() > 0, "nothing happened in this run"
-
-
-def test_dry_run_refuses_what_training_would(command, tmp_path):
-    """In ktae's own words: TRL has nothing to do with it."""
-    one_step = ["algorithm.minibatches=1", "algorithm.epochs=1", "credit=advantage-reweighting"]
-    for more, message in (
-        (one_step, "log_probs"),
-        (["trl.forward_rollouts=7"], "trl.forward_rollouts"),
-    ):
-        done = run_here([*command(tmp_path / "run", "--dry-run"), *more])
-        assert (done.returncode, done.stdout) == (2, "")
-        assert message in done.stderr and done.stderr.startswith("ktae: ")

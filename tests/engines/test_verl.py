@@ -6,24 +6,29 @@ takes about a minute, nearly all of it imports in a dozen processes, so each run
 things at once.
 """
 
-import collections
-import os
+import json
 import re
 import shutil
-import signal
 import time
-from pathlib import Path
 
+import psutil
 import pytest
 from extras import require
 from saved_outputs import write_lines
-from tiny_qwen import make_qwen
-from verl_one_step import recipe
-from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, two_nodes
-
-from ktae.report.page import write_report
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe, two_nodes
 
 require("verl")
+
+
+def test_verl_s_trainer(base, tmp_path):
+    run = Run(recipe(base, "grpo"), tmp_path).succeed()
+    updates = run.updates()
+    assert len(updates) == 2
+    check_updates(updates)
+    for update, line in zip(updates, run.metrics(), strict=True):
+        acc = [info["acc"] for info in update["infos"]]
+        assert line["data"]["credit/correct"] == pytest.approx(sum(acc) / len(acc))
 
 
 def test_dapo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, tmp_path):
@@ -40,9 +45,11 @@ def test_dapo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, t
     with two_nodes(tmp_path / "record") as (cluster, joining):
         broken = Run(content, tmp_path, variables=joining)
         wait_for_a_checkpoint(broken)
-        workers = [pid for pid in descendants(cluster.pid) if "WorkerDict" in command(pid)]
-        assert len({parent(pid) for pid in workers}) == len(workers) == 2
-        os.kill(workers[-1], signal.SIGKILL)
+        processes = psutil.Process(cluster.pid).children(recursive=True)
+        titled = psutil.process_iter(["cmdline"])
+        workers = [x for x in titled if "WorkerDict" in str(x.info["cmdline"]) and x in processes]
+        assert len({worker.ppid() for worker in workers}) == len(workers) == 2
+        workers[-1].kill()
         status, log = broken.wait()
         assert status == 1 and "ActorDiedError" in log, log[-3000:]
         assert broken.checkpoints()[0] == "global_step_1" and last_checkpoint(broken) == 1
@@ -62,7 +69,6 @@ def test_dapo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, t
         check_dynamic_sampling(step, rows)
     check_updates(steps)
     assert resumed.metrics()[0]["data"]["credit/seconds"] > 0
-    check_report(resumed.output, steps, tmp_path / "report.html")
 
 
 def check_dynamic_sampling(step, padded):
@@ -73,28 +79,6 @@ def check_dynamic_sampling(step, padded):
     for uid in {step["uid"][row] for row in kept}:
         own = [row for row in kept if step["uid"][row] == uid]
         assert {infos[row]["acc"] for row in own} == {0.0, 1.0}
-
-
-def check_report(folder, steps, out):
-    """A report of the run folder: verl's own dump and metrics, read with the run's tokenizer."""
-    # The run that was killed may not have come to write its step's rollouts.
-    dumped = {
-        number: step
-        for number, step in enumerate(steps, start=1)
-        if (folder / f"rollouts/{number}.jsonl").exists()
-    }
-    assert 2 in dumped
-    dump = write_report([folder], out)
-    assert (dump.unit, dump.notes.counts["made"], dump.notes.counts["rejected"]) == ("tokens", 1, 0)
-    assert dump.notes.counts["padding"] == 8 * len(dumped)
-    rows = dump.rollouts.to_pylist()
-    for number, step in dumped.items():
-        own = [row for row in rows if row["step"] == number]
-        kept = [i for i, uid in enumerate(step["uid"]) if not uid.startswith("pad")]
-        assert len(own) == len(kept) == 40
-        by_group = collections.Counter(row["group"] for row in own)
-        assert sorted(by_group.values()) == [8] * 5
-        assert sum(row["correct"] for row in own) == sum(step["infos"][i]["acc"] for i in kept)
 
 
 def last_checkpoint(run):
@@ -110,34 +94,11 @@ def wait_for_a_checkpoint(run):
         time.sleep(0.1)
 
 
-def descendants(pid):
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            found += [int(child), *descendants(int(child))]
-    return found
-
-
-def parent(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def command(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
-
-
 def test_mathematics_in_the_colocated_asynchronous_mode(base, tmp_path):
-    r"""A file of problems, and the grader's own processes inside verl's reward worker.
-
-    The model is a Qwen2, with which verl builds prompts as for those of the paper.
-    """
-    model, tokenizer = make_qwen(base, tmp_path)
-    overrides = {"actor_rollout_ref.model.tokenizer_path": str(tokenizer)}
-    content = recipe(model, "math", overrides=overrides)
-    file = str(math_problems(model, tokenizer, tmp_path))
+    """A file of problems, and the grader's own processes inside verl's reward worker."""
+    model = writes_latex(base, tmp_path / "model")
+    content = recipe(model, "math")
+    file = str(math_problems(model, tmp_path))
     content["task"] = {"source": "file", "train": file, "test": file, "instruction": None}
     content["rollout"]["max_response_length"] = SHORT
     content["verl"]["mode"] = "colocate_async"
@@ -173,25 +134,36 @@ def by_eye(output, answer):
     return float(bool(boxes) and boxes[-1].strip() == answer), float(answer == UNREADABLE)
 
 
-def math_problems(model, tokenizer, folder):
-    """A file of eight of the demo's problems: five that the model sometimes
-    solves, and three whose answer cannot be read."""
-    problems = sometimes_solved(model, tokenizer, 5)
+def writes_latex(base, folder):
+    r"""The demo's base model, whose tokenizer spells `\boxed{` what was `box`."""
+    shutil.copytree(base, folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    words = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = words["model"]["vocab"]
+    vocabulary[r"\boxed{"] = vocabulary.pop("box")
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    return folder
+
+
+def math_problems(model, folder):
+    """A file of eight of the demo's problems: five that the model sometimes solves, and three whose
+    answer cannot be read."""
+    problems = sometimes_solved(model, 5)
     rows = [{"problem": problem.prompt, "answer": problem.answer} for problem in problems]
     rows += [{"problem": problem.prompt, "answer": UNREADABLE} for problem in problems[:3]]
     return write_lines(folder / "sums.jsonl", rows)
 
 
-def sometimes_solved(model, tokenizer, n):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
+def sometimes_solved(model, n):
     from ktae.experiments.demo import sums
     from ktae.experiments.generation import generate
 
     problems = [problem for problem in sums.train_problems(96, seed=0) for _ in range(8)]
     sampled = generate(
         AutoModelForCausalLM.from_pretrained(model),
-        AutoTokenizer.from_pretrained(tokenizer, padding_side="left"),
+        AutoTokenizer.from_pretrained(model, padding_side="left"),
         [problem.prompt for problem in problems],
         max_new_tokens=SHORT,
         temperature=1.0,
@@ -202,14 +174,3 @@ def sometimes_solved(model, tokenizer, n):
     for problem, text in zip(problems, sampled.texts, strict=True):
         solved[problem] += by_eye(text, str(problem.answer))[0]
     return sorted(solved, key=lambda problem: abs(solved[problem] - 4))[:n]
-
-
-def test_verl_s_trainer(base, tmp_path):
-    run = Run(recipe(base, "grpo"), tmp_path).succeed()
-    assert "groups of 8" in run.log.read_text(encoding="utf-8"), "what it does is said at once"
-    updates = run.updates()
-    assert len(updates) == 2
-    check_updates(updates)
-    for update, line in zip(updates, run.metrics(), strict=True):
-        acc = [info["acc"] for info in update["infos"]]
-        assert line["data"]["credit/correct"] == pytest.approx(sum(acc) / len(acc))

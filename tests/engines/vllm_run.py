@@ -1,12 +1,8 @@
 """A tiny policy that TRL trains with vLLM in the same process, and what each of its steps showed.
 
-At each step the gradient is compared with one computed from what vLLM returned: its token ids and
-its log-probabilities. A step whose weights are not handed to vLLM is the control: the
-log-probabilities must differ there, and TRL's importance-sampling correction has something to
-correct.
-
-vLLM reads its settings from the environment when it is imported, and cannot be ended. So each
-training is a process of its own: `python vllm_run.py FOLDER CREDIT SYNCED`, the last two in JSON.
+At each step the gradient is compared with one computed from what vLLM returned. A step whose
+weights are not handed to vLLM is the control. vLLM cannot be ended, so each training is a process:
+`python vllm_run.py FOLDER CREDIT SYNCED`, the last two in JSON.
 """
 
 import functools
@@ -49,13 +45,8 @@ ENVIRONMENT = {
 
 
 def train_apart(folder, credit, synced):
-    """Train as many steps as `synced` has; it says for each whether vLLM gets the weights before.
-
-    Returns one mapping a step: `same_tokens` (the trainer's rollouts are the ids that vLLM
-    returned), `logp_difference` (TRL's metric), `highest_ratio` π / π_vLLM before it is cut off,
-    `gradient_error`, and the errors to the gradients `without_credit` and `without_correction`,
-    which say what the comparison can tell.
-    """
+    """What each step showed, in a process of its own; `synced` says whether vLLM gets the weights
+    before it."""
     program = [sys.executable, __file__, str(folder), json.dumps(credit), json.dumps(synced)]
     # One GPU: on several, TRL would split the batch over them.
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
@@ -93,9 +84,8 @@ def train(folder, credit, synced):
         folder / "model", dtype=torch.float32, trust_remote_code=False
     )
     witness = Witness(synced)
-    trainer = KTAETrainer(
-        **arguments, credit=credit, callbacks=[witness], on_rollouts=witness.compare
-    )
+    own = {"callbacks": [witness], "on_rollouts": witness.compare}
+    trainer = KTAETrainer(**arguments, credit=credit, **own)
     witness.watch(trainer)
     trainer.train()
     logged = [line[DIFFERENCE] for line in trainer.state.log_history if DIFFERENCE in line]

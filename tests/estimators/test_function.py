@@ -7,8 +7,8 @@ import torch
 from in_process import ktae as command
 
 import ktae
-from ktae import InputError, credit_table, token_credit
-from ktae.estimators import Scaled, as_estimator, from_section, resolved, to_section, to_text
+from ktae import InputError, token_credit
+from ktae.estimators import Scaled, from_section, resolved, to_section, to_text
 from ktae.experiments import recipe
 from ktae.experiments.run_folder import RunFolder
 from ktae.rollouts import record
@@ -41,7 +41,6 @@ def test_it_is_given_the_rollouts_that_can_be_evidence():
             array[:] = 0  # which spoils nothing
         return np.where(calls[0][1], 7.0, NAN)  # what is masked is not looked at
 
-    before = [array.copy() for array in BATCH]
     credit = token_credit(*BATCH, estimate)
     ((token_ids, mask, correct, groups),) = calls
     assert (token_ids.dtype, mask.dtype, correct.dtype) == (np.int64, bool, bool)
@@ -50,11 +49,8 @@ def test_it_is_given_the_rollouts_that_can_be_evidence():
     np.testing.assert_array_equal(correct, [True, False, False, True])
     same = GROUPS[EVIDENCE][:, None] == GROUPS[EVIDENCE]
     assert (groups[:, None] == groups).tolist() == same.tolist()
-    assert credit.dtype == np.float32
     is_evidence = np.isin(np.arange(6), EVIDENCE)[:, None]
     np.testing.assert_array_equal(credit, np.where(MASK & is_evidence, 7, 0))
-    for array, old in zip(BATCH, before, strict=True):
-        np.testing.assert_array_equal(array, old)
 
 
 def test_its_credit_is_the_ones_that_count():
@@ -83,19 +79,13 @@ def test_without_evidence_it_is_not_called():
         (lambda i, m, c, g: c, r"<lambda>.*\(4,\)"),
         (lambda i, m, c, g: i.astype(str), r"<lambda>.*\(4, 3\)"),
         (lambda i, m, c, g: [[1.0], []] * 2, "<lambda>"),
-        (lambda i, m, c, g: np.where(c[:, None], 1.0, NAN) * m, r"<lambda>.*nan.* 5 .* 1 .* a;"),
+        (lambda i, m, c, g: np.where(c[:, None], 1.0, NAN) * m, r"<lambda>.*nan.* 5 .* 1;"),
     ],
     ids=["a number a rollout", "text", "ragged", "not finite"],
 )
 def test_what_is_no_credit_is_refused(estimate, message):
     with pytest.raises(InputError, match=message):
         token_credit(*BATCH, estimate)
-
-
-def test_it_gets_verdicts_and_has_no_table():
-    assert not as_estimator(presence).takes_scores
-    with pytest.raises(InputError, match="presence"):
-        credit_table(*BATCH, presence)
 
 
 CODE = """
@@ -167,7 +157,10 @@ def test_what_is_no_estimator_says_what_is_expected(file, name, settings, messag
 
 def test_an_error_of_the_code_is_its_own(file):
     file.write_text("import no_such_library\n")
-    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+    with pytest.raises(InputError, match="no_such_library"):
+        resolved(from_section(f"{file}:x"))
+    file.write_text("1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
         resolved(from_section(f"{file}:x"))
 
 
@@ -181,6 +174,8 @@ def test_a_run_folder_that_names_code_runs_none(file, tmp_path, capsys):
     assert recipe.load(run.recipe).credit == from_section(f"{file}:ends")
     arguments = ["show", run.path, "--json"]
     assert command(*arguments) == 0
+    with pytest.raises(InputError, match=f"{file}:ends is your own code"):
+        token_credit(*BATCH, from_section(f"{file}:ends"))
     assert not file.with_suffix(".was-run").exists()
     assert command(*arguments, "-e", f"{file}:ends") == 0
     assert file.with_suffix(".was-run").exists()

@@ -1,43 +1,19 @@
 """The calibrated statistic, and graded scores: what follows from the formulas, and edges."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-from by_backend import credit_table, token_advantages, token_credit
+from by_backend import token_advantages, token_credit
 from small_group import IDS, MASK, N
 
-from ktae import InputError, stats
+from ktae import InputError
 from ktae.estimators import PresenceZ
 
 Z = PresenceZ()
 GRADED_Z = PresenceZ(graded_rewards=True)
 
 GROUPS = np.zeros(N, dtype=int)
-
-
-@pytest.mark.parametrize("n", [2, 3, 4, 9, 30])
-def test_sharpened_is_bounded_as_z_is_and_its_mean_over_permutations_is_0(n: int) -> None:
-    for n_true, m in itertools.product(range(1, n), range(1, n + 1)):
-        mean, total = n_true / n, 0.0
-        for a in range(max(0, m + n_true - n), min(m, n_true) + 1):
-            moments = (m, n, mean, mean * (1 - mean))
-            z = stats.presence_z(a, *moments)
-            sharp = stats.sharpened(z, *moments)
-            assert abs(sharp) <= math.sqrt(n - 1) + 1e-9
-            if n_true * 2 == n:  # symmetric: nothing to take off
-                assert math.isclose(sharp, z**3 / (n - 1), abs_tol=1e-9)
-            total += sharp * math.comb(n_true, a) * math.comb(n - n_true, m - a)
-        assert math.isclose(total / math.comb(n, m), 0, abs_tol=1e-9)
-
-
-def test_variance_over_permutations_is_one() -> None:
-    labels = sorted(set(itertools.permutations([1.0] * 2 + [0.0] * (N - 2))))
-    credit = np.array([token_credit(IDS, MASK, y, GROUPS, Z) for y in labels], dtype=np.float64)
-    holds = np.array([np.any((v == IDS) & MASK, axis=1) for v in range(9)])  # (token, rollout)
-    tells = ~holds.all(axis=1)[IDS] & MASK
-    np.testing.assert_allclose(np.mean(credit**2, axis=0)[tells], 1, rtol=1e-6)  # float32
 
 
 def test_one_rollouts_token_has_its_rollouts_advantage(backend: str) -> None:
@@ -71,29 +47,6 @@ def test_scores_of_any_size_and_sign(backend: str, scores: list[float]) -> None:
 def test_rounding_is_no_credit(backend: str) -> None:
     for scores in ([np.float32(0.1) + np.float32(0.2)] + [0.3] * 5, [1e16] * 5 + [1e16 + 2]):
         assert not token_credit(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend).any()
-
-
-def test_graded_verdicts_are_verdicts(backend: str) -> None:
-    """Beside a group of other scores, which makes the whole batch go the graded way."""
-    y = [1, 0, 0, 1, 1, 0]
-    two = np.concatenate([GROUPS, GROUPS + 1])
-    ids, mask = np.concatenate([IDS, IDS]), np.concatenate([MASK, MASK])
-    expected = token_credit(IDS, MASK, y, GROUPS, Z, backend=backend)
-    scores = [*y, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
-    got = token_credit(ids, mask, scores, two, GRADED_Z, backend=backend)
-    np.testing.assert_allclose(got[:N], expected, atol=1e-7)
-    assert not np.allclose(got[N:], expected)
-
-
-def test_equal_scores_of_a_group_are_in_the_table() -> None:
-    """Also where all are 0, beside a group whose scores differ."""
-    two = np.concatenate([GROUPS, GROUPS + 1])
-    ids, mask = np.concatenate([IDS, IDS]), np.concatenate([MASK, MASK])
-    scores = [*[0.0] * N, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
-    table = credit_table(ids, mask, scores, two, GRADED_Z)
-    tokens, others = (table.token_id[table.group == label] for label in np.unique(two))
-    np.testing.assert_array_equal(tokens, others)
-    assert not table.credit[: len(tokens)].any() and table.credit[len(tokens) :].any()
 
 
 def test_advantages_take_graded_rewards() -> None:

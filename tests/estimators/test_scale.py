@@ -76,24 +76,3 @@ def test_trl_s_further_rewards_are_warned_of(logged):
     check_advantages(Tempo(), (1.0, 1.0))
     [record] = logged
     assert "(length)" in record.getMessage()
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "fits"),
-    [
-        ({"credit": "tempo"}, True),
-        ({"credit": {"estimator": "tempo", "scale_by_std": False}}, False),
-        ({"credit": "tempo", "norm_adv_by_std_in_grpo": False}, False),
-        ({"credit": {"estimator": "tempo", "base": "rloo"}}, False),
-        ({"credit": {"estimator": "paper", "base": "rloo"}}, True),
-    ],
-)
-def test_verl_s_scaling_is_looked_at(algorithm, fits):
-    pytest.importorskip("omegaconf", reason="needs the extra 'verl'")
-    from ktae.trainers.verl.options import from_algorithm
-
-    if fits:
-        from_algorithm(algorithm)
-        return
-    with pytest.raises(InputError, match="scale_by_std"):
-        from_algorithm(algorithm)

@@ -39,17 +39,8 @@ from ktae.estimators import (
     to_section,
 )
 
-PAPER = {
-    "h1": 1.0,
-    "h2": 2.0,
-    "h3": 1.0,
-    "k1": 2.0,
-    "b_len": 0.5,
-    "eps": 1e-5,
-    "fisher": "two-sided",
-    "lengths": "total",
-    "normalize": False,
-}
+PAPER = {"h1": 1.0, "h2": 2.0, "h3": 1.0, "k1": 2.0, "b_len": 0.5, "eps": 1e-5,
+         "fisher": "two-sided", "lengths": "total", "normalize": False}  # fmt: skip
 """Origin: docs/estimators.md."""
 
 RELEASED = {"h2": 1.0, "normalize": True, "fisher": "float32"}
@@ -59,7 +50,6 @@ RELEASED = {"h2": 1.0, "normalize": True, "fisher": "float32"}
     ("estimator", "expected"),
     [
         (preset("paper"), KTAE(**PAPER)),
-        (preset("ktae"), KTAE(**PAPER)),
         *((preset(f"no-{part}"), KTAE(**{h: 0.0})) for part, h in
           (("fisher", "h1"), ("ig", "h2"), ("tf", "h3"))),
         (preset("no-tf", k1=3.0), KTAE(h3=0.0, k1=3.0)),
@@ -87,8 +77,6 @@ def test_settings_are_frozen_and_pythons_own() -> None:
         estimator.h1 = 2.0  # type: ignore[misc]
     with pytest.raises(TypeError):
         KTAE(1.0)  # type: ignore[misc]
-    ignoring = Ignoring(KTAE(), np.array([2, 1, 2], dtype=np.int32))  # type: ignore[arg-type]
-    assert ignoring.token_ids == (1, 2) and type(ignoring.token_ids[0]) is int
 
 
 NAN, INF = float("nan"), float("inf")
@@ -103,21 +91,9 @@ NUMBERS: tuple[Any, ...] = (-1e-9, NAN, INF, "1", None, True, [1.0], 1j, 1.1e30,
         (KTAE, "b_len", (-0.001, 1.001, NAN, "0.5", False), " 0 to 1$"),
         (KTAE, "normalize", ("yes", 1, None, 0.0), ""),
         (KTAE, "fisher", ("twosided", None, True), "two-sided, point, float32"),
-        (ConflictTokens, "amplify", (-1,), " 0 "),
-        (AnchorStates, "gamma", (1.1,), " 0 to 1$"),
-        (AnchorStates, "omega", (0,), "1e-30"),
-        (AdvantageReweighting, "alpha", (2,), " 0 to 1$"),
-        (EntropyWeights, "level", ("line",), "token, rollout"),
-        (EntropyWeights, "alpha1", (0,), "1e-08"),
-        (Scaled, "factor", (0, NAN), "1e-30"),
-        (PermutedLabels, "seed", (-1, 1.5, True), " 0$"),
-        (OverUnits, "units", (3, (), ["token", "token"]), ""),
-        (
-            Ignoring,
-            "token_ids",
-            (5, None, "151643", [1.5], [INF], ["7"], [-1], [0, 2**31]),
-            "2147483647",
-        ),
+        (PermutedLabels, "seed", (-1, 1.5, True), "an integer from 0 "),
+        (OverUnits, "units", (3, (), ["token", "token"], ["bigramm"]), "token, bigram"),
+        (Ignoring, "token_ids", (5, None, "7", [1.5], ["7"], [-1], [0, 2**31]), "2147483647"),
     ],
     ids=str,
 )
@@ -128,23 +104,12 @@ def test_settings_out_of_range(make: Any, name: str, values: Any, expected: str)
             make(*inner, **{name: value})
 
 
-def test_settings_at_the_ends_of_their_range() -> None:
-    """Beyond 1e30 a product of some of them could overflow."""
-    for name in ("h1", "h2", "h3", "k1", "eps"):
-        least = 1e-30 if name in ("k1", "eps") else 0
-        for value in (least, 1e30):
-            assert getattr(KTAE(**{name: value}), name) == value
-    assert Ignoring(KTAE(), [0, 2**31 - 1]).token_ids == (0, 2**31 - 1)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: KTAE(h1=0, h2=9e-31, normalize=True), "^normalize"),
         (lambda: PresenceZ(sharp=True, graded_rewards=True), "^sharp.*graded_rewards"),
         (lambda: OverUnits(Centred(AnchorStates()), ("turn",)), "OverUnits"),
         (lambda: Scaled("paper", 2.0), "Scaled.*'paper'"),
-        (lambda: OverUnits(KTAE(), ("bigramm",)), "'bigramm'.* token, bigram"),
         (lambda: to_section(AnchorStates(normalise=str.lower)), "lower"),
         (lambda: to_section(Scaled(Function(lambda *_: 0), 2)), "Function"),
     ],
@@ -163,8 +128,8 @@ leaves = st.builds(
 ) | st.builds(PresenceZ, graded_rewards=st.booleans())
 rivals = (
     st.builds(Tempo, scale_by_std=st.booleans(), graded_rewards=st.booleans())
-    | st.builds(ConflictTokens, amplify=numbers, runs=st.booleans())
-    | st.builds(EntropyWeights, alpha2=numbers, level=st.just("rollout"))
+    | st.builds(ConflictTokens, amplify=numbers)
+    | st.builds(EntropyWeights, alpha2=numbers)
     | st.builds(AdvantageReweighting, alpha=st.floats(0, 1))
 )
 seeds = st.integers(0, 2**40) | st.integers(0, 2**40).map(np.int64)
@@ -201,10 +166,8 @@ def test_every_transform_and_kind_has_a_name() -> None:
     classes = {kind for _, kind in inspect.getmembers(names, inspect.isclass)}
     named = {*TRANSFORMS.values(), *KINDS.values()}
     abstract = {kind for kind in classes if inspect.isabstract(kind)} | {names.Transform}
-    assert {x for x in classes if issubclass(x, Estimator)} - abstract == named | {
-        Function,
-        names.ImportPath,
-    }
+    own = {Function, names.ImportPath}
+    assert {x for x in classes if issubclass(x, Estimator)} - abstract == named | own
 
 
 @pytest.mark.parametrize(
@@ -228,30 +191,6 @@ def test_sections(section: Any, expected: Estimator) -> None:
     assert from_section(section) == expected == from_section(to_section(expected))
 
 
-@pytest.mark.parametrize("name", [*PRESETS, "anchor-states"])
-def test_what_has_a_name_is_written_by_it(name: str) -> None:
-    assert to_section(preset(name)) == name
-
-
-def test_what_is_written_is_short() -> None:
-    assert to_section(KTAE(h1=0.5)) == {"estimator": "ktae", "h1": 0.5}
-    estimator = Centred(Scaled(preset("trigrams"), 2.0))
-    assert to_section(estimator) == {
-        "estimator": "presence-z",
-        "transforms": [
-            {"over-units": {"units": ["trigram"]}},
-            {"scaled": {"factor": 0.3}},
-            {"scaled": {"factor": 2.0}},
-            "centred",
-        ],
-    }
-    assert repr(estimator) == (
-        "Centred(Scaled(Scaled(OverUnits(PresenceZ(), units=('trigram',)), factor=0.3), "
-        "factor=2.0))"
-    )
-    assert repr(AnchorStates(normalise=str.lower)) == "AnchorStates(normalise=str.lower)"
-
-
 @pytest.mark.parametrize(
     ("section", "message"),
     [
@@ -261,7 +200,6 @@ def test_what_is_written_is_short() -> None:
         ({"estimator": None}, "None"),
         ({"estimator": "paper", "h4": 1}, "paper.*'h4'.*'h\\d'"),
         ({"estimator": "paper", "transforms": ["scald"]}, "'scald'.*'scaled'"),
-        ({"estimator": "paper", "transforms": 3}, "transform 3"),
         ({"estimator": "paper", "transforms": ["scaled"]}, "scaled.*'factor'"),
         ({"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]}, "scaled.*'by'"),
         ({"estimator": "paper", "transforms": [{"scaled": 2, "centred": None}]}, "transform {"),

@@ -5,15 +5,13 @@ import math
 import statistics
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ktae
-from ktae import InputError
 from ktae.batch import make_batch
 from ktae.counting.units import NGRAMS
-from ktae.estimators import Centred, Stride, from_section, preset, to_section
+from ktae.estimators import Stride
 from ktae.rollouts import record
 
 
@@ -91,45 +89,3 @@ def test_by_hand():
     for i, row in enumerate(pairs):
         expected[i, : len(row)] = [statistics.mean(row[t : t + 2]) / 2 for t in range(len(row))]
     np.testing.assert_allclose(credit(Stride(unit="bigram")), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("labels", [(1, 0, 0, 0, 0), (1, 1, 1, 0, 0)])
-@pytest.mark.parametrize("unit", ["token", "trigram"])
-def test_its_mean_over_all_permuted_labels_is_zero(labels, unit):
-    responses = [[1, 2, 3, 1], [1, 2, 4], [1, 5], [3, 2, 3], [2, 3]]
-    entropies = np.random.default_rng(0).uniform(0, 3, (5, 4))
-    every = [
-        credit(Stride(unit=unit), permuted, responses, entropies)
-        for permuted in sorted(set(itertools.permutations(labels)))
-    ]
-    np.testing.assert_allclose(np.mean(every, axis=0, dtype=np.float64), 0, atol=1e-6)
-    assert np.abs(every).max() > 0.3
-
-
-def test_without_uncertainty_or_without_contrast_there_is_no_credit():
-    assert not credit(Stride(), entropies=np.zeros((3, 3))).any()
-    for same in ([1, 1, 1], [0, 0, 0]):
-        assert not credit(Stride(), same).any()
-
-
-def test_what_it_needs():
-    with pytest.raises(InputError, match="entropies"):
-        credit(Stride(), entropies=None)
-    for bad in (-1.0, math.nan, math.inf):
-        entropies = ENTROPIES.copy()
-        entropies[1, 2] = bad  # masked
-        credit(Stride(), entropies=entropies)
-        entropies[2, 1] = bad
-        with pytest.raises(InputError, match=r"^entropies\[2, 1\]"):
-            credit(Stride(), entropies=entropies)
-    with pytest.raises(InputError):
-        credit(Stride(), [0.5, 0, 1])
-
-
-def test_settings():
-    estimator = Centred(Stride(unit="bigram", omega=0.5))
-    assert from_section(to_section(estimator)) == estimator
-    assert preset("stride", unit="token") == Stride(unit="token")
-    for bad in ({"unit": "line"}, {"unit": 3}, {"omega": 0}):
-        with pytest.raises(InputError):
-            Stride(**bad)

@@ -62,7 +62,7 @@ def test_scales_multiply(inner: Estimator) -> None:
 
 
 def test_units_are_averaged() -> None:
-    units = ("token", "bigram", "position")
+    units = ("token", "bigram", "trigram")
     parts = [credit(Ignoring(OverUnits(KTAE(), (unit,)), (4,))) for unit in units]
     got = credit(Ignoring(OverUnits(KTAE(), units), (4,)))
     np.testing.assert_allclose(got, np.mean(parts, axis=0), atol=1e-7)

@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 import ktae
 from ktae import InputError
 from ktae.estimators import (
-    KTAE,
     MTGRPO,
-    Ignoring,
-    OverUnits,
-    PermutedLabels,
     TurnRewards,
-    from_section,
-    to_section,
 )
 from ktae.turns import find_turns
 
@@ -240,19 +234,3 @@ def test_a_response_of_unknown_correctness_takes_no_part():
     alone = ktae.token_credit(*arrays(TWO), [0, 1], [0, 0], TurnRewards(), turn_rewards=rewards[:2])
     np.testing.assert_array_equal(credit[:2], alone)
     assert not credit[2].any()
-
-
-def test_it_composes_like_the_others():
-    estimator = from_section({"estimator": "mt-grpo", "gamma": 0.5, "transforms": [{"scaled": 2}]})
-    assert from_section(to_section(estimator)) == estimator and estimator.needs_turn_rewards
-    ids, mask = arrays(TWO)
-    rewards, everything = [[1.0], [0.0, 4.0]], ([0, 1], [0, 0])
-    plain = ktae.token_credit(ids, mask, *everything, TurnRewards(), turn_rewards=rewards)
-    ignoring = ktae.token_credit(
-        ids, mask, *everything, Ignoring(TurnRewards(), (1,)), turn_rewards=rewards
-    )
-    np.testing.assert_array_equal(ignoring, np.where(ids == 1, 0, plain))
-    for wrong in (lambda: OverUnits(TurnRewards(), ("turn",)), lambda: PermutedLabels(MTGRPO())):
-        with pytest.raises(InputError):
-            wrong()
-    assert not PermutedLabels(KTAE()).needs_turn_rewards

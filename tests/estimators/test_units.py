@@ -15,7 +15,7 @@ import ktae
 from ktae.batch import Vocabulary
 from ktae.counting import naive
 from ktae.estimators import OverUnits, PresenceZ
-from ktae.estimators.units import OF_TURNS, POSITION_BUCKET, UNITS, unit_keys
+from ktae.estimators.units import OF_TURNS, UNITS, unit_keys
 
 TEXTS = [
     "so", " so", "S", "o", " 3", "3", ".", ".\n", ".\n\n", "\n", "\n\n", " ", "  \n", "\n  x",
@@ -31,8 +31,6 @@ LARGER = [unit for unit in UNITS if unit != "token"]
 
 def units_of(unit, ids, pieces):
     """The unit of each of one rollout's unmasked tokens, as something to compare."""
-    if unit == "position":
-        return [(place // POSITION_BUCKET, token) for place, token in enumerate(ids)]
     if unit in ("bigram", "trigram"):
         n = {"bigram": 2, "trigram": 3}[unit]
         padded = [None] * (n - 1) + ids
@@ -124,7 +122,7 @@ def random_rows(shape, seed=0):
 
 @pytest.mark.parametrize("unit", LARGER)
 def test_against_plain_loops_and_of_tensors(unit):
-    for shape in ((1, 1), (5, 31), (3, 123), (7, 64), (0, 5), (3, 0)):
+    for shape in ((1, 1), (5, 31), (0, 5), (3, 0)):
         ids, mask = random_rows(shape)
         keys = unit_keys(unit, ids, mask, vocabulary=VOCABULARY)
         assert_same_partition(keys, naive_keys(unit, ids, mask), mask)
@@ -161,39 +159,6 @@ def test_words_lines_and_steps_by_hand():
     assert words[5] == words[11]  # blanks alone
 
 
-def test_a_word_is_its_text_however_it_is_tokenised_and_has_one_credit():
-    at = TEXTS.index
-    ids = np.array([[len(TEXTS), len(TEXTS) + 1], [at("é"), at(" ")], [at("S"), at("o")]])
-    keys = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)
-    assert keys[0, 0] == keys[0, 1] == keys[1, 0] != keys[2, 0]
-    # A word of three tokens, whose middle one occurs in every rollout.
-    ids = np.array([[at("S"), at("o"), at("3")], [at("o"), at("."), at(" ")]] * 2)
-    keys = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)
-    credit = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4, "paper")
-    assert len(set(credit[0].tolist())) == 1 and credit[0, 0] > 0
-    assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4, "paper")[0, 1] == 0
-
-
-@pytest.mark.parametrize("unit", LARGER)
-def test_any_layout_and_dtype_gives_the_same_keys(unit):
-    ids, mask = random_rows((6, 40))
-    ids = np.where(mask, ids, 7)
-    expected = unit_keys(unit, ids, mask, vocabulary=VOCABULARY)
-    wide = np.zeros((6, 80), dtype=np.int32)
-    wide[:, ::2] = ids
-    offset = np.zeros(6 * 40 + 1, dtype=np.uint8)
-    offset[1:] = mask.ravel()
-    for other_ids, other_mask in (
-        (np.asfortranarray(ids), mask.astype(float)),
-        (wide[:, ::2], np.asfortranarray(mask)),
-        (ids.astype(np.uint8), offset[1:].reshape(6, 40)),
-        (ids.astype(">i4"), mask.astype(np.int64) * 7),
-        (ids.astype(np.uint64), mask.tolist()),
-    ):
-        keys = unit_keys(unit, other_ids, other_mask, vocabulary=VOCABULARY)
-        np.testing.assert_array_equal(keys, expected)
-
-
 @pytest.mark.parametrize("unit", ["bigram", "trigram"])
 def test_ngrams_that_are_counted_are_those_of_the_keys(unit):
     """Counting makes keys of its own, in compiled code; the reference makes them in Python."""
@@ -219,32 +184,6 @@ def test_several_chunks_are_one_result(monkeypatch):
         unit_keys("bigram", ids, mask)
 
 
-def test_keys_spread_over_their_range():
-    """8,000 distinct bigrams collide about as often as 8,000 random 31-bit numbers: in 1.5 % of
-    groups. Of 300 groups that is 4.5 on average, and 15 or more with probability 1e-4."""
-    ids = np.random.default_rng(0).integers(0, 5000, (300, 8001))
-    pairs = ids[:, :-1] * 5000 + ids[:, 1:]
-    keys = unit_keys("bigram", ids, ids >= 0)[:, 1:]
-    distinct = [len(set(row)) for row in pairs.tolist()]
-    assert sum(len(set(k)) < n for k, n in zip(keys.tolist(), distinct, strict=True)) < 15
-
-
-def test_a_byte_level_tokenizer(byte_tokenizer):
-    from ktae.rollouts import tokens
-
-    tokenizer = tokens.load_tokenizer(str(byte_tokenizer))
-    text = (
-        "To find 12.5% of 80, we multiply:\n\n\\[\n0.125 \\times 80 = 10\n\\]\n\nWait, let me "
-        "check. 80/8 = 10.\nSo naïve 的 answer is \\boxed{10}.  \n \n🎉 Done"
-    )
-    ids = np.array([tokenizer.encode(text, add_special_tokens=False).ids], dtype=np.int32)
-    texts = tokens.vocabulary(tokenizer)
-    for unit, n_units in (("word", None), ("line", 7), ("step", 4)):
-        keys = unit_keys(unit, ids, ids >= 0, vocabulary=texts)
-        assert_same_partition(keys, naive_keys(unit, ids, ids >= 0, texts.texts), ids >= 0)
-        assert n_units in (None, len(np.unique(keys)))
-
-
 @pytest.mark.parametrize(
     ("unit", "ids", "mask", "says"),
     [
@@ -253,7 +192,6 @@ def test_a_byte_level_tokenizer(byte_tokenizer):
         ("bigram", [[1.5]], [[1]], "^token_ids "),
         ("bigram", [[1, 2]], [[1]], "^mask "),
         ("bigram", [[1, -2]], [[1, 1]], r"^token_ids\[0, 1\]"),
-        ("position", [[2**31]], [[1]], r"^token_ids\[0, 0\]"),
         ("turn", [[2**31]], [[1]], r"^token_ids\[0, 0\]"),
     ],
 )

@@ -20,7 +20,6 @@ ESTIMATORS: dict[str, Estimator] = {
     "float32, mean lengths": Ignoring(KTAE(lengths="mean", fisher="float32"), (2,)),
     "released point": preset("released", fisher="point", h3=0.1),
     "trigrams": preset("trigrams"),
-    "positions": OverUnits(PresenceZ(), ("position", "bigram")),
     "sharp z": PresenceZ(sharp=True),
     "graded z": PresenceZ(graded_rewards=True),
     "n-grams": OverUnits(KTAE(), ("token", "bigram", "trigram")),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.batch import EQUAL, Batch
-from ktae.counting.naive import groups_of, tokens_of_rows
+from ktae.counting.naive import tokens_of_rows
 from ktae.rollout_advantages import EPSILON
 
 
@@ -31,7 +31,8 @@ class Group(NamedTuple):
 def _groups(batch: Batch, scale_by_std: bool) -> Iterator[Group]:
     """Those whose rewards differ."""
     tokens_of = tokens_of_rows(batch)
-    for rows in groups_of(batch):
+    for group in np.unique(batch.group_b):
+        rows = np.flatnonzero(batch.group_b == group).tolist()
         counted = {i: [x for x in tokens_of[i] if x[1] not in batch.ignored] for i in rows}
         counted = {i: tokens for i, tokens in counted.items() if tokens}
         reward = {i: x for i in counted if not math.isnan(x := float(batch.evidence[i]))}
@@ -59,7 +60,7 @@ def tempo(batch: Batch, *, scale_by_std: bool) -> np.ndarray:
     return out
 
 
-def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float, runs: bool) -> np.ndarray:
+def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float) -> np.ndarray:
     """(B, T) float32: from both ends of each rollout, the tokens that are in conflict."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     for group in _groups(batch, scale_by_std):
@@ -77,9 +78,8 @@ def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float, runs: b
                     continue
                 for place, (t, token) in enumerate(tokens[::way]):
                     held = holders[place, token]
-                    if 0 < sum(advantage[k] > 0 for k in held) < len(held):
-                        # A held-out rollout's token: as much as equal ones have on average.
-                        out[i, t] = credit.get(i, np.mean([credit[k] for k in held]))
-                    elif runs:
+                    if not 0 < sum(advantage[k] > 0 for k in held) < len(held):
                         break
+                    # A held-out rollout's token: as much as equal ones have on average.
+                    out[i, t] = credit.get(i, np.mean([credit[k] for k in held]))
     return out

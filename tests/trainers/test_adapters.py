@@ -1,19 +1,10 @@
 """What all adapters do with the engine's own objects: the credit of each token is at that token,
 a rollout counts once whatever its engine makes of it, and by the verdict that is named."""
 
-import types
-
 import engine_objects
 import numpy as np
 import pytest
-from engine_objects import (
-    SkyRLTrainer,
-    Written,
-    nemo_rl_credit,
-    rollouts,
-    swift_fills,
-    swift_trainer,
-)
+from engine_objects import Written, rollouts, skyrl_trainer, swift_trainer
 from placement import UNIT, by_id, reference
 
 import ktae
@@ -21,34 +12,28 @@ from ktae.errors import InputError
 from ktae.trainers.settings import Settings
 from ktae.trainers.skyrl import use_credit
 
-ADAPTERS = {
-    "ms_swift": engine_objects.ms_swift_credit,
-    "nemo_rl": engine_objects.nemo_rl_credit,
-    "skyrl": engine_objects.skyrl_credit,
-    "slime": engine_objects.slime_credit,
-    "tinker": engine_objects.tinker_credit,
-    "trinity": engine_objects.trinity_credit,
-    "verifiers": engine_objects.verifiers_credit,
-}
 
-
-@pytest.fixture(params=ADAPTERS)
+@pytest.fixture(params=["ms_swift", "nemo_rl", "skyrl", "slime", "tinker", "verifiers"])
 def adapter(request):
     """From one group's rollouts and options to what was added at each token that they wrote."""
-    return ADAPTERS[request.param]
+    return getattr(engine_objects, f"{request.param}_credit")
+
+
+def ids_of(rollout):
+    return [x for _, done in rollout.turns for x in done]
 
 
 def test_the_credit_of_a_token_is_at_that_token(adapter):
     credit, metrics = adapter(rollouts(), credit=by_id)
     for rollout, values in zip(rollouts(), credit, strict=True):
-        assert values == pytest.approx([x * UNIT for x in rollout.ids], abs=1e-6)
+        assert values == pytest.approx([x * UNIT for x in ids_of(rollout)], abs=1e-6)
     assert metrics["credit/correct"] == 0.5 and metrics["credit/mean_abs"] > 0
 
 
 def test_the_turns_of_a_rollout_are_one_rollout(adapter):
     """Each as a rollout of its own would be six instead of four."""
     credit, _ = adapter(rollouts(), credit="paper")
-    expected = reference([x.ids for x in rollouts()], [1, 0, 1, 0], [0] * 4)
+    expected = reference(list(map(ids_of, rollouts())), [1, 0, 1, 0], [0] * 4)
     for values, other in zip(credit, expected, strict=True):
         assert values == pytest.approx(other, abs=1e-6)
     assert max(map(max, expected)) > 0.1
@@ -72,46 +57,27 @@ def test_correctness_is_a_score_by_its_name(adapter):
 
 
 @pytest.mark.parametrize(
-    ("changes", "options", "place"),
+    "changes",
     [
-        ({"step_wise_trajectories": True}, {}, "step_wise_trajectories is True"),
-        ({"policy_loss_type": "gspo"}, {}, "policy_loss_type is 'gspo'"),
-        ({"advantage_estimator": "gae"}, {}, "advantage_estimator is 'gae'"),
-        ({"advantage_batch_normalize": True}, {}, "advantage_batch_normalize is True"),
-        ({}, {"correctness": "right"}, "correctness is 'right'"),
-        ({}, {"credit": "tempo"}, "Tempo()"),
+        {"step_wise_trajectories": True},
+        {"policy_loss_type": "gspo"},
+        {"advantage_batch_normalize": True},
+        {"correctness": "right"},
+        {"credit": "tempo"},
     ],
 )
-def test_skyrl_refuses_what_would_erase_credit(changes, options, place):
-    with pytest.raises(InputError) as error:
-        use_credit(SkyRLTrainer(**changes), **options)
-    assert str(error.value).startswith(place)
+def test_skyrl_refuses_what_would_erase_credit(changes):
+    options = {name: changes.pop(name) for name in ("correctness", "credit") if name in changes}
+    with pytest.raises(InputError):
+        use_credit(skyrl_trainer(**changes), **options)
 
 
 @pytest.mark.parametrize(
-    ("changes", "correctness", "place"),
-    [
-        ({"importance_sampling_level": "sequence"}, None, "importance_sampling_level"),
-        ({"loss_type": "real"}, None, "loss_type is 'real'"),
-        ({}, "rihgt", "correctness is 'rihgt'"),
-        (
-            {"template": types.SimpleNamespace(padding_free=True, sequence_parallel_size=1)},
-            None,
-            "padding_free is True",
-        ),
-    ],
+    "changes", [{"importance_sampling_level": "sequence"}, {"loss_type": "real"}]
 )
-def test_ms_swift_refuses_what_would_erase_credit(changes, correctness, place):
+def test_ms_swift_refuses_what_would_erase_credit(changes):
     pytest.importorskip("accelerate")
     from ktae.trainers.ms_swift import with_credit
 
-    arguments = swift_trainer(rollouts(), **changes)
-    with pytest.raises(InputError) as error:
-        with_credit(swift_fills, Settings(by_id, correctness))(*arguments)
-    assert str(error.value).startswith(place)
-
-
-def test_nemo_rl_refuses_a_score_that_the_batch_lacks():
-    with pytest.raises(InputError) as error:
-        nemo_rl_credit(rollouts(), correctness="accuracy")
-    assert str(error.value).startswith("correctness is 'accuracy'")
+    with pytest.raises(InputError):
+        with_credit(print, Settings(by_id))(*swift_trainer(rollouts(), **changes))

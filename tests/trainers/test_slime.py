@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 import torch
-from engine_objects import Sample, slime_arguments
+from engine_objects import slime_arguments, slime_sample
 from placement import assert_placed, by_id
 
 from ktae.errors import InputError
@@ -19,7 +19,7 @@ def eight():
     samples = []
     for i, n in enumerate([4, 1, 2, 3, 2, 4, 1, 3]):
         response = [20 * (i + 1) + j for j in range(n)]
-        samples.append(Sample(i // 4, None, [1, 2, 3, *response], n, i % 2))
+        samples.append(slime_sample(i // 4, None, [1, 2, 3, *response], n, i % 2))
     samples[3].loss_mask = [1, 0, 1]
     samples[5].remove_sample = True
     return samples
@@ -84,8 +84,7 @@ def test_rollout_advantages_follow_slimes_flags():
         ({"normalize_advantages": True}, "--normalize-advantages is True"),
         ({"use_opsm": True}, "--use-opsm is True"),
         ({"custom_advantage_function_path": None}, "--custom-advantage-function-path is None"),
-        ({"ktae": {"credits": "paper"}}, "token credit has no option 'credits'"),
-        ({"ktae": {"credit": None}}, "credit is None"),
+        ({"ktae": {"credits": "paper"}}, "the options of ktae are {'credits': 'paper'}"),
         ({"ktae": {"credit": "tempo"}}, "Tempo()"),
     ],
 )
@@ -95,46 +94,23 @@ def test_what_would_erase_credit_is_refused(changes, place):
     assert str(error.value).startswith(place)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("reward", float("nan")), ("reward", {"right": 1}), ("group_index", None)]
-)
-def test_a_sample_that_lacks_something_is_named(field, value):
-    samples = eight()
-    setattr(samples[4], field, value)
-    with pytest.raises(InputError) as error:
-        post_process_rewards(slime_arguments(), samples)
-    assert str(error.value).startswith("sample 4 ") and field in str(error.value)
+def test_a_reward_that_is_no_number_is_refused():
+    with pytest.raises(InputError):
+        post_process_rewards(slime_arguments(), [slime_sample(0, 0, [1, 2], 1, {"right": 1})])
 
 
 def test_a_rollout_has_the_reward_of_its_last_sample():
     """A session of two samples, the first of which was rewarded, beside one of a single sample."""
     samples = [
-        Sample(0, 7, [1, 10, 11], 2, 1.0),
-        Sample(0, 7, [1, 10, 11, 2, 12], 1, 0.0),
-        Sample(0, 8, [1, 13, 11], 2, 1.0),
+        slime_sample(0, 7, [1, 10, 11], 2, 1.0),
+        slime_sample(0, 7, [1, 10, 11, 2, 12], 1, 0.0),
+        slime_sample(0, 8, [1, 13, 11], 2, 1.0),
     ]
     args = slime_arguments(
         ktae={"credit": lambda token_ids, mask, correct, groups: 0.0 * token_ids}
     )
     advantages = trained(samples, args, [[0, 1, 2]])
     assert [float(row[0]) for row in advantages] == [-0.5, -0.5, 0.5]
-
-
-def test_correctness_may_be_in_a_mapping_of_rewards():
-    def of(response, shaped, right):
-        return Sample(0, None, response, 2, {"shaped": shaped, "right": right})
-
-    samples = [of([10, 11], -1.0, 1), of([12, 11], 1.0, 0)]
-    args = slime_arguments(reward_key="shaped", ktae={"correctness": "right"})
-    right, wrong = trained(samples, args, [[0, 1]])
-    assert float(right[0]) > -1 and float(wrong[0]) < 1
-
-
-def test_one_hook_without_the_other_is_refused():
-    (part,) = split(eight(), [0.5] * 8, WHOLE)
-    with pytest.raises(InputError) as error:
-        token_advantages(slime_arguments(), part)
-    assert "--custom-reward-post-process-path" in str(error.value)
 
 
 def test_context_parallel_ranks_get_their_parts(monkeypatch):

@@ -3,15 +3,14 @@
 import types
 
 import pytest
-from engine_objects import trinity_advantages, trinity_experience
-from placement import assert_placed, by_id
+from placement import assert_placed, by_id, reference
 
 from ktae.errors import InputError
 
 pytest.importorskip("trinity.algorithm", reason="needs trinity-rft: make test-trainers")
 
 import torch
-from trinity.algorithm import ALGORITHM_TYPE, POLICY_LOSS_FN
+from trinity.algorithm import ADVANTAGE_FN, ALGORITHM_TYPE, POLICY_LOSS_FN
 from trinity.common.experience import (
     Experience,
     gather_action_masks,
@@ -19,26 +18,43 @@ from trinity.common.experience import (
     gather_token_ids,
 )
 
-from ktae.trainers.trinity import LOSSES, TokenCreditAdvantage
+from ktae.trainers.trinity import LOSSES
 
 ALGORITHM = "ktae.trainers.trinity.TokenCreditGRPO"
+
+
+def experience(response, reward, *, run, step=0, prompt=(1, 2, 3), task="t", **more):
+    return Experience(
+        eid={"batch": 1, "task": task, "run": run, "step": step},
+        tokens=[*prompt, *response],
+        prompt_length=len(prompt),
+        reward=reward,
+        logprobs=[-0.5] * len(response),
+        **more,
+    )
+
+
+def trained(experiences, **options):
+    """As Trinity's pipeline makes them, with credit where there are options."""
+    name = "ktae.trainers.trinity.TokenCreditAdvantage" if options else "grpo"
+    return ADVANTAGE_FN.get(name)(**options).process([*experiences])
 
 
 def experiences():
     """Two tasks; one response has the output of a tool in it."""
     return [
-        trinity_experience([20, 21, 22], 1.0, run=0),
-        trinity_experience([30, 9, 9, 31], 0.0, run=1, action_mask=[True, False, False, True]),
-        trinity_experience([40], 1.0, run=2),
-        trinity_experience([50, 51], 0.0, run=0, task="u"),
-        trinity_experience([52, 53, 54], 1.0, run=1, task="u"),
+        experience([20, 21, 22], 1.0, run=0),
+        experience([30, 9, 9, 31], 0.0, run=1, action_mask=[True, False, False, True]),
+        experience([40], 1.0, run=2),
+        experience([50, 51], 0.0, run=0, task="u"),
+        experience([52, 53, 54], 1.0, run=1, task="u"),
     ]
 
 
 def test_what_the_trainer_gathers_is_aligned():
     """The batch's own tensors, padded on both sides, after the way through bytes."""
-    exps, _ = trinity_advantages(experiences(), credit=by_id)
-    plain, _ = trinity_advantages(experiences())
+    exps, _ = trained(experiences(), credit=by_id)
+    plain, _ = trained(experiences())
     exps = Experience.deserialize_many(Experience.serialize_many(exps))
     tokens = gather_token_ids(exps, 4, 6, pad_token_id=0)[:, 4:]
     masks = gather_action_masks(exps, 6)
@@ -48,17 +64,20 @@ def test_what_the_trainer_gathers_is_aligned():
         assert_placed(tokens[row], masks[row], advantages[row], base)
 
 
-def test_runs_that_are_not_told_apart_are_rollouts_of_their_own():
-    exps = [trinity_experience([10, 11], 1.0, run=0), trinity_experience([10, 12], 0.0, run=0)]
-    credited, _ = trinity_advantages(exps, credit="paper")
-    assert len({round(float(x), 4) for exp in credited for x in exp.advantages}) == 4
+def test_the_steps_of_a_run_are_one_rollout():
+    def steps():
+        return [
+            experience(done, reward, run=run, step=step, prompt=seen, metrics={"right": 1 - reward})
+            for run, reward in enumerate((1.0, 0.0, 1.0, 0.0))
+            for step, (seen, done) in enumerate((([1, 2], [10 + run, 11]), ([1, 3], [12 + run])))
+        ]
 
-
-def test_groups_that_trinity_leaves_out_stay_out():
-    equal = [trinity_experience([10 + i], 1.0, run=i, task="equal") for i in range(2)]
-    exps = [*equal, *experiences()[:3]]
-    kept, metrics = trinity_advantages(exps, credit=by_id, std_threshold=0.0)
-    assert len(kept) == 3 and metrics["filtered_count"] == 2
+    plain, _ = trained(steps())
+    exps, _ = trained(steps(), credit="paper", correctness="right")
+    credit = [(x.advantages - y.advantages).tolist() for x, y in zip(exps, plain, strict=True)]
+    rows = [[10 + run, 11, 12 + run] for run in range(4)]
+    for run, row in enumerate(reference(rows, [0, 1, 0, 1], [0] * 4)):
+        assert credit[2 * run] + credit[2 * run + 1] == pytest.approx(row, abs=1e-6)
 
 
 def test_a_prompt_that_was_cut_has_nothing_written():
@@ -70,18 +89,8 @@ def test_a_prompt_that_was_cut_has_nothing_written():
         logprobs=[0.0, 0.0],
         truncate_status="prompt_truncated",
     )
-    credited, _ = trinity_advantages([*experiences()[:3], cut], credit=by_id)
+    credited, _ = trained([*experiences()[:3], cut], credit=by_id)
     assert credited[-1].advantages.tolist() == [0.0, 0.0]
-
-
-def test_trinitys_own_check_of_a_configuration_takes_it():
-    from trinity.common.config import Config
-    from trinity.common.config_validator import AlgorithmConfigValidator
-
-    settings = Config()
-    settings.algorithm.algorithm_type = ALGORITHM
-    AlgorithmConfigValidator().validate(settings)
-    assert settings.algorithm.advantage_fn == "ktae.trainers.trinity.TokenCreditAdvantage"
 
 
 @pytest.mark.parametrize(
@@ -101,12 +110,6 @@ def test_what_would_erase_credit_is_refused(settings, key):
     with pytest.raises(InputError) as error:
         ALGORITHM_TYPE.get(ALGORITHM).check_config(config)
     assert key in str(error.value)
-
-
-def test_an_estimator_of_advantages_of_another_scale_is_refused():
-    TokenCreditAdvantage(credit="tempo")
-    with pytest.raises(InputError):
-        TokenCreditAdvantage(credit="tempo", std_cal_level="batch")
 
 
 def gradient(name, advantages, first_ratio=0.01):
@@ -130,9 +133,3 @@ def test_a_tokens_gradient_is_of_its_own_advantage_and_ratio(name):
     for other in (gradient(name, [2.0, -0.25, 1.0]), gradient(name, [0.5, -0.25, 1.0], 0.05)):
         assert torch.equal(each[1:], other[1:])
     assert not torch.equal(each[:1], gradient(name, [2.0, -0.25, 1.0])[:1])
-
-
-def test_a_sequence_level_ratio_is_of_all_tokens():
-    """Why gspo is refused: what one token gets hangs on the others' ratios."""
-    each = gradient("gspo", [0.5, -0.25, 1.0])
-    assert not torch.equal(each[1:], gradient("gspo", [0.5, -0.25, 1.0], 0.05)[1:])

@@ -1,10 +1,9 @@
 """In how many correct and incorrect responses of its group a unit stands, and how often.
 
-A unit is what responses are compared by: a token, a run of two or three tokens, or any key that
-takes the place of token ids. `count` answers that question for a batch as `Counts`, and `credit`
-spreads a function of `Counts` over the batch's tokens. It is answered in three ways: `compiled`
-counts arrays, `tensors` counts torch tensors on any device, and `naive` is the reference in plain
-Python that tests and benchmarks compare the others with.
+A unit is a token, a run of two or three tokens, or any key that takes the place of token ids.
+`count` answers that question for a batch as `Counts`, and `credit` spreads a function of `Counts`
+over the batch's tokens: `compiled` for arrays, `tensors` for torch tensors on any device, and
+`naive` in plain Python as the reference.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ class Totals(NamedTuple):
 class Counts:
     """How units are spread over the responses of their groups: K rows, and an index of tokens.
 
-    Units of a group that have the same counts may share a row. Row 0 is that of no unit: of tokens
-    that were not counted, since their response's correctness is not known or all responses of the
-    group are equal. NumPy arrays, or torch tensors on one device.
+    Units of a group that have the same counts may share a row. Row 0 is that of tokens that were
+    not counted: their response's correctness is not known, or that of the group does not differ.
     """
 
     index: Array
@@ -51,16 +49,15 @@ class Counts:
     group: Array
     """(K,) int64: the group, of G."""
     correct: Array
-    """(K,) float64: correct responses with the unit, the `a` of contingency tables; of graded
-    scores their sum."""
+    """(K,) float64: correct responses with the unit (graded: the sum of their scores)."""
     responses: Array
-    """(K,) float64: all responses of known correctness with the unit, a + b."""
+    """(K,) float64: all responses of known correctness with the unit."""
     occurrences_correct: Array
     """(K,) float64: how often it occurs in correct responses."""
     occurrences: Array
     """(K,) float64: how often in all of them."""
     key: Array | None = None
-    """(K,) int64: the token id or the unit's key. None where units share rows."""
+    """(K,) int64: the token id or the unit's key; None where units share rows."""
 
     def of_group(self, name: str) -> Array:
         """(K,) a total of each row's group, by its name in `Totals`."""
@@ -74,19 +71,17 @@ class Counts:
         return self.correct, incorrect, n_correct, self.of_group("n") - n_correct
 
     def distinct_tables(self) -> tuple[tuple[Array, Array, Array, Array], Array]:
-        """The T distinct contingency tables, (T,) each, and (K,) which of them each row has.
+        """The T distinct contingency tables of verdicts, (T,) each, and (K,) each row's table.
 
-        A group has few of them and many units, so what depends on the table alone is best computed
-        once for each. They are made for correctness of 0 and 1.
+        A group has few of them and many units: what depends on the table alone is computed once.
         """
         size = int(self.responses.max()) + 1
         code = (self.group * size + self.responses) * size + self.correct
-        if is_tensor(code):
-            distinct, place = code.long().unique(return_inverse=True)
-            rows = place.new_zeros(len(distinct))
-            rows[place] = namespace(code).arange(len(place), device=place.device)
-        else:
-            rows, place = _first_rows(code.astype(np.int64))
+        xp = namespace(code)
+        code = xp.asarray(code, dtype=xp.int64)
+        distinct, place = xp.unique(code, return_inverse=True)
+        rows = xp.zeros_like(distinct)
+        rows[place] = xp.ones_like(place).cumsum(0) - 1
         a, b, n_true, n_false = (column[rows] for column in self.table)
         return (a, b, n_true, n_false), place
 
@@ -111,11 +106,9 @@ def count(batch: Batch, unit: str = "token", **options: bool) -> Counts:
 
     Args:
         batch: rollouts; those of unknown correctness have no counts. The N tokens of `Counts.index`
-            are those of `batch.counted()`, row by row, whatever the unit: so counts of several
-            units of one batch lie beside each other.
+            are those of `batch.counted()`, row by row.
         unit: one of `NGRAMS`.
-        **options: of arrays `by_unit`: a row for each unit, sorted by group and key, also in groups
-            in which there is nothing to compare.
+        **options: of arrays `by_unit`: a row for each unit, sorted by group and key.
 
     Raises:
         InputError: an array has a token id that is out of range and unmasked.
@@ -127,27 +120,17 @@ def count(batch: Batch, unit: str = "token", **options: bool) -> Counts:
 def credit(
     batch: Batch, function: Callable[..., Array], units: Sequence[str] = ("token",)
 ) -> Array:
-    """(B, T) float32: a function of counts, at each token that counts.
+    """(B, T) float32: what a function makes of the `Counts` of these units, at each token.
 
-    Whole groups are taken some at a time, so that the memory beyond the output is bounded.
-
-    Args:
-        batch: rollouts. Those of unknown correctness get 0, unless the batch has them looked up.
-        function: of the `Counts` of each unit, in the order of `units`; it gives (N,) numbers, one
-            for each entry of their `index`.
-        units: some of `NGRAMS`.
-
-    Raises:
-        InputError: as `count`.
+    It gives (N,) numbers, one for each entry of their `index`. Whole groups are taken some at a
+    time, so that the memory beyond the output is bounded. Rollouts of unknown correctness get 0,
+    unless the batch has them looked up. Errors are those of `count`.
     """
     return backend_of(batch).credit(batch, function, units)
 
 
 def p_values(table: tuple[Array, Array, Array, Array], method: str = "two-sided") -> Array:
-    """(T,) float64 p-values of contingency tables (a, b, n_true, n_false), computed on the host.
-
-    `method` is `two-sided`, `point` or `float32`, as `ktae.estimators.KTAE` has it.
-    """
+    """(T,) p-values of contingency tables by `KTAE.fisher`'s methods, computed on the host."""
     from ktae.counting import kernels
 
     arrays = [np.asarray(on_host(column)) for column in table]
@@ -156,16 +139,3 @@ def p_values(table: tuple[Array, Array, Array, Array], method: str = "two-sided"
     else:
         p = kernels.fisher_p_values(*arrays, method == "point")
     return namespace(table[0]).asarray(p, device=table[0].device) if is_tensor(table[0]) else p
-
-
-def _first_rows(code: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A row of each distinct code, and (K,) which of these has each row's code."""
-    if code.max() > 16 * len(code):
-        _, rows, place = np.unique(code, return_index=True, return_inverse=True)
-        return rows, place
-    lookup = np.full(int(code.max()) + 1, -1)  # faster than to sort them
-    lookup[code] = np.arange(len(code))
-    occurs = np.flatnonzero(lookup >= 0)
-    rows = lookup[occurs]
-    lookup[occurs] = np.arange(len(occurs))
-    return rows, lookup[code]

@@ -18,8 +18,6 @@ from ktae.counting.units import NGRAMS
 CHUNK_POSITIONS = 1 << 19
 """Padded positions that are counted at a time; a group that is larger is counted whole."""
 
-NOTHING = np.zeros(0, dtype=bool)
-
 MAX_MEMO = 1 << 26
 """Pairs of counts of a group whose rows are remembered, at most."""
 
@@ -56,11 +54,8 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
             group_b=np.unique(batch.group_b[members], return_inverse=True)[1],
         )
         layout = _layout(chunk, batch)
-        # Units come from short to long; each knows what occurs once.
-        helps = len(units) > 1 and list(units) == sorted(units, key=NGRAMS.index)
-        once = np.zeros(layout.lengths.sum() if helps and not batch.look_up_unknown else 0, bool)
         with np.errstate(all="ignore"):
-            values = function(*(_counts(chunk, layout, unit, once=once) for unit in units))
+            values = function(*(_counts(chunk, layout, unit) for unit in units))
         credit_bt = out[members]  # a view, if it is a slice
         values = np.ascontiguousarray(values, dtype=np.float32)
         kernels.spread(values, layout.mask, layout.ends, layout.begins, credit_bt)
@@ -81,13 +76,11 @@ def _layout(batch: Batch, whole: Batch) -> Layout:
     return Layout(ids, mask, ends, lengths, np.cumsum(lengths) - lengths)
 
 
-def _counts(
-    batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False, once: Any = NOTHING
-) -> Counts:
+def _counts(batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False) -> Counts:
     rows, starts = batch.by_group()
     n_tokens, largest = int(layout.lengths.sum()), int(np.diff(starts).max(initial=0))
     n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
-    n_keys, half = int(n_of_group.max(initial=0)) + largest + 1, largest // 2 + 1
+    n_keys, half = int(n_of_group.max(initial=0)) + 1, largest // 2 + 1
     table = (
         np.zeros(1 << max(4, (4 * n_keys).bit_length()), dtype=np.uint64),
         np.zeros(n_keys, dtype=np.uint64),
@@ -96,7 +89,7 @@ def _counts(
     index = np.zeros(n_tokens, dtype=np.int64)
     totals = np.zeros((max(1, len(starts) - 1), len(Totals._fields)))
     # Most of this is never touched. Row 0 is that of no unit.
-    keys, groups = np.empty((2, n_tokens + len(rows) + 1), dtype=np.int64)
+    keys, groups = np.empty((2, n_tokens + 1), dtype=np.int64)
     numbers = np.empty((4, len(keys)))
     keys[0], groups[0], numbers[:, 0] = -1, 0, 0.0
     n_rows = kernels.count_groups(
@@ -108,16 +101,14 @@ def _counts(
         np.zeros((n_keys if batch.graded else 0, 2)),
         np.zeros(min(MAX_MEMO, (half + 1) ** 2), dtype=np.int32),
         np.zeros(n_keys, dtype=np.int32),
-        (index, once, totals, (keys, groups, numbers)),
+        (index, totals, (keys, groups, numbers)),
     )
     columns: Any = [groups[:n_rows], *numbers[:, :n_rows]]
-    counts = Counts(index, Totals(*totals.T), layout.lengths, *columns)
-    if not by_unit:
-        return counts
-    # Rows by group and key, behind that of no unit, whose key is -1.
-    order = np.lexsort((keys[:n_rows], np.where(keys[:n_rows] < 0, -1, counts.group)))
-    columns = [column[order] for column in (*columns, keys)]
-    return Counts(np.argsort(order)[index], counts.totals, layout.lengths, *columns)
+    if by_unit:  # rows by group and key, behind that of no unit, whose key is -1
+        order = np.lexsort((keys[:n_rows], np.where(keys[:n_rows] < 0, -1, groups[:n_rows])))
+        columns = [column[order] for column in (*columns, keys)]
+        index = np.argsort(order)[index]
+    return Counts(index, Totals(*totals.T), layout.lengths, *columns)
 
 
 def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,15 +125,13 @@ def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.nda
 def in_threads(work: Callable[[slice], Any], bounds: Sequence[int]) -> None:
     """Do `work` for each slice between two bounds, in as many threads as NUMBA_NUM_THREADS says.
 
-    They are Python's own. Compiled code and NumPy release the GIL; unlike numba's threads these
-    work after a fork, too.
+    They are Python's own, which unlike numba's work after a fork, too.
     """
     parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
     # Not numba.get_num_threads(), which would start numba's own pool of threads.
     n_threads = min(len(parts), numba.config.NUMBA_NUM_THREADS)
     if n_threads < 2:
-        for part in parts:
-            work(part)
+        list(map(work, parts))
         return
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(work, parts))

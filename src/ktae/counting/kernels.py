@@ -1,7 +1,6 @@
-"""All code that numba compiles. It is one file, since numba's cache looks at one file alone.
+"""All code that numba compiles, in one file, since numba's cache looks at one file alone.
 
-The hash table of a group: a key's slot holds the key, and the number that the key got when it was
-first seen. What is counted of a key lies in arrays, by its number; 0 is the number of no key.
+In a group's hash table a key's slot holds the key and its number, by which arrays hold its counts.
 """
 
 from __future__ import annotations
@@ -22,12 +21,8 @@ TAKEN = 1 << 31
 """In the upper half of a slot, beside the key: the slot holds one."""
 LOW = 0xFFFFFFFF
 
-ONCE = 1 << 30
-"""Beside the row of a number: it occurs once in its group."""
-
 MAX_PAIRS = 4
-"""Pairs (correct, incorrect responses) that a group may have for each of its keys, so that keys of
-equal counts share a row."""
+"""Pairs (correct, incorrect responses) a key of a group, up to which equal ones share a row."""
 
 
 def compiled(compiler: Callable[..., Any], *signature: Any, **options: Any) -> Any:
@@ -91,39 +86,25 @@ def mixed(state, number):
 
 
 @jit
-def finished(state):
-    """`ktae.counting.units.finished` of uint64."""
-    return (state * np.uint64(FINISH)) >> np.uint64(33)
-
-
-@jit
 def slot_of(slots, entry, key, bits):
     """Where `entry`, a key with number 0, stands in the first 2**bits slots, or would stand.
 
-    About every second token of a response is new to its group, so no branch may depend on which of
-    the two it is. What the slot's upper half differs by from the entry's is 0 where it holds the
-    key, below 2**31 where it holds another one, and above where it is free.
+    What the slot's upper half differs by from the entry's is 0 where it holds the key, below 2**31
+    where it holds another one, and above where it is free. No branch depends on which it is.
     """
-    # The hash's top bits spread small numbers evenly, and frequent tokens have small ids.
     step, last_slot = np.uint64(1), (np.uint64(1) << bits) - np.uint64(1)
     slot = (key * np.uint64(HASH)) >> (np.uint64(64) - bits)
-    # Less 1, a difference of 0 becomes the largest number of all: one comparison ends the search
-    # for both a key that is there and a slot that is free.
+    # Less 1, a difference of 0 becomes the largest number: one comparison ends the search for both.
     while ((slots[slot] ^ entry) >> np.uint64(32)) - step < np.uint64(MAX_TOKEN_ID):
         slot = slot + step & last_slot
     return slot
 
 
 @jit
-def keys_of(ids, mask, order, once, keys, places):
-    """Write the keys of a response's n-grams of `order` tokens, and where they stand; how many.
-
-    `once` says of which shorter n-grams it is known that they occur once in the group; or it is
-    empty. Then a longer one that contains it does, too, need not be looked up, and is left out.
-    """
+def keys_of(ids, mask, order, keys):
+    """Write the keys of a response's n-grams of `order` tokens; how many."""
     last = pair = np.uint64(0)  # the states of the n-grams of 1 and 2 tokens that end before
-    n = n_keys = 0
-    knows = len(once) > 0
+    n = 0
     for t in range(len(mask)):
         if mask[t] == 0:
             continue
@@ -132,21 +113,20 @@ def keys_of(ids, mask, order, once, keys, places):
             bigram = mixed(last, key)
             state = bigram if order == 2 else mixed(pair, key)
             last, pair = mixed(np.uint64(0), key), bigram
-            key = finished(state)
-        keys[n_keys], places[n_keys] = key, n
-        n_keys += not (knows and (once[n] | once[max(n - 1, 0)]))
+            key = state * np.uint64(FINISH) >> np.uint64(33)
+        keys[n] = key
         n += 1
-    return n_keys
+    return n
 
 
 @jit
-def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
+def count_keys(keys, place, weights, bits, n_used, table, sums, index):
     """Count one response's keys, and write each one's number to `index`; the next free number.
 
-    `place` is the response's in its group, from 1; `weights` are how much one counts, and the
-    score, which is added up where there are `sums`; `bits` the hash table's. `table` has slots, the
-    last response that holds each key, and its counts: at 2 i in how many responses key i is, at
-    2 i + 1 how often it is there again. The upper half of an integer counts correct responses.
+    `place` is the response's in its group, from 1; `weights` are how much one counts, and the score
+    (for `sums`). `table` has 2**bits slots, the last response with each key, and its counts: at 2 i
+    the responses with key i, at 2 i + 1 how often it is there again; their upper halves are those
+    of correct ones.
     """
     slots, seen, counts = table
     step, score = weights
@@ -154,12 +134,11 @@ def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
         key = keys[i]
         entry = (key | np.uint64(TAKEN)) << np.uint64(32)
         slot = slot_of(slots, entry, key, bits)
-        # A key that the slot does not hold yet gets the next number, and the slot.
         is_new = slots[slot] == 0
         number = np.uint64(n_used) if is_new else slots[slot] & np.uint64(LOW)
         n_used += is_new
         slots[slot] = entry | number
-        index[places[i]] = np.int64(number)
+        index[i] = np.int64(number)
         holder = key << np.uint64(32) | np.uint64(place)
         again = (seen[number] == holder) & (not is_new)
         seen[number] = holder
@@ -172,11 +151,7 @@ def count_keys(keys, places, place, weights, bits, n_used, table, sums, index):
 
 @jit
 def rows_of_group(g, n_used, totals, shares_rows, table, sums, memo, row_of, n_rows, columns):
-    """Write a row for each number of a group, or for each pair of counts; the next free row.
-
-    `row_of` gets the row of each number, and `ONCE` if it occurs once; `columns` are the K rows'
-    key, group and four counts.
-    """
+    """Write rows (key, group, four counts) for a group's numbers or pairs; the next free row."""
     _, seen, counts = table
     keys, groups, numbers = columns
     n_incorrect = int(totals[0] - totals[1]) + 1
@@ -190,14 +165,13 @@ def rows_of_group(g, n_used, totals, shares_rows, table, sums, memo, row_of, n_r
             row_of[i] = 0
             continue
         a, b = new >> 32, new & LOW
-        flag = ONCE if a + b == 1 and again == 0 else 0
         shares = shares_rows and again == 0
         if shares and memo[a * n_incorrect + b] != 0:
-            row_of[i] = memo[a * n_incorrect + b] | flag
+            row_of[i] = memo[a * n_incorrect + b]
             continue
         if shares:
             memo[a * n_incorrect + b] = n_rows
-        row_of[i] = n_rows | flag
+        row_of[i] = n_rows
         keys[n_rows], groups[n_rows] = np.int64(seen[i] >> np.uint64(32)), g
         if len(sums) > 0:
             numbers[0, n_rows], numbers[1, n_rows] = sums[i, 0], float(b)
@@ -221,17 +195,15 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             scores, NaN where unknown.
         order: tokens of the n-grams.
         options: whether unknown responses are looked up, and whether keys may share rows.
-        table: memory for the largest group, as `count_keys` has it; `sums`, `memo` for the rows of
-            pairs and `row_of` for those of numbers likewise.
-        output: the index, (N,) `once` of the shorter n-grams, which becomes that of these, or
-            empty, (G, 5) totals, and what `rows_of_group` writes to.
+        table, sums, memo, row_of: memory for the largest group (`count_keys`, `rows_of_group`).
+        output: the index, (G, 5) totals, and the columns of `rows_of_group`.
     """
     ids, mask, ends, lengths, begins = tokens
     rows, starts, scores = responses
     look_up, shares_rows = options
     slots, _, counts = table
-    index, once, totals, columns = output
-    keys, places = np.empty(ids.shape[1], np.uint64), np.empty(ids.shape[1], np.int64)
+    index, totals, columns = output
+    keys = np.empty(ids.shape[1], np.uint64)
     n_rows = 1
     for g in range(len(starts) - 1):
         members = rows[starts[g] : starts[g + 1]]
@@ -242,7 +214,7 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
         while np.int64(1) << np.int64(bits) < 2 * lengths[members].sum():
             bits += np.uint64(1)
         slots[: np.int64(1) << np.int64(bits)] = 0
-        n_used = 1 + len(members)  # before them those of what occurs once in a response
+        n_used = 1
         for place in range(len(members)):
             row = members[place]
             score, end = scores[row], ends[row]
@@ -250,17 +222,10 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             if lengths[row] == 0 or not (known or look_up):
                 continue
             step = np.int64(known) << (32 if known and len(sums) == 0 and score != 0.0 else 0)
-            part = slice(begins[row], begins[row] + lengths[row])
-            if len(once) > 0:
-                index[part] = place + 1  # the number of all that occurs once in this response
-                counts[2 * place + 2] = step
-                if len(sums) > 0:
-                    sums[place + 1] = score
-            n = keys_of(ids[row, :end], mask[row, :end], order, once[part], keys, places)
-            n_used = count_keys(
-                keys[:n], places[:n], place + 1, (step, score), bits, n_used, table, sums,
-                index[part],
-            )  # fmt: skip
+            n = keys_of(ids[row, :end], mask[row, :end], order, keys)
+            out = index[begins[row] : begins[row] + n]
+            weights = step, score
+            n_used = count_keys(keys[:n], place + 1, weights, bits, n_used, table, sums, out)
         n_rows = rows_of_group(
             g, n_used, totals[g], shares_rows, table, sums, memo, row_of, n_rows, columns
         )
@@ -269,10 +234,7 @@ def count_groups(tokens, responses, order, options, table, sums, memo, row_of, o
             if np.isnan(scores[row]) and not look_up:
                 continue
             for n in range(begins[row], begins[row] + lengths[row]):
-                packed = row_of[index[n]]
-                index[n] = packed & (ONCE - 1)
-                if len(once) > 0:
-                    once[n] = packed >= ONCE
+                index[n] = row_of[index[n]]
         counts[: 2 * n_used] = 0
         sums[:n_used] = 0.0
     return n_rows

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ktae.arrays import MAX_TOKEN_ID, Array
-from ktae.batch import Batch, bad_token_id
+from ktae.arrays import Array
+from ktae.batch import Batch
 from ktae.counting import Counts, Totals
 from ktae.counting.units import FINISH, MIX, NGRAMS
 
@@ -36,14 +37,19 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
         for tokens in tokens_of_rows(batch)
     ]
     rows: list[tuple[float, ...]] = [(0, -1, 0.0, 0.0, 0.0, 0.0)]
-    totals, row_of = [], {}
-    for group, members in enumerate(groups_of(batch)):
+    totals: list[tuple[Any, ...]] = []
+    row_of = {}
+    for group in range(max(batch.group_b, default=-1) + 1):
         evidence = [
             (float(batch.evidence[i]), keys_of[i])
-            for i in members
+            for i in np.flatnonzero(batch.group_b == group)
             if keys_of[i] and not math.isnan(batch.evidence[i])
         ]
-        totals.append(_totals(evidence))
+        known = [score for score, _ in evidence]
+        n_correct = sum(score * len(units) for score, units in evidence)
+        n_tokens = sum(len(units) for _, units in evidence)
+        variance = np.var(known) if len(set(known)) > 1 else 0.0
+        totals.append((len(known), sum(known), n_correct, n_tokens - n_correct, variance))
         contain, occur = defaultdict[int, list[float]](list), defaultdict[int, list[float]](list)
         for score, units in evidence:
             for key in units:
@@ -62,22 +68,10 @@ def count(batch: Batch, unit: str = "token", *, by_unit: bool = True) -> Counts:
     group_k, key_k, *columns = np.array(rows).T
     return Counts(
         np.array(index, dtype=np.int64),
-        Totals(*np.array(totals or [(0.0,) * 5]).T),
+        Totals(*np.array(totals or [(0.0,) * 5], dtype=np.float64).T),
         batch.counted().sum(axis=1),
         group_k.astype(np.int64),
         *[*columns, key_k.astype(np.int64)],
-    )
-
-
-def _totals(evidence: list[tuple[float, list[int]]]) -> tuple[float, ...]:
-    """A group's `Totals` of its (score, units)."""
-    scores = [score for score, _ in evidence]
-    return (
-        float(len(scores)),
-        float(sum(scores)),
-        float(sum(score * len(units) for score, units in evidence)),
-        float(sum((1 - score) * len(units) for score, units in evidence)),
-        float(np.var(scores)) if len(set(scores)) > 1 else 0.0,
     )
 
 
@@ -99,21 +93,10 @@ def keys(unit: str, tokens: list[int]) -> list[int]:
     return result
 
 
-def groups_of(batch: Batch) -> list[list[int]]:
-    """Each group's row numbers."""
-    rows: defaultdict[int, list[int]] = defaultdict(list)
-    for i, group in enumerate(batch.group_b.tolist()):
-        rows[group].append(i)
-    return [rows[group] for group in sorted(rows)]
-
-
 def tokens_of_rows(batch: Batch) -> list[list[tuple[int, int]]]:
     """For each row its unmasked (position, token id)."""
-    tokens_of = []
-    for i, (ids, mask) in enumerate(zip(batch.token_ids, batch.mask, strict=True)):
-        tokens = [(t, int(token)) for t, token in enumerate(ids) if mask[t] != 0]
-        for t, token in tokens:
-            if not 0 <= token <= MAX_TOKEN_ID:
-                raise bad_token_id(batch.token_ids, i, t)
-        tokens_of.append(tokens)
-    return tokens_of
+    batch.check_token_ids()
+    return [
+        [(t, int(ids[t])) for t in np.flatnonzero(mask).tolist()]
+        for ids, mask in zip(batch.token_ids, batch.mask, strict=True)
+    ]

@@ -1,8 +1,4 @@
-"""Counts of tensors on any device, around one sort.
-
-Sorting the tokens by (group, key) turns each group's unit into a run, and all that is counted of it
-are sums over runs.
-"""
+"""Counts of tensors on any device: sorted by (group, key), each unit is a run to sum over."""
 
 from __future__ import annotations
 
@@ -18,11 +14,10 @@ from ktae.counting import Counts, Totals
 from ktae.counting.units import ngram_keys
 
 MEMORY_BYTES = 2**30
-"""Bound on the memory beyond the output, as far as the largest group allows."""
+"""Bound on the memory beyond the output, if one group fits into it."""
 
 BYTES_PER_POSITION = 256
-"""Extra memory at the peak for each position of a chunk that has no masked one and no two tokens
-alike, with some air for what the allocator does not give back at once."""
+"""Extra memory at the peak for each position of a chunk."""
 
 
 def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -> torch.Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ktae.arrays import Array, namespace
 
 NGRAMS = ("token", "bigram", "trigram")
@@ -11,7 +9,7 @@ NGRAMS = ("token", "bigram", "trigram")
 
 MIX = 0x9E3779B97F4A7C15
 FINISH = 0xD6E8FEB86659FD93
-"""Odd, so that multiplying by them modulo 2**64 loses nothing."""
+"""Odd, so that multiplying by them modulo 2**64 loses nothing; int64 holds them less 2**64."""
 
 
 def ngram_keys(unit: str, token: Array, place: Array) -> Array:
@@ -29,20 +27,10 @@ def ngram_keys(unit: str, token: Array, place: Array) -> Array:
         before = namespace(token).roll(state, 1)
         before[place == 0] = 0
         state = mixed(before, token)
-    return finished(state)
+    return state * (FINISH - 2**64) >> 33 & 0x7FFFFFFF
 
 
 def mixed(state: Array, number: Array) -> Array:
     """The states after one more number each: 64 bits, in int64, whose products wrap around."""
-    state = (state ^ (number + 1)) * signed(MIX)
+    state = (state ^ (number + 1)) * (MIX - 2**64)
     return state ^ (state >> 32 & 0xFFFFFFFF)
-
-
-def finished(state: Array) -> Array:
-    """31 bits of states, as token ids."""
-    return state * signed(FINISH) >> 33 & 0x7FFFFFFF
-
-
-def signed(number: Any) -> Any:
-    """The int64 of the same 64 bits."""
-    return number - 2**64 if number >= 2**63 else number

@@ -1,8 +1,7 @@
 """Estimators of token credit as values: small frozen settings that compose.
 
 `preset("calibrated")`, `KTAE(h3=0)`, `Centred(OverUnits(PresenceZ(), ("trigram",)))`. Each equals
-itself, prints itself, and survives a round trip through a recipe. A function of your own is one
-too: `Function(function)`, or the function itself wherever an estimator is asked for.
+itself, prints itself, and survives a round trip through a recipe; `Function(function)` is one too.
 """
 
 from ktae.estimators.anchor_states import AnchorStates
@@ -38,40 +37,10 @@ from ktae.estimators.turn_rewards import MTGRPO, TurnRewards
 from ktae.estimators.units import UNITS, unit_keys
 
 __all__ = [
-    "DEFAULT",
-    "KINDS",
-    "KTAE",
-    "MTGRPO",
-    "PRESETS",
-    "TRANSFORMS",
-    "UNITS",
-    "AdvantageEstimator",
-    "AdvantageReweighting",
-    "AnchorStates",
-    "Backoff",
-    "Centred",
-    "ConflictTokens",
-    "CreditFunction",
-    "EntropyWeights",
-    "Estimator",
-    "Function",
-    "Ignoring",
-    "ImportPath",
-    "OverUnits",
-    "PermutedLabels",
-    "PresenceZ",
-    "RandomPlaces",
-    "Salt",
-    "Scaled",
-    "Stride",
-    "Tempo",
-    "Transform",
-    "TurnRewards",
-    "as_estimator",
-    "from_section",
-    "preset",
-    "resolved",
-    "to_section",
-    "to_text",
-    "unit_keys",
-]
+    "DEFAULT", "KINDS", "KTAE", "MTGRPO", "PRESETS", "TRANSFORMS", "UNITS", "AdvantageEstimator",
+    "AdvantageReweighting", "AnchorStates", "Backoff", "Centred", "ConflictTokens",
+    "CreditFunction", "EntropyWeights", "Estimator", "Function", "Ignoring", "ImportPath",
+    "OverUnits", "PermutedLabels", "PresenceZ", "RandomPlaces", "Salt", "Scaled", "Stride",
+    "Tempo", "Transform", "TurnRewards", "as_estimator", "from_section", "preset", "resolved",
+    "to_section", "to_text", "unit_keys",
+]  # fmt: skip

@@ -13,26 +13,23 @@ from ktae import counting
 from ktae.arrays import Array, is_tensor, namespace
 from ktae.batch import Batch
 from ktae.counting import Counts
+from ktae.counting.units import NGRAMS
 from ktae.estimators.base import AboveZero, Estimator
-
-UNITS = ("token", "bigram", "trigram")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Backoff(Estimator):
     """Credit 0.3 Σ e(u) over the tokens, bigrams and trigrams u that the token is part of.
 
-    The evidence of a unit of k tokens is e = z · d · (d / D)^(k - 1), less the mean of that over
-    all permutations of the outcomes. z is the permutation z-score of the unit's presence
+    The evidence of a unit of k tokens is e = z · d · (d / D)^(k - 1), less its mean over all
+    permutations of the outcomes. z is the permutation z-score of the unit's presence
     (`PresenceZ`), d = -log₁₀ p the digits of Fisher's one-sided p-value in its direction, and D
     the digits that a unit of all correct and no incorrect responses would have. So a longer unit
-    needs stronger evidence, since there are more of them; where it has none, it adds next to
-    nothing and the credit falls back to shorter ones. The evidence of a bigram goes to both of its
-    tokens and that of a trigram to all three, since the token that decided may be the first. Before
-    a response's first token there are marks, which are part of its first units.
+    needs stronger evidence, since there are more of them; without it the credit falls back to
+    shorter ones. The evidence goes to all tokens of a unit. Before a response's first token there
+    are marks, which are part of its first units.
 
-    The mean credit under permuted labels is exactly 0: each unit's is. It takes outcomes alone, no
-    graded rewards.
+    The mean credit under permuted labels is exactly 0. It takes outcomes alone, no graded rewards.
 
     Source: ours; chosen on the worlds of `ktae.bench`. The name is that of n-gram models that fall
     back to shorter contexts (Katz 1987); here all contexts are added up.
@@ -43,7 +40,7 @@ class Backoff(Estimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        return counting.credit(batch, self._of_tokens, UNITS)
+        return counting.credit(batch, self._of_tokens, NGRAMS)
 
     def _of_tokens(self, *counts: Counts) -> Array:
         """(N,) the credit of each token, by the counts of tokens, bigrams and trigrams."""
@@ -53,8 +50,7 @@ class Backoff(Estimator):
         )
         longer += trigram
         credit += longer
-        # A unit is counted at its last token. What comes after goes to the tokens before as well,
-        # but to none of the response before.
+        # A unit is counted at its last token; its credit goes to those before in the response, too.
         lengths = counts[0].lengths
         first = (lengths.cumsum(0) - lengths)[lengths > 0]
         trigram[first] = 0.0
@@ -83,8 +79,7 @@ def _evidence(counts: Counts, order: int) -> Array:
 
 @functools.lru_cache(maxsize=1 << 12)
 def evidence_table(n_true: int, n_false: int, order: int) -> np.ndarray:
-    """(n_true + 1, n_false + 1) float32 evidence of a unit of `order` tokens that a of the group's
-    correct and b of its incorrect responses contain, for each a and b."""
+    """(n_true + 1, n_false + 1) float32: evidence of a unit in a correct, b incorrect responses."""
     table = np.zeros((n_true + 1, n_false + 1), dtype=np.float32)
     for m in range(1, n_true + n_false):
         a = np.arange(max(0, m - n_false), min(m, n_true) + 1)
@@ -93,8 +88,7 @@ def evidence_table(n_true: int, n_false: int, order: int) -> np.ndarray:
 
 
 def unit_evidence(n_true: int, n: int, m: int, order: int) -> np.ndarray:
-    """(n_true + 1,) float64, the evidence of a unit of `order` tokens that m of n responses contain
-    and a of the n_true correct ones, for each a; 0 where that is impossible or nothing differs."""
+    """(n_true + 1,) float64: evidence of a unit in m of n responses, a of them correct; else 0."""
     values = np.zeros(n_true + 1)
     if not (0 < n_true < n and 0 < m < n):
         return values

@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import functools
 import numbers
+import operator
 import typing
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -32,15 +33,13 @@ FromZero = Annotated[float, Between(0)]
 AboveZero = Annotated[float, Between(1 / MAX_MAGNITUDE)]
 Share = Annotated[float, Between(0, 1)]
 
-
 type_hints = functools.cache(typing.get_type_hints)
 
 
 class Estimator(abc.ABC):
     """How much credit each token gets. A subclass is a frozen dataclass of its own settings.
 
-    A subclass has to define `credit` alone. Two estimators of equal settings are equal, and each
-    prints as the expression that makes it. Settings are checked by their types: bool, a `Literal`,
+    A subclass has to define `credit` alone. Settings are checked by their types: bool, a `Literal`,
     and numbers such as `FromZero`.
     """
 
@@ -51,7 +50,6 @@ class Estimator(abc.ABC):
     needs_policy: frozenset[str] = frozenset()
     """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
     needs_turn_rewards: bool = False
-    """Whether it looks at rewards of single turns."""
     on_host: bool = False
     """Whether it takes arrays in the host's memory alone; tensors are brought there."""
 
@@ -66,8 +64,7 @@ class Estimator(abc.ABC):
         """(B, T) float32 credit of every token, in an array that may be written to.
 
         It is 0 where `batch.mask` is 0, at ignored tokens, and in rollouts of unknown correctness
-        (unless the batch has them looked up). A batch of tensors on a device comes to those alone
-        that are not `on_host`.
+        (unless the batch has them looked up).
         """
 
     def by_units(self) -> ByUnits | None:
@@ -97,8 +94,7 @@ class GradedEstimator(Estimator):
     """An estimator whose rewards may be graded scores."""
 
     graded_rewards: bool = False
-    """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
-    an error."""
+    """Take correctness as a number; without it, anything but 0, 1 and NaN is an error."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,23 +105,18 @@ class GradedEstimator(Estimator):
 class AdvantageEstimator(Estimator):
     """An estimator that changes the rollout advantage token by token, and so computes it itself.
 
-    Verdicts, 1 and 0, are its rewards. It does not see the trainer's rewards, in
-    which there may be penalties of length or format; so its own rollout advantage is that of the
-    verdicts, over the rollouts of known correctness. It is computed in the host's memory.
+    It does not see the trainer's rewards, with their penalties: its advantage is that of
+    correctness, over the rollouts whose correctness is known, in the host's memory.
     """
 
     scale_by_std: bool = True
-    """Divide by the group's standard deviation, as the rollout advantage beside it does (a recipe's
-    `algorithm.scale_by_std`). False beside `dr_grpo` and other advantages R - mean, as prime-rl's.
-    With RLOO's neither is right."""
+    """Divide by the group's standard deviation, as the rollout advantage beside it does. False
+    beside `dr_grpo` and other advantages R - mean, as prime-rl's; with RLOO's neither is right."""
 
     on_host = True
 
     def advantages(self, batch: Batch) -> np.ndarray:
-        """(B,) float64 rollout advantages over the known rollouts that have a counted token.
-
-        0 for all others, and where the rewards of a group do not differ.
-        """
+        """(B,) float64 rollout advantages; 0 without evidence or where rewards are equal."""
         kind, is_evidence_b = "grpo" if self.scale_by_std else "dr_grpo", batch.is_evidence()
         reward_b = np.where(is_evidence_b, batch.evidence, 0.0)
         advantage_b = rollout_advantages(kind, reward_b, is_evidence_b, batch.group_b)
@@ -140,8 +131,7 @@ class TurnEstimator(Estimator):
     """An estimator that gives all tokens of a turn the same credit, in the host's memory."""
 
     normalise: Normalise | None = None
-    """A function of an observation's text: states are equal where what it gives is equal. None:
-    where their token ids are."""
+    """States are equal where this function of their text is; None: where their token ids are."""
 
     on_host = True
 
@@ -173,8 +163,7 @@ class TurnEstimator(Estimator):
 class Explained(NamedTuple):
     """How the credit of each row of `Counts` came about, (K,) float64 each."""
 
-    direction: Array
-    """Above 0 speaks for correct."""
+    direction: Array  # above 0 speaks for correct
     value: Array
     credit: Array
 
@@ -185,10 +174,7 @@ class ContingencyEstimator(Estimator):
 
     @abc.abstractmethod
     def explain(self, counts: Counts) -> Explained:
-        """The credit of each row, in array operations that NumPy and torch both have.
-
-        What it gives where there is nothing to compare is not looked at.
-        """
+        """The credit of each row, by NumPy or torch; anything where nothing can be compared."""
 
     @abc.abstractmethod
     def largest(self, n: Array) -> Array:
@@ -225,18 +211,15 @@ class ByUnits(NamedTuple):
 
     def _of_tokens(self, *counts: Counts) -> Array:
         weight = self.factor / len(counts)
-        total: Any = None
-        for of_unit in counts:
-            credit = weight * self.statistic.explain(of_unit).credit
+
+        def of_unit(unit: Counts) -> Array:
+            credit = weight * self.statistic.explain(unit).credit
             xp = namespace(credit)
             # Not -0.0, which a strength of 0 and an effect below 0 give.
-            credit = xp.where(of_unit.comparable(), credit + 0.0, 0.0)
-            credit = xp.asarray(credit, dtype=xp.float32)[of_unit.index]
-            if total is None:
-                total = credit
-            else:
-                total += credit
-        return total
+            credit = xp.where(unit.comparable(), credit + 0.0, 0.0)
+            return xp.asarray(credit, dtype=xp.float32)[unit.index]
+
+        return functools.reduce(operator.iadd, map(of_unit, counts))
 
 
 def impute_by_key(credit_n: np.ndarray, known_n: np.ndarray, key_n: np.ndarray) -> np.ndarray:
@@ -251,16 +234,16 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, np.generic):  # which JSON does not know
         value = value.item()
     kind, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is bool and not isinstance(value, bool):
-        raise InputError(f"{name} is {value!r}; expected true or false")
-    if kind is Literal and value not in args:
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(args)}")
-    if kind is not Annotated:
-        return value
-    number, (low, high) = args
-    is_number = isinstance(value, numbers.Integral if number is int else numbers.Real)
-    if not is_number or isinstance(value, bool) or not low <= value <= high:
-        what = "an integer" if number is int else "a number"
-        limits = f"from {low:g}" + (f" to {high:g}" if number is float else "")
-        raise InputError(f"{name} is {value!r}; expected {what} {limits}")
-    return number(value)
+    if kind is Annotated:
+        number, (low, high) = args
+        is_number = isinstance(value, numbers.Integral if number is int else numbers.Real)
+        fits = is_number and not isinstance(value, bool) and low <= value <= high
+        expected = f"{'an integer' if number is int else 'a number'} from {low:g} to {high:g}"
+        value = number(value) if fits else value
+    elif kind is Literal:
+        fits, expected = value in args, f"one of {', '.join(args)}"
+    else:
+        fits, expected = hint is not bool or isinstance(value, bool), "true or false"
+    if not fits:
+        raise InputError(f"{name} is {value!r}; expected {expected}")
+    return value

@@ -1,8 +1,6 @@
 """What token credit must beat: credit of permuted labels, and the same credit at random places.
 
-What is drawn for a group or a rollout depends on the seed and on its own counted token ids and on
-nothing else: not on the order of the batch, its padding, the process or the device. So processes
-that hold the same group agree, and the next step's rollouts are drawn for anew.
+What is drawn depends on the seed and on the group's (or rollout's) own counted token ids alone.
 """
 
 from __future__ import annotations
@@ -22,31 +20,24 @@ from ktae.errors import InputError
 from ktae.estimators.base import Between
 from ktae.estimators.transforms import Transform
 
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class RandomControl(Transform):
-    """A control that draws at random."""
-
-    seed: Annotated[int, Between(0)] = 0
-    """Seeds its random numbers, which depend on it and the rollouts alone; from 0."""
-
-    on_host = True
+Seed = Annotated[int, Between(0)]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class PermutedLabels(RandomControl):
+class PermutedLabels(Transform):
     """A control: the estimator sees correctness permuted among the rollouts of each group.
 
     Rollouts of unknown correctness keep it, and so do those without a counted token.
     """
 
+    seed: Seed = 0
+
+    on_host = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.needs_turn_rewards:
-            raise InputError(
-                f"{self.inner} looks at turn rewards and at no label; expected an estimator of "
-                "correctness"
-            )
+            raise InputError(f"{self.inner} looks at no label; expected an estimator that does")
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -54,8 +45,12 @@ class PermutedLabels(RandomControl):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class RandomPlaces(RandomControl):
+class RandomPlaces(Transform):
     """A control: each response's credit, on random tokens of the same response."""
+
+    seed: Seed = 0
+
+    on_host = True
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -74,10 +69,9 @@ def label_permutations(
     *,
     seeds: Iterable[int],
 ) -> Iterator[np.ndarray]:
-    """Correctness as `PermutedLabels` has it, for many seeds: the token ids are looked at once.
+    """(B,) float64 correctness for each seed, as `PermutedLabels` has it; integers from 0.
 
-    Yields (B,) float64 for each seed, integers from 0. The arrays and their errors are those of
-    `ktae.token_credit`; `correct` may be graded.
+    The arrays and their errors are those of `ktae.token_credit`; `correct` may be graded.
     """
     arrays = map(on_host, (token_ids, mask, correct, groups))
     return _permuted(make_batch(*arrays, graded=True), seeds)

@@ -1,8 +1,7 @@
 """Estimators of the user's own: a function, or code by its name.
 
-A name is `package.module:Name`, looked for on Python's path, or `file.py:Name`. It is only a name
-until `resolved` imports what it stands for, and that is done where the user has named it: a
-trainer, `ktae train`, `--estimator`. Of what is read, such as a run folder, nothing is run.
+A name, `package.module:Name` or `file.py:Name`, is imported by `resolved`, where the user has named
+it (a trainer, `ktae train`, `--estimator`). Of what is read, such as a run folder, nothing is run.
 """
 
 from __future__ import annotations
@@ -29,20 +28,16 @@ CreditFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], Any]
 """`function(token_ids, mask, correct, groups) -> credit`, in NumPy.
 
 It gets (n, T) int64 token ids, (n, T) bool mask, (n,) bool correctness and (n,) integer groups of
-the n rollouts that can be evidence: those of known correctness with an unmasked token. Rows of a
-group need not be adjacent, sizes may differ, groups may be all correct or all incorrect, and ids at
-masked positions may be anything. It gives (n, T) numbers, an array or a tensor, which are added to
-the rollout advantages at their tokens; what it gives at masked positions is not looked at."""
+the n rollouts of known correctness with an unmasked token, in any order; ids at masked positions
+may be anything. It gives (n, T) numbers, an array or a tensor; those at masked positions are not
+looked at."""
 
 SIGNATURE = "(token_ids, mask, correct, groups) -> credit"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Function(Estimator):
-    """Credit by a function of arrays, which is called once for all groups, on the host.
-
-    It gets verdicts, and is not called where no rollout can be evidence.
-    """
+    """Credit by a function of arrays and verdicts, called once for all groups, on the host."""
 
     function: CreditFunction
 
@@ -53,37 +48,26 @@ class Function(Estimator):
         batch.check_token_ids()
         credit_bt, counted_bt = np.zeros(batch.token_ids.shape), batch.counted()
         rows = np.flatnonzero(batch.is_evidence())
-        if len(rows):
-            credit_bt[rows] = self._called(batch, rows, counted_bt)
-            if batch.look_up_unknown:
-                keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
-                known_n = np.repeat(batch.known(), counted_bt.sum(axis=1))
-                credit_n = impute_by_key(credit_bt[counted_bt], known_n, keys_bt[counted_bt])
-                credit_bt[counted_bt] = credit_n
-        return credit_bt.astype(np.float32)
-
-    def _called(self, batch: Batch, rows: np.ndarray, counted_bt: np.ndarray) -> np.ndarray:
-        """(n, T) float64 for the rows that can be evidence, 0 where masked."""
+        if not len(rows):
+            return credit_bt.astype(np.float32)
         groups = np.unique(batch.group_b[rows], return_inverse=True)[1]
         # All are copies: a function that writes into its arguments spoils nothing.
         ids, correct = batch.token_ids[rows].astype(np.int64), batch.evidence[rows] == 1
         result = self.function(ids, counted_bt[rows], correct, groups)
         array = as_array(f"what {self} gave", on_host(result))
         if array.shape != ids.shape or array.dtype.kind not in "biuf":
-            raise InputError(
-                f"{self} gave {describe(array)}; expected numbers of shape {ids.shape}, one "
-                "for each token of the rollouts that it was called with"
-            )
-        credit: np.ndarray = np.where(counted_bt[rows], array, 0).astype(np.float64)
-        for i, t in np.argwhere(~(np.abs(credit) <= MAX_MAGNITUDE)):
-            assert batch.labels is not None
-            row = rows[i]
-            raise InputError(
-                f"{self} gave {credit[i, t]} for token {batch.token_ids[row, t]} of "
-                f"rollout {row} in group {batch.labels[batch.group_b[row]]}; expected a finite "
-                f"number within ±{MAX_MAGNITUDE:g}"
-            )
-        return credit
+            raise InputError(f"{self} gave {describe(array)}; expected numbers of {ids.shape}")
+        credit_bt[rows] = np.where(counted_bt[rows], array, 0)
+        for row, t in np.argwhere(~(np.abs(credit_bt) <= MAX_MAGNITUDE)):
+            where = f"token {batch.token_ids[row, t]} of rollout {row}"
+            expected = f"a finite number within ±{MAX_MAGNITUDE:g}"
+            raise InputError(f"{self} gave {credit_bt[row, t]} for {where}; expected {expected}")
+        if batch.look_up_unknown:
+            keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
+            known_n = np.repeat(batch.known(), counted_bt.sum(axis=1))
+            credit_n = impute_by_key(credit_bt[counted_bt], known_n, keys_bt[counted_bt])
+            credit_bt[counted_bt] = credit_n
+        return credit_bt.astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -91,9 +75,7 @@ class ImportPath(Estimator):
     """The name of an estimator of the user's own; it computes nothing before it is `resolved`."""
 
     name: str
-    """`package.module:Name` or `file.py:Name`."""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Those of a class."""
 
     def __repr__(self) -> str:
         """The name."""
@@ -101,14 +83,12 @@ class ImportPath(Estimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        raise InputError(
-            f"{self.name} is code of your own, which is not run because a file names it; give it "
-            "by --estimator, or in Python the function or class itself"
-        )
+        expected = "it by --estimator, or in Python the function or class itself"
+        raise InputError(f"{self} is your own code, which no file can run; expected {expected}")
 
 
 def resolved(estimator: Estimator) -> Estimator:
-    """The estimator, with what is `ImportPath` in it imported; errors of its code are its own.
+    """The estimator, with what is `ImportPath` in it imported; other errors of its code pass.
 
     Raises:
         InputError: there is no such module, file or name, or it is no estimator.
@@ -126,17 +106,20 @@ def resolved(estimator: Estimator) -> Estimator:
     if isinstance(value, Estimator) and not settings:
         return value
     if settings or name_of(value) is None:
-        raise InputError(
-            f"{estimator.name} is {value!r:.60}; expected a function {SIGNATURE} made by def, an "
-            "estimator, or a class of them, which alone has settings"
-        )
+        expected = f"a function {SIGNATURE} made by def, an estimator, or a class with its settings"
+        raise InputError(f"{estimator.name} is {value!r:.60}; expected {expected}")
     return Function(value)
 
 
 def imported(name: str) -> Any:
     """The object that a name stands for; its code is run. InputError: there is none."""
     where, _, attribute = name.rpartition(":")
-    module = _file(where) if where.endswith(".py") else _module(where)
+    is_file = where.endswith(".py") or not where[:1].isidentifier()
+    try:
+        module = _file(where) if is_file else importlib.import_module(where)
+    except (ModuleNotFoundError, FileNotFoundError) as error:
+        expected = "package.module:Name on Python's path (PYTHONPATH), or file.py:Name"
+        raise InputError(f"{name}: {error}; expected {expected}") from error
     if not hasattr(module, attribute):
         known = [name for name, value in vars(module).items() if callable(value)]
         raise InputError(f"{where} has no {attribute!r}; {expected_one_of(known, attribute)}")
@@ -150,27 +133,11 @@ def name_of(value: Any) -> str | None:
     return f"{module}:{name}" if is_there and module not in ("__main__", "builtins") else None
 
 
-def _module(where: str) -> ModuleType:
-    """The module of that dotted name."""
-    try:
-        if all(part.isidentifier() for part in where.split(".")):
-            return importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        if not f"{where}.".startswith(f"{error.name}."):
-            raise  # something that the module itself imports
-    raise InputError(
-        f"no module {where!r} on Python's path (PYTHONPATH); for a file of a folder write its "
-        f"path, such as {where.rpartition('.')[2] or 'mine'}.py:NAME"
-    )
-
-
 def _file(where: str) -> ModuleType:
     """The file as a module whose name is its whole path: so `name_of` finds it from anywhere."""
     path = os.path.abspath(os.path.expanduser(where))
     if path in sys.modules:
         return sys.modules[path]
-    if not os.path.isfile(path):
-        raise InputError(f"{where} is no file; expected a Python file, such as mine.py:NAME")
     spec = importlib.util.spec_from_file_location(path, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[path] = importlib.util.module_from_spec(spec)

@@ -10,7 +10,6 @@ from typing_extensions import override
 from ktae import counting, stats
 from ktae.arrays import MAX_MAGNITUDE, Array
 from ktae.counting import Counts
-from ktae.errors import InputError
 from ktae.estimators.base import AboveZero, ContingencyEstimator, Explained, FromZero, Share
 from ktae.estimators.transforms import Ignoring, Scaled
 
@@ -27,42 +26,35 @@ class KTAE(ContingencyEstimator):
     """
 
     h1: FromZero = 1.0
-    """Weight of the Fisher score in the strength of association; from 0."""
+    """Weight of the Fisher score in the strength of association."""
 
     h2: FromZero = 2.0
-    """Weight of the information gain (bits) in the strength of association; from 0."""
+    """Weight of the information gain (bits) in the strength of association."""
 
     h3: FromZero = 1.0
-    """Weight of the term-frequency ratio in the direction; from 0."""
+    """Weight of the term-frequency ratio in the direction."""
 
     k1: AboveZero = 2.0
-    """BM25's saturation of the term frequency; above 0."""
+    """BM25's saturation of the term frequency."""
 
     b_len: Share = 0.5
     """BM25's length normalisation, 0 (none) to 1 (full). The paper calls it `b`."""
 
     eps: AboveZero = 1e-5
-    """Added to the denominators of the frequency ratio. The paper prints none and so divides by
-    zero for a token that occurs in one class only; this value is the released code's."""
+    """Added to the denominators of the frequency ratio, as in the released code; the paper has
+    none, and so divides by zero."""
 
     fisher: Literal["two-sided", "point", "float32"] = "two-sided"
-    """`two-sided`: the probability of all tables no more probable than this one. `point`: the
-    probability of this one table, the equation that the paper prints. `float32`: two-sided in
-    single precision, as the released code computes it: many p are just below 1 instead of 1."""
+    """`two-sided`: the probability of all tables no more probable than this one. `point`: that of
+    this one table, the equation that the paper prints. `float32`: two-sided in single precision, as
+    in the released code."""
 
     lengths: Literal["total", "mean"] = "total"
-    """L in the term frequency. `total`: all tokens of a class, as in the released code. `mean`: the
-    mean length of its rollouts, as the paper's text has it."""
+    """L in the term frequency: all tokens of a class (the released code), or the mean length of
+    its rollouts (the paper's text)."""
 
     normalize: bool = False
     """Divide the key-token value by h1 + h2, as the released code does."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.normalize and self.h1 + self.h2 < 1 / MAX_MAGNITUDE:
-            raise InputError(
-                f"normalize divides by h1 + h2; expected at least {1 / MAX_MAGNITUDE:g}"
-            )
 
     @override
     def explain(self, counts: Counts) -> Explained:
@@ -72,8 +64,8 @@ class KTAE(ContingencyEstimator):
         direction = stats.effect_size(*tables)[place]
         if self.h3:
             direction = direction + self.h3 * self._frequency_contrast(counts)
-        # The released code divides by h1 + h2, the paper does not.
-        scale = 1.0 / (self.h1 + self.h2) if self.normalize else 1.0
+        weights = max(self.h1 + self.h2, 1 / MAX_MAGNITUDE)
+        scale = 1.0 / weights if self.normalize else 1.0
         value = scale * strength[place] * direction
         return Explained(direction, value, stats.squashed(value))
 
@@ -100,11 +92,8 @@ class KTAE(ContingencyEstimator):
 
 
 def released(**settings: Any) -> Scaled:
-    """What the authors' released code computes.
-
-    Its estimator call hard-codes h2 = 1 whatever the launch scripts pass, divides the value by
-    h1 + h2, doubles the credit, and gives token 151643 (Qwen's `<|endoftext|>`) none, though it
-    counts. Its Fisher's test is in single precision.
+    """What the authors' released code computes: h2 = 1, the value divided by h1 + h2, twice the
+    credit, none for token 151643 (Qwen's `<|endoftext|>`), and Fisher's test in single precision.
     """
     defaults: dict[str, Any] = {"h2": 1.0, "normalize": True, "fisher": "float32"}
     return Scaled(Ignoring(KTAE(**(defaults | settings)), (151643,), counted=True), 2.0)

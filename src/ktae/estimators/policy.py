@@ -1,13 +1,11 @@
 """Weights by what the policy itself said of a token: its probability, or its entropy there.
 
-They look at no other rollout's tokens, only at the group's verdicts, and need arrays that a dump
-does not hold, and that TRL and verl have at hand: `token_credit(..., policy={"log_probs": ...})`.
+They need what TRL and verl have and no dump holds: `token_credit(..., policy={"log_probs": ...})`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
 
 import numpy as np
 from typing_extensions import override
@@ -15,7 +13,7 @@ from typing_extensions import override
 from ktae.arrays import Array
 from ktae.batch import Batch
 from ktae.errors import InputError
-from ktae.estimators.base import AdvantageEstimator, Between, FromZero, GradedEstimator, Share
+from ktae.estimators.base import AdvantageEstimator, FromZero, GradedEstimator, Share
 from ktae.rollout_advantages import rollout_advantages
 
 SMALL = 1e-8
@@ -36,10 +34,6 @@ class AdvantageReweighting(GradedEstimator, AdvantageEstimator):
     alpha: Share = 0.2
     """α, from 0 (nothing) to 1 (the advantage times π)."""
 
-    # - The code's script for reweighting alone has α = 0.2; with Lopti, which is another schedule
-    #   of updates and no credit, it has 0.3.
-    # - π is that of the policy that sampled, as the code computes it once before the updates.
-
     needs_policy = frozenset({"log_probs"})
 
     @override
@@ -55,73 +49,41 @@ class AdvantageReweighting(GradedEstimator, AdvantageEstimator):
 class EntropyWeights(AdvantageEstimator):
     """Credit Ã - A: the advantage Ã of rewards weighted by entropy, less the rollout's own A.
 
-    At place t, d of the correct rollouts are that long, and h of the incorrect ones. A token of a
-    correct rollout has the reward α₁ + α₂ d H / Σ H over these d; one of an incorrect rollout has
-    -α₁ - α₂ h (1/H) / Σ (1/H) over those h. So uncertain tokens of correct rollouts gain, and
-    certain tokens of incorrect ones lose. With `level="rollout"` H is a rollout's mean entropy, and
-    d and h count all rollouts of the class.
+    At place t, d of the group's correct rollouts are that long, and h of the incorrect ones. A
+    token of a correct rollout has the reward 1 + α₂ d H / Σ H over these d; one of an incorrect
+    rollout has -1 - α₂ h (1/H) / Σ (1/H) over those h. So uncertain tokens of correct rollouts
+    gain, and certain tokens of incorrect ones lose.
 
     Source: Tan et al. 2025, "GTPO and GRPO-S: Token and Sequence-Level Reward Shaping with Policy
-    Entropy", arXiv:2508.04349: `token` is its GTPO and `rollout` its GRPO-S.
+    Entropy", arXiv:2508.04349, its GTPO; the abstract and two replications' notes were at hand.
     """
 
-    level: Literal["token", "rollout"] = "token"
-    """What has an entropy weight: each token (GTPO) or each rollout (GRPO-S)."""
-
-    alpha1: Annotated[float, Between(SMALL)] = 1.0
-    """α₁ (β₁ for rollouts), the weight of the verdict."""
-
     alpha2: FromZero = 0.1
-    """α₂ (β₂ for rollouts), the weight of the entropy."""
+    """α₂, the weight of the entropy beside the verdict's 1."""
 
-    normalize: Literal["group", "class"] = "group"
-    """Over what rewards are centred and scaled: all tokens (rollouts) of the group, or those of
-    correct and of incorrect rollouts apart."""
-
-    # The paper's text was at hand in parts only (abstract, and two replications' notes of it):
-    # - Its versions differ in what rewards are normalised over. Apart by class, as the notes on
-    #   the later ones have it, no advantage is left between correct and incorrect rollouts;
-    #   `normalize` is that choice, and the default is the one under which α₂ = 0 gives GRPO's sign.
-    # - Incorrect rollouts have reward -1 there (0 in the first version), which matters beside α₂.
-    # - The deviation is the sample's, plus 1e-6, as GRPO's is here.
-    # - A replication clips entropies to [0.2, 0.28]; others read these numbers as the ratio's clip
-    #   range (DAPO's). Entropies are not clipped here.
-    # - GRPO-S takes the mean of a rollout's probability ratios in its loss; that is no credit.
+    # The paper's versions differ in what rewards are normalised over. Here it is the whole group,
+    # so that α₂ = 0 gives GRPO's sign; entropies are not clipped.
 
     needs_policy = frozenset({"entropies"})
 
     @override
     def credit(self, batch: Batch) -> Array:
         known_bt, entropy_n = values_of_policy(batch, "entropies")
-        advantage_b = self.advantages(batch)
         row_n, length_b = np.nonzero(known_bt)[0], known_bt.sum(axis=1)
-        if self.level == "token":
-            place_n = np.arange(len(row_n)) - (np.cumsum(length_b) - length_b)[row_n]
-            shaped_n = self._shaped(batch, row_n, place_n, entropy_n)
-        else:
-            rows, which_n = np.unique(row_n, return_inverse=True)
-            mean_n = np.bincount(which_n, entropy_n) / length_b[rows]
-            shaped_n = self._shaped(batch, rows, np.zeros_like(rows), mean_n)[which_n]
-        credit_bt = np.zeros(known_bt.shape, dtype=np.float32)
-        # Where all verdicts of a group are equal there is nothing to compare.
-        credit_bt[known_bt] = np.where(advantage_b[row_n] == 0, 0, shaped_n - advantage_b[row_n])
-        return credit_bt
-
-    def _shaped(
-        self, batch: Batch, row_n: np.ndarray, place_n: np.ndarray, entropy_n: np.ndarray
-    ) -> np.ndarray:
-        """(N,) the advantages of rewards weighted by entropy."""
+        place_n = np.arange(len(row_n)) - (np.cumsum(length_b) - length_b)[row_n]
         group_n, is_correct_n = batch.group_b[row_n], batch.evidence[row_n] == 1
-        class_n, sign_n = 2 * group_n + is_correct_n, np.where(is_correct_n, 1.0, -1.0)
+        sign_n = np.where(is_correct_n, 1.0, -1.0)
         share_n = (entropy_n + SMALL) ** sign_n
         # A cell is a place of one class of a group: d or h tokens.
-        cell_n = class_n * batch.mask.shape[1] + place_n
+        cell_n = (2 * group_n + is_correct_n) * batch.mask.shape[1] + place_n
         relative_n = np.bincount(cell_n)[cell_n] * share_n / np.bincount(cell_n, share_n)[cell_n]
-        reward_n = sign_n * (self.alpha1 + self.alpha2 * relative_n)
-        part_n = class_n if self.normalize == "class" else group_n
+        reward_n = sign_n * (1 + self.alpha2 * relative_n)
         base = "grpo" if self.scale_by_std else "dr_grpo"
-        shaped_n: np.ndarray = rollout_advantages(base, reward_n, np.ones(len(row_n)), part_n)
-        return shaped_n
+        shaped_n = rollout_advantages(base, reward_n, np.ones(len(row_n)), group_n)
+        advantage_n = self.advantages(batch)[row_n]
+        credit_bt = np.zeros(known_bt.shape, dtype=np.float32)
+        credit_bt[known_bt] = np.where(advantage_n == 0, 0, shaped_n - advantage_n)
+        return credit_bt
 
 
 def values_of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -132,8 +94,7 @@ def values_of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
     known_bt = batch.counted() & batch.known()[:, None]
     values_bt, sign = getattr(batch, name), -1.0 if name == "log_probs" else 1.0
     values_n = sign * values_bt[known_bt].astype(np.float64)
-    # A probability of 1 may come out a little above it, and an entropy of 0 a little below. The
-    # logarithm of a probability of 0 is -inf.
+    # Rounding leaves probabilities a little above 1; the logarithm of 0 is -inf.
     bad = np.flatnonzero(~(values_n > -1e-3) | ((values_n == np.inf) & (name == "entropies")))
     if len(bad):
         row, column = np.argwhere(known_bt)[bad[0]]

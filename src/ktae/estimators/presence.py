@@ -31,9 +31,8 @@ class PresenceZ(GradedEstimator, ContingencyEstimator):
     """
 
     sharp: bool = False
-    """Credit (z³ - E z³) / (n - 1) instead of z: strong evidence keeps its weight, weak evidence
-    fades (`ktae.stats.sharpened`). The mean under permuted labels is still exactly 0. It is
-    made for verdicts."""
+    """Credit (z³ - E z³) / (n - 1) instead of z: weak evidence fades (`ktae.stats.sharpened`), and
+    the mean under permuted labels is still exactly 0. It is made for verdicts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,11 +41,8 @@ class PresenceZ(GradedEstimator, ContingencyEstimator):
 
     @override
     def prepared(self, batch: Batch) -> Batch:
-        """Scores by where they are between their group's lowest and highest: z is the same.
-
-        So no large or nearly equal numbers are left to lose digits. Groups whose scores differ by
-        no more than rounding has left of them have 0 throughout.
-        """
+        """Scores by where they are between their group's lowest and highest: so z, which is the
+        same, loses no digits; scores that differ by rounding alone are 0."""
         if not batch.graded:
             return batch
         low_b, high_b = batch.score_bounds()
@@ -72,11 +68,7 @@ class PresenceZ(GradedEstimator, ContingencyEstimator):
 
 
 def calibrated(**settings: Any) -> Scaled:
-    """0.3 times the mean z of the token and of its bigram.
-
-    z has variance 1 under permuted labels, as GRPO's advantage has over rollouts. So the scale is
-    the credit's weight beside that advantage where a unit is informative.
-    """
+    """0.3 times the mean z of the token and of its bigram."""
     return Scaled(OverUnits(PresenceZ(**settings), ("token", "bigram")), SCALE)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from typing_extensions import override
@@ -21,39 +21,22 @@ class Salt(GradedEstimator, AdvantageEstimator, TurnEstimator):
     and the environment's answer to it, and a state the last `history` steps. The states that a
     group's responses pass through are the nodes of a graph, and their steps its edges: the same
     step in the same state is one edge. So what correct and incorrect responses do alike has a small
-    advantage, and a step of one response alone, an edge of its own, keeps A: its credit is 0.
+    advantage, and a step of one response alone keeps A: its credit is 0.
 
-    Over an edge the credits add up to 0, so they move advantage between responses and add none.
-    Ā - A is linear in the rewards: the mean credit under permuted labels is exactly 0. A response
-    of unknown correctness has no A and takes no part; its credit is 0, which is also what equal
-    turns have on average, so held-out pairs say nothing about this estimator.
+    Over an edge the credits add up to 0, and the mean credit under permuted labels is exactly 0. A
+    response of unknown correctness takes no part and gets 0, so held-out pairs say nothing.
 
     Source: Li et al. 2025, "SALT: Step-level Advantage Assignment for Long-horizon Agents via
-    Trajectory Graph", arXiv:2510.20022 (Findings of EACL 2026), of which the abstract was at hand;
-    the rest follows a description of the paper's Algorithm 1 in a reimplementation
-    (github.com/lcp2021211/cp-longhorizon-grpo, `docs/salt_progpo_lata_tau2.md`). No code was read.
+    Trajectory Graph", arXiv:2510.20022, of which the abstract was at hand; the rest follows a
+    reimplementation's description of the paper's Algorithm 1
+    (github.com/lcp2021211/cp-longhorizon-grpo, `docs/salt_progpo_lata_tau2.md`).
     """
 
     history: Annotated[int, Between(0, 1000)] = 3
     """How many steps before this one make up the state."""
 
-    compare: Literal["answer", "turn"] = "answer"
-    """Steps are the same if the environment's answers are (of last turns, which have none: if what
-    was written is), or if all that was written is, too. Agents that think write nothing twice."""
-
-    # What the sources leave open, and what is done here:
-    # - The paper compares actions. A turn's tokens hold what led to the action, too, so that hardly
-    #   any is written twice: with `compare="turn"` nothing is merged in the bench's worlds of
-    #   agents. Both were measured there before the default was chosen.
-    # - The history is 3 steps there. Near the beginning a state is everything since the prompt, and
-    #   differs from a later one with the same steps.
-    # - An edge's mean is over all its occurrences, as in the paper's algorithm: a response that
-    #   comes by twice counts twice.
-    # - The paper merges free text (AppWorld) by the similarity of embeddings, with a model and a
-    #   threshold that are not given. Here token ids are compared, and answers by `normalise`.
-    # - The reimplementation never merges a turn that was cut off; nothing tells these from others
-    #   here.
-    # - Where all rewards of a group are equal there is no A, and no credit.
+    # Steps are the same where the environment's answers are (of last turns: what was written):
+    # agents that think write nothing twice. The paper compares actions, free text by embeddings.
 
     @override
     def turn_credit(self, batch: Batch, turns: Turns) -> np.ndarray:
@@ -69,7 +52,7 @@ class Salt(GradedEstimator, AdvantageEstimator, TurnEstimator):
         is_last_n, nothing = turns.left == 0, np.uint64(0)
         step_n = np.where(is_last_n, nothing, np.roll(self.states(batch, turns), -1))
         written_n = turn_hashes(turns, batch.token_ids, batch.counted())
-        step_n += np.where(is_last_n | (self.compare == "turn"), written_n * ODD, nothing)
+        step_n += np.where(is_last_n, written_n * ODD, nothing)
         edge_n: np.ndarray = batch.group_b[turns.row].astype(np.uint64) * ODD + step_n
         for back in range(1, min(self.history, int(turns.number.max(initial=0))) + 1):
             before_n = np.where(turns.number >= back, np.roll(step_n, back), nothing)

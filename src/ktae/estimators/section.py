@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ktae.errors import InputError, expected_one_of
@@ -44,8 +44,7 @@ KINDS: dict[str, type[Estimator]] = {
     "entropy-weights": EntropyWeights,
     "stride": Stride,
 }
-"""The estimators with settings of their own. Those that are no presets need rollouts of several
-turns, or what no dump holds."""
+"""The estimators with settings of their own; those that are no presets need turns or a policy."""
 
 PRESETS: dict[str, Callable[..., Estimator]] = {
     "paper": KTAE,
@@ -80,8 +79,7 @@ TRANSFORMS: dict[str, type[Transform]] = {
 def preset(name: str, /, **settings: Any) -> Estimator:
     """The preset of that name, with settings of its innermost estimator replaced.
 
-    `name` is a key of `PRESETS` or of `KINDS`; or `package.module:Name` or `file.py:Name`, of which
-    nothing is imported before `resolved`.
+    `name` is in `PRESETS` or `KINDS`, or `package.module:Name` or `file.py:Name` (see `resolved`).
 
     Raises:
         InputError: there is no such preset or no such setting; the message lists what there is.
@@ -89,24 +87,20 @@ def preset(name: str, /, **settings: Any) -> Estimator:
     if isinstance(name, str) and ":" in name:
         return ImportPath(name, settings)
     makers = PRESETS | KINDS
-    if not isinstance(name, str) or name not in makers:
-        raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
-    fields = dataclasses.fields(innermost(makers[name]()))  # type: ignore[arg-type]
-    known = [field.name for field in fields]
-    for key in settings:
-        if key not in known:
-            raise InputError(
-                f"estimator {name} has no setting {key!r}; {expected_one_of(known, key)}"
-            )
-    return makers[name](**settings)
+    make = makers[_known("estimator", makers, name)]
+    fields = dataclasses.fields(innermost(make()))  # type: ignore[arg-type]
+    names = [field.name for field in fields]
+    return make(**{_known(f"setting of {name}", names, key): settings[key] for key in settings})
+
+
+def _known(what: str, names: Collection[str], name: Any) -> str:
+    if not isinstance(name, str) or name not in names:
+        raise InputError(f"no {what} {name!r}; {expected_one_of(names, name)}")
+    return name
 
 
 def as_estimator(described: Any, what: str = "estimator") -> Estimator:
-    """An estimator by what stands for one: itself, a preset's name, a mapping, or a function.
-
-    Raises:
-        InputError: it is none of these; `what` begins the message.
-    """
+    """An estimator by what stands for one: itself, a preset's name, a mapping, or a function."""
     if isinstance(described, Estimator):
         return described
     if isinstance(described, str | Mapping):
@@ -123,89 +117,60 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
     """The estimator of a recipe's section `credit`.
 
     Raises:
-        InputError: an unknown name or setting (the nearest known one is named), or a value out of
-            range.
+        InputError: an unknown name or setting (the nearest is named), or a value out of range.
     """
     if isinstance(section, str):
         return preset(section)
     if not isinstance(section, Mapping) or "estimator" not in section:
-        raise InputError(
-            f"credit is {section!r}; expected the name of an estimator, or a mapping such as "
-            "{estimator: ktae, h3: 0}"
-        )
+        expected = "the name of an estimator, or a mapping such as {estimator: ktae, h3: 0}"
+        raise InputError(f"credit is {section!r}; expected {expected}")
     settings = {str(key): value for key, value in section.items()}
     name, entries = settings.pop("estimator"), settings.pop("transforms", None) or ()
     estimator = preset(name, **settings)
     for entry in entries if isinstance(entries, list | tuple) else [entries]:
-        estimator = _wrapped(estimator, entry)
+        is_mapping = isinstance(entry, Mapping) and len(entry) == 1
+        [(name, value)] = entry.items() if is_mapping else [(entry, None)]
+        make: Any = TRANSFORMS[_known("transform", TRANSFORMS, name)]
+        by_name = value is None or isinstance(value, Mapping)
+        try:
+            estimator = make(estimator, **(value or {})) if by_name else make(estimator, value)
+        except TypeError as error:  # as Python says it: another setting, one that is missing
+            raise InputError(f"transform {name}: {error}") from None
     return estimator
 
 
 def to_section(estimator: Estimator) -> str | dict[str, Any]:
-    """The section that `from_section` reads as this estimator, of plain values.
-
-    Raises:
-        InputError: it is or holds an estimator that has no name, such as a function.
-    """
+    """The section that `from_section` reads as this estimator; InputError: it has no name."""
     for known, make in PRESETS.items():
         if make() == estimator:
             return known
-    name: str | None
     names: dict[type, str] = {kind: name for name, kind in (TRANSFORMS | KINDS).items()}
     *wrappers, inner = layers(estimator)
+    name: str | None
     if isinstance(inner, ImportPath):
         name, settings = inner.name, inner.settings
     elif isinstance(inner, Function):
         name, settings = name_of(inner.function), {}
     else:
         name, settings = names.get(type(inner)) or name_of(type(inner)), _plain(inner)
-    entries: list[Any] = []
-    for wrapper in reversed(wrappers):
-        entry, plain = names.get(type(wrapper)), _plain(wrapper)
-        name = name and entry and name
-        entries.append({entry: plain} if plain else entry)
-    if name is None:
+    is_named = all(type(wrapper) in names for wrapper in wrappers)
+    if name is None or not is_named or any(map(callable, settings.values())):
         raise InputError(f"{estimator!r} has no name that a recipe could hold")
-    if not settings and not entries:
-        return name
-    return {"estimator": name} | settings | ({"transforms": entries} if entries else {})
+    entries = [(names[type(wrapper)], _plain(wrapper)) for wrapper in reversed(wrappers)]
+    if entries:
+        settings = settings | {"transforms": [{k: plain} if plain else k for k, plain in entries]}
+    return {"estimator": name} | settings if settings else name
+
+
+def _plain(estimator: Estimator) -> dict[str, Any]:
+    settings = {key: value for key, value in estimator.changed().items() if key != "inner"}
+    return {key: list(x) if isinstance(x, tuple) else x for key, x in settings.items()}
 
 
 def to_text(estimator: Estimator) -> str:
-    """The estimator as `--estimator` takes it: its name, or a section as JSON.
-
-    One that has no name is as it prints itself.
-    """
+    """The estimator as `--estimator` takes it: a name, or JSON; without a name its `repr`."""
     try:
         section = to_section(estimator)
     except InputError:
         return repr(estimator)
     return section if isinstance(section, str) else json.dumps(section)
-
-
-def _wrapped(estimator: Estimator, entry: Any) -> Transform:
-    """The estimator in one entry of `transforms`: a name, or a mapping of it to its settings."""
-    name, value = entry, None
-    if isinstance(entry, Mapping) and len(entry) == 1:
-        name, value = next(iter(entry.items()))
-    if not isinstance(name, str) or name not in TRANSFORMS:
-        raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
-    names = [field.name for field in dataclasses.fields(TRANSFORMS[name])][1:]  # but `inner`
-    if value is not None and not isinstance(value, Mapping):
-        if not names:
-            raise InputError(f"transform {name} is given {value!r}; it has no settings")
-        value = {names[0]: value}
-    try:
-        return TRANSFORMS[name](estimator, **(value or {}))
-    except TypeError as error:  # as Python says it: another setting, one that is missing
-        raise InputError(f"transform {name}: {error}") from None
-
-
-def _plain(estimator: Estimator) -> dict[str, Any]:
-    """The settings that are not at their defaults, as a recipe holds them."""
-    settings = {key: value for key, value in estimator.changed().items() if key != "inner"}
-    for key, value in settings.items():
-        if callable(value):
-            raise InputError(f"{value!r} is a function, which no recipe could hold")
-        settings[key] = list(value) if isinstance(value, tuple) else value
-    return settings

@@ -1,8 +1,4 @@
-"""Credit that follows the order of tokens: TEMPO and conflict tokens.
-
-They compute in NumPy, one place of all rollouts after the other, and stop where rollouts have
-nothing in common any more: as a rule that is soon. Nothing of the authors' codes was taken over.
-"""
+"""Credit that follows the order of tokens: TEMPO and conflict tokens."""
 
 from __future__ import annotations
 
@@ -19,8 +15,7 @@ from ktae.rollout_advantages import EPSILON
 
 def sequences_of(batch: Batch) -> tuple[np.ndarray, ...]:
     """(n,) rows of the rollouts that take part, (n,) where their tokens begin, (n,) how many they
-    are, (B, T) where they stand, and (N,) their ids, one rollout after the other. Left out are
-    unknown rollouts (unless looked up) and groups whose known rewards do not differ."""
+    are, (B, T) where they stand, and (N,) their ids, rollout by rollout."""
     batch.check_token_ids()
     takes_part_b = differ(*batch.score_bounds()) & (batch.look_up_unknown | batch.known())
     inside_bt = batch.counted() & takes_part_b[:, None]
@@ -36,28 +31,16 @@ class Tempo(GradedEstimator, AdvantageEstimator):
 
     V(s) is the mean reward of the group's rollouts that begin with s, and V of nothing is the
     group's mean: a temporal difference in the tree of prefixes. Where all rollouts of a prefix go
-    on with the same token, credit is 0; and so it is from where a rollout is alone. A rollout's
-    credit adds up to (V(s) - mean) / std at the last prefix s that it shares, or to its GRPO
-    advantage where it parts from the others before its end. V is linear in the rewards, so the mean
-    credit under permuted labels is exactly 0.
+    on with the same token, credit is 0; and so it is from where a rollout is alone. V is linear in
+    the rewards, so the mean credit under permuted labels is exactly 0.
 
     Source: Tran, Yao and Yu 2025, "Exploiting Tree Structure for Credit Assignment in RL Training
     of LLMs", arXiv:2509.18314; its authors' code (github.com/fatebreaker/tempo,
-    `compute_tempo_outcome_advantage`); and its reviews (openreview.net/forum?id=GRbI7kqA6S), which
-    quote the division by std(r).
+    `compute_tempo_outcome_advantage`); its reviews (openreview.net/forum?id=GRbI7kqA6S).
     """
 
-    # Where paper and code leave something open:
-    # - The paper's advantage is (r_i - mean(r) + V(s_{t+1}) - V(s_t)) / std(r): GRPO's, which the
-    #   trainer adds, and the difference over the same deviation. The code adds 1e-6 to it, and
-    #   takes the sample's (n - 1), of all rollouts of the group and not of the node.
-    # - "Branching" is no condition in the code: V changes where rollouts part, and nowhere else.
-    # - A rollout that ends inside another one's path is in V(s_t) and not in V(s_{t+1}), as in the
-    #   code. There its padding is compared like tokens, which matters only if a rollout goes on
-    #   with the padding's id; here what is masked is no token.
-    # - A hole in the mask (a tool's tokens) ends the code's loop, and the rest has GRPO's
-    #   advantage. Here the prefix is of the policy's own tokens, and the tree goes on after it.
-    # - A group of one has mean 0 and std 1 in the code; here, as everywhere, its credit is 0.
+    # As in the code, 1e-6 is added to the deviation of all the group's rollouts, and V changes only
+    # where rollouts part. Here the prefix goes on after a hole in the mask, which ends it there.
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -100,40 +83,22 @@ class ConflictTokens(GradedEstimator, AdvantageEstimator):
     A = (r - mean(r)) / (std(r) + 1e-6) is the rollout's advantage. With it the credit makes λ A of
     a positive advantage (`amplify`) and 0 of a negative one. A token is in conflict if a rollout of
     positive and one of negative advantage have it at the same place, counted from the start or from
-    the end; and with it all tokens before it, or after it, are.
+    the end, and all tokens before it (or after it) are in conflict, too.
 
-    With λ from 1 on the credit is nowhere negative: it is an offset, and tells no token that speaks
-    for correctness from one that speaks against it. Its mean under permuted labels is above 0.
+    With λ from 1 on the credit is nowhere negative: it tells no token that speaks for correctness
+    from one that speaks against it, and its mean under permuted labels is above 0.
 
     Source: Simoni, Fontana, Rossolini, Saracino and Mori 2025, "GTPO: Stabilizing Group Relative
-    Policy Optimization via Gradient and Entropy Control", arXiv:2508.03772 (versions 1 and 2 have
-    another title); its authors' code (github.com/winstonsmith1897/GTPO, `build_conflict_mask`); and
-    their proposal to TRL (huggingface/trl, issue 5226), which speaks of "shared contiguous
-    prefix/suffix tokens". GTPO's other half drops rollouts of high entropy, which is no credit.
+    Policy Optimization via Gradient and Entropy Control", arXiv:2508.03772; its authors' code
+    (github.com/winstonsmith1897/GTPO, `build_conflict_mask`); their proposal to TRL
+    (huggingface/trl, issue 5226). GTPO's other half drops rollouts, which is no credit.
     """
 
     amplify: FromZero = 2.0
-    """λ: what positive advantages are multiplied by. At 1 negative ones are skipped, and nothing
-    else."""
+    """λ: what positive advantages are multiplied by; at 1 negative ones are skipped alone."""
 
-    runs: bool = True
-    """Only the run of such tokens with which a rollout begins, and the one with which it ends.
-    False: every such token, wherever it is."""
-
-    # Where paper and code leave something open:
-    # - The abstract says "tokens appearing in the same position across completions with opposite
-    #   rewards"; the code takes the unbroken runs at both ends alone, and so does the proposal to
-    #   TRL. `runs` is that choice.
-    # - λ is 2 in the code (`w_raw`). It multiplies the weights of both runs, so a token in both
-    #   gets 4. That happens where all of a rollout is in conflict; here it gets λ once, as the
-    #   formula of the repository's README has one λ a token.
-    # - The code divides a rollout's loss by the number of its conflict tokens. No formula does, and
-    #   it would be a weight of rollouts and no credit of tokens: left out.
-    # - A comes before the entropy term in the code: its sign is the reward's. Ours is of the
-    #   verdicts. Where the trainer's rewards hold penalties, or its epsilon differs (TRL's is
-    #   1e-4), the negative update is not skipped to the last digit.
-    # - Rollouts whose advantage is 0 are of neither class, as in the code.
-    # - Places count the policy's own tokens that are not ignored, from 0 at either end.
+    # As in the code, only the unbroken runs at both ends are in conflict. Here a token in both runs
+    # has λ once (λ² there), and a rollout's loss is not divided by its number of conflict tokens.
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -165,7 +130,6 @@ class ConflictTokens(GradedEstimator, AdvantageEstimator):
                 mean = (total / (n_positive + n_negative).clip(1))[token]
                 value = np.where(held_out[active], mean, in_conflict[active])
                 credit[at[hit]] = value[hit]
-                if self.runs:
-                    goes_on[active[~hit]] = False
+                goes_on[active[~hit]] = False
         credit_bt[inside_bt] = credit
         return credit_bt

@@ -27,7 +27,7 @@ class Stride(Estimator):
     below 0 incorrect, responses have in common, where the policy was uncertain.
 
     The mean credit under permuted labels is exactly 0, since that of d is and entropies know no
-    label. A group whose labels do not differ, or that has no entropy, has credit 0.
+    label.
 
     Source: Zhao et al. 2026, "STRIDE: Strategic Trajectory Reasoning via Discriminative Estimation
     for Verifiable Reinforcement Learning", arXiv:2606.15866. **Only its abstract was at hand: this
@@ -40,14 +40,8 @@ class Stride(Estimator):
     omega: AboveZero = 1.0
     """ω, the weight beside the response's advantage."""
 
-    # The abstract speaks of "the outcome-discriminative preference of each n-gram strategic
-    # pattern", combined "with reasoning saliency entropy to identify decision-relevant strategic
-    # patterns", which "are assigned differentiated advantage values". It leaves open, and here is
-    # chosen:
-    # - n, and what is counted: whether a response has an n-gram, not how often.
-    # - The preference: a difference of shares. (A ratio's mean under permuted labels is not 0.)
-    # - The saliency: the next token's entropy over the group's mean, as a weight without threshold.
-    # - How values get to tokens: each has the mean of its n-grams, added to the advantage.
+    # The abstract leaves open n, the preference, the saliency and how values get to tokens. A
+    # ratio for the preference would not have mean 0 under permuted labels.
 
     needs_policy = frozenset({"entropies"})
     on_host = True

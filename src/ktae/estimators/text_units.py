@@ -16,7 +16,7 @@ BREAKS = {"word": 0, "line": 1, "step": 2}
 """How many line breaks units of text lie between; 0: words lie between other characters."""
 
 BASE = 0x2545F4914F6CDD1D
-"""Base of the polynomial over a text's bytes; odd, and so large that short texts do not collide."""
+"""Base of the polynomial over a text's bytes; odd and large."""
 
 
 class Look(NamedTuple):

@@ -1,8 +1,4 @@
-"""What wraps an estimator and is one again: scales, units, centring.
-
-Wrappers compose as in optax: each holds one estimator, passes it the rollouts (perhaps changed)
-and gives back its credit (perhaps changed).
-"""
+"""What wraps an estimator and is one again: scales, units, centring. They compose as in optax."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from typing_extensions import override
 
@@ -18,16 +14,9 @@ from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch, group_total, row_sums
 from ktae.counting.units import NGRAMS
 from ktae.errors import InputError
-from ktae.estimators.base import (
-    AboveZero,
-    AdvantageEstimator,
-    ByUnits,
-    Estimator,
-    TurnEstimator,
-)
+from ktae.estimators.base import AboveZero, AdvantageEstimator, ByUnits, Estimator, TurnEstimator
 from ktae.estimators.text_units import BREAKS
 from ktae.estimators.units import UNITS, unit_keys
-from ktae.turns import Normalise
 
 NEEDS = ("takes_scores", "needs_vocabulary", "needs_policy", "needs_turn_rewards", "on_host")
 """What a wrapper needs because the wrapped estimator does."""
@@ -42,10 +31,8 @@ class Transform(Estimator):
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Estimator):
-            raise InputError(
-                f"{type(self).__name__} wraps {self.inner!r}; expected an estimator, such as "
-                "ktae.estimators.preset('paper') or ktae.estimators.Function(f), with f your own"
-            )
+            expected = "an estimator, such as ktae.estimators.preset('paper')"
+            raise InputError(f"{type(self).__name__} wraps {self.inner!r}; expected {expected}")
         super().__post_init__()
         for name in NEEDS:
             value = getattr(type(self), name) or getattr(self.inner, name)
@@ -77,16 +64,14 @@ class Scaled(Transform):
 class Ignoring(Transform):
     """Some token ids are neither counted nor given credit, as if they were masked.
 
-    The end-of-sequence token is in every finished rollout and in no truncated one, so its credit is
-    a length signal; ignore its id to leave that signal out.
+    For instance that of the end of the sequence, whose credit says which rollouts were truncated.
     """
 
     token_ids: tuple[int, ...]
     """From 0 to 2^31 - 1; kept sorted, each once."""
 
     counted: bool = False
-    """They count in the statistics, and so in the lengths of classes, and only get no credit. So it
-    is in the released code."""
+    """They count in the statistics and only get no credit, as in the released code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,28 +101,21 @@ class OverUnits(Transform):
     """
 
     units: tuple[str, ...]
-    """Names in `ktae.estimators.units.UNITS`, none twice."""
-
-    normalise: Normalise | None = None
-    """A function of an observation's text, for the units `state` and `state-turn`: states are equal
-    where what it gives is equal. None: where their token ids are."""
+    """Names in `UNITS`, none twice."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         units = (self.units,) if isinstance(self.units, str) else self.units
-        if not isinstance(units, list | tuple) or not units:
-            raise InputError(f"units is {units!r}; expected a list of at least one name")
-        for unit in units:
-            if unit not in tuple(UNITS):  # which takes what cannot be hashed, too
-                raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
-            if units.count(unit) > 1:
-                raise InputError(f"units is {units!r}; expected no name twice")
+        is_list = isinstance(units, list | tuple) and len(units) > 0
+        if not is_list or any(x not in UNITS or units.count(x) > 1 for x in units):
+            expected = f"one or more of {', '.join(UNITS)}, none of them twice"
+            raise InputError(f"units is {self.units!r}; expected {expected}")
         object.__setattr__(self, "units", tuple(units))
         if isinstance(innermost(self.inner), TurnEstimator):
             raise InputError(
                 f"{innermost(self.inner)} compares whole turns itself; expected no OverUnits of it"
             )
-        if self.normalise is not None or not {*units}.isdisjoint(BREAKS):
+        if not {*units}.isdisjoint(BREAKS):
             object.__setattr__(self, "needs_vocabulary", True)
 
     @override
@@ -154,10 +132,10 @@ class OverUnits(Transform):
         # Beside keys of units the ids of tokens would mean nothing: they are ignored here.
         inner, ignored = _ignoring_nothing(self.inner), {*batch.ignored, *ignored_by(self.inner)}
         counted_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
-        options: dict[str, Any] = {"vocabulary": batch.vocabulary, "normalise": self.normalise}
 
         def credit_of(unit: str) -> Array:
-            keys_bt = unit_keys(unit, batch.token_ids, counted_bt, written=batch.mask, **options)
+            arrays = unit, batch.token_ids, counted_bt
+            keys_bt = unit_keys(*arrays, vocabulary=batch.vocabulary, written=batch.mask)
             return inner.credit(batch._replace(token_ids=keys_bt, mask=counted_bt, ignored=()))
 
         credit_bt = functools.reduce(operator.iadd, map(credit_of, self.units))
@@ -172,8 +150,7 @@ class Centred(Transform):
 
     over: Literal["tokens", "rollouts"] = "tokens"
     """What weighs the same in the group's mean. Take that of the loss: `rollouts` where it averages
-    each response first, as the loss `grpo` does. Ignored tokens, which the loss has and the mean
-    lacks, leave a small rest."""
+    each response first, as the loss `grpo` does."""
 
     @override
     def credit(self, batch: Batch) -> Array:
@@ -202,10 +179,7 @@ def innermost(estimator: Estimator) -> Estimator:
 
 
 def ignored_by(estimator: Estimator, *, counted: bool = False) -> tuple[int, ...]:
-    """The token ids that the wrappers of an estimator ignore, sorted.
-
-    With `counted` those that count all the same, without it those that do not.
-    """
+    """The token ids, sorted, that its wrappers ignore: with `counted` those that still count."""
     ignoring = (x for x in layers(estimator) if isinstance(x, Ignoring) and x.counted == counted)
     return tuple(sorted({token_id for layer in ignoring for token_id in layer.token_ids}))
 
@@ -213,21 +187,18 @@ def ignored_by(estimator: Estimator, *, counted: bool = False) -> tuple[int, ...
 def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
     """Raise an InputError where the estimator changes other rollout advantages than those there.
 
-    It would make 0 of a negative advantage, say, and leave a rest of it, or turn its sign. `scaled`
-    tells whether these are divided by their group's standard deviation (None: they are neither that
-    nor R - mean), and `what` what they are, as the user knows it, such as `base is 'rloo'`.
+    `scaled` tells whether these are divided by their group's standard deviation (None: they are
+    neither that nor R - mean), and `what` is their name for the user, such as `base is 'rloo'`.
     """
     inner = innermost(estimator)
     if isinstance(inner, AdvantageEstimator) and inner.scale_by_std != scaled:
         expected = "GRPO's or Dr. GRPO's" if scaled is None else f"scale_by_std={scaled}"
         raise InputError(
-            f"{inner} changes the rollout advantage, with scale_by_std={inner.scale_by_std}, and "
-            f"{what}; expected {expected}"
+            f"{inner} has scale_by_std={inner.scale_by_std} and {what}; expected {expected}"
         )
 
 
 def _without_credit(credit_bt: Array, token_ids_bt: Array, token_ids: tuple[int, ...]) -> Array:
-    """The credit, set to 0 at these tokens."""
     for token_id in token_ids:
         credit_bt[token_ids_bt == token_id] = 0.0
     return credit_bt

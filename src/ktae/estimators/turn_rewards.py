@@ -21,17 +21,12 @@ class TurnRewards(TurnEstimator):
     """Credit ω (G - mean G) at all tokens of a turn, G = Σ_{l≥k} γ^(l-k) r_l its return.
 
     r_l are the rewards of the response's turns (`turn_rewards=`). The mean is over the n turns of
-    the same number in the group, or over those taken in the same state (`unit`). Whether a response
-    has a turn k is known before it writes anything there, so the baseline does not depend on when
-    the policy decides to stop: a turn's expected gradient is the true one times (n - 1) / n, as in
-    Dr. GRPO, since its own return is in the mean. (A response that comes back to a state is in it
-    more than once, which is not quite that.) A turn that is compared with no other gets 0, and so
-    do responses of unknown correctness, which take no part.
+    the same number in the group, or over those taken in the same state (`unit`). The baseline does
+    not depend on when the policy decides to stop: a turn's expected gradient is the true one times
+    (n - 1) / n, since its own return is in the mean. A turn that is compared with no other gets 0,
+    and so do responses of unknown correctness, which take no part.
 
     The credit is added to the advantage of the outcome: keep the turn rewards out of that reward.
-
-    Within the turns of one number the credits add up to 0. So where all responses of a group have
-    the same number of turns, the mean credit under permuted rows of turn rewards is exactly 0.
 
     Source: the bias and its remedy are described in verl's issue 7244 ("a turn-level baseline that
     stays unbiased under variable turn counts"); derived anew in `tests/estimators`.
@@ -50,6 +45,7 @@ class TurnRewards(TurnEstimator):
     """Divide by the standard deviation (n - 1) of what is compared, plus 1e-6."""
 
     needs_turn_rewards = True
+    each_reward = False  # whether single rewards are compared instead of returns
 
     @override
     def turn_credit(self, batch: Batch, turns: Turns) -> np.ndarray:
@@ -59,28 +55,22 @@ class TurnRewards(TurnEstimator):
             compared_n = turns.number + batch.group_b[turns.row] * (turns.number.max(initial=0) + 1)
         part_n = batch.is_evidence()[turns.row]
         set_n = np.unique(compared_n, return_inverse=True)[1]
+        base = "grpo" if self.scale_by_std else "dr_grpo"
+
+        def compared(value_n: np.ndarray) -> np.ndarray:
+            value_n = np.where(part_n, value_n, 0.0)
+            return np.asarray(rollout_advantages(base, value_n, part_n, set_n))
+
+        def returns(value_n: np.ndarray) -> np.ndarray:
+            return_bk = np.zeros_like(batch.turn_rewards)
+            return_bk[turns.row, turns.number] = value_n
+            for k in range(return_bk.shape[1] - 2, -1, -1):
+                return_bk[:, k] += self.gamma * return_bk[:, k + 1]
+            return np.asarray(return_bk[turns.row, turns.number])
+
         reward_n = batch.turn_rewards[turns.row, turns.number]
-        return np.where(part_n, self.omega * self.advantages(reward_n, turns, part_n, set_n), 0.0)
-
-    def advantages(
-        self, reward_n: np.ndarray, turns: Turns, part_n: np.ndarray, set_n: np.ndarray
-    ) -> np.ndarray:
-        """(N,) of the N turns; those that take part are compared with the others of their set."""
-        return self._compared(self._returns(reward_n, turns), part_n, set_n)
-
-    def _compared(self, value_n: np.ndarray, part_n: np.ndarray, set_n: np.ndarray) -> np.ndarray:
-        kind, value_n = "grpo" if self.scale_by_std else "dr_grpo", np.where(part_n, value_n, 0.0)
-        advantage_n: np.ndarray = rollout_advantages(kind, value_n, part_n, set_n)
-        return advantage_n
-
-    def _returns(self, value_n: np.ndarray, turns: Turns) -> np.ndarray:
-        """(N,) Σ_{l≥k} γ^(l-k) value_l over the turns of each response."""
-        return_bk = np.zeros((turns.row.max(initial=0) + 1, turns.number.max(initial=0) + 1))
-        return_bk[turns.row, turns.number] = value_n
-        for k in range(return_bk.shape[1] - 2, -1, -1):
-            return_bk[:, k] += self.gamma * return_bk[:, k + 1]
-        return_n: np.ndarray = return_bk[turns.row, turns.number]
-        return return_n
+        value_n = returns(compared(reward_n)) if self.each_reward else compared(returns(reward_n))
+        return np.where(part_n, self.omega * value_n, 0.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -89,46 +79,34 @@ class MTGRPO(TurnRewards):
 
     Each reward is compared with those of the group's turns of the same number (or state), and the
     advantages of the turns that follow are added up. With two turns, the second one's reward 0 and
-    ω = 1, that is the paper's A^T + A^O for the first turn and A^O for the second.
-
-    How many baselines are subtracted depends on when the policy stops. So where it decides that,
-    the gradient is biased, by -E[r] for each turn more: `TurnRewards` is not.
+    ω = 1, that is the paper's A^T + A^O for the first turn and A^O for the second. Where the policy
+    decides when to stop, the gradient is biased, by -E[r] for each turn more.
 
     Source: Zeng, Wei et al. 2025, "Reinforcing Multi-Turn Reasoning in LLM Agents via Turn-Level
-    Reward Design", arXiv:2505.11821 (MT-GRPO). Where the paper weighs the outcome by a power of γ
-    in earlier turns, here it keeps its full weight: the trainer adds it.
+    Reward Design", arXiv:2505.11821 (MT-GRPO). The outcome keeps its full weight in earlier turns,
+    where the paper weighs it by a power of γ: the trainer adds it.
     """
 
     scale_by_std: bool = True
     """Divide by the standard deviation (n - 1) of what is compared, plus 1e-6."""
 
-    @override
-    def advantages(
-        self, reward_n: np.ndarray, turns: Turns, part_n: np.ndarray, set_n: np.ndarray
-    ) -> np.ndarray:
-        return self._returns(self._compared(reward_n, part_n, set_n), turns)
+    each_reward = True
 
 
 def padded_turn_rewards(turn_rewards: ArrayLike, mask: np.ndarray) -> np.ndarray:
     """(B, K) float64 rewards of each response's turns, 0 beyond the last.
 
-    Args:
-        turn_rewards: B lists of numbers, or a (B, K) array or tensor padded with NaN: a reward for
-            each turn of the response. The last may be missing, where no answer of the environment
-            followed: it is 0.
-        mask: (B, T), which says where the turns are.
+    `turn_rewards` has a number for each turn of (B, T) `mask`, as B lists or as a (B, K) array or
+    tensor padded with NaN. The last one, which no answer followed, may be missing: it is 0.
 
     Raises:
-        InputError: there are no turn rewards, too many or too few for a response's turns, or one is
-            not finite.
+        InputError: there are no turn rewards, too many or too few, or one is not finite.
     """
     rows = on_host(turn_rewards)
     if rows is None or len(rows) != len(mask):
         what = "None" if rows is None else f"of {len(rows)} responses"
-        raise InputError(
-            f"turn_rewards is {what}; expected a list of numbers for each of {len(mask)} "
-            "responses, one for each of its turns"
-        )
+        expected = f"a list of numbers, one a turn, for each of {len(mask)} responses"
+        raise InputError(f"turn_rewards is {what}; expected {expected}")
     n_turns = np.bincount(find_turns(mask).row, minlength=len(mask))
     padded_bk = np.zeros((len(mask), n_turns.max(initial=0)))
     for i, row in enumerate(rows):
@@ -136,9 +114,7 @@ def padded_turn_rewards(turn_rewards: ArrayLike, mask: np.ndarray) -> np.ndarray
         if isinstance(rows, np.ndarray):  # padded with NaN
             values = values[: np.flatnonzero(~np.isnan(values)).max(initial=-1) + 1]
         if len(values) not in (n_turns[i], n_turns[i] - 1):
-            raise InputError(
-                f"turn_rewards[{i}] has {len(values)} numbers; expected {n_turns[i]}, one for each "
-                "turn (a run of unmasked tokens), of which the last may be missing"
-            )
+            expected = f"{n_turns[i]}, one a turn (a run of unmasked tokens); the last may miss"
+            raise InputError(f"turn_rewards[{i}] has {len(values)} numbers; expected {expected}")
         padded_bk[i, : len(values)] = finite_per_rollout(f"turn_rewards[{i}]", values, len(values))
     return padded_bk

@@ -8,30 +8,16 @@ import numpy as np
 
 from ktae.arrays import CHUNK_POSITIONS, Array, ArrayLike, as_array, is_tensor, on_host
 from ktae.batch import Vocabulary, check_token_range, check_tokens
-from ktae.counting.units import finished, mixed, ngram_keys
+from ktae.counting.units import NGRAMS, ngram_keys
 from ktae.errors import InputError
 from ktae.estimators.text_units import BREAKS, text_keys
-from ktae.turns import Normalise, turn_keys
-
-UNITS = {
-    "token": "the token itself",
-    "bigram": "the token before and this one",
-    "trigram": "the two tokens before and this one",
-    "position": "the token, and in which 8 tokens of the rollout it is",
-    "word": "a run of letters and digits, or a token that is none",
-    "line": "the text between line breaks",
-    "step": "the text between blank lines",
-    "turn": "all that the policy wrote between two observations",
-    "state": "the observation before the turn",
-    "state-turn": "the turn, and the observation before it",
-}
-"""What there is, by name."""
-
-POSITION_BUCKET = 8
-"""Tokens in a bucket of the unit `position`."""
+from ktae.turns import turn_keys
 
 OF_TURNS = ("turn", "state", "state-turn")
 """What follows from where the policy's turns begin and end (`ktae.turns`)."""
+
+UNITS = (*NGRAMS, *BREAKS, *OF_TURNS)
+"""What there is, by name."""
 
 
 def unit_keys(
@@ -41,36 +27,30 @@ def unit_keys(
     *,
     vocabulary: Vocabulary | None = None,
     written: ArrayLike | None = None,
-    normalise: Normalise | None = None,
 ) -> Array:
     """A key for the unit that each token belongs to; equal units have equal keys.
 
-    Give the keys to `ktae.token_credit` in place of the token ids, as `OverUnits` does: rollouts
-    are then compared by the units that they contain, and every token of a unit gets the unit's
-    credit. Masked positions, padding and tool output, are passed over as if they were not there.
+    Keys are given to `ktae.token_credit` in place of token ids. Masked positions are passed over.
 
-    - `bigram`, `trigram`: in place of tokens before the rollout's first there is a mark of its own.
-    - `word`: letters with their marks, digits and underscores, as far as they go; every other token
-      alone. A token is never cut: it continues the word before it if it begins with such a
-      character.
+    - `token`: the token itself.
+    - `bigram`, `trigram`: before the rollout's first token there is a mark of its own.
+    - `word`: letters with their marks, digits and underscores; every other token alone. A token is
+      never cut: it continues the word before it if it begins with such a character.
     - `line`: what a break is attached to, and blank lines, belong to the line before.
     - `step`: as step-wise verifiers cut a solution (ProcessBench, arXiv:2412.06559).
     - `turn`: a run of the policy's own tokens (mask 1) that is as long as possible.
-    - `state`: the run of masked tokens before the turn, what the tool or the environment said; the
-      first turns of all rollouts have the same one, the prompt.
+    - `state`: the run of masked tokens before the turn; first turns all have the same one.
+    - `state-turn`: the turn, and the state before it.
 
     Words, lines and steps are compared by their text without blanks, however it was tokenised.
-    Keys are hashes of 31 bits: two of 8,000 distinct units of a group get the same in 1.5 % of
-    groups, and their evidence is then counted together, under permuted labels too.
+    Keys are hashes of 31 bits: in 1.5 % of groups two of 8,000 distinct units get the same.
 
     Args:
         unit: a name in `UNITS`.
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
         mask: (B, T) bool, integers or floats; a position counts where it is not 0.
-        vocabulary: the tokens' texts, for `word`, `line` and `step`, and for `normalise`
-            (`ktae.rollouts.tokens.vocabulary` makes one of a tokenizer).
+        vocabulary: the tokens' texts, for `word`, `line` and `step`.
         written: (B, T) where the policy wrote, if that is more than `mask`. None: the mask.
-        normalise: a function of an observation's text, for `state` and `state-turn`.
 
     Returns:
         (B, T) int32 from 0 to 2^31 - 1, 0 where masked (`token`: `token_ids` itself). Arrays give
@@ -83,10 +63,8 @@ def unit_keys(
     if unit not in UNITS:
         raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
     if unit in BREAKS and vocabulary is None:
-        raise InputError(
-            f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
-            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
-        )
+        expected = "vocabulary= (ktae.rollouts.tokens.vocabulary makes one of a tokenizer)"
+        raise InputError(f"the unit {unit!r} needs the tokens' texts; expected {expected}")
     ids_bt, mask_bt = as_array("token_ids", on_host(token_ids)), as_array("mask", on_host(mask))
     check_tokens(ids_bt, mask_bt)
     if unit == "token":
@@ -94,7 +72,7 @@ def unit_keys(
     check_token_range(ids_bt, mask_bt)
     if unit in OF_TURNS:
         written_bt = mask_bt if written is None else as_array("written", on_host(written))
-        keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
+        keys_bt = turn_keys(unit, ids_bt, mask_bt, written_bt)
     else:
         keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
         rows_at_once = max(1, CHUNK_POSITIONS // max(1, ids_bt.shape[1]))
@@ -106,10 +84,7 @@ def unit_keys(
                 keys_n = text_keys(unit, ids_n, lengths, vocabulary)
             else:
                 place = np.arange(len(ids_n)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-                if unit == "position":
-                    keys_n = finished(mixed(mixed(ids_n * 0, place // POSITION_BUCKET), ids_n))
-                else:
-                    keys_n = ngram_keys(unit, ids_n, place)
+                keys_n = ngram_keys(unit, ids_n, place)
             keys_bt[rows][inside_bt] = keys_n
     if is_tensor(token_ids):
         keys_bt = sys.modules["torch"].from_numpy(keys_bt).to(token_ids.device)

@@ -88,7 +88,8 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
             return Outcome.CORRECT, how
         if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
             return Outcome.INCORRECT, AS_TEXT
-        return Outcome.INCORRECT, f"{other.kind} for {accepted.kind}"
+        for_what = "another" if other.kind is accepted.kind else f"{other.kind} for"
+        return Outcome.INCORRECT, f"{for_what} {accepted.kind}"
     except _OutOfTime:
         is_slow = stated == "0" or _compared(answer, "0", patience / 3)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"

@@ -25,6 +25,9 @@ def tiles(frame: Frame) -> list[Tile]:
     responses = f"{len(frame.group_b):,}", "responses", counted(len(frame.which_n), word)
     groups = f"{len(known_g):,}", "groups", "prompts with their responses"
     n_mixed = int(((correct_g > 0) & (correct_g < known_g)).sum())
+    n_none = int(((correct_g == 0) & (known_g > 0)).sum())
+    n_all = int(((correct_g == known_g) & (known_g > 0)).sum())
+    others = f"no credit: {n_none:,} all incorrect, {n_all:,} all correct"
     outcomes = np.where(frame.correct_b[known_b] == 1, "correct", "incorrect")
     return [
         Tile(*responses, "by reward", *_rewards(frame.reward_b)),
@@ -33,7 +36,7 @@ def tiles(frame: Frame) -> list[Tile]:
             *(share, "accuracy", number, f"{word}s of correct and incorrect responses"),
             *_lengths(frame.lengths_b[known_b], outcomes),
         ),
-        Tile(f"{n_mixed:,}", "mixed groups", "only these get credit"),
+        Tile(f"{n_mixed:,}", "mixed groups", others),
     ]
 
 

@@ -77,10 +77,11 @@ class Locator:
 
     def rows(self, value: Any, where: str, is_file: bool = False) -> Iterator[Located]:
         """The rows in one value of a file; `is_file`: the file holds nothing else."""
-        located = Located(value, where)
         if type(value) is dict and self.single == (*value, *map(type, value.values())):
-            yield located._replace(is_repeated=True)
-        elif self.path and isinstance(value, dict):
+            yield Located(value, where, is_repeated=True)
+            return
+        located = Located(value, where)
+        if self.path and isinstance(value, dict):
             for inner in self._expand(located, self.path, is_file):
                 yield from self._rollouts(inner, False)
         else:

@@ -205,7 +205,8 @@ class Reader:
             if made.pop("is_alone"):  # its label is its row's, which nothing in another file is
                 notes.add("by_row" if parent is not None else "alone")
                 place = Place(None, path_text(file))
-            yield made | {"place": self.places.setdefault(place, len(self.places))}
+            made["place"] = self.places.setdefault(place, len(self.places))
+            yield made
         if self.rejected and len(self.rejected) > n:
             first, rejected = self.rejected[0], len(self.rejected)
             message = f"{rejected} of {rejected + n} rows cannot be used; the first is {first}"

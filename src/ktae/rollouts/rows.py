@@ -30,6 +30,7 @@ from ktae.rollouts.values import (
 
 INTERNAL = frozenset(("_prompt_id", "_graded", "is_evaluation"))
 """Names that are not kept among a row's further fields."""
+KNOWN = INTERNAL | PARSERS.keys()
 ALIASES, ASKS, THOUGHTS = map(
     frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.questions, NAMES.thoughts)
 )
@@ -58,44 +59,48 @@ def to_record_row(
     label = fields.get("group")
     if isinstance(label, str) and not label.strip():
         label = fields["group"] = None  # as CSV has it
-    _require(fields, where, ("response", "token_ids"))
+    if "response" not in fields:
+        _require(fields, where, "response", "token_ids")
     # The same prompt of a step is the same group, also where nobody wrote that down.
     is_final = fields.pop(FINAL, False)
     prompt = fields.pop("_task", None) or fields.get("prompt")
     if prompt is not None and not (is_final and not is_null(label)):
         images = [fields[x] for x in ("image", "images") if fields.get(x)]
         fields["_prompt_id"] = prompt_digest([prompt, images] if images else prompt)
-        notes.add("without_group", n=int(is_null(label) and is_plain))
+        if is_plain and is_null(label):
+            notes.add("without_group")
     elif is_null(label) and alone is not None:
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
-    _require(fields, where, ("group", "prompt"), ("reward", "correct"))
+    if "group" not in fields:
+        _require(fields, where, "group", "prompt")
+    if "reward" not in fields:
+        _require(fields, where, "reward", "correct")
     if not options.needs_reward and fields.get("answer") is None:
         raise MissingFieldError(f"{where}: no field 'answer'; its fields are {quoted(plain)}")
     made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
     if not has_verdict:
         made["correct"] = float(is_above(made.get("reward") or 0.0, options.threshold or 0.0))
-    is_known = {
-        "group": made.get("group") is not None or "_prompt_id" in fields,
-        "reward": has_verdict or made.get("reward") is not None,
-        "response": not {"response", "token_ids"}.isdisjoint(made),
-    }
-    for name in (name for name, is_there in is_known.items() if not is_there):
-        raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
-    made |= {"label": made.pop("group", None), "prompt_id": fields.get("_prompt_id")}
-    made |= {"is_evaluation": bool(fields.get("is_evaluation")), "by_reward": not has_verdict}
-    made |= fields.get("_graded") or {}
-    return made | {"extra": further_fields(fields), "is_alone": is_alone}
+    for name, is_there in (
+        ("group", made.get("group") is not None or "_prompt_id" in fields),
+        ("reward", has_verdict or made.get("reward") is not None),
+        ("response", "response" in made or "token_ids" in made),
+    ):
+        if not is_there:
+            raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
+    made["label"], made["prompt_id"] = made.pop("group", None), fields.get("_prompt_id")
+    made["is_evaluation"], made["by_reward"] = bool(fields.get("is_evaluation")), not has_verdict
+    made["extra"], made["is_alone"] = further_fields(fields), is_alone
+    return made | (fields.get("_graded") or {})
 
 
-def _require(fields: Row, where: str, *pairs: tuple[str, str]) -> None:
-    """Raise a MissingFieldError if a row has neither field of a pair."""
-    for name, other in pairs:
-        if name not in fields and other not in fields:
-            raise MissingFieldError(
-                f"{where}: no field {name!r}; its fields are {quoted(fields)}; expected {name} or "
-                f"{other}, or --field {name}=NAME for one of them"
-            )
+def _require(fields: Row, where: str, name: str, other: str) -> None:
+    """Raise a MissingFieldError if a row without the one field lacks the other, too."""
+    if other not in fields:
+        raise MissingFieldError(
+            f"{where}: no field {name!r}; its fields are {quoted(fields)}; expected {name} or "
+            f"{other}, or --field {name}=NAME for one of them"
+        )
 
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
@@ -182,12 +187,14 @@ def _asked(value: Any) -> Any:
 def parsed(fields: Row, where: str) -> Row:
     """The values of the record's columns among the fields of a row."""
     made: Row = {}
-    for name, (parse, expected) in PARSERS.items():
-        if (value := fields.get(name)) is not None:
-            try:
-                made[name] = parse(value)
-            except (TypeError, ValueError, OverflowError, AttributeError):
-                raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
+    for name, value in fields.items():
+        if value is None or name not in PARSERS:
+            continue
+        parse, expected = PARSERS[name]
+        try:
+            made[name] = parse(value)
+        except (TypeError, ValueError, OverflowError, AttributeError):
+            raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
     labels, ids = made.get("mask"), made.get("token_ids")
     if labels is not None:
         if len(labels) != (0 if ids is None else len(ids)):
@@ -203,7 +210,9 @@ def parsed(fields: Row, where: str) -> Row:
 
 def further_fields(fields: Row) -> str | None:
     """The JSON of what is no field of the record, and of what a record's `extra` holds already."""
-    rest = {k: x for k, x in fields.items() if k not in PARSERS and k not in INTERNAL}
+    if fields.keys() <= KNOWN:
+        return None
+    rest = without(fields, KNOWN)
     extra = rest.pop("extra", None)
     try:
         inner = json.loads(extra) if isinstance(extra, str) else None

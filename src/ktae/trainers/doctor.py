@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
@@ -19,9 +18,6 @@ from ktae.estimators import KTAE
 
 TOLERANCE = 1e-6
 """Largest difference of credit, and relative one of gradients, which are float32."""
-
-ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
-"""Which instructions torch's CPU library may use."""
 
 EXTRAS = {
     "trl": ("trl", "transformers", "torch", "accelerate"),
@@ -45,8 +41,7 @@ class Finding(NamedTuple):
 
 
 def tried(subject: str, error_and_detail: Callable[[], tuple[float, str]], remedy: str) -> Finding:
-    """What a difference from the reference says, or an exception of a compiler, a driver, a foreign
-    version: that is the finding then."""
+    """The finding of a difference from the reference, or of an exception."""
     try:
         error, detail = error_and_detail()
     except Exception as failure:
@@ -59,9 +54,6 @@ def tried(subject: str, error_and_detail: Callable[[], tuple[float, str]], remed
 
 def diagnose() -> Iterator[Finding]:
     """Look at backends and engines, one finding at a time; the slow ones come last."""
-    limit = os.environ.get(ONEDNN_ISA) or "not set"
-    advice = f"some machines advertise AMX and kill the process: there, export {ONEDNN_ISA}="
-    yield Finding("bf16 on the CPU", "ok", f"{ONEDNN_ISA} is {limit}; {advice}AVX512_CORE_BF16")
     yield tried("backend cpu", lambda: compared("cpu"), BUG)
     if importlib.util.find_spec("torch") is None:
         yield Finding("backend torch", "absent", "not installed", "pip install -U torch")
@@ -113,20 +105,16 @@ def compared(backend: str) -> tuple[float, str]:
 
 def trl_findings() -> Iterator[Finding]:
     """A real training step of each loss type: does each token's credit arrive at that token?"""
-    try:
-        from ktae.trainers.trl import gradient_check
-    except Exception as failure:  # a half-installed torch raises more than ImportError
-        reason = f"{type(failure).__name__}: {one_line(failure, 200)}"
-        yield Finding("importing TRL", "wrong", reason, "pip install -U 'ktae[trl]'")
-        return
 
     def compared(loss_type: str) -> tuple[float, str]:
+        from ktae.trainers.trl import gradient_check
+
         error = gradient_check.gradient_error(loss_type)
         return error, f"gradient of token advantages, relative error {error:.1e}"
 
-    for loss_type in gradient_check.WEIGHTS:
-        remedy = "pip install 'trl>=1.16,<2' 'transformers>=5'"
-        yield tried(f"TRL, loss {loss_type}", functools.partial(compared, loss_type), remedy)
+    for loss_type in ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"):
+        compare = functools.partial(compared, loss_type)
+        yield tried(f"TRL, loss {loss_type}", compare, "pip install -U 'ktae[trl]'")
 
 
 def diagnose_verl() -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from ktae.arrays import Array, above, on_host
 from ktae.credit import token_credit
 from ktae.errors import InputError
 from ktae.trainers.metrics import Scored
-from ktae.trainers.settings import Settings, warn_unless_verdicts
+from ktae.trainers.settings import Settings, warn_once
 
 Part = tuple[Sequence[int], Sequence[Any]]
 """A piece of a rollout as an engine keeps it: token ids, and for each of them whether the policy
@@ -68,10 +68,11 @@ def scored(
     # Not np.unique, which sorts: the engines' names of groups need not compare.
     label: dict[Hashable, int] = {}
     group_b = np.array([label.setdefault(x, len(label)) for x in groups], dtype=np.int64)
-    evidence = values
-    if not estimator.takes_scores:
-        evidence, name = correct, settings.correctness or "reward"
-        warn_unless_verdicts(name, values, correct, group_b, settings.threshold)
+    evidence = values if estimator.takes_scores else correct
+    n_values = len(np.unique(values[~np.isnan(values)]))
+    if n_values > 2 and not (estimator.takes_scores or settings.threshold):
+        name = settings.correctness or "reward"
+        warn_once(f"{name} has several values, and above 0 is correct: set threshold")
     started = time.perf_counter()
     options["vocabulary"] = settings.vocabulary()
     credit = token_credit(token_ids, mask, evidence, group_b, estimator, **options)

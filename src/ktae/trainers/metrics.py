@@ -8,18 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.arrays import Array, on_host
-from ktae.credit import credit_table
 from ktae.estimators import Estimator
-from ktae.inference import ALPHA
-from ktae.tables import table_estimator
 
 PREFIX = "credit/"
 """Begins the name of each metric in a tracker and in `metrics.jsonl`."""
 
 QUANTILES = (0.5, 0.9, 0.99)
 BINS = 1000
-GROUPS_TESTED = 64
-"""Groups of a process whose p-values are looked at in each step, to bound the time."""
 
 Combine = Callable[[np.ndarray], np.ndarray]
 """From this process's numbers to those over all processes, elementwise."""
@@ -58,16 +53,6 @@ class Scored(NamedTuple):
         group = group[self.own]
         return [*(int(kind[group].sum()) for kind in kinds), len(group)]
 
-    def significant(self) -> tuple[int, int]:
-        """How many (group, token) pairs were tested, and how many have p < 0.05."""
-        if not len(self.groups):
-            return 0, 0
-        groups = on_host(self.groups)
-        rows = np.flatnonzero(groups < groups.min() + GROUPS_TESTED)
-        ids, mask, correct = (on_host(x[rows]) for x in (self.token_ids, self.mask, self.correct))
-        table = credit_table(ids, mask, correct, groups[rows], table_estimator(self.estimator))
-        return len(table.p_value), int((table.p_value < ALPHA).sum())
-
     def metrics(
         self,
         rollout_advantages: Array,
@@ -92,13 +77,12 @@ class Scored(NamedTuple):
         base = np.repeat(base.astype(added.dtype), counted_bt.sum(axis=1))
         absolute, flips = np.abs(added), int((base * (base + added) < 0).sum())
         sums = [absolute.sum(dtype=np.float64), flips, len(absolute)]
-        totals = total(np.array([*sums, *self.skipped(), *self.significant()], dtype=np.float64))
-        sum_abs, n_flips, n_tokens, *skipped, rollouts, pairs, significant = totals.tolist()
+        totals = total(np.array([*sums, *self.skipped()], dtype=np.float64))
+        sum_abs, n_flips, n_tokens, *skipped, rollouts = totals.tolist()
         bound = float(largest(np.array([absolute.max(initial=0)]))[0])
         metrics = {
             "mean_abs": sum_abs / max(n_tokens, 1),
             "sign_flips": n_flips / max(n_tokens, 1),
-            "significant_tokens_sampled": significant / max(pairs, 1),
         }
         for why, n in zip(("all_correct", "all_incorrect", "unknown"), skipped, strict=True):
             metrics[f"skipped/{why}"] = n / max(rollouts, 1)

@@ -21,7 +21,7 @@ def use_in_swift(**options: Any) -> None:
     """
     from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 
-    trainer, settings = GRPOTrainer, Settings.of(options).tried()
+    trainer, settings = GRPOTrainer, Settings(**options).tried()
     trainer._postprocess_batch = with_credit(trainer._postprocess_batch, settings)
 
 

@@ -19,7 +19,7 @@ def use_in_nemo_rl(**options: Any) -> None:
     """
     from nemo_rl.algorithms import grpo
 
-    settings = Settings.of(options).tried()
+    settings = Settings(**options).tried()
     create = grpo._create_advantage_estimator
 
     @functools.wraps(create)

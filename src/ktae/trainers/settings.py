@@ -34,32 +34,13 @@ class Settings:
     estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        estimator = as_credit(self.credit)
-        if estimator is None:
-            raise InputError("credit is None, and this adapter adds nothing else; leave it out")
-        object.__setattr__(self, "estimator", resolved(estimator))
+        object.__setattr__(self, "estimator", resolved(as_estimator(self.credit, "credit")))
         check_threshold(self.threshold)
         if self.estimator.needs_vocabulary and self.tokenizer is None:
             raise InputError(
                 f"tokenizer is None; {self.estimator} has units that are made of text, so expected "
                 "the tokenizer, or its folder or hub name"
             )
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Settings:
-        """The settings of an engine's configuration.
-
-        Raises:
-            InputError: these are no options, one is unknown, or has a value that does not fit.
-        """
-        if not isinstance(options, Mapping):
-            raise InputError(f"token credit has the options {options!r}; expected a mapping")
-        known = [field.name for field in dataclasses.fields(cls) if field.init]
-        for name in options:
-            if name not in known:
-                hint = expected_one_of(known, name)
-                raise InputError(f"token credit has no option {name!r}; {hint}")
-        return cls(**options)
 
     def tried(self, *handed_over: str) -> Settings:
         """Itself, after two rollouts of one token: what cannot work says so before the run.
@@ -115,29 +96,13 @@ class Settings:
         return vocabulary(kept_tokenizer(self.tokenizer) if by_name else self.tokenizer)
 
 
-def as_credit(credit: Any) -> Estimator | None:
-    """The estimator that the option `credit` stands for; None switches token credit off.
-
-    Raises:
-        InputError: it stands for none.
-    """
-    if credit is None:
-        return None
-    if credit is False or credit in ("", "none", "None", "null", "off"):
-        raise InputError(
-            f"credit is {credit!r}; expected an estimator, or None (null in YAML), which switches "
-            "token credit off"
-        )
-    return as_estimator(credit, "credit")
-
-
 _warned: set[str] = set()
 
 
-def warn_once(message: str, about: str | None = None) -> None:
-    """Log a warning, the first time that this process has it, or one about the same."""
-    if (about or message) not in _warned:
-        _warned.add(about or message)
+def warn_once(message: str) -> None:
+    """Log a warning, the first time that this process has it."""
+    if message not in _warned:
+        _warned.add(message)
         logging.getLogger(__name__).warning(message)
 
 
@@ -153,32 +118,6 @@ def announce(estimator: Estimator | None, name: str, threshold: float, group_siz
     else:
         what = f"credit {to_text(estimator)} of the scores {name}"
     logging.getLogger(__name__).warning(f"ktae: {what}; groups of {group_size}")
-
-
-def warn_unless_verdicts(
-    name: str, scores: np.ndarray, correct: np.ndarray, groups: np.ndarray, threshold: float
-) -> None:
-    """Log once where (B,) scores are no verdicts: then credit is 0, or part of a score counts as
-    correct. `name` says what gave them; `correct` is what was made of them: 1, 0 or NaN."""
-    values = np.unique(scores[np.isfinite(scores)])
-    if len(values) < 2:
-        return
-
-    def differ(values_b: np.ndarray) -> bool:
-        known = np.isfinite(values_b)
-        pairs = np.unique(np.stack([groups[known], values_b[known]]), axis=1)
-        return bool(len(np.unique(pairs[0])) < pairs.shape[1])
-
-    seen = f"{name} gave {len(values)} values from {values[0]:g} to {values[-1]:g}"
-    if differ(scores) and not differ(correct):
-        seen += ", and no group has both correct and incorrect rollouts, so credit is 0"
-    elif len(values) == 2 or threshold != 0:
-        return
-    warn_once(
-        f"{seen}; above {threshold:g} is correct. Set threshold to what means correct, or let a "
-        "graded estimator take the scores: {estimator: calibrated, graded_rewards: true}",
-        about=f"the scores of {name}",
-    )
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:

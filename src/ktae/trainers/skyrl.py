@@ -30,7 +30,7 @@ def use_credit(trainer: Any, **options: Any) -> Any:
     Raises:
         InputError: an option does not fit, or a setting of SkyRL's would erase credit.
     """
-    settings = Settings.of(options).tried()
+    settings = Settings(**options).tried()
     algorithm, why = trainer.cfg.trainer.algorithm, "whose rows are no whole rollouts"
     one_of("correctness", settings.correctness, (None,), "and SkyRL hands over the reward alone")
     one_of("step_wise_trajectories", trainer.cfg.generator.step_wise_trajectories, (False,), why)

@@ -53,7 +53,7 @@ def token_credit(config: Any, **options: Any) -> Iterator[None]:
 
 def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """The cookbook's `assemble_training_data`, or one like it, but with token advantages."""
-    settings = Settings.of(options).tried()
+    settings = Settings(**options).tried()
     require_scale(settings.estimator, False, "the cookbook's advantages are R - mean")
 
     @functools.wraps(assemble)

@@ -25,13 +25,13 @@ def use_in_prime_rl(algorithm: str = "grpo", **options: Any) -> None:
 
     one_of("algorithm", algorithm, ALGORITHMS, "which does not compare a group's traces alone")
     scaled = False if algorithm == "grpo" else None  # grpo's are R - mean
-    require_scale(Settings.of(options).estimator, scaled, f"prime-rl's algorithm is {algorithm}")
+    require_scale(Settings(**options).estimator, scaled, f"prime-rl's algorithm is {algorithm}")
     algo.ALGORITHM_CLASSES[algorithm] = with_credit(algo.ALGORITHM_CLASSES[algorithm], **options)
 
 
 def with_credit(algorithm: type, **options: Any) -> type:
     """A prime-rl `Algorithm` class that adds token credit to the advantages of another one."""
-    settings = Settings.of(options).tried()
+    settings = Settings(**options).tried()
 
     class TokenCredit(algorithm):
         """The algorithm, plus credit."""

@@ -1,15 +1,6 @@
 """Test equipment: what verl lacks to train on a CPU, through verl's own registries.
 
-Loaded in every Ray process by `VERL_USE_EXTERNAL_MODULES=...,verl_on_cpu`, with the folder that
-this one is in on PYTHONPATH and `VERL_PLATFORM=cpu`. It is here to run the real trainers in CI,
-where there is no GPU, and for nothing else: it is slow, and shards no rollout.
-
-Four things are missing, in the order in which verl stops for them:
-
-- a platform named `cpu` (`platform.py`);
-- process groups without NCCL: verl asks for `cpu:gloo,DEVICE:BACKEND`, which names the CPU twice;
-- an FSDP engine for it (`engine.py`), which also keeps what each update was given, for the tests;
-- a rollout backend (`rollout.py`): one Ray actor around `transformers.generate` for each rank.
+Loaded in every Ray process by `VERL_USE_EXTERNAL_MODULES=verl_on_cpu`, with `VERL_PLATFORM=cpu`.
 """
 
 import os

@@ -23,11 +23,10 @@ class ServerAdapter(BaseRollout):
         super().__init__(config, model_config, device_mesh)
         self.server = None
 
-    async def resume(self, tags):
-        """Nothing was released."""
-
-    async def release(self):
+    async def release(self, *_):
         """There is no device memory to give back."""
+
+    resume = release
 
     async def update_weights(self, weights, global_steps=None, **_):
         # Every rank goes through the generator: gathering a sharded weight takes all of them.
@@ -114,8 +113,7 @@ class GenerateServer:
 
     def _output(self, row, log_probs):
         ends = (row == self.eos).nonzero()
-        length = int(ends[0]) + 1 if len(ends) else len(row)
-        ids = row[:length].tolist()
+        ids = row[: int(ends[0]) + 1 if len(ends) else len(row)].tolist()
         return TokenOutput(
             token_ids=ids,
             log_probs=[float(log_probs[t, token]) for t, token in enumerate(ids)],
@@ -126,23 +124,8 @@ class GenerateServer:
     async def set_global_steps(self, global_steps):
         self.global_steps = global_steps
 
-    async def wake_up(self, **_):
-        """Nothing sleeps."""
+    async def _nothing(self, **_):
+        """Nothing sleeps, is paused or cached; requests under way take less than a second."""
 
-    async def sleep(self, **_):
-        """Nothing to release."""
-
-    async def abort_all_requests(self, **_):
-        """Requests under way are let finish: they take less than a second."""
-
-    async def resume_generation(self, **_):
-        """Nothing was paused."""
-
-    async def clear_kv_cache(self, **_):
-        """Each batch has a cache of its own."""
-
-    async def release_kv_cache(self, **_):
-        """The same."""
-
-    async def resume_kv_cache(self, **_):
-        """The same."""
+    wake_up = sleep = abort_all_requests = resume_generation = _nothing
+    clear_kv_cache = release_kv_cache = resume_kv_cache = _nothing

@@ -118,7 +118,7 @@ def test_the_recipe_s_own_overrides_replace_ours():
 @needs_verl
 @pytest.mark.parametrize(
     ("key", "message"),
-    [("trainer.nodes", r"trainer\.nodes"), ("+algorithm.credit.h9", r"algorithm\.credit: .*h9")],
+    [("trainer.nodes", r"trainer\.nodes"), ("+algorithm.credit.h9", r"h9")],
 )
 def test_unknown_keys(key, message):
     with pytest.raises(InputError, match=message):

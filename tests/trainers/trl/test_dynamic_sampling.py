@@ -103,10 +103,8 @@ def test_it_works_without_ktae(trainer_arguments):
     trainer.train()
     groups = trainer.output["advantages"].view(-1, 4)
     assert (groups != 0).any(dim=1).all(), "a group of equal rewards is left"
-    rewards = even_start(trainer.output["completion_ids"].tolist())  # no hopeless prompt is left
-    centred = np.array(rewards).reshape(-1, 4)
-    centred = centred - centred.mean(axis=1, keepdims=True)
-    assert np.all(np.sign(centred) == np.sign(groups.numpy())), "an advantage is another rollout's"
+    rewards = torch.tensor(even_start(trainer.output["completion_ids"].tolist())).view(-1, 4)
+    assert torch.equal(rewards > rewards.mean(1, keepdim=True), groups > 0)
 
 
 @pytest.mark.parametrize(
@@ -143,29 +141,13 @@ def test_resumed_run_draws_the_same_prompts(trainer_arguments, tmp_path):
     assert run(str(tmp_path / "out/checkpoint-1")) == straight[1:]
 
 
-WITH_IMAGES = Dataset.from_dict({"prompt": ["1"] * 4, "image": ["x"] * 4})
-
-
 @pytest.mark.parametrize(
-    ("settings", "more", "key"),
+    ("settings", "more"),
     [
-        ({}, {"resampling_rounds": -1}, "resampling_rounds is -1"),
-        ({}, {"resampling_rounds": 1.5}, "resampling_rounds is 1.5"),
-        ({"loss_type": "grpo"}, {}, "loss_type is 'grpo'"),
-        ({}, {"train_dataset": WITH_IMAGES}, "images"),
-        ({}, {"train_dataset": WITH_IMAGES.to_iterable_dataset()}, "IterableDataset"),
+        ({"loss_type": "grpo"}, {}),
+        ({}, {"train_dataset": Dataset.from_dict({"prompt": ["1"] * 4, "image": ["x"] * 4})}),
     ],
 )
-def test_bad_settings(trainer_arguments, settings, more, key):
-    with pytest.raises(InputError) as error:
-        KTAETrainer(**trainer_arguments(**settings) | {"resampling_rounds": 1} | more)
-    assert key in str(error.value)
-
-
-def test_whole_groups_are_counted_over_the_whole_buffer(trainer_arguments):
-    """12 rollouts are whole groups of 4, though the 6 of one pass are not."""
-    arguments = trainer_arguments(per_device_train_batch_size=6, steps_per_generation=2)
-    trainer = KTAETrainer(**arguments, resampling_rounds=1)
-    trainer.args.per_device_train_batch_size = 5
+def test_what_cannot_be_sampled_anew_is_refused(trainer_arguments, settings, more):
     with pytest.raises(InputError):
-        trainer._check_settings()
+        KTAETrainer(**trainer_arguments(**settings) | {"resampling_rounds": 1} | more)

@@ -6,14 +6,12 @@ import torch
 
 from ktae.trainers.trl import KTAETrainer, gradient_check
 from ktae.trainers.trl.gradient_check import (
-    MAX_LENGTH,
     WEIGHTS,
     KeepGradient,
     expected_gradient,
     gradient_error,
     naive_advantages,
     relative_error,
-    train_one_step,
 )
 
 ACCUMULATION = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
@@ -54,12 +52,3 @@ def test_gradient_with_a_penalty_on_leaving_the_reference(trainer_arguments, tmp
     tokenizer = arguments["processing_class"]
     expected = expected_gradient(policy, tokenizer, batches[0], advantages, WEIGHTS["dapo"])
     assert relative_error(keep.gradient, expected) < 1e-5
-
-
-def test_without_ktae_it_is_trl(trainer_arguments):
-    arguments = trainer_arguments(loss_type="grpo")
-    batch, policy, gradient = train_one_step(arguments, credit=None)
-    plain = batch.advantages.unsqueeze(1).expand(-1, MAX_LENGTH)
-    tokenizer = arguments["processing_class"]
-    expected = expected_gradient(policy, tokenizer, batch, plain, WEIGHTS["grpo"])
-    assert relative_error(gradient, expected) < 1e-6

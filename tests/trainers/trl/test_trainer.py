@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from copied import copy_of
-from datasets import Dataset, DatasetDict
+from datasets import Dataset
 from transformers import TrainingArguments
 from trl import GRPOTrainer
 
@@ -18,7 +18,6 @@ from ktae.estimators import (
     Function,
     OverUnits,
     PermutedLabels,
-    PresenceZ,
     Scaled,
     Tempo,
     preset,
@@ -89,57 +88,17 @@ def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
 
 
-class Even:
-    """A callable of a class, which TRL names by the class."""
-
-    def __call__(self, completion_ids, task, **_):
-        return [
-            float(ids[0] % 2 == 0) if of == "math" else None
-            for ids, of in zip(completion_ids, task, strict=True)
-        ]
+def large(completion_ids, **_):
+    return [float(ids[0] > 20) for ids in completion_ids]
 
 
-def large(completion_ids, task, **_):
-    return [
-        float(ids[0] > 20) if of == "code" else None
-        for ids, of in zip(completion_ids, task, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("how", ["names", "functions"])
-def test_of_several_verdicts_the_first_that_is_there_counts(trainer_arguments, tmp_path, how):
-    arguments = trainer_arguments(log_completions=True)
-    data = arguments["train_dataset"]
-    arguments["train_dataset"] = data.add_column("task", ["math", "code"] * (len(data) // 2))
-    even = Even()
-    arguments["reward_funcs"] = [overlong, large, even]
-    correctness = ["Even", "large"] if how == "names" else (even, large)
-    batch, _ = train(arguments, correctness=correctness)
-    tasks = [row["task"] for row in batch.inputs]
-    both = zip(even(batch.token_ids, tasks), large(batch.token_ids, tasks), strict=True)
+def test_of_several_verdicts_the_first_that_is_there_counts(trainer_arguments):
+    arguments = trainer_arguments() | {"reward_funcs": [overlong, large, undecided]}
+    batch, _ = train(arguments, correctness=["undecided", large])
+    both = zip(undecided(batch.token_ids), large(batch.token_ids), strict=True)
     correct = [y if x is None else x for x, y in both]
-    assert set(tasks) == {"math", "code"}
     np.testing.assert_array_equal(batch.correct, correct)
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
-
-
-def graded(completion_ids, **_):
-    return [None if ids[0] % 7 == 0 else len(set(ids)) / len(ids) for ids in completion_ids]
-
-
-def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_arguments):
-    estimator = PresenceZ(graded_rewards=True)
-    arguments = trainer_arguments(logging_steps=1)
-    arguments["reward_funcs"] = graded
-    batch, trainer = train(arguments, credit=estimator, threshold=0.9)
-    scores = np.array([math.nan if r is None else r for r in graded(batch.token_ids)])
-    assert len(np.unique(scores[~np.isnan(scores)])) > 2
-    np.testing.assert_allclose(batch.credit, expected_credit(batch, scores, estimator), atol=1e-5)
-    np.testing.assert_array_equal(batch.correct, np.where(np.isnan(scores), np.nan, scores > 0.9))
-    first = next(line for line in trainer.state.log_history if "credit/mean_abs" in line)
-    assert first["credit/mean_abs"] > 0 and first["credit/correct"] == pytest.approx(
-        np.nanmean(batch.correct.numpy()), abs=1e-6
-    )
 
 
 def alternating(token_ids, mask, correct, groups):
@@ -244,125 +203,57 @@ def test_metrics_are_those_of_the_rollouts(trainer_arguments):
     assert logged["credit/skipped/all_incorrect"] == pytest.approx(np.mean(~has_true & has_false))
     assert logged["credit/skipped/unknown"] == pytest.approx(np.mean(~has_true & ~has_false))
 
-    ids_bt, mask_bt = record.pad(batch.token_ids)
-    groups = np.arange(16) // 4
-    table = oracle.credit_table(ids_bt, mask_bt, correct, groups)
-    assert logged["credit/significant_tokens_sampled"] == pytest.approx(
-        np.mean(table.p_value < 0.05)
-    )
-    assert 0 < logged["credit/step_share"] < 1
     assert logged["credit/seconds"] > 0
 
 
-ONE_PROMPT = Dataset.from_dict({"prompt": ["1"]})
-
-
-def two_alike():
-    return [lambda **_: [1.0], lambda **_: [0.0]]
-
-
 @pytest.mark.parametrize(
-    ("settings", "more", "place", "key"),
+    ("settings", "more", "place"),
     [
-        ({"importance_sampling_level": "sequence"}, {}, "importance_sampling_level", "'token'"),
-        ({}, {"correctness": "even_strat"}, "correctness is 'even_strat'", "'even_start'"),
-        ({}, {"correctness": []}, "correctness", ""),
-        (
-            {},
-            {"reward_funcs": [overlong, even_start]},
-            "there are two reward functions",
-            "correctness='overlong' or 'even_start'",
-        ),
-        (
-            {},
-            {"reward_funcs": two_alike(), "correctness": "<lambda>"},
-            "correctness is '<lambda>'",
-            " 2 ",
-        ),
-        ({}, {"credit": False}, "credit is False", "None"),
-        ({}, {"credit": "none"}, "credit is 'none'", "None"),
-        ({}, {"credit": "trigram"}, "no estimator 'trigram'", "'trigrams'"),
-        ({}, {"threshold": math.nan}, "threshold", ""),
-        ({}, {"base": "rloo"}, "base is 'rloo'", "'dr_grpo'"),
-        ({"scale_rewards": "batch"}, {"base": "grpo"}, "scale_rewards is 'batch'", "'group'"),
-        ({}, {"train_dataset": DatasetDict(train=ONE_PROMPT)}, "train_dataset", "train"),
-        (
-            {},
-            {"args": TrainingArguments(use_cpu=True)},
-            "args is a TrainingArguments",
-            "KTAEConfig",
-        ),
+        ({"importance_sampling_level": "sequence"}, {}, "importance_sampling_level"),
+        ({}, {"correctness": "even_strat"}, "correctness is 'even_strat'"),
+        ({}, {"reward_funcs": [overlong, even_start]}, "there are 2 reward functions"),
+        ({}, {"credit": "none"}, "no estimator 'none'"),
+        ({}, {"threshold": math.nan}, "threshold"),
+        ({}, {"args": TrainingArguments(use_cpu=True)}, "args is a TrainingArguments"),
+        ({}, {"train_dataset": Dataset.from_dict({"prompt": ["1"]})}, "the training set"),
     ],
 )
-def test_what_cannot_work_is_refused_before_the_model_is_loaded(
-    trainer_arguments, settings, more, place, key
-):
-    arguments = trainer_arguments(**settings) | {"model": "/no/such/model"} | more
+def test_what_cannot_work_is_refused(trainer_arguments, settings, more, place):
     with pytest.raises(InputError) as error:
-        KTAETrainer(**arguments)
-    assert str(error.value).startswith(place) and key in str(error.value)
+        KTAETrainer(**trainer_arguments(**settings) | more)
+    assert str(error.value).startswith(place)
 
 
-def test_too_few_prompts_are_refused(trainer_arguments):
-    """TRL would train on nothing."""
-    with pytest.raises(InputError):
-        KTAETrainer(**trainer_arguments() | {"train_dataset": ONE_PROMPT})
+def test_an_infinite_reward_is_refused(trainer_arguments):
+    """TRL's loss would be NaN, or its group would have no advantages without a word."""
+
+    def infinite(completion_ids, **_):
+        return [-math.inf, *even_start(completion_ids[1:])]
+
+    with pytest.raises(InputError) as error:
+        train(trainer_arguments() | {"reward_funcs": infinite})
+    assert "infinite gave -inf" in str(error.value)
 
 
-def one_infinite(completion_ids, **_):
-    return [-math.inf if i == 1 else even_start([x])[0] for i, x in enumerate(completion_ids)]
+def test_losses_of_entropy_in_bf16(trainer_arguments):
+    settings = {"top_entropy_quantile": 0.2, "entropy_coef": 0.01, "bf16": True}
+    arguments = trainer_arguments(max_steps=3, logging_steps=1, **settings)
+    before = [p.clone() for p in arguments["model"].parameters()]
+    batches = []
+    trainer = KTAETrainer(**arguments, on_rollouts=batches.append)
+    trainer.train()
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert len(losses) == 3 and np.isfinite(losses).all()
+    pairs = zip(before, trainer.model.parameters(), strict=True)
+    assert not all(torch.equal(p, q) for p, q in pairs)
+    assert np.abs(batches[0].credit.numpy()).max() > 0
 
 
-@pytest.mark.parametrize(
-    ("scale", "credit"), [("group", "paper"), ("none", "paper"), ("none", None)]
-)
-def test_an_infinite_reward_is_taken_as_trl_takes_it(trainer_arguments, logged, scale, credit):
-    """The rollout's group gets advantages of 0; it is no verdict."""
-    arguments = trainer_arguments(scale_rewards=scale, max_steps=1) | {"reward_funcs": one_infinite}
-    if scale == "none" and credit:
-        with pytest.raises(InputError) as error:
-            train(arguments, credit=credit)
-        assert "one_infinite" in str(error.value)
-        return
-    batch, _ = train(arguments, credit=credit)
-    correct = [math.nan if i == 1 else x for i, x in enumerate(even_start(batch.token_ids))]
-    np.testing.assert_array_equal(batch.correct, correct)
-    if scale != "none":
-        assert not batch.advantages[:4].any()
-    named = [r for r in logged if "one_infinite gave -inf" in r.getMessage()]
-    assert len(named) == (credit is not None)
-    if credit:
-        np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
-
-
-def never_right(completion_ids, **_):
-    return [-float(len(set(ids))) for ids in completion_ids]
-
-
-def for_the_form(completion_ids, **_):
-    return [0.1 + right for right in even_start(completion_ids)]
-
-
-def in_parts(completion_ids, **_):
-    return [
-        0.1 * (ids[0] % 3) + right
-        for ids, right in zip(completion_ids, even_start(completion_ids), strict=True)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("reward", "more", "is_named"),
-    [
-        (never_right, {}, True),
-        (for_the_form, {}, True),
-        (in_parts, {}, True),
-        (in_parts, {"threshold": 0.5}, False),
-        (in_parts, {"credit": preset("calibrated", graded_rewards=True)}, False),
-    ],
-)
-def test_a_reward_that_is_no_verdict_is_named_once(
-    trainer_arguments, logged, reward, more, is_named
-):
-    train(trainer_arguments(max_steps=3) | {"reward_funcs": reward}, **more)
-    named = [r for r in logged if f"{reward.__name__} gave" in r.getMessage()]
-    assert len(named) == is_named
+def test_evaluation_in_groups_of_another_size(trainer_arguments):
+    arguments = trainer_arguments(
+        eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8, num_generations_eval=2
+    )
+    arguments["eval_dataset"] = arguments["train_dataset"].select(range(4))
+    trainer = KTAETrainer(**arguments)
+    trainer.train()
+    assert any("eval_credit/mean_abs" in line for line in trainer.state.log_history)

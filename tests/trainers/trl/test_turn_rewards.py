@@ -1,17 +1,12 @@
 """Rewards of single turns through TRL: each turn's credit is at its tokens."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 
 import ktae
-from ktae import InputError
 from ktae.estimators import MTGRPO, TurnRewards
 from ktae.rollouts import record
-from ktae.trainers.trl import KTAETrainer
-from ktae.trainers.trl.checks import turn_rewards_of
 from ktae.trainers.trl.gradient_check import (
     GROUP_SIZE,
     expected_gradient,
@@ -67,17 +62,3 @@ def test_rewards_of_turns_reach_their_turns(trainer_arguments, estimator):
     base = np.repeat(batch.advantages.numpy()[:, None], ids.shape[1], axis=1)
     assert relative_error(gradient, expected(base + credit)) < 1e-5
     assert relative_error(gradient, expected(base)) > 0.05
-
-
-def test_rewards_of_turns_may_be_the_environments():
-    environments = [SimpleNamespace(turn_rewards=[1, 0]), SimpleNamespace(turn_rewards=())]
-    rows = [{}, {"turn_rewards": [3.0]}]
-    assert turn_rewards_of(rows, environments) == [[1.0, 0.0], [3.0]]
-    assert turn_rewards_of([{}, {}], environments) == [[1.0, 0.0], []]
-
-
-def test_rollouts_without_rewards_of_turns_are_refused(trainer_arguments):
-    trainer = KTAETrainer(**trainer_arguments(), credit="turn-rewards")
-    with pytest.raises(InputError) as error:
-        trainer.train()
-    assert "turn_rewards" in str(error.value)

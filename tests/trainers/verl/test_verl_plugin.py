@@ -1,5 +1,6 @@
 """How the plug-in gets into verl, and what it says when it cannot."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -11,7 +12,6 @@ from extras import installed
 
 from ktae.errors import InputError
 from ktae.estimators import DEFAULT
-from ktae.trainers import check_version
 from ktae.trainers.verl import options
 from ktae.trainers.verl.options import MODES
 
@@ -69,12 +69,6 @@ def test_another_version_is_warned_of_or_where_it_was_asked_for_refused(
     assert message in done.stderr
 
 
-def test_a_trl_that_is_too_old_is_refused():
-    with pytest.raises(InputError) as error:
-        check_version("trl", "1.15.3")
-    assert "trl>=1.16,<2" in str(error.value)
-
-
 def test_everything_is_registered(verl):
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
     from verl.trainer.ppo.v1 import get_trainer_cls
@@ -113,7 +107,7 @@ def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch):
 @pytest.mark.parametrize(
     ("estimator", "mode", "credit", "key"),
     [
-        ("ktae", "sync", {}, "trainer_mode=sync"),
+        ("ktae", "sync", {}, "gets no token ids"),
         ("ktae", "ktae_sync", {"h4": 1}, "'h4'"),
         ("grpo", "ktae_sync", {}, "adv_estimator=grpo"),
         ("grpo", "sync", {"estimator": "trigrams"}, "adv_estimator=grpo"),
@@ -127,7 +121,7 @@ def test_a_mode_refuses_before_it_starts(verl, estimator, mode, credit, key):
     assert key in str(error.value)
 
 
-@pytest.mark.parametrize("key", ["credits", "cred", "credit_estimator", "ktae", "kredit"])
+@pytest.mark.parametrize("key", ["credits", "ktae"])
 def test_a_misspelt_section_is_refused(verl, key):
     """verl's own configuration takes any key that is added with `+`."""
     from omegaconf import OmegaConf
@@ -140,24 +134,13 @@ def test_a_misspelt_section_is_refused(verl, key):
     assert str(error.value).startswith(f"algorithm.{key} ")
 
 
-def test_verls_own_keys_are_none_of_them(verl):
-    from hydra import compose, initialize_config_module
-
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer")
-    assert len(config.algorithm) > 5
-    assert options.from_algorithm(config.algorithm)[1] == "grpo"
-
-
 @pytest.mark.parametrize("credit", [{}, {"estimator": "trigrams"}])
-def test_the_estimator_that_trains_is_logged_and_so_is_a_default(verl, logged, credit):
+def test_the_estimator_that_trains_is_logged(verl, logged, credit):
     from verl.trainer.ppo.v1 import get_trainer_cls
 
     with pytest.raises(AttributeError):  # verl's own: the checks are passed
         get_trainer_cls("ktae_sync")(configuration("ktae", "ktae_sync", **credit))
-    messages = [record.getMessage() for record in logged]
-    assert credit.get("estimator", DEFAULT) in messages[0]
-    assert len([x for x in messages if "algorithm.credit" in x]) == (not credit)
+    assert credit.get("estimator", DEFAULT) in logged[0].getMessage()
 
 
 def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl):
@@ -171,65 +154,19 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl):
     assert "/no/where" in str(error.value)
     with pytest.raises(InputError) as error:
         RayPPOTrainer(configuration("ktae", "ktae_sync"))
-    assert str(error.value).startswith("trainer.use_v1 is False")
+    assert str(error.value).startswith("algorithm.adv_estimator=ktae gets no")
     options.from_algorithm(config.algorithm)  # whoever starts the run may be another machine
 
 
-@pytest.mark.parametrize("loss", ["vanilla", "gspo", "geo_mean"])
+@pytest.mark.parametrize("loss", ["gspo", "geo_mean"])
 def test_a_loss_that_averages_advantages_is_refused(verl, loss):
-    """The refusal is right: with verl's own losses, credit moved between tokens of equal
-    log-probabilities changes the gradient, but not with this one."""
     from omegaconf import OmegaConf
 
-    advantages = [[1.0, 2.0, 3.0], [-1.0, 0.5, 1.0]]
-    moved = [row[::-1] for row in advantages]
-    loses_credit = gradient(loss, advantages).equal(gradient(loss, moved))
     config = configuration("ktae", "ktae_sync")
     OmegaConf.update(config, options.LOSS_MODE, loss, force_add=True)
-    assert loses_credit == (loss == "geo_mean")
-    if not loses_credit:
+    averages = loss == "geo_mean"
+    with pytest.raises(InputError) if averages else contextlib.nullcontext():
         options.checked(config, has_token_ids=True)
-        return
-    with pytest.raises(InputError):
-        options.checked(config, has_token_ids=True)
-
-
-def gradient(loss, advantages):
-    """The gradient of verl's loss of that name, by the log-probability of each token."""
-    import torch
-    from verl.trainer.ppo.core_algos import get_policy_loss_fn
-    from verl.workers.config import FSDPActorConfig
-
-    config = FSDPActorConfig(
-        strategy="fsdp2", rollout_n=2, ppo_micro_batch_size_per_gpu=1, use_dynamic_bsz=False
-    )
-    old = torch.full((2, 3), -1.0)
-    new = old.clone().requires_grad_()
-    mask, weights = torch.ones(2, 3), torch.tensor(advantages)
-    get_policy_loss_fn(loss)(old, new, weights, mask, "token-mean", config)[0].backward()
-    return new.grad
-
-
-@pytest.mark.parametrize("estimator", ["ktae", "grpo"])
-def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
-    from ktae.grading import workers
-
-    def missing():
-        raise InputError("needs math_verify")
-
-    monkeypatch.setattr(workers, "default_pool", missing)
-    mode = "ktae_sync" if estimator == "ktae" else "sync"
-    config, trainer = configuration(estimator, mode), get_trainer_cls(mode)
-    function = {"path": "pkg://ktae.trainers.verl.reward"}
-    config.reward = {"custom_reward_function": function}
-    with pytest.raises(InputError):
-        trainer(config.copy())
-    function["path"] = "pkg://ktae.experiments.verl.reward"
-    config.reward = {"custom_reward_function": function}
-    with pytest.raises(AttributeError):  # verl's own: the checks are passed
-        trainer(config)
 
 
 def test_verl_uses_trl_only_where_it_has_the_model_it_wants(verl):

@@ -58,7 +58,7 @@ FLIP: Sum = ("0-", 0)
 FIXED = {"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP}
 """The meaning of verbs without a number."""
 ADDS = ("gets", "finds")
-"""Of the other verbs those that add; `loses` and `gives` subtract."""
+"""Those of the other verbs that add; `loses` and `gives` subtract."""
 
 
 def _meaning(verb: str, n: int) -> Sum:

@@ -32,7 +32,7 @@ from ktae.files.atomic import atomic_folder
 from ktae.rollouts import record
 from ktae.trainers.metrics import PREFIX
 from ktae.trainers.trl.callbacks import Patience
-from ktae.trainers.trl.checks import check_arguments
+from ktae.trainers.trl.checks import check_config
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 REFUSED: tuple[Any, ...] = ("TRL refuses the recipe", ValueError, ImportError, RuntimeError)
@@ -141,7 +141,7 @@ def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     """The whole recipe, which TRL accepts; no model is loaded."""
     policy_path(recipe, make=False)
-    check_arguments(recipe.credit, args=grpo_config(recipe, folder.checkpoints))
+    check_config(recipe.credit, grpo_config(recipe, folder.checkpoints))
     return f"# would train into {folder.path}\n{recipes.dump(recipe).rstrip()}"
 
 

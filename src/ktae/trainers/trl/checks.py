@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,30 +12,16 @@ from trl import GRPOConfig, GRPOTrainer
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
-from ktae.trainers.settings import one_of, warn_once
+from ktae.trainers.settings import one_of
 
 Correctness = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
 """The reward function that says what is correct, or its name; or several."""
 
 
-def check_arguments(
-    estimator: Estimator | None, correctness: Correctness | None = None, **arguments: Any
-) -> None:
-    """Refuse, before the model is loaded, arguments of `GRPOTrainer` that would erase token credit,
-    or keep from the estimator what it needs."""
-    data, config = arguments.get("train_dataset"), arguments.get("args")
-    if isinstance(data, Mapping):  # TRL says so after the model is loaded
-        raise InputError(
-            f"train_dataset is a {type(data).__name__}; expected one of its splits: "
-            + ", ".join(data)
-        )
+def check_config(estimator: Estimator | None, config: GRPOConfig) -> None:
+    """Refuse, before the model is loaded, settings that would erase token credit, or keep from the
+    estimator what it needs."""
     if estimator is None:
-        return
-    functions = arguments.get("reward_funcs")
-    if functions is not None and not arguments.get("environment_factory"):  # it may bring one more
-        functions = functions if isinstance(functions, list) else [functions]
-        correctness_columns(list(map(reward_name, functions)), functions, correctness)
-    if config is None:
         return
     level = config.importance_sampling_level
     one_of("importance_sampling_level", level, ("token",), "which averages token advantages away")
@@ -49,25 +34,14 @@ def check_arguments(
             raise without_policy(estimator, name)
 
 
-def foreign_loss(trainer: type) -> str | None:
-    """The trainer of TRL, other than GRPO's, that a class has its loss of; None: there is none.
-
-    Such a loss was not looked at, and may take one advantage for each response.
-    """
+def check_loss(trainer: type) -> None:
+    """Refuse a class with the loss of another trainer of TRL's, which was not looked at."""
     owner = next(c for c in trainer.__mro__ if "_compute_loss" in vars(c))
-    is_foreign = owner is not GRPOTrainer and owner.__module__.startswith("trl.")
-    return owner.__name__ if is_foreign else None
-
-
-def reward_name(function: Any) -> str:
-    """The name that TRL gives a reward function, a reward model or its name on the hub."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if isinstance(function, torch.nn.Module):
-        function = str(getattr(function.config, "_name_or_path", ""))
-    if isinstance(function, str):
-        return function.split("/")[-1]
-    return getattr(function, "__name__", type(function).__name__)
+    if owner is not GRPOTrainer and owner.__module__.startswith("trl."):
+        raise InputError(
+            f"{trainer.__name__} has the loss of {owner.__name__}, which is not known to take an "
+            "advantage for each token; expected trl.GRPOTrainer's, or credit=None"
+        )
 
 
 def without_policy(estimator: Estimator, name: str) -> InputError:
@@ -121,12 +95,11 @@ def correctness_columns(
     Raises:
         InputError: there are several and none is named, or a name is not one function's.
     """
-    if correctness is None:
+    if not correctness:
         if len(names) == 1:
             return [0]
-        number = {0: "no", 2: "two", 3: "three"}.get(len(names), str(len(names)))
         choice = " or ".join(map(repr, dict.fromkeys(names)))
-        raise InputError(f"there are {number} reward functions; set correctness={choice}")
+        raise InputError(f"there are {len(names)} reward functions; set correctness={choice}")
     columns = []
     for entry in correctness if isinstance(correctness, list | tuple) else [correctness]:
         places = [i for i, name in enumerate(names) if entry == name or entry is functions[i]]
@@ -136,29 +109,18 @@ def correctness_columns(
                 f"correctness is {entry!r}, and {len(places) or 'no'} reward functions are; {hint}"
             )
         columns += places
-    if not columns:
-        raise InputError("correctness is empty; expected names of reward functions")
     return columns
 
 
-def check_infinite(rewards: torch.Tensor, names: Sequence[str], scale_rewards: str) -> None:
-    """Warn once of an infinite one of the (n, functions) rewards: TRL gives its group, or the whole
-    batch, no advantages. Refuse it where the loss would be NaN."""
-    infinite = rewards.isinf()
-    if not infinite.any():
-        return
-    row, column = infinite.nonzero()[0].tolist()
-    what = f"the reward function {names[column]} gave {float(rewards[row, column])}"
-    if scale_rewards == "none":
+def check_infinite(rewards: torch.Tensor, names: Sequence[str]) -> None:
+    """Refuse an infinite one of the (n, functions) rewards: TRL's loss would be NaN, or without a
+    word its group would have no advantages."""
+    if len(places := rewards.isinf().nonzero().tolist()):
+        row, column = places[0]
         raise InputError(
-            f"{what}, and with scale_rewards 'none' TRL's loss would be NaN; expected a finite "
-            "number, or None where it cannot tell"
+            f"the reward function {names[column]} gave {float(rewards[row, column])}; expected a "
+            "finite number, or None where it cannot tell"
         )
-    warn_once(
-        f"{what}: TRL takes the advantages of that rollout's {scale_rewards} as 0; as a verdict it "
-        "is unknown",
-        about="infinite rewards",
-    )
 
 
 def turn_rewards_of(inputs: Sequence[dict[str, Any]], environments: Any) -> list[list[float]]:

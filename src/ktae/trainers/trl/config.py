@@ -11,31 +11,14 @@ from trl import GRPOConfig
 
 from ktae.credit import check_threshold
 from ktae.errors import InputError
-from ktae.estimators import DEFAULT
-from ktae.trainers.settings import as_credit, one_of
-
-CITATION = """\
-@inproceedings{sun2025ktae,
-    title        = {{KTAE}: A Model-Free Algorithm to Key-Tokens Advantage Estimation in \
-Mathematical Reasoning},
-    author       = {Wei Sun and Wen Yang and Pu Jian and Qianlong Du and Fuwei Cui and Shuo Ren \
-and Jiajun Zhang},
-    booktitle    = {Advances in Neural Information Processing Systems},
-    year         = 2025,
-    eprint       = {arXiv:2505.16826},
-}"""
-"""What a model card cites beside GRPO."""
-
-SCALES = {"grpo": "group", "dr_grpo": "none"}
-"""TRL's `scale_rewards` for each `base`."""
+from ktae.estimators import DEFAULT, as_estimator
 
 
 @dataclasses.dataclass
 class KTAEConfig(GRPOConfig):
     """`trl.GRPOConfig` with the settings of token credit.
 
-    TRL's parser reads them from the command line and from YAML, trackers show them with the rest,
-    and the model card names them.
+    TRL's parser reads them from the command line and from YAML, and trackers show them.
 
     Raises:
         InputError: a setting does not fit.
@@ -60,13 +43,6 @@ class KTAEConfig(GRPOConfig):
     threshold: float = dataclasses.field(
         default=0.0, metadata={"help": "A response is correct where that reward is above it."}
     )
-    base: str | None = dataclasses.field(
-        default=None,
-        metadata={
-            "help": "The rollout advantage that credit is added to: 'grpo' (scale_rewards 'group') "
-            "or 'dr_grpo' (scale_rewards 'none'); None: as scale_rewards says."
-        },
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,14 +52,9 @@ class KTAEConfig(GRPOConfig):
         """Raise an InputError for a setting of token credit that does not fit."""
         if isinstance(self.credit, str) and self.credit.startswith("{"):
             self.credit = json.loads(self.credit)
-        as_credit(self.credit)
+        if self.credit is not None:
+            as_estimator(self.credit, "credit")
         check_threshold(self.threshold)
-        one_of("base", self.base, (None, *SCALES))
-        if self.base is not None:
-            allowed = [*dict.fromkeys(("group", SCALES[self.base]))]  # "group" is TRL's default
-            scale = getattr(self, "scale_rewards", None)
-            one_of("scale_rewards", scale, allowed, f"and base is {self.base!r}")
-            self.scale_rewards: str = SCALES[self.base]
 
 
 def with_settings(arguments: dict[str, Any], keywords: dict[str, Any]) -> Any:

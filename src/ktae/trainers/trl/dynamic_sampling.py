@@ -47,16 +47,12 @@ class DynamicSampling(_Trainer):
     is off.
 
     Raises:
-        InputError: the rounds are no integer from 0 on, the data set has no length or no random
-            access, or has images; a process's rollouts are not whole groups; or the loss divides by
-            something else than the tokens of the whole batch (`LOSSES` do not).
+        InputError: the data set has no length or no random access, or has images; a process's
+            rollouts are not whole groups; or the loss divides by something else than the tokens of
+            the whole batch (`LOSSES` do not).
     """
 
     def __init__(self, *args: Any, resampling_rounds: int = 0, **kwargs: Any) -> None:
-        if not isinstance(resampling_rounds, int) or resampling_rounds < 0:
-            raise InputError(
-                f"resampling_rounds is {resampling_rounds!r}; expected an integer from 0 on"
-            )
         super().__init__(*args, **kwargs)
         self.resampling_rounds = resampling_rounds
         self._total_rewards = self._compared_rewards = torch.empty(0)
@@ -68,13 +64,12 @@ class DynamicSampling(_Trainer):
         dataset, args = self.train_dataset, self.args
         why = "and dynamic sampling takes groups out of what the loss is divided by"
         one_of("loss_type", self.loss_type, LOSSES, why)
-        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        has_images = {"image", "images"} & set(getattr(dataset, "column_names", None) or ())
+        if has_images or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise InputError(
-                f"dynamic sampling draws prompts at random, and the training set is a "
-                f"{type(dataset).__name__}; expected a data set with a length and random access"
+                f"the training set is a {type(dataset).__name__}; dynamic sampling expects one "
+                "with a length and random access, and without images"
             )
-        if {"image", "images"} & set(getattr(dataset, "column_names", None) or ()):
-            raise InputError("dynamic sampling knows text only; the training set has images")
         rows = args.per_device_train_batch_size * args.steps_per_generation
         if rows % self.num_generations:
             raise InputError(

@@ -30,7 +30,6 @@ MAX_LENGTH = 12
 GROUP_SIZE = 4
 WORDS = [f"w{n}" for n in range(62)]
 
-
 Weights = Callable[[torch.Tensor], torch.Tensor]
 WEIGHTS: dict[str, Weights] = {
     **dict.fromkeys(("grpo", "sapo"), lambda n: 1 / n / len(n)),
@@ -171,10 +170,7 @@ def expected_gradient(
     rows: Sequence[int] | None = None,
     correction: Correction | None = None,
 ) -> torch.Tensor:
-    """-Σ_i w_i Σ_t c_it A_it ∇log π(token_it), one rollout at a time, without padding.
-
-    `rows` are the rollouts that count; all by default. `correction` gives c; 1 by default.
-    """
+    """-Σ_i w_i Σ_t c_it A_it ∇log π(token_it) of these rows, unpadded; `correction` gives c."""
     model.zero_grad()
     rows = range(len(batch.token_ids)) if rows is None else rows
     lengths = [float(len(batch.token_ids[row])) for row in rows]
@@ -192,8 +188,7 @@ def expected_gradient(
 
 
 def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None) -> np.ndarray:
-    """(n, T) of the preset `paper` from the unpadded rollouts by the reference, with TRL's rollout
-    advantages as the base."""
+    """(n, T) of the preset `paper` by the reference, on TRL's rollout advantages."""
     ids, mask = record.pad(batch.token_ids)
     correct = even_start(batch.token_ids) if correct is None else correct
     arrays = make_batch(ids, mask, np.array(correct), np.arange(len(ids)) // GROUP_SIZE)
@@ -203,5 +198,5 @@ def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None
 
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Relative difference of two vectors, in the Euclidean norm."""
+    """Relative difference in the Euclidean norm."""
     return float((found - expected).norm() / expected.norm())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import EllipsisType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -15,34 +15,62 @@ from trl import GRPOTrainer
 
 from ktae.arrays import above, on_host
 from ktae.credit import AnEstimator
-from ktae.errors import InputError
-from ktae.estimators import resolved, to_text
+from ktae.estimators import as_estimator, resolved, to_text
 from ktae.trainers.lists import scored
 from ktae.trainers.metrics import PREFIX, Scored, verdict_metrics
-from ktae.trainers.settings import Settings, announce, as_credit
+from ktae.trainers.settings import Settings, announce
 from ktae.trainers.trl.checks import (
     Correctness,
     check_advantages,
-    check_arguments,
+    check_config,
     check_enough,
     check_infinite,
+    check_loss,
     correctness_columns,
-    foreign_loss,
     turn_rewards_of,
     without_policy,
 )
-from ktae.trainers.trl.config import CITATION, with_settings
+from ktae.trainers.trl.config import with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
 from ktae.trainers.trl.processes import largest, now, total
-from ktae.trainers.trl.rollout_batch import CreditCell
-from ktae.trainers.trl.rollout_batch import RolloutBatch as RolloutBatch
+
+
+class RolloutBatch(NamedTuple):
+    """One generation batch of this process, as the trainer hands it to `on_rollouts`."""
+
+    step: int
+    """Optimizer steps done before these rollouts were sampled."""
+    inputs: list[dict[str, Any]]
+    """The data set's rows, one for each of the n rollouts."""
+    token_ids: list[list[int]]
+    """The n completions, unpadded."""
+    masks: list[list[int]]
+    """For each token of each of them 1, or 0 where a tool or an environment wrote it."""
+    rewards: torch.Tensor
+    """(n,) the sum of the weighted reward functions; NaN where none could tell."""
+    correct: torch.Tensor
+    """(n,) 1, 0, or NaN for unknown."""
+    advantages: torch.Tensor
+    """(n,) TRL's rollout advantages."""
+    credit: torch.Tensor
+    """(n, T) token credit, right-padded with 0."""
+    first_row: int
+    """Global number of the first rollout; a group is `num_generations` consecutive rollouts."""
+
+
+class CreditCell(list[float]):
+    """A rollout's credit in the table of completions, which TRL also prints: in few words."""
+
+    def __str__(self) -> str:
+        """How many numbers it has, and the largest."""
+        return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
     """`GRPOTrainer` whose advantages are (B, T): TRL's rollout advantage plus the token credit.
 
     Args:
-        *args: as for `trl.GRPOTrainer`. `args` may be a `KTAEConfig`, which has the next four as
+        *args: as for `trl.GRPOTrainer`. `args` may be a `KTAEConfig`, which has the next three as
             fields; given here, they go before it.
         credit: an estimator of `ktae.estimators`, the name of one, or a function of your own
             from rollouts to credit (`ktae.estimators.CreditFunction`). None trains on TRL's
@@ -51,7 +79,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             `threshold` is correct, None (NaN) is unknown. Of several, such as one a task, the first
             counts that is not None. It may be left out where there is one reward function.
         threshold: see `correctness`. A graded estimator takes these rewards as they are.
-        base: "grpo" or "dr_grpo", the rollout advantage; without it what `scale_rewards` says.
         on_rollouts: called with every training batch of rollouts of this process.
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
@@ -74,35 +101,25 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         credit: AnEstimator | EllipsisType | None = ...,
         correctness: Correctness | None = None,
         threshold: float | None = None,
-        base: str | None = None,
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
         rounds = {k: kwargs.pop(k) for k in ("resampling_rounds",) if k in kwargs}
         arguments = dict(inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments)
-        short: dict[str, Any] = {"correctness": correctness, "threshold": threshold, "base": base}
+        short: dict[str, Any] = {"correctness": correctness, "threshold": threshold}
         keywords = {name: value for name, value in short.items() if value is not None}
         if credit is not ...:  # None means something
             keywords["credit"] = credit
-        loss = foreign_loss(type(self))
-        if loss is not None and arguments.get("args") is None:
-            raise InputError(f"args is None; expected the configuration of {loss}")
         config = arguments["args"] = with_settings(arguments, keywords)
-        estimator = as_credit(config.credit)
-        if estimator is not None:
-            estimator = resolved(estimator)
-            if loss is not None:
-                raise InputError(
-                    f"{type(self).__name__} has the loss of {loss}, which is not known to take an "
-                    "advantage for each token; expected trl.GRPOTrainer's, or credit=None"
-                )
-        check_arguments(estimator, config.correctness, **arguments)
+        estimator = None
+        if config.credit is not None:
+            estimator = resolved(as_estimator(config.credit, "credit"))
+            check_loss(type(self))
+            check_config(estimator, config)
         self.credit, self.threshold, self.on_rollouts = estimator, config.threshold, on_rollouts
         config.credit = None if estimator is None else to_text(estimator)
         super().__init__(**arguments, **rounds)
         check_enough(self.train_dataset, self.args)
-        if self._tokenizer.pad_token_id is None:
-            raise InputError("the tokenizer has no padding token; set tokenizer.pad_token")
         self._choose_correctness(config.correctness)
         self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
@@ -114,8 +131,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 estimator, self._correctness_name, self.threshold, self._tokenizer
             ).tried("log_probs", "entropies")
             self._name = f"{GRPOTrainer._name} with token credit (ktae, {to_text(estimator)})"
-            citations = [GRPOTrainer._paper["citation"], CITATION]
-            self._paper = {**GRPOTrainer._paper, "citation": "\n\n".join(citations)}
 
     def _choose_correctness(self, correctness: Correctness | None) -> None:
         """Find the columns of rewards that decide."""
@@ -136,10 +151,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return super().train(*args, **kwargs)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's. Its third result is the mask of tools and environments, if there is one, which it
-        may zero later on."""
         generated = super()._generate(*args, **kwargs)
-        masks = generated[2]
+        masks = generated[2]  # of tools and environments; TRL may zero it later on
         self._env_mask = (
             None if masks is None else [np.asarray(on_host(mask)).tolist() for mask in masks]
         )
@@ -167,12 +180,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.credit is not None:
-            check_infinite(rewards, self.reward_func_names, self.scale_rewards)
+            check_infinite(rewards, self.reward_func_names)
         # The first of several that gave a number counts; without any all are unknown.
         score = torch.full_like(rewards[:, 0], torch.nan)
         for column in self._correctness_columns:
             score = torch.where(score.isnan(), rewards[:, column], score)
-        score = score.masked_fill(score.isinf(), torch.nan)
         correct = torch.where(score.isnan(), score, above(score, self.threshold).to(score))
         # TRL gathers the rewards of all processes, rank by rank (grpo_trainer.py:1579), but hands
         # over this process's rows alone.
@@ -307,27 +319,3 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         result = scored(*batch, groups.tolist(), self._settings, **options)
         of_process = slice(first_row - start, first_row - start + n)
         return result._replace(correct=touched(kept["correct"]), own=of_process)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """TRL's, with the estimator's share of the time that the steps since the last took."""
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        step_time = sum(metrics.get("step_time", ()))
-        if step_time > 0 and f"{PREFIX}seconds" in metrics:
-            share = sum(metrics[f"{PREFIX}seconds"]) / step_time
-            metrics[f"{PREFIX}step_share"].append(share)
-        super().log(logs, start_time)
-
-
-def _signature() -> inspect.Signature:
-    """TRL's own arguments and ours, for help and completion in notebooks."""
-    theirs = inspect.signature(GRPOTrainer.__init__).parameters
-    ours = {
-        name: parameter
-        for trainer in (KTAETrainer, DynamicSampling)
-        for name, parameter in inspect.signature(trainer.__init__).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    return inspect.Signature([*theirs.values(), *ours.values()])
-
-
-KTAETrainer.__init__.__signature__ = _signature()  # type: ignore[attr-defined]

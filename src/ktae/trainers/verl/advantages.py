@@ -13,7 +13,7 @@ from ktae.trainers.lists import Part, Rollout, credit_of, scored
 from ktae.trainers.metrics import PREFIX, Scored
 from ktae.trainers.settings import Settings
 from ktae.trainers.verl import options
-from ktae.trainers.verl.handover import Rollouts, rollouts_for
+from ktae.trainers.verl.handover import Rollouts, current_rollouts
 
 ROWS_AT_ONCE = 256
 
@@ -22,7 +22,7 @@ def verl_advantages(
     *,
     token_level_rewards: torch.Tensor,
     response_mask: torch.Tensor,
-    index: np.ndarray | None = None,
+    index: np.ndarray,
     config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -35,14 +35,9 @@ def verl_advantages(
     advantage of the last, and their tokens' credit is that of turns.
 
     Raises:
-        InputError: no KTAE trainer mode, no `uid`, an unknown option, or arrays that do not fit.
+        InputError: no KTAE trainer mode, an unknown option, or arrays that do not fit.
     """
-    rollouts = rollouts_for(response_mask)
-    if index is None:
-        raise InputError(
-            "the batch has no uid, so nobody knows which rollouts belong together; "
-            "adv_estimator=ktae needs the uid of each rollout's prompt"
-        )
+    rollouts = current_rollouts()
     rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
     finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
     settings, base_name = options.from_algorithm(config)

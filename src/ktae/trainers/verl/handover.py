@@ -14,7 +14,7 @@ import torch
 from ktae.errors import InputError, expected_one_of
 from ktae.rollouts.values import is_null
 from ktae.trainers.settings import Settings, warn_once
-from ktae.trainers.verl.options import without_mode
+from ktae.trainers.verl.options import NO_TOKEN_IDS
 
 
 @dataclasses.dataclass
@@ -82,16 +82,11 @@ def handed_over(rollouts: Rollouts) -> Iterator[Rollouts]:
         _current.reset(token)
 
 
-def rollouts_for(mask: torch.Tensor) -> Rollouts:
-    """What was handed over, which has to be for a batch of that response mask."""
+def current_rollouts() -> Rollouts:
+    """What was handed over."""
     rollouts = _current.get()
     if rollouts is None:
-        raise InputError(without_mode())
-    if rollouts.token_ids.shape != mask.shape:
-        raise InputError(
-            f"responses are {tuple(rollouts.token_ids.shape)} and the response mask is "
-            f"{tuple(mask.shape)}; expected equal shapes"
-        )
+        raise InputError(NO_TOKEN_IDS)
     return rollouts
 
 
@@ -139,15 +134,10 @@ def sessions_of(keys: Sequence[str]) -> list[list[int]] | None:
     verl's agent loops may return several outputs, each a row. A session is one rollout of its
     prompt, with the reward of its last output. verl's own GRPO takes the last outputs alone, but
     gives every row to any other estimator. The B `keys` are verl's: `prompt_session_output`.
-
-    Raises:
-        InputError: a key of another form.
     """
     sessions: dict[str, list[tuple[int, int]]] = {}
     for row, key in enumerate(keys):
         name, _, output = key.rpartition("_")
-        if "_" not in name or not output.isdecimal():
-            raise InputError(f"the key of a rollout is {key!r}; expected prompt_session_output")
         sessions.setdefault(name, []).append((int(output), row))
     if len(sessions) == len(keys):
         return None

@@ -3,14 +3,11 @@ what verl calls the parts of the plug-in."""
 
 from __future__ import annotations
 
-import difflib
-import logging
 from typing import Any
 
 from ktae.errors import InputError
 from ktae.estimators import DEFAULT
 from ktae.estimators.transforms import require_scale
-from ktae.trainers import settings as settings_module
 from ktae.trainers.settings import Settings, one_of
 
 ESTIMATOR = "ktae"
@@ -30,6 +27,11 @@ OPTIONS = ("base", "correctness", "threshold", "tokenizer")
 
 SECTION = "algorithm.credit, such as +algorithm.credit.estimator=trigrams"
 
+NO_TOKEN_IDS = (
+    "algorithm.adv_estimator=ktae gets no token ids here; set trainer.use_v1=True, and "
+    f"trainer.v1.trainer_mode to one of {', '.join(MODES)}"
+)
+
 LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 """Where verl's configuration names the policy loss."""
 
@@ -47,8 +49,7 @@ def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
 
     algorithm = algorithm or {}
     for key in map(str, algorithm):
-        near = difflib.get_close_matches(key, ["credit"], cutoff=0.75)
-        if key != "credit" and (near or key.startswith("cred") or key == "ktae"):
+        if key != "credit" and (key.startswith("cred") or key == "ktae"):
             raise InputError(f"algorithm.{key} is no key of verl's or ktae's; expected {SECTION}")
     # A node of OmegaConf's, or a mapping where verl's configuration is a plain one.
     node = algorithm.get("credit", DEFAULT)
@@ -58,12 +59,8 @@ def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
         section = {"estimator": DEFAULT} | section
         named |= {k: section.pop(k) for k in OPTIONS if k in section}
     base = named.pop("base")
-    try:
-        settings = Settings(section, **named)
-        one_of("base", base, BASES)
-    except InputError as error:
-        message = f"algorithm.credit: {error} (beside the estimator's own: {', '.join(OPTIONS)})"
-        raise InputError(message) from None
+    settings = Settings(section, **named)
+    one_of("algorithm.credit.base", base, BASES)
     scaled, what = None, f"algorithm.credit.base is {base!r}"
     if base.startswith("grpo"):
         scaled = bool(algorithm.get("norm_adv_by_std_in_grpo", True))
@@ -72,7 +69,7 @@ def from_algorithm(algorithm: Any) -> tuple[Settings, str]:
     return settings, base
 
 
-def checked(config: Any, *, has_token_ids: bool, is_v1: bool = True) -> Settings:
+def checked(config: Any, *, has_token_ids: bool) -> Settings:
     """The settings of verl's whole configuration, refused where its loss or trainer rules them out.
 
     Raises:
@@ -82,12 +79,7 @@ def checked(config: Any, *, has_token_ids: bool, is_v1: bool = True) -> Settings
     from omegaconf import OmegaConf
 
     if not has_token_ids:
-        if not (is_v1 and config.trainer.get("use_v1", True)):
-            raise InputError(
-                "trainer.use_v1 is False: verl's old trainer gets no token ids; set "
-                f"trainer.use_v1=True, and trainer.v1.trainer_mode to one of {', '.join(MODES)}"
-            )
-        raise InputError(without_mode(config.trainer.v1.trainer_mode))
+        raise InputError(NO_TOKEN_IDS)
     settings, _ = from_algorithm(config.algorithm)
     if OmegaConf.select(config, LOSS_MODE) == "geo_mean":
         raise InputError(
@@ -95,24 +87,3 @@ def checked(config: Any, *, has_token_ids: bool, is_v1: bool = True) -> Settings
             "would have no effect; expected another loss, such as vanilla or gspo"
         )
     return settings
-
-
-def without_mode(mode: str | None = None) -> str:
-    """What to say where the estimator runs without the token ids of a KTAE trainer mode."""
-    what = f" with trainer.v1.trainer_mode={mode}" if mode else ""
-    return (
-        f"algorithm.adv_estimator=ktae{what} gets no token ids; set trainer.v1.trainer_mode to "
-        f"one of {', '.join(MODES)} (with trainer.use_v1=True)"
-    )
-
-
-def announce(config: Any) -> None:
-    """Log which estimator trains, and that it is the default where the user chose none."""
-    settings, _ = from_algorithm(config.algorithm)
-    size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
-    name = f"{settings.correctness} (or else the reward)"
-    settings_module.announce(settings.estimator, name, settings.threshold, size)
-    if not config.algorithm.get("credit"):
-        logging.getLogger(__name__).warning(
-            "ktae: algorithm.credit is not set, so the default trains; choose by %s", SECTION
-        )

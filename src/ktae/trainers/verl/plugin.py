@@ -16,7 +16,7 @@ from wrapt import when_imported
 
 from ktae.errors import InputError
 from ktae.trainers import check_version
-from ktae.trainers.verl.options import ESTIMATOR, REWARD
+from ktae.trainers.verl.options import ESTIMATOR
 
 
 def install() -> None:
@@ -36,9 +36,7 @@ def install() -> None:
     when_imported("verl.utils.import_utils")(_hide_trl_without_value_head)
     when_imported("verl.trainer.ppo.core_algos")(_add_estimator)
     when_imported("verl.trainer.ppo.v1")(_add_trainers)
-    when_imported("verl.trainer.ppo.ray_trainer")(
-        lambda old: _check_first(old.RayPPOTrainer, is_v1=False)
-    )
+    when_imported("verl.trainer.ppo.ray_trainer")(lambda old: _check_first(old.RayPPOTrainer))
 
 
 def _hide_trl_without_value_head(import_utils: Any) -> None:
@@ -70,7 +68,7 @@ def _add_trainers(v1: ModuleType) -> None:
     _check_first(v1.PPOTrainer)
 
 
-def _check_first(trainer: Any, *, is_v1: bool = True) -> None:
+def _check_first(trainer: Any) -> None:
     """Let verl's trainers refuse at once what they cannot do, under their own names too.
 
     Left alone they would fail as well, but at the first rewards and advantages: after the models
@@ -83,27 +81,24 @@ def _check_first(trainer: Any, *, is_v1: bool = True) -> None:
         config = (*args, kwargs.get("config"))[0]
         name = config.algorithm.adv_estimator
         if name == ESTIMATOR:
-            has_ids = getattr(self, "hands_over_token_ids", False)
-            _check_credit(config, has_token_ids=has_ids, is_v1=is_v1)
+            _check_credit(config, has_token_ids=getattr(self, "hands_over_token_ids", False))
         elif config.algorithm.get("credit"):
             raise InputError(
                 f"algorithm.credit is set, and algorithm.adv_estimator={name} does not look at it; "
                 f"expected algorithm.adv_estimator={ESTIMATOR}, or no algorithm.credit"
             )
-        function = (config.get("reward") or {}).get("custom_reward_function") or {}
-        if function.get("path") == REWARD:  # refuse at once where it cannot grade here
-            from ktae.grading.workers import default_pool
-
-            default_pool()
         return start(self, *args, **kwargs)
 
     trainer.__init__ = checked
 
 
-def _check_credit(config: Any, *, has_token_ids: bool, is_v1: bool) -> None:
+def _check_credit(config: Any, *, has_token_ids: bool) -> None:
     """Raise an InputError for a configuration that would fail later; else log what will be done."""
+    from ktae.trainers.settings import announce
     from ktae.trainers.verl import options
 
-    settings = options.checked(config, has_token_ids=has_token_ids, is_v1=is_v1)
+    settings = options.checked(config, has_token_ids=has_token_ids)
     settings.vocabulary()  # only here, since whoever starts the run may do so on another machine
-    options.announce(config)
+    size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
+    name = f"{settings.correctness} (or else the reward)"
+    announce(settings.estimator, name, settings.threshold, size)

@@ -30,8 +30,6 @@ class KTAETrainer:
     hands_over_token_ids = True
     """No other trainer of verl's does."""
 
-    _announced = False
-
     def __init__(self, config: Any) -> None:
         mode = config.trainer.v1.trainer_mode
         stock_mode = mode.removeprefix("ktae_")
@@ -48,9 +46,6 @@ class KTAETrainer:
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        if not self._announced:  # the line of the start is far above, by now
-            options.announce(self.config)  # type: ignore[attr-defined]
-            self._announced = True
         with handed_over(self._rollouts(batch)) as rollouts:
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
