@@ -1,10 +1,6 @@
 // What tokens are coloured by: nine levels, in classes p1 to p8 (toward), n1 to n8 (against).
 
-const SIGNALS = {
-  credit: "credit",
-  advantage: "token advantage",
-  none: "no shading",
-};
+const SIGNALS = { credit: "credit", advantage: "token advantage", none: "no shading" };
 const LEVELS = 8;
 
 const shadedBy = () => (state.signal === "credit" ? `Credit of ${report.estimator}` : inUnits(SIGNALS[state.signal]));
