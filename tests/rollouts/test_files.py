@@ -155,3 +155,11 @@ def test_lists_within_lists_have_a_limit(tmp_path, name, depth, is_read):
     (tmp_path / name).write_text(f"[{text}]" if name == "r.json" else text)
     with contextlib.nullcontext() if is_read else pytest.raises(InputError):
         assert len(readers.read([tmp_path / name])) == 1
+
+
+@pytest.mark.parametrize("writer", [pa.ipc.new_stream, pa.ipc.new_file])
+def test_arrow_as_a_stream_and_as_a_file(tmp_path, writer):
+    table = pa.table({"prompt": ["a", "a"], "response": ["x", "y"], "reward": [1.0, 0.0]})
+    with pa.OSFile(str(tmp_path / "r.arrow"), "wb") as sink, writer(sink, table.schema) as file:
+        file.write_table(table)
+    assert readers.read([tmp_path / "r.arrow"])["response"].to_pylist() == ["x", "y"]
