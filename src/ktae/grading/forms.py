@@ -109,6 +109,9 @@ _IN_BASE = re.compile(
 )
 _PRODUCT = re.compile(r"(?=\w*[a-z])(?:[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]|[xz]y|y[xz])+")
 """Letters without a vowel, not all of them capitals: `mgh` is no word, and `gym` is one."""
+_CONGRUENCE = re.compile(
+    r"(?:.*\\equiv)?\s*(-?\d{1,99})(?:,|\\quad)?[\s(]*\\p?mod[\s{]*([1-9]\d{0,99})[\s})]*", re.DOTALL
+)
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
 
@@ -119,6 +122,8 @@ def read(answer: str, *, thousands: bool = True) -> Form:
     text = answer if len(answer) > _LONGEST else latex.clean(answer, thousands=thousands)
     if len(answer) > _LONGEST or latex.is_deep(text):
         return Form(Kind.EXPRESSION, text, text, source=answer)
+    if congruence := _CONGRUENCE.fullmatch(text):
+        text = rf"{int(congruence[1]) % int(congruence[2])} \pmod{{{congruence[2]}}}"
     form = _read(text, is_text=bool(TEXT.search(answer)))
     return replace(form, text=text, source=answer)
 

@@ -84,8 +84,8 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
     signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)
     try:
         accepted, other = read(answer), read(stated)
-        if how := same(accepted, other):
-            return Outcome.CORRECT, how
+        if same(accepted, other):
+            return Outcome.CORRECT, f"same {accepted.kind}"
         if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
             return Outcome.INCORRECT, AS_TEXT
         for_what = "another" if other.kind is accepted.kind else f"{other.kind} for"
