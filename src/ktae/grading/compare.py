@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from ktae.grading import expressions, latex, values
-from ktae.grading.expressions import are_evaluable
 from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
 
@@ -23,8 +22,6 @@ _COMMAND = re.compile(
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
-_DECIMALS = 20
-"""End points of a set: 2^{1/2} is the same one as \\sqrt{2}."""
 
 
 def same(a: Form, b: Form) -> bool:
@@ -40,8 +37,9 @@ def same(a: Form, b: Form) -> bool:
         return True
     # The response may give a choice, its value or both; what is accepted decides which counts.
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
-    is_value = b.kind is Kind.CHOICE is not accepted.kind and bool(b.parts)
-    return is_value and same(accepted, b.parts[0])
+    if b.kind is not Kind.CHOICE or not b.parts or accepted.kind is Kind.CHOICE:
+        return False
+    return same(accepted, b.parts[0])
 
 
 def _same_lists(a: Form, b: Form) -> bool:
@@ -127,21 +125,6 @@ def _same_element(a: Form, b: Form) -> bool:
             return True
         if None not in map(latex.words, (a.text, b.text)):
             return False
-    return _same_structure(a, b)
-
-
-def _renamed(form: Form, old: str, new: str) -> Form:
-    """With two letters exchanged: `f(t) = 2x` is no `f(x) = 2x`."""
-    if not old or not new or old == new:
-        return form
-    exchanged = re.sub(
-        rf"\\[a-zA-Z]+|[{old}{new}]", lambda m: {old: new, new: old}.get(m[0], m[0]), form.body
-    )
-    return replace(read(exchanged), name=form.name)
-
-
-def _same_structure(a: Form, b: Form) -> bool:
-    """Tuples, sets, unions, and what they may be written as; otherwise expressions."""
     if a.kind is b.kind is Kind.TUPLE:
         is_long = len(a.parts) > 2 or len(b.parts) > 2
         return (a.detail == b.detail or is_long) and _all_same(a.parts, b.parts)
@@ -152,6 +135,16 @@ def _same_structure(a: Form, b: Form) -> bool:
     kinds = {a.kind, b.kind}
     is_set = _same_set(a, b) if kinds != {Kind.TUPLE, Kind.SET} else False
     return is_set or (is_set is None and Kind.TUPLE not in kinds and _same_expression(a, b))
+
+
+def _renamed(form: Form, old: str, new: str) -> Form:
+    """With two letters exchanged: `f(t) = 2x` is no `f(x) = 2x`."""
+    if not old or not new or old == new:
+        return form
+    exchanged = re.sub(
+        rf"\\[a-zA-Z]+|[{old}{new}]", lambda m: {old: new, new: old}.get(m[0], m[0]), form.body
+    )
+    return replace(read(exchanged), name=form.name)
 
 
 def _same_expression(a: Form, b: Form) -> bool:
@@ -184,9 +177,7 @@ def _same_relation(a: Form, b: Form) -> bool:
     is_equation = b.kind is Kind.RELATION and set(b.detail.split()) == {"="}
     if is_equation and a.kind is not Kind.RELATION and not a.name:
         return _says_so(b) and same(a, read(b.parts[-1].text))
-    if a.detail == b.detail and a.parts and _all_same(a.parts, b.parts):
-        return True
-    if _same_equation(a, b):
+    if (a.detail == b.detail and a.parts and _all_same(a.parts, b.parts)) or _same_equation(a, b):
         return True
     are_same = _same_set(a, b)
     return latex.plain(a.text) == latex.plain(b.text) if are_same is None else are_same
@@ -196,7 +187,7 @@ def _says_so(form: Form) -> bool:
     """Whether an equation says what its left side is: `x + y = 5`, and not `2x = 6` or `3 = 5`."""
     first, last = form.parts[0], form.parts[-1]
     left, value = expressions.parsed(first.body), expressions.parsed(last.body)
-    if not are_evaluable(left, value):
+    if not expressions.are_evaluable(left, value):
         return False
     symbols = left.free_symbols
     is_to_solve = value == 0 or (len(symbols) == 1 and left.is_polynomial(*symbols))
@@ -208,9 +199,8 @@ def _same_equation(a: Form, b: Form) -> bool:
     (sign, first), (other, second) = _as_difference(a), _as_difference(b)
     if not sign or sign != other:
         return False
-    return first == second or expressions.proportional(
-        first, second, positive=sign in ("<", r"\le")
-    )
+    has_order = sign in ("<", r"\le")
+    return bool(first == second) or expressions.proportional(first, second, positive=has_order)
 
 
 def _as_difference(form: Form) -> tuple[str, Any]:
@@ -219,7 +209,7 @@ def _as_difference(form: Form) -> tuple[str, Any]:
     if not form.name and form.kind is Kind.RELATION and len(form.parts) == 2:
         left, right, sign = form.parts[0].body, form.parts[1].body, form.detail
     first, second = expressions.parsed(left), expressions.parsed(right)
-    is_relation = sign in ("=", r"\ne", "<", r"\le") and are_evaluable(first, second)
+    is_relation = sign in ("=", r"\ne", "<", r"\le") and expressions.are_evaluable(first, second)
     return (sign, first - second) if is_relation else ("", None)
 
 
@@ -286,14 +276,14 @@ def _region(form: Form) -> Any:
 
 
 def _point(form: Form) -> Any:
-    """A constant as a rational number with its decimals rounded, or infinity; otherwise None."""
+    """A constant, rounded: 2^{1/2} is the same end point as \\sqrt{2}; infinity; otherwise None."""
     from sympy import Rational, oo
 
     constant = expressions.parsed(form.body)
     if constant in (oo, -oo):
         return constant
     value = expressions.real_value(constant)
-    return None if value is None else Rational(round(value * 10**_DECIMALS), 10**_DECIMALS)
+    return None if value is None else Rational(round(value * 10**20), 10**20)
 
 
 def _solutions(form: Form) -> Any:
@@ -302,7 +292,7 @@ def _solutions(form: Form) -> Any:
 
     unknowns = _unknowns(form)
     sides = [expressions.parsed(part.body) for part in form.parts]
-    if len(unknowns) != 1 or not _is_region(form) or not are_evaluable(*sides):
+    if len(unknowns) != 1 or not _is_region(form) or not expressions.are_evaluable(*sides):
         return None
     x = Symbol("x", real=True)
     sides = [

@@ -110,7 +110,8 @@ _IN_BASE = re.compile(
 _PRODUCT = re.compile(r"(?=\w*[a-z])(?:[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]|[xz]y|y[xz])+")
 """Letters without a vowel, not all of them capitals: `mgh` is no word, and `gym` is one."""
 _CONGRUENCE = re.compile(
-    r"(?:.*\\equiv)?\s*(-?\d{1,99})(?:,|\\quad)?[\s(]*\\p?mod[\s{]*([1-9]\d{0,99})[\s})]*", re.DOTALL
+    r"(?:.*\\equiv)?\s*(-?\d{1,99})(?:,|\\quad)?[\s(]*\\p?mod[\s{]*([1-9]\d{0,99})[\s})]*",
+    re.DOTALL,
 )
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
@@ -155,7 +156,7 @@ def _read(text: str, *, is_text: bool = False) -> Form:
     if len(parts) > 1 and all(parts):
         return _relation(text, parts, [_SPELLED.get(sign, sign) for sign in signs])
     for sign in (r"\cup", r"\cap", r"\setminus"):
-        parts = latex.split(text, (sign,))
+        parts = latex.cut(text, (sign,))[0]
         if len(parts) > 1:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), sign)
     name = _NAME_OF_BRACKETS.match(text)
@@ -177,8 +178,8 @@ def _in_one_line(text: str) -> str:
     if match is None:
         return text
     rows = [
-        latex.split(row, "&")
-        for row in latex.split(match["rows"].replace(r"\hline", ""), _NEXT_ROW)
+        latex.cut(row, "&")[0]
+        for row in latex.cut(match["rows"].replace(r"\hline", ""), _NEXT_ROW)[0]
         if row
     ]
     is_column = all(len(row) == 1 for row in rows)
@@ -199,7 +200,7 @@ def _list(text: str) -> Form | None:
     roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
     elements = [text]
     for level in _LOOSEST_FIRST:
-        parts = [part.strip(" ,") for part in latex.split(text, level)]
+        parts = [part.strip(" ,") for part in latex.cut(text, level)[0]]
         parts = [part for part in parts if part]
         # In "x = 1, y = 2 or x = 3, y = 4" the commas are within elements, as they are beside ";".
         is_nested = "and" in roles or all("," in part and "=" in part for part in parts)
@@ -264,11 +265,11 @@ def _bracketed(text: str) -> Form | None:
     """A tuple, an interval or a set; None where brackets are not all around it."""
     is_set = text.startswith(r"\{")
     left = text[: 1 + is_set]
-    inner, *rest = latex.split(text[len(left) :], (r"\}",) if is_set else ")]")
+    inner, *rest = latex.cut(text[len(left) :], (r"\}",) if is_set else ")]")[0]
     if left not in ("(", "[", r"\{") or rest != [""]:
         return None
     right = text[-len(left) :]
-    parts = latex.split(inner, ",;")
+    parts = latex.cut(inner, ",;")[0]
     if is_set:
         elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
         return Form(Kind.SET, text, text, tuple(map(_read, elements)), "{}")
