@@ -177,11 +177,8 @@ def _in_one_line(text: str) -> str:
     match = _ROWS.fullmatch(text)
     if match is None:
         return text
-    rows = [
-        latex.cut(row, "&")[0]
-        for row in latex.cut(match["rows"].replace(r"\hline", ""), _NEXT_ROW)[0]
-        if row
-    ]
+    lines, _ = latex.cut(match["rows"].replace(r"\hline", ""), _NEXT_ROW)
+    rows = [latex.cut(line, "&")[0] for line in lines if line]
     is_column = all(len(row) == 1 for row in rows)
     if match["matrix"] or text[0] in "([":
         return f"({', '.join(row[0] for row in rows)})" if is_column else text
@@ -214,13 +211,8 @@ def _list(text: str) -> Form | None:
     for i, form in enumerate(forms):
         if form.kind is Kind.LIST and all(part.name for part in form.parts):
             forms[i] = replace(form, kind=Kind.TUPLE, detail="()")  # "p = 5, q = 2" is (5, 2)
-    return Form(
-        Kind.LIST,
-        text,
-        text,
-        tuple(forms),
-        "or" if "or" in roles else "and" if "and" in roles else ",",
-    )
+    role = "or" if "or" in roles else "and" if "and" in roles else ","
+    return Form(Kind.LIST, text, text, tuple(forms), role)
 
 
 def _both_signs(text: str) -> list[str]:
