@@ -1,4 +1,4 @@
-"""Whether two answers in normal form are the same, and by which comparison.
+"""Whether two answers in normal form are the same.
 
 The accepted answer comes first. Each comparison looks at one kind of answer. Where one can be read
 in several ways (`(1, 3)` is a point and an interval), the other side decides.
@@ -13,46 +13,46 @@ from dataclasses import replace
 from typing import Any
 
 from ktae.grading import expressions, latex, values
-from ktae.grading.expressions import are_evaluable
 from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
 
-_CONGRUENCE = re.compile(
-    r"(?:.*?\\equiv)?\s*(.*?)(?:,\s*|\\quad)?\s*\(?\s*\\p?mod\s*\{?\s*(\d+)\s*\}?\s*\)?", re.DOTALL
-)
 _COMMAND = re.compile(
     r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\{[^{}]*\}"
 )
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
-_DECIMALS = 20
-"""End points of a set: 2^{1/2} is the same one as \\sqrt{2}."""
 
 
-def same(a: Form, b: Form) -> str:
-    """By which comparison `b`, which a response gives, is the accepted `a`; empty if by none."""
+def same(a: Form, b: Form) -> bool:
+    """Whether `b`, which a response gives, is the accepted `a`."""
     if a.text and a.text == b.text:
-        return "same text"
+        return True
     # "70,110" may be one number or two: the other side's form tells which is meant.
     if {a.kind, b.kind} == {Kind.LIST, Kind.NUMBER}:
         a, b = (read(form.source or form.text, thousands=False) for form in (a, b))
     if Kind.LIST in (a.kind, b.kind):
         return _same_lists(_letters_apart(a), _letters_apart(b))
-    return _same_element(a, b) or _same_choice(a, b)
+    if _same_element(a, b):
+        return True
+    # The response may give a choice, its value or both; what is accepted decides which counts.
+    accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
+    if b.kind is not Kind.CHOICE or not b.parts or accepted.kind is Kind.CHOICE:
+        return False
+    return same(accepted, b.parts[0])
 
 
-def _same_lists(a: Form, b: Form) -> str:
+def _same_lists(a: Form, b: Form) -> bool:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
-    if (how := _same_set(a, b)) is not None:
-        return how
+    if (are_same := _same_set(a, b)) is not None:
+        return are_same
     names = [[part.name for part in form.parts] for form in (a, b)]
     sides = [[re.split(r"[_(]", name)[0] for name in side] for side in names]
     known = {*sides[0], *sides[1]} - {""}
     are_values = len(known) == 1 or (not known and re.search(r"\d", a.text))
     # "p and q" is not "p or q", but of the values of one unknown both mean a list.
     if a.kind is b.kind and (a.detail == "or") != (b.detail == "or") and not are_values:
-        return ""
+        return False
     single = b if a.kind is Kind.LIST else a
     # x = 1, y = 2 says which is which, so (2, 1) is another point. x_1 and x_2 are solutions.
     named = [len({*side} - {""}) == len(side) for side in sides]
@@ -62,22 +62,21 @@ def _same_lists(a: Form, b: Form) -> str:
         # Nobody knows which of "y = 3, x = 4" comes first in a pair, or beside an accepted list.
         in_question = names if is_tuple else names[1:]
         is_sorted = names[0] == names[1] or all(some == sorted(some) for some in in_question)
-        return _all_same(a.parts, b.parts) if is_sorted else ""
-    return _same_in_some_order(a.parts, b.parts) if single.kind in (Kind.LIST, Kind.SET) else ""
+        return is_sorted and _all_same(a.parts, b.parts)
+    return single.kind in (Kind.LIST, Kind.SET) and _same_in_some_order(a.parts, b.parts)
 
 
-def _all_same(a: Sequence[Form], b: Sequence[Form]) -> str:
+def _all_same(a: Sequence[Form], b: Sequence[Form]) -> bool:
     pairs = [*zip(a, b, strict=False)]
     if len(a) != len(b) or any(x.name and y.name and x.name != y.name for x, y in pairs):
-        return ""
-    are_same = all(same(replace(x, name=""), replace(y, name="")) for x, y in pairs)
-    return "same elements" if are_same else ""
+        return False
+    return all(same(replace(x, name=""), replace(y, name="")) for x, y in pairs)
 
 
-def _same_in_some_order(a: Sequence[Form], b: Sequence[Form]) -> str:
+def _same_in_some_order(a: Sequence[Form], b: Sequence[Form]) -> bool:
     """Whether each element has a counterpart: 1, 1, 2 is not 1, 2, 2. Units may say which."""
     if len(a) != len(b):
-        return ""
+        return False
     same_units = sorted(part.unit for part in a) == sorted(part.unit for part in b)
     remaining = list(b)
     for part in a:
@@ -85,9 +84,9 @@ def _same_in_some_order(a: Sequence[Form], b: Sequence[Form]) -> str:
         likely.sort(key=lambda x, text=part.text: x.text != text)  # type: ignore[misc]
         match = next((x for x in likely if same(part, x)), None)
         if match is None:
-            return ""
+            return False
         remaining.remove(match)
-    return "same elements"
+    return True
 
 
 def _letters_apart(form: Form) -> Form:
@@ -98,19 +97,11 @@ def _letters_apart(form: Form) -> Form:
     return replace(form, kind=Kind.LIST, detail=",", parts=tuple(map(read, letters)))
 
 
-def _same_choice(a: Form, b: Form) -> str:
-    """The response may give a choice, its value or both; what is accepted decides which counts."""
-    if b.kind is not Kind.CHOICE:
-        return ""
-    accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
-    return same(accepted, b.parts[0]) if b.parts and accepted.kind is not Kind.CHOICE else ""
-
-
-def _same_element(a: Form, b: Form) -> str:
+def _same_element(a: Form, b: Form) -> bool:
     if a.name and b.name and not a.kind is b.kind is Kind.TUPLE:
         names = [re.sub(r"[\s{}]", "", _CALL.sub("", form.name)) for form in (a, b)]
         if names[0] != names[1]:
-            return "same equation" if _same_equation(a, b) else ""
+            return _same_equation(a, b)
         calls = [_CALL.search(form.name) for form in (a, b)]
         b = _renamed(b, *(call[1] if call else "" for call in reversed(calls)))
     b = _renamed(b, b.parameter, a.parameter)
@@ -122,20 +113,28 @@ def _same_element(a: Form, b: Form) -> str:
         body, unit = values.without_units(b.body, letters=True)
         b = replace(b, body=body, unit=f"{unit} {b.unit}", number=values.written(body))
     if values.contradict(a.unit, b.unit):
-        return ""
+        return False
     if a.number and b.number:
-        return "same number" if values.same_number(a.number, b.number) else ""
+        return values.same_number(a.number, b.number)
     if Kind.DIGITS in (a.kind, b.kind):  # one after another; where both have a base, in the same
         bodies = [f.body if f.kind is Kind.DIGITS else TEXT.sub(r"\1", f.text) for f in (a, b)]
         digits = [re.sub(r"^0+|\s", "", body) for body in bodies]
-        are_alike = a.detail == b.detail or not a.detail or not b.detail
-        return "same digits" if digits[0] == digits[1] and are_alike else ""
+        return digits[0] == digits[1] and (not a.detail or b.detail in ("", a.detail))
     if Kind.WORDS in (a.kind, b.kind):
         if a.body == b.body or latex.plain(a.text) == latex.plain(b.text):
-            return "same words"
+            return True
         if None not in map(latex.words, (a.text, b.text)):
-            return ""
-    return _same_structure(a, b)
+            return False
+    if a.kind is b.kind is Kind.TUPLE:
+        is_long = len(a.parts) > 2 or len(b.parts) > 2
+        return (a.detail == b.detail or is_long) and _all_same(a.parts, b.parts)
+    if a.kind is b.kind and a.detail == b.detail != r"\setminus" and a.parts:
+        are_same = _same_in_some_order(a.parts, b.parts)
+        if are_same or a.kind is Kind.SET:
+            return are_same
+    kinds = {a.kind, b.kind}
+    is_set = _same_set(a, b) if kinds != {Kind.TUPLE, Kind.SET} else False
+    return is_set or (is_set is None and Kind.TUPLE not in kinds and _same_expression(a, b))
 
 
 def _renamed(form: Form, old: str, new: str) -> Form:
@@ -148,79 +147,47 @@ def _renamed(form: Form, old: str, new: str) -> Form:
     return replace(read(exchanged), name=form.name)
 
 
-def _same_text(a: Form, b: Form) -> str:
-    return "same text" if latex.plain(a.text) == latex.plain(b.text) else ""
-
-
-def _same_structure(a: Form, b: Form) -> str:
-    """Tuples, sets, unions, and what they may be written as; otherwise expressions."""
-    if a.kind is b.kind is Kind.TUPLE:
-        is_long = len(a.parts) > 2 or len(b.parts) > 2
-        return _all_same(a.parts, b.parts) if a.detail == b.detail or is_long else ""
-    if a.kind is b.kind and a.detail == b.detail != r"\setminus" and a.parts:
-        how = _same_in_some_order(a.parts, b.parts)
-        if how or a.kind is Kind.SET:
-            return how
-    kinds = {a.kind, b.kind}
-    how_set = _same_set(a, b) if kinds != {Kind.TUPLE, Kind.SET} else ""
-    return _same_expression(a, b) if how_set is None and Kind.TUPLE not in kinds else how_set or ""
-
-
-def _same_expression(a: Form, b: Form) -> str:
+def _same_expression(a: Form, b: Form) -> bool:
     from sympy import Rational, Symbol
 
     if len(a.body) == len(b.body) == 1 and a.body.casefold() == b.body.casefold():
-        return "same text"
+        return True
     if all(re.fullmatch("[IVXLCDM]{2}", form.body) for form in (a, b)):
-        return ""  # IV is no product
+        return False  # IV is no product
     first, second = (
         Rational(form.number.value) if form.number else expressions.parsed(form.body)
         for form in (a, b)
     )
     if first is None or second is None:
-        return _same_text(a, b)
+        return latex.plain(a.text) == latex.plain(b.text)
     for number, other in ((a.number, second), (b.number, first)):
         value = expressions.real_value(other) if number and number.step else None
         if number and value is not None:  # a decimal's own digits say how exact it is
-            return "same number" if number.stands_for(value) else ""
+            return number.stands_for(value)
     small, large = (Symbol(letter) for letter in "cC")
     symbols: list[set[Any]]
     symbols = [getattr(x, "free_symbols", set()) & {small, large} for x in (first, second)]
     if sorted(map(len, symbols)) == [1, 1]:  # a constant of integration, in either case
         second = second.xreplace({symbols[1].pop(): symbols[0].pop()})
-    return "same expression" if expressions.same(first, second) else ""
+    return expressions.same(first, second)
 
 
-def _same_relation(a: Form, b: Form) -> str:
-    """Equations, inequalities, congruences, and the sets or values that they stand for."""
-    residues = [_residue(form) for form in (a, b)]
-    if all(residues):
-        return "same residue" if residues[0] == residues[1] else ""
+def _same_relation(a: Form, b: Form) -> bool:
+    """Equations, inequalities, and the sets or values that they stand for."""
     is_equation = b.kind is Kind.RELATION and set(b.detail.split()) == {"="}
     if is_equation and a.kind is not Kind.RELATION and not a.name:
-        return same(a, read(b.parts[-1].text)) if _says_so(b) else ""
-    if a.detail == b.detail and a.parts and _all_same(a.parts, b.parts):
-        return "same relation"
-    if _same_equation(a, b):
-        return "same equation"
-    how = _same_set(a, b)
-    return _same_text(a, b) if how is None else how
-
-
-def _residue(form: Form) -> tuple[Any, ...] | None:
-    """Residue and modulus of a congruence."""
-    match = _CONGRUENCE.fullmatch(form.text)
-    residue = read(match[1]).number if match else None
-    if match is None or residue is None:
-        return None
-    return residue.value % int(match[2]), int(match[2])
+        return _says_so(b) and same(a, read(b.parts[-1].text))
+    if (a.detail == b.detail and a.parts and _all_same(a.parts, b.parts)) or _same_equation(a, b):
+        return True
+    are_same = _same_set(a, b)
+    return latex.plain(a.text) == latex.plain(b.text) if are_same is None else are_same
 
 
 def _says_so(form: Form) -> bool:
     """Whether an equation says what its left side is: `x + y = 5`, and not `2x = 6` or `3 = 5`."""
     first, last = form.parts[0], form.parts[-1]
     left, value = expressions.parsed(first.body), expressions.parsed(last.body)
-    if not are_evaluable(left, value):
+    if not expressions.are_evaluable(left, value):
         return False
     symbols = left.free_symbols
     is_to_solve = value == 0 or (len(symbols) == 1 and left.is_polynomial(*symbols))
@@ -232,9 +199,8 @@ def _same_equation(a: Form, b: Form) -> bool:
     (sign, first), (other, second) = _as_difference(a), _as_difference(b)
     if not sign or sign != other:
         return False
-    return first == second or expressions.proportional(
-        first, second, positive=sign in ("<", r"\le")
-    )
+    has_order = sign in ("<", r"\le")
+    return bool(first == second) or expressions.proportional(first, second, positive=has_order)
 
 
 def _as_difference(form: Form) -> tuple[str, Any]:
@@ -243,21 +209,21 @@ def _as_difference(form: Form) -> tuple[str, Any]:
     if not form.name and form.kind is Kind.RELATION and len(form.parts) == 2:
         left, right, sign = form.parts[0].body, form.parts[1].body, form.detail
     first, second = expressions.parsed(left), expressions.parsed(right)
-    is_relation = sign in ("=", r"\ne", "<", r"\le") and are_evaluable(first, second)
+    is_relation = sign in ("=", r"\ne", "<", r"\le") and expressions.are_evaluable(first, second)
     return (sign, first - second) if is_relation else ("", None)
 
 
-def _same_set(a: Form, b: Form) -> str | None:
+def _same_set(a: Form, b: Form) -> bool | None:
     """Whether two answers are one set of numbers; None if neither has to be one, or one is none."""
     if not (_is_region(a) or _is_region(b)):
         return None
     unknowns = [_unknowns(form) for form in (a, b)]
     if all(unknowns) and unknowns[0] != unknowns[1]:  # x > 3 is not y > 3
-        return ""
+        return False
     first, second = _region(a), _region(b)
     if first is None or second is None:
         return None
-    return "same set" if first == second or first.symmetric_difference(second).is_empty else ""
+    return bool(first == second or first.symmetric_difference(second).is_empty)
 
 
 def _is_region(form: Form) -> bool:
@@ -310,14 +276,14 @@ def _region(form: Form) -> Any:
 
 
 def _point(form: Form) -> Any:
-    """A constant as a rational number with its decimals rounded, or infinity; otherwise None."""
+    """A constant, rounded: 2^{1/2} is the same end point as \\sqrt{2}; infinity; otherwise None."""
     from sympy import Rational, oo
 
     constant = expressions.parsed(form.body)
     if constant in (oo, -oo):
         return constant
     value = expressions.real_value(constant)
-    return None if value is None else Rational(round(value * 10**_DECIMALS), 10**_DECIMALS)
+    return None if value is None else Rational(round(value * 10**20), 10**20)
 
 
 def _solutions(form: Form) -> Any:
@@ -326,7 +292,7 @@ def _solutions(form: Form) -> Any:
 
     unknowns = _unknowns(form)
     sides = [expressions.parsed(part.body) for part in form.parts]
-    if len(unknowns) != 1 or not _is_region(form) or not are_evaluable(*sides):
+    if len(unknowns) != 1 or not _is_region(form) or not expressions.are_evaluable(*sides):
         return None
     x = Symbol("x", real=True)
     sides = [

@@ -61,23 +61,20 @@ def parsed(text: str) -> Any:
         latex2sympy,
     )
 
-    if not text or len(text) > _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
+    is_long = not 0 < len(text) <= _LONGEST
+    if is_long or latex.is_deep(text) or not latex.braces_match(text) or _NOT_READ.search(text):
         return None
-    if _NOT_READ.search(text):
-        return None
+    settings = {"normalization_config": None}
+    settings["conversion_config"] = ConversionConfig(lowercase_symbols=False)
     try:
-        case_kept = ConversionConfig(lowercase_symbols=False)
-        expression = latex2sympy(
-            prepared(text), normalization_config=None, conversion_config=case_kept
-        )
-        return _with_constants(expression)
+        return _with_constants(latex2sympy(_prepared(text), **settings))
     except MemoryError:
         raise
     except Exception:
         return None
 
 
-def prepared(text: str) -> str:
+def _prepared(text: str) -> str:
     r"""A clean answer in the LaTeX that the parser reads, each name with a spelling of its own."""
     text = _DEGREES.sub(r"(\1\\pi/180)" if TRIGONOMETRIC.search(text) else r"\1", text)
     text = rewritten(text, _WRITTEN_OTHERWISE)
@@ -113,8 +110,7 @@ def _with_constants(expression: Any) -> Any:
         return expression
     unknown = [d for d in expression.atoms(Derivative) if not d.expr.has(*d.variables)]
     for some in (expression.atoms(AppliedUndef), unknown):
-        names = {x: Symbol(str(x).replace(" ", "")) for x in some}
-        expression = expression.xreplace(names) if names else expression
+        expression = expression.xreplace({x: Symbol(str(x).replace(" ", "")) for x in some})
     expression = expression.xreplace({x: Rational(str(x)) for x in expression.atoms(Float)})
     i, j = Symbol("i"), Symbol("j")
     free = expression.free_symbols
@@ -189,7 +185,10 @@ def same(first: Any, second: Any) -> bool:
         return bool(first == second) and second not in (nan, zoo)
     first, second = first.doit(), second.doit()
     if first.free_symbols or second.free_symbols:
-        return _same_at_points(first, second)
+        agreed = _agree(first, second)
+        if agreed is None:
+            return bool((first - second).simplify() == 0)
+        return agreed and _agree(first, second, is_negative=True) is not False
     if first.is_Rational and second.is_Rational:
         return bool(first == second)
     have_one_value = _have_one_value(first, second)
@@ -214,13 +213,6 @@ def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None
 def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
     largest = max(map(abs, (*a, *b)))
     return all(abs(x - y) <= tolerance * largest for x, y in zip(a, b, strict=True))
-
-
-def _same_at_points(first: Any, second: Any) -> bool:
-    agreed = _agree(first, second)
-    if agreed is None:
-        return bool((first - second).simplify() == 0)
-    return agreed and _agree(first, second, is_negative=True) is not False
 
 
 def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None:

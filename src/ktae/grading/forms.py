@@ -109,6 +109,10 @@ _IN_BASE = re.compile(
 )
 _PRODUCT = re.compile(r"(?=\w*[a-z])(?:[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]|[xz]y|y[xz])+")
 """Letters without a vowel, not all of them capitals: `mgh` is no word, and `gym` is one."""
+_CONGRUENCE = re.compile(
+    r"(?:.*\\equiv)?\s*(-?\d{1,99})(?:,|\\quad)?[\s(]*\\p?mod[\s{]*([1-9]\d{0,99})[\s})]*",
+    re.DOTALL,
+)
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
 
@@ -119,6 +123,8 @@ def read(answer: str, *, thousands: bool = True) -> Form:
     text = answer if len(answer) > _LONGEST else latex.clean(answer, thousands=thousands)
     if len(answer) > _LONGEST or latex.is_deep(text):
         return Form(Kind.EXPRESSION, text, text, source=answer)
+    if congruence := _CONGRUENCE.fullmatch(text):
+        text = rf"{int(congruence[1]) % int(congruence[2])} \pmod{{{congruence[2]}}}"
     form = _read(text, is_text=bool(TEXT.search(answer)))
     return replace(form, text=text, source=answer)
 
@@ -150,7 +156,7 @@ def _read(text: str, *, is_text: bool = False) -> Form:
     if len(parts) > 1 and all(parts):
         return _relation(text, parts, [_SPELLED.get(sign, sign) for sign in signs])
     for sign in (r"\cup", r"\cap", r"\setminus"):
-        parts = latex.split(text, (sign,))
+        parts = latex.cut(text, (sign,))[0]
         if len(parts) > 1:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), sign)
     name = _NAME_OF_BRACKETS.match(text)
@@ -171,11 +177,8 @@ def _in_one_line(text: str) -> str:
     match = _ROWS.fullmatch(text)
     if match is None:
         return text
-    rows = [
-        latex.split(row, "&")
-        for row in latex.split(match["rows"].replace(r"\hline", ""), _NEXT_ROW)
-        if row
-    ]
+    lines, _ = latex.cut(match["rows"].replace(r"\hline", ""), _NEXT_ROW)
+    rows = [latex.cut(line, "&")[0] for line in lines if line]
     is_column = all(len(row) == 1 for row in rows)
     if match["matrix"] or text[0] in "([":
         return f"({', '.join(row[0] for row in rows)})" if is_column else text
@@ -194,7 +197,7 @@ def _list(text: str) -> Form | None:
     roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
     elements = [text]
     for level in _LOOSEST_FIRST:
-        parts = [part.strip(" ,") for part in latex.split(text, level)]
+        parts = [part.strip(" ,") for part in latex.cut(text, level)[0]]
         parts = [part for part in parts if part]
         # In "x = 1, y = 2 or x = 3, y = 4" the commas are within elements, as they are beside ";".
         is_nested = "and" in roles or all("," in part and "=" in part for part in parts)
@@ -208,13 +211,8 @@ def _list(text: str) -> Form | None:
     for i, form in enumerate(forms):
         if form.kind is Kind.LIST and all(part.name for part in form.parts):
             forms[i] = replace(form, kind=Kind.TUPLE, detail="()")  # "p = 5, q = 2" is (5, 2)
-    return Form(
-        Kind.LIST,
-        text,
-        text,
-        tuple(forms),
-        "or" if "or" in roles else "and" if "and" in roles else ",",
-    )
+    role = "or" if "or" in roles else "and" if "and" in roles else ","
+    return Form(Kind.LIST, text, text, tuple(forms), role)
 
 
 def _both_signs(text: str) -> list[str]:
@@ -259,11 +257,11 @@ def _bracketed(text: str) -> Form | None:
     """A tuple, an interval or a set; None where brackets are not all around it."""
     is_set = text.startswith(r"\{")
     left = text[: 1 + is_set]
-    inner, *rest = latex.split(text[len(left) :], (r"\}",) if is_set else ")]")
+    inner, *rest = latex.cut(text[len(left) :], (r"\}",) if is_set else ")]")[0]
     if left not in ("(", "[", r"\{") or rest != [""]:
         return None
     right = text[-len(left) :]
-    parts = latex.split(inner, ",;")
+    parts = latex.cut(inner, ",;")[0]
     if is_set:
         elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
         return Form(Kind.SET, text, text, tuple(map(_read, elements)), "{}")

@@ -1,4 +1,4 @@
-r"""Graders by name, and ours: one response against its accepted answers, in this process.
+"""Graders by name, and ours: one response against its accepted answers, in this process.
 
 Only the workers of `ktae.grading.workers` should call this on unknown texts.
 """
@@ -18,34 +18,36 @@ from collections.abc import Callable, Sequence
 from ktae.grading import latex
 from ktae.grading.compare import same
 from ktae.grading.expressions import parsed
-from ktae.grading.extract import Extracted, Fallback, extract
+from ktae.grading.extract import Fallback, extract
 from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import AS_TEXT, Outcome, Verdict
 
 PATIENCE = 1.5
-"""Processor seconds to compare a response with all its accepted answers; see `_compared`."""
+"""Processor seconds to compare a response with all its accepted answers."""
 _HASHES = re.compile(r"(?:^|\n)####[ \t]*(\S[^\n]*)\s*\Z")
 
 
 class _OutOfTime(BaseException):
     """Not an `Exception`, so that no library takes it for one of its own."""
 
+    @classmethod
+    def stop(cls, *_: object) -> None:
+        raise cls
+
 
 def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated") -> Verdict:
-    """The verdict on one response, in a main thread; one of the answers is enough."""
-    return decide(extract(response, fallback), answers)
+    """The verdict on one response, in a main thread; one of the answers is enough.
 
-
-def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
-    """The verdict on what was found in a response. Raises nothing but MemoryError."""
-    text, rule = extracted or (None, "")
+    Raises nothing but MemoryError.
+    """
+    text, rule = extract(response, fallback) or (None, "")
     reasons: dict[Outcome, str] = {}
     limit = signal.getitimer(signal.ITIMER_PROF)[0] / 3
     end = time.process_time() + min(PATIENCE, limit or PATIENCE)
-    for i, answer in enumerate(map(_accepted_in, answers), 1):
+    for i, answer in enumerate(answers, 1):
         # A slow one takes half of what is left, the last one all of it.
         patience = (end - time.process_time()) / (1 if i == len(answers) else 2)
-        outcome, reason = _compared(answer, text, patience)
+        outcome, reason = _compared(_accepted_in(answer), text, patience)
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, reason, rule)
         reasons.setdefault(outcome, reason)
@@ -65,7 +67,7 @@ def _accepted_in(answer: str) -> str:
 
 
 def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome, str]:
-    """Whether the two agree and by which comparison, or why not.
+    """Whether the two agree, and as what, or why not.
 
     A response that takes too long or raises is incorrect, since it must not be able to dodge its
     verdict; an accepted answer that is cut off, or takes too long beside 0, is undecided.
@@ -79,13 +81,13 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
         return Outcome.CORRECT, "same text"
     if patience <= 0:
         return Outcome.INCORRECT, "not compared in time"
-    signal.signal(signal.SIGVTALRM, _stop)
+    signal.signal(signal.SIGVTALRM, _OutOfTime.stop)
     # Once more every tenth: a library may have swallowed the first.
     signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)
     try:
         accepted, other = read(answer), read(stated)
-        if how := same(accepted, other):
-            return Outcome.CORRECT, how
+        if same(accepted, other):
+            return Outcome.CORRECT, f"same {accepted.kind}"
         if accepted.kind is Kind.EXPRESSION and parsed(accepted.body) is None:
             return Outcome.INCORRECT, AS_TEXT
         for_what = "another" if other.kind is accepted.kind else f"{other.kind} for"
@@ -93,31 +95,26 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
     except _OutOfTime:
         is_slow = stated == "0" or _compared(answer, "0", patience / 3)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
+    except MemoryError:
+        raise
     except Exception as error:
-        if isinstance(error, MemoryError):
-            raise
         return Outcome.INCORRECT, f"not compared: {type(error).__name__}: {error}"[:120]
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _stop(*_: object) -> None:
-    raise _OutOfTime
-
-
 def math_verify_alone(response: str, answers: Sequence[str]) -> Verdict:
     """math-verify as its README uses it: both texts through `parse`, then `verify`."""
-    from math_verify import parse
-    from math_verify import verify as is_same
+    import math_verify
 
-    target = parse(response, parsing_timeout=None)
+    target = math_verify.parse(response, parsing_timeout=None)
     if not target:
         return Verdict(Outcome.UNANSWERED, None, "math-verify found nothing to parse")
-    texts = (answer if "$" in answer else f"${answer}$" for answer in answers)
-    golds = (parse(text, parsing_timeout=None) for text in texts)
-    is_correct = any(is_same(gold, target, timeout_seconds=None) for gold in golds)
-    outcome = Outcome.CORRECT if is_correct else Outcome.INCORRECT
-    return Verdict(outcome, str(target[-1]), "same by math-verify" * is_correct, "math-verify")
+    for answer in answers:
+        gold = math_verify.parse(answer if "$" in answer else f"${answer}$", parsing_timeout=None)
+        if math_verify.verify(gold, target, timeout_seconds=None):
+            return Verdict(Outcome.CORRECT, str(target[-1]), "same by math-verify", "math-verify")
+    return Verdict(Outcome.INCORRECT, str(target[-1]), "", "math-verify")
 
 
 DEFAULT = "ktae"
@@ -129,18 +126,13 @@ GRADERS: dict[str, Callable[[str, Sequence[str]], Verdict]] = {
 }
 """`ktae` is the grader of training and evaluation; `ktae-boxed` takes boxes only, `ktae-last` also
 the last number of a response; `math-verify` is the library alone."""
-
-
 MEMORY = 4 << 30
 """Bytes of a worker's address space."""
 
 
 def serve() -> None:
-    """A worker: one line of JSON in, one outcome out, until the parent closes the pipe.
-
-    It limits itself: a signal ends it when its processor time is over, and it ends when it has used
-    up its address space.
-    """
+    """A worker: one line of JSON in, one outcome out, until the parent closes the pipe, a signal
+    ends it as its processor time is over, or it has used up its address space."""
     # The pipes are out of reach for libraries that read or print.
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -164,7 +156,7 @@ def serve() -> None:
         except MemoryError:
             os._exit(1)
         except Exception as error:
-            reason = f"internal error: {type(error).__name__}: {error}"
-            verdict = Verdict(Outcome.UNDECIDED, None, reason[:200])
+            reason = f"internal error: {type(error).__name__}: {error}"[:200]
+            verdict = Verdict(Outcome.UNDECIDED, None, reason)
         signal.setitimer(signal.ITIMER_PROF, 0)  # none while it waits for the next task
         replies.write(json.dumps(verdict).encode() + b"\n")

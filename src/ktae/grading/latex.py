@@ -43,15 +43,7 @@ TEXT = re.compile(
 )
 """Text within a formula."""
 _STYLE = table("style", STYLES=SIGNS["styles"], SIZES=SIGNS["sizes"], TEXT=TEXT.pattern)
-_WRAPPED = [
-    re.compile(pattern, re.DOTALL)
-    for pattern in (
-        r"\$\$([^$]+)\$\$|\$([^$]+)\$",
-        r"\\\(((?:(?!\\\().)+)\\\)|\\\[(.+)\\\]",
-        r"""\*\*(.+)\*\*|`([^`].*)`|'(.+)'|"(.+)"|“(.+)”|``(.+)''""",
-        rf"{TEXT.pattern}|(?:\\approx(?![a-z])|≈|\\sim(?![a-z])|~)\s*(.+)",
-    )
-]
+_WRAPPED = table("wrapped", TEXT=TEXT.pattern)
 _COMMAND = re.compile(r"\\not\s*=|\\[a-zA-Z]+")
 _OTHER_NAMES = (
     {rf"\{name}": other for name, other in (pair.split() for pair in SIGNS["commands"].split("|"))}
@@ -92,33 +84,27 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text, before = rewritten(in_latex(answer), _STYLE), ""
+    text = answer if answer.isascii() else _in_latex(answer)
+    text, before = rewritten(text, _STYLE), ""
     while text != before:  # wrappers hide in wrappers, as in $\text{{5}}.$
         before = text
         for ending in (r"\!", r"\quad", r"\qquad", r"\newline"):
             text = text.strip().rstrip(".,;: \\").removesuffix(ending)
         if text.startswith("{") and text.endswith("}") and braces_match(text[1:-1]):
             text = text[1:-1]
-        for pattern in _WRAPPED:
-            wrapped = pattern.fullmatch(text)
-            text = wrapped[wrapped.lastindex or 0] if wrapped else text
+        text = rewritten(text, _WRAPPED)
     text = _COMMAND.sub(lambda m: _OTHER_NAMES.get(m[0].replace(" ", ""), m[0]), text)
     text = _GROUPED.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), text)
     if thousands and (number := _THOUSANDS.fullmatch(text)):  # "27,54,108" is a list
         text = number[1] + re.sub(r"\D", "", number[2]) + number[3]
     text = _SPACE.sub(r"\1 ", _DECIMAL_COMMA.sub(r"\1.\2", text))  # 12{,}5 is 12.5
     # ]a,b[ is (a,b)
-    text = _EUROPEAN.sub(
-        lambda m: f"{'(['[m[1] == '[']}{m[2]},{m[3]}{')]'[m[4] == ']']}",
-        text,
-    )
+    text = _EUROPEAN.sub(lambda m: f"{'(['[m[1] == '[']}{m[2]},{m[3]}{')]'[m[4] == ']']}", text)
     return " ".join(text.split())
 
 
-def in_latex(answer: str) -> str:
+def _in_latex(answer: str) -> str:
     r"""The answer with Unicode's mathematical signs in LaTeX: `2√3 x²` as `2\sqrt{3} x^{2}`."""
-    if answer.isascii():
-        return answer
     spaced = (" " if unicodedata.category(c) == "Zs" else c for c in answer)
     text = "".join(c for c in spaced if unicodedata.category(c) != "Cf").translate(_TRANSLATED)
     text = _COMPATIBLE.sub(_in_ascii, text)
@@ -162,11 +148,6 @@ def cut(text: str, roles: Container[str]) -> tuple[list[str], list[str]]:
             depth -= (token == r"\end") + (token[-1] in ")]}")
         parts[-1] += token
     return [part.strip() for part in parts], separators
-
-
-def split(text: str, roles: Container[str]) -> list[str]:
-    """As `cut`, without the separators."""
-    return cut(text, roles)[0]
 
 
 def plain(answer: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ktae.errors import InputError
 from ktae.grading.response import text_of
-from ktae.grading.verdict import Verdict
 from ktae.grading.workers import Task, default_pool
 
 
@@ -27,14 +26,9 @@ def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> lis
     if len(completions) != len(answer):
         raise InputError(f"{len(answer)} answers for {len(completions)} completions")
     rows = [row for row, each in enumerate(answer) if each is not None]
-    graded = verdicts([completions[row] for row in rows], [accepted(answer[row]) for row in rows])
-    rewards = dict(zip(rows, (verdict.correct for verdict in graded), strict=True))
-    return [rewards.get(row) for row in range(len(answer))]
-
-
-def verdicts(completions: Sequence[Any], answer: Sequence[str | Sequence[str]]) -> list[Verdict]:
-    """The verdicts behind `accuracy`, with the extracted answers."""
-    return list(default_pool().grade_all(map(Task, map(text_of, completions), answer)))
+    tasks = [Task(text_of(completions[row]), accepted(answer[row])) for row in rows]
+    rewards = dict(zip(rows, default_pool().grade_all(tasks), strict=True))
+    return [rewards[row].correct if row in rewards else None for row in range(len(answer))]
 
 
 def accepted(answer: Any) -> Any:

@@ -111,8 +111,6 @@ _BEFORE = re.compile(rf"^(?:\\text\{{)?({UNITS['before']})\}}?\s*(?=[\d.\\-])")
 SCALE = re.compile(UNITS["scale"], re.IGNORECASE)
 """Words that make a number another one."""
 _NO_UNIT = re.compile(UNITS["no_unit"], re.IGNORECASE)
-_MOST_WORDS = 5
-"""Words behind a unit: "square feet of floor space"."""
 
 
 def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
@@ -135,7 +133,7 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
             break
         if SCALE.search(units + words):  # `$5 M`
             return answer, ""
-        if len(words.split()) > _MOST_WORDS or _NO_UNIT.search(words):
+        if len(words.split()) > 5 or _NO_UNIT.search(words):
             break
         units, text = f"{unit[0]} {units}", rest
     return text, units.strip()

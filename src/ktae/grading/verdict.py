@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 AS_TEXT = "compared as text"
 """The reason of an incorrect verdict whose accepted answer is no value, only text."""
-
 TIME_LIMIT = "time limit"
 """The rule of a verdict that was not reached in time."""
 

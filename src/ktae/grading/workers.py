@@ -28,8 +28,6 @@ from ktae.grading.verdict import TIME_LIMIT, Outcome, Verdict
 WALL_CLOCK, WALL_FLOOR, START_LIMIT = 10, 30.0, 120.0
 """Wall-clock seconds for each second of the time limit, those that are added, and for a start."""
 BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; import ktae.grading.graders as g; g.serve()"
-WARM_UP = ["ktae", r"\boxed{\frac{1}{2} x}", [r"x / 2"], START_LIMIT]
-"""The first request: it compiles what the first task would."""
 
 
 class Task(NamedTuple):
@@ -80,20 +78,17 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
         worker, kept = idle.get(), None
         try:
             while True:
-                # One that has graded before may have used up its memory on others: then a new one.
-                is_fresh = worker is None
+                is_fresh = worker is None  # others may have used up its memory on their tasks
                 worker = worker or _Worker()
                 if reply := worker.ask(request, self.wall_limit):
                     kept = worker
                     return Verdict(Outcome(reply[0]), *reply[1:])
                 status, _ = worker.end()
                 worker = None
-                if status == -signal.SIGPROF:
-                    reason = f"{TIME_LIMIT} of {self.time_limit:g} s"
-                    return Verdict(Outcome.UNDECIDED, None, reason, TIME_LIMIT)
-                if is_fresh:
-                    reason = f"out of memory, or no answer on the wall clock: exit status {status}"
-                    return Verdict(Outcome.UNDECIDED, None, reason)
+                rule = TIME_LIMIT if status == -signal.SIGPROF else ""
+                if rule or is_fresh:
+                    reason = rule or f"out of memory, or wall-clock limit: exit status {status}"
+                    return Verdict(Outcome.UNDECIDED, None, reason, rule)
         finally:
             if worker and not kept:  # an interrupted conversation cannot be resumed
                 worker.end()
@@ -111,8 +106,8 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
 
     def close(self) -> None:
         """End all workers; if used again, the pool starts new ones."""
-        for worker in filter(None, list(self._idle.queue)):
-            if self._process == os.getpid():
+        if self._process == os.getpid():
+            for worker in filter(None, list(self._idle.queue)):
                 worker.end()
         self._forget()
 
@@ -128,7 +123,7 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
 
 
 class _Worker:
-    """A process that has imported what it needs, and is asked over its standard streams."""
+    """A process that is asked over its standard streams."""
 
     def __init__(self) -> None:
         environment = os.environ | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
@@ -138,7 +133,9 @@ class _Worker:
         self.process: Any = subprocess.Popen(
             command, cwd="/", env=environment, process_group=0, **streams
         )
-        if not self.ask(WARM_UP, START_LIMIT):
+        # What the first task would compile.
+        warm_up = ["ktae", r"\boxed{\frac{1}{2} x}", ["x / 2"], START_LIMIT]
+        if not self.ask(warm_up, START_LIMIT):
             status, errors = self.end()
             raise RuntimeError(f"a grading worker did not start (exit {status}): {errors}")
 

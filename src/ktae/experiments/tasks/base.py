@@ -12,8 +12,9 @@ from ktae.estimators.function import imported
 from ktae.experiments.templates import Messages, as_messages, written_out
 from ktae.files.atomic import atomic_write, make_folder
 from ktae.grading.response import text_of
-from ktae.grading.rewards import verdicts
 from ktae.grading.verdict import Outcome, Verdict
+from ktae.grading.workers import Task as GradingTask
+from ktae.grading.workers import default_pool
 
 if TYPE_CHECKING:
     from ktae.experiments.recipe import Recipe
@@ -105,7 +106,7 @@ class Task(ABC):
     def _verdicts(
         self, responses: Sequence[str], references: Sequence[str], finished: Sequence[bool]
     ) -> list[Verdict]:
-        return verdicts(responses, references)
+        return [*default_pool().grade_all(map(GradingTask, responses, references))]
 
 
 def own_reward(name: str) -> Callable[[str, str], float | None]:
