@@ -276,7 +276,7 @@ def _region(form: Form) -> Any:
 
 
 def _point(form: Form) -> Any:
-    """A constant, rounded: 2^{1/2} is the same end point as \\sqrt{2}; infinity; otherwise None."""
+    r"""A constant, rounded: 2^{1/2} is the same end point as \sqrt{2}; infinity; otherwise None."""
     from sympy import Rational, oo
 
     constant = expressions.parsed(form.body)
