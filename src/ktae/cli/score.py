@@ -79,9 +79,7 @@ def run(reading: Reading, output: Path | None = None, top: int = 10) -> None:
 
 def _groups(frame: Frame) -> dict[str, int]:
     """How many groups there are of each kind."""
-    correct, incorrect = (
-        frame.sum_rollouts((frame.counted_b > 0) & (frame.correct_b == x)) > 0 for x in (1, 0)
-    )
+    correct, incorrect = frame.have(1), frame.have(0)
     kinds = {
         "mixed": correct & incorrect,
         "all_correct": correct & ~incorrect,

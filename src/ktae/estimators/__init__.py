@@ -26,21 +26,45 @@ from ktae.estimators.section import (
 )
 from ktae.estimators.sequences import ConflictTokens, Tempo
 from ktae.estimators.stride import Stride
-from ktae.estimators.transforms import (
-    Centred,
-    Ignoring,
-    OverUnits,
-    Scaled,
-    Transform,
-)
+from ktae.estimators.transforms import Centred, Ignoring, OverUnits, Scaled, Transform
 from ktae.estimators.turn_rewards import MTGRPO, TurnRewards
 from ktae.estimators.units import UNITS, unit_keys
 
 __all__ = [
-    "DEFAULT", "KINDS", "KTAE", "MTGRPO", "PRESETS", "TRANSFORMS", "UNITS", "AdvantageEstimator",
-    "AdvantageReweighting", "AnchorStates", "Backoff", "Centred", "ConflictTokens",
-    "CreditFunction", "EntropyWeights", "Estimator", "Function", "Ignoring", "ImportPath",
-    "OverUnits", "PermutedLabels", "PresenceZ", "RandomPlaces", "Salt", "Scaled", "Stride",
-    "Tempo", "Transform", "TurnRewards", "as_estimator", "from_section", "preset", "resolved",
-    "to_section", "to_text", "unit_keys",
-]  # fmt: skip
+    "DEFAULT",
+    "KINDS",
+    "KTAE",
+    "MTGRPO",
+    "PRESETS",
+    "TRANSFORMS",
+    "UNITS",
+    "AdvantageEstimator",
+    "AdvantageReweighting",
+    "AnchorStates",
+    "Backoff",
+    "Centred",
+    "ConflictTokens",
+    "CreditFunction",
+    "EntropyWeights",
+    "Estimator",
+    "Function",
+    "Ignoring",
+    "ImportPath",
+    "OverUnits",
+    "PermutedLabels",
+    "PresenceZ",
+    "RandomPlaces",
+    "Salt",
+    "Scaled",
+    "Stride",
+    "Tempo",
+    "Transform",
+    "TurnRewards",
+    "as_estimator",
+    "from_section",
+    "preset",
+    "resolved",
+    "to_section",
+    "to_text",
+    "unit_keys",
+]

@@ -58,7 +58,8 @@ class Function(Estimator):
         if array.shape != ids.shape or array.dtype.kind not in "biuf":
             raise InputError(f"{self} gave {describe(array)}; expected numbers of {ids.shape}")
         credit_bt[rows] = np.where(counted_bt[rows], array, 0)
-        for row, t in np.argwhere(~(np.abs(credit_bt) <= MAX_MAGNITUDE)):
+        if len(odd := np.argwhere(~(np.abs(credit_bt) <= MAX_MAGNITUDE))):
+            row, t = odd[0]
             where = f"token {batch.token_ids[row, t]} of rollout {row}"
             expected = f"a finite number within ±{MAX_MAGNITUDE:g}"
             raise InputError(f"{self} gave {credit_bt[row, t]} for {where}; expected {expected}")

@@ -148,7 +148,7 @@ class _Worker:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
-        except BrokenPipeError:
+        except BrokenPipeError:  # it has ended, as the empty line says
             pass
         finally:
             limit.cancel()

@@ -73,10 +73,7 @@ def _held_out(
     frame: Frame, tried: dict[str, Estimator], permutations: int | None = None
 ) -> HeldOut | str:
     """Held-out pairs in mixed groups, or why there are none."""
-    correct_g, incorrect_g = (
-        frame.sum_rollouts((frame.counted_b > 0) & (frame.correct_b == x)) for x in (1, 0)
-    )
-    mixed_g = (correct_g > 0) & (incorrect_g > 0)
+    mixed_g = frame.have(1) & frame.have(0)
     if not mixed_g.any():
         return "No prompt has both correct and incorrect responses, so there is no credit."
     # The groups that `held_out_pairs` draws first, twice as many as are needed: some are too small.

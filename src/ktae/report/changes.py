@@ -9,16 +9,14 @@ values are dealt within a prompt.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
 from ktae.inference import holm
 from ktae.report.data import Finding, Tone, p_text, percent
-from ktae.report.frame import Frame
+from ktae.report.frame import Frame, json_fields
 
 DEALS = 1999  # random deals of a test; with the one seen, the smallest p is 1 in 2,000
 LEVEL = 0.01  # for all changes of a dump (Holm): below .05, as a page makes several kinds of claims
@@ -68,11 +66,10 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
 
 def _entropies(frame: Frame) -> np.ndarray:
     """(B,) the mean of each rollout's field `entropy`; NaN where it has none."""
-    entropy_b, extra = np.full(len(frame.lengths_b), np.nan), frame.rollouts["extra"]
-    has_it = pc.fill_null(pc.match_substring(extra, '"entropy"'), False).to_numpy()
-    for row in np.flatnonzero(has_it).tolist():
+    entropy_b = np.full(len(frame.lengths_b), np.nan)
+    for row, fields in json_fields(frame.rollouts["extra"], ("entropy",)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
-            entropy_b[row] = np.mean(np.array(json.loads(extra[row].as_py()).get("entropy"), float))
+            entropy_b[row] = np.mean(np.array(fields.get("entropy"), float))
     return entropy_b
 
 

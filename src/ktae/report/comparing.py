@@ -45,6 +45,7 @@ class Pair(NamedTuple):
     a: Side
     b: Side
     common: np.ndarray
+    change: np.ndarray  # of the accuracy of each of these prompts
     interval: Interval
     p: float  # corrected for all pairs of the dump
 
@@ -103,12 +104,12 @@ def _side(frame: Frame, name: str, chosen_b: np.ndarray) -> Side:
 def _pair(a: Side, b: Side) -> Pair:
     common = np.flatnonzero((a.known_p > 0) & (b.known_p > 0))
     if not len(common):
-        return Pair(a, b, common, Interval(0.0, np.nan, np.nan), 1.0)
-    values = (b.accuracy(common) - a.accuracy(common)).round(12)
+        return Pair(a, b, common, np.zeros(0), Interval(0.0, np.nan, np.nan), 1.0)
+    change = (b.accuracy(common) - a.accuracy(common)).round(12)
     columns = (a.correct_p, a.known_p, b.correct_p, b.known_p)
     counts = np.stack([x[common] for x in columns], axis=1).astype(int)
     p = paired_p_value([tuple(x) for x in counts.tolist()])
-    return Pair(a, b, common, mean_interval(values), p)
+    return Pair(a, b, common, change, mean_interval(change), p)
 
 
 def mean_interval(values: np.ndarray) -> Interval:
@@ -127,9 +128,8 @@ def in_words(interval: Interval, unit: str) -> str:
 
 def comparison(frame: Frame, pair: Pair, prompts: list[str | None]) -> Comparison:
     """A pair as the page has it; `prompts`: each group's."""
-    a, b, common, interval, p = pair
+    a, b, common, change, interval, p = pair
     of_a, of_b = a.accuracy(common), b.accuracy(common)
-    change = of_b - of_a
     accuracy = ["accuracy", *(percent(float(x.mean())) for x in (of_a, of_b))]
     lengths = [x.length_p[common] for x in (a, b)]
     length = [f"mean {frame.dump.word}s", *(f"{x.mean():,.1f}" for x in lengths)]
@@ -162,7 +162,7 @@ def runs(frame: Frame, pairs: list[Pair]) -> Iterator[Finding]:
     """Which of several runs is better, on the prompts that both answered."""
     for pair in pairs if frame.origins.inputs else ():
         a, b = pair.a.name, pair.b.name
-        change = pair.b.accuracy(pair.common) - pair.a.accuracy(pair.common)
+        change = pair.change
         won, lost = int((change > 0).sum()), int((change < 0).sum())
         tone: Tone = "plain"
         if pair.p < ALPHA:

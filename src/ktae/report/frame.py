@@ -98,6 +98,11 @@ class Frame:
         totals_g: np.ndarray = np.bincount(self.group_b, values_b, minlength=len(self.sizes_g))
         return totals_g
 
+    def have(self, outcome: int) -> np.ndarray:
+        """(G,) bool: groups with a response of 1, correct, or 0 that has a token that counts."""
+        totals_g = self.sum_rollouts((self.counted_b > 0) & (self.correct_b == outcome))
+        return totals_g > 0
+
     def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
         """(B,) float64 each rollout's sum of a value per token."""
         totals_b = np.zeros(len(self.lengths_b))

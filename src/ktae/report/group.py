@@ -193,7 +193,7 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     frame, rollouts = shown.frame, []
     for row, verdict in shown.rollouts():
         tokens = shown.tokens(row)
-        rollouts.append({
+        of_row = {
             "rollout": row + 1,
             "verdict": verdict,
             "reward": float(frame.reward_b[row]),
@@ -201,7 +201,8 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
             "token_ids": None if frame.dump.unit == "words" else [i for i, _, _ in tokens],
             "tokens": [x if x is None else x.decode(errors="replace") for _, x, _ in tokens],
             "credit": [credit for _, _, credit in tokens],
-        })  # fmt: skip
+        }
+        rollouts.append(of_row)
     return {
         "group": frame.names[0],
         "step": frame.steps[0],

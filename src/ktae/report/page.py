@@ -61,7 +61,7 @@ def write_report(
 
 
 def render(blocks: dict[str, str], title: str) -> str:
-    """The page as HTML of these data (`ktae.report.blocks`): a file that loads nothing.
+    """The page as HTML of these data (`ktae.report.data`): a file that loads nothing.
 
     Its content security policy names the hashes of its one script and one style sheet and allows
     nothing else: no other script, no connection, no image from elsewhere.

@@ -59,10 +59,7 @@ class KeyToken(NamedTuple):
 
 
 def credit_of(frame: Frame, estimator: AnEstimator) -> np.ndarray:
-    """(N,) float32: the estimator's credit of every token, some groups at a time.
-
-    One that decays is taken at its full weight.
-    """
+    """(N,) float32: the estimator's credit of every token, some groups at a time."""
     estimator = as_estimator(estimator)
     credit_n = np.zeros(len(frame.which_n), dtype=np.float32)
     if frame.sizes_g.max() < 2:

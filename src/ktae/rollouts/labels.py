@@ -79,12 +79,11 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
         values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
         table = _with_column(table, name, values.take(pa.array(place_b)))
     n_models = len(pc.unique(table["model"].drop_null()))
-    # Pooled where most rollouts would be the only one of their model in their group.
-    alone = np.bincount(codes_of(table, *KEYS, "model")) == 1
-    is_pooled = options.pool_models or 2 * int(alone.sum()) > len(table)
-    told = n_models > 1 and not is_pooled
-    if n_models > 1 and not options.pool_models:
-        notes.add("pooled" if is_pooled else "models", n=n_models)
+    told = n_models > 1 and not options.pool_models
+    if told:  # pooled, too, where most rollouts would be the only one of their model in their group
+        alone = np.bincount(codes_of(table, *KEYS, "model")) == 1
+        told = 2 * int(alone.sum()) <= len(table)
+        notes.add("models" if told else "pooled", n=n_models)
     has_both = table["label"].is_valid().to_numpy() & table["prompt_id"].is_valid().to_numpy()
     labels_b, prompts_b = (
         codes_of(table, "run", "file", "label", "step"),
@@ -205,7 +204,7 @@ def _is_condition(groups: Sequence[Counter[Any]], is_named: bool) -> bool:
 
 
 def _note_states(rollouts: Any, notes: Notes) -> None:
-    """Note agents whose states, what is seen before a later turn, are hardly shared in a group."""
+    """Note agents whose states, what is seen before a later turn, are seldom shared in a group."""
     states: Counter[tuple[int, str]] = Counter()
     has_turns = rollouts["segments"].is_valid()
     codes = group_codes(rollouts)[0][has_turns.to_numpy()].tolist()

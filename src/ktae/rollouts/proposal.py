@@ -83,7 +83,7 @@ def propose(
 
 
 class Candidates(Columns):
-    """Paths of rows that may be a rollout's fields, the likeliest first."""
+    """Paths of rows that may be a rollout's fields, the most likely first."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         super().__init__(rows)
@@ -111,11 +111,8 @@ class Candidates(Columns):
         for path in self.paths:
             is_text = self.fits(path, KINDS["text"], FITS) and not self.fits(path, is_verdict, FITS)
             if is_text and not re.search("|".join(NAMES.not_policy), path.lower()):
-                values, n, rank = (
-                    self.values(path),
-                    self.distinct(path),
-                    self.rank(path, "response"),
-                )
+                values, n = self.values(path), self.distinct(path)
+                rank = self.rank(path, "response")
                 length = sum(map(len, values)) / len(values)
                 if n > 1 and (rank < 100 or (length > 40 and 2 * n > len(values))):
                     texts.append((rank == 100, -length, path))
@@ -129,9 +126,8 @@ class Candidates(Columns):
             # A word such as "incorrect" is a verdict under any name, and a number seldom is.
             are_words = self.fits(path, lambda x: not str(x)[:1].isdecimal(), 1.0)
             is_named = are_words or re.search("|".join(NAMES.reward_like), path.lower())
-            if (are_verdicts and is_named) or (
-                self.fits(path, KINDS["number"], FITS) and rank < 100
-            ):
+            are_scores = rank < 100 and self.fits(path, KINDS["number"], FITS)
+            if (are_verdicts and is_named) or are_scores:
                 kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
         return [path for *_, path in sorted(kept)]
 
@@ -168,27 +164,21 @@ def _tried(
         return None
     _codes_b, firsts = group_codes(table)
     left, correct = notes.counts["rejected"], table["correct"].to_pylist()
-    n, texts, counts = len(table), set(table["response"].to_pylist()), notes.counts
+    n, n_texts = len(table), len({*table["response"].to_pylist()})
     # A group's texts are one where they are what was asked.
-    is_alone = (
-        n == len(firsts) or len(texts) <= len(firsts) or counts["turn_rows"] + counts["alone"]
-    )
+    is_alone = n == len(firsts) or n_texts <= len(firsts)
+    is_alone |= notes.counts["turn_rows"] + notes.counts["alone"] > 0
     is_mixed = len({*correct} - {None}) == 2 and 2 * correct.count(None) <= n
-    if (
-        is_alone
-        or left > max(1, (1 - FITS) * (n + left))
-        or (options.needs_reward and not is_mixed)
-    ):
+    leaves_out = left > max(1, (1 - FITS) * (n + left))
+    if is_alone or leaves_out or (options.needs_reward and not is_mixed):
         return None
     flags = [f"--rows {shlex.quote(options.rows)}"] if options.rows else []
     flags += [f"--field {shlex.quote(f'{k}={x}')}" for k, x in fields.items()]
     first = table.slice(0, 1).to_pylist()[0]
-    shown = [
-        f"  the first {x} begins {first[x][:60]!r}" for x in ("prompt", "response") if first[x]
-    ]
+    begins = [(x, first[x][:60]) for x in ("prompt", "response") if first[x]]
     lines = [
         f"this reads {n:,} of {n + left:,} rows: {len(firsts):,} groups, {correct.count(1.0):,} "
         f"correct, {correct.count(0.0):,} incorrect:",
         f"  ktae report {shlex.quote(str(path))} {' '.join(flags)}",
     ]
-    return "\n".join([*lines, *shown])
+    return "\n".join([*lines, *(f"  the first {x} begins {text!r}" for x, text in begins)])

@@ -8,6 +8,7 @@ a reader refuses versions that it does not know.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,9 @@ def without_words(table: Any) -> Any:
 
 def require_single_columns(names: Sequence[str], where: str) -> None:
     """Raise an InputError if a Parquet file, which may do so, names two columns alike."""
-    if several := [x for x in names if names.count(x) > 1]:
-        raise InputError(f"{where}: {len(several)} columns {several[0]!r}; expected one")
+    name, n = Counter(names).most_common(1)[0] if names else ("", 0)
+    if n > 1:
+        raise InputError(f"{where}: {n} columns {name!r}; expected one")
 
 
 def conform(table: Any, where: str = "rollout record") -> Any:

@@ -103,14 +103,7 @@ def held_out_pairs(
     Source: ROC area of each group as in Hanley and McNeil 1982, "The meaning and use of the area
     under a ROC curve", averaged over groups.
     """
-    if isinstance(estimators, list | tuple):
-        estimators = {str(name): name for name in estimators}
-    if not isinstance(estimators, Mapping) or not estimators:
-        raise InputError(
-            f"estimators is {estimators!r:.60}; expected names and estimators, such as "
-            "{'paper': 'paper'}"
-        )
-    chosen = {name: as_estimator(estimator) for name, estimator in estimators.items()}
+    chosen = _chosen(estimators)
     rollouts = memory.as_record(rollouts)
     if tokenizer is None and rollouts["token_ids"].null_count:
         rollouts, words = grouping.cut_at_words(rollouts)
@@ -136,6 +129,17 @@ def held_out_pairs(
         left_out=left_out,
         too_small=tuple(too_small),
     )
+
+
+def _chosen(estimators: Any) -> dict[str, Estimator]:
+    if isinstance(estimators, list | tuple):
+        estimators = {str(name): name for name in estimators}
+    if not isinstance(estimators, Mapping) or not estimators:
+        raise InputError(
+            f"estimators is {estimators!r:.60}; expected names and estimators, such as "
+            "{'paper': 'paper'}"
+        )
+    return {name: as_estimator(estimator) for name, estimator in estimators.items()}
 
 
 def group_key(label: str, step: int | None, seed: int = 0) -> int:
@@ -165,7 +169,6 @@ def wins(
     rows = np.tile(np.arange(n), n_pairs)
     held = (np.arange(n_pairs)[:, None] * n + pairs).ravel()
     arrays = (token_ids[rows], mask[rows], labels_pn.ravel(), np.repeat(np.arange(n_pairs), n))
-    # Step 0, where credit that decays is still whole.
     batch = make_batch(*arrays, vocabulary=vocabulary)
     credit_bt = as_estimator(estimator).credit(batch._replace(look_up_unknown=True))
     lengths = mask[pairs.ravel()].sum(axis=1).clip(1)

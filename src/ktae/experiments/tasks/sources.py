@@ -37,24 +37,24 @@ class Split(NamedTuple):
 
 
 MATH = "nlile/hendrycks-MATH-benchmark"
-SOURCES: dict[str, tuple[str, str | None]] = {
-    "math12k": (MATH, None),
-    "math-l3-5": (MATH, None),
-    "gsm8k": ("openai/gsm8k", "main"),
+SOURCES: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
+    "math12k": (MATH, None, ()),
+    "math-l3-5": (MATH, None, ("3", "4", "5")),
+    "gsm8k": ("openai/gsm8k", "main", ()),
 }
-"""Training data by name (also verl's `data_source`), on the hub: MATH without the 500 problems of
+"""Training data by name (also verl's `data_source`): the hub's name, its configuration, and the
+levels whose problems are taken, where not all are. They are MATH without the 500 problems of
 MATH-500 (12,000), its problems of levels 3 to 5 (8,888), and GSM8K (7,473)."""
 
 
 def load(name: str) -> dict[str, Split]:
     """The splits `train` and `test` of a named source, from the hub."""
-    (hub_name, config), splits = SOURCES[name], {}
+    (hub_name, config, levels), splits = SOURCES[name], {}
     for split in ("train", "test"):
         instead = f"give a file of problems instead of {name}"
         rows = rows_of_hub(hub_name, config, split, instead)
-        if name == "math-l3-5":
-            levels = ("Level 3", "Level 4", "Level 5", "3", "4", "5")
-            rows = (x for x in rows if str(x[0].get("level")) in levels)
+        if levels:
+            rows = (x for x in rows if str(x[0].get("level")).removeprefix("Level ") in levels)
         splits[split] = read_problems(rows, f"{hub_name}, split {split}")
     return splits
 
