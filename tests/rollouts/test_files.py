@@ -27,7 +27,7 @@ def read_rows(path, **options):
 
 
 def test_every_format_reads_the_same(tmp_path):
-    rows = [ROLLOUT | {"step": i, "note": f"n{i}"} for i in range(readers.ROWS_PER_BATCH + 2)]
+    rows = [ROLLOUT | {"step": i, "note": f"n{i}"} for i in range(record.ROWS_PER_BATCH + 2)]
     plain = write_lines(tmp_path / "r.jsonl", rows)
     zipped = tmp_path / "r.jsonl.gz"
     zipped.write_bytes(gzip.compress(plain.read_bytes()))

@@ -29,8 +29,6 @@ from ktae.rollouts import record
 from ktae.rollouts.names import LIKELY
 from ktae.rollouts.paths import UnknownRowsError
 
-ROWS_PER_BATCH = 1024
-"""Rows that a batch of a record holds."""
 ROWS_AT_ONCE = 256
 """Rows of Parquet that exist as Python objects at a time: a small file can hold very long ones."""
 MAX_DEPTH = 100
@@ -207,7 +205,7 @@ def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string())),
         )
     record.require_single_columns(table.column_names, name)
-    rows = (row for batch in table.to_batches(ROWS_PER_BATCH) for row in batch.to_pylist())
+    rows = (row for batch in table.to_batches(record.ROWS_PER_BATCH) for row in batch.to_pylist())
     yield from ((row, f"{name}, row {number}") for number, row in enumerate(rows, start=1))
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.groups import group_codes, numbered, take_rows
+from ktae.rollouts.groups import codes_of, group_codes, take_rows, with_column
 from ktae.rollouts.names import CONDITIONS, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
@@ -77,7 +77,7 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
         values = pa.array([place[i] for place in places], pa.string())
         # What all have in common tells nothing.
         values = values if len(values.unique()) > 1 else pa.nulls(len(values), pa.string())
-        table = _with_column(table, name, values.take(pa.array(place_b)))
+        table = with_column(table, name, values.take(pa.array(place_b)))
     n_models = len(pc.unique(table["model"].drop_null()))
     # Pooled where most rollouts would be the only one of their model in their group.
     alone = np.bincount(codes_of(table, *KEYS, "model")) == 1
@@ -95,24 +95,10 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
     notes.add("apart", n=_n_several(same_b, codes_of(table, "run", "file")))
     codes_b = codes_of(table, *KEYS, *["model"] * told)
     names = _names(table, codes_b, told)
-    table = _with_column(table, "group", pa.array(names, pa.string()))
+    table = with_column(table, "group", pa.array(names))
     _note_beginnings(table, notes)
     _note_states(table, notes)
     return table
-
-
-def _with_column(table: Any, name: str, values: Any) -> Any:
-    return table.set_column(table.column_names.index(name), record.SCHEMA.field(name), values)
-
-
-def codes_of(table: Any, *names: str) -> np.ndarray:
-    """(B,) numbers of the groups of rows that agree in all of these columns."""
-    codes_b = np.zeros(len(table), dtype=np.int64)
-    for other_b in (numbered(table[name]) for name in names):
-        if n_more := int(other_b.max(initial=0)):  # a column of one value tells nothing
-            pairs = codes_b * (n_more + 1) + other_b
-            codes_b = np.unique(pairs, return_inverse=True)[1] if codes_b.any() else other_b
-    return codes_b
 
 
 def _n_several(group_b: np.ndarray, where_b: np.ndarray) -> int:

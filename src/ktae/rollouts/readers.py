@@ -20,7 +20,7 @@ import pyarrow as pa
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, Rows, iterate_rows
+from ktae.rollouts.files import EmptyFileError, Rows, iterate_rows
 from ktae.rollouts.folders import choose_files, stem_of
 from ktae.rollouts.labels import READ, Place, grouped, note_conditions, note_rewards, place_of
 from ktae.rollouts.locate import KEY, Located, Locator
@@ -165,7 +165,7 @@ class Reader:
     def tables(self, file: Path, values: Rows) -> Iterator[Any]:
         """Tables with the columns of `SCHEMA`, of values that are a file's or stand in memory."""
         rows = self._record_rows(file, values)
-        while batch := list(itertools.islice(rows, ROWS_PER_BATCH)):
+        while batch := list(itertools.islice(rows, record.ROWS_PER_BATCH)):
             names = set[str]().union(*batch)
             columns = [
                 pa.array([row.get(x.name) for row in batch], x.type)
