@@ -148,7 +148,9 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
     """One dict a row of a table; of ktae's own records without credit, which is computed again."""
     numbers = itertools.count(1)
     for table in map(record.without_words, _tables(stream, name)):
-        is_own = record.VERSION_KEY in (table.schema.metadata or {})
+        version = (table.schema.metadata or {}).get(record.VERSION_KEY)
+        if (is_own := version is not None) and version != record.VERSION.encode():
+            raise InputError(f"{name}: a rollout record of another version than {record.VERSION}")
         names = {"credit", "run", "file", "label", "prompt_id"} if is_own else set[str]()
         table = table.drop_columns([*names & {*table.column_names}])
         with passed_on(f"{name}: broken table", ValueError, OverflowError, pa.ArrowException):

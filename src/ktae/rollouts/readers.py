@@ -204,7 +204,7 @@ class Reader:
                 compared.append((kept, made))
             if made.pop("is_alone"):  # its label is its row's, which nothing in another file is
                 notes.add("by_row" if parent is not None else "alone")
-                place = Place(None, path_text(file))
+                place = (None, path_text(file))
             made["place"] = self.places.setdefault(place, len(self.places))
             yield made
         if self.rejected and len(self.rejected) > n:
