@@ -126,13 +126,19 @@ def _messages_in_text(text: str) -> list[dict[str, Any]] | None:
 
     A policy may have been asked to write JSON, so each has to be a message beyond doubt.
     """
-    text = text.strip() if text[:1] in "[ \n\t" else ""
-    if text[:1] + text[-1:] != "[]" or not any(x in text for x in ("role", "from", "type")):
+    if not (text[:1] in "[ \n\t" and any(x in text for x in ("role", "from", "type"))):
         return None
-    for parse in (json.loads, ast.literal_eval):
+    messages = messages_of(list_in(text)) or []
+    return None if None in map(author, messages) else messages or None
+
+
+def list_in(text: str) -> list[Any] | None:
+    """The list that a text spells, in JSON or as Python prints it; None for any other text."""
+    text = text.strip()
+    for parse in (json.loads, ast.literal_eval) if text[:1] + text[-1:] == "[]" else ():
         with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            messages = messages_of(parse(text)) or []
-            return None if None in map(author, messages) else messages or None
+            value: list[Any] = parse(text)
+            return value
     return None
 
 

@@ -21,7 +21,6 @@ from ktae.rollouts.values import (
     MISSING,
     Row,
     is_null,
-    is_score,
     label_of,
     without,
 )
@@ -156,7 +155,7 @@ def scores_in(row: Row) -> Row:
     for name in ("metrics", "scores", "rewards", "reward", "metric", "extra"):
         value = from_json(row.get(name))
         inner |= value if isinstance(value, dict) else {}
-    return {name: value for name, value in (inner | row).items() if is_score(value)}
+    return {name: value for name, value in (inner | row).items() if KINDS["score"](value)}
 
 
 def choose(scores: Row, likely: Sequence[str], where: str, source: Source) -> Any:

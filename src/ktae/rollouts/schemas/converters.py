@@ -15,7 +15,7 @@ from ktae.rollouts.conversation import dialogue, joined, segments
 from ktae.rollouts.locate import Located
 from ktae.rollouts.paths import first_of
 from ktae.rollouts.schemas.base import SCORES, Items, Source
-from ktae.rollouts.values import Row, as_label, is_null, is_number, is_score, without
+from ktae.rollouts.values import KINDS, Row, as_label, is_null, is_number, without
 
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
@@ -70,7 +70,7 @@ def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     scores = {k: x for k, x in rest.items() if x is None or isinstance(x, float)}
     scores |= {k: x for k, x in rest.items() if isinstance(x, bool) and k.endswith("_reward")}
     if not any(x is not None for x in scores.values()):
-        scores = {k: x for k, x in rest.items() if is_score(x)}
+        scores = {k: x for k, x in rest.items() if KINDS["score"](x)}
     yield plain | {SCORES: scores}
 
 
@@ -226,5 +226,5 @@ def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         scores |= value if isinstance(value, dict) else {name: value}
     # P (partly correct) and N (no answer) are unknown.
     scores = {k: None if x in ("P", "N") else x for k, x in scores.items()}
-    scores = {k: x for k, x in scores.items() if is_score(x)}
+    scores = {k: x for k, x in scores.items() if KINDS["score"](x)}
     yield plain | {"scores": scores} | ({SCORES: scores} if scores else {"reward": None})
