@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from ktae.errors import InputError
 from ktae.rollouts.conversation import messages_of
 from ktae.rollouts.groups import group_codes
@@ -75,8 +77,7 @@ def propose(
     for response, reward in itertools.product(responses, outcomes):
         for group in [*columns.groups(response)[:TRIED], None]:
             fields = {"response": response, "group": group, "reward": reward}
-            fields |= columns.others(response)
-            known = {k: x for k, x in fields.items() if x is not None}
+            known = {k: x for k, x in fields.items() if x is not None} | columns.others(response)
             if told := _tried(read, path, known, options):
                 return known, told
     return None
@@ -106,20 +107,17 @@ class Candidates(Columns):
 
     def responses(self) -> list[str]:
         """What the policy may have written: a conversation says who wrote what."""
-        talks = [x for x in self.paths if self.fits(x, has_policy, FITS)]
-        texts = []
+        kept: list[tuple[int, float, str]] = []
         for path in self.paths:
             is_text = self.fits(path, KINDS["text"], FITS) and not self.fits(path, is_verdict, FITS)
-            if is_text and not re.search("|".join(NAMES.not_policy), path.lower()):
-                values, n, rank = (
-                    self.values(path),
-                    self.distinct(path),
-                    self.rank(path, "response"),
-                )
-                length = sum(map(len, values)) / len(values)
-                if n > 1 and (rank < 100 or (length > 40 and 2 * n > len(values))):
-                    texts.append((rank == 100, -length, path))
-        return talks + [path for *_, path in sorted(texts) if path not in talks]
+            if self.fits(path, has_policy, FITS):
+                kept.append((-1, 0, path))
+            elif is_text and not re.search("|".join(NAMES.not_policy), path.lower()):
+                values, n = self.values(path), self.distinct(path)
+                length, is_named = sum(map(len, values)) / len(values), self.rank(path, "response")
+                if n > 1 and (is_named < 100 or (length > 40 and 2 * n > len(values))):
+                    kept.append((is_named // 100, -length, path))
+        return [path for *_, path in sorted(kept, key=lambda x: x[:2])]
 
     def outcomes(self) -> list[str]:
         """What may be the reward: verdicts, and numbers whose name says so."""
@@ -129,9 +127,8 @@ class Candidates(Columns):
             # A word such as "incorrect" is a verdict under any name, and a number seldom is.
             are_words = self.fits(path, lambda x: not str(x)[:1].isdecimal(), 1.0)
             is_named = are_words or re.search("|".join(NAMES.reward_like), path.lower())
-            if (are_verdicts and is_named) or (
-                self.fits(path, KINDS["number"], FITS) and rank < 100
-            ):
+            is_number = rank < 100 and self.fits(path, KINDS["number"], FITS)
+            if (are_verdicts and is_named) or is_number:
                 kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
         return [path for *_, path in sorted(kept)]
 
@@ -139,9 +136,9 @@ class Candidates(Columns):
         """What may tell the problem: labels and prompts that repeat, labels first."""
         kept = []
         for path in self.paths:
-            n, rank = self.distinct(path), self.rank(path, "group")
+            rank, repeats = self.rank(path, "group"), self.fits(path, KINDS["label"], 1.0)
+            repeats = repeats and 1 < self.distinct(path) < len(self.values(path))
             is_named = rank < 100 or re.search(r"(^|_)(id|idx|index|key)$", name_of(path))
-            repeats = 1 < n < len(self.values(path)) and self.fits(path, KINDS["label"], 1.0)
             if path != response and is_named and repeats:
                 kept.append((rank, path))
         return [path for _, path in sorted(kept)]
@@ -166,29 +163,22 @@ def _tried(
         table = read([path], how, notes=notes)
     except InputError:
         return None
-    _codes_b, firsts = group_codes(table)
-    left, correct = notes.counts["rejected"], table["correct"].to_pylist()
-    n, texts, counts = len(table), set(table["response"].to_pylist()), notes.counts
+    n, n_groups, counts = len(table), len(group_codes(table)[1]), notes.counts
+    left, correct = counts["rejected"], table["correct"].to_pylist()
     # A group's texts are one where they are what was asked.
-    is_alone = (
-        n == len(firsts) or len(texts) <= len(firsts) or counts["turn_rows"] + counts["alone"]
-    )
+    n_texts = len(pc.unique(table["response"]))
+    is_alone = n_groups in (n, n_texts) or n_texts < n_groups
     is_mixed = len({*correct} - {None}) == 2 and 2 * correct.count(None) <= n
-    if (
-        is_alone
-        or left > max(1, (1 - FITS) * (n + left))
-        or (options.needs_reward and not is_mixed)
-    ):
+    is_whole = left <= max(1, (1 - FITS) * (n + left)) and not counts["turn_rows"] + counts["alone"]
+    if is_alone or not is_whole or (options.needs_reward and not is_mixed):
         return None
     flags = [f"--rows {shlex.quote(options.rows)}"] if options.rows else []
     flags += [f"--field {shlex.quote(f'{k}={x}')}" for k, x in fields.items()]
-    first = table.slice(0, 1).to_pylist()[0]
-    shown = [
-        f"  the first {x} begins {first[x][:60]!r}" for x in ("prompt", "response") if first[x]
-    ]
+    shown = {x: table[x][0].as_py() for x in ("prompt", "response")}
     lines = [
-        f"this reads {n:,} of {n + left:,} rows: {len(firsts):,} groups, {correct.count(1.0):,} "
+        f"this reads {n:,} of {n + left:,} rows: {n_groups:,} groups, {correct.count(1.0):,} "
         f"correct, {correct.count(0.0):,} incorrect:",
         f"  ktae report {shlex.quote(str(path))} {' '.join(flags)}",
+        *(f"  the first {k} begins {x[:60]!r}" for k, x in shown.items() if x),
     ]
-    return "\n".join([*lines, *shown])
+    return "\n".join(lines)
