@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, one_line, quoted
 from ktae.rollouts.conversation import from_json
 from ktae.rollouts.locate import Located
 from ktae.rollouts.names import NAMES
@@ -164,21 +164,21 @@ def choose(scores: Row, likely: Sequence[str], where: str, source: Source) -> An
     That is the one that was asked for, else the only one, else the first of `likely`, else the only
     one that is not about form. Where none is needed and none can be told, it is None.
     """
-    options, wanted = source.options, source.options.correctness_names
-    names = [x for x in wanted or likely if x in scores][: None if wanted else 1]
+    options, wanted = source.options, source.options.correctness
+    names = [x for x in ([wanted] if wanted else likely) if x in scores][:1]
     if not (wanted or names):
         names = [x for x in scores if len(scores) == 1 or not OF_FORM.search(x.lower())]
-    if names and (wanted or len(names) == 1):
+    if len(names) == 1:
         if not wanted and len(scores) > 1:
             source.notes.add("taken", repr(names[0]))
-        return next((scores[x] for x in names if scores[x] is not None), None)
+        return scores[names[0]]
     # Grading needs no reward, and one that the user has named need not be found.
     if not wanted and (not options.needs_reward or "reward" in options.fields):
         return None
     raise InputError(
-        f"{where}: correctness is {' or '.join(map(repr, wanted)) or None}; expected the reward "
-        "function that says whether a rollout is correct (--correctness on the command line), one "
-        f"of {', '.join(map(repr, scores)) or 'none here'}"
+        f"{where}: correctness is {wanted!r}; expected the reward function that says whether a "
+        "rollout is correct (--correctness on the command line), one of "
+        f"{quoted(scores) or 'none here'}"
     )
 
 
