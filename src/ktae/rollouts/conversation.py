@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.names import MESSAGES as M
+from ktae.rollouts.paths import MESSAGES as M
 
 KNOWN = {*M.contents, *M.reasoning, *M.parts, *M.calls_in}
 """Fields that say what a message, or a part of one, is about."""

@@ -26,8 +26,7 @@ from ktae.errors import InputError, one_line, passed_on
 from ktae.files.inputs import Unpacked, open_input, proportionate, require_proportion
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.names import LIKELY
-from ktae.rollouts.paths import UnknownRowsError
+from ktae.rollouts.paths import LIKELY, UnknownRowsError
 
 ROWS_AT_ONCE = 256
 """Rows of Parquet that exist as Python objects at a time: a small file can hold very long ones."""

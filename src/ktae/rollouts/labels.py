@@ -21,9 +21,9 @@ from ktae.errors import InputError
 from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.groups import codes_of, take_rows, with_column
-from ktae.rollouts.names import CONDITIONS, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
+from ktae.rollouts.paths import CONDITIONS, NAMES
 from ktae.rollouts.schemas.base import STEP_FOLDER
 from ktae.rollouts.values import PARSERS, Row
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import choices_of, messages_of
-from ktae.rollouts.names import LIKELY, NAMES
-from ktae.rollouts.paths import at
-from ktae.rollouts.values import KINDS, MISSING, Row, as_verdict, is_null, is_number, without
+from ktae.rollouts.paths import LIKELY, MISSING, NAMES, at
+from ktae.rollouts.values import KINDS, Row, as_verdict, is_null, is_number, without
 
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
@@ -226,10 +225,12 @@ def tables_of(row: Row, path: str = "", levels: int = 3) -> Iterator[tuple[str, 
         yield f"{path}*", objects
     else:
         for name, value in inner.items():
-            if name.lower() not in NAMES.turns and _is_table(value):
+            if name.lower() in NAMES.turns:
+                continue
+            if isinstance(value, dict):
+                yield from tables_of(value, f"{path}{name}.", levels - 1) if levels else ()
+            elif _is_table(value):
                 yield f"{path}{name}[]", value
-            elif name.lower() not in NAMES.turns and isinstance(value, dict) and levels:
-                yield from tables_of(value, f"{path}{name}.", levels - 1)
 
 
 def _is_table(value: Any) -> bool:
@@ -249,7 +250,7 @@ def _are_alike(objects: Sequence[Row]) -> bool:
 
 def table_of(row: Row) -> list[Row] | None:
     """The rows of a table as W&B or pandas write it; None for any other object."""
-    names, data = row.get("columns"), row.get("data")
+    names, data = (row.get(x, []) for x in ("columns", "data"))
     if row.keys() <= TABLE and KINDS["list"](names) and KINDS["lists"](data):
         return [dict(zip(map(str, names), x, strict=False)) for x in data]
     values = list(row.values())

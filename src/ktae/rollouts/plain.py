@@ -13,13 +13,11 @@ from typing import Any
 
 from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import author, choices_of, messages_of, plain_text
-from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.paths import UnknownRowsError, at
+from ktae.rollouts.paths import MISSING, NAMES, UnknownRowsError, at
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose
 from ktae.rollouts.values import (
     KINDS,
-    MISSING,
     Row,
     as_label,
     as_verdict,

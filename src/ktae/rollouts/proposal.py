@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.rollouts.conversation import messages_of
 from ktae.rollouts.groups import group_codes
-from ktae.rollouts.names import LIKELY, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import UnknownRowsError, name_of
+from ktae.rollouts.paths import LIKELY, NAMES, UnknownRowsError, name_of
 from ktae.rollouts.plain import Columns, has_policy, is_verdict, usual_rows
 from ktae.rollouts.values import KINDS, Row, as_label
 
@@ -44,15 +43,13 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
         yield path, value
 
 
-def unknown_rows(
-    rows: Sequence[Row], where: str, message: str, needed: Sequence[str]
-) -> UnknownRowsError:
+def unknown_rows(rows: Sequence[Row], message: str, needed: Sequence[str]) -> UnknownRowsError:
     """The error of rows in no known form, with what the commonest of them hold."""
-    values = list(leaves(usual_rows(rows)[0]))
+    values = list(leaves(usual_rows(rows)[0]))[:SHOWN]
     missing = " ".join(f"--field {name}=PATH" for name in needed)
-    width = max((len(path) for path, _ in values[:SHOWN]), default=0)
-    lines = [f"  {path:{width}}  {_described(value)}" for path, value in values[:SHOWN]]
-    return UnknownRowsError("\n".join([f"{where}: {message}; name its fields: {missing}", *lines]))
+    width = max((len(path) for path, _ in values), default=0)
+    lines = [f"  {path:{width}}  {_described(value)}" for path, value in values]
+    return UnknownRowsError("\n".join([f"{message}; name its fields: {missing}", *lines]))
 
 
 def _described(value: Any) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 from ktae.arrays import is_above
 from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import from_json, joined, plain_text, response_of
-from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
+from ktae.rollouts.paths import NAMES
 from ktae.rollouts.schemas.base import FINAL
 from ktae.rollouts.values import (
     IGNORED,

@@ -16,11 +16,9 @@ import numpy as np
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
 from ktae.rollouts.conversation import list_in, messages_of, plain_text
-from ktae.rollouts.names import NAMES
+from ktae.rollouts.paths import NAMES
 
 Row = dict[str, Any]
-MISSING = object()
-"""What a path leads to that leads nowhere."""
 WORDS = dict.fromkeys(NAMES.correct, True) | dict.fromkeys(NAMES.incorrect, False)
 """Texts that are verdicts, in small letters."""
 IGNORED = -100

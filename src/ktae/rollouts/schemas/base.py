@@ -12,13 +12,11 @@ from typing import Any
 from ktae.errors import InputError, one_line, quoted
 from ktae.rollouts.conversation import from_json
 from ktae.rollouts.locate import Located
-from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import at
+from ktae.rollouts.paths import MISSING, NAMES, at
 from ktae.rollouts.values import (
     KINDS,
-    MISSING,
     Row,
     is_null,
     label_of,
