@@ -61,12 +61,6 @@ def at(value: Any, path: str) -> Any:
     return at(value[index], path[entry.end() :])
 
 
-def first_of(value: Any, *paths: str) -> Any:
-    """What the first of these paths leads to that leads to something; or else None."""
-    values = (at(value, path) for path in paths)
-    return next((x for x in values if x is not MISSING and x is not None), None)
-
-
 def name_of(path: str) -> str:
     """The last name in a path, in small letters with underscores."""
     name = re.sub(r"(\[-?\d*\])+$", "", path).rpartition(".")[2]

@@ -30,8 +30,8 @@ from ktae.rollouts.paths import MISSING, UnknownRowsError, at
 from ktae.rollouts.plain import understand, usual_rows
 from ktae.rollouts.proposal import propose, unknown_rows
 from ktae.rollouts.rows import MissingFieldError, to_record_row
-from ktae.rollouts.schemas import SCHEMAS, detect
 from ktae.rollouts.schemas.base import Schema, Source
+from ktae.rollouts.schemas.converters import SCHEMAS, detect
 from ktae.rollouts.values import Row, without
 
 SCHEMA = pa.schema([*record.SCHEMA, *READ])

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktae.errors import InputError, one_line, quoted
+from ktae.errors import InputError, passed_on, quoted
 from ktae.rollouts.conversation import from_json
 from ktae.rollouts.locate import Located
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.options import DEFAULT, ReadOptions
+from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import MISSING, NAMES, at
 from ktae.rollouts.values import (
     KINDS,
@@ -46,10 +46,9 @@ class Source:
     """The file that rows come from, and what was asked for."""
 
     path: Path
-    options: ReadOptions = DEFAULT
-    notes: Notes = dataclasses.field(default_factory=Notes)
-    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Those that the user has named, as they are from a row."""
+    options: ReadOptions
+    notes: Notes
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)  # named, from a row
     run: dict[Any, Any] = dataclasses.field(default_factory=dict)
     """What converters remember from one row, or file, to the next."""
 
@@ -98,24 +97,14 @@ class Schema:
         return all(fits(*x) for x in self.all) and (not self.any or any(fits(*x) for x in self.any))
 
     def rollouts(self, row: Row, where: str, source: Source) -> list[Row]:
-        """The plain rows in a row.
-
-        Raises:
-            InputError: a field is not what it has to be.
-        """
+        """The plain rows in a row; an InputError where a field is not what it has to be."""
         options, is_read = source.options, self.fields or self.convert
         if not (is_read or source.fields or options.correctness or options.group_by):
             return [row]  # it is what it says
-        try:
+        broken = f"{where}: looks like {self.title}, but a field is not as it should be"
+        with passed_on(broken, TypeError, ValueError, LookupError, AttributeError):
             plain = self._read(row, source.path)
             rollouts = list(self.convert(plain, row, where, source)) if self.convert else [plain]
-        except InputError:
-            raise
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise InputError(
-                f"{where}: looks like {self.title}, but a field is not as it should be: "
-                f"{type(error).__name__} ({one_line(error)})"
-            ) from None
         for rollout in rollouts:
             scores = rollout.pop(SCORES, None)
             if options.correctness:
