@@ -75,8 +75,10 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
                 row = json.loads(text)
                 if text.count("[") + text.count("{") > MAX_DEPTH:
                     _require_shallow(row)
-                are_rows = isinstance(row, list) and any(isinstance(x, dict) for x in row)
-                yield from entries_of(row, where) if are_rows else [(row, where)]
+                if isinstance(row, list) and any(isinstance(x, dict) for x in row):
+                    yield from entries_of(row, where)
+                else:
+                    yield row, where
         except (ValueError, RecursionError) as error:
             broken = InputError(f"{where}: broken JSON: {one_line(error)}")
             if number == 1:

@@ -6,6 +6,7 @@ docs/read-your-own.md has the fields. What is no field of the record is kept, as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ktae.arrays import is_above
@@ -29,6 +30,9 @@ from ktae.rollouts.values import (
 
 KNOWN = {"_prompt_id", "_graded", "is_evaluation"} | PARSERS.keys()
 """Names that are not kept among a row's further fields."""
+ALIASES, ASKS, THOUGHTS = map(
+    frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.prompts[1:], NAMES.thoughts)
+)
 
 
 class MissingFieldError(InputError):
@@ -52,25 +56,22 @@ def to_record_row(
     is_final = fields.pop(FINAL, False)
     prompt = fields.pop("_task", None) or fields.get("prompt")
     if prompt is not None and not (is_final and not is_null(label)):
-        images = [fields[x] for x in ("image", "images") if fields.get(x)]
-        fields["_prompt_id"] = prompt_digest([prompt, images] if images else prompt)
+        if "image" in fields or "images" in fields:
+            images = [fields[x] for x in ("image", "images") if fields.get(x)]
+            prompt = [prompt, images] if images else prompt
+        fields["_prompt_id"] = prompt_digest(prompt)
     elif is_null(label) and alone is not None:
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
     made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
-    for name, other, is_there in (
-        ("response", "token_ids", not {"response", "token_ids"}.isdisjoint(made)),
-        ("group", "prompt", made.get("group") is not None or "_prompt_id" in fields),
-        ("reward", "correct", has_verdict or made.get("reward") is not None),
-        ("answer", "answer", options.needs_reward or "answer" in made),
-    ):
-        if is_there:
-            continue
-        if {name, other}.isdisjoint(fields):
-            names = " or ".join(dict.fromkeys((name, other)))
-            message = f"no field {name!r}; its fields are {quoted(plain)}; expected {names}"
-            raise MissingFieldError(f"{where}: {message}")
-        raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
+    if "response" not in made and "token_ids" not in made:
+        raise _missing("response", "token_ids", fields, plain, where)
+    if made.get("group") is None and "_prompt_id" not in fields:
+        raise _missing("group", "prompt", fields, plain, where)
+    if not has_verdict and made.get("reward") is None:
+        raise _missing("reward", "correct", fields, plain, where)
+    if not options.needs_reward and "answer" not in made:
+        raise _missing("answer", "answer", fields, plain, where)
     if not has_verdict:
         made["correct"] = float(is_above(made["reward"], options.threshold or 0.0))
     if is_plain and is_null(label) and "_prompt_id" in fields:
@@ -79,6 +80,14 @@ def to_record_row(
     made["is_evaluation"], made["by_reward"] = bool(fields.get("is_evaluation")), not has_verdict
     made["extra"], made["is_alone"] = further_fields(fields), is_alone
     return made | (fields.get("_graded") or {})
+
+
+def _missing(name: str, other: str, fields: Row, plain: Row, where: str) -> InputError:
+    if name in fields or other in fields:
+        return InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
+    expected = " or ".join(dict.fromkeys((name, other)))
+    message = f"no field {name!r}; its fields are {quoted(plain)}; expected {expected}"
+    return MissingFieldError(f"{where}: {message}")
 
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
@@ -103,8 +112,10 @@ def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: boo
 
 def rename_aliases(fields: Row, where: str) -> None:
     """Give a step, and a mask of token ids, their names. A mask of another length is an error."""
-    steps = [x for x in NAMES.steps if x in fields and is_number(fields[x])]
-    masks = [x for x in NAMES.masks if x in fields and isinstance(fields[x], list)]
+    if ALIASES.isdisjoint(fields):
+        return
+    steps = [x for x in NAMES.steps if is_number(fields.get(x))]
+    masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
     if masks and isinstance(ids := fields.get("token_ids"), list):
         fitting = [x for x in masks if len(fields[x]) == len(ids)]
         if not fitting and masks != ["labels"] and fields.get("mask") is None:
@@ -126,22 +137,21 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     fields = dict(row)
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
-    names = NAMES.prompts
-    if prompt is not None:
+    names: Sequence[str] = NAMES.prompts if prompt is None else ()
+    if isinstance(prompt, str) and is_null(fields.get("group")) and not is_final:
         # In a chat nothing beside it asks, such as the query that a policy wrote.
-        is_asked = is_null(fields.get("group")) and not is_final and isinstance(prompt, str)
-        names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4] * is_asked
-    texts = {name: _asked(fields[name]) for name in names if name in fields}
-    texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
-    if texts:
-        prompt = joined(dict.fromkeys((prompt, *texts.values())))
+        names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
+    if not ASKS.isdisjoint(fields):
+        texts = {name: _asked(fields[name]) for name in names if name in fields}
+        texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
+        prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     response = fields.get("response")
-    thoughts = {x: y for x in NAMES.thoughts if isinstance(y := fields.get(x), str)}
-    thought = next(iter(thoughts.values()), None)
+    thoughts = () if THOUGHTS.isdisjoint(fields) else NAMES.thoughts
+    thought = next((fields[x] for x in thoughts if isinstance(fields.get(x), str)), None)
     if isinstance(response, str) and thought and thought.strip() not in response:
         response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
-        fields = without(fields, [x for x, y in thoughts.items() if y == thought])
+        fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
     talk = response_of(response, row.get("prompt", prompt), where)
     if talk is not None:
         fields |= talk.as_row()
