@@ -83,12 +83,10 @@ def test_pad_awkward_lengths():
     lists = [np.arange(3, dtype=np.int32), [], list(range(47)), [2**31 - 1]]
     ids_bt, mask_bt = record.pad(lists)
     assert ids_bt.shape == mask_bt.shape == (4, 47)
-    assert ids_bt.dtype == np.int32
-    assert mask_bt.dtype == bool
+    assert ids_bt.dtype == np.int32 and mask_bt.dtype == bool
     for ids, row, mask in zip(lists, ids_bt, mask_bt, strict=True):
         assert row[mask].tolist() == list(ids)
-        assert mask[: len(ids)].all()
-        assert not row[len(ids) :].any()
+        assert mask[: len(ids)].all() and not row[len(ids) :].any()
 
 
 def test_rows_of_a_chunked_table_in_any_order():
