@@ -29,11 +29,7 @@ from ktae.rollouts.values import PARSERS, Row
 
 Place = tuple[str | None, str | None]
 """The run, or else the file, that rollouts come from, as far as it tells groups apart."""
-READ = (
-    pa.field("place", pa.int32()),
-    pa.field("is_evaluation", pa.bool_()),
-    pa.field("by_reward", pa.bool_()),
-)
+READ = tuple(pa.schema({"place": pa.int32(), "is_evaluation": pa.bool_(), "by_reward": pa.bool_()}))
 """Columns beside the record's while files are read: the number of the rollout's `Place`; whether it
 is of an evaluation; and whether its reward alone says that it is correct."""
 WITHIN_RUN = re.compile(
@@ -41,10 +37,8 @@ WITHIN_RUN = re.compile(
 )
 """Folders that trainers make inside a run's."""
 KEYS = ("run", "file", "label", "prompt_id", "step")
-MAX_VALUES = 64
-"""Values of a condition; a field of more is none."""
-MIN_TURNS, SHARED = 20, 0.25
-"""Later turns of agents, and the share of them whose state is shared, below which that is noted."""
+MAX_VALUES = 64  # of a condition; a field of more is none
+MIN_TURNS, SHARED = 20, 0.25  # later turns of agents, and the share of states that is noted
 
 
 def place_of(file: Path, names: str, table: str | None, join: bool) -> Place:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.conversation import author, choices_of, messages_of, plain_text
+from ktae.rollouts.conversation import author, messages_of, plain_text
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.paths import MISSING, NAMES, UnknownRowsError, at
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose
@@ -72,25 +72,15 @@ def _ambiguous(names: Sequence[str], meaning: str) -> UnknownRowsError:
     )
 
 
-def has_policy(value: Any) -> bool:
-    """Whether a value is a conversation in which the policy speaks."""
-    return any(map(author, messages_of(value) or ()))
-
-
-def is_verdict(value: Any) -> bool:
-    """Whether a value says correct or incorrect."""
-    return as_verdict(value) is not None
-
-
 def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Schema | None:
     """The schema of plain rows, by names and values; what is `named` is known."""
     columns = Columns(rows)
     is_named = not {"response", "token_ids"}.isdisjoint(named)
     has_ids = is_named or columns.fits("token_ids", KINDS["list"])
-    texts = [x for x in NAMES.responses if columns.fits(x, _is_response)]
+    texts = [x for x in NAMES.responses if columns.fits(x, KINDS["response"])]
     if not (texts or has_ids):
         talks = dict.fromkeys((*NAMES.conversations, *NAMES.turns))
-        texts = [x for x in talks if columns.fits(x, has_policy)]
+        texts = [x for x in talks if columns.fits(x, KINDS["policy"])]
         if not texts:
             return None
     fields = {"response": columns.one_of(texts, "response", plain_text)}
@@ -115,10 +105,9 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
         if split is not None:
             plain = plain | {"is_evaluation": str(row.get(split)).lower() in NAMES.evaluations}
         if has_messages and "prompt" not in plain:  # those before the policy's last
-            talk = messages_of(row.get("messages")) or []
-            while talk and author(talk[-1]):
-                talk = talk[:-1]
-            plain = plain | ({"prompt": talk} if talk else {})
+            talk = reversed(messages_of(row.get("messages")) or [])
+            asked = [*itertools.dropwhile(author, talk)][::-1]
+            plain = plain | ({"prompt": asked} if asked else {})
         rewards = row.get(several or "")
         if isinstance(rewards, dict) and not source.options.correctness:
             plain = plain | {"reward": choose(rewards, CORRECTNESS_NAMES, where, source)}
@@ -130,16 +119,12 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
     return schema
 
 
-def _is_response(value: Any) -> bool:
-    return KINDS["said"](value) or choices_of(value) is not None
-
-
 def _outcome(columns: Columns, fields: dict[str, str | None]) -> str | None:
     """Find the verdict, or else the reward; or give the field that holds several by name."""
-    names = [x for x in NAMES.verdicts if columns.fits(x, is_verdict, 0.9)]
+    names = [x for x in NAMES.verdicts if columns.fits(x, KINDS["decided"], 0.9)]
     scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"])]
     has_correct, has_reward = (any(x in row for row in columns.rows) for x in ("correct", "reward"))
-    is_other = columns.fits("correct", lambda x: not is_verdict(x), 0.5 if names else 1.0)
+    is_other = columns.fits("correct", lambda x: as_verdict(x) is None, 0.5 if names else 1.0)
     if has_correct and "correct" not in names and not (is_other and (names or "reward" in scores)):
         names = ["correct"]
     # One of several verdicts that say the same is enough.

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,12 @@ from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import LIKELY, NAMES, UnknownRowsError, name_of
-from ktae.rollouts.plain import Columns, has_policy, is_verdict, usual_rows
+from ktae.rollouts.plain import Columns, usual_rows
 from ktae.rollouts.values import KINDS, Row, as_label
 
-SHOWN = 60
-"""Paths of a row that are shown."""
-TRIED = 3
-"""Candidates of each field that are tried."""
-FITS = 0.9
-"""The share of a field's values that have to be what it is proposed for, and of rows to be read."""
-MAX_DEPTH = 6
-"""Levels of a row that are shown and looked at."""
+SHOWN, MAX_DEPTH = 60, 6  # paths of a row that are shown, and their levels
+TRIED = 3  # candidates of each field that are tried
+FITS = 0.9  # share of a field's values that are what it is proposed for, and of rows to be read
 
 
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -53,101 +49,70 @@ def unknown_rows(rows: Sequence[Row], message: str, needed: Sequence[str]) -> Un
 
 
 def _described(value: Any) -> str:
-    """The type of a value, and an example of it."""
-    if isinstance(value, list):
-        n = len(messages_of(value) or ())
-        return f"{n} messages" if n else f"list of {len(value)}"
-    kinds = {str: "text", bool: "true or false", int: "number", float: "number"}
+    messages = messages_of(value) if isinstance(value, list) else None
     shown = json.dumps(value, default=str)
-    shown = shown[:47] + "..." if len(shown) > 50 else shown
-    return f"{kinds.get(type(value), type(value).__name__)} {shown}"
+    return f"{len(messages)} messages" if messages else shown[:57] + "..." * (len(shown) > 57)
 
 
 def propose(
     path: Path, rows: Sequence[Row], options: ReadOptions, read: Callable[..., Any]
-) -> tuple[dict[str, str], str] | None:
-    """Fields that read a file, and what a person is told; None where none are found."""
-    columns = Candidates(usual_rows(rows) if rows else [])
+) -> str | None:
+    """What a person is told of fields that read a file; None where none are found."""
+    likely = candidates(usual_rows(rows) if rows else [])
     named = options.fields.get("response")
-    responses = [named] if named else columns.responses()[:TRIED]
-    outcomes = columns.outcomes()[:TRIED] if options.needs_reward else [None]
+    responses = [named] if named else likely["response"][:TRIED]
+    outcomes = likely["reward"][:TRIED] if options.needs_reward else [None]
     for response, reward in itertools.product(responses, outcomes):
-        for group in [*columns.groups(response)[:TRIED], None]:
+        others = {name: [x for x in paths if x != response] for name, paths in likely.items()}
+        for group in [*others["group"][:TRIED], None]:
             fields = {"response": response, "group": group, "reward": reward}
-            known = {k: x for k, x in fields.items() if x is not None} | columns.others(response)
+            fields |= {x: others[x][0] for x in ("prompt", "answer") if len(others[x]) == 1}
+            known = {k: x for k, x in fields.items() if x is not None}
             if told := _tried(read, path, known, options):
-                return known, told
+                return told
     return None
 
 
-class Candidates(Columns):
-    """Paths of rows that may be a rollout's fields, the likeliest first."""
+def candidates(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Paths of rows that may be a rollout's fields, by field, the likeliest first."""
+    columns, kept = Columns(rows), defaultdict[str, list[Any]](list)
+    for i, path in enumerate(dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row))):
+        if not path or not columns.fits(path, KINDS["any"], 1, FITS):
+            continue
+        fits = {kind: columns.fits(path, is_kind, FITS) for kind, is_kind in KINDS.items()}
+        ranks = {name: _rank(path, name) for name in LIKELY}
+        values = columns.values(path)
+        n, length = len({str(as_label(x)) for x in values}), sum(map(len, map(str, values)))
+        # A conversation says who wrote what.
+        is_long = length > 40 * len(values) and 2 * n > len(values)
+        is_other = fits["decided"] or re.search("|".join(NAMES.not_policy), path.lower())
+        if fits["policy"]:
+            kept["response"].append((-1, i, path))
+        elif fits["text"] and not is_other and n > 1 and (ranks["response"] < 100 or is_long):
+            kept["response"].append((ranks["response"] // 100, -length / len(values), path))
+        # A word such as "incorrect" is a verdict under any name, and a number seldom is.
+        are_words = not any(str(x)[:1].isdecimal() for x in values)
+        is_named = are_words or re.search("|".join(NAMES.reward_like), path.lower())
+        if (fits["decided"] and is_named) or (fits["number"] and ranks["reward"] < 100):
+            kept["reward"].append((n < 2, ranks["reward"], not fits["decided"], path))
+        is_named = ranks["group"] < 100 or re.search(r"(^|_)(id|idx|index|key)$", name_of(path))
+        if is_named and 1 < n < len(values) and columns.fits(path, KINDS["label"], 1.0):
+            kept["group"].append((ranks["group"], path))
+        for name in ("prompt", "answer"):  # further inside a row
+            if "." in path and n > 1 and ranks[name] < 99 and fits["said"]:
+                kept[name].append((i, path))
+    return {name: [path for *_, path in sorted(kept[name])] for name in LIKELY}
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        super().__init__(rows)
-        paths = dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row))
-        self.paths = [x for x in paths if x and self.fits(x, KINDS["any"], 1, FITS)]
 
-    def rank(self, path: str, meaning: str) -> int:
-        """How likely a field has a meaning by its name, or that of the object that it is the text
-        of; 100: hardly."""
-        last, outer = name_of(path), path.rpartition(".")[0]
-        if last in ("raw", "text", "content", "value") and outer:
-            last = name_of(outer)
-        names, parts = LIKELY[meaning], {*re.split(r"[\W_]+", last)}
-        known = [names.index(x) for x in (last, last.removesuffix("s")) if x in names]
-        return known[0] if known else 100 if parts.isdisjoint(names) else 99
-
-    def distinct(self, path: str) -> int:
-        """How many values a field has."""
-        return len({str(as_label(x)) for x in self.values(path)})
-
-    def responses(self) -> list[str]:
-        """What the policy may have written: a conversation says who wrote what."""
-        kept: list[tuple[int, float, str]] = []
-        for path in self.paths:
-            is_text = self.fits(path, KINDS["text"], FITS) and not self.fits(path, is_verdict, FITS)
-            if self.fits(path, has_policy, FITS):
-                kept.append((-1, 0, path))
-            elif is_text and not re.search("|".join(NAMES.not_policy), path.lower()):
-                values, n = self.values(path), self.distinct(path)
-                length, is_named = sum(map(len, values)) / len(values), self.rank(path, "response")
-                if n > 1 and (is_named < 100 or (length > 40 and 2 * n > len(values))):
-                    kept.append((is_named // 100, -length, path))
-        return [path for *_, path in sorted(kept, key=lambda x: x[:2])]
-
-    def outcomes(self) -> list[str]:
-        """What may be the reward: verdicts, and numbers whose name says so."""
-        kept = []
-        for path in self.paths:
-            are_verdicts, rank = self.fits(path, is_verdict, FITS), self.rank(path, "reward")
-            # A word such as "incorrect" is a verdict under any name, and a number seldom is.
-            are_words = self.fits(path, lambda x: not str(x)[:1].isdecimal(), 1.0)
-            is_named = are_words or re.search("|".join(NAMES.reward_like), path.lower())
-            is_number = rank < 100 and self.fits(path, KINDS["number"], FITS)
-            if (are_verdicts and is_named) or is_number:
-                kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
-        return [path for *_, path in sorted(kept)]
-
-    def groups(self, response: str) -> list[str]:
-        """What may tell the problem: labels and prompts that repeat, labels first."""
-        kept = []
-        for path in self.paths:
-            rank, repeats = self.rank(path, "group"), self.fits(path, KINDS["label"], 1.0)
-            repeats = repeats and 1 < self.distinct(path) < len(self.values(path))
-            is_named = rank < 100 or re.search(r"(^|_)(id|idx|index|key)$", name_of(path))
-            if path != response and is_named and repeats:
-                kept.append((rank, path))
-        return [path for _, path in sorted(kept)]
-
-    def others(self, response: str) -> dict[str, str]:
-        """The prompt and the reference answer further inside a row, where names say so."""
-        fields: dict[str, str] = {}
-        for name in ("prompt", "answer"):
-            paths = [x for x in self.paths if x != response and "." in x and self.distinct(x) > 1]
-            paths = [x for x in paths if self.rank(x, name) < 99 and self.fits(x, KINDS["said"])]
-            fields |= {name: paths[0]} if len(paths) == 1 else {}
-        return fields
+def _rank(path: str, meaning: str) -> int:
+    """How likely a field has a meaning by its name, or that of the object that it is the text of;
+    100: hardly."""
+    last, outer = name_of(path), path.rpartition(".")[0]
+    if last in ("raw", "text", "content", "value") and outer:
+        last = name_of(outer)
+    names, parts = LIKELY[meaning], {*re.split(r"[\W_]+", last)}
+    known = [names.index(x) for x in (last, last.removesuffix("s")) if x in names]
+    return known[0] if known else 100 if parts.isdisjoint(names) else 99
 
 
 def _tried(

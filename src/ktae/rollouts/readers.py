@@ -82,9 +82,9 @@ def read(
             raise
         located = Reader(options, Notes()).located(iterate_rows(paths[0]), paths[0])
         rows = [x.row for x in located if isinstance(x.row, dict)][:LOOKED_AT]
-        if (proposal := propose(paths[0], rows, options, read)) is None:
+        if not (proposal := propose(paths[0], rows, options, read)):
             raise
-        raise UnknownRowsError(f"{error}\n{proposal[1]}") from None
+        raise UnknownRowsError(f"{error}\n{proposal}") from None
     if not any(map(len, tables)):
         raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
     return reader.record(tables)

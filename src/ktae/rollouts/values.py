@@ -15,7 +15,7 @@ import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
-from ktae.rollouts.conversation import list_in, messages_of, plain_text
+from ktae.rollouts.conversation import author, choices_of, list_in, messages_of, plain_text
 from ktae.rollouts.paths import NAMES
 
 Row = dict[str, Any]
@@ -64,6 +64,9 @@ def is_label(value: object) -> bool:
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "any": lambda value: True,
+    "policy": lambda value: any(map(author, messages_of(value) or ())),  # speaks in it
+    "response": lambda value: KINDS["said"](value) or choices_of(value) is not None,
+    "decided": lambda value: as_verdict(value) is not None,
     "text": lambda value: isinstance(value, str),
     "said": lambda value: isinstance(value, str) or messages_of(value) is not None,
     "messages": lambda value: messages_of(value) is not None,
