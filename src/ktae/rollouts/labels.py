@@ -30,8 +30,8 @@ from ktae.rollouts.values import PARSERS, Row
 Place = tuple[str | None, str | None]
 """The run, or else the file, that rollouts come from, as far as it tells groups apart."""
 READ = tuple(pa.schema({"place": pa.int32(), "is_evaluation": pa.bool_(), "by_reward": pa.bool_()}))
-"""Columns beside the record's while files are read: the number of the rollout's `Place`; whether it
-is of an evaluation; and whether its reward alone says that it is correct."""
+"""Columns beside the record's while files are read: the number of the `Place`, and whether the
+rollout is of an evaluation, and correct by its reward alone."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
@@ -92,8 +92,8 @@ def _n_several(table: Any, names: Sequence[str], others: Sequence[str]) -> int:
 
 
 def _names(firsts: Sequence[Row], told: bool) -> list[str]:
-    """A name for each group, by its first row, which no other group of its step has; it has the
-    model's where models are told apart, and where it is from, as far as that differs."""
+    """A name for each group, by its first row: with its model, and where it is from, as far as
+    these differ. No other group of its step has it."""
     places = [row["run"] or row["file"] for row in firsts]
     paths = [os.path.abspath(x) for row in firsts for x in (row["run"], row["file"]) if x]
     common = os.path.commonpath(paths) if paths else ""
@@ -104,8 +104,7 @@ def _names(firsts: Sequence[Row], told: bool) -> list[str]:
             name = f"{os.path.relpath(place, common)}:{name}"
         if told and row["model"] is not None and not name.endswith(f" ({row['model']})"):
             name = f"{name} ({row['model']})"
-        taken[name, row["step"]] += 1
-        n = taken[name, row["step"]]
+        n = taken[name, row["step"]] = taken[name, row["step"]] + 1
         names.append(name if n == 1 else f"{name} #{n}")
     return names
 
@@ -117,8 +116,7 @@ def note_rewards(table: Any, notes: Notes) -> None:
     """Note where rewards leave open which of them mean correct."""
     rewards_b = table["reward"].filter(table["by_reward"]).to_numpy()
     values, counts = np.unique(rewards_b, return_counts=True)
-    above = values > 0
-    if above.sum() > 1 or (values[above] < 1).any():
+    if (above := values > 0).sum() > 1 or (values[above] < 1).any():
         first = ", ".join(f"{x:g}" for x in values[above][:3]) + ", ..." * bool(above.sum() > 3)
         notes.add("values", first, int(counts[above].sum()))
     if len(rewards_b) == len(table) and len(values) > 1:

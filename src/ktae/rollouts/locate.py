@@ -251,8 +251,9 @@ def _are_alike(objects: Sequence[Row]) -> bool:
 def table_of(row: Row) -> list[Row] | None:
     """The rows of a table as W&B or pandas write it; None for any other object."""
     names, data = (row.get(x, []) for x in ("columns", "data"))
-    if row.keys() <= TABLE and KINDS["list"](names) and KINDS["lists"](data):
-        return [dict(zip(map(str, names), x, strict=False)) for x in data]
+    is_table = row.keys() <= TABLE and KINDS["list"](names) and KINDS["lists"](data)
+    if is_table and {*map(len, data)} == {len(names)}:
+        return [dict(zip(map(str, names), x, strict=True)) for x in data]
     values = list(row.values())
     if len(values) > 1 and all(isinstance(x, dict) and x for x in values):
         keys = values[0].keys()
