@@ -38,8 +38,7 @@ TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | 
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
 
 Stream = IO[bytes]
-Rows = Iterator[tuple[Any, str]]
-"""Each value that a file holds, and its place for errors."""
+Rows = Iterator[tuple[Any, str]]  # each value that a file holds, and its place for errors
 Reject = Callable[[InputError], None]
 
 

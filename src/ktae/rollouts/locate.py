@@ -23,12 +23,9 @@ ONE_EACH = {
     *("is_correct", "step", "model", "source"),
 }
 """Fields that are one value a rollout: a list beside n responses has to be n of them."""
-TOKEN_LISTS = ("token_ids", "mask", "log_probs", "entropy")
-"""Fields that are one list a rollout."""
-LOOKED_AT = 5
-"""Entries of a list that say what it holds."""
-KEY = "key"
-"""What a row of an object is called in it, by the name of this field."""
+TOKEN_LISTS = ("token_ids", "mask", "log_probs", "entropy")  # fields that are one list a rollout
+LOOKED_AT = 5  # entries of a list that say what it holds
+KEY = "key"  # what a row of an object is called in it, by the name of this field
 
 
 class Located(NamedTuple):

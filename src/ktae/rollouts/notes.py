@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from ktae.errors import InputError
 
-SHOWN = 5
-"""Names in a note, such as files."""
+SHOWN = 5  # names in a note, such as files
 
 KINDS = tomllib.loads(Path(__file__).with_name("notes.toml").read_text(encoding="utf-8"))
 """The notes of each kind by their keys."""

@@ -32,8 +32,7 @@ _CERTAIN = {
 LIKELY = {name: (*x, *_LISTS["likely"][name]) for name, x in _CERTAIN.items()}
 """What a field may be called where its values fit."""
 
-MISSING = object()
-"""What a path leads to that leads nowhere."""
+MISSING = object()  # what a path leads to that leads nowhere
 _ENTRY = re.compile(r"\[(-?\d+)\]|(-?\d+)(?=[.\[]|$)")
 """`[2]`, or the form without brackets, at the beginning of a path."""
 

@@ -26,8 +26,7 @@ from ktae.rollouts.values import (
     label_of,
 )
 
-OWN_STEP = r"step-\d+\.parquet"
-"""The files of ktae's own run folder."""
+OWN_STEP = r"step-\d+\.parquet"  # the files of ktae's own run folder
 Kind = Callable[[Any], bool]
 
 

@@ -35,10 +35,8 @@ from ktae.rollouts.schemas.converters import SCHEMAS, detect
 from ktae.rollouts.values import Row, without
 
 SCHEMA = pa.schema([*record.SCHEMA, *READ])
-LOOKED_AT = 1000
-"""Rows that say what a field of a file holds."""
-MAX_COMPARED = 5000
-"""Rollouts of a file among which conditions are looked for."""
+LOOKED_AT = 1000  # rows that say what a field of a file holds
+MAX_COMPARED = 5000  # rollouts of a file among which conditions are looked for
 OF_ROLLOUTS = ("response", "token_ids", "reward", "correct", "group", "prompt", "mask")
 """Fields of which a summary has none."""
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ktae.rollouts.notes import Notes
 
 HUB_TIMEOUT_S = 10
-TEXTS_AT_ONCE = 128
-"""An encoding takes 100 bytes for each character."""
+TEXTS_AT_ONCE = 128  # an encoding takes 100 bytes for each character
 
 # Printable Latin-1 stands for itself, the rest follows from U+0100 on.
 ITSELF = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -28,8 +27,7 @@ BYTE_ALPHABET = {chr(byte): byte for byte in ITSELF} | {
     chr(0x100 + i): byte for i, byte in enumerate(x for x in range(256) if x not in ITSELF)
 }
 """The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`)."""
-BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
-"""A byte in SentencePiece's vocabularies."""
+BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")  # a byte in SentencePiece's vocabularies
 
 
 def load_tokenizer(name: str) -> Any:

@@ -21,10 +21,8 @@ from ktae.rollouts.paths import NAMES
 Row = dict[str, Any]
 WORDS = dict.fromkeys(NAMES.correct, True) | dict.fromkeys(NAMES.incorrect, False)
 """Texts that are verdicts, in small letters."""
-IGNORED = -100
-"""The label of a token that no loss is computed of."""
-LONGEST_LABEL = 80
-"""Characters. A longer text in the place of a group becomes a short label."""
+IGNORED = -100  # the label of a token that no loss is computed of
+LONGEST_LABEL = 80  # characters; a longer text in the place of a group becomes a short label
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 

@@ -37,8 +37,7 @@ OF_FORM = re.compile("form|len|tag|style|penalt")
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)(?:_epoch_\d+)?")
 """The name of a training step's folder, such as step_7, global_step_7 or train_step_7_epoch_0."""
-Items = Iterator[tuple[Row, Located]]
-"""Rows of a file, each with where it was found."""
+Items = Iterator[tuple[Row, Located]]  # rows of a file, each with where it was found
 
 
 @dataclasses.dataclass
