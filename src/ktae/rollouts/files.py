@@ -162,14 +162,15 @@ def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Row
                 graded = {x: row.pop(x, None) for x in ("outcome", "extracted", "grader")}
                 row |= {"_group_is_final": True, "_graded": graded}
             elif has_calls:
-                row = {k: _without_nulls(x) for k, x in row.items()}
+                row = _without_others(row)
             yield row, f"{name}, row {next(numbers)}"
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_others(value: Any, are_arguments: bool = False) -> Any:
     if isinstance(value, dict):
-        return {k: _without_nulls(x) for k, x in value.items() if x is not None}
-    return [*map(_without_nulls, value)] if isinstance(value, list) else value
+        kept = {k: x for k, x in value.items() if not (are_arguments and x is None)}
+        return {k: _without_others(x, k == "arguments") for k, x in kept.items()}
+    return [*map(_without_others, value)] if isinstance(value, list) else value
 
 
 def _tables(stream: Stream, name: str) -> Iterator[Any]:

@@ -71,7 +71,7 @@ class Locator:
         else:
             yield from self._find(Located(value, where), is_file)
 
-    def _find(self, located: Located, is_file: bool) -> Iterator[Located]:
+    def _find(self, located: Located, is_file: bool, levels: int = 3) -> Iterator[Located]:
         """The row itself, or the rows in it, or in those."""
         row = located.row
         if not isinstance(row, dict):
@@ -81,9 +81,9 @@ class Locator:
             for n, entry in enumerate(rows, start=1):
                 inner = Located(entry, f"{located.where}, row {n}", parent)
                 yield from self._rollouts(inner, False)
-        elif path := self._path(row, is_file):
+        elif levels and (path := self._path(row, is_file)):
             for inner in self._expand(located, path, is_file):
-                yield from self._find(inner, False)
+                yield from self._find(inner, False, levels - 1)
         else:
             yield from self._rollouts(located, is_file)
 
@@ -119,7 +119,8 @@ class Locator:
         # Among several tables the name decides; a file's only one holds its rows.
         paths = certain or list(tables)
         is_only = len(paths) == 1 and (certain or is_file or "*" in paths[0])
-        named = [x for x in paths if is_only or re.split(r"\W+", x)[-2:][0] in NAMES.tables]
+        last = [re.split(r"[.\[]", x.removesuffix("[]"))[-1] for x in paths]
+        named = [x for x, y in zip(paths, last, strict=True) if is_only or y in NAMES.tables]
         if len(named) > 1:
             raise InputError(f"rows may be at {quoted(named)}; --rows PATH says which are meant")
         return named[0] if named else None
