@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import oracle
+import pyarrow.parquet as pq
 import pytest
 from saved_outputs import write_lines
 from small_group import GROUP
@@ -33,7 +34,7 @@ def test_tokens_in_a_file_out(run, tmp_path):
     assert "paper" in advice
     assert header == "4 rollouts (0 of unknown correctness), 1 group (1 mixed), 10 tokens"
     assert last == "wrote scores.parquet"
-    scored = record.read_record(tmp_path / "scores.parquet")
+    scored = pq.read_table(tmp_path / "scores.parquet")
     ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
     expected = oracle.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4, "paper")
     for credit, expected_t, mask in zip(scored["credit"], expected, mask_bt, strict=True):
@@ -64,7 +65,7 @@ def test_estimator_settings_threshold_and_out(run, tmp_path):
     options = ("--estimator", section, "--threshold", -4.5)
     result = run("r.jsonl", *options, "--output", "deep.parquet")
     assert result.status == 0
-    scored = record.read_record(tmp_path / "deep.parquet")
+    scored = pq.read_table(tmp_path / "deep.parquet")
     section = json.loads(scored.schema.metadata[b"ktae.credit"])
     assert (section["h2"], section["h3"], section["fisher"]) == (1.0, 0, "point")
     assert section["transforms"][-1] == {"ignoring": {"token_ids": [1]}}
@@ -77,7 +78,7 @@ def test_a_file_without_a_mixed_group_gives_zeros(run, tmp_path):
     result = run("r.jsonl")
     assert result.status == 0
     assert "no group has both correct and incorrect rollouts, so all credit is 0" in result.err
-    credit = record.read_record(tmp_path / "scores.parquet")["credit"].to_pylist()
+    credit = pq.read_table(tmp_path / "scores.parquet")["credit"].to_pylist()
     assert credit == [[0] * 3, [0] * 2, [0] * 2, [0] * 3]
 
 
@@ -145,7 +146,7 @@ def test_texts_need_no_tokenizer(run, command, tmp_path):
     assert (found["unit"], found["rollouts"], found["groups"]["mixed"]) == ("words", 4, 1)
     assert [token["token"] for token in found["strongest"]["supporting"]] == ["1"]
     assert [token["token"] for token in found["strongest"]["opposing"]] == ["0"]
-    scored = record.read_record(tmp_path / "scores.parquet")
+    scored = pq.read_table(tmp_path / "scores.parquet")
     assert [len(credit) for credit in scored["credit"].to_pylist()] == [7] * 4
     # The numbers of words are this file's alone: who reads it cuts the texts again.
     again = json.loads(command("show", "scores.parquet", "--json").out)

@@ -8,7 +8,7 @@ from saved_outputs import write_lines
 
 from ktae.errors import InputError
 from ktae.experiments.benchmarks import load
-from ktae.rollouts.answers import parse_answers
+from ktae.rollouts.values import parse_answers
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from saved_outputs import write_lines
 
 from ktae import InputError
-from ktae.experiments.run_folder import RunFolder
-from ktae.rollouts.metrics import metrics_by_step, metrics_files
+from ktae.experiments.curves import metrics_by_step
+from ktae.experiments.run_folder import RunFolder, metrics_files
 
 
 @pytest.fixture

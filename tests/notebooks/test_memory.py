@@ -100,26 +100,15 @@ def test_a_group_of_a_file_is_shown(tmp_path):
     assert "'g'" in repr(shown)
 
 
-def test_names_of_estimators_are_a_list(kind):
-    rows = [
-        {"group": g, "token_ids": [g, 9, i, 1 + i % 2], "reward": float(i % 2), "note": i}
-        for g in range(3)
-        for i in range(6)
-    ]
-    held_out = ktae.held_out_pairs(kind(rows), ["trigrams", "paper"])
-    assert [score.name for score in held_out.estimators] == ["trigrams", "paper"]
-    named = ktae.held_out_pairs(kind(rows), {"trigrams": "trigrams", "paper": "paper"})
-    assert [x.auc for x in held_out.estimators] == [x.auc for x in named.estimators]
-
-
-def test_held_out_pairs_without_a_tokenizer_are_of_words():
+def test_held_out_pairs_take_a_list_of_names_and_without_a_tokenizer_are_of_words():
     rows = [
         {"group": g, "response": f"{'yes' if i % 2 else 'no'} {i} {g}", "reward": float(i % 2)}
         for g in range(3)
         for i in range(6)
     ]
     of_text = ktae.held_out_pairs(rows, ["paper"])
-    of_words = ktae.held_out_pairs(ktae.score(rows), ["paper"])
+    of_words = ktae.held_out_pairs(ktae.score(rows), {"paper": "paper"})
+    assert of_text.estimators[0].name == "paper"
     assert of_text.estimators[0].auc == of_words.estimators[0].auc
     assert of_text.estimators[0].auc.value == 1  # yes and no tell
 

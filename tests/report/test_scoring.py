@@ -5,6 +5,7 @@ import json
 import numpy as np
 import oracle
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
@@ -78,7 +79,7 @@ def test_the_file_holds_what_was_read_and_how_it_was_scored(tmp_path):
     rollouts = rollouts.append_column("source", [[str(row) for row in range(len(rollouts))]])
     shown = frame(rollouts)
     write(shown, score(shown, KTAE(h3=0.5)), tmp_path / "s.parquet")
-    written = record.read_record(tmp_path / "s.parquet")
+    written = pq.read_table(tmp_path / "s.parquet")
     for name in ("group", "token_ids", "mask", "reward", "correct", "source"):
         assert written[name].to_pylist() == rollouts[name].to_pylist()
     assert written["credit"].to_pylist() == credit(rollouts, KTAE(h3=0.5))

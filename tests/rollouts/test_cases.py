@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tools
 from saved_outputs import write_rows
 
 from ktae import InputError
@@ -83,19 +84,18 @@ TURNS = [{"role": x, "content": "ASKED"} for x in ("user", "assistant")]
 
 
 @pytest.mark.parametrize(
-    ("row", "fields"),
+    ("row", "response"),
     [
-        ({"r": ["a", "b"], "g": "x", "w": [1]}, "r=r g=g w=w"),
-        ({"r": ["a", "b"], "g": "x", "w": 1}, "r=r[] g=g w=w"),
-        ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w"),
-        ({"r": TURNS, "g": "x", "w": [0, 1]}, "r=r[].content g=g w=w"),
+        ({"r": ["a", "b"], "w": [1]}, "r"),
+        ({"r": ["a", "b"], "w": 1}, "r[]"),
+        ({"r": "a", "w": [1, 0]}, "r"),
+        ({"r": TURNS, "w": [0, 1]}, "r[].content"),
     ],
 )
-def test_lists_that_do_not_fit_are_errors(row, fields, tmp_path):
-    names = {"r": "response", "g": "group", "w": "reward"}
-    named = [names[x[0]] + x[1:] for x in fields.split()]
+def test_lists_that_do_not_fit_are_errors(row, response, tmp_path):
+    path = write_rows(tmp_path / "r.jsonl", row | {"g": "x"})
     with pytest.raises(InputError):
-        read(write_rows(tmp_path / "r.jsonl", row), *named)
+        read(path, f"response={response}", "group=g", "reward=w")
 
 
 @pytest.mark.parametrize(
@@ -118,50 +118,16 @@ def test_paths(path, expected, tmp_path):
     assert table["response"].to_pylist() == expected
 
 
-def trace(name, kind, text, reward):
-    nodes = [
-        {"parent": None, "message": TURNS[0], "sampled": False, "token_ids": [1], "mask": [False]},
-        {
-            "parent": 0,
-            "message": {"role": "assistant", "content": text},
-            "sampled": True,
-            "token_ids": [2, 3],
-            "mask": [True, True],
-        },
-    ]
-    return {
-        "id": f"e{name}",
-        "group": {"id": "g"},
-        "task": {"data": {"idx": 1}, "key": "k"},
-        "run": {"work": {"type": kind, "step": 2}},
-        "traces": [{"id": name, "nodes": nodes, "rewards": {"r": {"score": reward}}}],
-    }
-
-
 @pytest.mark.parametrize("name", ["stream.jsonl", "stream/00000.jsonl"])
 def test_the_stream_of_prime_rl_with_its_annotations(name, tmp_path):
     folder = tmp_path / "monitors" / "file" / "traces"
-    (folder / "annotations").mkdir(parents=True)
-    (folder / name).parent.mkdir(exist_ok=True)
-    write_rows(
-        folder / name,
-        trace("a", "train", "4", 1.0),
-        trace("b", "train", "5", 0.0),
-        trace("c", "eval", "4", 1.0),
-    )
+    rows = tools.rows("verifiers' traces traces.jsonl")[:2]
+    evaluation = rows[0] | {"run": {"work": {"type": "eval", "step": 2}}}
+    write_rows(folder / name, *rows, evaluation)
     write_rows(folder / "index.jsonl", {"line": 1, "reward": 1.0})
-    write_rows(
-        folder / "annotations" / "orchestrator.jsonl",
-        *(
-            {
-                "version": 1,
-                "trace_id": x,
-                "branches": [],
-                "info": {"train": {"effective": True}, "advantage": 0.5},
-            }
-            for x in "ab"
-        ),
-    )
+    info = {"train": {"effective": True}, "advantage": 0.5}
+    note = {"version": 1, "trace_id": "t", "branches": [], "info": info}
+    write_rows(folder / "annotations" / "orchestrator.jsonl", note, note)
     write_rows(tmp_path / "metrics.jsonl", {"step": 1, "loss": 0.5})
     table, notes = read(tmp_path)
     assert counts(table) == (2, 1, 1)

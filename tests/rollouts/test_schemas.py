@@ -44,26 +44,6 @@ def test_each_tool_in_the_shape_of_its_source(tool, tmp_path):
         assert set(outputs.read(path)["benchmark"].to_pylist()) == {case["benchmark"]}
 
 
-def test_slime_as_torch_saves_it(tmp_path):
-    torch = pytest.importorskip("torch")
-    (sample, _) = tools.rows("slime's samples rollout_12.jsonl")
-    for step in (2, 10):
-        torch.save({"rollout_id": step, "samples": [sample] * 2}, tmp_path / f"{step}.pt")
-    torch.save({"weights": torch.zeros(2)}, tmp_path / "optimizer.pt")
-    rows, schemas = read(tmp_path)
-    assert schemas == {"slime's samples": 2}
-    assert [x["step"] for x in rows] == [2, 2, 10, 10]
-    with pytest.raises(InputError, match=r"optimizer.pt"):
-        read(tmp_path / "optimizer.pt")
-
-
-def test_a_pickle_of_more_than_plain_data_is_not_run(tmp_path):
-    torch = pytest.importorskip("torch")
-    torch.save({"samples": [tmp_path]}, tmp_path / "1.pt")
-    with pytest.raises(InputError, match=r"1\.pt"):
-        read(tmp_path / "1.pt")
-
-
 def test_lm_eval_of_several_responses_and_metrics(tmp_path):
     path, tool = tmp_path / "samples_x.jsonl", "samples of lm-evaluation-harness "
     row = tools.rows(tool + "samples_gsm8k_2025-01-02T03-04-05.6.jsonl")[0]
@@ -171,9 +151,7 @@ SCORED = ["scores.parquet", "scores.tokens.parquet"]
         (["all/1.jsonl", "effective/1.jsonl"], ["effective/1.jsonl"]),
         (["1.jsonl", "validation/1.jsonl"], ["validation/1.jsonl"]),
         (["7.json", "8.json"], []),
-        (["7.pt", "8.pt", "eval_7.pt"], ["eval_7.pt"]),
-        (["data_7.pt", "data_eval_7.pt"], ["data_eval_7.pt"]),
-        (["eval_7.pt", "eval_8.pt"], []),
+        (["7.jsonl", "8.jsonl", "eval_7.jsonl"], ["eval_7.jsonl"]),
     ],
 )
 def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):

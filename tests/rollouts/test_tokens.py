@@ -8,22 +8,9 @@ from ktae.files.text import visible
 from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        (" the", "␣the"),
-        ("\n\n", "↵↵"),
-        ("\t", "⇥"),
-        ("\\n", "\\n"),
-        ("\x1b[31m", "⟨1B⟩[31m"),
-        ("\u202eabc", "⟨202E⟩abc"),
-        ("a\u00a0b", "a⟨A0⟩b"),
-        ("␣", "⟨2423⟩"),
-        ("⟨A0⟩", "⟨27E8⟩A0⟨27E9⟩"),
-        ("é中[b]:smile:", "é中[b]:smile:"),
-    ],
-)
-def test_visible(text, shown):
+def test_visible():
+    text = " \n\t\x1b[31m\u202e\u00a0␣⟨A0⟩é中"
+    shown = "␣↵⇥⟨1B⟩[31m⟨202E⟩⟨A0⟩⟨2423⟩⟨27E8⟩A0⟨27E9⟩é中"
     assert visible(text) == shown
 
 
@@ -40,12 +27,10 @@ def test_without_tokenizers_the_extra_is_named(tmp_path, monkeypatch):
         load_tokenizer(str(tmp_path))
 
 
-def test_a_folder_or_name_without_a_tokenizer_is_one_line(tmp_path):
-    pytest.importorskip("tokenizers")
-    for name in (str(tmp_path), "no-such-organisation/no-such-tokenizer"):
-        with pytest.raises(InputError, match="tokenizer") as caught:
-            load_tokenizer(name)
-        assert "\n" not in str(caught.value)
+def test_a_folder_without_a_tokenizer_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="tokenizer") as caught:
+        load_tokenizer(str(tmp_path))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_text_that_the_tokenizer_cannot_spell_is_named():

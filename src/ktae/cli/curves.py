@@ -16,8 +16,8 @@ def run(
     A line is the mean of its seeds, and the band reaches from the lowest to the highest.
     """
     from ktae.experiments import curves
+    from ktae.experiments.curves import HELD_OUT
     from ktae.files import plots
-    from ktae.rollouts.metrics import HELD_OUT
 
     options.require_output(output)
     screen, arms = Screen(as_json), curves.arms(runs)

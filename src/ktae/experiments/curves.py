@@ -5,26 +5,42 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.experiments.run_folder import RunFolder
+from ktae.experiments.run_folder import RunFolder, json_lines, json_object, metrics_files
+from ktae.files.inputs import read_input
 from ktae.files.text import short_names
-from ktae.rollouts.metrics import (
-    HELD_OUT,
-    LARGEST,
-    common_names,
-    metrics_by_step,
-    metrics_files,
-    trainer_state,
-)
 
 Series = dict[int, float]
 """A value for each training step."""
+
+HELD_OUT = "held-out accuracy"
+NAMES = {
+    "reward": ("reward", "critic/score/mean"),
+    "response length": ("completions/mean_length", "response_length/mean"),
+    "entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
+    "KL": ("kl", "actor/kl_loss", "actor/ppo_kl"),
+    "clip share": ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac"),
+    "truncated share": ("completions/clipped_ratio", "response_length/clip_ratio"),
+    "gradient norm": ("grad_norm", "actor/grad_norm"),
+    "loss": ("loss", "actor/pg_loss"),
+    "seconds": ("seconds", "timing_s/step", "step_time"),
+    "credit seconds": ("credit/seconds",),
+}
+"""What TRL and verl call each metric; the first name that a step has counts."""
+
+BENCHMARK = re.compile(
+    r"val-core/(?P<verl>.+)/(?:acc|reward|score)/mean@\d+"
+    r"|eval_rewards/(?P<trl>.+)/mean"
+)
+"""Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""
+LARGEST = 1e15
+"""Larger metrics are left out, and infinite ones: they are no measurements."""
 
 DRAWN = (HELD_OUT, "reward", "response length", "entropy")
 """The measures with a panel in the picture; held-out accuracy has one for each benchmark."""
@@ -103,6 +119,45 @@ def _steps(path: Path) -> dict[int, dict[str, Any]]:
         return metrics_by_step(files)
     states = map(trainer_state, path.rglob("trainer_state.json"))
     return max(states, key=lambda steps: max(steps, default=0), default={})
+
+
+def common_names(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The known metrics of a training step, under their names in `NAMES`; those of held-out
+    problems as `held-out accuracy, BENCHMARK`."""
+    values = [(k, v) for k, v in metrics.items() if isinstance(v, int | float)]
+    numbers = {k: float(v) for k, v in values if abs(v) < LARGEST}  # false for NaN, too
+    named = {
+        name: numbers[key] for name, keys in NAMES.items() for key in keys[::-1] if key in numbers
+    }
+    for key, value in numbers.items():
+        if match := BENCHMARK.fullmatch(key):
+            named[f"{HELD_OUT}, {match[match.lastgroup or 0]}"] = value
+    return named
+
+
+def metrics_by_step(files: Iterable[Path]) -> dict[int, dict[str, Any]]:
+    """The metrics of each training step, of files in ktae's or verl's form. Of a step that was run
+    again the last line counts.
+
+    Raises:
+        InputError: a line is damaged.
+    """
+    return {
+        line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
+        for path in files
+        for line in json_lines(path)
+        if type(line.get("step")) is int
+    }
+
+
+def trainer_state(file: Path) -> dict[int, dict[str, Any]]:
+    """The metrics of each training step in transformers' `trainer_state.json`, where a step may
+    have an entry of its training and one of an evaluation."""
+    steps: dict[int, dict[str, Any]] = defaultdict(dict)
+    for entry in json_object(read_input(file), str(file)).get("log_history") or []:
+        if isinstance(entry, dict) and type(entry.get("step")) is int:
+            steps[entry["step"]].update(entry)
+    return steps
 
 
 def panels(all_arms: Iterable[Arm]) -> list[str]:

@@ -27,13 +27,12 @@ from ktae.experiments import recipe as recipes
 from ktae.experiments.benchmarks import BenchmarkProblem
 from ktae.experiments.engines import Engine, Sampling
 from ktae.experiments.outputs import SCHEMA
-from ktae.experiments.run_folder import write_json
+from ktae.experiments.run_folder import json_lines, json_object, write_json
 from ktae.experiments.tasks import task_of
 from ktae.experiments.templates import written_out
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
 from ktae.files.inputs import read_input
 from ktae.grading import Verdict
-from ktae.rollouts.metrics import json_lines, json_object
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 """Files of weights, in the order in which transformers and vLLM look for them."""

@@ -23,12 +23,11 @@ from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of
 from ktae.files.text import path_text
 from ktae.grading import GradingPool, Task, Verdict
 from ktae.rollouts import readers, record
-from ktae.rollouts.answers import parse_answers
 from ktae.rollouts.files import without_format
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import load_tokenizer, tokenize
-from ktae.rollouts.values import of_type
+from ktae.rollouts.values import KINDS, parse_answers
 
 COLUMNS = {
     "benchmark": pa.string(),  # `UNNAMED` where no file names one
@@ -43,9 +42,9 @@ SCHEMA = pa.schema([*record.SCHEMA, *(pa.field(*column) for column in COLUMNS.it
 BENCHMARK_FIELDS = ("benchmark", "task_name", "data_source")
 """Fields that may name the benchmark."""
 KEPT: dict[str, Callable[[Any], bool]] = {
-    "benchmark": of_type(str),
-    "reason": of_type(str),
-    "finished": of_type(bool),
+    "benchmark": KINDS["text"],
+    "reason": KINDS["text"],
+    "finished": lambda value: isinstance(value, bool),
     "tokens": lambda value: type(value) is int and 0 <= value <= MAX_TOKEN_ID,
 }
 """Columns that a written record has in `extra`, and a check of their values: other tools have

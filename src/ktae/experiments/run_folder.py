@@ -13,11 +13,10 @@ import pyarrow as pa
 import pydantic
 from typing_extensions import TypedDict
 
-from ktae.errors import InputError, passed_on
+from ktae.errors import InputError, one_line, passed_on
 from ktae.files.atomic import make_folder, remove_unfinished, unfinished, write_text
 from ktae.files.inputs import read_input
 from ktae.rollouts import record
-from ktae.rollouts.metrics import json_lines, json_object, metrics_files
 
 
 class _Step(TypedDict):
@@ -142,3 +141,31 @@ class RunFolder:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, atomically."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def metrics_files(run: Path) -> list[Path]:
+    """A run folder's files of metrics, in their order: each start of a run through verl has its
+    own, and those from before a resumption are `metrics-1.jsonl` and so on."""
+    earlier = sorted(run.glob("metrics-*.jsonl"), key=lambda path: (len(path.name), path.name))
+    return [*earlier, *run.glob("metrics.jsonl")]
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """One object a line; what follows the last line's end was cut short, and is left out."""
+    lines = read_input(path).split(b"\n")[:-1]
+    return [json_object(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
+
+
+def json_object(content: bytes, where: str) -> dict[str, Any]:
+    """The JSON object that a file or a line holds.
+
+    Raises:
+        InputError: it is broken, or another value; `where` begins the message.
+    """
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: a {type(value).__name__}; expected a JSON object")
+    return value

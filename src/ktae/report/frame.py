@@ -19,13 +19,13 @@ from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
 from ktae.rollouts.groups import (
     MAX_POSITIONS,
+    arrays_of,
     chunks_of,
     group_codes,
-    masks_of,
     numbered,
     take_rows,
 )
-from ktae.rollouts.tokens import Spelling
+from ktae.rollouts.tokens import Spelling, spell
 from ktae.validity import repeats
 
 ROWS_AT_ONCE = 8192  # Arrow has at most 2 GB of texts in one piece
@@ -118,7 +118,7 @@ class Frame:
 
     def spell(self, row: int) -> Spelling:
         """A rollout's text, as its tokens spell it."""
-        return self.dump.speller.spell(self.which_n[self.span(row)])
+        return spell(self.dump.texts, self.which_n[self.span(row)])
 
     def repeated(self, verdict_b: np.ndarray) -> np.ndarray:
         """(B,) bool: rollouts that are no evidence beside others (`ktae.validity.repeats`)."""
@@ -186,7 +186,7 @@ def frame_of(dump: Dump) -> Frame:
     lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy().astype(np.int64)
     offsets_b = np.concatenate([[0], np.cumsum(lengths_b)])
     mask_n, counted_b = np.ones(offsets_b[-1], dtype=bool), lengths_b.copy()
-    for row, mask in enumerate(masks_of(rollouts)):
+    for row, mask in enumerate(arrays_of(rollouts["mask"])):
         if mask is not None:
             mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
             counted_b[row] = mask.sum()

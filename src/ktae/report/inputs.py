@@ -18,7 +18,7 @@ from ktae.rollouts import memory, readers, record
 from ktae.rollouts.groups import cut_at_words, tokenized
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.tokens import Speller, load_tokenizer, note_other_texts, token_bytes
+from ktae.rollouts.tokens import load_tokenizer, note_other_texts, token_bytes
 
 Tell = Callable[[str, int, int | None], None]
 """Is told what is being done, how much of it is, and of how much (None: not known)."""
@@ -52,11 +52,6 @@ class Dump:
             return None
         texts = dict(zip(self.token_ids.tolist(), self.texts, strict=True))
         return Vocabulary(tuple(texts.get(i) for i in range(max(texts, default=-1) + 1)))
-
-    @functools.cached_property
-    def speller(self) -> Speller:
-        """Spells rollouts by the places of their tokens; one without text has none."""
-        return Speller(self.texts)
 
     def text(self, which: int) -> str | None:
         """The text of the token at a place of `token_ids`; None where only its number is known."""

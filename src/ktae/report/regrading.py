@@ -24,7 +24,7 @@ from ktae.report import sampling
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Tell
 from ktae.rollouts import record
-from ktae.rollouts.answers import parse_answers
+from ktae.rollouts.values import parse_answers
 
 MAX_GRADED = 10_000  # responses beside the dump's verdicts; above, whole groups are left out
 MAX_TIMEOUTS = 20  # after so many responses that ran out of time, no more are graded

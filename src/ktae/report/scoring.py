@@ -17,7 +17,7 @@ from ktae.files.atomic import atomic_write
 from ktae.report.frame import Frame
 from ktae.report.units import Units, find_units
 from ktae.rollouts import record
-from ktae.rollouts.groups import ROWS_PER_BATCH, evidence, group_codes
+from ktae.rollouts.groups import group_codes
 from ktae.tables import ngrams_of
 
 ROUNDING = 1e-9  # credit below is the rounding of a sum that is 0, and gets no colour
@@ -65,7 +65,9 @@ def credit_of(frame: Frame, estimator: AnEstimator) -> np.ndarray:
     if frame.sizes_g.max() < 2:
         return credit_n
     texts = frame.dump.vocabulary if estimator.needs_vocabulary else None
-    evidence_b = evidence(frame.rollouts, estimator)
+    # A graded score counts only where there is a verdict at all.
+    scores_b = np.where(frame.known_b, frame.reward_b, np.nan)
+    evidence_b = scores_b if estimator.takes_scores else frame.correct_b
     for rows in frame.batches():
         which_bt, inside_bt = frame.padded(rows, frame.which_n)
         mask_bt, _ = frame.padded(rows, frame.mask_n)
@@ -132,7 +134,7 @@ def credit_column(frame: Frame, credit_n: np.ndarray) -> Any:
     order_b = np.argsort(np.argsort(group_codes(frame.dump.rollouts)[0], kind="stable"))
     parts = np.split(credit_n, frame.offsets_b[1:-1])
     lists = []
-    for rows in np.array_split(order_b, len(order_b) // ROWS_PER_BATCH + 1):
+    for rows in np.array_split(order_b, len(order_b) // record.ROWS_PER_BATCH + 1):
         some = [parts[row] for row in rows]
         offsets = np.cumsum([0, *map(len, some)], dtype=np.int32)
         values = pa.array(np.concatenate(some), type=kind.value_type)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.names import MESSAGES as M
+from ktae.rollouts.paths import MESSAGES as M
 
 KNOWN = {*M.contents, *M.reasoning, *M.parts, *M.calls_in}
 """Fields that say what a message, or a part of one, is about."""
@@ -76,7 +76,10 @@ def author(message: dict[str, Any]) -> bool | None:
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a conversation, or of the text of one, each with its role; None for none."""
     if isinstance(value, str):
-        return _messages_in_text(value)
+        # A policy may have been asked to write JSON: each has to be a message beyond doubt.
+        is_likely = value[:1] in "[ \n\t" and any(x in value for x in ("role", "from", "type"))
+        messages = (messages_of(list_in(value)) if is_likely else None) or []
+        return None if None in map(author, messages) else messages or None
     value = _unwrapped(value)
     is_alone = isinstance(value, dict) and bool({"message", "content"} & value.keys())
     entries = [value] if is_alone else value
@@ -104,9 +107,10 @@ def _unwrapped(value: Any) -> Any:
     """What is in an answer of OpenAI's, or in a line of its batches; another value as it is."""
     while isinstance(value, dict) and "role" not in value:
         inner = (value.get(name) for name in ("body", "response", "choices", "output"))
-        value, outer = next((x for x in inner if x and isinstance(x, dict | list)), None), value
-        if value is None:
-            return outer
+        within = next((x for x in inner if x and isinstance(x, dict | list)), None)
+        if within is None:
+            break
+        value = within
     return value
 
 
@@ -121,18 +125,13 @@ def _message(value: Any) -> dict[str, Any] | None:
     return value | {"role": name} if isinstance(name, str) and _role(name) else None
 
 
-def _messages_in_text(text: str) -> list[dict[str, Any]] | None:
-    """The messages in the JSON of a list, or in Python's spelling of one, as CSV has it.
-
-    A policy may have been asked to write JSON, so each has to be a message beyond doubt.
-    """
-    text = text.strip() if text[:1] in "[ \n\t" else ""
-    if text[:1] + text[-1:] != "[]" or not any(x in text for x in ("role", "from", "type")):
-        return None
-    for parse in (json.loads, ast.literal_eval):
+def list_in(text: str) -> list[Any] | None:
+    """The list that a text spells, in JSON or as Python prints it; None for any other text."""
+    text = text.strip()
+    for parse in (json.loads, ast.literal_eval) if text[:1] + text[-1:] == "[]" else ():
         with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            messages = messages_of(parse(text)) or []
-            return None if None in map(author, messages) else messages or None
+            value: list[Any] = parse(text)
+            return value
     return None
 
 
@@ -144,16 +143,15 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     parts: list[Segment] = []
     for message in messages:
         role = role_of(message)
-        texts = [x for x in pieces(message, role) if x.text]
-        parts += texts or ([Segment("", role)] if role == "policy" else [])
+        texts = [x for x in _pieces(message, role) if x.text]
+        parts += texts or [Segment("", role)] * (role == "policy")
     return parts
 
 
-def pieces(value: Any, role: str | None) -> Iterator[Segment]:
+def _pieces(value: Any, role: str | None) -> Iterator[Segment]:
     """The texts of a message or of its content: those of `role`, and results of tools."""
     if isinstance(value, list):
-        for part in value:
-            yield from pieces(part, role)
+        yield from (piece for part in value for piece in _pieces(part, role))
     elif isinstance(value, dict):
         yield from _part(value, role)
     elif value is not None:
@@ -170,7 +168,7 @@ def _part(value: dict[str, Any], role: str | None) -> Iterator[Segment]:
         return
     role = "tool" if kind.endswith(RESULTS) else role
     reasoning = ("summary",) if value.get("redacted") is True else M.reasoning
-    thoughts, texts = ([*pieces(_first(value, names), role)] for names in (reasoning, M.contents))
+    thoughts, texts = ([*_pieces(_first(value, names), role)] for names in (reasoning, M.contents))
     content = "".join(x.text for x in texts).removeprefix("<think>").lstrip()  # may repeat them
     texts = [x for x in thoughts if not content.startswith(x.text.strip())] + texts
     if KNOWN.isdisjoint(value) and "role" not in value:
@@ -182,9 +180,8 @@ def _part(value: dict[str, Any], role: str | None) -> Iterator[Segment]:
     yield from texts
     in_content = {x.text for x in texts}
     for calls in (from_json(value.get(name)) for name in M.calls_in):
-        for text in map(call_text, calls if isinstance(calls, list) else [calls] if calls else ()):
-            if text not in in_content:
-                yield Segment(text, role)
+        made = map(call_text, calls if isinstance(calls, list) else [calls] if calls else ())
+        yield from (Segment(text, role) for text in made if text not in in_content)
 
 
 def _first(value: dict[str, Any], names: Iterable[str]) -> Any:
@@ -193,10 +190,7 @@ def _first(value: dict[str, Any], names: Iterable[str]) -> Any:
 
 
 def call_text(call: Any) -> str:
-    """A call of a tool as text, without its id: `python({"code": "print(2)"})`.
-
-    A call may be an object, or the JSON text of one.
-    """
+    """A call of a tool, or the JSON of one, as text without its id: `python({"n": 2})`."""
     call = from_json(call)
     if not isinstance(call, dict):
         return str(call)

@@ -1,4 +1,4 @@
-"""The values of a file as they are, one at a time: JSON Lines, JSON, CSV, Parquet, PyTorch, gzip.
+"""The values of a file as they are, one at a time: JSON Lines, JSON, CSV, Parquet, Arrow, gzip.
 
 What a row means is the matter of `ktae.rollouts.schemas`. Errors name the file and the line, the
 entry (JSON) or the row (Parquet), counted from 1.
@@ -7,8 +7,8 @@ entry (JSON) or the row (Parquet), counted from 1.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -22,42 +22,28 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, one_line, passed_on
 from ktae.files.inputs import Unpacked, open_input, proportionate, require_proportion
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.names import LIKELY
-from ktae.rollouts.paths import UnknownRowsError
+from ktae.rollouts.paths import LIKELY, UnknownRowsError
 
-ROWS_PER_BATCH = 1024
-"""Rows that a batch of a record holds."""
 ROWS_AT_ONCE = 256
 """Rows of Parquet that exist as Python objects at a time: a small file can hold very long ones."""
 MAX_DEPTH = 100
 """Levels of lists and objects in JSON: whatever works on a row may recurse so far. Parquet
 has a limit of its own."""
+BLANKS = re.compile(r"\s*")
 TEXTS = {x for name in ("response", "group", "answer") for x in LIKELY[name]} | {"model", "source"}
 """Columns of a CSV file that are text, whatever they look like: 007 is not the label 7."""
 
 Stream = IO[bytes]
-Rows = Iterator[tuple[Any, str]]
-"""Each value that a file holds, and its place for errors."""
+Rows = Iterator[tuple[Any, str]]  # each value that a file holds, and its place for errors
 Reject = Callable[[InputError], None]
 
 
 class EmptyFileError(InputError):
     """A file holds no rows yet: it is empty, or all of it is the beginning of a line."""
-
-
-@contextlib.contextmanager
-def _broken(what: str, name: str, *kinds: type[Exception]) -> Iterator[None]:
-    """What a library says of a broken file is an InputError that names it."""
-    try:
-        yield
-    except InputError:
-        raise
-    except kinds as error:
-        raise InputError(f"{name}: broken {what}: {one_line(error)}") from None
 
 
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
@@ -66,17 +52,15 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     `reject` is called with the error of a line of JSON Lines that is broken, such as the last one
     of a file that is being written; it may raise it. Raised where none is given.
     """
-    if not path.is_file():
-        kind = "is a folder" if path.is_dir() else "is a pipe or a device"
-        what = f"{kind}; expected a file" if os.path.lexists(path) else "does not exist"
-        raise InputError(f"{path} {what}")
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix not in FORMATS:
         raise InputError(
-            f"{path}: cannot tell the format; expected a name that ends in {', '.join(FORMATS)}, "
-            "or that followed by .gz"
+            f"{path}: no known format; expected {', '.join(FORMATS)}, also packed as .gz"
         )
-    with _open(path) as stream:
+    with passed_on(f"cannot read {path}", OSError, EOFError, zlib.error), open_input(path) as raw:
+        if not raw.peek(1):
+            raise EmptyFileError(f"{path} is empty")
+        stream = Unpacked(raw, str(path)) if path.suffix == ".gz" else raw
         yield from FORMATS[suffix](stream, path_text(path), reject)
 
 
@@ -85,14 +69,15 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     for number, line in enumerate(stream, start=1):
         where = f"{name}, line {number}"
         try:
-            text = line.decode("utf-8", "surrogatepass").strip()
-            text = text.removeprefix("\ufeff") if number == 1 else text
+            text = line.decode("utf-8", "surrogatepass").strip().removeprefix("\ufeff")
             if text:
                 row = json.loads(text)
                 if text.count("[") + text.count("{") > MAX_DEPTH:
                     _require_shallow(row)
-                are_rows = isinstance(row, list) and any(isinstance(x, dict) for x in row)
-                yield from entries_of(row, where) if are_rows else [(row, where)]
+                if isinstance(row, list) and any(isinstance(x, dict) for x in row):
+                    yield from entries_of(row, where)
+                else:
+                    yield row, where
         except (ValueError, RecursionError) as error:
             broken = InputError(f"{where}: broken JSON: {one_line(error)}")
             if number == 1:
@@ -111,44 +96,42 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
 
 def json_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """The entries of each list, and each other value that the file holds, such as one object."""
-    decoder, blanks, number, end = json.JSONDecoder(), re.compile(r"\s*"), 0, 0
-    with _broken("JSON", name, ValueError, TypeError, RecursionError):
+    decoder, numbers, end = json.JSONDecoder(), itertools.count(1), 0
+    with passed_on(f"{name}: broken JSON", ValueError, TypeError, RecursionError):
         text = stream.read().decode().removeprefix("\ufeff").strip()
         while end < len(text):
-            value, end = decoder.raw_decode(text, end)
+            blanks = BLANKS.match(text, end)
+            value, end = decoder.raw_decode(text, blanks.end() if blanks else end)
             _require_shallow(value, 1)
-            end = blanks.match(text, end).end()  # type: ignore[union-attr]  # it always matches
             for entry, _ in entries_of(value, name):
-                number += 1
-                yield entry, f"{name}, entry {number}"
+                yield entry, f"{name}, entry {next(numbers)}"
 
 
 def entries_of(value: Any, where: str) -> Rows:
     """A value, or the entries of a list, each with its place."""
-    is_list = isinstance(value, list)
-    are_messages = (isinstance(x, dict) and {"role", "content"} <= x.keys() for x in value)
-    if is_list and len(value) > 1 and all(are_messages):
-        raise UnknownRowsError(
-            f"{where}: one conversation of {len(value)} messages; expected rows of rollouts, each "
-            "with a reward"
-        )
-    entries = ((x, f"{where}, entry {n}") for n, x in enumerate(value, start=1))
-    yield from entries if is_list else [(value, where)]
+    if not isinstance(value, list):
+        yield value, where
+        return
+    if len(value) > 1 and all(isinstance(x, dict) and {"role", "content"} <= set(x) for x in value):
+        n = len(value)
+        raise UnknownRowsError(f"{where}: one conversation of {n} messages; expected rollouts")
+    yield from ((x, f"{where}, entry {n}") for n, x in enumerate(value, start=1))
 
 
 def eval_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """inspect's log, a zip of JSON: each sample, with `eval` of the log's header."""
-    kinds = (zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RecursionError)
-    with _broken("zip", name, *kinds), zipfile.ZipFile(io.BytesIO(stream.read())) as archive:
-        names, size = archive.namelist(), stream.tell()
-        require_proportion(sum(x.file_size for x in archive.infolist()), size, name)
+    kinds = (zipfile.BadZipFile, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+    with (
+        passed_on(f"{name}: broken zip", *kinds),
+        zipfile.ZipFile(io.BytesIO(stream.read())) as archive,
+    ):
+        require_proportion(sum(x.file_size for x in archive.infolist()), stream.tell(), name)
+        names = archive.namelist()
         header = json.loads(archive.read("header.json")) if "header.json" in names else {}
-        parents = {"eval": header.get("eval")} if isinstance(header, dict) else {}
         for inside in (x for x in names if x.startswith("samples/") and x.endswith(".json")):
             sample = json.loads(archive.read(inside))
             _require_shallow(sample)
-            row = parents | sample if isinstance(sample, dict) else sample
-            yield row, f"{name}, {inside}"
+            yield {"eval": header.get("eval")} | sample, f"{name}, {inside}"
 
 
 def _require_shallow(value: Any, more: int = 0) -> None:
@@ -163,43 +146,44 @@ def _require_shallow(value: Any, more: int = 0) -> None:
 
 def parquet_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One dict a row of a table; of ktae's own records without credit, which is computed again."""
-    number = 0
-    for table in map(record.without_words, _parquet_tables(stream, name)):
-        is_own = record.VERSION_KEY in (table.schema.metadata or {})
+    numbers = itertools.count(1)
+    for table in map(record.without_words, _tables(stream, name)):
+        version = (table.schema.metadata or {}).get(record.VERSION_KEY)
+        if (is_own := version is not None) and version != record.VERSION.encode():
+            raise InputError(f"{name}: a rollout record of another version than {record.VERSION}")
         names = {"credit", "run", "file", "label", "prompt_id"} if is_own else set[str]()
         table = table.drop_columns([*names & {*table.column_names}])
-        with _broken("table", name, ValueError, OverflowError, pa.ArrowException):
+        with passed_on(f"{name}: broken table", ValueError, OverflowError, pa.ArrowException):
             rows = table.to_pylist()  # a date after 9999 is an OverflowError
+        # Each call has the arguments of all others as null.
         has_calls = "arguments: struct" in str(table.schema)
         for row in rows:
-            number += 1
             if is_own:  # what told its groups apart is in their names
                 graded = {x: row.pop(x, None) for x in ("outcome", "extracted", "grader")}
                 row |= {"_group_is_final": True, "_graded": graded}
-            yield (_without_others(row) if has_calls else row), f"{name}, row {number}"
+            elif has_calls:
+                row = _without_others(row)
+            yield row, f"{name}, row {next(numbers)}"
 
 
-def _without_others(value: Any, is_arguments: bool = False) -> Any:
-    """A value of Parquet, without the arguments of other calls that each call has as null."""
-    if isinstance(value, list):
-        return [_without_others(x) for x in value]
-    if not isinstance(value, dict):
-        return value
-    kept = {name: x for name, x in value.items() if not (is_arguments and x is None)}
-    return {name: _without_others(x, name == "arguments") for name, x in kept.items()}
+def _without_others(value: Any, are_arguments: bool = False) -> Any:
+    if isinstance(value, dict):
+        kept = {k: x for k, x in value.items() if not (are_arguments and x is None)}
+        return {k: _without_others(x, k == "arguments") for k, x in kept.items()}
+    return [*map(_without_others, value)] if isinstance(value, list) else value
 
 
-def _parquet_tables(stream: Stream, name: str) -> Iterator[Any]:
+def _tables(stream: Stream, name: str) -> Iterator[Any]:
     content = io.BytesIO(stream.read()) if isinstance(stream, Unpacked) else stream
     size = content.seek(0, os.SEEK_END)
     content.seek(0)
-    with _broken("table", name, pa.ArrowException, OSError, ValueError, MemoryError):
+    with passed_on(f"{name}: broken table", pa.ArrowException, OSError, ValueError, MemoryError):
         if ".arrow" in Path(name).suffixes:
-            is_stream = content.read(6) != b"ARROW1"
+            is_file = content.read(6) == b"ARROW1"
             content.seek(0)
-            opened = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(content)
-            schema, n = opened.schema, 0 if is_stream else opened.num_record_batches
-            batches = opened if is_stream else map(opened.get_batch, range(n))
+            opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(content)
+            schema, n = opened.schema, opened.num_record_batches if is_file else 0
+            batches = map(opened.get_batch, range(n)) if is_file else opened
         else:
             file = pq.ParquetFile(content)
             schema = file.schema_arrow
@@ -215,7 +199,7 @@ def _parquet_tables(stream: Stream, name: str) -> Iterator[Any]:
 
 def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One dict a row; the first line names the columns, an empty value is null or no text."""
-    with _broken("CSV", name, pa.ArrowException, UnicodeDecodeError):
+    with passed_on(f"{name}: broken CSV", pa.ArrowException, UnicodeDecodeError):
         # The whole file says what a column is: a stream's beginning would have to do.
         table = pyarrow.csv.read_csv(
             stream,
@@ -224,32 +208,8 @@ def csv_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
             pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(TEXTS, pa.string())),
         )
     record.require_single_columns(table.column_names, name)
-    rows = (row for batch in table.to_batches(ROWS_PER_BATCH) for row in batch.to_pylist())
+    rows = (row for batch in table.to_batches(record.ROWS_PER_BATCH) for row in batch.to_pylist())
     yield from ((row, f"{name}, row {number}") for number, row in enumerate(rows, start=1))
-
-
-def torch_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
-    """slime's `--save-debug-rollout-data`: `{"rollout_id": 3, "samples": [...]}`.
-
-    Only plain values and tensors are read, so nothing that the file says is run.
-    """
-    try:
-        import torch
-
-        packed = io.BytesIO(stream.read())
-        content = torch.load(packed, map_location="cpu", weights_only=True)
-    except ModuleNotFoundError:
-        raise InputError(f"{name}: a .pt file needs torch, which is not installed") from None
-    except Exception as error:  # torch raises a dozen kinds
-        # What torch says proposes to run what the file holds.
-        kind = type(error).__name__
-        raise InputError(f"{name}: broken, or more than plain data ({kind})") from None
-    samples = content.get("samples") if isinstance(content, dict) else None
-    if not isinstance(samples, list):
-        raise InputError(f"{name}: {type(content).__name__}; expected a dict with a list samples")
-    step = {"rollout_id": content.get("rollout_id")}
-    for number, sample in enumerate(samples, start=1):
-        yield (step | sample if isinstance(sample, dict) else sample), f"{name}, sample {number}"
 
 
 FORMATS: dict[str, Callable[[Stream, str, Reject | None], Rows]] = {
@@ -260,7 +220,6 @@ FORMATS: dict[str, Callable[[Stream, str, Reject | None], Rows]] = {
     ".csv": csv_rows,
     ".arrow": parquet_rows,
     ".eval": eval_rows,
-    ".pt": torch_rows,
 }
 """By the end of a file's name, each with `.gz` after that, too. Of files of one name the first that
 holds rollouts is read: others are often summaries."""
@@ -271,16 +230,3 @@ SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 def without_format(name: str) -> str:
     """A file's name without what says its format; models, tasks and versions have dots, too."""
     return name.removesuffix(next((end for end in SUFFIXES if name.endswith(end)), ""))
-
-
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[Stream]:
-    try:
-        with open_input(path) as raw:
-            if os.fstat(raw.fileno()).st_size == 0:
-                raise EmptyFileError(f"{path} is empty")
-            yield Unpacked(raw, str(path)) if path.suffix == ".gz" else raw
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: broken gzip: {error}") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None

@@ -13,14 +13,13 @@ from ktae.rollouts.files import FORMATS, SUFFIXES, without_format
 PACKED = tuple(f"{x}.{how}" for x in FORMATS for how in ("zst", "bz2", "xz", "lz4", "br", "zip"))
 """Files that are packed in a way that is not read: a folder's are named."""
 SETTINGS = re.compile(
-    r"(config|.*_config|tokenizer|.*_tokens|.*_tokens_map|vocab|.*\.index|trainer_state|state|"
-    r"summary|before|dataset_info|dataset_dict|wandb-.*|manifest|run_manifest|.*settings)\.json|index\.jsonl|"
-    r"metrics(-\d+)?\.jsonl|.*\.tokens\.parquet|(.*\D)?\.pt(\.gz)?"
+    r"(^|/)((config|.*_config|tokenizer|.*_tokens|.*_tokens_map|vocab|.*\.index|trainer_state|state"
+    r"|summary|before|dataset_info|dataset_dict|wandb-.*|manifest|run_manifest|.*settings)\.json"
+    r"|index\.jsonl|metrics(-\d+)?\.jsonl|.*\.tokens\.parquet|annotations/[^/]*)$"
 )
-"""Files of models, settings and measurements. slime calls its dumps as 3.pt, and other tools seldom
-their weights."""
+"""Files of models, settings and measurements."""
 EVALUATION = re.compile(
-    r"(^|[^a-z])eval_\d+\.pt(\.gz)?$|eval_rollouts\.jsonl|val_(data_)?step_?\d+|(^|/)eval/(.*/)?traces\.jsonl"
+    r"(^|[^a-z])eval_\d+\.jsonl|eval_rollouts\.jsonl|val_(data_)?step_?\d+|(^|/)eval/(.*/)?traces\.jsonl"
     r"|(^|/)(validation|val_data|val_dump)/\d+\.jsonl"
 )
 """Evaluations that slime, NeMo-RL, rLLM, prime-rl and verl write beside their training."""
@@ -41,38 +40,30 @@ def choose_files(path: Path) -> tuple[list[Path], dict[Path, str]]:
     if not path.is_dir():
         return [path], {}
     is_run = (path / "recipe.yaml").is_file() and (path / "rollouts").is_dir()
-    files, others = list[Path](), dict[Path, str]()
+    inside, others = dict[Path, str](), dict[Path, str]()
     for folder, below, names in os.walk(path):
         below[:] = [x for x in below if not x.startswith(".")]
-        is_beside = is_run and path / "rollouts" not in (Path(folder), *Path(folder).parents)
         for name in names:
-            file = Path(folder, name)
-            if name.startswith(".") or not name.endswith((*SUFFIXES, *PACKED)):
-                continue
-            if SETTINGS.fullmatch(name) or file.parent.name == "annotations":
-                others[file] = "settings"
-            elif is_beside or name.endswith(PACKED):
-                others[file] = "files"
-            else:
-                files.append(file)
-    files.sort(key=lambda file: (_by_numbers(stem_of(file)), _format(file)))
+            if not name.startswith(".") and name.endswith((*SUFFIXES, *PACKED)):
+                file = Path(folder, name)
+                inside[file] = file.relative_to(path).as_posix()
+    for file, name in inside.items():
+        if SETTINGS.search(name):
+            others[file] = "settings"
+        elif name.endswith(PACKED) or (is_run and not name.startswith("rollouts/")):
+            others[file] = "files"
+    files = sorted(inside.keys() - others.keys(), key=_by_step)
     for key, left in (
         ("files", [x for x in files if record.CREDIT_KEY in record.metadata_of(x)]),
-        *(
-            (key, [x for x in files if pattern.search(x.relative_to(path).as_posix())])
-            for key, pattern in (("evaluations", EVALUATION), ("files", COPIES))
-        ),
+        ("evaluations", [x for x in files if EVALUATION.search(inside[x])]),
+        ("files", [x for x in files if COPIES.search(inside[x])]),
     ):
         if len(left) < len(files):  # where a rule would leave nothing, it says nothing
             others |= dict.fromkeys(left, key)
             files = [x for x in files if x not in others]
-    others = {file: key for file, key in sorted(others.items()) if file.name != "tokenizer.json"}
     if not files:
-        raise InputError(
-            f"{path} holds no rollouts; expected files that end in {', '.join(FORMATS)}, or that "
-            "followed by .gz"
-        )
-    return files, others
+        raise InputError(f"{path} holds no rollouts; expected {', '.join(FORMATS)}")
+    return files, {x: others[x] for x in sorted(others) if x.name != "tokenizer.json"}
 
 
 def stem_of(file: Path) -> Path:
@@ -80,11 +71,9 @@ def stem_of(file: Path) -> Path:
     return file.with_name(without_format(file.name))
 
 
-def _format(file: Path) -> int:
-    return SUFFIXES.index(file.name.removeprefix(stem_of(file).name))
-
-
-def _by_numbers(file: Path) -> list[tuple[int, str]]:
-    """By step: 2.jsonl before 10.jsonl."""
-    parts = re.split(r"(\d+)", str(file))
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+def _by_step(file: Path) -> tuple[list[tuple[int, str]], int]:
+    """By numbers in the name, 2.jsonl before 10.jsonl, and then by the format."""
+    stem = stem_of(file)
+    parts = re.split(r"(\d+)", str(stem))
+    numbers = [(int(x), "") if x.isdecimal() else (-1, x) for x in parts]
+    return numbers, SUFFIXES.index(file.name.removeprefix(stem.name))

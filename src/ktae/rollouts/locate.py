@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import choices_of, messages_of
-from ktae.rollouts.names import LIKELY, NAMES
-from ktae.rollouts.paths import at
-from ktae.rollouts.values import KINDS, MISSING, Row, as_verdict, is_null, is_number, without
+from ktae.rollouts.paths import LIKELY, MISSING, NAMES, at
+from ktae.rollouts.values import KINDS, Row, as_verdict, is_null, is_number, without
 
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
 """Fields of a table as W&B and pandas write them."""
@@ -24,40 +23,28 @@ ONE_EACH = {
     *("is_correct", "step", "model", "source"),
 }
 """Fields that are one value a rollout: a list beside n responses has to be n of them."""
-TOKEN_LISTS = ("token_ids", "mask", "log_probs", "entropy")
-"""Fields that are one list a rollout."""
-MAX_LEVELS = 3
-"""Objects within each other in which rows are looked for."""
-LOOKED_AT = 5
-"""Entries of a list that say what it holds."""
-KEY = "key"
-"""What a row of an object is called in it, by the name of this field."""
+TOKEN_LISTS = ("token_ids", "mask", "log_probs", "entropy")  # fields that are one list a rollout
+LOOKED_AT = 5  # entries of a list that say what it holds
+KEY = "key"  # what a row of an object is called in it, by the name of this field
 
 
 class Located(NamedTuple):
     """A row, and where it comes from."""
 
     row: Row
-    where: str
-    """Its place, for errors."""
-    parent: int | None = None
-    """The number of the row that holds this one and others; None where no other row does."""
-    path: str = ""
-    """The path to its rows within what stands in the file; empty for a row by itself."""
-    inherited: frozenset[str] = frozenset()
-    """Fields of its containers that are no single values, so seen and not kept."""
-    is_repeated: bool = False
-    """Whether the row before has the same fields and types, and no list or object in them."""
+    where: str  # its place, for errors
+    parent: int | None = None  # the number of the row that holds this one and others, if one does
+    path: str = ""  # to its rows within what stands in the file; empty for a row by itself
+    inherited: frozenset[str] = frozenset()  # fields of its containers that are seen and not kept
+    is_repeated: bool = False  # the row before has the same fields and types, none list or object
 
 
 class Locator:
     """Finds the rows in the values of one file.
 
-    Args:
-        detects: whether an object is a row of a known tool.
-        path: where the rows are, as the user says; None: they are looked for.
-        columns: fields that the user has named, whose lists are one value a rollout.
-        named: where the response is named, what becomes of a row. At `main` it has the response.
+    `detects` tells a row of a known tool; `path` is where the user says that rows are; `columns`
+    are fields that the user has named, whose lists are one value a rollout; `named`, where the
+    response is named, what becomes of a row, which has the response at `main`.
     """
 
     def __init__(
@@ -70,47 +57,41 @@ class Locator:
     ) -> None:
         self.detects, self.path, self.named, self.main = detects, path, named, main
         self.each = {*ONE_EACH, *columns}
-        self.parents = 0
-        """Rows so far that hold several."""
+        self.parents = 0  # rows so far that hold several
+        # Fields and types of a row that was one by itself: rows alike need no second look.
         self.single: tuple[Any, ...] = ()
-        """Fields and types of a row that was one by itself: rows alike need no second look."""
 
     def rows(self, value: Any, where: str, is_file: bool = False) -> Iterator[Located]:
         """The rows in one value of a file; `is_file`: the file holds nothing else."""
         if type(value) is dict and self.single == (*value, *map(type, value.values())):
             yield Located(value, where, is_repeated=True)
-            return
-        located = Located(value, where)
-        if self.path and isinstance(value, dict):
-            for inner in self._expand(located, self.path, is_file):
+        elif self.path and isinstance(value, dict):
+            for inner in self._expand(Located(value, where), self.path, is_file):
                 yield from self._rollouts(inner, False)
         else:
-            yield from self._find(located, is_file)
+            yield from self._find(Located(value, where), is_file)
 
-    def _find(self, located: Located, is_file: bool, level: int = 0) -> Iterator[Located]:
+    def _find(self, located: Located, is_file: bool, levels: int = 3) -> Iterator[Located]:
         """The row itself, or the rows in it, or in those."""
-        row, where = located.row, located.where
+        row = located.row
         if not isinstance(row, dict):
             yield located
         elif (rows := table_of(row)) is not None:
             parent = self._parent(located, not is_file)
             for n, entry in enumerate(rows, start=1):
-                yield from self._rollouts(Located(entry, f"{where}, row {n}", parent), False)
-        elif level < MAX_LEVELS and (path := self._path(row, is_file)):
+                inner = Located(entry, f"{located.where}, row {n}", parent)
+                yield from self._rollouts(inner, False)
+        elif levels and (path := self._path(row, is_file)):
             for inner in self._expand(located, path, is_file):
-                yield from self._find(inner, False, level + 1)
+                yield from self._find(inner, False, levels - 1)
         else:
             yield from self._rollouts(located, is_file)
 
     def _rollouts(self, located: Located, is_file: bool) -> Iterator[Located]:
         """A row as it is, or one for each of the responses in it."""
-        row = located.row
-        if not isinstance(row, dict):
-            yield located
-            return
-        row = self.named(row) if self.named else row
-        names = ("response",) if self.named else NAMES.responses
-        name = None if not self.named and self.detects(row) else responses_in(row, names)
+        row = self.named(located.row) if self.named else located.row
+        is_known = not self.named and self.detects(row)
+        name = None if is_known else responses_in(row, ("response",) if self.named else None)
         if name is None:
             types = tuple(map(type, row.values()))
             is_single = not self.named and list not in types and dict not in types
@@ -119,8 +100,7 @@ class Locator:
             return
         rows, is_batch = self._dealt(row, name, located.where)
         parent = self._parent(located, not (is_batch and is_file))
-        for entry in rows or [{}]:
-            yield located._replace(row=entry, parent=parent)
+        yield from (located._replace(row=x, parent=parent) for x in rows or [{}])
 
     def _parent(self, located: Located, is_parent: bool) -> int | None:
         if located.parent is None and is_parent:
@@ -138,13 +118,12 @@ class Locator:
             return None
         # Among several tables the name decides; a file's only one holds its rows.
         paths = certain or list(tables)
-        named = [x for x in paths if re.split(r"[.\[]", x.removesuffix("[]"))[-1] in NAMES.tables]
         is_only = len(paths) == 1 and (certain or is_file or "*" in paths[0])
-        fits = paths if is_only else named
-        if len(fits) > 1:
-            listed = ", ".join(map(repr, fits))
-            raise InputError(f"rows may be at {listed}; --rows PATH says which are meant")
-        return fits[0] if fits else None
+        last = [re.split(r"[.\[]", x.removesuffix("[]"))[-1] for x in paths]
+        named = [x for x, y in zip(paths, last, strict=True) if is_only or y in NAMES.tables]
+        if len(named) > 1:
+            raise InputError(f"rows may be at {quoted(named)}; --rows PATH says which are meant")
+        return named[0] if named else None
 
     def _expand(self, located: Located, path: str, is_file: bool) -> Iterator[Located]:
         """The rows at a path, whose fields come before those of what they stand in."""
@@ -233,9 +212,7 @@ def is_rollout(row: Any, likely: bool = False) -> bool:
     )
 
 
-def tables_of(
-    row: Row, levels: int = MAX_LEVELS, path: str = ""
-) -> Iterator[tuple[str, list[Any]]]:
+def tables_of(row: Row, path: str = "", levels: int = 3) -> Iterator[tuple[str, list[Any]]]:
     """Paths of an object that may lead to rows, each with the rows."""
     inner = {k: x for k, x in row.items() if isinstance(k, str) and isinstance(x, dict | list)}
     n_lists = sum(map(_is_table, inner.values()))
@@ -248,10 +225,10 @@ def tables_of(
         for name, value in inner.items():
             if name.lower() in NAMES.turns:
                 continue
-            if isinstance(value, list) and _is_table(value):
+            if isinstance(value, dict):
+                yield from tables_of(value, f"{path}{name}.", levels - 1) if levels else ()
+            elif _is_table(value):
                 yield f"{path}{name}[]", value
-            elif isinstance(value, dict) and levels:
-                yield from tables_of(value, levels - 1, f"{path}{name}.")
 
 
 def _is_table(value: Any) -> bool:
@@ -271,8 +248,10 @@ def _are_alike(objects: Sequence[Row]) -> bool:
 
 def table_of(row: Row) -> list[Row] | None:
     """The rows of a table as W&B or pandas write it; None for any other object."""
-    if {"columns", "data"} <= row.keys() <= TABLE and isinstance(row["data"], list):
-        return [dict(zip(map(str, row["columns"]), x, strict=True)) for x in row["data"]]
+    names, data = (row.get(x, []) for x in ("columns", "data"))
+    is_table = row.keys() <= TABLE and KINDS["list"](names) and KINDS["lists"](data)
+    if is_table and {*map(len, data)} == {len(names)}:
+        return [dict(zip(map(str, names), x, strict=True)) for x in data]
     values = list(row.values())
     if len(values) > 1 and all(isinstance(x, dict) and x for x in values):
         keys = values[0].keys()
@@ -281,9 +260,9 @@ def table_of(row: Row) -> list[Row] | None:
     return None
 
 
-def responses_in(row: Row, names: Sequence[str]) -> str | None:
+def responses_in(row: Row, names: Sequence[str] | None = None) -> str | None:
     """The field that holds several responses; None where a row is one rollout."""
-    for name in names:
+    for name in names or NAMES.responses:
         value = row.get(name)
         if value is not None and (value == [] or KINDS["saids"](value) or choices_of(value)):
             return name

@@ -11,12 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from ktae.arrays import above
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on
 from ktae.rollouts import readers, record
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-
-EXPECTED = "a pyarrow.Table, a DataFrame of pandas or polars, a datasets.Dataset or a list of dicts"
 
 
 def is_rows(rollouts: Any) -> bool:
@@ -27,9 +25,7 @@ def is_rows(rollouts: Any) -> bool:
 
 def is_paths(rollouts: Any) -> bool:
     """Whether this is the name of a file, or several."""
-    return isinstance(rollouts, str | Path) or (
-        isinstance(rollouts, Sequence) and not is_rows(rollouts)
-    )
+    return isinstance(rollouts, str | Path | Sequence) and not is_rows(rollouts)
 
 
 def to_arrow(rollouts: Any) -> tuple[pa.Table, Callable[[pa.Table], Any]]:
@@ -40,20 +36,16 @@ def to_arrow(rollouts: Any) -> tuple[pa.Table, Callable[[pa.Table], Any]]:
     """
     kind = type(rollouts)
     library = kind.__module__.partition(".")[0]
-    try:
+    kinds = (pa.ArrowException, TypeError, ValueError)
+    with passed_on(f"a {kind.__name__} that is no table of Arrow", *kinds):
         if is_rows(rollouts):
             return pa.Table.from_pylist(list(rollouts)), pa.Table.to_pylist
         if library == "pandas":
             return pa.Table.from_pandas(rollouts), pa.Table.to_pandas
         if library == "datasets" and hasattr(rollouts, "with_format"):
             return rollouts.with_format("arrow")[:], kind
-        if hasattr(rollouts, "__arrow_c_stream__"):
-            return pa.table(rollouts), kind if library == "polars" else lambda table: table
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(
-            f"a {kind.__name__} that is no table of Arrow: {one_line(error)}"
-        ) from None
-    raise InputError(f"a {kind.__name__}; expected {EXPECTED}")
+        table = pa.table(rollouts)
+    return table, kind if library == "polars" else lambda table: table
 
 
 def as_record(rollouts: Any, threshold: float = 0.0) -> pa.Table:
@@ -64,11 +56,12 @@ def as_record(rollouts: Any, threshold: float = 0.0) -> pa.Table:
     """
     table, _ = to_arrow(rollouts)
     table = table.select([name for name in table.column_names if name in record.COLUMNS])
-    if "correct" not in table.column_names and "reward" in table.column_names:
+    names = {*table.column_names}
+    if "correct" not in names and "reward" in names:
         rewards = table["reward"].to_numpy()
         correct = np.where(np.isnan(rewards), np.nan, above(rewards, threshold))
         table = table.append_column("correct", pa.array(correct, from_pandas=True))
-    elif "reward" not in table.column_names and "correct" in table.column_names:
+    elif "reward" not in names and "correct" in names:
         table = table.append_column("reward", table["correct"].cast(pa.float64()))
     return record.conform(table, "table")
 

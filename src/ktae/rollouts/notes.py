@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from ktae.errors import InputError
 
-SHOWN = 5
-"""Names in a note, such as files."""
+SHOWN = 5  # names in a note, such as files
 
 KINDS = tomllib.loads(Path(__file__).with_name("notes.toml").read_text(encoding="utf-8"))
 """The notes of each kind by their keys."""
@@ -22,26 +21,20 @@ class Note(NamedTuple):
     """One thing to know about what was read."""
 
     key: str
-    kind: str
-    """Read, joined, masked, left out, assumed or missing."""
-    text: str
-    """What it is and how often, as in "padding rows left out: 2"."""
-    more: str
-    """What that means, in a sentence or none."""
+    kind: str  # read, joined, masked, left out, assumed or missing
+    text: str  # what it is and how often, as in "padding rows left out: 2"
+    more: str  # what that means, in a sentence or none
     n: int
     severe: bool
-    examples: tuple[str, ...]
-    """The first few that it is about."""
+    examples: tuple[str, ...]  # the first few that it is about
 
 
 @dataclasses.dataclass
 class Notes:
     """What was noted, and what is done about a row that cannot be used."""
 
-    strict: bool = False
-    """Raise its error, instead of leaving it out."""
-    counts: Counter[str] = dataclasses.field(default_factory=Counter)
-    """By the keys of `notes.toml`."""
+    strict: bool = False  # raise its error, instead of leaving it out
+    counts: Counter[str] = dataclasses.field(default_factory=Counter)  # by the keys of notes.toml
     names: dict[str, list[str]] = dataclasses.field(default_factory=lambda: defaultdict(list))
     """The first few that each is about."""
     titles: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -63,16 +56,15 @@ class Notes:
     def __iter__(self) -> Iterator[Note]:
         """What was noted, in the order of `notes.toml`."""
         files = [f"{title} ({n:,} files)" if n > 1 else title for title, n in self.titles.items()]
-        counts = {**self.counts, "titles": sum(self.titles.values())}
-        for kind, key, note in (
-            (x, key, y) for x, some in KINDS.items() for key, y in some.items()
-        ):
-            if n := counts.get(key, 0):
-                names = files if key == "titles" else self.names.get(key, [])
-                shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-                text, is_severe = note["text"].format(n=n, names=shown), note.get("severe", False)
-                more, first = note.get("more", ""), tuple(names[:SHOWN])
-                yield Note(key, kind, text, more, n, is_severe, first)
+        counts = {**self.counts, "titles": self.titles.total()}
+        for kind, notes in KINDS.items():
+            for key, note in notes.items():
+                if n := counts.get(key, 0):
+                    names = files if key == "titles" else self.names.get(key, [])
+                    shown = ", ".join([*names[:SHOWN], "..."] if len(names) > SHOWN else names)
+                    text, more = note["text"].format(n=n, names=shown), note.get("more", "")
+                    severe = note.get("severe", False)
+                    yield Note(key, kind, text, more, n, severe, tuple(names[:SHOWN]))
 
     def listed(self) -> list[dict[str, object]]:
         """The same as `--json` gives it."""

@@ -20,33 +20,22 @@ class ReadOptions:
     threshold: float | None = None
     """A rollout without a field `correct` is correct if its reward is above this. None: above 0,
     and it is noted where rewards above 0 have several values."""
-    correctness: str | Sequence[str] | None = None
-    """Where a row has several rewards or metrics: the one that says whether it is correct; of
-    several names the first whose value is not null."""
+    correctness: str | None = None
+    """Where a row has several rewards or metrics: the one that says whether it is correct."""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a rollout's fields are in a row (`ktae.rollouts.paths`): {"reward": "scores.acc"}."""
     group_by: Sequence[str] = ()
     """Paths of what tells groups apart, all of them together; none: what rows say."""
     rows: str | None = None
     """The path to the rows of a container, such as `results[].samples[]`; None: looked for."""
-    proposes: bool = True
-    """Whether the error of a file that nothing reads names fields that would read it."""
-    pool_models: bool = False
-    """Whether rollouts of several models are one group, if their problem is."""
-    needs_reward: bool = True
-    """Whether a row without a reward is of no use; grading needs none."""
-    join: bool = False
-    """Whether a group may span files."""
+    proposes: bool = True  # whether the error of a file that nothing reads names fields that would
+    pool_models: bool = False  # whether rollouts of several models are one group
+    needs_reward: bool = True  # whether a row without a reward is of no use; grading needs none
+    join: bool = False  # whether a group may span files
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InputError(f"threshold is {self.threshold}; expected a finite number")
-
-    @property
-    def correctness_names(self) -> tuple[str, ...]:
-        """The names of `correctness`, none where it is None."""
-        names = self.correctness
-        return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Where a field is in a row: names joined by dots, such as `state.history`, `messages[-1].content`.
+"""What fields are called in files of any tool (`names.toml`, which explains its lists), and where a
+field is in a row: names joined by dots, such as `state.history`, `messages[-1].content`.
 
 In the path to the rows of a container `[]` means each entry of a list, and `*` each value of an
 object: `results[].completions[]`, `eval.*[]`.
@@ -7,13 +8,31 @@ object: `results[].completions[]`, `eval.*[]`.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.rollouts.names import NAMES
-from ktae.rollouts.values import MISSING
 
+_LISTS = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
+NAMES = SimpleNamespace(**{name: tuple(x) for name, x in _LISTS["fields"].items()})
+"""Names of a row's fields: `NAMES.responses` and so on."""
+MESSAGES = SimpleNamespace(**_LISTS["messages"])
+CONDITIONS = (*NAMES.splits, *NAMES.turn_numbers, *NAMES.conditions)
+"""Rollouts that differ in these are seldom meant to be compared."""
+_CERTAIN = {
+    "response": (*NAMES.responses, *NAMES.turns),
+    "group": (*NAMES.labels, *NAMES.prompts),
+    "reward": ("reward", "correct", *NAMES.verdicts, *NAMES.rewards),
+    "answer": NAMES.answers,
+    "prompt": NAMES.prompts,
+}
+LIKELY = {name: (*x, *_LISTS["likely"][name]) for name, x in _CERTAIN.items()}
+"""What a field may be called where its values fit."""
+
+MISSING = object()  # what a path leads to that leads nowhere
 _ENTRY = re.compile(r"\[(-?\d+)\]|(-?\d+)(?=[.\[]|$)")
 """`[2]`, or the form without brackets, at the beginning of a path."""
 
@@ -39,12 +58,6 @@ def at(value: Any, path: str) -> Any:
     if entry is None or not -len(value) <= index < len(value):
         return MISSING
     return at(value[index], path[entry.end() :])
-
-
-def first_of(value: Any, *paths: str) -> Any:
-    """What the first of these paths leads to that leads to something; or else None."""
-    values = (at(value, path) for path in paths)
-    return next((x for x in values if x is not MISSING and x is not None), None)
 
 
 def name_of(path: str) -> str:

@@ -6,21 +6,27 @@ be meant, nothing is guessed: an error names both.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.conversation import author, choices_of, messages_of, plain_text
-from ktae.rollouts.names import NAMES
+from ktae.rollouts.conversation import author, messages_of, plain_text
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.paths import UnknownRowsError, at
+from ktae.rollouts.paths import MISSING, NAMES, UnknownRowsError, at
 from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose
-from ktae.rollouts.values import KINDS, MISSING, Row, as_label, as_verdict, is_label, is_null
-from ktae.rollouts.values import label_of as as_group
+from ktae.rollouts.values import (
+    KINDS,
+    Row,
+    as_label,
+    as_verdict,
+    is_label,
+    is_null,
+    label_of,
+)
 
-OWN_STEP = r"step-\d+\.parquet"
-"""The files of ktae's own run folder."""
+OWN_STEP = r"step-\d+\.parquet"  # the files of ktae's own run folder
 Kind = Callable[[Any], bool]
 
 
@@ -58,16 +64,6 @@ class Columns:
                 raise _ambiguous(names, meaning)
         return names[0] if names else None
 
-    def by_group(self, name: str, label: str | None) -> list[set[str]]:
-        """The values of a field in each group of rows with the same label, or else prompt."""
-        names = (label,) if label else NAMES.prompts
-        names = [*names, "benchmark", "task_name", "data_source"]
-        values = defaultdict[str, set[str]](set)
-        for row in self.rows:
-            key = str([plain_text(row.get(x)) for x in names])
-            values[key].add(str(as_label(row.get(name))))
-        return list(values.values())
-
 
 def _ambiguous(names: Sequence[str], meaning: str) -> UnknownRowsError:
     return UnknownRowsError(
@@ -75,33 +71,18 @@ def _ambiguous(names: Sequence[str], meaning: str) -> UnknownRowsError:
     )
 
 
-def has_policy(value: Any) -> bool:
-    """Whether a value is a conversation in which the policy speaks."""
-    return any(map(author, messages_of(value) or ()))
-
-
-def is_verdict(value: Any) -> bool:
-    """Whether a value says correct or incorrect."""
-    return as_verdict(value) is not None
-
-
-def is_response(value: Any) -> bool:
-    """Whether a value is text, a conversation, or several choices."""
-    return KINDS["said"](value) or choices_of(value) is not None
-
-
 def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -> Schema | None:
     """The schema of plain rows, by names and values; what is `named` is known."""
     columns = Columns(rows)
-    has_ids = columns.fits("token_ids", KINDS["list"]) or not {"response", "token_ids"}.isdisjoint(
-        named
-    )
-    texts = [x for x in NAMES.responses if columns.fits(x, is_response)]
-    talks = dict.fromkeys((*NAMES.conversations, *NAMES.turns) if not (texts or has_ids) else ())
-    texts += [x for x in talks if columns.fits(x, has_policy)]
-    fields = {"response": columns.one_of(texts, "response", plain_text)}
+    is_named = not {"response", "token_ids"}.isdisjoint(named)
+    has_ids = is_named or columns.fits("token_ids", KINDS["list"])
+    texts = [x for x in NAMES.responses if columns.fits(x, KINDS["response"])]
     if not (texts or has_ids):
-        return None
+        talks = dict.fromkeys((*NAMES.conversations, *NAMES.turns))
+        texts = [x for x in talks if columns.fits(x, KINDS["policy"])]
+        if not texts:
+            return None
+    fields = {"response": columns.one_of(texts, "response", plain_text)}
     several = None
     if {"reward", "correct"}.isdisjoint(named):
         several = _outcome(columns, fields)
@@ -122,8 +103,10 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
     def convert(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
         if split is not None:
             plain = plain | {"is_evaluation": str(row.get(split)).lower() in NAMES.evaluations}
-        if has_messages and "prompt" not in plain:
-            plain = plain | _prompt_of(row.get("messages"))
+        if has_messages and "prompt" not in plain:  # those before the policy's last
+            talk = reversed(messages_of(row.get("messages")) or [])
+            asked = [*itertools.dropwhile(author, talk)][::-1]
+            plain = plain | ({"prompt": asked} if asked else {})
         rewards = row.get(several or "")
         if isinstance(rewards, dict) and not source.options.correctness:
             plain = plain | {"reward": choose(rewards, CORRECTNESS_NAMES, where, source)}
@@ -135,20 +118,12 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
     return schema
 
 
-def _prompt_of(messages: Any) -> Row:
-    """The prompt, where a row has messages beside its response."""
-    talk = messages_of(messages) or []
-    while talk and author(talk[-1]):
-        talk = talk[:-1]
-    return {"prompt": talk} if talk else {}
-
-
 def _outcome(columns: Columns, fields: dict[str, str | None]) -> str | None:
     """Find the verdict, or else the reward; or give the field that holds several by name."""
-    names = [x for x in NAMES.verdicts if columns.fits(x, is_verdict, 0.9)]
+    names = [x for x in NAMES.verdicts if columns.fits(x, KINDS["decided"], 0.9)]
     scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"])]
     has_correct, has_reward = (any(x in row for row in columns.rows) for x in ("correct", "reward"))
-    is_other = columns.fits("correct", lambda x: not is_verdict(x), 0.5 if names else 1.0)
+    is_other = columns.fits("correct", lambda x: as_verdict(x) is None, 0.5 if names else 1.0)
     if has_correct and "correct" not in names and not (is_other and (names or "reward" in scores)):
         names = ["correct"]
     # One of several verdicts that say the same is enough.
@@ -162,7 +137,7 @@ def _outcome(columns: Columns, fields: dict[str, str | None]) -> str | None:
 
 def _label(columns: Columns) -> tuple[str | None, bool]:
     """What tells the problem, and whether it does so whatever the prompt."""
-    if columns.fits("group", lambda value: as_group(value) is not None):
+    if columns.fits("group", lambda value: label_of(value) is not None):
         return "group", False
     rows, names, is_final = columns.rows, list[str](), False
     asked = [x for x in NAMES.prompts if columns.values(x)]
@@ -171,13 +146,12 @@ def _label(columns: Columns) -> tuple[str | None, bool]:
     for name in NAMES.labels:
         if len(columns.values(name)) < len(rows) or not columns.fits(name, is_label):
             continue
-        of_label = defaultdict[Any, set[str]](set)
-        for row, prompt in zip(rows, prompts, strict=True):
-            of_label[as_label(row[name])].add(prompt)
-        if len(of_label) == len(rows) or (len(of_label) == 1 and len(rows) > 2):
+        labels = [as_label(row[name]) for row in rows]
+        n = len({*labels})
+        if n == len(rows) or (n == 1 and len(rows) > 2):
             continue  # a number of the row, or the same in all of them
         # Prompts that hardly repeat are of users, or what was seen.
-        is_task = has_prompts and any(len(x) > 1 for x in of_label.values())
+        is_task = has_prompts and len({*zip(labels, prompts, strict=True)}) > n
         if not is_task or 5 * len(set(prompts)) > 4 * len(rows):
             names.append(name)
             is_final = is_final or is_task
@@ -191,7 +165,14 @@ def _label(columns: Columns) -> tuple[str | None, bool]:
 def _answer(columns: Columns, response: str | None, label: str | None, notes: Notes) -> str | None:
     """The reference answer, which is the same in all rollouts of a problem."""
     names = [x for x in NAMES.answers if x != response and columns.fits(x, KINDS["any"])]
-    known = [x for x in names if all(len(y) == 1 for y in columns.by_group(x, label))]
+    told = [*([label] if label else NAMES.prompts), "benchmark", "task_name", "data_source"]
+    groups = [str([plain_text(row.get(x)) for x in told]) for row in columns.rows]
+
+    def is_known(name: str) -> bool:
+        values = (str(as_label(row.get(name))) for row in columns.rows)
+        return len({*zip(groups, values, strict=True)}) == len({*groups})
+
+    known = [x for x in names if is_known(x)]
     if not known and "answer" in names:
         notes.add("unsure_answers", "'answer'")
         return "answer"
@@ -208,7 +189,7 @@ def _note_turns(columns: Columns, notes: Notes) -> None:
     """Note rows that are turns of one episode: they have its number, and are numbered in it."""
     episodes = [x for x in NAMES.episodes if columns.fits(x, is_label)]
     turns = [x for x in NAMES.turn_numbers if columns.fits(x, KINDS["number"])]
-    for episode, turn in ((x, y) for x in episodes for y in turns):
+    for episode, turn in itertools.product(episodes, turns):
         numbers = defaultdict[str, list[float]](list)
         for row in columns.rows:
             if KINDS["number"](row.get(turn)):

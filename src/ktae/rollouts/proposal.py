@@ -7,28 +7,25 @@ import itertools
 import json
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from ktae.errors import InputError
 from ktae.rollouts.conversation import messages_of
 from ktae.rollouts.groups import group_codes
-from ktae.rollouts.names import LIKELY, NAMES
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.paths import UnknownRowsError, name_of
-from ktae.rollouts.plain import Columns, has_policy, is_verdict, usual_rows
+from ktae.rollouts.paths import LIKELY, NAMES, UnknownRowsError, name_of
+from ktae.rollouts.plain import Columns, usual_rows
 from ktae.rollouts.values import KINDS, Row, as_label
 
-SHOWN = 60
-"""Paths of a row that are shown."""
-TRIED = 3
-"""Candidates of each field that are tried."""
-FITS = 0.9
-"""The share of a field's values that have to be what it is proposed for, and of rows to be read."""
-MAX_DEPTH = 6
-"""Levels of a row that are shown and looked at."""
+SHOWN, MAX_DEPTH = 60, 6  # paths of a row that are shown, and their levels
+TRIED = 3  # candidates of each field that are tried
+FITS = 0.9  # share of a field's values that are what it is proposed for, and of rows to be read
 
 
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -42,114 +39,80 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
         yield path, value
 
 
-def unknown_rows(
-    rows: Sequence[Row], where: str, message: str, needed: Sequence[str]
-) -> UnknownRowsError:
+def unknown_rows(rows: Sequence[Row], message: str, needed: Sequence[str]) -> UnknownRowsError:
     """The error of rows in no known form, with what the commonest of them hold."""
-    values = list(leaves(usual_rows(rows)[0]))
+    values = list(leaves(usual_rows(rows)[0]))[:SHOWN]
     missing = " ".join(f"--field {name}=PATH" for name in needed)
-    width = max((len(path) for path, _ in values[:SHOWN]), default=0)
-    lines = [f"  {path:{width}}  {_described(value)}" for path, value in values[:SHOWN]]
-    return UnknownRowsError("\n".join([f"{where}: {message}; name its fields: {missing}", *lines]))
+    width = max((len(path) for path, _ in values), default=0)
+    lines = [f"  {path:{width}}  {_described(value)}" for path, value in values]
+    return UnknownRowsError("\n".join([f"{message}; name its fields: {missing}", *lines]))
 
 
 def _described(value: Any) -> str:
-    """The type of a value, and an example of it."""
-    if isinstance(value, list):
-        n = len(messages_of(value) or ())
-        return f"{n} messages" if n else f"list of {len(value)}"
-    kinds = {str: "text", bool: "true or false", int: "number", float: "number"}
+    messages = messages_of(value) if isinstance(value, list) else None
     shown = json.dumps(value, default=str)
-    shown = shown[:47] + "..." if len(shown) > 50 else shown
-    return f"{kinds.get(type(value), type(value).__name__)} {shown}"
+    return f"{len(messages)} messages" if messages else shown[:57] + "..." * (len(shown) > 57)
 
 
 def propose(
     path: Path, rows: Sequence[Row], options: ReadOptions, read: Callable[..., Any]
-) -> tuple[dict[str, str], str] | None:
-    """Fields that read a file, and what a person is told; None where none are found."""
-    columns = Candidates(usual_rows(rows) if rows else [])
+) -> str | None:
+    """What a person is told of fields that read a file; None where none are found."""
+    likely = candidates(usual_rows(rows) if rows else [])
     named = options.fields.get("response")
-    responses = [named] if named else columns.responses()[:TRIED]
-    outcomes = columns.outcomes()[:TRIED] if options.needs_reward else [None]
+    responses = [named] if named else likely["response"][:TRIED]
+    outcomes = likely["reward"][:TRIED] if options.needs_reward else [None]
     for response, reward in itertools.product(responses, outcomes):
-        for group in [*columns.groups(response)[:TRIED], None]:
+        others = {name: [x for x in paths if x != response] for name, paths in likely.items()}
+        for group in [*others["group"][:TRIED], None]:
             fields = {"response": response, "group": group, "reward": reward}
-            fields |= columns.others(response)
+            fields |= {x: others[x][0] for x in ("prompt", "answer") if len(others[x]) == 1}
             known = {k: x for k, x in fields.items() if x is not None}
             if told := _tried(read, path, known, options):
-                return known, told
+                return told
     return None
 
 
-class Candidates(Columns):
-    """Paths of rows that may be a rollout's fields, the most likely first."""
+def candidates(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Paths of rows that may be a rollout's fields, by field, the most likely first."""
+    columns, kept = Columns(rows), defaultdict[str, list[Any]](list)
+    for i, path in enumerate(dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row))):
+        if not path or not columns.fits(path, KINDS["any"], 1, FITS):
+            continue
+        fits = {kind: columns.fits(path, is_kind, FITS) for kind, is_kind in KINDS.items()}
+        ranks = {name: _rank(path, name) for name in LIKELY}
+        values = columns.values(path)
+        n, length = len({str(as_label(x)) for x in values}), sum(map(len, map(str, values)))
+        # A conversation says who wrote what.
+        is_long = length > 40 * len(values) and 2 * n > len(values)
+        is_other = fits["decided"] or re.search("|".join(NAMES.not_policy), path.lower())
+        if fits["policy"]:
+            kept["response"].append((-1, i, path))
+        elif fits["text"] and not is_other and n > 1 and (ranks["response"] < 100 or is_long):
+            kept["response"].append((ranks["response"] // 100, -length / len(values), path))
+        # A word such as "incorrect" is a verdict under any name, and a number seldom is.
+        are_words = not any(str(x)[:1].isdecimal() for x in values)
+        is_named = are_words or re.search("|".join(NAMES.reward_like), path.lower())
+        if (fits["decided"] and is_named) or (fits["number"] and ranks["reward"] < 100):
+            kept["reward"].append((n < 2, ranks["reward"], not fits["decided"], path))
+        is_named = ranks["group"] < 100 or re.search(r"(^|_)(id|idx|index|key)$", name_of(path))
+        if is_named and 1 < n < len(values) and columns.fits(path, KINDS["label"], 1.0):
+            kept["group"].append((ranks["group"], path))
+        for name in ("prompt", "answer"):  # further inside a row
+            if "." in path and n > 1 and ranks[name] < 99 and fits["said"]:
+                kept[name].append((i, path))
+    return {name: [path for *_, path in sorted(kept[name])] for name in LIKELY}
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        super().__init__(rows)
-        paths = dict.fromkeys(path for row in rows[:20] for path, _ in leaves(row))
-        self.paths = [x for x in paths if x and self.fits(x, KINDS["any"], 1, FITS)]
 
-    def rank(self, path: str, meaning: str) -> int:
-        """How likely a field has a meaning by its name, or that of the object that it is the text
-        of; 100: hardly."""
-        last, outer = name_of(path), path.rpartition(".")[0]
-        if last in ("raw", "text", "content", "value") and outer:
-            last = name_of(outer)
-        names, parts = LIKELY[meaning], {*re.split(r"[\W_]+", last)}
-        known = [names.index(x) for x in (last, last.removesuffix("s")) if x in names]
-        return known[0] if known else 100 if parts.isdisjoint(names) else 99
-
-    def distinct(self, path: str) -> int:
-        """How many values a field has."""
-        return len({str(as_label(x)) for x in self.values(path)})
-
-    def responses(self) -> list[str]:
-        """What the policy may have written: a conversation says who wrote what."""
-        talks = [x for x in self.paths if self.fits(x, has_policy, FITS)]
-        texts = []
-        for path in self.paths:
-            is_text = self.fits(path, KINDS["text"], FITS) and not self.fits(path, is_verdict, FITS)
-            if is_text and not re.search("|".join(NAMES.not_policy), path.lower()):
-                values, n = self.values(path), self.distinct(path)
-                rank = self.rank(path, "response")
-                length = sum(map(len, values)) / len(values)
-                if n > 1 and (rank < 100 or (length > 40 and 2 * n > len(values))):
-                    texts.append((rank == 100, -length, path))
-        return talks + [path for *_, path in sorted(texts) if path not in talks]
-
-    def outcomes(self) -> list[str]:
-        """What may be the reward: verdicts, and numbers whose name says so."""
-        kept = []
-        for path in self.paths:
-            are_verdicts, rank = self.fits(path, is_verdict, FITS), self.rank(path, "reward")
-            # A word such as "incorrect" is a verdict under any name, and a number seldom is.
-            are_words = self.fits(path, lambda x: not str(x)[:1].isdecimal(), 1.0)
-            is_named = are_words or re.search("|".join(NAMES.reward_like), path.lower())
-            are_scores = rank < 100 and self.fits(path, KINDS["number"], FITS)
-            if (are_verdicts and is_named) or are_scores:
-                kept.append((self.distinct(path) < 2, rank, not are_verdicts, path))
-        return [path for *_, path in sorted(kept)]
-
-    def groups(self, response: str) -> list[str]:
-        """What may tell the problem: labels and prompts that repeat, labels first."""
-        kept = []
-        for path in self.paths:
-            n, rank = self.distinct(path), self.rank(path, "group")
-            is_named = rank < 100 or re.search(r"(^|_)(id|idx|index|key)$", name_of(path))
-            repeats = 1 < n < len(self.values(path)) and self.fits(path, KINDS["label"], 1.0)
-            if path != response and is_named and repeats:
-                kept.append((rank, path))
-        return [path for _, path in sorted(kept)]
-
-    def others(self, response: str) -> dict[str, str]:
-        """The prompt and the reference answer further inside a row, where names say so."""
-        fields: dict[str, str] = {}
-        for name in ("prompt", "answer"):
-            paths = [x for x in self.paths if x != response and "." in x and self.distinct(x) > 1]
-            paths = [x for x in paths if self.rank(x, name) < 99 and self.fits(x, KINDS["said"])]
-            fields |= {name: paths[0]} if len(paths) == 1 else {}
-        return fields
+def _rank(path: str, meaning: str) -> int:
+    """How likely a field has a meaning by its name, or that of the object that it is the text of;
+    100: hardly."""
+    last, outer = name_of(path), path.rpartition(".")[0]
+    if last in ("raw", "text", "content", "value") and outer:
+        last = name_of(outer)
+    names, parts = LIKELY[meaning], {*re.split(r"[\W_]+", last)}
+    known = [names.index(x) for x in (last, last.removesuffix("s")) if x in names]
+    return known[0] if known else 100 if parts.isdisjoint(names) else 99
 
 
 def _tried(
@@ -162,23 +125,22 @@ def _tried(
         table = read([path], how, notes=notes)
     except InputError:
         return None
-    _codes_b, firsts = group_codes(table)
-    left, correct = notes.counts["rejected"], table["correct"].to_pylist()
-    n, n_texts = len(table), len({*table["response"].to_pylist()})
+    n, n_groups, counts = len(table), len(group_codes(table)[1]), notes.counts
+    left, correct = counts["rejected"], table["correct"].to_pylist()
     # A group's texts are one where they are what was asked.
-    is_alone = n == len(firsts) or n_texts <= len(firsts)
-    is_alone |= notes.counts["turn_rows"] + notes.counts["alone"] > 0
+    n_texts = len(pc.unique(table["response"]))
+    is_alone = n_groups in (n, n_texts) or n_texts < n_groups
     is_mixed = len({*correct} - {None}) == 2 and 2 * correct.count(None) <= n
-    leaves_out = left > max(1, (1 - FITS) * (n + left))
-    if is_alone or leaves_out or (options.needs_reward and not is_mixed):
+    is_whole = left <= max(1, (1 - FITS) * (n + left)) and not counts["turn_rows"] + counts["alone"]
+    if is_alone or not is_whole or (options.needs_reward and not is_mixed):
         return None
     flags = [f"--rows {shlex.quote(options.rows)}"] if options.rows else []
     flags += [f"--field {shlex.quote(f'{k}={x}')}" for k, x in fields.items()]
-    first = table.slice(0, 1).to_pylist()[0]
-    begins = [(x, first[x][:60]) for x in ("prompt", "response") if first[x]]
+    shown = {x: table[x][0].as_py() for x in ("prompt", "response")}
     lines = [
-        f"this reads {n:,} of {n + left:,} rows: {len(firsts):,} groups, {correct.count(1.0):,} "
+        f"this reads {n:,} of {n + left:,} rows: {n_groups:,} groups, {correct.count(1.0):,} "
         f"correct, {correct.count(0.0):,} incorrect:",
         f"  ktae report {shlex.quote(str(path))} {' '.join(flags)}",
+        *(f"  the first {k} begins {x[:60]!r}" for k, x in shown.items() if x),
     ]
-    return "\n".join([*lines, *(f"  the first {x} begins {text!r}" for x, text in begins)])
+    return "\n".join(lines)

@@ -17,28 +17,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from ktae.errors import InputError, one_line, quoted
+from ktae.errors import InputError, passed_on, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, Rows, iterate_rows
+from ktae.rollouts.files import EmptyFileError, Rows, iterate_rows
 from ktae.rollouts.folders import choose_files, stem_of
 from ktae.rollouts.labels import READ, Place, grouped, note_conditions, note_rewards, place_of
 from ktae.rollouts.locate import KEY, Located, Locator
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import UnknownRowsError, at
+from ktae.rollouts.paths import MISSING, UnknownRowsError, at
 from ktae.rollouts.plain import understand, usual_rows
 from ktae.rollouts.proposal import propose, unknown_rows
 from ktae.rollouts.rows import MissingFieldError, to_record_row
-from ktae.rollouts.schemas import SCHEMAS, detect
 from ktae.rollouts.schemas.base import Schema, Source
-from ktae.rollouts.values import MISSING, Row, without
+from ktae.rollouts.schemas.converters import SCHEMAS, detect
+from ktae.rollouts.values import Row, without
 
 SCHEMA = pa.schema([*record.SCHEMA, *READ])
-LOOKED_AT = 1000
-"""Rows that say what a field of a file holds."""
-MAX_COMPARED = 5000
-"""Rollouts of a file among which conditions are looked for."""
+LOOKED_AT = 1000  # rows that say what a field of a file holds
+MAX_COMPARED = 5000  # rollouts of a file among which conditions are looked for
 OF_ROLLOUTS = ("response", "token_ids", "reward", "correct", "group", "prompt", "mask")
 """Fields of which a summary has none."""
 
@@ -69,7 +67,7 @@ def read(
             and what was expected.
     """
     paths = paths_of(inputs)
-    reader = Reader(options, Notes(strict=True) if notes is None else notes)
+    reader = Reader(options, notes or Notes(strict=notes is None))
     files_of = {path: _files_in(path, reader.notes) for path in paths}
     files = [os.path.realpath(file) for path in paths for file in files_of[path]]
     if twice := [name for name, n in Counter(files).items() if n > 1]:
@@ -80,12 +78,11 @@ def read(
     except UnknownRowsError as error:
         if not options.proposes or len(paths) > 1 or not paths[0].is_file():
             raise
-        rows = [x.row for x in Reader(options, Notes()).located(iterate_rows(paths[0]), paths[0])]
-        rows = [x for x in rows if isinstance(x, dict)][:LOOKED_AT]
-        proposal = propose(paths[0], rows, options, read)
-        if proposal is None:
+        located = Reader(options, Notes()).located(iterate_rows(paths[0]), paths[0])
+        rows = [x.row for x in located if isinstance(x.row, dict)][:LOOKED_AT]
+        if not (proposal := propose(paths[0], rows, options, read)):
             raise
-        raise UnknownRowsError(f"{error}\n{proposal[1]}") from None
+        raise UnknownRowsError(f"{error}\n{proposal}") from None
     if not any(map(len, tables)):
         raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
     return reader.record(tables)
@@ -93,16 +90,14 @@ def read(
 
 def read_values(values: Rows, name: str, options: ReadOptions, notes: Notes | None) -> Any:
     """The same of values in memory, each with its place; `name` is what errors call them."""
-    reader = Reader(options, Notes(strict=True) if notes is None else notes)
+    reader = Reader(options, notes or Notes(strict=notes is None))
     return reader.record([*reader.tables(Path(name), values)])
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     """The files and folders that are named, at least one."""
-    try:
+    with passed_on("files and folders to read", TypeError):
         paths = [Path(x) for x in ([inputs] if isinstance(inputs, str | os.PathLike) else inputs)]
-    except TypeError as error:
-        raise InputError(f"files and folders to read: {one_line(error)}") from None
     if not paths:
         raise InputError("no files to read")
     return paths
@@ -123,14 +118,11 @@ class Reader:
 
     def __init__(self, options: ReadOptions, notes: Notes) -> None:
         self.options, self.notes = options, notes
+        # Where the user has named the response no tool's form is looked for.
         self.is_named = not {"response", "token_ids"}.isdisjoint(options.fields)
-        """Whether the user has named the response: no tool's form is looked for."""
-        self.run: Row = {}
-        """What schemas remember from one file to the next."""
-        self.rejected: list[InputError] = []
-        """Errors of rows of the file that is read."""
-        self.places: dict[Place, int] = {}
-        """Where rollouts came from, numbered."""
+        self.run: Row = {}  # what schemas remember from one file to the next
+        self.rejected: list[InputError] = []  # errors of rows of the file that is read
+        self.places: dict[Place, int] = {}  # where rollouts came from, numbered
 
     def record(self, tables: Sequence[Any]) -> Any:
         """The record of what was read."""
@@ -156,16 +148,17 @@ class Reader:
                 if not path.is_dir() or (self.notes.strict and not is_other):
                     raise
                 errors[file] = error
-                is_other = is_other or isinstance(error, EmptyFileError)
-                said = name if is_other else str(error).partition("\n")[0]
-                self.notes.add("files" if is_other else "broken", said)
+                if is_other or isinstance(error, EmptyFileError):
+                    self.notes.add("files", name)
+                else:
+                    self.notes.add("broken", str(error).partition("\n")[0])
         if errors and len(errors) == len(files):
             raise errors[files[0]]
 
     def tables(self, file: Path, values: Rows) -> Iterator[Any]:
         """Tables with the columns of `SCHEMA`, of values that are a file's or stand in memory."""
         rows = self._record_rows(file, values)
-        while batch := list(itertools.islice(rows, ROWS_PER_BATCH)):
+        while batch := list(itertools.islice(rows, record.ROWS_PER_BATCH)):
             names = set[str]().union(*batch)
             columns = [
                 pa.array([row.get(x.name) for row in batch], x.type)
@@ -191,20 +184,16 @@ class Reader:
             try:
                 made = to_record_row(kept, located.where, options, notes, alone, schema.is_plain)
             except InputError as error:
-                is_unknown = isinstance(error, MissingFieldError) and schema.is_plain
-                message = str(error).removeprefix(f"{located.where}: ")
-                self._reject(
-                    unknown_rows([located.row], located.where, message, options.needed)
-                    if is_unknown
-                    else error
-                )
+                if isinstance(error, MissingFieldError) and schema.is_plain:
+                    error = unknown_rows([located.row], str(error), options.needed)
+                self._reject(error)
                 continue
             n += 1
             if schema.is_plain and options.needs_reward and len(compared) < MAX_COMPARED:
                 compared.append((kept, made))
             if made.pop("is_alone"):  # its label is its row's, which nothing in another file is
                 notes.add("by_row" if parent is not None else "alone")
-                place = Place(None, path_text(file))
+                place = (None, path_text(file))
             made["place"] = self.places.setdefault(place, len(self.places))
             yield made
         if self.rejected and len(self.rejected) > n:
@@ -241,16 +230,12 @@ class Reader:
         fields = self.options.fields
         source = Source(path, self.options, self.notes, fields)
         taken = {*fields.values()} - fields.keys()
-
-        def named(row: Row) -> Row:
-            return without(row, taken) | source.named(row)
-
-        main = fields.get("response", fields.get("token_ids", ""))
         locator = Locator(
             lambda row: any(schema.detects(row) for schema in SCHEMAS),
             self.options.rows,
             fields.values(),
-            *((named, main) if self.is_named else ()),
+            (lambda row: without(row, taken) | source.named(row)) if self.is_named else None,
+            fields.get("response", fields.get("token_ids", "")),
         )
         first = list(itertools.islice(values, 2))
         is_file = len(first) == 1 and path.name.removesuffix(".gz").endswith(".json")
@@ -265,7 +250,7 @@ class Reader:
     ) -> Iterator[tuple[Schema, Located]]:
         """The objects among a file's rows, each with its schema, once plain fields are known."""
         sample = list(itertools.islice(located, LOOKED_AT))
-        plain, usual = self._understood(sample, source)
+        plain, usual = self._understood([x for x in sample if isinstance(x.row, dict)], source)
         schema = plain
         for place in itertools.chain(sample, located):
             row = place.row
@@ -273,12 +258,11 @@ class Reader:
                 message = f"{row!r:.60}; expected an object with group, response, reward"
                 self._reject(InputError(f"{place.where}: {message}"))
                 continue
-            if not row:  # of no rollouts
-                self.notes.add("empty", place.where)
-                continue
             if not (self.is_named or place.is_repeated):
                 schema = detect(row, None if schema is plain else schema) or plain
-            if schema is plain and usual.isdisjoint(row.keys()):
+            if not row:  # of no rollouts
+                self.notes.add("empty", place.where)
+            elif schema is plain and usual.isdisjoint(row.keys()):
                 self.notes.add("summaries", place.where)
             else:
                 yield schema, place
@@ -287,22 +271,22 @@ class Reader:
         self, sample: Sequence[Located], source: Source
     ) -> tuple[Schema, frozenset[str]]:
         """The schema of a file's plain rows, and fields of which each rollout has one."""
-        objects, options = [x for x in sample if isinstance(x.row, dict)], self.options
-        for name, path in options.fields.items() if objects else ():
-            values = (at(x.row, name if self.is_named else path) for x in objects)
+        options = self.options
+        for name, path in options.fields.items() if sample else ():
+            values = (at(x.row, name if self.is_named else path) for x in sample)
             if all(x is MISSING or x is None for x in values):
-                message, rows = f"nothing at {path!r} for {name}", [x.row for x in objects]
-                raise unknown_rows(rows, objects[0].where, message, (name,))
-        rows = [x.row for x in objects if self.is_named or detect(x.row) is None]
+                message = f"{sample[0].where}: nothing at {path!r} for {name}"
+                raise unknown_rows([x.row for x in sample], message, (name,))
+        rows = [x.row for x in sample if self.is_named or detect(x.row) is None]
         if not rows:
             return Schema("plain rollouts", is_plain=True), frozenset()
         usual = usual_rows(rows)
         named = {*options.fields, "group"} if options.group_by else {*options.fields}
         plain = understand([x | source.named(x) for x in usual], self.notes, named)
         if plain is None:
-            message = f"no field 'response'; its fields are {quoted(usual[0])}"
             where = next(x.where for x in sample if x.row is usual[0])
-            raise unknown_rows(usual, where, message, options.needed)
+            message = f"{where}: no field 'response'; its fields are {quoted(usual[0])}"
+            raise unknown_rows(usual, message, options.needed)
         return plain, frozenset(OF_ROLLOUTS).union(*usual)
 
     def _reject(self, error: InputError) -> None:

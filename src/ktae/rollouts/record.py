@@ -1,12 +1,12 @@
 """The rollout record, version 3: an Arrow table of one row a rollout, kept as Parquet.
 
 Trainer, scoring, report and plots hand rollouts to each other in this form and no other. Every
-column's meaning is in the schema, and so in every file. A file carries the version in its metadata;
-a reader refuses versions that it does not know.
+column's meaning is in the schema, and so in every file, and the version in its metadata.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -18,12 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on
 from ktae.files.atomic import atomic_write
 from ktae.files.inputs import open_input
 
 VERSION = "3"
 VERSION_KEY = b"ktae.rollouts.version"
+ROWS_PER_BATCH = 1024
+"""Rows that a batch of a record holds."""
 CREDIT_KEY = b"ktae.credit"
 """Metadata of what `ktae score` has written: the estimator."""
 UNIT_KEY, WORDS = b"ktae.unit", b"words"
@@ -62,43 +64,17 @@ def write(table: Any, path: str | Path) -> None:
 
 
 def write_parquet(table: Any, path: Path) -> None:
-    """Write any table as Parquet to this very path; a full disk is an `InputError`."""
-    try:
-        with open(path, "wb") as file:  # Arrow opens no path that is not UTF-8
-            pq.write_table(table, file, compression="zstd", row_group_size=1 << 16)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error}") from None
-
-
-def read_record(path: str | Path) -> Any:
-    """A record that `write` wrote, with the metadata that it was written with.
-
-    Raises:
-        InputError: the file is missing, is not Parquet, is not a record or not of this version.
-    """
-    try:
-        with open_input(path) as file:
-            table = pq.ParquetFile(file).read()
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"cannot read {path}: {one_line(error)}") from None
-    version = (table.schema.metadata or {}).get(VERSION_KEY)
-    if version is None:
-        raise InputError(f"{path}: not a rollout record; expected one that ktae has written")
-    number = version.decode(errors="replace")
-    if number != VERSION:
-        raise InputError(f"{path}: rollout record of version {number}; this ktae reads {VERSION}")
-    return conform(table, str(path))
+    """Write any table as Parquet to this very path."""
+    with open(path, "wb") as file:  # Arrow opens no path that is not UTF-8
+        pq.write_table(table, file, compression="zstd", row_group_size=1 << 16)
 
 
 def metadata_of(path: Path) -> dict[bytes, bytes]:
     """The metadata of a Parquet file; none of any other, and of one that is broken."""
-    if path.suffix != ".parquet":
-        return {}
-    try:
-        with open_input(path) as stream:
-            return pq.read_metadata(stream).metadata or {}
-    except (InputError, pa.ArrowException, OSError, ValueError):
-        return {}  # what is wrong with it is said where it is read
+    kinds = (InputError, pa.ArrowException, OSError, ValueError)
+    with contextlib.suppress(*kinds), open_input(path) as stream:
+        return (path.suffix == ".parquet" and pq.read_metadata(stream).metadata) or {}
+    return {}  # what is wrong with it is said where it is read
 
 
 def without_words(table: Any) -> Any:
@@ -138,11 +114,8 @@ def conform(table: Any, where: str = "rollout record") -> Any:
         raise InputError(f"{where}: no column {missing[0]!r}")
     columns = {}
     for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True):
-        try:
+        with passed_on(f"{where}: column {name!r}; expected {kind}", pa.ArrowException):
             column = table[name].cast(kind) if name in names else pa.nulls(len(table), kind)
-        except pa.ArrowException as error:
-            kinds = f"is {table[name].type}; expected {kind}"
-            raise InputError(f"{where}: column {name!r} {kinds} ({error})") from None
         is_score = name in ("reward", "correct")
         columns[name] = pc.if_else(pc.is_nan(column), None, column) if is_score else column
     # The estimator and the unit of a scored record are metadata, too, and go on with it.

@@ -6,15 +6,15 @@ docs/read-your-own.md has the fields. What is no field of the record is kept, as
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError, quoted
-from ktae.rollouts.conversation import joined, plain_text, response_of
-from ktae.rollouts.names import NAMES
+from ktae.rollouts.conversation import from_json, joined, plain_text, response_of
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
+from ktae.rollouts.paths import NAMES
 from ktae.rollouts.schemas.base import FINAL
 from ktae.rollouts.values import (
     IGNORED,
@@ -28,11 +28,10 @@ from ktae.rollouts.values import (
     without,
 )
 
-INTERNAL = frozenset(("_prompt_id", "_graded", "is_evaluation"))
+KNOWN = {"_prompt_id", "_graded", "is_evaluation"} | PARSERS.keys()
 """Names that are not kept among a row's further fields."""
-KNOWN = INTERNAL | PARSERS.keys()
 ALIASES, ASKS, THOUGHTS = map(
-    frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.questions, NAMES.thoughts)
+    frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.prompts[1:], NAMES.thoughts)
 )
 
 
@@ -41,12 +40,7 @@ class MissingFieldError(InputError):
 
 
 def to_record_row(
-    plain: Row,
-    where: str,
-    options: ReadOptions,
-    notes: Notes,
-    alone: str | None,
-    is_plain: bool,
+    plain: Row, where: str, options: ReadOptions, notes: Notes, alone: str | None, is_plain: bool
 ) -> Row:
     """A row of the record, with `is_alone` and the columns of `ktae.rollouts.labels.READ`.
 
@@ -54,53 +48,46 @@ def to_record_row(
     `is_plain`: no tool says what its groups are. Where the notes are strict, no reward is made up.
     """
     fields, is_alone = with_texts(plain, where, notes), False
-    if not ALIASES.isdisjoint(fields):
-        rename_aliases(fields, where)
+    rename_aliases(fields, where)
     label = fields.get("group")
     if isinstance(label, str) and not label.strip():
         label = fields["group"] = None  # as CSV has it
-    if "response" not in fields:
-        _require(fields, where, "response", "token_ids")
     # The same prompt of a step is the same group, also where nobody wrote that down.
     is_final = fields.pop(FINAL, False)
     prompt = fields.pop("_task", None) or fields.get("prompt")
     if prompt is not None and not (is_final and not is_null(label)):
-        images = [fields[x] for x in ("image", "images") if fields.get(x)]
-        fields["_prompt_id"] = prompt_digest([prompt, images] if images else prompt)
-        if is_plain and is_null(label):
-            notes.add("without_group")
+        if "image" in fields or "images" in fields:
+            images = [fields[x] for x in ("image", "images") if fields.get(x)]
+            prompt = [prompt, images] if images else prompt
+        fields["_prompt_id"] = prompt_digest(prompt)
     elif is_null(label) and alone is not None:
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
-    if "group" not in fields:
-        _require(fields, where, "group", "prompt")
-    if "reward" not in fields:
-        _require(fields, where, "reward", "correct")
-    if not options.needs_reward and fields.get("answer") is None:
-        raise MissingFieldError(f"{where}: no field 'answer'; its fields are {quoted(plain)}")
     made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
+    if "response" not in made and "token_ids" not in made:
+        raise _missing("response", "token_ids", fields, plain, where)
+    if made.get("group") is None and "_prompt_id" not in fields:
+        raise _missing("group", "prompt", fields, plain, where)
+    if not has_verdict and made.get("reward") is None:
+        raise _missing("reward", "correct", fields, plain, where)
+    if not options.needs_reward and "answer" not in made:
+        raise _missing("answer", "answer", fields, plain, where)
     if not has_verdict:
-        made["correct"] = float(is_above(made.get("reward") or 0.0, options.threshold or 0.0))
-    for name, is_there in (
-        ("group", made.get("group") is not None or "_prompt_id" in fields),
-        ("reward", has_verdict or made.get("reward") is not None),
-        ("response", "response" in made or "token_ids" in made),
-    ):
-        if not is_there:
-            raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
+        made["correct"] = float(is_above(made["reward"], options.threshold or 0.0))
+    if is_plain and is_null(label) and "_prompt_id" in fields:
+        notes.add("without_group")
     made["label"], made["prompt_id"] = made.pop("group", None), fields.get("_prompt_id")
     made["is_evaluation"], made["by_reward"] = bool(fields.get("is_evaluation")), not has_verdict
     made["extra"], made["is_alone"] = further_fields(fields), is_alone
     return made | (fields.get("_graded") or {})
 
 
-def _require(fields: Row, where: str, name: str, other: str) -> None:
-    """Raise a MissingFieldError if a row without the one field lacks the other, too."""
-    if other not in fields:
-        raise MissingFieldError(
-            f"{where}: no field {name!r}; its fields are {quoted(fields)}; expected {name} or "
-            f"{other}, or --field {name}=NAME for one of them"
-        )
+def _missing(name: str, other: str, fields: Row, plain: Row, where: str) -> InputError:
+    if name in fields or other in fields:
+        return InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
+    expected = " or ".join(dict.fromkeys((name, other)))
+    message = f"no field {name!r}; its fields are {quoted(plain)}; expected {expected}"
+    return MissingFieldError(f"{where}: {message}")
 
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
@@ -125,14 +112,18 @@ def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: boo
 
 def rename_aliases(fields: Row, where: str) -> None:
     """Give a step, and a mask of token ids, their names. A mask of another length is an error."""
-    names = {"step": [x for x in NAMES.steps if is_number(fields.get(x))]}
-    if isinstance(ids := fields.get("token_ids"), list):
-        masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
-        names["mask"] = [x for x in masks if len(fields[x]) == len(ids)]
-        misfits = [x for x in masks if x != "labels"]
-        if misfits and not names["mask"] and fields.get("mask") is None:
-            raise InputError(f"{where}: {misfits[0]} and token_ids differ in length")
-    for name, aliases in names.items():
+    if ALIASES.isdisjoint(fields):
+        return
+    steps = [x for x in NAMES.steps if is_number(fields.get(x))]
+    masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
+    if masks and isinstance(ids := fields.get("token_ids"), list):
+        fitting = [x for x in masks if len(fields[x]) == len(ids)]
+        if not fitting and masks != ["labels"] and fields.get("mask") is None:
+            raise InputError(f"{where}: {masks[0]} and token_ids differ in length")
+        masks = fitting
+    else:
+        masks = []
+    for name, aliases in (("step", steps), ("mask", masks)):
         if aliases and fields.get(name) is None:
             fields[name] = fields.pop(aliases[0])
 
@@ -146,11 +137,11 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     fields = dict(row)
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
-    is_asked = is_null(fields.get("group")) and not (is_final or ASKS.isdisjoint(fields))
-    if prompt is None or (is_asked and isinstance(prompt, str)):
+    names: Sequence[str] = NAMES.prompts if prompt is None else ()
+    if isinstance(prompt, str) and is_null(fields.get("group")) and not is_final:
         # In a chat nothing beside it asks, such as the query that a policy wrote.
-        is_chat = not isinstance(fields.get("prompt"), str)
-        names = NAMES.prompts if prompt is None else NAMES.questions[: 4 if is_chat else 7]
+        names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
+    if not ASKS.isdisjoint(fields):
         texts = {name: _asked(fields[name]) for name in names if name in fields}
         texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
@@ -195,16 +186,16 @@ def parsed(fields: Row, where: str) -> Row:
             made[name] = parse(value)
         except (TypeError, ValueError, OverflowError, AttributeError):
             raise InputError(f"{where}: {name} is {value!r:.60}; expected {expected}") from None
-    labels, ids = made.get("mask"), made.get("token_ids")
-    if labels is not None:
-        if len(labels) != (0 if ids is None else len(ids)):
+    if (mask := made.get("mask")) is not None:
+        ids = made.get("token_ids", ())
+        if len(mask) != len(ids):
             raise InputError(f"{where}: mask and token_ids differ in length")
-        if labels.dtype != bool and ((labels != IGNORED) & (labels != ids)).any():
+        if mask.dtype != bool and ((mask != IGNORED) & (mask != ids)).any():
             raise InputError(
                 f"{where}: mask is {fields['mask']!r:.60}; expected true or false, 0 or 1, or "
                 f"{IGNORED} and the token id"
             )
-        made["mask"] = labels if labels.dtype == bool else labels != IGNORED
+        made["mask"] = mask if mask.dtype == bool else mask != IGNORED
     return made
 
 
@@ -213,13 +204,7 @@ def further_fields(fields: Row) -> str | None:
     if fields.keys() <= KNOWN:
         return None
     rest = without(fields, KNOWN)
-    extra = rest.pop("extra", None)
-    try:
-        inner = json.loads(extra) if isinstance(extra, str) else None
-    except (ValueError, RecursionError):
-        inner = None
-    # Anything but a JSON object by that name is a field.
-    if not isinstance(inner, dict):
-        inner = {} if extra is None else {"extra": extra}
-    inner |= rest
-    return any_text(inner) if inner else None
+    extra = rest.get("extra")
+    if extra is None or (isinstance(extra, str) and isinstance(from_json(extra), dict)):
+        rest = (from_json(extra) or {}) | without(rest, ["extra"])
+    return any_text(rest) if rest else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on
 from ktae.files.hub import local_or_hub
 from ktae.files.inputs import read_input
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ktae.rollouts.notes import Notes
 
 HUB_TIMEOUT_S = 10
-TEXTS_AT_ONCE = 128
-"""An encoding takes 100 bytes for each character."""
+TEXTS_AT_ONCE = 128  # an encoding takes 100 bytes for each character
 
 # Printable Latin-1 stands for itself, the rest follows from U+0100 on.
 ITSELF = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -28,8 +27,7 @@ BYTE_ALPHABET = {chr(byte): byte for byte in ITSELF} | {
     chr(0x100 + i): byte for i, byte in enumerate(x for x in range(256) if x not in ITSELF)
 }
 """The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`)."""
-BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
-"""A byte in SentencePiece's vocabularies."""
+BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")  # a byte in SentencePiece's vocabularies
 
 
 def load_tokenizer(name: str) -> Any:
@@ -45,7 +43,8 @@ def load_tokenizer(name: str) -> Any:
     file = folder / "tokenizer.json"
     if folder.is_dir() and not file.is_file():
         raise InputError(f"no tokenizer in {folder}; expected a folder with tokenizer.json")
-    try:
+    # tokenizers raises Exception itself.
+    with passed_on(f"tokenizer {name}", Exception, install="pip install 'ktae[report]'"):
         from tokenizers import Tokenizer
 
         if not folder.is_dir():
@@ -53,20 +52,10 @@ def load_tokenizer(name: str) -> Any:
 
             file = Path(hf_hub_download(name, "tokenizer.json", etag_timeout=HUB_TIMEOUT_S))
         return inner_tokenizer(Tokenizer.from_str(read_input(file).decode()), copy=True)
-    except InputError:
-        raise
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"a tokenizer needs {error.name}, which is not installed; pip install 'ktae[report]'"
-        ) from None
-    except Exception as error:  # tokenizers raises Exception itself
-        raise InputError(f"cannot load the tokenizer {name}: {one_line(error)}") from None
 
 
-@functools.cache
-def kept_tokenizer(name: str) -> Any:
-    """What `load_tokenizer` gives, loaded once in a process: for code that asks at every step."""
-    return load_tokenizer(name)
+kept_tokenizer = functools.cache(load_tokenizer)
+"""The same, loaded once in a process: for code that asks at every step."""
 
 
 def inner_tokenizer(tokenizer: Any, *, copy: bool = False) -> Any:
@@ -89,16 +78,13 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
     `named` is what errors call the tokenizer, such as "tokenizer models/qwen".
     """
     tokenizer = inner_tokenizer(tokenizer)
+    hint = "give the tokenizer of the model that wrote it"
     ids: list[np.ndarray] = []
     for begin in range(0, len(texts), TEXTS_AT_ONCE):
         some = texts[begin : begin + TEXTS_AT_ONCE]
-        try:
+        # tokenizers raises Exception itself, as of a word level
+        with passed_on(f"{named or 'the tokenizer'} spells no response", Exception, hint=hint):
             encodings = tokenizer.encode_batch_fast(some, add_special_tokens=False)
-        except Exception as error:  # tokenizers raises Exception itself, as of a word level
-            raise InputError(
-                f"{named or 'the tokenizer'} cannot spell a response ({one_line(error)}); give the "
-                "tokenizer of the model that wrote it"
-            ) from None
         ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
     return ids
 
@@ -154,12 +140,11 @@ def vocabulary(tokenizer: Any) -> Vocabulary:
         inner_tokenizer(tokenizer)  # says what is wrong
     # Tokens may be added to a tokenizer that was seen before. (The size with added tokens would be
     # the same in one call that takes a tenth of a second.)
-    sizes = (inner.get_vocab_size(with_added_tokens=False), len(inner.get_added_tokens_decoder()))
-    return _vocabulary(tokenizer, sizes)
+    return _vocabulary(tokenizer, len(inner.get_added_tokens_decoder()))
 
 
 @functools.lru_cache(maxsize=4)
-def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
+def _vocabulary(tokenizer: Any, n_added: int) -> Vocabulary:
     from ktae.batch import Vocabulary
 
     inner = inner_tokenizer(tokenizer)
@@ -188,24 +173,14 @@ class Spelling(NamedTuple):
 
     def tokens(self, begin: int, end: int) -> tuple[int, int]:
         """The first token of `text[begin:end]`, and the token after its last."""
-        return (
-            int(np.searchsorted(self.ends_t, begin, side="right")),
-            int(np.searchsorted(self.ends_t, end, side="left")) + 1,
-        )
+        first = np.searchsorted(self.ends_t, begin, side="right")
+        return int(first), int(np.searchsorted(self.ends_t, end)) + 1
 
 
-class Speller:
-    """Spells rollouts with the bytes of each of V distinct tokens; one without text has none."""
-
-    def __init__(self, texts: Sequence[bytes | None]) -> None:
-        # An array of objects gives a rollout's texts in one step.
-        self._texts_v = np.array([text or b"" for text in texts], dtype=object)
-        self._lengths_v = np.array([len(text) for text in self._texts_v], dtype=np.int64)
-
-    def spell(self, which_t: np.ndarray) -> Spelling:
-        """The spelling of one rollout, by each token's place in the texts."""
-        text = b"".join(self._texts_v[which_t].tolist())
-        return Spelling(text, np.cumsum(self._lengths_v[which_t]))
+def spell(texts: Sequence[bytes | None], which_t: np.ndarray) -> Spelling:
+    """The spelling of one rollout, by each token's place in `texts`; one without text has none."""
+    pieces = [texts[i] or b"" for i in which_t.tolist()]
+    return Spelling(b"".join(pieces), np.cumsum([*map(len, pieces)], dtype=np.int64))
 
 
 def standing_alone(answer: str) -> bytes:

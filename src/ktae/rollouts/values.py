@@ -7,25 +7,22 @@ import hashlib
 import json
 import math
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.rollouts.conversation import messages_of, plain_text
-from ktae.rollouts.names import NAMES
+from ktae.errors import InputError
+from ktae.rollouts.conversation import author, choices_of, list_in, messages_of, plain_text
+from ktae.rollouts.paths import NAMES
 
 Row = dict[str, Any]
-MISSING = object()
-"""What a path leads to that leads nowhere."""
 WORDS = dict.fromkeys(NAMES.correct, True) | dict.fromkeys(NAMES.incorrect, False)
 """Texts that are verdicts, in small letters."""
-IGNORED = -100
-"""The label of a token that no loss is computed of."""
-LONGEST_LABEL = 80
-"""Characters. A longer text in the place of a group becomes a short label."""
+IGNORED = -100  # the label of a token that no loss is computed of
+LONGEST_LABEL = 80  # characters; a longer text in the place of a group becomes a short label
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
@@ -50,11 +47,6 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def is_score(value: object) -> bool:
-    """Whether it is a number, a verdict, or null."""
-    return value is None or is_number(value) or as_verdict(value) is not None
-
-
 def as_label(value: object) -> object:
     """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
     databases have them as decimals."""
@@ -68,71 +60,59 @@ def is_label(value: object) -> bool:
     return isinstance(as_label(value), int | str) and not isinstance(value, bool)
 
 
-def of_type(*kinds: type) -> Callable[[Any], bool]:
-    """Whether a value is of one of these types."""
-    return lambda value: isinstance(value, kinds)
-
-
 KINDS: dict[str, Callable[[Any], bool]] = {
-    "any": of_type(object),
-    "text": of_type(str),
+    "any": lambda value: True,
+    "policy": lambda value: any(map(author, messages_of(value) or ())),  # speaks in it
+    "response": lambda value: KINDS["said"](value) or choices_of(value) is not None,
+    "decided": lambda value: as_verdict(value) is not None,
+    "text": lambda value: isinstance(value, str),
     "said": lambda value: isinstance(value, str) or messages_of(value) is not None,
     "messages": lambda value: messages_of(value) is not None,
     "number": is_number,
     "number?": lambda value: value is None or is_number(value),
-    "score": is_score,
+    "score": lambda value: value is None or is_number(value) or as_verdict(value) is not None,
     "verdict": lambda value: value is None or as_verdict(value) is not None,
     "label": is_label,
-    "dict": of_type(dict),
-    "list": of_type(list),
+    "dict": lambda value: isinstance(value, dict),
+    "list": lambda value: isinstance(value, list),
+    "texts": lambda value: _all("text", value),
+    "scores": lambda value: _all("score", value),
+    "labels": lambda value: _all("label", value),
+    "lists": lambda value: _all("list", value),
+    "saids": lambda value: _all("said", value) and messages_of(value) is None,
 }
 """What a field may hold, by the name that a schema's signature has for it."""
 
 
-def list_of(kind: str) -> Callable[[Any], bool]:
-    """Whether a value is a list of such values, at least one."""
-    return lambda value: isinstance(value, list) and bool(value) and all(map(KINDS[kind], value))
-
-
-_are_said = list_of("said")
-KINDS |= {f"{kind}s": list_of(kind) for kind in ("text", "score", "label", "list")}
-KINDS["saids"] = lambda value: _are_said(value) and messages_of(value) is None
+def _all(kind: str, value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(KINDS[kind], value))
 
 
 # --- what becomes of a field's value: an exception says that it is none
 
 
-def text(value: Any) -> str:
+def text(value: str) -> str:
     """Text. Half a surrogate pair, which JSON can spell and nothing can write, is U+FFFD."""
-    if type(value) is str and value.isascii():  # most, and this takes no time
+    if str.isascii(value):  # most, and this takes no time
         return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return str(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return str(value)
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def any_text(value: Any) -> str:
     """Text; of anything else its JSON."""
-    return text(value) if isinstance(value, str) else text(_AS_JSON(value))
+    return text(value if isinstance(value, str) else _AS_JSON(value))
 
 
-def answer(value: Any) -> str:
+def _answer(value: Any) -> str:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
-    if isinstance(value, list) and value and set(map(type, value)) <= {str, int, float, Decimal}:
+    if isinstance(value, list) and value and {*map(type, value)} <= {str, int, float, Decimal}:
         value = [str(as_label(x)) for x in value]  # no booleans among them
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError
     return any_text(value)
 
 
-def group_label(value: Any) -> str:
-    """Text, or the digits of an integer."""
-    return text(str(as_label(value)) if is_label(value) else None)
-
-
-def number(value: Any) -> float | None:
+def _number(value: Any) -> float | None:
     """A finite number; null for NaN."""
     parsed = float(value) if is_number(value) else math.inf
     if math.isinf(parsed):
@@ -140,31 +120,31 @@ def number(value: Any) -> float | None:
     return None if math.isnan(parsed) else parsed
 
 
-def integer(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     """An integer, also as 7.0, which is how pandas has it where others are null, or as text."""
-    parsed = number(int(value) if isinstance(value, str) else value)
+    parsed = _number(int(value) if isinstance(value, str) else value)
     if parsed is not None and (parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID):
         raise ValueError
     return None if parsed is None else int(parsed)
 
 
-def token_ids(value: Any) -> np.ndarray:
+def _token_ids(value: list[int]) -> np.ndarray:
     """(T,) int32: a column of arrays is made much faster than one of lists."""
     ids = np.array(array("i", value))
-    if set(map(type, value)) - {int} or ids.min(initial=0) < 0 or not isinstance(value, list):
+    if {*map(type, value)} - {int} or ids.min(initial=0) < 0 or not isinstance(value, list):
         raise ValueError
     return ids
 
 
-def mask(value: Any) -> np.ndarray:
+def _mask(value: list[Any]) -> np.ndarray:
     """(T,) bool, or numbers where an entry is neither 0 nor 1."""
-    if not isinstance(value, list) or set(map(type, value)) - {bool, int, float}:
+    if not isinstance(value, list) or {*map(type, value)} - {bool, int, float}:
         raise ValueError
     entries = np.array(value, dtype=float)
     return entries != 0 if np.isin(entries, (0, 1)).all() else entries
 
 
-def segments(value: Any) -> list[dict[str, str]] | None:
+def _segments(value: Any) -> list[dict[str, str]] | None:
     """Parts of a response with roles, as the record has them; None for anything else."""
     are_parts = isinstance(value, list) and all(
         isinstance(x, dict) and x.keys() == {"role", "text"} and KINDS["texts"](list(x.values()))
@@ -173,26 +153,48 @@ def segments(value: Any) -> list[dict[str, str]] | None:
     return [{k: text(x) for k, x in part.items()} for part in value] if are_parts else None
 
 
-VERDICT = (
-    "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, C or I, "
-    "or null (unknown)"
-)
 PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "group": (group_label, "text or an integer"),
-    "step": (integer, "an integer within ±(2^31 - 1)"),
+    "group": (lambda x: text(str(as_label(x)) if is_label(x) else x), "text or an integer"),
+    "step": (_integer, "an integer within ±(2^31 - 1)"),
     "prompt": (any_text, "text"),
     "response": (text, "text or messages"),
-    "answer": (answer, "text"),
-    "token_ids": (token_ids, "a list of integers from 0 to 2^31 - 1"),
-    "mask": (mask, "a list of booleans"),
-    "reward": (number, "a finite number"),
-    "correct": (lambda x: None if is_null(x) else float(as_verdict(x)), VERDICT),  # type: ignore[arg-type]
-    "advantage": (number, "a finite number"),
+    "answer": (_answer, "text"),
+    "token_ids": (_token_ids, "a list of integers from 0 to 2^31 - 1"),
+    "mask": (_mask, "a list of booleans"),
+    "reward": (_number, "a finite number"),
+    "correct": (
+        lambda x: None if is_null(x) else float(as_verdict(x)),  # type: ignore[arg-type]
+        "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, "
+        "C or I, or null (unknown)",
+    ),
+    "advantage": (_number, "a finite number"),
     "model": (any_text, "text"),
     "source": (any_text, "text"),
-    "segments": (segments, "parts with role and text"),
+    "segments": (_segments, "parts with role and text"),
 }
 """What becomes of each field's value, null aside, and what an error expects."""
+
+
+def parse_answers(value: object, where: str) -> tuple[str, ...]:
+    """The accepted answers.
+
+    Text is one answer, unless it is a printed list of texts (JSON or Python). After `####`, as in
+    GSM8K, only what follows counts.
+
+    Raises:
+        InputError: anything but a text, a number or a list of such; `where` begins the message.
+    """
+    if isinstance(value, str):
+        # A list of anything else is an answer, such as an interval.
+        if (listed := list_in(value)) and KINDS["texts"](listed):
+            return parse_answers(listed, where)
+        return (text(value).rpartition("####")[2].rpartition("\nA: ")[2].strip(),)
+    number = as_label(value)  # tables hold integers as 142.0 where another row has a fraction
+    if is_number(number) and math.isfinite(number):  # type: ignore[arg-type]
+        return (str(number),)
+    if isinstance(value, Sequence) and value:
+        return tuple(dict.fromkeys(x for part in value for x in parse_answers(part, where)))
+    raise InputError(f"{where}: answer is {value!r:.60}; expected text, a number, or a list")
 
 
 @functools.lru_cache(maxsize=256)  # rollouts of one prompt often follow each other

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.grading.extract import Fallback, extract
 from ktae.grading.forms import key
-from ktae.rollouts.tokens import Speller, standing_alone
+from ktae.rollouts.tokens import spell, standing_alone
 
 _ARITHMETIC = re.compile(r"^[\d\s.,+*/()=−×÷-]+=")
 
@@ -106,7 +106,6 @@ def before_answer(
             "the token ids have no texts, so nobody knows where an answer stands among them; "
             "expected a tokenizer (--tokenizer)"
         )
-    speller = Speller(texts)
     counts_b, lengths_b = np.zeros((2, len(rollouts)), dtype=np.int64)
     answered_b = np.zeros(len(rollouts), dtype=bool)
     for row, (ids, answer) in enumerate(zip(rollouts["token_ids"], answers, strict=True)):
@@ -115,7 +114,7 @@ def before_answer(
         if not answer:
             continue
         # In the text of the tokens themselves: a response that was decoded may differ from it.
-        spelling = speller.spell(which_t)
+        spelling = spell(texts, which_t)
         place = re.search(standing_alone(answer), spelling.text)
         if place is not None:
             counts_b[row], _ = spelling.tokens(*place.span())

@@ -37,7 +37,7 @@ def counted_rollouts(rollouts: Any, tokenizer: Any) -> Counted:
     groups.require_comparable(codes_b)
     rollouts = groups.tokenized(rollouts, tokenizer)
     ids = groups.arrays_of(rollouts["token_ids"])
-    pairs = zip(ids, groups.masks_of(rollouts), strict=True)
+    pairs = zip(ids, groups.arrays_of(rollouts["mask"]), strict=True)
     masks = [np.ones(len(x), dtype=bool) if mask is None else mask for x, mask in pairs]
     counted = [x[mask] for x, mask in zip(ids, masks, strict=True)]
     return Counted(ids, masks, counted, rollouts["correct"].to_numpy(), codes_b, first_rows)

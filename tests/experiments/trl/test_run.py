@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -13,7 +14,6 @@ from ktae.experiments.run_folder import RunFolder
 from ktae.experiments.tasks import task_of
 from ktae.experiments.trl import run as module
 from ktae.experiments.trl import tasks
-from ktae.rollouts.record import read_record
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,7 +50,7 @@ def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkey
     metrics = folder.metrics.read_text()
     # A run that is killed may have come further than its last checkpoint.
     folder.append_metrics({"step": 3, "seconds": 1.0})
-    folder.write_rollouts(3, read_record(folder.rollouts / "step-00002.parquet"))
+    folder.write_rollouts(3, pq.read_table(folder.rollouts / "step-00002.parquet"))
 
     assert module.run(recipe, folder, resume=True, on_step=lambda _: None, note=print) == 0
     assert folder.metrics.read_text() == metrics
@@ -72,7 +72,7 @@ def test_a_reward_of_ones_own_and_the_command_that_was_corrected(recipe, tmp_pat
     other.write_text("def words(response, answer): return len(response.split()) % 3 - 1.0\n")
     changed = recipe.model_copy(update={"reward": f"{other}:words"})
     assert module.run(changed, folder, resume=False, on_step=lambda _: None, note=print) == 0
-    rows = [row for path in folder.rollouts.iterdir() for row in read_record(path).to_pylist()]
+    rows = [row for path in folder.rollouts.iterdir() for row in pq.read_table(path).to_pylist()]
     tokenizer = AutoTokenizer.from_pretrained(folder.tokenizer)
     texts = [tokenizer.decode(row["token_ids"], skip_special_tokens=True) for row in rows]
     expected = [len(text.split()) % 3 - 1 for text in texts]

@@ -13,8 +13,7 @@ from ktae.experiments.recipe import Problems, Recipe
 from ktae.experiments.tasks.base import Task, TaskRow
 from ktae.experiments.templates import as_messages
 from ktae.files.text import require_text
-from ktae.rollouts.answers import parse_answers
-from ktae.rollouts.values import is_null
+from ktae.rollouts.values import is_null, parse_answers
 
 TEXT_FIELDS = ("problem", "question", "prompt")
 ANSWER_FIELDS = ("answer", "final_answer")

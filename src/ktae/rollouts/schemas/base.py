@@ -9,19 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, passed_on, quoted
 from ktae.rollouts.conversation import from_json
 from ktae.rollouts.locate import Located
-from ktae.rollouts.names import NAMES
 from ktae.rollouts.notes import Notes
-from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.paths import at
+from ktae.rollouts.options import ReadOptions
+from ktae.rollouts.paths import MISSING, NAMES, at
 from ktae.rollouts.values import (
     KINDS,
-    MISSING,
     Row,
     is_null,
-    is_score,
     label_of,
     without,
 )
@@ -40,8 +37,7 @@ OF_FORM = re.compile("form|len|tag|style|penalt")
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
 STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)(?:_epoch_\d+)?")
 """The name of a training step's folder, such as step_7, global_step_7 or train_step_7_epoch_0."""
-Items = Iterator[tuple[Row, Located]]
-"""Rows of a file, each with where it was found."""
+Items = Iterator[tuple[Row, Located]]  # rows of a file, each with where it was found
 
 
 @dataclasses.dataclass
@@ -49,10 +45,9 @@ class Source:
     """The file that rows come from, and what was asked for."""
 
     path: Path
-    options: ReadOptions = DEFAULT
-    notes: Notes = dataclasses.field(default_factory=Notes)
-    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Those that the user has named, as they are from a row."""
+    options: ReadOptions
+    notes: Notes
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)  # named, from a row
     run: dict[Any, Any] = dataclasses.field(default_factory=dict)
     """What converters remember from one row, or file, to the next."""
 
@@ -101,24 +96,14 @@ class Schema:
         return all(fits(*x) for x in self.all) and (not self.any or any(fits(*x) for x in self.any))
 
     def rollouts(self, row: Row, where: str, source: Source) -> list[Row]:
-        """The plain rows in a row.
-
-        Raises:
-            InputError: a field is not what it has to be.
-        """
+        """The plain rows in a row; an InputError where a field is not what it has to be."""
         options, is_read = source.options, self.fields or self.convert
         if not (is_read or source.fields or options.correctness or options.group_by):
             return [row]  # it is what it says
-        try:
+        broken = f"{where}: looks like {self.title}, but a field is not as it should be"
+        with passed_on(broken, TypeError, ValueError, LookupError, AttributeError):
             plain = self._read(row, source.path)
             rollouts = list(self.convert(plain, row, where, source)) if self.convert else [plain]
-        except InputError:
-            raise
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise InputError(
-                f"{where}: looks like {self.title}, but a field is not as it should be: "
-                f"{type(error).__name__} ({one_line(error)})"
-            ) from None
         for rollout in rollouts:
             scores = rollout.pop(SCORES, None)
             if options.correctness:
@@ -156,7 +141,7 @@ def scores_in(row: Row) -> Row:
     for name in ("metrics", "scores", "rewards", "reward", "metric", "extra"):
         value = from_json(row.get(name))
         inner |= value if isinstance(value, dict) else {}
-    return {name: value for name, value in (inner | row).items() if is_score(value)}
+    return {name: value for name, value in (inner | row).items() if KINDS["score"](value)}
 
 
 def choose(scores: Row, likely: Sequence[str], where: str, source: Source) -> Any:
@@ -165,21 +150,21 @@ def choose(scores: Row, likely: Sequence[str], where: str, source: Source) -> An
     That is the one that was asked for, else the only one, else the first of `likely`, else the only
     one that is not about form. Where none is needed and none can be told, it is None.
     """
-    options, wanted = source.options, source.options.correctness_names
-    names = [x for x in wanted or likely if x in scores][: None if wanted else 1]
+    options, wanted = source.options, source.options.correctness
+    names = [x for x in ([wanted] if wanted else likely) if x in scores][:1]
     if not (wanted or names):
         names = [x for x in scores if len(scores) == 1 or not OF_FORM.search(x.lower())]
-    if names and (wanted or len(names) == 1):
+    if len(names) == 1:
         if not wanted and len(scores) > 1:
             source.notes.add("taken", repr(names[0]))
-        return next((scores[x] for x in names if scores[x] is not None), None)
+        return scores[names[0]]
     # Grading needs no reward, and one that the user has named need not be found.
     if not wanted and (not options.needs_reward or "reward" in options.fields):
         return None
     raise InputError(
-        f"{where}: correctness is {' or '.join(map(repr, wanted)) or None}; expected the reward "
-        "function that says whether a rollout is correct (--correctness on the command line), one "
-        f"of {', '.join(map(repr, scores)) or 'none here'}"
+        f"{where}: correctness is {wanted!r}; expected the reward function that says whether a "
+        "rollout is correct (--correctness on the command line), one of "
+        f"{quoted(scores) or 'none here'}"
     )
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import itertools
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError
 from ktae.rollouts.conversation import dialogue, joined, segments
 from ktae.rollouts.locate import Located
-from ktae.rollouts.paths import first_of
-from ktae.rollouts.schemas.base import SCORES, Items, Source
-from ktae.rollouts.values import Row, as_label, is_null, is_number, is_score, without
+from ktae.rollouts.paths import MISSING, at
+from ktae.rollouts.schemas.base import SCORES, Items, Schema, Source
+from ktae.rollouts.values import KINDS, Row, as_label, is_null, is_number, without
 
 VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
@@ -70,7 +72,7 @@ def trl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     scores = {k: x for k, x in rest.items() if x is None or isinstance(x, float)}
     scores |= {k: x for k, x in rest.items() if isinstance(x, bool) and k.endswith("_reward")}
     if not any(x is not None for x in scores.values()):
-        scores = {k: x for k, x in rest.items() if is_score(x)}
+        scores = {k: x for k, x in rest.items() if KINDS["score"](x)}
     yield plain | {SCORES: scores}
 
 
@@ -107,26 +109,32 @@ def skyrl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row
 # --- episodes of verifiers and prime-rl
 
 
+def _first_of(value: Any, *paths: str) -> Any:
+    """What the first of these paths leads to; None where all lead nowhere or to null."""
+    values = (at(value, path) for path in paths)
+    return next((x for x in values if x is not MISSING and x is not None), None)
+
+
 def episode_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
     """Each trainable agent's trace is a rollout; its group is the trainer's, or the task's."""
     for trace in row["traces"]:
-        if first_of(trace, "agent.trainable") is False:
+        if _first_of(trace, "agent.trainable") is False:
             continue
         task = trace.get("task") or row["task"]
-        key = first_of(row, "group.id") or first_of(task, "key", "hash", "data.id", "data.idx")
-        labels = [str(x) for x in (key, first_of(trace, "agent.name")) if x is not None]
+        key = _first_of(row, "group.id") or _first_of(task, "key", "hash", "data.id", "data.idx")
+        labels = [str(x) for x in (key, _first_of(trace, "agent.name")) if x is not None]
         rewards = {k: r for k, r in (trace.get("rewards") or {}).items() if r is not None}
         weighted = [r["score"] * r.get("weight", 1) for r in rewards.values()]
         rollout = {
             "id": trace.get("id"),
             "group": " ".join(labels) or None,
-            "step": first_of(row, "run.work.step"),
-            "answer": first_of(task, "data.answer"),
+            "step": _first_of(row, "run.work.step"),
+            "answer": _first_of(task, "data.answer"),
             "model": next((x["model"] for x in trace.get("calls") or () if x.get("model")), None),
-            "source": first_of(row, "env.name", "env.id"),
+            "source": _first_of(row, "env.name", "env.id"),
             "reward": trace.get("reward", sum(weighted) if weighted else None),
-            "advantage": first_of(trace, "info.advantage"),
-            "is_evaluation": first_of(row, "run.work.type", "run.type") == "eval",
+            "advantage": _first_of(trace, "info.advantage"),
+            "is_evaluation": _first_of(row, "run.work.type", "run.type") == "eval",
             "scores": {k: r["score"] for k, r in rewards.items()},
             "metrics": trace.get("metrics"),
         }
@@ -226,5 +234,24 @@ def inspect_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[R
         scores |= value if isinstance(value, dict) else {name: value}
     # P (partly correct) and N (no answer) are unknown.
     scores = {k: None if x in ("P", "N") else x for k, x in scores.items()}
-    scores = {k: x for k, x in scores.items() if is_score(x)}
+    scores = {k: x for k, x in scores.items() if KINDS["score"](x)}
     yield plain | {"scores": scores} | ({SCORES: scores} if scores else {"reward": None})
+
+
+# --- all of them
+
+TOOLS = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))["tool"]
+FUNCTIONS = [{k: globals()[x[k]] for k in ("convert", "once") if k in x} for x in TOOLS]
+SCHEMAS = tuple(Schema(**tool | named) for tool, named in zip(TOOLS, FUNCTIONS, strict=True))
+"""In the order in which they are tried."""
+
+
+def is_plain(row: Row) -> bool:
+    """Whether a row has a group and a response, and so is what it says, whatever else it has."""
+    return "group" in row and ("token_ids" in row or KINDS["said"](row.get("response")))
+
+
+def detect(row: Row, likely: Schema | None = None) -> Schema | None:
+    """The schema of a row, None for a plain one; `likely` is that of the row before."""
+    schemas = SCHEMAS if likely is None else (likely, *SCHEMAS)
+    return None if is_plain(row) else next((x for x in schemas if x.detects(row)), None)
