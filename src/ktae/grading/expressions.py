@@ -25,10 +25,9 @@ _LONGEST = 2000  # characters of a formula that is parsed
 _POINTS = 6  # at which two expressions are compared; half of them have to tell something
 Complex = tuple[Fraction, Fraction]
 
-_PLAIN = {name: rf"\{name} " for name in f"{SIGNS['functions']}|{SIGNS['constants']}".split("|")}
-_PLAIN |= {
-    plain: _PLAIN[name]
-    for plain, name in (pair.split() for pair in SIGNS["also_written"].split("|"))
+_PLAIN = {
+    pair.split()[0]: rf"\{pair.split()[-1]} "
+    for pair in "|".join(SIGNS[x] for x in ("functions", "constants", "also_written")).split("|")
 }
 _PLAIN_WORD = re.compile(r"\\[a-zA-Z]+|(?<![a-zA-Z_{])[a-zA-Z]{2,}|(?<=[{(])[a-zA-Z]{2,}")
 _DEGREES = re.compile(
@@ -42,15 +41,7 @@ _PARSED = re.compile(
     rf"\\(?:pi|infty|{SIGNS['functions']}|sum|prod|int|lim|max|min|sup|inf|mathbb|gcd|lcm)$"
 )
 """What has no subscript that is a part of its name."""
-_NOT_READ = re.compile(
-    # What may be read in two ways; 3 h 20 min is no product.
-    r"!\s*!|\\text\{[^{}]*\}\s*\d"
-    # What the parser takes for products or numbers; sums of terms that nobody has written out.
-    r"|\\ldots|\d\s*_|\\nabla|\\(?:vec|hat|overrightarrow)(?![a-z]).*\\times"
-    r"|\\(?:gcd|lcm)[\s({]*[^a-zA-Z(){}]*[a-zA-Z]|(?<![a-zA-Z])E\}?\s*\["
-    r"|[A-Za-df-z)]\s*\^\s*\{?\s*(?:T|\\top)(?![a-z+*/-])"
-    r"|\\(?:sum|prod|int|lim)(?![a-z]).*(?<![a-zA-Z\\])(?:[a-zA-Z]\s*_|[f-hF-H]\s*\()"
-)
+_NOT_READ = table("not_read")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -61,8 +52,9 @@ def parsed(text: str) -> Any:
         latex2sympy,
     )
 
-    is_long = not 0 < len(text) <= _LONGEST
-    if is_long or latex.is_deep(text) or not latex.braces_match(text) or _NOT_READ.search(text):
+    if not 0 < len(text) <= _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
+        return None
+    if any(pattern.search(text) for pattern, _ in _NOT_READ):
         return None
     settings = {"normalization_config": None}
     settings["conversion_config"] = ConversionConfig(lowercase_symbols=False)

@@ -10,8 +10,8 @@ r"""Finds the answer in a response: conventions by position, of which the last o
 | `line` | where there is none of these: the last line, if it is one value |
 | `last` | only if asked for: the last number, also of a response that was cut off |
 
-Behind a label and in the last line stands a bare value, or a sentence with a single number or
-formula. Two different ones, a hedge or a doubt are no answer. Every rule takes linear time.
+Behind a label and in the last line stands a value, or a sentence with a single one. Two different
+ones, a hedge or a doubt are no answer. Every rule takes linear time.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from ktae.grading.latex import CJK, NAME, TABLES, UNITS
-from ktae.grading.response import final_part
 from ktae.grading.values import same_number, written
 
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond boxes: not at all, to all conventions, or to the last number."""
 
-_NOUNS, _VERBS, _DOUBTS = (
-    "|".join(TABLES[name].values()) for name in ("labels", "verbs", "doubts")
-)
+_NOUNS, _VERBS, _DOUBTS = ("|".join(TABLES[x].values()) for x in ("labels", "verbs", "doubts"))
 _WORDS = TABLES["around"]
-_LETTER = rf"[^\W\d_{CJK[1:-1]}]"
-"""Scripts with blanks between words."""
+_LETTER = rf"[^\W\d_{CJK[1:-1]}]"  # of scripts with blanks between words
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
-_DOUBT = re.compile(rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})|\?", re.IGNORECASE)
+_TURN_END = re.compile(TABLES["turns"]["ends"])
+_THOUGHT = re.compile(TABLES["turns"]["thoughts"], re.IGNORECASE)
+_DOUBTED = rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})"
+_DOUBT = re.compile(rf"{_DOUBTED}|\?", re.IGNORECASE)
 _NAMED_ANSWER = (
     rf"(?<!{_LETTER})(?<!['’]s )(?P<noun>{_NOUNS})(?-i:{_END_OF_WORD})[*_]{{0,3}}"
     r"(?:[ \t]+(?:to|for|of)\b[^\n.:]{1,60}?)?(?:,[ \t]*then,)?[ \t]*"
@@ -50,14 +49,9 @@ _LABEL = re.compile(
 )
 """At the beginning of a line, with a colon or as a heading; `A:` in the last line alone."""
 _OF_ANSWER = re.compile(rf"(?<!{_LETTER})(?:{_NOUNS})[ \t]+\w", re.IGNORECASE)
-_NEAR_END, _LONGEST, _LONGEST_LINE, _LONGEST_BETWEEN = 300, 1000, 200, 60
-"""Characters at the end in which a sentence may state the answer; of a statement; of a last line
-that is one value; and between two boxes of one list."""
 _BOX = re.compile(r"\\(?:begin|frame)?(?:boxed|box|fbox)(?=\s*\{)")
 _BRACES = re.compile(rf"{_BOX.pattern}\s*\{{|\\.|[{{}}]", re.DOTALL)
-_JOIN = (
-    r"[,;，；、&]|\\q?quad|(?<![^\W_])(?:and|or|y|et|und|e|и|en|dan|和|或|ou|oder|或者)(?![^\W_])"
-)
+_JOIN = _WORDS["between_boxes"]
 _BETWEEN = re.compile(
     rf"(?=.*?(?:{_JOIN}))(?:[\s${{}}*]|\\text|\\[^a-z]|{_JOIN}|\([a-z]{{1,3}}\)|{NAME}\s*=)*",
     re.DOTALL,
@@ -65,8 +59,8 @@ _BETWEEN = re.compile(
 _HEDGE_BEFORE = re.compile(rf"(?:{_WORDS['hedges']})[\s$*_=\\(\[:]*$")
 _TAKEN_BACK = re.compile(
     r"[\s$*_)\]}\\]*\?|[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
-    rf"|(?:or )?(?:{_WORDS['conditions']})\b|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?"
-    rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER}))",
+    rf"|(?:or )?(?:{_WORDS['conditions']})\b"
+    rf"|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?{_DOUBTED})",
     re.IGNORECASE,
 )
 """Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
@@ -98,20 +92,14 @@ _NUMBER = re.compile(
 _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! (?!or\b|and\b)[a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
 _NOT_BEFORE = re.compile(rf"\b(?:{_WORDS['not_before']})[ \t*_$(]*$", re.IGNORECASE)
-_NOT_BEHIND = re.compile(
-    r"(?:st|nd|rd|th)\b|['’]|[的の의]|[ \t]*[-+*/×÷^<>≈]"
-    r"|[ \t]*(?:times|minus|of \d|per ?cent of|choose|(?:more|less) than [a-z])\b"
-)
+_NOT_BEHIND = re.compile(_WORDS["not_behind"])
 _OPERATES = re.compile(r"[^,;.=]{0,40}?[-−+*/×÷·x][^,;.=]{0,40}?")
 _EQUALS = re.compile(r"[^,;.=]{0,40}?(?:=|\bis\b|\bequals\b)[^,;.=]{0,3}")
 _SENTENCE_END = re.compile(r"(?:(?<=[.?。])|(?<=[.?]\$)|(?<=[.?]\\[\])]))[ \t]+(?=[A-Z$\\])")
 _NEXT = re.compile(rf"{_SENTENCE_END.pattern}|\n|\Z")
 _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re.DOTALL)
 _FIRST = re.compile(rf"^(?:(?:{_WORDS['fillers']})[ \t,:]+|=[ \t]*)+", re.IGNORECASE)
-_SAYS_NOTHING = re.compile(
-    r"(?:correct|right|valid|reasonable|(?:an?|in|as|above|given|shown|below)[ \t]+\w\w)",
-    re.IGNORECASE,
-)
+_SAYS_NOTHING = re.compile(_WORDS["says_nothing"], re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _NAMED = re.compile(r"^(?:[^\d:.,;({\"`]{1,40}:|[A-Za-z ]{1,40}[ \t]=|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
@@ -137,16 +125,32 @@ class _Statement(NamedTuple):
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
-    final, thought = final_part(response)
-    last_line = final.rstrip().rpartition("\n")[2]
-    in_thought = None if _DOUBT.search(last_line) else _extracted(thought, "none")
-    return _extracted(final, fallback) or in_thought
+    final, thought = _final_part(response)
+    is_doubted = _DOUBT.search(final.rstrip().rpartition("\n")[2])
+    return _extracted(final, fallback) or (None if is_doubted else _extracted(thought, "none"))
+
+
+def _final_part(response: str) -> tuple[str, str]:
+    """What follows all thoughts up to the turn's end; and the thought that has ended."""
+    begin = 0  # a chat template's tokens may stand in front
+    for token in (*_TURN_END.finditer(response), None):
+        text = response[begin : token.start() if token else None]
+        if token is None or text.strip().lower() not in ("", "assistant", "model"):
+            break
+        begin = token.end()
+    *_, last = (None, *_THOUGHT.finditer(text))
+    if last is None:
+        return text, ""
+    if last[1] or last[2]:
+        return text[last.end() :], text[: last.start()]
+    opened = text.lower().rfind("<answer>")  # an answer ends a thought as well
+    return (text[opened:] if opened > last.start() else ""), ""
 
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
     statements = [*_boxes(text)] if fallback == "none" else [*_boxes(text), *_conventions(text)]
     for _, rule, statement, is_phrase, is_doubted in sorted(statements, reverse=True):
-        answer = statement if rule == "boxed" else answer_in(statement, rule, is_phrase)
+        answer = statement if rule == "boxed" else _answer_in(statement, rule, is_phrase)
         if answer is not None:
             return Extracted(answer, rule) if answer and not is_doubted else None
     if fallback != "none" and (line := _last_line(text)):
@@ -160,12 +164,12 @@ def _boxes(text: str) -> Iterator[_Statement]:
     boxes: list[tuple[int, int, str]] = []
     opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
     for match in _BRACES.finditer(text):
-        token, box, content = match[0], None, ""
+        token, box = match[0], None
         if token.endswith("{") and len(token) != 2:  # of two characters is an escaped brace
             opened.append(match if len(token) > 1 else None)
-        elif token == "}" and opened and (box := opened.pop()):
-            content = text[box.end() : match.start()]
-        if box and content.strip():
+        elif token == "}" and opened:
+            box = opened.pop()
+        if box and (content := text[box.end() : match.start()]).strip():
             while boxes and boxes[-1][0] > box.start():
                 boxes.pop()  # it is within this one
             boxes.append((box.start(), match.end(), content))
@@ -174,11 +178,11 @@ def _boxes(text: str) -> Iterator[_Statement]:
     start, end, content = boxes.pop()
     hedge = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(text, end)
     contents = [content]
-    while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - _LONGEST_BETWEEN), start):
+    while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - 60), start):
         start, _, content = boxes.pop()
         contents.insert(0, content)
     contents = [_BOX.sub("", content).strip() for content in contents]
-    answer = contents[0] if len({*contents}) == 1 else ", ".join(contents)
+    answer = ", ".join([contents[0]] if len({*contents}) == 1 else contents)
     if label := _LABEL.match(answer):  # "Answer: 18" within it
         answer = answer[label.end() :].strip("} ")
     yield _Statement(end, "boxed", answer, is_doubted=bool(hedge))
@@ -197,30 +201,21 @@ def _conventions(text: str) -> Iterator[_Statement]:
     line_start = text.rstrip().rfind("\n") + 1
     if (hashes := text.rfind("####", line_start)) >= 0:
         yield _Statement(hashes, "hashes", text[hashes:].lstrip("#"))
-    near_end = max(0, len(text) - _NEAR_END)
-    for label in (*_LABEL.finditer(text), *_IN_TEXT.finditer(text, near_end)):
-        yield _behind(label)
+    for label in (*_LABEL.finditer(text), *_IN_TEXT.finditer(text, max(0, len(text) - 300))):
+        is_phrase = label["verb"] is not None
+        clause = re.split(r"[.,:;!?\n]", text[max(0, label.start() - 80) : label.start()])[-1]
+        is_doubted = is_phrase and bool(_DOUBT.search(clause))
+        statement = ""
+        if behind := _BEHIND.match(text, label.end()):
+            sentence = behind["line"] and _NEXT.search(text, behind.start("line"))
+            block = next(filter(None, behind.groups()[1:6]), "")
+            statement = behind["line"] or f"${' '.join(block.split())}$"
+            is_doubted = is_doubted or bool(_TAKEN_BACK.match(text, (sentence or behind).end()))
+        yield _Statement(label.start(), "label", statement, is_phrase, is_doubted)
 
 
-def _behind(label: re.Match[str]) -> _Statement:
-    text, is_phrase = label.string, label["verb"] is not None
-    clause = re.split(r"[.,:;!?\n]", text[max(0, label.start() - 80) : label.start()])[-1]
-    is_doubted = is_phrase and bool(_DOUBT.search(clause))
-    statement, behind = "", _BEHIND.match(text, label.end())
-    if behind:
-        next_sentence = _NEXT.search(text, behind.start("line")) if behind["line"] else None
-        end = next_sentence.end() if next_sentence else behind.end()
-        block = next(filter(None, behind.groups()[1:6]), "")
-        statement = behind["line"] or f"${' '.join(block.split())}$"
-        is_doubted = is_doubted or bool(_TAKEN_BACK.match(text, end))
-    return _Statement(label.start(), "label", statement, is_phrase, is_doubted)
-
-
-def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
-    """The answer in what is marked as one: a bare value, or the only one of a sentence.
-
-    None where it says nothing, and empty where it leaves open what it says.
-    """
+def _answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
+    """A bare value, or the only one of a sentence; None if it says nothing, empty if in doubt."""
     text = _plain(statement)
     if not re.search(r"\w|\\[a-zA-Z{]", text):
         return None
@@ -245,7 +240,7 @@ def answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> s
 
 
 def _plain(statement: str) -> str:
-    text = _BOLD.sub(lambda match: match[2] or "", statement[:_LONGEST])
+    text = _BOLD.sub(lambda m: m[2] or "", statement[:1000])
     return _FIRST.sub("", text.strip(_AROUND), count=1)
 
 
@@ -300,5 +295,5 @@ def _last_line(text: str) -> str:
         return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
     word = r"[^\W\d_]{3,20}|[Nn]o" if not any(above) else "(?!)"  # alone it may be all of it
     is_value = re.search(r"\d|\\[a-zA-Z]", bare) or re.fullmatch(rf"{_CHOICE.pattern}|{word}", bare)
-    is_open = bare[-1:] in (*":=?+-*/(", "") or '"' in bare or len(bare) > _LONGEST_LINE
+    is_open = bare[-1:] in (*":=?+-*/(", "") or '"' in bare or len(bare) > 200
     return bare if is_value and not is_open else ""

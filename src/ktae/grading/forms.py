@@ -110,8 +110,7 @@ _IN_BASE = re.compile(
 _PRODUCT = re.compile(r"(?=\w*[a-z])(?:[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]|[xz]y|y[xz])+")
 """Letters without a vowel, not all of them capitals: `mgh` is no word, and `gym` is one."""
 _CONGRUENCE = re.compile(
-    r"(?:.*\\equiv)?\s*(-?\d{1,99})(?:,|\\quad)?[\s(]*\\p?mod[\s{]*([1-9]\d{0,99})[\s})]*",
-    re.DOTALL,
+    r"(?:.*\\equiv)?\s*(-?\d{1,99})(?:,|\\quad)?[\s(]*\\p?mod[\s{]*([1-9]\d{0,99})[\s})]*"
 )
 _LONGEST = 10_000
 """Characters of an answer that is taken apart."""
@@ -150,7 +149,12 @@ def _read(text: str, *, is_text: bool = False) -> Form:
         parameter = (integer and (integer[1] or integer[2])) or ""
         return replace(_read(text[: clause.start()].strip(" ,")), text=text, parameter=parameter)
     text = _in_one_line(text)
-    if several := _choice(text) or _list(text):
+    plain = latex.clean(TEXT.sub(r" \1 ", text)) if TEXT.search(text) else text
+    if choice := _CHOICE.fullmatch(plain):
+        letter, value = [*filter(None, choice.groups()), ""][:2]
+        if letter and not _ANOTHER.search(value):
+            return Form(Kind.CHOICE, text, letter, (_read(value),) if value else ())
+    if several := _list(text):
         return several
     parts, signs = latex.cut(text, _SIGNS)
     if len(parts) > 1 and all(parts):
@@ -161,15 +165,6 @@ def _read(text: str, *, is_text: bool = False) -> Form:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), sign)
     name = _NAME_OF_BRACKETS.match(text)
     return _bracketed(text[name.end() :] if name else text) or _leaf(text, is_text)
-
-
-def _choice(text: str) -> Form | None:
-    plain = latex.clean(TEXT.sub(r" \1 ", text)) if TEXT.search(text) else text
-    match = _CHOICE.fullmatch(plain)
-    letter, value = [*filter(None, match.groups()), ""][:2] if match else ("", "")
-    if not letter or _ANOTHER.search(value):
-        return None
-    return Form(Kind.CHOICE, text, letter, (_read(value),) if value else ())
 
 
 def _in_one_line(text: str) -> str:

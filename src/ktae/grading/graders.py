@@ -22,8 +22,7 @@ from ktae.grading.extract import Fallback, extract
 from ktae.grading.forms import Kind, read
 from ktae.grading.verdict import AS_TEXT, Outcome, Verdict
 
-PATIENCE = 1.5
-"""Processor seconds to compare a response with all its accepted answers."""
+PATIENCE = 1.5  # processor seconds to compare a response with all its accepted answers
 _HASHES = re.compile(r"(?:^|\n)####[ \t]*(\S[^\n]*)\s*\Z")
 
 
@@ -126,8 +125,7 @@ GRADERS: dict[str, Callable[[str, Sequence[str]], Verdict]] = {
 }
 """`ktae` is the grader of training and evaluation; `ktae-boxed` takes boxes only, `ktae-last` also
 the last number of a response; `math-verify` is the library alone."""
-MEMORY = 4 << 30
-"""Bytes of a worker's address space."""
+MEMORY = 4 << 30  # bytes of a worker's address space
 
 
 def serve() -> None:

@@ -16,8 +16,7 @@ TABLES = tomllib.loads(resources.files("ktae.grading").joinpath("tables.toml").r
 UNITS, SIGNS, BASES = TABLES["units"], TABLES["signs"], TABLES["bases"]
 SYNONYMS = {words: sign for sign, some in TABLES["synonyms"].items() for words in some}
 
-Rewriting = tuple[re.Pattern[str], str]
-"""A pattern and what stands for it."""
+Rewriting = tuple[re.Pattern[str], str]  # a pattern and what stands for it
 
 
 def table(name: str, **names: str) -> tuple[Rewriting, ...]:
@@ -44,21 +43,14 @@ TEXT = re.compile(
 """Text within a formula."""
 _STYLE = table("style", STYLES=SIGNS["styles"], SIZES=SIGNS["sizes"], TEXT=TEXT.pattern)
 _WRAPPED = table("wrapped", TEXT=TEXT.pattern)
-_COMMAND = re.compile(r"\\not\s*=|\\[a-zA-Z]+")
-_OTHER_NAMES = (
-    {rf"\{name}": other for name, other in (pair.split() for pair in SIGNS["commands"].split("|"))}
-    | {r"\not=": r"\ne"}
-    | dict.fromkeys((r"\lvert", r"\rvert", r"\vert"), "|")
-)
+_OTHER_NAMES = {
+    rf"\{name}": other for name, other in (pair.split() for pair in SIGNS["commands"].split("|"))
+}
 _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s*\d{3})+)(?!\d)")
 _THOUSANDS = re.compile(
     r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
 )
-_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(-?\d+)\{,\}(\d+)(?![\d{])")
-_SPACE = re.compile(
-    rf"(\\\\)(?:\[[\d.]+\w*\])?|\\(?:(?:left|right|middle)(?![a-zA-Z])\.?|(?:{SIGNS['spaces']})(?![a-zA-Z]))"
-    r"|\\[,!;:>\s]|~|\\(?:[hv]space|phantom|tag|label)\*?\s*\{[^{}]*\}|(?<!\\)\$"
-)
+_SPACED = table("spaces", SPACES=SIGNS["spaces"])
 _EUROPEAN = re.compile(r"([\[\]])([^\[\](),;]+)[,;]([^\[\](),;]+)([\[\]])")
 _TRANSLATED = str.maketrans(
     SIGNS["plain"]
@@ -74,7 +66,6 @@ _TOKEN = re.compile(
     rf"\\text\{{[^{{}}]*\}}|\\(?:[a-zA-Z]+|.)|[<>!:=]=|[A-Z]?[a-zà-ỹ]+|{CJK}+|(?:(?!{CJK})[^\W\d_])+|\s+|.",
     re.DOTALL,
 )
-_DEEPEST = 25
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
@@ -93,13 +84,14 @@ def clean(answer: str, *, thousands: bool = True) -> str:
         if text.startswith("{") and text.endswith("}") and braces_match(text[1:-1]):
             text = text[1:-1]
         text = rewritten(text, _WRAPPED)
-    text = _COMMAND.sub(lambda m: _OTHER_NAMES.get(m[0].replace(" ", ""), m[0]), text)
+    text = re.sub(r"\\[a-zA-Z]+", lambda m: _OTHER_NAMES.get(m[0], m[0]), text)
     text = _GROUPED.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), text)
     if thousands and (number := _THOUSANDS.fullmatch(text)):  # "27,54,108" is a list
         text = number[1] + re.sub(r"\D", "", number[2]) + number[3]
-    text = _SPACE.sub(r"\1 ", _DECIMAL_COMMA.sub(r"\1.\2", text))  # 12{,}5 is 12.5
     # ]a,b[ is (a,b)
-    text = _EUROPEAN.sub(lambda m: f"{'(['[m[1] == '[']}{m[2]},{m[3]}{')]'[m[4] == ']']}", text)
+    text = _EUROPEAN.sub(
+        lambda m: f"{'(['[m[1] == '[']}{m[2]},{m[3]}{')]'[m[4] == ']']}", rewritten(text, _SPACED)
+    )
     return " ".join(text.split())
 
 
@@ -129,8 +121,8 @@ def braces_match(text: str) -> bool:
 
 
 def is_deep(text: str) -> bool:
-    """Whether `_DEEPEST` braces close at one place: to take them apart would take seconds."""
-    return "}" * _DEEPEST in re.sub(r"[\s\\]", "", text)
+    """Whether 25 braces close at one place: to take them apart would take seconds."""
+    return "}" * 25 in re.sub(r"[\s\\]", "", text)
 
 
 def cut(text: str, roles: Container[str]) -> tuple[list[str], list[str]]:

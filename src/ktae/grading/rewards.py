@@ -1,4 +1,4 @@
-"""The grader as a reward function of a trainer."""
+"""The grader as a reward function, for what trainers and data sets hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.grading.response import text_of
 from ktae.grading.workers import Task, default_pool
 
 
@@ -38,3 +37,18 @@ def accepted(answer: Any) -> Any:
         return [accepted(each) for each in plain]
     is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
     return str(plain) if is_number else plain
+
+
+def text_of(completion: Any) -> str:
+    """A completion's text: itself, or what the policy wrote in its last message, maybe nothing."""
+    if isinstance(completion, str):
+        return completion
+    try:
+        written = [message for message in completion[:] if message["role"] == "assistant"]
+        content = (written[-1].get("content") or "") if written else ""
+        if isinstance(content, str):
+            return content
+        return "".join(part["text"] for part in content if part["type"] == "text")
+    except (TypeError, KeyError, AttributeError):
+        expected = "expected text, or messages with role and content"
+        raise InputError(f"completion is {completion!r:.100}; {expected}") from None

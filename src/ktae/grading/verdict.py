@@ -5,10 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-AS_TEXT = "compared as text"
-"""The reason of an incorrect verdict whose accepted answer is no value, only text."""
-TIME_LIMIT = "time limit"
-"""The rule of a verdict that was not reached in time."""
+AS_TEXT = "compared as text"  # why it is incorrect, where the accepted answer is no value
+TIME_LIMIT = "time limit"  # the rule of a verdict that was not reached in time
 
 
 class Outcome(StrEnum):

@@ -127,12 +127,11 @@ class _Worker:
 
     def __init__(self) -> None:
         environment = os.environ | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
-        environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
-        command, pipe = [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()], subprocess.PIPE
-        streams: Any = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
-        self.process: Any = subprocess.Popen(
-            command, cwd="/", env=environment, process_group=0, **streams
-        )
+        environment.pop("PYTHONPATH", None)  # what is needed of it is in the arguments
+        command = [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()]
+        settings: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        settings |= {"cwd": "/", "env": environment, "process_group": 0}
+        self.process: Any = subprocess.Popen(command, **settings)
         # What the first task would compile.
         warm_up = ["ktae", r"\boxed{\frac{1}{2} x}", ["x / 2"], START_LIMIT]
         if not self.ask(warm_up, START_LIMIT):

@@ -11,7 +11,7 @@ from ktae.errors import InputError
 from ktae.estimators.function import imported
 from ktae.experiments.templates import Messages, as_messages, written_out
 from ktae.files.atomic import atomic_write, make_folder
-from ktae.grading.response import text_of
+from ktae.grading.rewards import text_of
 from ktae.grading.verdict import Outcome, Verdict
 from ktae.grading.workers import Task as GradingTask
 from ktae.grading.workers import default_pool
