@@ -11,7 +11,7 @@ from saved_outputs import write_rows
 from ktae import InputError
 from ktae.experiments import outputs
 from ktae.rollouts import readers, record
-from ktae.rollouts.folders import choose_files
+from ktae.rollouts.files import choose_files
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions

@@ -69,7 +69,7 @@ def require_output(
         inputs: files and folders with rollouts.
         endings: how its name may end.
     """
-    from ktae.rollouts.folders import choose_files
+    from ktae.rollouts.files import choose_files
 
     if path is None:
         return

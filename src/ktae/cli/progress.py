@@ -47,7 +47,7 @@ def working(phase: str, paths: Sequence[Path] = ()) -> Iterator[Callable[..., No
     with Bars(Console(stderr=True)) as bars:
         bars.show(phase, 0, None)
         if paths and not bars.disable:
-            from ktae.rollouts.folders import choose_files
+            from ktae.rollouts.files import choose_files
 
             files = [file for path in paths if path.exists() for file in choose_files(path)[0]]
             task = bars.phases[phase]

@@ -15,7 +15,7 @@ from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import author, messages_of, plain_text
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.paths import MISSING, NAMES, UnknownRowsError, at
-from ktae.rollouts.schemas.base import CORRECTNESS_NAMES, Schema, Source, choose
+from ktae.rollouts.schemas import Schema, Source, choose
 from ktae.rollouts.values import (
     KINDS,
     Row,
@@ -109,7 +109,7 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
             plain = plain | ({"prompt": asked} if asked else {})
         rewards = row.get(several or "")
         if isinstance(rewards, dict) and not source.options.correctness:
-            plain = plain | {"reward": choose(rewards, CORRECTNESS_NAMES, where, source)}
+            plain = plain | {"reward": choose(rewards, where, source)}
         yield plain
 
     schema = Schema("plain rollouts", run=OWN_STEP, is_plain=True)

@@ -20,9 +20,8 @@ import pyarrow as pa
 from ktae.errors import InputError, passed_on, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.files import EmptyFileError, Rows, iterate_rows
-from ktae.rollouts.folders import choose_files, stem_of
-from ktae.rollouts.labels import READ, Place, grouped, note_conditions, note_rewards, place_of
+from ktae.rollouts.files import EmptyFileError, Rows, choose_files, iterate_rows, stem_of
+from ktae.rollouts.groups import READ, Place, grouped, note_conditions, note_rewards, place_of
 from ktae.rollouts.locate import KEY, Located, Locator
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
@@ -30,8 +29,7 @@ from ktae.rollouts.paths import MISSING, UnknownRowsError, at
 from ktae.rollouts.plain import understand, usual_rows
 from ktae.rollouts.proposal import propose, unknown_rows
 from ktae.rollouts.rows import MissingFieldError, to_record_row
-from ktae.rollouts.schemas.base import Schema, Source
-from ktae.rollouts.schemas.converters import SCHEMAS, detect
+from ktae.rollouts.schemas import SCHEMAS, Schema, Source, detect
 from ktae.rollouts.values import Row, without
 
 SCHEMA = pa.schema([*record.SCHEMA, *READ])
@@ -68,7 +66,11 @@ def read(
     """
     paths = paths_of(inputs)
     reader = Reader(options, notes or Notes(strict=notes is None))
-    files_of = {path: _files_in(path, reader.notes) for path in paths}
+    files_of = {}
+    for path in paths:
+        files_of[path], others = choose_files(path)
+        for file, key in others.items():
+            reader.notes.add(key, path_text(file.relative_to(path)))
     files = [os.path.realpath(file) for path in paths for file in files_of[path]]
     if twice := [name for name, n in Counter(files).items() if n > 1]:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
@@ -101,16 +103,6 @@ def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     if not paths:
         raise InputError("no files to read")
     return paths
-
-
-def _files_in(path: Path, notes: Notes) -> list[Path]:
-    """The files to read (`choose_files`); the others are noted."""
-    files, others = choose_files(path)
-    real = {os.path.realpath(x) for x in files if not x.is_symlink()}
-    others |= {x: "files" for x in files if x.is_symlink() and os.path.realpath(x) in real}
-    for file, key in others.items():
-        notes.add(key, path_text(file.relative_to(path)))
-    return [x for x in files if x not in others]
 
 
 class Reader:
@@ -159,14 +151,7 @@ class Reader:
         """Tables with the columns of `SCHEMA`, of values that are a file's or stand in memory."""
         rows = self._record_rows(file, values)
         while batch := list(itertools.islice(rows, record.ROWS_PER_BATCH)):
-            names = set[str]().union(*batch)
-            columns = [
-                pa.array([row.get(x.name) for row in batch], x.type)
-                if x.name in names
-                else pa.nulls(len(batch), x.type)
-                for x in SCHEMA
-            ]
-            yield pa.Table.from_arrays(columns, schema=SCHEMA)
+            yield pa.Table.from_pylist(batch, SCHEMA)
 
     def _record_rows(self, file: Path, values: Rows) -> Iterator[Row]:
         """Rows of the record; a tolerant reader notes those that cannot be used."""

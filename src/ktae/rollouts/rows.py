@@ -15,7 +15,7 @@ from ktae.rollouts.conversation import from_json, joined, plain_text, response_o
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import NAMES
-from ktae.rollouts.schemas.base import FINAL
+from ktae.rollouts.schemas import FINAL
 from ktae.rollouts.values import (
     IGNORED,
     PARSERS,
