@@ -8,12 +8,13 @@ up. A list of responses in a row is several rollouts, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import choices_of, messages_of
 from ktae.rollouts.paths import LIKELY, MISSING, NAMES, at
+from ktae.rollouts.schemas import Source, detect
 from ktae.rollouts.values import KINDS, Row, as_verdict, is_null, is_number, without
 
 TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
@@ -40,23 +41,11 @@ class Located(NamedTuple):
 
 
 class Locator:
-    """Finds the rows in the values of one file.
+    """Finds the rows in the values of one file. Where the response is named, they get its name."""
 
-    `detects` tells a row of a known tool; `path` is where the user says that rows are; `columns`
-    are fields that the user has named, whose lists are one value a rollout; `named`, where the
-    response is named, what becomes of a row, which has the response at `main`.
-    """
-
-    def __init__(
-        self,
-        detects: Callable[[Row], bool],
-        path: str | None = None,
-        columns: Collection[str] = (),
-        named: Callable[[Row], Row] | None = None,
-        main: str = "",
-    ) -> None:
-        self.detects, self.path, self.named, self.main = detects, path, named, main
-        self.each = {*ONE_EACH, *columns}
+    def __init__(self, source: Source) -> None:
+        self.source, self.options = source, source.options
+        self.each = {*ONE_EACH, *self.options.fields.values()}
         self.parents = 0  # rows so far that hold several
         # Fields and types of a row that was one by itself: rows alike need no second look.
         self.single: tuple[Any, ...] = ()
@@ -65,8 +54,8 @@ class Locator:
         """The rows in one value of a file; `is_file`: the file holds nothing else."""
         if type(value) is dict and self.single == (*value, *map(type, value.values())):
             yield Located(value, where, is_repeated=True)
-        elif self.path and isinstance(value, dict):
-            for inner in self._expand(Located(value, where), self.path, is_file):
+        elif self.options.rows and isinstance(value, dict):
+            for inner in self._expand(Located(value, where), self.options.rows, is_file):
                 yield from self._rollouts(inner, False)
         else:
             yield from self._find(Located(value, where), is_file)
@@ -89,12 +78,16 @@ class Locator:
 
     def _rollouts(self, located: Located, is_file: bool) -> Iterator[Located]:
         """A row as it is, or one for each of the responses in it."""
-        row = self.named(located.row) if self.named else located.row
-        is_known = not self.named and self.detects(row)
-        name = None if is_known else responses_in(row, ("response",) if self.named else None)
+        row, is_named = located.row, self.options.names_response
+        if is_named:
+            fields = self.options.fields
+            row = without(row, {*fields.values()} - fields.keys()) | self.source.named(row)
+            name = responses_in(row, ("response",))
+        else:
+            name = responses_in(row) if detect(row) is None else None
         if name is None:
             types = tuple(map(type, row.values()))
-            is_single = not self.named and list not in types and dict not in types
+            is_single = not is_named and list not in types and dict not in types
             self.single = (*row, *types) if is_single else ()
             yield located._replace(row=row)
             return
@@ -110,9 +103,11 @@ class Locator:
 
     def _path(self, row: Row, is_file: bool) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
-        response = at(row, self.main) if self.named else MISSING
+        fields = self.options.fields
+        named = fields.get("response", fields.get("token_ids"))
+        response = MISSING if named is None else at(row, named)
         is_row = response is not MISSING and not isinstance(response, dict)
-        tables = {} if is_row or self.detects(row) else dict(tables_of(row))
+        tables = {} if is_row or detect(row) is not None else dict(tables_of(row))
         certain = [x for x, rows in tables.items() if all(map(is_rollout, rows[:LOOKED_AT]))]
         if is_rollout(row) and not certain:
             return None
@@ -120,10 +115,10 @@ class Locator:
         paths = certain or list(tables)
         is_only = len(paths) == 1 and (certain or is_file or "*" in paths[0])
         last = [re.split(r"[.\[]", x.removesuffix("[]"))[-1] for x in paths]
-        named = [x for x, y in zip(paths, last, strict=True) if is_only or y in NAMES.tables]
-        if len(named) > 1:
-            raise InputError(f"rows may be at {quoted(named)}; --rows PATH says which are meant")
-        return named[0] if named else None
+        likely = [x for x, y in zip(paths, last, strict=True) if is_only or y in NAMES.tables]
+        if len(likely) > 1:
+            raise InputError(f"rows may be at {quoted(likely)}; --rows PATH says which are meant")
+        return likely[0] if likely else None
 
     def _expand(self, located: Located, path: str, is_file: bool) -> Iterator[Located]:
         """The rows at a path, whose fields come before those of what they stand in."""

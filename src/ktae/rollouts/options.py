@@ -38,6 +38,11 @@ class ReadOptions:
             raise InputError(f"threshold is {self.threshold}; expected a finite number")
 
     @property
+    def names_response(self) -> bool:
+        """Whether the response is named, so that no tool's form is looked for."""
+        return not {"response", "token_ids"}.isdisjoint(self.fields)
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """What a row in no known form has to be asked for."""
         return ("response", "group", "reward" if self.needs_reward else "answer")

@@ -29,7 +29,7 @@ from ktae.rollouts.paths import MISSING, UnknownRowsError, at
 from ktae.rollouts.plain import understand, usual_rows
 from ktae.rollouts.proposal import propose, unknown_rows
 from ktae.rollouts.rows import MissingFieldError, to_record_row
-from ktae.rollouts.schemas import SCHEMAS, Schema, Source, detect
+from ktae.rollouts.schemas import Schema, Source, detect
 from ktae.rollouts.values import Row, without
 
 SCHEMA = pa.schema([*record.SCHEMA, *READ])
@@ -80,7 +80,8 @@ def read(
     except UnknownRowsError as error:
         if not options.proposes or len(paths) > 1 or not paths[0].is_file():
             raise
-        located = Reader(options, Notes()).located(iterate_rows(paths[0]), paths[0])
+        source = Source(paths[0], options, Notes())
+        located = Reader(options, source.notes).located(iterate_rows(paths[0]), source)
         rows = [x.row for x in located if isinstance(x.row, dict)][:LOOKED_AT]
         if not (proposal := propose(paths[0], rows, options, read)):
             raise
@@ -110,9 +111,7 @@ class Reader:
 
     def __init__(self, options: ReadOptions, notes: Notes) -> None:
         self.options, self.notes = options, notes
-        # Where the user has named the response no tool's form is looked for.
-        self.is_named = not {"response", "token_ids"}.isdisjoint(options.fields)
-        self.run: Row = {}  # what schemas remember from one file to the next
+        self.run: dict[Any, Any] = {}  # what schemas remember from one file to the next
         self.rejected: list[InputError] = []  # errors of rows of the file that is read
         self.places: dict[Place, int] = {}  # where rollouts came from, numbered
 
@@ -191,9 +190,8 @@ class Reader:
 
     def _rollouts(self, file: Path, values: Rows) -> Iterator[tuple[Row, Located, Schema]]:
         """The rollouts of a file as plain rows, each with where it was and its row's schema."""
-        notes, fields = self.notes, {} if self.is_named else self.options.fields
-        source = Source(file, self.options, notes, fields, run=self.run)
-        items = self._with_schemas(self.located(values, file), source)
+        notes, source = self.notes, Source(file, self.options, self.notes, self.run)
+        items = self._with_schemas(self.located(values, source), source)
         for n, (schema, some) in enumerate(itertools.groupby(items, key=lambda item: item[0])):
             notes.titles[schema.title] += n == 0 and not schema.is_plain
             for row, place in schema.once(((x.row, x) for _, x in some), source):
@@ -210,20 +208,11 @@ class Reader:
                     else:
                         yield plain, place, schema
 
-    def located(self, values: Rows, path: Path) -> Iterator[Located]:
+    def located(self, values: Rows, source: Source) -> Iterator[Located]:
         """The rows of a file."""
-        fields = self.options.fields
-        source = Source(path, self.options, self.notes, fields)
-        taken = {*fields.values()} - fields.keys()
-        locator = Locator(
-            lambda row: any(schema.detects(row) for schema in SCHEMAS),
-            self.options.rows,
-            fields.values(),
-            (lambda row: without(row, taken) | source.named(row)) if self.is_named else None,
-            fields.get("response", fields.get("token_ids", "")),
-        )
+        locator = Locator(source)
         first = list(itertools.islice(values, 2))
-        is_file = len(first) == 1 and path.name.removesuffix(".gz").endswith(".json")
+        is_file = len(first) == 1 and source.path.name.removesuffix(".gz").endswith(".json")
         for value, where in itertools.chain(first, values):
             try:
                 yield from locator.rows(value, where, is_file)
@@ -243,7 +232,7 @@ class Reader:
                 message = f"{row!r:.60}; expected an object with group, response, reward"
                 self._reject(InputError(f"{place.where}: {message}"))
                 continue
-            if not (self.is_named or place.is_repeated):
+            if not (self.options.names_response or place.is_repeated):
                 schema = detect(row, None if schema is plain else schema) or plain
             if not row:  # of no rollouts
                 self.notes.add("empty", place.where)
@@ -256,18 +245,19 @@ class Reader:
         self, sample: Sequence[Located], source: Source
     ) -> tuple[Schema, frozenset[str]]:
         """The schema of a file's plain rows, and fields of which each rollout has one."""
-        options = self.options
+        options, is_named = self.options, self.options.names_response
         for name, path in options.fields.items() if sample else ():
-            values = (at(x.row, name if self.is_named else path) for x in sample)
+            values = (at(x.row, name if is_named else path) for x in sample)
             if all(x is MISSING or x is None for x in values):
                 message = f"{sample[0].where}: nothing at {path!r} for {name}"
                 raise unknown_rows([x.row for x in sample], message, (name,))
-        rows = [x.row for x in sample if self.is_named or detect(x.row) is None]
+        rows = [x.row for x in sample if is_named or detect(x.row) is None]
         if not rows:
             return Schema("plain rollouts", is_plain=True), frozenset()
         usual = usual_rows(rows)
         named = {*options.fields, "group"} if options.group_by else {*options.fields}
-        plain = understand([x | source.named(x) for x in usual], self.notes, named)
+        plain_rows = usual if is_named else [x | source.named(x) for x in usual]
+        plain = understand(plain_rows, self.notes, named)
         if plain is None:
             where = next(x.where for x in sample if x.row is usual[0])
             message = f"{where}: no field 'response'; its fields are {quoted(usual[0])}"

@@ -13,18 +13,20 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktae.arrays import is_above
 from ktae.errors import InputError, passed_on, quoted
 from ktae.rollouts.conversation import dialogue, from_json, joined, segments
-from ktae.rollouts.locate import Located
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import MISSING, NAMES, at
 from ktae.rollouts.values import KINDS, Row, as_label, is_null, is_number, label_of, without
+
+if TYPE_CHECKING:
+    from ktae.rollouts.locate import Located
 
 FINAL = "_group_is_final"
 """Field of a plain row: its label is its group, whatever the prompt says. `_prompt_is_final`: the
@@ -45,7 +47,7 @@ VERL_KEY = re.compile(r"((.+)_\d+)_(\d{1,9})", re.DOTALL)
 SAMPLES_FILE = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT.*)?\.json.*")
 """lm-evaluation-harness has the task in the name of the file."""
 
-Items = Iterator[tuple[Row, Located]]  # rows of a file, each with where it was found
+Items = Iterator[tuple[Row, "Located"]]  # rows of a file, each with where it was found
 
 
 @dataclasses.dataclass
@@ -55,14 +57,14 @@ class Source:
     path: Path
     options: ReadOptions
     notes: Notes
-    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)  # named, from a row
     run: dict[Any, Any] = dataclasses.field(default_factory=dict)
     """What converters remember from one row, or file, to the next."""
 
     def named(self, row: Row) -> Row:
         """What the user has named in a row, null where it has nothing there; which is final."""
-        values = {k: None if (x := at(row, p)) is MISSING else x for k, p in self.fields.items()}
-        if parts := [at(row, path) for path in self.options.group_by]:
+        options = self.options
+        values = {k: None if (x := at(row, p)) is MISSING else x for k, p in options.fields.items()}
+        if parts := [at(row, path) for path in options.group_by]:
             label = parts[0] if len(parts) == 1 else json.dumps(parts, default=str)
             values["group"] = None if MISSING in parts else label
         if "group" in values:
@@ -105,8 +107,9 @@ class Schema:
 
     def rollouts(self, row: Row, where: str, source: Source) -> list[Row]:
         """The plain rows in a row; an InputError where a field is not what it has to be."""
-        options, is_read = source.options, self.fields or self.convert
-        if not (is_read or source.fields or options.correctness or options.group_by):
+        options = source.options
+        has_names = not options.names_response and (options.fields or options.group_by)
+        if not (self.fields or self.convert or options.correctness or has_names):
             return [row]  # it is what it says
         broken = f"{where}: looks like {self.title}, but a field is not as it should be"
         with passed_on(broken, TypeError, ValueError, LookupError, AttributeError):
@@ -121,12 +124,13 @@ class Schema:
             if scores is not None:
                 rollout |= {"reward": choose(scores, where, source)}
                 rollout.pop("correct", None)
-        if not (named := source.named(row)):
+        if not has_names:
             return rollouts
-        taken = {x for x in source.fields.values() if self.is_plain and x not in NAMES.prompts}
+        named = source.named(row)
+        taken = {x for x in options.fields.values() if self.is_plain and x not in NAMES.prompts}
         if "reward" in named and "correct" not in named:
             taken.add("correct")  # the row's verdict belongs to its own reward
-        return [without(x, taken - source.fields.keys()) | named for x in rollouts]
+        return [without(x, taken - options.fields.keys()) | named for x in rollouts]
 
     def _read(self, row: Row, path: Path) -> Row:
         """A row with the fields of `reads` by their names."""
@@ -404,12 +408,9 @@ SCHEMAS = tuple(Schema(**tool | named) for tool, named in zip(TOOLS, FUNCTIONS, 
 """In the order in which they are tried."""
 
 
-def is_plain(row: Row) -> bool:
-    """Whether a row has a group and a response, and so is what it says, whatever else it has."""
-    return "group" in row and ("token_ids" in row or KINDS["said"](row.get("response")))
-
-
 def detect(row: Row, likely: Schema | None = None) -> Schema | None:
     """The schema of a row, None for a plain one; `likely` is that of the row before."""
+    if "group" in row and ("token_ids" in row or KINDS["said"](row.get("response"))):
+        return None  # it is what it says, whatever else it has
     schemas = SCHEMAS if likely is None else (likely, *SCHEMAS)
-    return None if is_plain(row) else next((x for x in schemas if x.detects(row)), None)
+    return next((x for x in schemas if x.detects(row)), None)
