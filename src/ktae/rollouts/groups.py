@@ -37,9 +37,9 @@ WORD = re.compile(r"\w+|[^\w\s]|\s+")
 
 Place = tuple[str | None, str | None]
 """The run, or else the file, that rollouts come from, as far as it tells groups apart."""
-READ = tuple(pa.schema({"place": pa.int32(), "is_evaluation": pa.bool_(), "by_reward": pa.bool_()}))
-"""Columns beside the record's while files are read: the number of the `Place`, and whether the
-rollout is of an evaluation, and correct by its reward alone."""
+READ = tuple(pa.schema({"is_evaluation": pa.bool_(), "by_reward": pa.bool_()}))
+"""Columns beside the record's while files are read: whether the rollout is of an evaluation, and
+correct by its reward alone."""
 WITHIN_RUN = re.compile(
     rf"{STEP_FOLDER.pattern}|rollouts|completions|episodes|train|eval|all|traces|stream|file|monitors"
 )
@@ -60,20 +60,16 @@ def place_of(file: Path, names: str, table: str | None, join: bool) -> Place:
     return (path_text(run), table)
 
 
-def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: Notes) -> Any:
-    """The record of what was read, with names for its groups, and without evaluations beside
-    training; `places` are by the numbers in the column `place`."""
+def grouped(table: Any, options: ReadOptions, notes: Notes) -> Any:
+    """The record of what was read, its groups named, and without evaluations beside training."""
     training_b = pc.invert(table["is_evaluation"])
     if pc.any(training_b).as_py():
         notes.add("evaluation", n=len(table) - pc.sum(training_b).as_py())
         table = table.filter(training_b)
-    place_b = table["place"]
     table = table.select(SCHEMA.names).replace_schema_metadata(SCHEMA.metadata)
-    for i, name in enumerate(("run", "file")):
-        # What all have in common tells nothing.
-        is_told = len({place[i] for place in places}) > 1
-        values = pa.array([place[i] if is_told else None for place in places], pa.string())
-        table = with_column(table, name, values.take(place_b))
+    for name in ("run", "file"):
+        if len(pc.unique(table[name])) < 2:  # what all have in common tells nothing
+            table = with_column(table, name, pa.nulls(len(table)))
     n_models = len(pc.unique(table["model"].drop_null()))
     told: list[str] = []
     if n_models > 1 and not options.pool_models:
@@ -88,7 +84,13 @@ def grouped(table: Any, places: Sequence[Place], options: ReadOptions, notes: No
     firsts = np.unique(codes_b, return_index=True)[1]
     names = _names(take_rows(table.select([*KEYS, "model"]), firsts).to_pylist(), bool(told))
     table = with_column(table, "group", pa.array(names, pa.string()).take(pa.array(codes_b)))
-    _note_beginnings(table, notes)
+    # Texts that begin alike and whose ids do not: these may begin with the prompt's.
+    has_both = pc.and_(table["token_ids"].is_valid(), table["response"].is_valid())
+    some = table.select(["response", "token_ids"]).filter(has_both)
+    texts = pc.utf8_slice_codeunits(some["response"], 0, 16).to_pylist()
+    heads = map(tuple, pc.list_slice(some["token_ids"], 0, 1).to_pylist())
+    pairs = Counter(text for text, _ in {*zip(texts, heads, strict=True)})
+    notes.add("ids_prompt", n=sum(n > 1 and len(text) == 16 for text, n in pairs.items()))
     _note_states(table, notes)
     return table
 
@@ -187,16 +189,6 @@ def _note_states(rollouts: Any, notes: Notes) -> None:
     shared = sum(n for n in states.values() if n > 1)
     if states.total() >= MIN_TURNS and shared < SHARED * states.total():
         notes.add("states", f"{shared:,} of {states.total():,}")
-
-
-def _note_beginnings(rollouts: Any, notes: Notes) -> None:
-    """Note texts that begin alike and whose token ids do not: these may begin with the prompt's."""
-    has_both = pc.and_(rollouts["token_ids"].is_valid(), rollouts["response"].is_valid())
-    table = rollouts.select(["response", "token_ids"]).filter(has_both)
-    texts = pc.utf8_slice_codeunits(table["response"], 0, 16).to_pylist()
-    heads = map(tuple, pc.list_slice(table["token_ids"], 0, 1).to_pylist())
-    pairs = Counter(text for text, _ in {*zip(texts, heads, strict=True)})
-    notes.add("ids_prompt", n=sum(n > 1 and len(text) == 16 for text, n in pairs.items()))
 
 
 # --- columns of a record

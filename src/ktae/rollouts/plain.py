@@ -15,7 +15,7 @@ from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import author, messages_of, plain_text
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.paths import MISSING, NAMES, UnknownRowsError, at
-from ktae.rollouts.schemas import Schema, Source, choose
+from ktae.rollouts.schemas import Schema, Source
 from ktae.rollouts.values import (
     KINDS,
     Row,
@@ -83,9 +83,8 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
         if not texts:
             return None
     fields = {"response": columns.one_of(texts, "response", plain_text)}
-    several = None
     if {"reward", "correct"}.isdisjoint(named):
-        several = _outcome(columns, fields)
+        fields |= _outcome(columns)
     label, is_final = (None, False) if "group" in named else _label(columns)
     fields["group!" if is_final else "group"] = label
     if "answer" not in named:
@@ -96,43 +95,40 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
         if other not in (None, name) and columns.values(name):
             reads.append((f"{name} (field)", name))
             notes.add("other_field", f"{name}: {other!r}")
-    split = next((x for x in NAMES.splits if _tells_evaluations(columns.values(x))), None)
+    values = {x: {str(y).lower() for y in columns.values(x)} for x in NAMES.splits}
+    evaluations = {*NAMES.evaluations}  # beside training they are left out
+    split = next((x for x, y in values.items() if y & evaluations and y - evaluations), None)
     has_messages = "messages" in rows[0] and fields["response"] != "messages"
     _note_turns(columns, notes)
 
     def convert(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
         if split is not None:
-            plain = plain | {"is_evaluation": str(row.get(split)).lower() in NAMES.evaluations}
+            plain = plain | {"is_evaluation": str(row.get(split)).lower() in evaluations}
         if has_messages and "prompt" not in plain:  # those before the policy's last
             talk = reversed(messages_of(row.get("messages")) or [])
             asked = [*itertools.dropwhile(author, talk)][::-1]
             plain = plain | ({"prompt": asked} if asked else {})
-        rewards = row.get(several or "")
-        if isinstance(rewards, dict) and not source.options.correctness:
-            plain = plain | {"reward": choose(rewards, where, source)}
         yield plain
 
     schema = Schema("plain rollouts", run=OWN_STEP, is_plain=True)
-    schema.convert = convert if split or has_messages or several else None
+    schema.convert = convert if split or has_messages else None
     schema.fields = [(name, [path]) for name, path in reads]
     return schema
 
 
-def _outcome(columns: Columns, fields: dict[str, str | None]) -> str | None:
-    """Find the verdict, or else the reward; or give the field that holds several by name."""
+def _outcome(columns: Columns) -> dict[str, str | None]:
+    """Where the verdict is, or else the reward, which may be several by name."""
     names = [x for x in NAMES.verdicts if columns.fits(x, KINDS["decided"], 0.9)]
     scores = [x for x in NAMES.rewards if columns.fits(x, KINDS["score"])]
     has_correct, has_reward = (any(x in row for row in columns.rows) for x in ("correct", "reward"))
     is_other = columns.fits("correct", lambda x: as_verdict(x) is None, 0.5 if names else 1.0)
     if has_correct and "correct" not in names and not (is_other and (names or "reward" in scores)):
         names = ["correct"]
-    # One of several verdicts that say the same is enough.
-    fields["correct"] = columns.one_of(names, "correct", as_verdict)
+    if names:  # one of several verdicts that say the same is enough
+        return {"correct": columns.one_of(names, "correct", as_verdict)}
     dicts = [x for x in NAMES.rewards if columns.fits(x, KINDS["dict"])]
-    if fields["correct"] is not None or (dicts and (not has_reward or "reward" in dicts)):
-        return None if fields["correct"] else dicts[0]
-    fields["reward"] = "reward" if has_reward else columns.one_of(scores, "reward")
-    return None
+    by_name = dicts[0] if dicts and (not has_reward or "reward" in dicts) else None
+    return {"reward": by_name or ("reward" if has_reward else columns.one_of(scores, "reward"))}
 
 
 def _label(columns: Columns) -> tuple[str | None, bool]:
@@ -177,12 +173,6 @@ def _answer(columns: Columns, response: str | None, label: str | None, notes: No
         notes.add("unsure_answers", "'answer'")
         return "answer"
     return columns.one_of(known, "answer", lambda x: str(as_label(x)).strip().lower())
-
-
-def _tells_evaluations(values: Sequence[Any]) -> bool:
-    """Whether values of a field tell rollouts of training and of evaluations apart."""
-    texts = {str(x).lower() for x in values}
-    return not texts.isdisjoint(NAMES.evaluations) and not texts <= {*NAMES.evaluations}
 
 
 def _note_turns(columns: Columns, notes: Notes) -> None:

@@ -113,14 +113,13 @@ class Reader:
         self.options, self.notes = options, notes
         self.run: dict[Any, Any] = {}  # what schemas remember from one file to the next
         self.rejected: list[InputError] = []  # errors of rows of the file that is read
-        self.places: dict[Place, int] = {}  # where rollouts came from, numbered
 
     def record(self, tables: Sequence[Any]) -> Any:
         """The record of what was read."""
         table = pa.concat_tables([SCHEMA.empty_table(), *tables])
         if self.options.threshold is None and self.options.needs_reward:
             note_rewards(table, self.notes)
-        return grouped(table, list(self.places), self.options, self.notes)
+        return grouped(table, self.options, self.notes)
 
     def tables_of(self, path: Path, files: Sequence[Path]) -> Iterator[Any]:
         """Tables of each file of an input, of those of one name the first with rollouts."""
@@ -178,7 +177,7 @@ class Reader:
             if made.pop("is_alone"):  # its label is its row's, which nothing in another file is
                 notes.add("by_row" if parent is not None else "alone")
                 place = (None, path_text(file))
-            made["place"] = self.places.setdefault(place, len(self.places))
+            made["run"], made["file"] = place
             yield made
         if self.rejected and len(self.rejected) > n:
             first, rejected = self.rejected[0], len(self.rejected)

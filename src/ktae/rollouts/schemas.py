@@ -109,7 +109,8 @@ class Schema:
         """The plain rows in a row; an InputError where a field is not what it has to be."""
         options = source.options
         has_names = not options.names_response and (options.fields or options.group_by)
-        if not (self.fields or self.convert or options.correctness or has_names):
+        by_name = isinstance(row.get("reward"), dict)
+        if not (self.fields or self.convert or options.correctness or has_names or by_name):
             return [row]  # it is what it says
         broken = f"{where}: looks like {self.title}, but a field is not as it should be"
         with passed_on(broken, TypeError, ValueError, LookupError, AttributeError):
@@ -118,6 +119,8 @@ class Schema:
             if not self.is_plain:
                 rollouts = [x for rollout in rollouts for x in dealt(rollout)]
         for rollout in rollouts:
+            if isinstance(rollout.get("reward"), dict):
+                rollout[SCORES] = rollout["scores"] = rollout["reward"]
             scores = rollout.pop(SCORES, None)
             if options.correctness:
                 scores = scores_in(row | rollout) | (scores or {})
@@ -279,9 +282,7 @@ def slime_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row
     tokens, n = row["tokens"], row["response_length"]
     if isinstance(tokens, list) and isinstance(n, int) and 0 < n <= len(tokens):
         plain |= {"token_ids": tokens[-n:], "mask": row.get("loss_mask")}
-    if isinstance(plain.setdefault("reward", None), dict):
-        plain[SCORES] = plain["reward"]
-    yield plain
+    yield {"reward": None} | plain
 
 
 def skyrl_rows(plain: Row, row: Row, where: str, source: Source) -> Iterator[Row]:
