@@ -70,14 +70,10 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
         where = f"{name}, line {number}"
         try:
             text = line.decode("utf-8", "surrogatepass").strip().removeprefix("\ufeff")
-            if text:
-                row = json.loads(text)
-                if text.count("[") + text.count("{") > MAX_DEPTH:
-                    _require_shallow(row)
-                if isinstance(row, list) and any(isinstance(x, dict) for x in row):
-                    yield from entries_of(row, where)
-                else:
-                    yield row, where
+            row = json.loads(text) if text else []
+            if text.count("[") + text.count("{") > MAX_DEPTH:
+                _require_shallow(row)
+            yield from entries_of(row, where) if isinstance(row, list) else ((row, where),)
         except (ValueError, RecursionError) as error:
             broken = InputError(f"{where}: broken JSON: {one_line(error)}")
             if number == 1:
@@ -85,9 +81,6 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
                 with contextlib.suppress(InputError):
                     yield from list(json_rows(stream, name))
                     return
-                # A first line that does not end: the file has only just been begun.
-                if not line.endswith(b"\n"):
-                    raise EmptyFileError(*broken.args) from None
                 stream.seek(len(line))
             if reject is None:
                 raise broken from None
