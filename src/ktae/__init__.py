@@ -13,9 +13,8 @@ from ktae.tables import CreditTable
 
 if TYPE_CHECKING:
     from ktae.experiments.comparison import compare
-    from ktae.report.notebook import score, show_group
+    from ktae.report.notebook import read_rollouts, score, show_group
     from ktae.report.page import write_report
-    from ktae.rollouts.memory import read_rollouts
     from ktae.validity.held_out import held_out_pairs
 
 __all__ = [
@@ -38,7 +37,7 @@ __all__ = [
 _LATER = {
     "compare": "ktae.experiments.comparison",
     "held_out_pairs": "ktae.validity.held_out",
-    "read_rollouts": "ktae.rollouts.memory",
+    "read_rollouts": "ktae.report.notebook",
     "score": "ktae.report.notebook",
     "show_group": "ktae.report.notebook",
     "write_report": "ktae.report.page",

@@ -16,6 +16,7 @@ import pytest
 from saved_outputs import write_lines
 
 from ktae import InputError
+from ktae.report.proposal import proposing
 from ktae.rollouts import readers
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
@@ -72,8 +73,9 @@ def test_a_file_is_read(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [x for x in CASES if "refused" in CASES[x]])
 def test_a_file_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        read(written(tmp_path, name))
+    path = written(tmp_path, name)
+    with pytest.raises(InputError) as caught, proposing(path, ReadOptions()):
+        read(path)
     assert all(text in str(caught.value) for text in CASES[name]["refused"])
     assert ("this reads" in str(caught.value)) == CASES[name].get("advised", False)
 
@@ -81,7 +83,7 @@ def test_a_file_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [x for x in CASES if "proposed" in CASES[x]])
 def test_fields_of_other_names_are_proposed(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, name)
-    with pytest.raises(UnknownRowsError) as caught:
+    with pytest.raises(UnknownRowsError) as caught, proposing(path, ReadOptions()):
         read(path)
     options = shlex.split(str(caught.value).partition("ktae report ")[2].partition("\n")[0])
     table, _ = read(path, tuple(x for x in options[1:] if x != "--field"))

@@ -22,6 +22,7 @@ from ktae.errors import InputError
 from ktae.experiments.benchmarks import BENCHMARKS, NAMES, UNNAMED, label_of
 from ktae.files.text import path_text
 from ktae.grading import GradingPool, Task, Verdict
+from ktae.report.proposal import proposing
 from ktae.rollouts import readers, record
 from ktae.rollouts.files import without_format
 from ktae.rollouts.notes import Notes
@@ -82,7 +83,8 @@ def read(
     evaluations = [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
     join = options.join or bool(evaluations)
     options = dataclasses.replace(options, needs_reward=False, join=join)
-    table = readers.read(evaluations or path, options, notes=notes)
+    with proposing(path, options):
+        table = readers.read(evaluations or path, options, notes=notes)
     if notes.counts["empty"] and not partial:
         raise InputError(
             f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from ktae.batch import Vocabulary
 from ktae.errors import InputError
 from ktae.files.text import path_text
+from ktae.report.proposal import proposing
 from ktae.rollouts import memory, readers, record
 from ktae.rollouts.groups import cut_at_words, tokenized
 from ktae.rollouts.notes import Notes
@@ -74,7 +75,8 @@ def load(
     """
     paths = readers.paths_of(inputs)
     notes = Notes(strict)
-    rollouts = readers.read(paths, options, notes=notes)
+    with proposing(paths, options):
+        rollouts = readers.read(paths, options, notes=notes)
     tokenizer, named = options.tokenizer, None
     if tokenizer is None and (tokenizer := own_tokenizer(paths)) is not None:
         named = f"{tokenizer}, the run's own tokenizer and so taken for all that is given,"

@@ -1,21 +1,65 @@
-"""For notebooks and scripts: the credit of rollouts in memory, and one group in colours."""
+"""For notebooks and scripts: rollouts of files or in memory, and their credit."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from ktae.credit import AnEstimator
+from ktae.errors import InputError
 from ktae.estimators import DEFAULT, as_estimator, resolved
 from ktae.report import group as groups
 from ktae.report import inputs
 from ktae.report.frame import frame_of
+from ktae.report.proposal import proposing
 from ktae.report.scoring import credit_column, credit_of
-from ktae.rollouts import memory, record
+from ktae.rollouts import memory, readers, record
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.tokens import kept_tokenizer
+
+
+def read_rollouts(
+    rollouts: Any, options: ReadOptions | None = None, *, notes: Notes | None = None
+) -> Any:
+    """Rollouts as one record: from files and folders, or from a table or rows in memory.
+
+    What is in memory is told by its columns as a file's is, so the columns of a trainer or another
+    tool serve as they are. This is `ktae.read_rollouts`.
+
+    Args:
+        rollouts: files and folders (`ktae.rollouts.readers.read`), a `pyarrow.Table`, a DataFrame
+            of pandas or polars, a `datasets.Dataset`, or a list of dicts.
+        options: how rows become rollouts.
+        notes: takes what was read, joined, left out and assumed.
+
+    Returns:
+        A record (`ktae.rollouts.record.SCHEMA`): of files a `pyarrow.Table`, else what was given.
+
+    Raises:
+        InputError: a file, a row or a table cannot be used.
+    """
+    options = options or ReadOptions()
+    if memory.is_paths(rollouts):
+        with proposing(rollouts, options):
+            return readers.read(rollouts, options, notes=notes)
+    if memory.is_rows(rollouts):
+        rows, back = json.loads(json.dumps(rollouts, default=_plain)), pa.Table.to_pylist
+    else:
+        table, back = memory.to_arrow(rollouts)
+        rows = record.without_words(table).to_pylist()
+    values = ((row, f"rollouts, row {n}") for n, row in enumerate(rows, start=1))
+    return back(readers.read_values(values, "rollouts", options, notes))
+
+
+def _plain(value: Any) -> Any:
+    """An array, a number or a tensor of a library as JSON has it."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise InputError(f"a row holds a {type(value).__name__}, which is no JSON")
 
 
 def score(

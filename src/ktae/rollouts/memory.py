@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ktae.arrays import above
-from ktae.errors import InputError, passed_on
-from ktae.rollouts import readers, record
-from ktae.rollouts.notes import Notes
-from ktae.rollouts.options import DEFAULT, ReadOptions
+from ktae.errors import passed_on
+from ktae.rollouts import record
 
 
 def is_rows(rollouts: Any) -> bool:
@@ -64,41 +61,3 @@ def as_record(rollouts: Any, threshold: float = 0.0) -> pa.Table:
     elif "reward" not in names and "correct" in names:
         table = table.append_column("reward", table["correct"].cast(pa.float64()))
     return record.conform(table, "table")
-
-
-def read_rollouts(
-    rollouts: Any, options: ReadOptions = DEFAULT, *, notes: Notes | None = None
-) -> Any:
-    """Rollouts as one record: from files and folders, or from a table or rows in memory.
-
-    What is in memory is told by its columns as a file's is, so the columns of a trainer or another
-    tool serve as they are. This is `ktae.read_rollouts`.
-
-    Args:
-        rollouts: files and folders (`ktae.rollouts.readers.read`), a `pyarrow.Table`, a DataFrame
-            of pandas or polars, a `datasets.Dataset`, or a list of dicts.
-        options: how rows become rollouts.
-        notes: takes what was read, joined, left out and assumed.
-
-    Returns:
-        A record (`ktae.rollouts.record.SCHEMA`): of files a `pyarrow.Table`, else what was given.
-
-    Raises:
-        InputError: a file, a row or a table cannot be used.
-    """
-    if is_paths(rollouts):
-        return readers.read(rollouts, options, notes=notes)
-    if is_rows(rollouts):
-        rows, back = json.loads(json.dumps(rollouts, default=_plain)), pa.Table.to_pylist
-    else:
-        table, back = to_arrow(rollouts)
-        rows = record.without_words(table).to_pylist()
-    values = ((row, f"rollouts, row {n}") for n, row in enumerate(rows, start=1))
-    return back(readers.read_values(values, "rollouts", options, notes))
-
-
-def _plain(value: Any) -> Any:
-    """An array, a number or a tensor of a library as JSON has it."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise InputError(f"a row holds a {type(value).__name__}, which is no JSON")

@@ -28,7 +28,6 @@ class ReadOptions:
     """Paths of what tells groups apart, all of them together; none: what rows say."""
     rows: str | None = None
     """The path to the rows of a container, such as `results[].samples[]`; None: looked for."""
-    proposes: bool = True  # whether the error of a file that nothing reads names fields that would
     pool_models: bool = False  # whether rollouts of several models are one group
     needs_reward: bool = True  # whether a row without a reward is of no use; grading needs none
     join: bool = False  # whether a group may span files

@@ -7,6 +7,7 @@ be meant, nothing is guessed: an error names both.
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from ktae.rollouts.values import (
     label_of,
 )
 
+SHOWN, MAX_DEPTH = 60, 6  # paths of a row that are shown, and their levels
 OWN_STEP = r"step-\d+\.parquet"  # the files of ktae's own run folder
 Kind = Callable[[Any], bool]
 
@@ -34,6 +36,31 @@ def usual_rows(rows: Sequence[Row]) -> list[Row]:
     """The rows of the commonest shape; those with more fields count as such, too."""
     shape = Counter(frozenset(row) for row in rows).most_common(1)[0][0]
     return [row for row in rows if shape <= row.keys()]
+
+
+def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Paths of a row and what they lead to; a list of one text stands for that text."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        value, path = value[0], f"{path}[0]"
+    if isinstance(value, dict) and depth < MAX_DEPTH and (path == "" or value):
+        for name, inside in value.items():
+            yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
+    else:
+        yield path, value
+
+
+def unknown_rows(rows: Sequence[Row], message: str, needed: Sequence[str]) -> UnknownRowsError:
+    """The error of rows in no known form, with what the commonest of them hold."""
+    values = list(leaves(usual_rows(rows)[0]))[:SHOWN]
+    missing = " ".join(f"--field {name}=PATH" for name in needed)
+    width = max((len(path) for path, _ in values), default=0)
+    lines = []
+    for path, value in values:
+        messages = messages_of(value) if isinstance(value, list) else None
+        text = json.dumps(value, default=str)
+        shown = f"{len(messages)} messages" if messages else text[:57] + "..." * (len(text) > 57)
+        lines.append(f"  {path:{width}}  {shown}")
+    return UnknownRowsError("\n".join([f"{message}; name its fields: {missing}", *lines]))
 
 
 class Columns:

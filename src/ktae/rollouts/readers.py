@@ -26,8 +26,7 @@ from ktae.rollouts.locate import KEY, Located, Locator
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.paths import MISSING, UnknownRowsError, at
-from ktae.rollouts.plain import understand, usual_rows
-from ktae.rollouts.proposal import propose, unknown_rows
+from ktae.rollouts.plain import understand, unknown_rows, usual_rows
 from ktae.rollouts.rows import MissingFieldError, to_record_row
 from ktae.rollouts.schemas import Schema, Source, detect
 from ktae.rollouts.values import Row, without
@@ -75,17 +74,7 @@ def read(
     if twice := [name for name, n in Counter(files).items() if n > 1]:
         raise InputError(f"the same file is given twice: {twice[0]}; it would count twice")
     reader.notes.add("join", n=len(files) if options.join and len(files) > 1 else 0)
-    try:
-        tables = [x for path in paths for x in reader.tables_of(path, files_of[path])]
-    except UnknownRowsError as error:
-        if not options.proposes or len(paths) > 1 or not paths[0].is_file():
-            raise
-        source = Source(paths[0], options, Notes())
-        located = Reader(options, source.notes).located(iterate_rows(paths[0]), source)
-        rows = [x.row for x in located if isinstance(x.row, dict)][:LOOKED_AT]
-        if not (proposal := propose(paths[0], rows, options, read)):
-            raise
-        raise UnknownRowsError(f"{error}\n{proposal}") from None
+    tables = [x for path in paths for x in reader.tables_of(path, files_of[path])]
     if not any(map(len, tables)):
         raise EmptyFileError(f"{', '.join(map(str, paths))}: no rollouts")
     return reader.record(tables)

@@ -1,63 +1,51 @@
-"""What is said of rows that nothing reads: what they hold, and a command that has been tried."""
+"""For a file that nothing reads: a command line that does, which has been tried."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
-import json
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import messages_of
+from ktae.rollouts import readers
+from ktae.rollouts.files import iterate_rows
 from ktae.rollouts.groups import group_codes
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import LIKELY, NAMES, UnknownRowsError, name_of
-from ktae.rollouts.plain import Columns, usual_rows
+from ktae.rollouts.plain import Columns, leaves, usual_rows
+from ktae.rollouts.schemas import Source
 from ktae.rollouts.values import KINDS, Row, as_label
 
-SHOWN, MAX_DEPTH = 60, 6  # paths of a row that are shown, and their levels
+LOOKED_AT = 1000  # rows of a file
 TRIED = 3  # candidates of each field that are tried
 FITS = 0.9  # share of a field's values that are what it is proposed for, and of rows to be read
 
 
-def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Paths of a row and what they lead to; a list of one text stands for that text."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-        value, path = value[0], f"{path}[0]"
-    if isinstance(value, dict) and depth < MAX_DEPTH and (path == "" or value):
-        for name, inside in value.items():
-            yield from leaves(inside, f"{path}.{name}" if path else str(name), depth + 1)
-    else:
-        yield path, value
+@contextlib.contextmanager
+def proposing(inputs: Any, options: ReadOptions) -> Iterator[None]:
+    """Add a command line that reads the file to the error of a single one that nothing reads."""
+    try:
+        yield
+    except UnknownRowsError as error:
+        paths = readers.paths_of(inputs)
+        proposal = propose(paths[0], options) if len(paths) == 1 and paths[0].is_file() else None
+        raise UnknownRowsError(f"{error}\n{proposal}" if proposal else str(error)) from None
 
 
-def unknown_rows(rows: Sequence[Row], message: str, needed: Sequence[str]) -> UnknownRowsError:
-    """The error of rows in no known form, with what the commonest of them hold."""
-    values = list(leaves(usual_rows(rows)[0]))[:SHOWN]
-    missing = " ".join(f"--field {name}=PATH" for name in needed)
-    width = max((len(path) for path, _ in values), default=0)
-    lines = [f"  {path:{width}}  {_described(value)}" for path, value in values]
-    return UnknownRowsError("\n".join([f"{message}; name its fields: {missing}", *lines]))
-
-
-def _described(value: Any) -> str:
-    messages = messages_of(value) if isinstance(value, list) else None
-    shown = json.dumps(value, default=str)
-    return f"{len(messages)} messages" if messages else shown[:57] + "..." * (len(shown) > 57)
-
-
-def propose(
-    path: Path, rows: Sequence[Row], options: ReadOptions, read: Callable[..., Any]
-) -> str | None:
+def propose(path: Path, options: ReadOptions) -> str | None:
     """What a person is told of fields that read a file; None where none are found."""
+    source = Source(path, options, Notes())
+    located = readers.Reader(options, source.notes).located(iterate_rows(path), source)
+    rows = [x.row for x in itertools.islice(located, LOOKED_AT) if isinstance(x.row, dict)]
     likely = candidates(usual_rows(rows) if rows else [])
     named = options.fields.get("response")
     responses = [named] if named else likely["response"][:TRIED]
@@ -68,7 +56,7 @@ def propose(
             fields = {"response": response, "group": group, "reward": reward}
             fields |= {x: others[x][0] for x in ("prompt", "answer") if len(others[x]) == 1}
             known = {k: x for k, x in fields.items() if x is not None}
-            if told := _tried(read, path, known, options):
+            if told := _tried(path, known, options):
                 return told
     return None
 
@@ -115,14 +103,12 @@ def _rank(path: str, meaning: str) -> int:
     return known[0] if known else 100 if parts.isdisjoint(names) else 99
 
 
-def _tried(
-    read: Callable[..., Any], path: Path, fields: dict[str, str], options: ReadOptions
-) -> str | None:
+def _tried(path: Path, fields: dict[str, str], options: ReadOptions) -> str | None:
     """What a person is told of these fields; None where they do not read the file."""
-    how = dataclasses.replace(options, fields={**options.fields, **fields}, proposes=False)
+    how = dataclasses.replace(options, fields={**options.fields, **fields})
     notes = Notes()
     try:
-        table = read([path], how, notes=notes)
+        table = readers.read([path], how, notes=notes)
     except InputError:
         return None
     n, n_groups, counts = len(table), len(group_codes(table)[1]), notes.counts
