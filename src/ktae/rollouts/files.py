@@ -43,7 +43,7 @@ Reject = Callable[[InputError], None]
 
 
 class EmptyFileError(InputError):
-    """A file holds no rows yet: it is empty, or all of it is the beginning of a line."""
+    """A file holds no rows, or no rollouts."""
 
 
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:

@@ -122,8 +122,13 @@ class Schema:
             if isinstance(rollout.get("reward"), dict):
                 rollout[SCORES] = rollout["scores"] = rollout["reward"]
             scores = rollout.pop(SCORES, None)
-            if options.correctness:
-                scores = scores_in(row | rollout) | (scores or {})
+            if options.correctness:  # among a row's fields, and those in fields that hold several
+                fields: Row = {}
+                for name in ("metrics", "scores", "rewards", "reward", "metric", "extra"):
+                    inner = from_json((row | rollout).get(name))
+                    fields |= inner if isinstance(inner, dict) else {}
+                scores = fields | row | rollout | (scores or {})
+                scores = {k: x for k, x in scores.items() if KINDS["score"](x)}
             if scores is not None:
                 rollout |= {"reward": choose(scores, where, source)}
                 rollout.pop("correct", None)
@@ -150,15 +155,6 @@ class Schema:
                 if not is_null(value):
                     break
         return without(row, used | plain.keys()) | plain
-
-
-def scores_in(row: Row) -> Row:
-    """The scores of a row by name: its own, and those in fields that hold several."""
-    inner: Row = {}
-    for name in ("metrics", "scores", "rewards", "reward", "metric", "extra"):
-        value = from_json(row.get(name))
-        inner |= value if isinstance(value, dict) else {}
-    return {name: value for name, value in (inner | row).items() if KINDS["score"](value)}
 
 
 def choose(scores: Row, where: str, source: Source) -> Any:
