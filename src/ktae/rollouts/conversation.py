@@ -13,7 +13,7 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, quoted
@@ -22,6 +22,7 @@ from ktae.rollouts.paths import MESSAGES as M
 KNOWN = {*M.contents, *M.reasoning, *M.parts, *M.calls_in}
 """Fields that say what a message, or a part of one, is about."""
 CALLS, RESULTS = tuple(M.calls), tuple(M.results)
+as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 ROLES = {name: role for role, names in M.roles.items() for name in names}
 
 
@@ -67,10 +68,9 @@ def role_of(message: dict[str, Any]) -> str | None:
     return "user" if role == "policy" and is_example else role
 
 
-def author(message: dict[str, Any]) -> bool | None:
-    """Whether the policy wrote a message; None where its role is not known."""
-    role = role_of(message)
-    return None if role is None else role == "policy"
+def author(message: dict[str, Any]) -> bool:
+    """Whether the policy wrote a message."""
+    return role_of(message) == "policy"
 
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
@@ -78,18 +78,25 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
     if isinstance(value, str):
         # A policy may have been asked to write JSON: each has to be a message beyond doubt.
         is_likely = value[:1] in "[ \n\t" and any(x in value for x in ("role", "from", "type"))
-        messages = (messages_of(list_in(value)) if is_likely else None) or []
-        return None if None in map(author, messages) else messages or None
+        messages = messages_of(list_in(value)) if is_likely else None
+        return messages if messages and None not in map(role_of, messages) else None
     value = _unwrapped(value)
-    is_alone = isinstance(value, dict) and bool({"message", "content"} & value.keys())
+    is_alone = isinstance(value, dict) and not {"message", "content"}.isdisjoint(value)
     entries = [value] if is_alone else value
-    if not (isinstance(entries, list) and entries):
-        return None
-    messages = [x for x in map(_message, entries) if x is not None]
-    is_unknown = is_alone and messages and author(messages[0]) is None
-    # Several choices are rollouts, and no turns of one.
-    are_choices = len(entries) > 1 and all(map(_is_choice, entries))
-    return None if len(messages) < len(entries) or is_unknown or are_choices else messages
+    if not (isinstance(entries, list) and entries) or choices_of(entries):
+        return None  # several choices are rollouts, and no turns of one
+    messages = []
+    for entry in entries:
+        message = entry["message"] if _is_choice(entry) else entry
+        if not isinstance(message, dict):
+            return None
+        if not isinstance(message.get("role"), str):  # Responses and LangChain have it as a type
+            name = entry["from"] if entry.keys() == {"from", "value"} else entry.get("type")
+            if not (isinstance(name, str) and _role(name)):
+                return None
+            message = entry | {"role": name}
+        messages.append(message)
+    return None if is_alone and role_of(messages[0]) is None else messages
 
 
 def choices_of(value: Any) -> list[dict[str, Any]] | None:
@@ -112,17 +119,6 @@ def _unwrapped(value: Any) -> Any:
             break
         value = within
     return value
-
-
-def _message(value: Any) -> dict[str, Any] | None:
-    """A message with its `role`, which items of Responses and LangChain have as a type."""
-    if not isinstance(value, dict):
-        return None
-    message: dict[str, Any] = value["message"] if _is_choice(value) else value
-    if isinstance(message.get("role"), str):
-        return message
-    name = value["from"] if value.keys() == {"from", "value"} else value.get("type")
-    return value | {"role": name} if isinstance(name, str) and _role(name) else None
 
 
 def list_in(text: str) -> list[Any] | None:
@@ -148,45 +144,39 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     return parts
 
 
-def _pieces(value: Any, role: str | None) -> Iterator[Segment]:
+def _pieces(value: Any, role: str | None) -> list[Segment]:
     """The texts of a message or of its content: those of `role`, and results of tools."""
     if isinstance(value, list):
-        yield from (piece for part in value for piece in _pieces(part, role))
-    elif isinstance(value, dict):
-        yield from _part(value, role)
-    elif value is not None:
-        yield Segment(value if isinstance(value, str) else _json(value), role)
-
-
-def _part(value: dict[str, Any], role: str | None) -> Iterator[Segment]:
+        return [piece for part in value for piece in _pieces(part, role)]
+    if not isinstance(value, dict):
+        text = value if isinstance(value, str) else as_json(value)
+        return [] if value is None else [Segment(text, role)]
     for name in (x for x in M.parts if value.get(x) is not None):  # Gemini's, Bedrock's
         inner = value[name] if isinstance(value[name], dict) else {"content": value[name]}
         value = inner | {"type": M.parts[name]}
     kind = str(value.get("type")).replace("-", "_")
     if kind.endswith(CALLS):
-        yield Segment(call_text(value), role)
-        return
+        return [Segment(call_text(value), role)]
     role = "tool" if kind.endswith(RESULTS) else role
-    reasoning = ("summary",) if value.get("redacted") is True else M.reasoning
-    thoughts, texts = ([*_pieces(_first(value, names), role)] for names in (reasoning, M.contents))
-    content = "".join(x.text for x in texts).removeprefix("<think>").lstrip()  # may repeat them
-    texts = [x for x in thoughts if not content.startswith(x.text.strip())] + texts
     if KNOWN.isdisjoint(value) and "role" not in value:
-        text = _json(value)
+        text = as_json(value)
         if "type" in value:  # such as a picture, or what is encrypted
             digest = hashlib.blake2s(text.encode(errors="replace"), digest_size=4).hexdigest()
             text = "" if role == "policy" else f"[{kind} {digest}]"
-        texts = [Segment(text, role)]
-    yield from texts
-    in_content = {x.text for x in texts}
-    for calls in (from_json(value.get(name)) for name in M.calls_in):
-        made = map(call_text, calls if isinstance(calls, list) else [calls] if calls else ())
-        yield from (Segment(text, role) for text in made if text not in in_content)
-
-
-def _first(value: dict[str, Any], names: Iterable[str]) -> Any:
-    """What the first of these fields holds; Gemini has `thought: true` beside the text."""
-    return next((value[x] for x in names if value.get(x) and value[x] is not True), None)
+        return [Segment(text, role)]
+    filled = {k: x for k, x in value.items() if x and x is not True}  # Gemini's `thought: true`
+    reasoning = ("summary",) if value.get("redacted") is True else M.reasoning
+    thoughts, texts = (
+        _pieces([filled[x] for x in names if x in filled][:1], role)
+        for names in (reasoning, M.contents)
+    )
+    content = "".join(x.text for x in texts).removeprefix("<think>").lstrip()  # may repeat them
+    texts = [x for x in thoughts if not content.startswith(x.text.strip())] + texts
+    said = {x.text for x in texts}
+    for calls in (from_json(filled.get(name)) or [] for name in M.calls_in):
+        made = map(call_text, calls if isinstance(calls, list) else [calls])
+        texts += [Segment(text, role) for text in made if text not in said]
+    return texts
 
 
 def call_text(call: Any) -> str:
@@ -197,13 +187,9 @@ def call_text(call: Any) -> str:
     function: Any = call.get("function")
     inner = function if isinstance(function, dict) else call
     arguments = next((inner[x] for x in M.arguments if inner.get(x) is not None), "")
-    text = arguments if isinstance(arguments, str) else _json(arguments)
+    text = arguments if isinstance(arguments, str) else as_json(arguments)
     names = (inner.get("name"), function, call.get("type"))
     return f"{next((x for x in names if x and isinstance(x, str)), 'call')}({text})"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def from_json(value: Any) -> Any:
@@ -221,9 +207,9 @@ def joined(texts: Iterable[Any]) -> str:
 
 def plain_text(value: Any) -> Any:
     """The texts of a conversation's messages; any other value, or text with none, as it is."""
-    messages = messages_of(value)
-    text = "" if messages is None else joined(part.text for part in segments(messages))
-    return value if messages is None or (isinstance(value, str) and not text) else text
+    if (messages := messages_of(value)) is None:
+        return value
+    return joined(x.text for x in segments(messages)) or (value if isinstance(value, str) else "")
 
 
 # --- prompt and response
@@ -258,7 +244,7 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
     if talk is None and isinstance(value, str):
         return None  # what the policy was asked to write
     has_content = any(KNOWN & message.keys() for message in messages)
-    if talk is None or None in map(author, messages) or not (talk.segments or has_content):
+    if talk is None or None in map(role_of, messages) or not (talk.segments or has_content):
         roles = quoted(dict.fromkeys(message["role"] for message in messages))
         raise InputError(
             f"{where}: response is messages of {roles} with {quoted(messages[-1])}; expected "

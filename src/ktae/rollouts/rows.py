@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ktae.arrays import is_above
 from ktae.errors import InputError, quoted
 from ktae.rollouts.conversation import from_json, joined, plain_text, response_of
@@ -17,18 +19,20 @@ from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import NAMES
 from ktae.rollouts.schemas.base import FINAL
 from ktae.rollouts.values import (
-    IGNORED,
+    KINDS,
     PARSERS,
     Row,
     any_text,
     as_verdict,
-    is_null,
     is_number,
     prompt_digest,
     without,
 )
 
-KNOWN = {"_prompt_id", "_graded", "is_evaluation"} | PARSERS.keys()
+IGNORED = -100  # the label of a token that no loss is computed of
+NEEDED = (("response", "token_ids"), ("group", "prompt"), ("reward", "correct"))
+"""Fields of which a rollout has one of each two."""
+KNOWN = {"_graded", "is_evaluation"} | PARSERS.keys()
 """Names that are not kept among a row's further fields."""
 ALIASES, ASKS, THOUGHTS = map(
     frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.prompts[1:], NAMES.thoughts)
@@ -47,67 +51,59 @@ def to_record_row(
     `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
     `is_plain`: no tool says what its groups are. Where the notes are strict, no reward is made up.
     """
-    fields, is_alone = with_texts(plain, where, notes), False
+    # NaN is what pandas writes for null in a column of numbers.
+    fields = {k: None if type(x) is float and x != x else x for k, x in plain.items()}
+    fields = with_texts(fields, where, notes)
     rename_aliases(fields, where)
-    label = fields.get("group")
+    label, is_alone = fields.get("group"), False
     if isinstance(label, str) and not label.strip():
         label = fields["group"] = None  # as CSV has it
     # The same prompt of a step is the same group, also where nobody wrote that down.
-    is_final = fields.pop(FINAL, False)
+    is_final, prompt_id = fields.pop(FINAL, False), None
     prompt = fields.pop("_task", None) or fields.get("prompt")
-    if prompt is not None and not (is_final and not is_null(label)):
-        if "image" in fields or "images" in fields:
-            images = [fields[x] for x in ("image", "images") if fields.get(x)]
-            prompt = [prompt, images] if images else prompt
-        fields["_prompt_id"] = prompt_digest(prompt)
-    elif is_null(label) and alone is not None:
+    if prompt is not None and not (is_final and label is not None):
+        images = [fields[x] for x in ("image", "images") if fields.get(x)]
+        prompt_id = prompt_digest([prompt, images] if images else prompt)
+    elif label is None and alone is not None:
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
     made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
-    if "response" not in made and "token_ids" not in made:
-        raise _missing("response", "token_ids", fields, plain, where)
-    if made.get("group") is None and "_prompt_id" not in fields:
-        raise _missing("group", "prompt", fields, plain, where)
-    if not has_verdict and made.get("reward") is None:
-        raise _missing("reward", "correct", fields, plain, where)
-    if not options.needs_reward and "answer" not in made:
-        raise _missing("answer", "answer", fields, plain, where)
+    has = {*made, "prompt" if prompt_id else "", "correct" if has_verdict else ""}
+    for names in NEEDED if options.needs_reward else (*NEEDED, ("answer",)):
+        if has.isdisjoint(names):
+            name, expected = names[0], " or ".join(names)
+            if fields.keys().isdisjoint(names):
+                message = f"no field {name!r}; its fields are {quoted(plain)}; expected {expected}"
+                raise MissingFieldError(f"{where}: {message}")
+            raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
     if not has_verdict:
         made["correct"] = float(is_above(made["reward"], options.threshold or 0.0))
-    if is_plain and is_null(label) and "_prompt_id" in fields:
+    if is_plain and label is None and prompt_id:
         notes.add("without_group")
-    made["label"], made["prompt_id"] = made.pop("group", None), fields.get("_prompt_id")
+    made["label"], made["prompt_id"] = made.pop("group", None), prompt_id
     made["is_evaluation"], made["by_reward"] = bool(fields.get("is_evaluation")), not has_verdict
     made["extra"], made["is_alone"] = further_fields(fields), is_alone
     return made | (fields.get("_graded") or {})
 
 
-def _missing(name: str, other: str, fields: Row, plain: Row, where: str) -> InputError:
-    if name in fields or other in fields:
-        return InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
-    expected = " or ".join(dict.fromkeys((name, other)))
-    message = f"no field {name!r}; its fields are {quoted(plain)}; expected {expected}"
-    return MissingFieldError(f"{where}: {message}")
-
-
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
     """Make a reward of a verdict and a verdict of a reward, where one is there alone."""
-    reward, strict = fields.get("reward"), notes.strict
+    reward, has_reward = fields.get("reward"), "reward" in fields
     if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
-        fields |= {"reward": float(verdict), "correct": fields.get("correct", verdict)}
-    elif is_null(reward):
-        if "reward" in fields and not is_plain:  # what a tool has null for is an unknown verdict
+        fields["reward"] = verdict
+        fields.setdefault("correct", verdict)
+    elif reward is None:
+        # What a tool has null for is an unknown verdict.
+        if not (notes.strict and needs_reward) or (has_reward and not is_plain):
             fields.setdefault("correct", None)
-        known = as_verdict(fields.get("correct"))
-        if known is not None and not (strict and "reward" in fields):
-            fields["reward"] = float(known)
-        elif known is None and ("correct" in fields or not strict or not needs_reward):
+        verdict = as_verdict(fields.get("correct"))
+        if verdict is None and "correct" in fields:
             notes.add("without_reward", n=int(needs_reward))
-            fields |= {"reward": None, "correct": fields.get("correct")}
+        elif verdict is not None and not (notes.strict and has_reward):
+            fields["reward"] = verdict
     if not needs_reward and "correct" in fields:
         # A reward may be shaped, or stand in for a verdict that is not known.
-        known = as_verdict(fields["correct"])
-        fields["reward"] = None if known is None else float(known)
+        fields["reward"] = as_verdict(fields["correct"])
 
 
 def rename_aliases(fields: Row, where: str) -> None:
@@ -115,17 +111,18 @@ def rename_aliases(fields: Row, where: str) -> None:
     if ALIASES.isdisjoint(fields):
         return
     steps = [x for x in NAMES.steps if is_number(fields.get(x))]
-    masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
-    if masks and isinstance(ids := fields.get("token_ids"), list):
+    if steps and fields.get("step") is None:
+        fields["step"] = fields.pop(steps[0])
+    masks, ids = (
+        [x for x in NAMES.masks if isinstance(fields.get(x), list)],
+        fields.get("token_ids"),
+    )
+    if masks and isinstance(ids, list) and fields.get("mask") is None:
         fitting = [x for x in masks if len(fields[x]) == len(ids)]
-        if not fitting and masks != ["labels"] and fields.get("mask") is None:
+        if fitting:
+            fields["mask"] = fields.pop(fitting[0])
+        elif masks != ["labels"]:
             raise InputError(f"{where}: {masks[0]} and token_ids differ in length")
-        masks = fitting
-    else:
-        masks = []
-    for name, aliases in (("step", steps), ("mask", masks)):
-        if aliases and fields.get(name) is None:
-            fields[name] = fields.pop(aliases[0])
 
 
 def with_texts(row: Row, where: str, notes: Notes) -> Row:
@@ -138,7 +135,7 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
     names: Sequence[str] = NAMES.prompts if prompt is None else ()
-    if isinstance(prompt, str) and is_null(fields.get("group")) and not is_final:
+    if isinstance(prompt, str) and fields.get("group") is None and not is_final:
         # In a chat nothing beside it asks, such as the query that a policy wrote.
         names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
     if not ASKS.isdisjoint(fields):
@@ -151,14 +148,14 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     thought = next((fields[x] for x in thoughts if isinstance(fields.get(x), str)), None)
     if isinstance(response, str) and thought and thought.strip() not in response:
         response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
-        fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
+        fields = without(fields, [x for x in thoughts if fields.get(x) == thought])
     talk = response_of(response, row.get("prompt", prompt), where)
     if talk is not None:
         fields |= talk.as_row()
         if talk.prompt is not None and not is_final:
             named = prompt if isinstance(prompt, str) else ""
-            longer, shorter = sorted((named, talk.prompt), key=len, reverse=True)
-            prompt = longer if shorter in longer else f"{named}\n{talk.prompt}"
+            both = (named, talk.prompt, f"{named}\n{talk.prompt}")
+            prompt = next(x for x in both if named in x and talk.prompt in x)
     if prompt is not None:
         fields["prompt"] = prompt
     if fields.get("segments"):
@@ -171,7 +168,7 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
 
 def _asked(value: Any) -> Any:
     """The text of a question; of an object of texts, such as a template's variables, all."""
-    is_texts = isinstance(value, dict) and all(isinstance(x, str) for x in value.values())
+    is_texts = isinstance(value, dict) and all(map(KINDS["text"], value.values()))
     return joined(value.values()) if is_texts and "role" not in value else plain_text(value)
 
 
@@ -190,12 +187,13 @@ def parsed(fields: Row, where: str) -> Row:
         ids = made.get("token_ids", ())
         if len(mask) != len(ids):
             raise InputError(f"{where}: mask and token_ids differ in length")
-        if mask.dtype != bool and ((mask != IGNORED) & (mask != ids)).any():
+        are_labels = not np.isin(mask, (0, 1)).all()
+        if are_labels and ((mask != IGNORED) & (mask != ids)).any():
             raise InputError(
                 f"{where}: mask is {fields['mask']!r:.60}; expected true or false, 0 or 1, or "
                 f"{IGNORED} and the token id"
             )
-        made["mask"] = mask if mask.dtype == bool else mask != IGNORED
+        made["mask"] = mask != (IGNORED if are_labels else 0)
     return made
 
 

@@ -15,26 +15,30 @@ import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
-from ktae.rollouts.conversation import author, choices_of, list_in, messages_of, plain_text
+from ktae.rollouts.conversation import (
+    as_json,
+    author,
+    choices_of,
+    list_in,
+    messages_of,
+    plain_text,
+)
 from ktae.rollouts.paths import NAMES
 
 Row = dict[str, Any]
-WORDS = dict.fromkeys(NAMES.correct, True) | dict.fromkeys(NAMES.incorrect, False)
+WORDS = dict.fromkeys(NAMES.correct, 1.0) | dict.fromkeys(NAMES.incorrect, 0.0)
 """Texts that are verdicts, in small letters."""
-IGNORED = -100  # the label of a token that no loss is computed of
 LONGEST_LABEL = 80  # characters; a longer text in the place of a group becomes a short label
-
-_AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 # --- what a value is
 
 
-def as_verdict(value: object) -> bool | None:
-    """Whether a verdict says correct; None for what is no verdict."""
+def as_verdict(value: object) -> float | None:
+    """1 for a verdict that says correct, 0 for incorrect; None for what is no verdict."""
     if isinstance(value, str):
         return WORDS.get(value.strip().lower())
-    return bool(value == 1) if value in (0, 1) else None
+    return float(value == 1) if value in (0, 1) else None
 
 
 def is_null(value: object) -> bool:
@@ -60,6 +64,11 @@ def is_label(value: object) -> bool:
     return isinstance(as_label(value), int | str) and not isinstance(value, bool)
 
 
+def are_all(kind: str, value: Any) -> bool:
+    """Whether it is a list of at least one entry, each of which is of a kind."""
+    return isinstance(value, list) and bool(value) and all(map(KINDS[kind], value))
+
+
 KINDS: dict[str, Callable[[Any], bool]] = {
     "any": lambda value: True,
     "policy": lambda value: any(map(author, messages_of(value) or ())),  # speaks in it
@@ -75,17 +84,10 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "label": is_label,
     "dict": lambda value: isinstance(value, dict),
     "list": lambda value: isinstance(value, list),
-    "texts": lambda value: _all("text", value),
-    "scores": lambda value: _all("score", value),
-    "labels": lambda value: _all("label", value),
-    "lists": lambda value: _all("list", value),
-    "saids": lambda value: _all("said", value) and messages_of(value) is None,
+    "saids": lambda value: are_all("said", value) and messages_of(value) is None,
 }
+KINDS |= {f"{x}s": functools.partial(are_all, x) for x in ("text", "score", "label", "list")}
 """What a field may hold, by the name that a schema's signature has for it."""
-
-
-def _all(kind: str, value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(KINDS[kind], value))
 
 
 # --- what becomes of a field's value: an exception says that it is none
@@ -100,35 +102,31 @@ def text(value: str) -> str:
 
 def any_text(value: Any) -> str:
     """Text; of anything else its JSON."""
-    return text(value if isinstance(value, str) else _AS_JSON(value))
+    return text(value if isinstance(value, str) else as_json(value))
 
 
 def _answer(value: Any) -> str:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
-    if isinstance(value, list) and value and {*map(type, value)} <= {str, int, float, Decimal}:
+    if isinstance(value, list) and {*map(type, value)} <= {str, int, float, Decimal}:
         value = [str(as_label(x)) for x in value]  # no booleans among them
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError
     return any_text(value)
 
 
-def _number(value: Any) -> float | None:
-    """A finite number; null for NaN."""
-    parsed = float(value) if is_number(value) else math.inf
-    if math.isinf(parsed):
+def _number(value: Any) -> float:
+    if not (is_number(value) and math.isfinite(value)):
         raise ValueError
-    return None if math.isnan(parsed) else parsed
+    return float(value)
 
 
-def _integer(value: Any) -> int | None:
+def _integer(value: Any) -> int:
     """An integer, also as 7.0, which is how pandas has it where others are null, or as text."""
-    parsed = _number(int(value) if isinstance(value, str) else value)
-    if parsed is not None and (parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID):
+    number = _number(int(value) if isinstance(value, str) else value)
+    if number != int(number) or abs(number) > MAX_TOKEN_ID:
         raise ValueError
-    return None if parsed is None else int(parsed)
+    return int(number)
 
 
-def _token_ids(value: list[int]) -> np.ndarray:
+def _token_ids(value: Any) -> np.ndarray:
     """(T,) int32: a column of arrays is made much faster than one of lists."""
     ids = np.array(array("i", value))
     if {*map(type, value)} - {int} or ids.min(initial=0) < 0 or not isinstance(value, list):
@@ -136,18 +134,17 @@ def _token_ids(value: list[int]) -> np.ndarray:
     return ids
 
 
-def _mask(value: list[Any]) -> np.ndarray:
-    """(T,) bool, or numbers where an entry is neither 0 nor 1."""
+def _numbers(value: Any) -> np.ndarray:
+    """(T,) float64."""
     if not isinstance(value, list) or {*map(type, value)} - {bool, int, float}:
         raise ValueError
-    entries = np.array(value, dtype=float)
-    return entries != 0 if np.isin(entries, (0, 1)).all() else entries
+    return np.array(value, dtype=float)
 
 
 def _segments(value: Any) -> list[dict[str, str]] | None:
     """Parts of a response with roles, as the record has them; None for anything else."""
     are_parts = isinstance(value, list) and all(
-        isinstance(x, dict) and x.keys() == {"role", "text"} and KINDS["texts"](list(x.values()))
+        isinstance(x, dict) and x.keys() == {"role", "text"} and are_all("text", [*x.values()])
         for x in value
     )
     return [{k: text(x) for k, x in part.items()} for part in value] if are_parts else None
@@ -160,10 +157,10 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "response": (text, "text or messages"),
     "answer": (_answer, "text"),
     "token_ids": (_token_ids, "a list of integers from 0 to 2^31 - 1"),
-    "mask": (_mask, "a list of booleans"),
+    "mask": (_numbers, "a list of booleans"),
     "reward": (_number, "a finite number"),
     "correct": (
-        lambda x: None if is_null(x) else float(as_verdict(x)),  # type: ignore[arg-type]
+        lambda x: float(as_verdict(x)),  # type: ignore[arg-type]
         "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, "
         "C or I, or null (unknown)",
     ),
