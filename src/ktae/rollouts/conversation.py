@@ -12,6 +12,7 @@ import ast
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -31,19 +32,6 @@ class Segment(NamedTuple):
 
     text: str
     role: str | None  # policy, tool, user or system; None: not known
-
-
-class Dialogue(NamedTuple):
-    """A conversation as a rollout."""
-
-    prompt: str | None  # None where it begins with the policy
-    segments: list[Segment]  # of the response, whose texts joined are its text
-
-    def as_row(self) -> dict[str, Any]:
-        """The response, and its segments if others than the policy wrote some of them."""
-        has_context = any(part.role != "policy" for part in self.segments)
-        segments = [part._asdict() for part in self.segments] if has_context else None
-        return {"response": "".join(part.text for part in self.segments), "segments": segments}
 
 
 # --- what is a conversation
@@ -215,22 +203,25 @@ def plain_text(value: Any) -> Any:
 # --- prompt and response
 
 
-def dialogue(parts: list[Segment], begin: int = 0) -> Dialogue | None:
-    """Prompt and response; None where none of the parts after `begin` is the policy's."""
+def dialogue(parts: list[Segment], begin: int = 0) -> dict[str, Any] | None:
+    """The prompt, the response, and its segments where others than the policy wrote some of them.
+
+    None where none of the parts after `begin` is the policy's.
+    """
     policy = (i for i, part in enumerate(parts) if part.role == "policy" and i >= begin)
     if (first := next(policy, None)) is None:
         return None
-    response: list[Segment] = []
-    for part in (x for x in parts[first:] if x.text):
-        text = "\n" + part.text if response else part.text
-        if response and response[-1].role == part.role:
-            response[-1] = Segment(response[-1].text + text, part.role)
-        else:
-            response.append(Segment(text, part.role))
-    return Dialogue(joined(part.text for part in parts[:first]) or None, response)
+    said, runs = [part for part in parts[first:] if part.text], list[dict[str, Any]]()
+    for role, run in itertools.groupby(said, key=lambda part: part.role):
+        runs.append({"text": "\n" * bool(runs) + joined(part.text for part in run), "role": role})
+    return {
+        "prompt": joined(part.text for part in parts[:first]) or None,
+        "response": joined(part.text for part in said),
+        "segments": None if {part.role for part in said} <= {"policy"} else runs,
+    }
 
 
-def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
+def response_of(value: Any, prompt: Any, where: str) -> dict[str, Any] | None:
     """The rollout in a response that is a conversation; None for any other response.
 
     `prompt` is what stands beside it in its row, text or messages.
@@ -244,7 +235,7 @@ def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
     if talk is None and isinstance(value, str):
         return None  # what the policy was asked to write
     has_content = any(KNOWN & message.keys() for message in messages)
-    if talk is None or None in map(role_of, messages) or not (talk.segments or has_content):
+    if talk is None or None in map(role_of, messages) or not (talk["response"] or has_content):
         roles = quoted(dict.fromkeys(message["role"] for message in messages))
         raise InputError(
             f"{where}: response is messages of {roles} with {quoted(messages[-1])}; expected "

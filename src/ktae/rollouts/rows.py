@@ -30,8 +30,6 @@ from ktae.rollouts.values import (
 )
 
 IGNORED = -100  # the label of a token that no loss is computed of
-NEEDED = (("response", "token_ids"), ("group", "prompt"), ("reward", "correct"))
-"""Fields of which a rollout has one of each two."""
 KNOWN = {"_graded", "is_evaluation"} | PARSERS.keys()
 """Names that are not kept among a row's further fields."""
 ALIASES, ASKS, THOUGHTS = map(
@@ -51,9 +49,7 @@ def to_record_row(
     `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
     `is_plain`: no tool says what its groups are. Where the notes are strict, no reward is made up.
     """
-    # NaN is what pandas writes for null in a column of numbers.
-    fields = {k: None if type(x) is float and x != x else x for k, x in plain.items()}
-    fields = with_texts(fields, where, notes)
+    fields = with_texts(plain, where, notes)
     rename_aliases(fields, where)
     label, is_alone = fields.get("group"), False
     if isinstance(label, str) and not label.strip():
@@ -68,14 +64,18 @@ def to_record_row(
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
     made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
-    has = {*made, "prompt" if prompt_id else "", "correct" if has_verdict else ""}
-    for names in NEEDED if options.needs_reward else (*NEEDED, ("answer",)):
-        if has.isdisjoint(names):
-            name, expected = names[0], " or ".join(names)
-            if fields.keys().isdisjoint(names):
-                message = f"no field {name!r}; its fields are {quoted(plain)}; expected {expected}"
-                raise MissingFieldError(f"{where}: {message}")
-            raise InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
+    for is_there, names in (
+        ("response" in made or "token_ids" in made, ("response", "token_ids")),
+        ("group" in made or prompt_id, ("group", "prompt")),
+        ("reward" in made or has_verdict, ("reward", "correct")),
+        ("answer" in made or options.needs_reward, ("answer",)),
+    ):
+        if not is_there and fields.keys().isdisjoint(names):
+            message = f"no field {names[0]!r}; its fields are {quoted(plain)}"
+            raise MissingFieldError(f"{where}: {message}; expected {' or '.join(names)}")
+        if not is_there:
+            found, expected = fields.get(names[0]), PARSERS[names[0]][1]
+            raise InputError(f"{where}: {names[0]} is {found}; expected {expected}")
     if not has_verdict:
         made["correct"] = float(is_above(made["reward"], options.threshold or 0.0))
     if is_plain and label is None and prompt_id:
@@ -88,22 +88,15 @@ def to_record_row(
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
     """Make a reward of a verdict and a verdict of a reward, where one is there alone."""
-    reward, has_reward = fields.get("reward"), "reward" in fields
-    if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
-        fields["reward"] = verdict
-        fields.setdefault("correct", verdict)
-    elif reward is None:
-        # What a tool has null for is an unknown verdict.
-        if not (notes.strict and needs_reward) or (has_reward and not is_plain):
-            fields.setdefault("correct", None)
-        verdict = as_verdict(fields.get("correct"))
-        if verdict is None and "correct" in fields:
-            notes.add("without_reward", n=int(needs_reward))
-        elif verdict is not None and not (notes.strict and has_reward):
-            fields["reward"] = verdict
-    if not needs_reward and "correct" in fields:
-        # A reward may be shaped, or stand in for a verdict that is not known.
+    reward, is_null = fields.get("reward"), fields.get("reward") is None
+    if isinstance(reward, bool | str):
+        fields.setdefault("correct", reward)
+    elif is_null and (not (notes.strict and needs_reward) or ("reward" in fields and not is_plain)):
+        fields.setdefault("correct", None)  # what a tool has null for is an unknown verdict
+    if "correct" in fields and (is_null or not needs_reward):
+        # Where grading needs none, it may be shaped, or stand in for a verdict that is not known.
         fields["reward"] = as_verdict(fields["correct"])
+        notes.add("without_reward", n=int(needs_reward and fields["reward"] is None))
 
 
 def rename_aliases(fields: Row, where: str) -> None:
@@ -131,31 +124,34 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     Without a field `prompt` those of `NAMES.prompts` are the prompt, such as instruction and input.
     A question beside a template is part of the prompt. A prompt that is final is left as it is.
     """
-    fields = dict(row)
+    # NaN is what pandas writes for null in a column of numbers.
+    fields = {k: None if type(x) is float and x != x else x for k, x in row.items()}
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
-    names: Sequence[str] = NAMES.prompts if prompt is None else ()
-    if isinstance(prompt, str) and fields.get("group") is None and not is_final:
-        # In a chat nothing beside it asks, such as the query that a policy wrote.
-        names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
     if not ASKS.isdisjoint(fields):
+        names: Sequence[str] = NAMES.prompts if prompt is None else ()
+        if isinstance(prompt, str) and fields.get("group") is None and not is_final:
+            # In a chat nothing beside it asks, such as the query that a policy wrote.
+            names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
         texts = {name: _asked(fields[name]) for name in names if name in fields}
         texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     response = fields.get("response")
-    thoughts = () if THOUGHTS.isdisjoint(fields) else NAMES.thoughts
-    thought = next((fields[x] for x in thoughts if isinstance(fields.get(x), str)), None)
-    if isinstance(response, str) and thought and thought.strip() not in response:
-        response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
-        fields = without(fields, [x for x in thoughts if fields.get(x) == thought])
-    talk = response_of(response, row.get("prompt", prompt), where)
+    if isinstance(response, str) and not THOUGHTS.isdisjoint(fields):
+        thoughts = (x for x in map(fields.get, NAMES.thoughts) if isinstance(x, str))
+        thought = next(thoughts, "")
+        if thought.strip() not in response:
+            response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
+            fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
+    talk = response_of(response, fields.get("prompt", prompt), where)
     if talk is not None:
-        fields |= talk.as_row()
-        if talk.prompt is not None and not is_final:
+        asked = talk.pop("prompt")
+        fields |= talk
+        if asked is not None and not is_final:
             named = prompt if isinstance(prompt, str) else ""
-            both = (named, talk.prompt, f"{named}\n{talk.prompt}")
-            prompt = next(x for x in both if named in x and talk.prompt in x)
+            both = (named, asked, f"{named}\n{asked}")
+            prompt = next(x for x in both if named in x and asked in x)
     if prompt is not None:
         fields["prompt"] = prompt
     if fields.get("segments"):

@@ -97,27 +97,21 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
     from GPT-2's byte alphabet or from SentencePiece's `<0xE4>`.
     """
     tokenizer = inner_tokenizer(tokenizer)
-    pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something: "a",
-    # or the first token where the vocabulary cannot spell that.
-    try:
-        before = tokenizer.encode("a", add_special_tokens=False).ids
-    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
-        before = []
-    before = before or [min(pieces)]
-    prefix = tokenizer.decode(before, skip_special_tokens=False)
+    # or the first token where that is none.
+    before = tokenizer.token_to_id("a") or 0
+    prefix = tokenizer.decode([before], skip_special_tokens=False)
     spelt: list[bytes | None] = []
     for token_id in map(int, token_ids):
-        piece = pieces.get(token_id)
-        text = "" if piece is None else tokenizer.decode([*before, token_id], False)
-        text = text.removeprefix(prefix)
-        if piece is None:
+        if (piece := tokenizer.id_to_token(token_id)) is None:
             spelt.append(None)
-        elif "\ufffd" not in text:
+            continue
+        text = tokenizer.decode([before, token_id], skip_special_tokens=False).removeprefix(prefix)
+        if "\ufffd" not in text:
             spelt.append(text.encode())
         elif match := BYTE_PIECE.fullmatch(piece):
             spelt.append(bytes([int(match[1], 16)]))
-        elif all(character in BYTE_ALPHABET for character in piece):
+        elif BYTE_ALPHABET.keys() >= {*piece}:
             spelt.append(bytes(BYTE_ALPHABET[character] for character in piece))
         else:
             spelt.append(piece.encode())
@@ -138,8 +132,8 @@ def vocabulary(tokenizer: Any) -> Vocabulary:
     inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(inner, "get_added_tokens_decoder"):
         inner_tokenizer(tokenizer)  # says what is wrong
-    # Tokens may be added to a tokenizer that was seen before. (The size with added tokens would be
-    # the same in one call that takes a tenth of a second.)
+    # Tokens may be added to a tokenizer that was seen before; its whole size takes a tenth of a
+    # second to tell.
     return _vocabulary(tokenizer, len(inner.get_added_tokens_decoder()))
 
 

@@ -82,11 +82,18 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "score": lambda value: value is None or is_number(value) or as_verdict(value) is not None,
     "verdict": lambda value: value is None or as_verdict(value) is not None,
     "label": is_label,
+    "part": lambda value: (
+        isinstance(value, dict)
+        and value.keys() == {"role", "text"}
+        and are_all("text", [*value.values()])
+    ),
     "dict": lambda value: isinstance(value, dict),
     "list": lambda value: isinstance(value, list),
     "saids": lambda value: are_all("said", value) and messages_of(value) is None,
 }
-KINDS |= {f"{x}s": functools.partial(are_all, x) for x in ("text", "score", "label", "list")}
+KINDS |= {
+    f"{x}s": functools.partial(are_all, x) for x in ("text", "score", "label", "list", "part")
+}
 """What a field may hold, by the name that a schema's signature has for it."""
 
 
@@ -134,22 +141,6 @@ def _token_ids(value: Any) -> np.ndarray:
     return ids
 
 
-def _numbers(value: Any) -> np.ndarray:
-    """(T,) float64."""
-    if not isinstance(value, list) or {*map(type, value)} - {bool, int, float}:
-        raise ValueError
-    return np.array(value, dtype=float)
-
-
-def _segments(value: Any) -> list[dict[str, str]] | None:
-    """Parts of a response with roles, as the record has them; None for anything else."""
-    are_parts = isinstance(value, list) and all(
-        isinstance(x, dict) and x.keys() == {"role", "text"} and are_all("text", [*x.values()])
-        for x in value
-    )
-    return [{k: text(x) for k, x in part.items()} for part in value] if are_parts else None
-
-
 PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "group": (lambda x: text(str(as_label(x)) if is_label(x) else x), "text or an integer"),
     "step": (_integer, "an integer within ±(2^31 - 1)"),
@@ -157,17 +148,25 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "response": (text, "text or messages"),
     "answer": (_answer, "text"),
     "token_ids": (_token_ids, "a list of integers from 0 to 2^31 - 1"),
-    "mask": (_numbers, "a list of booleans"),
-    "reward": (_number, "a finite number"),
+    "mask": (lambda x: np.array(array("d", x)), "a list of booleans"),
+    "reward": (
+        lambda x: _number(as_verdict(x) if isinstance(x, bool | str) else x),
+        "a finite number",
+    ),
     "correct": (
-        lambda x: float(as_verdict(x)),  # type: ignore[arg-type]
+        lambda x: _number(as_verdict(x)),
         "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, "
         "C or I, or null (unknown)",
     ),
     "advantage": (_number, "a finite number"),
     "model": (any_text, "text"),
     "source": (any_text, "text"),
-    "segments": (_segments, "parts with role and text"),
+    "segments": (
+        lambda x: (
+            [{k: text(y) for k, y in part.items()} for part in x] if KINDS["parts"](x) else None
+        ),
+        "parts with role and text",
+    ),
 }
 """What becomes of each field's value, null aside, and what an error expects."""
 
@@ -187,7 +186,7 @@ def parse_answers(value: object, where: str) -> tuple[str, ...]:
             return parse_answers(listed, where)
         return (text(value).rpartition("####")[2].rpartition("\nA: ")[2].strip(),)
     number = as_label(value)  # tables hold integers as 142.0 where another row has a fraction
-    if is_number(number) and math.isfinite(number):  # type: ignore[arg-type]
+    if is_number(number) and abs(number) < math.inf:  # type: ignore[arg-type]
         return (str(number),)
     if isinstance(value, Sequence) and value:
         return tuple(dict.fromkeys(x for part in value for x in parse_answers(part, where)))
