@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import hashlib
 import itertools
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktae.errors import InputError, quoted
 from ktae.rollouts.paths import MESSAGES as M
@@ -27,23 +26,9 @@ as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 ROLES = {name: role for role, names in M.roles.items() for name in names}
 
 
-class Segment(NamedTuple):
-    """A part of a conversation, and whose it is."""
-
-    text: str
-    role: str | None  # policy, tool, user or system; None: not known
-
-
-# --- what is a conversation
-
-
-@functools.lru_cache
-def _role(name: str) -> str | None:
-    name = name.lower()
-    name = name.removesuffix("chunk").removesuffix("message") or name  # LangChain's classes
-    if name.endswith(CALLS):
-        return "policy"
-    return "tool" if name.endswith(RESULTS) else ROLES.get(name)
+Segment = tuple[str, str | None]
+"""A part of a conversation: its text, and whose it is, policy, tool, user or system; None: not
+known."""
 
 
 def role_of(message: dict[str, Any]) -> str | None:
@@ -51,9 +36,13 @@ def role_of(message: dict[str, Any]) -> str | None:
 
     What ART does not train on, OpenAI gives no weight, or SWE-agent shows is an example.
     """
-    role, is_example = _role(message["role"]), message.get("is_demo") is True
-    is_example |= message.get("trainable") is False or message.get("weight") == 0
-    return "user" if role == "policy" and is_example else role
+    name = message["role"].lower()
+    name = name.removesuffix("chunk").removesuffix("message") or name  # LangChain's classes
+    role = ROLES.get(name, "tool" if name.endswith(RESULTS) else None)
+    if role != "policy" and not name.endswith(CALLS):
+        return role
+    is_example = message.get("trainable") is False or message.get("weight") == 0
+    return "user" if is_example or message.get("is_demo") is True else "policy"
 
 
 def author(message: dict[str, Any]) -> bool:
@@ -75,14 +64,15 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
         return None  # several choices are rollouts, and no turns of one
     messages = []
     for entry in entries:
-        message = entry["message"] if _is_choice(entry) else entry
+        message = entry.get("message") if isinstance(entry, dict) else None
+        message = message if isinstance(message, dict) else entry
         if not isinstance(message, dict):
             return None
         if not isinstance(message.get("role"), str):  # Responses and LangChain have it as a type
             name = entry["from"] if entry.keys() == {"from", "value"} else entry.get("type")
-            if not (isinstance(name, str) and _role(name)):
-                return None
             message = entry | {"role": name}
+            if not isinstance(name, str) or role_of({"role": name}) is None:
+                return None
         messages.append(message)
     return None if is_alone and role_of(messages[0]) is None else messages
 
@@ -90,12 +80,10 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
 def choices_of(value: Any) -> list[dict[str, Any]] | None:
     """The several choices of an answer of OpenAI's, each a response; None for anything else."""
     value = _unwrapped(value)
-    are_several = isinstance(value, list) and len(value) > 1
-    return value if are_several and all(map(_is_choice, value)) else None
-
-
-def _is_choice(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("message"), dict)
+    are_choices = isinstance(value, list) and all(
+        isinstance(x, dict) and isinstance(x.get("message"), dict) for x in value
+    )
+    return value if are_choices and len(value) > 1 else None
 
 
 def _unwrapped(value: Any) -> Any:
@@ -111,15 +99,11 @@ def _unwrapped(value: Any) -> Any:
 
 def list_in(text: str) -> list[Any] | None:
     """The list that a text spells, in JSON or as Python prints it; None for any other text."""
-    text = text.strip()
-    for parse in (json.loads, ast.literal_eval) if text[:1] + text[-1:] == "[]" else ():
+    value, text = from_json(text), text.strip()
+    if isinstance(value, str) and text[:1] + text[-1:] == "[]":
         with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            value: list[Any] = parse(text)
-            return value
-    return None
-
-
-# --- the texts of messages
+            value = ast.literal_eval(text)
+    return value if isinstance(value, list) else None
 
 
 def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
@@ -127,8 +111,8 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     parts: list[Segment] = []
     for message in messages:
         role = role_of(message)
-        texts = [x for x in _pieces(message, role) if x.text]
-        parts += texts or [Segment("", role)] * (role == "policy")
+        texts = [x for x in _pieces(message, role) if x[0]]
+        parts += texts or [("", role)] * (role == "policy")
     return parts
 
 
@@ -138,32 +122,32 @@ def _pieces(value: Any, role: str | None) -> list[Segment]:
         return [piece for part in value for piece in _pieces(part, role)]
     if not isinstance(value, dict):
         text = value if isinstance(value, str) else as_json(value)
-        return [] if value is None else [Segment(text, role)]
+        return [] if value is None else [(text, role)]
     for name in (x for x in M.parts if value.get(x) is not None):  # Gemini's, Bedrock's
         inner = value[name] if isinstance(value[name], dict) else {"content": value[name]}
         value = inner | {"type": M.parts[name]}
     kind = str(value.get("type")).replace("-", "_")
     if kind.endswith(CALLS):
-        return [Segment(call_text(value), role)]
+        return [(call_text(value), role)]
     role = "tool" if kind.endswith(RESULTS) else role
     if KNOWN.isdisjoint(value) and "role" not in value:
         text = as_json(value)
         if "type" in value:  # such as a picture, or what is encrypted
             digest = hashlib.blake2s(text.encode(errors="replace"), digest_size=4).hexdigest()
             text = "" if role == "policy" else f"[{kind} {digest}]"
-        return [Segment(text, role)]
+        return [(text, role)]
     filled = {k: x for k, x in value.items() if x and x is not True}  # Gemini's `thought: true`
     reasoning = ("summary",) if value.get("redacted") is True else M.reasoning
     thoughts, texts = (
         _pieces([filled[x] for x in names if x in filled][:1], role)
         for names in (reasoning, M.contents)
     )
-    content = "".join(x.text for x in texts).removeprefix("<think>").lstrip()  # may repeat them
-    texts = [x for x in thoughts if not content.startswith(x.text.strip())] + texts
-    said = {x.text for x in texts}
+    content = "".join(text for text, _ in texts).removeprefix("<think>").lstrip()  # may repeat them
+    texts = [x for x in thoughts if not content.startswith(x[0].strip())] + texts
+    said = {text for text, _ in texts}
     for calls in (from_json(filled.get(name)) or [] for name in M.calls_in):
         made = map(call_text, calls if isinstance(calls, list) else [calls])
-        texts += [Segment(text, role) for text in made if text not in said]
+        texts += [(text, role) for text in made if text not in said]
     return texts
 
 
@@ -197,10 +181,9 @@ def plain_text(value: Any) -> Any:
     """The texts of a conversation's messages; any other value, or text with none, as it is."""
     if (messages := messages_of(value)) is None:
         return value
-    return joined(x.text for x in segments(messages)) or (value if isinstance(value, str) else "")
-
-
-# --- prompt and response
+    return joined(text for text, _ in segments(messages)) or (
+        value if isinstance(value, str) else ""
+    )
 
 
 def dialogue(parts: list[Segment], begin: int = 0) -> dict[str, Any] | None:
@@ -208,16 +191,16 @@ def dialogue(parts: list[Segment], begin: int = 0) -> dict[str, Any] | None:
 
     None where none of the parts after `begin` is the policy's.
     """
-    policy = (i for i, part in enumerate(parts) if part.role == "policy" and i >= begin)
+    policy = (i for i, (_, role) in enumerate(parts) if role == "policy" and i >= begin)
     if (first := next(policy, None)) is None:
         return None
-    said, runs = [part for part in parts[first:] if part.text], list[dict[str, Any]]()
-    for role, run in itertools.groupby(said, key=lambda part: part.role):
-        runs.append({"text": "\n" * bool(runs) + joined(part.text for part in run), "role": role})
+    said, runs = [part for part in parts[first:] if part[0]], list[dict[str, Any]]()
+    for role, run in itertools.groupby(said, key=lambda part: part[1]):
+        runs.append({"text": "\n" * bool(runs) + joined(text for text, _ in run), "role": role})
     return {
-        "prompt": joined(part.text for part in parts[:first]) or None,
-        "response": joined(part.text for part in said),
-        "segments": None if {part.role for part in said} <= {"policy"} else runs,
+        "prompt": joined(text for text, _ in parts[:first]) or None,
+        "response": joined(text for text, _ in said),
+        "segments": None if {role for _, role in said} <= {"policy"} else runs,
     }
 
 
@@ -229,8 +212,16 @@ def response_of(value: Any, prompt: Any, where: str) -> dict[str, Any] | None:
     messages = messages_of(value)
     if messages is None:
         return None
-    begin = 0 if author(messages[0]) else _n_asking(messages, prompt)
-    parts = segments(messages)
+    parts, begin = segments(messages), 0
+    if not author(messages[0]):
+        # The prompt ends with the first message of a user that holds what is asked beside them.
+        before = messages_of(prompt) or []
+        asking = segments(before)
+        asked = asking[-1][0] if asking else prompt if isinstance(prompt, str) else ""
+        texts = (joined(x for x, role in segments([y]) if role == "user") for y in messages)
+        begin = next((n for n, text in enumerate(texts, start=1) if asked and asked in text), 0)
+        if asking and asking == segments(messages[: len(before)]):
+            begin = len(before)
     talk = dialogue(parts, len(segments(messages[:begin]))) or dialogue(parts)
     if talk is None and isinstance(value, str):
         return None  # what the policy was asked to write
@@ -242,17 +233,3 @@ def response_of(value: Any, prompt: Any, where: str) -> dict[str, Any] | None:
             f"content of {quoted(M.roles['policy'])}, among other roles that are known"
         )
     return talk
-
-
-def _n_asking(messages: list[dict[str, Any]], prompt: Any) -> int:
-    """How many messages it takes to ask for what `prompt`, beside them, asks; 0 if unknown.
-
-    The first message of a user that holds it is the last of these.
-    """
-    before = messages_of(prompt) or []
-    parts = segments(before)
-    if parts and parts == segments(messages[: len(before)]):
-        return len(before)
-    asked = parts[-1].text if parts else prompt if isinstance(prompt, str) else ""
-    texts = (joined(x.text for x in segments([y]) if x.role == "user") for y in messages)
-    return next((n for n, text in enumerate(texts, start=1) if asked and asked in text), 0)

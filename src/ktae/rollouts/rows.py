@@ -7,7 +7,6 @@ docs/read-your-own.md has the fields. What is no field of the record is kept, as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ def to_record_row(
     prompt = fields.pop("_task", None) or fields.get("prompt")
     if prompt is not None and not (is_final and label is not None):
         images = [fields[x] for x in ("image", "images") if fields.get(x)]
-        prompt_id = prompt_digest([prompt, images] if images else prompt)
+        prompt_id = prompt_digest(any_text([prompt, images] if images else prompt))
     elif label is None and alone is not None:
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
@@ -71,11 +70,11 @@ def to_record_row(
         ("answer" in made or options.needs_reward, ("answer",)),
     ):
         if not is_there and fields.keys().isdisjoint(names):
-            message = f"no field {names[0]!r}; its fields are {quoted(plain)}"
-            raise MissingFieldError(f"{where}: {message}; expected {' or '.join(names)}")
+            message = f"no field {' or '.join(map(repr, names))}; its fields are {quoted(plain)}"
+            raise MissingFieldError(f"{where}: {message}")
         if not is_there:
-            found, expected = fields.get(names[0]), PARSERS[names[0]][1]
-            raise InputError(f"{where}: {names[0]} is {found}; expected {expected}")
+            expected = PARSERS[names[0]][1]
+            raise InputError(f"{where}: {names[0]} is {fields.get(names[0])}; expected {expected}")
     if not has_verdict:
         made["correct"] = float(is_above(made["reward"], options.threshold or 0.0))
     if is_plain and label is None and prompt_id:
@@ -88,12 +87,14 @@ def to_record_row(
 
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
     """Make a reward of a verdict and a verdict of a reward, where one is there alone."""
-    reward, is_null = fields.get("reward"), fields.get("reward") is None
-    if isinstance(reward, bool | str):
-        fields.setdefault("correct", reward)
-    elif is_null and (not (notes.strict and needs_reward) or ("reward" in fields and not is_plain)):
+    reward, no_reward = fields.get("reward"), fields.get("reward") is None
+    if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
+        fields |= {"reward": verdict, "correct": fields.get("correct", verdict)}
+    elif no_reward and (
+        not (notes.strict and needs_reward) or ("reward" in fields and not is_plain)
+    ):
         fields.setdefault("correct", None)  # what a tool has null for is an unknown verdict
-    if "correct" in fields and (is_null or not needs_reward):
+    if "correct" in fields and (no_reward or not needs_reward):
         # Where grading needs none, it may be shaped, or stand in for a verdict that is not known.
         fields["reward"] = as_verdict(fields["correct"])
         notes.add("without_reward", n=int(needs_reward and fields["reward"] is None))
@@ -106,10 +107,8 @@ def rename_aliases(fields: Row, where: str) -> None:
     steps = [x for x in NAMES.steps if is_number(fields.get(x))]
     if steps and fields.get("step") is None:
         fields["step"] = fields.pop(steps[0])
-    masks, ids = (
-        [x for x in NAMES.masks if isinstance(fields.get(x), list)],
-        fields.get("token_ids"),
-    )
+    masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
+    ids = fields.get("token_ids")
     if masks and isinstance(ids, list) and fields.get("mask") is None:
         fitting = [x for x in masks if len(fields[x]) == len(ids)]
         if fitting:
@@ -125,7 +124,7 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     A question beside a template is part of the prompt. A prompt that is final is left as it is.
     """
     # NaN is what pandas writes for null in a column of numbers.
-    fields = {k: None if type(x) is float and x != x else x for k, x in row.items()}
+    fields: Row = {k: None if type(x) is float and x != x else x for k, x in row.items()}
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
     if not ASKS.isdisjoint(fields):
@@ -133,14 +132,19 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
         if isinstance(prompt, str) and fields.get("group") is None and not is_final:
             # In a chat nothing beside it asks, such as the query that a policy wrote.
             names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
-        texts = {name: _asked(fields[name]) for name in names if name in fields}
-        texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
+        texts: dict[str, str] = {}
+        for name in (x for x in names if x in fields):
+            value = fields[name]
+            if KINDS["texts by name"](value) and "role" not in value:
+                value = joined(value.values())  # such as a template's variables
+            asked = plain_text(value)
+            if isinstance(asked, str) and asked not in (prompt or ""):
+                texts[name] = asked
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     response = fields.get("response")
     if isinstance(response, str) and not THOUGHTS.isdisjoint(fields):
-        thoughts = (x for x in map(fields.get, NAMES.thoughts) if isinstance(x, str))
-        thought = next(thoughts, "")
+        thought = next((x for x in map(fields.get, NAMES.thoughts) if isinstance(x, str)), "")
         if thought.strip() not in response:
             response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
             fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
@@ -160,12 +164,6 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
             notes.add("ids")
             fields["token_ids"] = None
     return fields
-
-
-def _asked(value: Any) -> Any:
-    """The text of a question; of an object of texts, such as a template's variables, all."""
-    is_texts = isinstance(value, dict) and all(map(KINDS["text"], value.values()))
-    return joined(value.values()) if is_texts and "role" not in value else plain_text(value)
 
 
 def parsed(fields: Row, where: str) -> Row:
@@ -198,7 +196,6 @@ def further_fields(fields: Row) -> str | None:
     if fields.keys() <= KNOWN:
         return None
     rest = without(fields, KNOWN)
-    extra = rest.get("extra")
-    if extra is None or (isinstance(extra, str) and isinstance(from_json(extra), dict)):
-        rest = (from_json(extra) or {}) | without(rest, ["extra"])
+    extra = from_json(rest.pop("extra", None)) or {}
+    rest = extra | rest if isinstance(extra, dict) else rest | {"extra": extra}
     return any_text(rest) if rest else None

@@ -22,10 +22,9 @@ HUB_TIMEOUT_S = 10
 TEXTS_AT_ONCE = 128  # an encoding takes 100 bytes for each character
 
 # Printable Latin-1 stands for itself, the rest follows from U+0100 on.
-ITSELF = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-BYTE_ALPHABET = {chr(byte): byte for byte in ITSELF} | {
-    chr(0x100 + i): byte for i, byte in enumerate(x for x in range(256) if x not in ITSELF)
-}
+PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
+BYTE_ALPHABET = {chr(x): x for x in PRINTABLE} | {chr(0x100 + i): x for i, x in enumerate(OTHERS)}
 """The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`)."""
 BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")  # a byte in SentencePiece's vocabularies
 
@@ -78,12 +77,13 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
     `named` is what errors call the tokenizer, such as "tokenizer models/qwen".
     """
     tokenizer = inner_tokenizer(tokenizer)
+    problem = f"{named or 'the tokenizer'} spells no response"
     hint = "give the tokenizer of the model that wrote it"
     ids: list[np.ndarray] = []
     for begin in range(0, len(texts), TEXTS_AT_ONCE):
         some = texts[begin : begin + TEXTS_AT_ONCE]
         # tokenizers raises Exception itself, as of a word level
-        with passed_on(f"{named or 'the tokenizer'} spells no response", Exception, hint=hint):
+        with passed_on(problem, Exception, hint=hint):
             encodings = tokenizer.encode_batch_fast(some, add_special_tokens=False)
         ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
     return ids
@@ -118,27 +118,15 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
     return spelt
 
 
+@functools.lru_cache(maxsize=4)
 def vocabulary(tokenizer: Any) -> Vocabulary:
     """The texts of a tokenizer's tokens, for units that are made of text.
 
     They take a second or two to make; those of the last few tokenizers are kept.
 
-    Args:
-        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers.
-
     Raises:
-        InputError: it is neither.
+        InputError: neither a `tokenizers.Tokenizer` nor a fast tokenizer of transformers.
     """
-    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not hasattr(inner, "get_added_tokens_decoder"):
-        inner_tokenizer(tokenizer)  # says what is wrong
-    # Tokens may be added to a tokenizer that was seen before; its whole size takes a tenth of a
-    # second to tell.
-    return _vocabulary(tokenizer, len(inner.get_added_tokens_decoder()))
-
-
-@functools.lru_cache(maxsize=4)
-def _vocabulary(tokenizer: Any, n_added: int) -> Vocabulary:
     from ktae.batch import Vocabulary
 
     inner = inner_tokenizer(tokenizer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
 from ktae.rollouts.conversation import (
     as_json,
@@ -29,9 +27,6 @@ Row = dict[str, Any]
 WORDS = dict.fromkeys(NAMES.correct, 1.0) | dict.fromkeys(NAMES.incorrect, 0.0)
 """Texts that are verdicts, in small letters."""
 LONGEST_LABEL = 80  # characters; a longer text in the place of a group becomes a short label
-
-
-# --- what a value is
 
 
 def as_verdict(value: object) -> float | None:
@@ -51,7 +46,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def as_label(value: object) -> object:
+def as_label(value: Any) -> Any:
     """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
     databases have them as decimals."""
     if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
@@ -82,11 +77,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "score": lambda value: value is None or is_number(value) or as_verdict(value) is not None,
     "verdict": lambda value: value is None or as_verdict(value) is not None,
     "label": is_label,
-    "part": lambda value: (
-        isinstance(value, dict)
-        and value.keys() == {"role", "text"}
-        and are_all("text", [*value.values()])
-    ),
+    "texts by name": lambda value: isinstance(value, dict) and KINDS["texts"]([*value.values()]),
+    "part": lambda value: KINDS["texts by name"](value) and value.keys() == {"role", "text"},
     "dict": lambda value: isinstance(value, dict),
     "list": lambda value: isinstance(value, list),
     "saids": lambda value: are_all("said", value) and messages_of(value) is None,
@@ -95,9 +87,6 @@ KINDS |= {
     f"{x}s": functools.partial(are_all, x) for x in ("text", "score", "label", "list", "part")
 }
 """What a field may hold, by the name that a schema's signature has for it."""
-
-
-# --- what becomes of a field's value: an exception says that it is none
 
 
 def text(value: str) -> str:
@@ -125,14 +114,6 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _integer(value: Any) -> int:
-    """An integer, also as 7.0, which is how pandas has it where others are null, or as text."""
-    number = _number(int(value) if isinstance(value, str) else value)
-    if number != int(number) or abs(number) > MAX_TOKEN_ID:
-        raise ValueError
-    return int(number)
-
-
 def _token_ids(value: Any) -> np.ndarray:
     """(T,) int32: a column of arrays is made much faster than one of lists."""
     ids = np.array(array("i", value))
@@ -143,21 +124,17 @@ def _token_ids(value: Any) -> np.ndarray:
 
 PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "group": (lambda x: text(str(as_label(x)) if is_label(x) else x), "text or an integer"),
-    "step": (_integer, "an integer within ±(2^31 - 1)"),
+    "step": (
+        lambda x: array("i", [int(x) if isinstance(x, str) else as_label(x)])[0],
+        "an integer within ±(2^31 - 1)",
+    ),
     "prompt": (any_text, "text"),
     "response": (text, "text or messages"),
     "answer": (_answer, "text"),
     "token_ids": (_token_ids, "a list of integers from 0 to 2^31 - 1"),
     "mask": (lambda x: np.array(array("d", x)), "a list of booleans"),
-    "reward": (
-        lambda x: _number(as_verdict(x) if isinstance(x, bool | str) else x),
-        "a finite number",
-    ),
-    "correct": (
-        lambda x: _number(as_verdict(x)),
-        "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, "
-        "C or I, or null (unknown)",
-    ),
+    "reward": (_number, "a finite number"),
+    "correct": (lambda x: _number(as_verdict(x)), f"one of {', '.join(WORDS)}, or null"),
     "advantage": (_number, "a finite number"),
     "model": (any_text, "text"),
     "source": (any_text, "text"),
@@ -168,7 +145,8 @@ PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "parts with role and text",
     ),
 }
-"""What becomes of each field's value, null aside, and what an error expects."""
+"""What becomes of each field's value, null aside, with an exception where it is none; and what an
+error expects."""
 
 
 def parse_answers(value: object, where: str) -> tuple[str, ...]:
@@ -186,7 +164,7 @@ def parse_answers(value: object, where: str) -> tuple[str, ...]:
             return parse_answers(listed, where)
         return (text(value).rpartition("####")[2].rpartition("\nA: ")[2].strip(),)
     number = as_label(value)  # tables hold integers as 142.0 where another row has a fraction
-    if is_number(number) and abs(number) < math.inf:  # type: ignore[arg-type]
+    if is_number(number) and abs(number) < math.inf:
         return (str(number),)
     if isinstance(value, Sequence) and value:
         return tuple(dict.fromkeys(x for part in value for x in parse_answers(part, where)))
@@ -194,14 +172,9 @@ def parse_answers(value: object, where: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=256)  # rollouts of one prompt often follow each other
-def _digest(prompt: str) -> str:
-    return hashlib.blake2s(prompt.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-
-
-def prompt_digest(prompt: object) -> str:
+def prompt_digest(prompt: str) -> str:
     """16 hexadecimal digits that tell a prompt, the same in every step."""
-    spelt = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
-    return _digest(spelt.strip())
+    return hashlib.blake2s(prompt.strip().encode(), digest_size=8).hexdigest()
 
 
 def label_of(value: Any) -> Any:
@@ -210,7 +183,7 @@ def label_of(value: Any) -> Any:
         return None if is_null(value) else value  # a list is of no use
     if is_label(value) and not (isinstance(value, str) and len(value) > LONGEST_LABEL):
         return as_label(value)
-    return f"prompt {prompt_digest(plain_text(value))}"
+    return f"prompt {prompt_digest(any_text(plain_text(value)))}"
 
 
 def without(row: Row, names: Iterable[str]) -> Row:
