@@ -27,8 +27,7 @@ ROLES = {name: role for role, names in M.roles.items() for name in names}
 
 
 Segment = tuple[str, str | None]
-"""A part of a conversation: its text, and whose it is, policy, tool, user or system; None: not
-known."""
+"""A text, and whose it is: policy, tool, user or system; None where that is not known."""
 
 
 def role_of(message: dict[str, Any]) -> str | None:
@@ -38,11 +37,10 @@ def role_of(message: dict[str, Any]) -> str | None:
     """
     name = message["role"].lower()
     name = name.removesuffix("chunk").removesuffix("message") or name  # LangChain's classes
-    role = ROLES.get(name, "tool" if name.endswith(RESULTS) else None)
-    if role != "policy" and not name.endswith(CALLS):
-        return role
+    if (role := ROLES.get(name)) is None:
+        role = "policy" if name.endswith(CALLS) else "tool" if name.endswith(RESULTS) else None
     is_example = message.get("trainable") is False or message.get("weight") == 0
-    return "user" if is_example or message.get("is_demo") is True else "policy"
+    return "user" if role == "policy" and (is_example or message.get("is_demo") is True) else role
 
 
 def author(message: dict[str, Any]) -> bool:
@@ -120,9 +118,10 @@ def _pieces(value: Any, role: str | None) -> list[Segment]:
     """The texts of a message or of its content: those of `role`, and results of tools."""
     if isinstance(value, list):
         return [piece for part in value for piece in _pieces(part, role)]
+    if value is None:
+        return []
     if not isinstance(value, dict):
-        text = value if isinstance(value, str) else as_json(value)
-        return [] if value is None else [(text, role)]
+        return [(value if isinstance(value, str) else as_json(value), role)]
     for name in (x for x in M.parts if value.get(x) is not None):  # Gemini's, Bedrock's
         inner = value[name] if isinstance(value[name], dict) else {"content": value[name]}
         value = inner | {"type": M.parts[name]}
@@ -139,7 +138,7 @@ def _pieces(value: Any, role: str | None) -> list[Segment]:
     filled = {k: x for k, x in value.items() if x and x is not True}  # Gemini's `thought: true`
     reasoning = ("summary",) if value.get("redacted") is True else M.reasoning
     thoughts, texts = (
-        _pieces([filled[x] for x in names if x in filled][:1], role)
+        _pieces(next((filled[x] for x in names if x in filled), None), role)
         for names in (reasoning, M.contents)
     )
     content = "".join(text for text, _ in texts).removeprefix("<think>").lstrip()  # may repeat them
@@ -209,8 +208,7 @@ def response_of(value: Any, prompt: Any, where: str) -> dict[str, Any] | None:
 
     `prompt` is what stands beside it in its row, text or messages.
     """
-    messages = messages_of(value)
-    if messages is None:
+    if (messages := messages_of(value)) is None:
         return None
     parts, begin = segments(messages), 0
     if not author(messages[0]):

@@ -17,16 +17,7 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import NAMES
 from ktae.rollouts.schemas.base import FINAL
-from ktae.rollouts.values import (
-    KINDS,
-    PARSERS,
-    Row,
-    any_text,
-    as_verdict,
-    is_number,
-    prompt_digest,
-    without,
-)
+from ktae.rollouts.values import KINDS, PARSERS, Row, any_text, as_verdict, prompt_digest, without
 
 IGNORED = -100  # the label of a token that no loss is computed of
 KNOWN = {"_graded", "is_evaluation"} | PARSERS.keys()
@@ -104,7 +95,7 @@ def rename_aliases(fields: Row, where: str) -> None:
     """Give a step, and a mask of token ids, their names. A mask of another length is an error."""
     if ALIASES.isdisjoint(fields):
         return
-    steps = [x for x in NAMES.steps if is_number(fields.get(x))]
+    steps = [x for x in NAMES.steps if KINDS["number"](fields.get(x))]
     if steps and fields.get("step") is None:
         fields["step"] = fields.pop(steps[0])
     masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
@@ -148,8 +139,7 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
         if thought.strip() not in response:
             response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
             fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
-    talk = response_of(response, fields.get("prompt", prompt), where)
-    if talk is not None:
+    if talk := response_of(response, fields.get("prompt", prompt), where):
         asked = talk.pop("prompt")
         fields |= talk
         if asked is not None and not is_final:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ktae.batch import Vocabulary
     from ktae.rollouts.notes import Notes
 
-HUB_TIMEOUT_S = 10
 TEXTS_AT_ONCE = 128  # an encoding takes 100 bytes for each character
 
 # Printable Latin-1 stands for itself, the rest follows from U+0100 on.
@@ -49,7 +48,7 @@ def load_tokenizer(name: str) -> Any:
         if not folder.is_dir():
             from huggingface_hub import hf_hub_download
 
-            file = Path(hf_hub_download(name, "tokenizer.json", etag_timeout=HUB_TIMEOUT_S))
+            file = Path(hf_hub_download(name, "tokenizer.json", etag_timeout=10))
         return inner_tokenizer(Tokenizer.from_str(read_input(file).decode()), copy=True)
 
 

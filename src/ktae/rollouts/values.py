@@ -13,14 +13,7 @@ from typing import Any
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.rollouts.conversation import (
-    as_json,
-    author,
-    choices_of,
-    list_in,
-    messages_of,
-    plain_text,
-)
+from ktae.rollouts.conversation import as_json, author, choices_of, list_in, messages_of, plain_text
 from ktae.rollouts.paths import NAMES
 
 Row = dict[str, Any]
