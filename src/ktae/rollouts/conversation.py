@@ -180,9 +180,8 @@ def plain_text(value: Any) -> Any:
     """The texts of a conversation's messages; any other value, or text with none, as it is."""
     if (messages := messages_of(value)) is None:
         return value
-    return joined(text for text, _ in segments(messages)) or (
-        value if isinstance(value, str) else ""
-    )
+    text = joined(text for text, _ in segments(messages))
+    return value if isinstance(value, str) and not text else text
 
 
 def dialogue(parts: list[Segment], begin: int = 0) -> dict[str, Any] | None:

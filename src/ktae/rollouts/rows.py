@@ -37,7 +37,7 @@ def to_record_row(
     """A row of the record, with `is_alone` and the columns of `ktae.rollouts.labels.READ`.
 
     `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
-    `is_plain`: no tool says what its groups are. Where the notes are strict, no reward is made up.
+    `is_plain`: no tool says what its groups are. Where the notes are strict, it needs an outcome.
     """
     fields = with_texts(plain, where, notes)
     rename_aliases(fields, where)
