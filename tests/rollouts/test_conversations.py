@@ -117,14 +117,6 @@ def test_what_the_policy_asked_a_search_engine_makes_no_other_problem(tmp_path):
     assert len(set(table["group"].to_pylist())) == 1
 
 
-def test_a_text_of_python_s_is_a_conversation(tmp_path):
-    text = "[{'role': 'assistant', 'content': 'SAID'}, {'role': 'tool', 'content': 'TOLD'}]"
-    (tmp_path / "r.csv").write_text(f'group,response,reward\n1,"{text}",1\n')
-    assert read(tmp_path / "r.csv")[0]["segments"].to_pylist() == [
-        [{"role": "policy", "text": "SAID"}, {"role": "tool", "text": "\nTOLD"}]
-    ]
-
-
 @pytest.mark.parametrize("seen", ["alike", "apart"])
 def test_agents_whose_states_are_hardly_shared_are_noted(seen, tmp_path):
     rows = []

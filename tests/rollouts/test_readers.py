@@ -35,7 +35,7 @@ def test_jsonl(tmp_path):
         "",
         {"group": 7, "token_ids": [4, 5], "mask": [1, 0], "reward": -0.5, "step": 2},
         {"group": "h", "response": "", "reward": 0, "correct": True, "prompt": "p", "problem": "q"},
-        ROLLOUT | {"prompt": None, "problem": "1 + 1?"},
+        ROLLOUT | {"prompt": float("nan"), "problem": "1 + 1?", "model": float("nan")},
     )
     assert read_rows(path) == [
         {

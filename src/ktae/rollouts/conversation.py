@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from ktae.errors import InputError, quoted
 from ktae.rollouts.paths import MESSAGES as M
@@ -22,39 +22,12 @@ from ktae.rollouts.paths import MESSAGES as M
 KNOWN = {*M.contents, *M.reasoning, *M.parts, *M.calls_in}
 """Fields that say what a message, or a part of one, is about."""
 CALLS, RESULTS = tuple(M.calls), tuple(M.results)
+as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 ROLES = {name: role for role, names in M.roles.items() for name in names}
 
 
-class Segment(NamedTuple):
-    """A part of a conversation, and whose it is."""
-
-    text: str
-    role: str | None  # policy, tool, user or system; None: not known
-
-
-class Dialogue(NamedTuple):
-    """A conversation as a rollout."""
-
-    prompt: str | None  # None where it begins with the policy
-    segments: list[Segment]  # of the response, whose texts joined are its text
-
-    def as_row(self) -> dict[str, Any]:
-        """The response, and its segments if others than the policy wrote some of them."""
-        has_context = any(part.role != "policy" for part in self.segments)
-        segments = [part._asdict() for part in self.segments] if has_context else None
-        return {"response": "".join(part.text for part in self.segments), "segments": segments}
-
-
-# --- what is a conversation
-
-
-@functools.lru_cache
-def _role(name: str) -> str | None:
-    name = name.lower()
-    name = name.removesuffix("chunk").removesuffix("message") or name  # LangChain's classes
-    if name.endswith(CALLS):
-        return "policy"
-    return "tool" if name.endswith(RESULTS) else ROLES.get(name)
+Segment = tuple[str, str | None]
+"""A text, and whose it is: policy, tool, user or system; None where that is not known."""
 
 
 def role_of(message: dict[str, Any]) -> str | None:
@@ -62,15 +35,17 @@ def role_of(message: dict[str, Any]) -> str | None:
 
     What ART does not train on, OpenAI gives no weight, or SWE-agent shows is an example.
     """
-    role, is_example = _role(message["role"]), message.get("is_demo") is True
-    is_example |= message.get("trainable") is False or message.get("weight") == 0
-    return "user" if role == "policy" and is_example else role
+    name = message["role"].lower()
+    name = name.removesuffix("chunk").removesuffix("message") or name  # LangChain's classes
+    if (role := ROLES.get(name)) is None:
+        role = "policy" if name.endswith(CALLS) else "tool" if name.endswith(RESULTS) else None
+    is_example = message.get("trainable") is False or message.get("weight") == 0
+    return "user" if role == "policy" and (is_example or message.get("is_demo") is True) else role
 
 
-def author(message: dict[str, Any]) -> bool | None:
-    """Whether the policy wrote a message; None where its role is not known."""
-    role = role_of(message)
-    return None if role is None else role == "policy"
+def author(message: dict[str, Any]) -> bool:
+    """Whether the policy wrote a message."""
+    return role_of(message) == "policy"
 
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
@@ -78,29 +53,35 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
     if isinstance(value, str):
         # A policy may have been asked to write JSON: each has to be a message beyond doubt.
         is_likely = value[:1] in "[ \n\t" and any(x in value for x in ("role", "from", "type"))
-        messages = (messages_of(list_in(value)) if is_likely else None) or []
-        return None if None in map(author, messages) else messages or None
+        messages = messages_of(list_in(value)) if is_likely else None
+        return messages if messages and None not in map(role_of, messages) else None
     value = _unwrapped(value)
-    is_alone = isinstance(value, dict) and bool({"message", "content"} & value.keys())
+    is_alone = isinstance(value, dict) and not {"message", "content"}.isdisjoint(value)
     entries = [value] if is_alone else value
-    if not (isinstance(entries, list) and entries):
-        return None
-    messages = [x for x in map(_message, entries) if x is not None]
-    is_unknown = is_alone and messages and author(messages[0]) is None
-    # Several choices are rollouts, and no turns of one.
-    are_choices = len(entries) > 1 and all(map(_is_choice, entries))
-    return None if len(messages) < len(entries) or is_unknown or are_choices else messages
+    if not (isinstance(entries, list) and entries) or choices_of(entries):
+        return None  # several choices are rollouts, and no turns of one
+    messages = []
+    for entry in entries:
+        message = entry.get("message") if isinstance(entry, dict) else None
+        message = message if isinstance(message, dict) else entry
+        if not isinstance(message, dict):
+            return None
+        if not isinstance(message.get("role"), str):  # Responses and LangChain have it as a type
+            name = entry["from"] if entry.keys() == {"from", "value"} else entry.get("type")
+            message = entry | {"role": name}
+            if not isinstance(name, str) or role_of({"role": name}) is None:
+                return None
+        messages.append(message)
+    return None if is_alone and role_of(messages[0]) is None else messages
 
 
 def choices_of(value: Any) -> list[dict[str, Any]] | None:
     """The several choices of an answer of OpenAI's, each a response; None for anything else."""
     value = _unwrapped(value)
-    are_several = isinstance(value, list) and len(value) > 1
-    return value if are_several and all(map(_is_choice, value)) else None
-
-
-def _is_choice(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("message"), dict)
+    are_choices = isinstance(value, list) and all(
+        isinstance(x, dict) and isinstance(x.get("message"), dict) for x in value
+    )
+    return value if are_choices and len(value) > 1 else None
 
 
 def _unwrapped(value: Any) -> Any:
@@ -114,28 +95,13 @@ def _unwrapped(value: Any) -> Any:
     return value
 
 
-def _message(value: Any) -> dict[str, Any] | None:
-    """A message with its `role`, which items of Responses and LangChain have as a type."""
-    if not isinstance(value, dict):
-        return None
-    message: dict[str, Any] = value["message"] if _is_choice(value) else value
-    if isinstance(message.get("role"), str):
-        return message
-    name = value["from"] if value.keys() == {"from", "value"} else value.get("type")
-    return value | {"role": name} if isinstance(name, str) and _role(name) else None
-
-
 def list_in(text: str) -> list[Any] | None:
     """The list that a text spells, in JSON or as Python prints it; None for any other text."""
-    text = text.strip()
-    for parse in (json.loads, ast.literal_eval) if text[:1] + text[-1:] == "[]" else ():
+    value, text = from_json(text), text.strip()
+    if isinstance(value, str) and text[:1] + text[-1:] == "[]":
         with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            value: list[Any] = parse(text)
-            return value
-    return None
-
-
-# --- the texts of messages
+            value = ast.literal_eval(text)
+    return value if isinstance(value, list) else None
 
 
 def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
@@ -143,50 +109,45 @@ def segments(messages: Iterable[dict[str, Any]]) -> list[Segment]:
     parts: list[Segment] = []
     for message in messages:
         role = role_of(message)
-        texts = [x for x in _pieces(message, role) if x.text]
-        parts += texts or [Segment("", role)] * (role == "policy")
+        texts = [x for x in _pieces(message, role) if x[0]]
+        parts += texts or [("", role)] * (role == "policy")
     return parts
 
 
-def _pieces(value: Any, role: str | None) -> Iterator[Segment]:
+def _pieces(value: Any, role: str | None) -> list[Segment]:
     """The texts of a message or of its content: those of `role`, and results of tools."""
     if isinstance(value, list):
-        yield from (piece for part in value for piece in _pieces(part, role))
-    elif isinstance(value, dict):
-        yield from _part(value, role)
-    elif value is not None:
-        yield Segment(value if isinstance(value, str) else _json(value), role)
-
-
-def _part(value: dict[str, Any], role: str | None) -> Iterator[Segment]:
+        return [piece for part in value for piece in _pieces(part, role)]
+    if value is None:
+        return []
+    if not isinstance(value, dict):
+        return [(value if isinstance(value, str) else as_json(value), role)]
     for name in (x for x in M.parts if value.get(x) is not None):  # Gemini's, Bedrock's
         inner = value[name] if isinstance(value[name], dict) else {"content": value[name]}
         value = inner | {"type": M.parts[name]}
     kind = str(value.get("type")).replace("-", "_")
     if kind.endswith(CALLS):
-        yield Segment(call_text(value), role)
-        return
+        return [(call_text(value), role)]
     role = "tool" if kind.endswith(RESULTS) else role
-    reasoning = ("summary",) if value.get("redacted") is True else M.reasoning
-    thoughts, texts = ([*_pieces(_first(value, names), role)] for names in (reasoning, M.contents))
-    content = "".join(x.text for x in texts).removeprefix("<think>").lstrip()  # may repeat them
-    texts = [x for x in thoughts if not content.startswith(x.text.strip())] + texts
     if KNOWN.isdisjoint(value) and "role" not in value:
-        text = _json(value)
+        text = as_json(value)
         if "type" in value:  # such as a picture, or what is encrypted
             digest = hashlib.blake2s(text.encode(errors="replace"), digest_size=4).hexdigest()
             text = "" if role == "policy" else f"[{kind} {digest}]"
-        texts = [Segment(text, role)]
-    yield from texts
-    in_content = {x.text for x in texts}
-    for calls in (from_json(value.get(name)) for name in M.calls_in):
-        made = map(call_text, calls if isinstance(calls, list) else [calls] if calls else ())
-        yield from (Segment(text, role) for text in made if text not in in_content)
-
-
-def _first(value: dict[str, Any], names: Iterable[str]) -> Any:
-    """What the first of these fields holds; Gemini has `thought: true` beside the text."""
-    return next((value[x] for x in names if value.get(x) and value[x] is not True), None)
+        return [(text, role)]
+    filled = {k: x for k, x in value.items() if x and x is not True}  # Gemini's `thought: true`
+    reasoning = ("summary",) if value.get("redacted") is True else M.reasoning
+    thoughts, texts = (
+        _pieces(next((filled[x] for x in names if x in filled), None), role)
+        for names in (reasoning, M.contents)
+    )
+    content = "".join(text for text, _ in texts).removeprefix("<think>").lstrip()  # may repeat them
+    texts = [x for x in thoughts if not content.startswith(x[0].strip())] + texts
+    said = {text for text, _ in texts}
+    for calls in (from_json(filled.get(name)) or [] for name in M.calls_in):
+        made = map(call_text, calls if isinstance(calls, list) else [calls])
+        texts += [(text, role) for text in made if text not in said]
+    return texts
 
 
 def call_text(call: Any) -> str:
@@ -197,13 +158,9 @@ def call_text(call: Any) -> str:
     function: Any = call.get("function")
     inner = function if isinstance(function, dict) else call
     arguments = next((inner[x] for x in M.arguments if inner.get(x) is not None), "")
-    text = arguments if isinstance(arguments, str) else _json(arguments)
+    text = arguments if isinstance(arguments, str) else as_json(arguments)
     names = (inner.get("name"), function, call.get("type"))
     return f"{next((x for x in names if x and isinstance(x, str)), 'call')}({text})"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def from_json(value: Any) -> Any:
@@ -221,61 +178,55 @@ def joined(texts: Iterable[Any]) -> str:
 
 def plain_text(value: Any) -> Any:
     """The texts of a conversation's messages; any other value, or text with none, as it is."""
-    messages = messages_of(value)
-    text = "" if messages is None else joined(part.text for part in segments(messages))
-    return value if messages is None or (isinstance(value, str) and not text) else text
+    if (messages := messages_of(value)) is None:
+        return value
+    text = joined(text for text, _ in segments(messages))
+    return value if isinstance(value, str) and not text else text
 
 
-# --- prompt and response
+def dialogue(parts: list[Segment], begin: int = 0) -> dict[str, Any] | None:
+    """The prompt, the response, and its segments where others than the policy wrote some of them.
 
-
-def dialogue(parts: list[Segment], begin: int = 0) -> Dialogue | None:
-    """Prompt and response; None where none of the parts after `begin` is the policy's."""
-    policy = (i for i, part in enumerate(parts) if part.role == "policy" and i >= begin)
+    None where none of the parts after `begin` is the policy's.
+    """
+    policy = (i for i, (_, role) in enumerate(parts) if role == "policy" and i >= begin)
     if (first := next(policy, None)) is None:
         return None
-    response: list[Segment] = []
-    for part in (x for x in parts[first:] if x.text):
-        text = "\n" + part.text if response else part.text
-        if response and response[-1].role == part.role:
-            response[-1] = Segment(response[-1].text + text, part.role)
-        else:
-            response.append(Segment(text, part.role))
-    return Dialogue(joined(part.text for part in parts[:first]) or None, response)
+    said, runs = [part for part in parts[first:] if part[0]], list[dict[str, Any]]()
+    for role, run in itertools.groupby(said, key=lambda part: part[1]):
+        runs.append({"text": "\n" * bool(runs) + joined(text for text, _ in run), "role": role})
+    return {
+        "prompt": joined(text for text, _ in parts[:first]) or None,
+        "response": joined(text for text, _ in said),
+        "segments": None if {role for _, role in said} <= {"policy"} else runs,
+    }
 
 
-def response_of(value: Any, prompt: Any, where: str) -> Dialogue | None:
+def response_of(value: Any, prompt: Any, where: str) -> dict[str, Any] | None:
     """The rollout in a response that is a conversation; None for any other response.
 
     `prompt` is what stands beside it in its row, text or messages.
     """
-    messages = messages_of(value)
-    if messages is None:
+    if (messages := messages_of(value)) is None:
         return None
-    begin = 0 if author(messages[0]) else _n_asking(messages, prompt)
-    parts = segments(messages)
+    parts, begin = segments(messages), 0
+    if not author(messages[0]):
+        # The prompt ends with the first message of a user that holds what is asked beside them.
+        before = messages_of(prompt) or []
+        asking = segments(before)
+        asked = asking[-1][0] if asking else prompt if isinstance(prompt, str) else ""
+        texts = (joined(x for x, role in segments([y]) if role == "user") for y in messages)
+        begin = next((n for n, text in enumerate(texts, start=1) if asked and asked in text), 0)
+        if asking and asking == segments(messages[: len(before)]):
+            begin = len(before)
     talk = dialogue(parts, len(segments(messages[:begin]))) or dialogue(parts)
     if talk is None and isinstance(value, str):
         return None  # what the policy was asked to write
     has_content = any(KNOWN & message.keys() for message in messages)
-    if talk is None or None in map(author, messages) or not (talk.segments or has_content):
+    if talk is None or None in map(role_of, messages) or not (talk["response"] or has_content):
         roles = quoted(dict.fromkeys(message["role"] for message in messages))
         raise InputError(
             f"{where}: response is messages of {roles} with {quoted(messages[-1])}; expected "
             f"content of {quoted(M.roles['policy'])}, among other roles that are known"
         )
     return talk
-
-
-def _n_asking(messages: list[dict[str, Any]], prompt: Any) -> int:
-    """How many messages it takes to ask for what `prompt`, beside them, asks; 0 if unknown.
-
-    The first message of a user that holds it is the last of these.
-    """
-    before = messages_of(prompt) or []
-    parts = segments(before)
-    if parts and parts == segments(messages[: len(before)]):
-        return len(before)
-    asked = parts[-1].text if parts else prompt if isinstance(prompt, str) else ""
-    texts = (joined(x.text for x in segments([y]) if x.role == "user") for y in messages)
-    return next((n for n, text in enumerate(texts, start=1) if asked and asked in text), 0)

@@ -7,7 +7,8 @@ docs/read-your-own.md has the fields. What is no field of the record is kept, as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import numpy as np
 
 from ktae.arrays import is_above
 from ktae.errors import InputError, quoted
@@ -16,19 +17,10 @@ from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.paths import NAMES
 from ktae.rollouts.schemas import FINAL
-from ktae.rollouts.values import (
-    IGNORED,
-    PARSERS,
-    Row,
-    any_text,
-    as_verdict,
-    is_null,
-    is_number,
-    prompt_digest,
-    without,
-)
+from ktae.rollouts.values import KINDS, PARSERS, Row, any_text, as_verdict, prompt_digest, without
 
-KNOWN = {"_prompt_id", "_graded", "is_evaluation"} | PARSERS.keys()
+IGNORED = -100  # the label of a token that no loss is computed of
+KNOWN = {"_graded", "is_evaluation"} | PARSERS.keys()
 """Names that are not kept among a row's further fields."""
 ALIASES, ASKS, THOUGHTS = map(
     frozenset, ((*NAMES.steps, *NAMES.masks), NAMES.prompts[1:], NAMES.thoughts)
@@ -45,87 +37,75 @@ def to_record_row(
     """A row of the record, with `is_alone` and the columns of `ktae.rollouts.labels.READ`.
 
     `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
-    `is_plain`: no tool says what its groups are. Where the notes are strict, no reward is made up.
+    `is_plain`: no tool says what its groups are. Where the notes are strict, it needs an outcome.
     """
-    fields, is_alone = with_texts(plain, where, notes), False
+    fields = with_texts(plain, where, notes)
     rename_aliases(fields, where)
-    label = fields.get("group")
+    label, is_alone = fields.get("group"), False
     if isinstance(label, str) and not label.strip():
         label = fields["group"] = None  # as CSV has it
     # The same prompt of a step is the same group, also where nobody wrote that down.
-    is_final = fields.pop(FINAL, False)
+    is_final, prompt_id = fields.pop(FINAL, False), None
     prompt = fields.pop("_task", None) or fields.get("prompt")
-    if prompt is not None and not (is_final and not is_null(label)):
-        if "image" in fields or "images" in fields:
-            images = [fields[x] for x in ("image", "images") if fields.get(x)]
-            prompt = [prompt, images] if images else prompt
-        fields["_prompt_id"] = prompt_digest(prompt)
-    elif is_null(label) and alone is not None:
+    if prompt is not None and not (is_final and label is not None):
+        images = [fields[x] for x in ("image", "images") if fields.get(x)]
+        prompt_id = prompt_digest(any_text([prompt, images] if images else prompt))
+    elif label is None and alone is not None:
         fields["group"], is_alone = alone, True
     complete_reward(fields, notes, is_plain, options.needs_reward)
     made, has_verdict = parsed(fields, where), "correct" in fields  # null is a verdict, too
-    if "response" not in made and "token_ids" not in made:
-        raise _missing("response", "token_ids", fields, plain, where)
-    if made.get("group") is None and "_prompt_id" not in fields:
-        raise _missing("group", "prompt", fields, plain, where)
-    if not has_verdict and made.get("reward") is None:
-        raise _missing("reward", "correct", fields, plain, where)
-    if not options.needs_reward and "answer" not in made:
-        raise _missing("answer", "answer", fields, plain, where)
+    for is_there, names in (
+        ("response" in made or "token_ids" in made, ("response", "token_ids")),
+        ("group" in made or prompt_id, ("group", "prompt")),
+        ("reward" in made or has_verdict, ("reward", "correct")),
+        ("answer" in made or options.needs_reward, ("answer",)),
+    ):
+        if not is_there and fields.keys().isdisjoint(names):
+            message = f"no field {' or '.join(map(repr, names))}; its fields are {quoted(plain)}"
+            raise MissingFieldError(f"{where}: {message}")
+        if not is_there:
+            expected = PARSERS[names[0]][1]
+            raise InputError(f"{where}: {names[0]} is {fields.get(names[0])}; expected {expected}")
     if not has_verdict:
         made["correct"] = float(is_above(made["reward"], options.threshold or 0.0))
-    if is_plain and is_null(label) and "_prompt_id" in fields:
+    if is_plain and label is None and prompt_id:
         notes.add("without_group")
-    made["label"], made["prompt_id"] = made.pop("group", None), fields.get("_prompt_id")
+    made["label"], made["prompt_id"] = made.pop("group", None), prompt_id
     made["is_evaluation"], made["by_reward"] = bool(fields.get("is_evaluation")), not has_verdict
     made["extra"], made["is_alone"] = further_fields(fields), is_alone
     return made | (fields.get("_graded") or {})
 
 
-def _missing(name: str, other: str, fields: Row, plain: Row, where: str) -> InputError:
-    if name in fields or other in fields:
-        return InputError(f"{where}: {name} is {fields.get(name)}; expected {PARSERS[name][1]}")
-    expected = " or ".join(dict.fromkeys((name, other)))
-    message = f"no field {name!r}; its fields are {quoted(plain)}; expected {expected}"
-    return MissingFieldError(f"{where}: {message}")
-
-
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
     """Make a reward of a verdict and a verdict of a reward, where one is there alone."""
-    reward, strict = fields.get("reward"), notes.strict
+    reward, no_reward = fields.get("reward"), fields.get("reward") is None
     if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
-        fields |= {"reward": float(verdict), "correct": fields.get("correct", verdict)}
-    elif is_null(reward):
-        if "reward" in fields and not is_plain:  # what a tool has null for is an unknown verdict
-            fields.setdefault("correct", None)
-        known = as_verdict(fields.get("correct"))
-        if known is not None and not (strict and "reward" in fields):
-            fields["reward"] = float(known)
-        elif known is None and ("correct" in fields or not strict or not needs_reward):
-            notes.add("without_reward", n=int(needs_reward))
-            fields |= {"reward": None, "correct": fields.get("correct")}
-    if not needs_reward and "correct" in fields:
-        # A reward may be shaped, or stand in for a verdict that is not known.
-        known = as_verdict(fields["correct"])
-        fields["reward"] = None if known is None else float(known)
+        fields |= {"reward": verdict, "correct": fields.get("correct", verdict)}
+    elif no_reward and (
+        not (notes.strict and needs_reward) or ("reward" in fields and not is_plain)
+    ):
+        fields.setdefault("correct", None)  # what a tool has null for is an unknown verdict
+    if "correct" in fields and (no_reward or not needs_reward):
+        # Where grading needs none, it may be shaped, or stand in for a verdict that is not known.
+        fields["reward"] = as_verdict(fields["correct"])
+        notes.add("without_reward", n=int(needs_reward and fields["reward"] is None))
 
 
 def rename_aliases(fields: Row, where: str) -> None:
     """Give a step, and a mask of token ids, their names. A mask of another length is an error."""
     if ALIASES.isdisjoint(fields):
         return
-    steps = [x for x in NAMES.steps if is_number(fields.get(x))]
+    steps = [x for x in NAMES.steps if KINDS["number"](fields.get(x))]
+    if steps and fields.get("step") is None:
+        fields["step"] = fields.pop(steps[0])
     masks = [x for x in NAMES.masks if isinstance(fields.get(x), list)]
-    if masks and isinstance(ids := fields.get("token_ids"), list):
+    ids = fields.get("token_ids")
+    if masks and isinstance(ids, list) and fields.get("mask") is None:
         fitting = [x for x in masks if len(fields[x]) == len(ids)]
-        if not fitting and masks != ["labels"] and fields.get("mask") is None:
+        if fitting:
+            fields["mask"] = fields.pop(fitting[0])
+        elif masks != ["labels"]:
             raise InputError(f"{where}: {masks[0]} and token_ids differ in length")
-        masks = fitting
-    else:
-        masks = []
-    for name, aliases in (("step", steps), ("mask", masks)):
-        if aliases and fields.get(name) is None:
-            fields[name] = fields.pop(aliases[0])
 
 
 def with_texts(row: Row, where: str, notes: Notes) -> Row:
@@ -134,31 +114,38 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
     Without a field `prompt` those of `NAMES.prompts` are the prompt, such as instruction and input.
     A question beside a template is part of the prompt. A prompt that is final is left as it is.
     """
-    fields = dict(row)
+    # NaN is what pandas writes for null in a column of numbers.
+    fields: Row = {k: None if type(x) is float and x != x else x for k, x in row.items()}
     is_final = fields.pop("_prompt_is_final", False)
     prompt = plain_text(fields.get("prompt"))
-    names: Sequence[str] = NAMES.prompts if prompt is None else ()
-    if isinstance(prompt, str) and is_null(fields.get("group")) and not is_final:
-        # In a chat nothing beside it asks, such as the query that a policy wrote.
-        names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
     if not ASKS.isdisjoint(fields):
-        texts = {name: _asked(fields[name]) for name in names if name in fields}
-        texts = {k: x for k, x in texts.items() if isinstance(x, str) and x not in (prompt or "")}
+        names: Sequence[str] = NAMES.prompts if prompt is None else ()
+        if isinstance(prompt, str) and fields.get("group") is None and not is_final:
+            # In a chat nothing beside it asks, such as the query that a policy wrote.
+            names = NAMES.questions[: 7 if isinstance(fields["prompt"], str) else 4]
+        texts: dict[str, str] = {}
+        for name in (x for x in names if x in fields):
+            value = fields[name]
+            if KINDS["texts by name"](value) and "role" not in value:
+                value = joined(value.values())  # such as a template's variables
+            asked = plain_text(value)
+            if isinstance(asked, str) and asked not in (prompt or ""):
+                texts[name] = asked
         prompt = joined(dict.fromkeys((prompt, *texts.values()))) if texts else prompt
         fields = without(fields, texts)
     response = fields.get("response")
-    thoughts = () if THOUGHTS.isdisjoint(fields) else NAMES.thoughts
-    thought = next((fields[x] for x in thoughts if isinstance(fields.get(x), str)), None)
-    if isinstance(response, str) and thought and thought.strip() not in response:
-        response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
-        fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
-    talk = response_of(response, row.get("prompt", prompt), where)
-    if talk is not None:
-        fields |= talk.as_row()
-        if talk.prompt is not None and not is_final:
+    if isinstance(response, str) and not THOUGHTS.isdisjoint(fields):
+        thought = next((x for x in map(fields.get, NAMES.thoughts) if isinstance(x, str)), "")
+        if thought.strip() not in response:
+            response = [{"role": "assistant", "reasoning_content": thought, "content": response}]
+            fields = without(fields, [x for x in NAMES.thoughts if fields.get(x) == thought])
+    if talk := response_of(response, fields.get("prompt", prompt), where):
+        asked = talk.pop("prompt")
+        fields |= talk
+        if asked is not None and not is_final:
             named = prompt if isinstance(prompt, str) else ""
-            longer, shorter = sorted((named, talk.prompt), key=len, reverse=True)
-            prompt = longer if shorter in longer else f"{named}\n{talk.prompt}"
+            both = (named, asked, f"{named}\n{asked}")
+            prompt = next(x for x in both if named in x and asked in x)
     if prompt is not None:
         fields["prompt"] = prompt
     if fields.get("segments"):
@@ -167,12 +154,6 @@ def with_texts(row: Row, where: str, notes: Notes) -> Row:
             notes.add("ids")
             fields["token_ids"] = None
     return fields
-
-
-def _asked(value: Any) -> Any:
-    """The text of a question; of an object of texts, such as a template's variables, all."""
-    is_texts = isinstance(value, dict) and all(isinstance(x, str) for x in value.values())
-    return joined(value.values()) if is_texts and "role" not in value else plain_text(value)
 
 
 def parsed(fields: Row, where: str) -> Row:
@@ -190,12 +171,13 @@ def parsed(fields: Row, where: str) -> Row:
         ids = made.get("token_ids", ())
         if len(mask) != len(ids):
             raise InputError(f"{where}: mask and token_ids differ in length")
-        if mask.dtype != bool and ((mask != IGNORED) & (mask != ids)).any():
+        are_labels = not np.isin(mask, (0, 1)).all()
+        if are_labels and ((mask != IGNORED) & (mask != ids)).any():
             raise InputError(
                 f"{where}: mask is {fields['mask']!r:.60}; expected true or false, 0 or 1, or "
                 f"{IGNORED} and the token id"
             )
-        made["mask"] = mask if mask.dtype == bool else mask != IGNORED
+        made["mask"] = mask != (IGNORED if are_labels else 0)
     return made
 
 
@@ -204,7 +186,6 @@ def further_fields(fields: Row) -> str | None:
     if fields.keys() <= KNOWN:
         return None
     rest = without(fields, KNOWN)
-    extra = rest.get("extra")
-    if extra is None or (isinstance(extra, str) and isinstance(from_json(extra), dict)):
-        rest = (from_json(extra) or {}) | without(rest, ["extra"])
+    extra = from_json(rest.pop("extra", None)) or {}
+    rest = extra | rest if isinstance(extra, dict) else rest | {"extra": extra}
     return any_text(rest) if rest else None

@@ -333,8 +333,7 @@ def last_branch(nodes: list[Row]) -> Row:
         path.insert(0, nodes[index])  # a broken file may have a circle
         index = nodes[index].get("parent")
     said = [(x.get("message") or {}) | {"trainable": bool(x.get("sampled"))} for x in path]
-    talk = dialogue(segments({"role": "tool"} | message for message in said))
-    plain = {"response": ""} if talk is None else {"prompt": talk.prompt} | talk.as_row()
+    plain = dialogue(segments({"role": "tool"} | message for message in said)) or {"response": ""}
     ids, mask = ([x for node in path for x in node.get(k) or ()] for k in ("token_ids", "mask"))
     if True in mask and len(mask) == len(ids):
         first = mask.index(True)

@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from ktae.batch import Vocabulary
     from ktae.rollouts.notes import Notes
 
-HUB_TIMEOUT_S = 10
 TEXTS_AT_ONCE = 128  # an encoding takes 100 bytes for each character
 
 # Printable Latin-1 stands for itself, the rest follows from U+0100 on.
-ITSELF = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-BYTE_ALPHABET = {chr(byte): byte for byte in ITSELF} | {
-    chr(0x100 + i): byte for i, byte in enumerate(x for x in range(256) if x not in ITSELF)
-}
+PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
+BYTE_ALPHABET = {chr(x): x for x in PRINTABLE} | {chr(0x100 + i): x for i, x in enumerate(OTHERS)}
 """The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`)."""
 BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")  # a byte in SentencePiece's vocabularies
 
@@ -50,7 +48,7 @@ def load_tokenizer(name: str) -> Any:
         if not folder.is_dir():
             from huggingface_hub import hf_hub_download
 
-            file = Path(hf_hub_download(name, "tokenizer.json", etag_timeout=HUB_TIMEOUT_S))
+            file = Path(hf_hub_download(name, "tokenizer.json", etag_timeout=10))
         return inner_tokenizer(Tokenizer.from_str(read_input(file).decode()), copy=True)
 
 
@@ -78,12 +76,13 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
     `named` is what errors call the tokenizer, such as "tokenizer models/qwen".
     """
     tokenizer = inner_tokenizer(tokenizer)
+    problem = f"{named or 'the tokenizer'} spells no response"
     hint = "give the tokenizer of the model that wrote it"
     ids: list[np.ndarray] = []
     for begin in range(0, len(texts), TEXTS_AT_ONCE):
         some = texts[begin : begin + TEXTS_AT_ONCE]
         # tokenizers raises Exception itself, as of a word level
-        with passed_on(f"{named or 'the tokenizer'} spells no response", Exception, hint=hint):
+        with passed_on(problem, Exception, hint=hint):
             encodings = tokenizer.encode_batch_fast(some, add_special_tokens=False)
         ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
     return ids
@@ -97,54 +96,36 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
     from GPT-2's byte alphabet or from SentencePiece's `<0xE4>`.
     """
     tokenizer = inner_tokenizer(tokenizer)
-    pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something: "a",
-    # or the first token where the vocabulary cannot spell that.
-    try:
-        before = tokenizer.encode("a", add_special_tokens=False).ids
-    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
-        before = []
-    before = before or [min(pieces)]
-    prefix = tokenizer.decode(before, skip_special_tokens=False)
+    # or the first token where that is none.
+    before = tokenizer.token_to_id("a") or 0
+    prefix = tokenizer.decode([before], skip_special_tokens=False)
     spelt: list[bytes | None] = []
     for token_id in map(int, token_ids):
-        piece = pieces.get(token_id)
-        text = "" if piece is None else tokenizer.decode([*before, token_id], False)
-        text = text.removeprefix(prefix)
-        if piece is None:
+        if (piece := tokenizer.id_to_token(token_id)) is None:
             spelt.append(None)
-        elif "\ufffd" not in text:
+            continue
+        text = tokenizer.decode([before, token_id], skip_special_tokens=False).removeprefix(prefix)
+        if "\ufffd" not in text:
             spelt.append(text.encode())
         elif match := BYTE_PIECE.fullmatch(piece):
             spelt.append(bytes([int(match[1], 16)]))
-        elif all(character in BYTE_ALPHABET for character in piece):
+        elif BYTE_ALPHABET.keys() >= {*piece}:
             spelt.append(bytes(BYTE_ALPHABET[character] for character in piece))
         else:
             spelt.append(piece.encode())
     return spelt
 
 
+@functools.lru_cache(maxsize=4)
 def vocabulary(tokenizer: Any) -> Vocabulary:
     """The texts of a tokenizer's tokens, for units that are made of text.
 
     They take a second or two to make; those of the last few tokenizers are kept.
 
-    Args:
-        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers.
-
     Raises:
-        InputError: it is neither.
+        InputError: neither a `tokenizers.Tokenizer` nor a fast tokenizer of transformers.
     """
-    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not hasattr(inner, "get_added_tokens_decoder"):
-        inner_tokenizer(tokenizer)  # says what is wrong
-    # Tokens may be added to a tokenizer that was seen before. (The size with added tokens would be
-    # the same in one call that takes a tenth of a second.)
-    return _vocabulary(tokenizer, len(inner.get_added_tokens_decoder()))
-
-
-@functools.lru_cache(maxsize=4)
-def _vocabulary(tokenizer: Any, n_added: int) -> Vocabulary:
     from ktae.batch import Vocabulary
 
     inner = inner_tokenizer(tokenizer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -13,28 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
-from ktae.rollouts.conversation import author, choices_of, list_in, messages_of, plain_text
+from ktae.rollouts.conversation import as_json, author, choices_of, list_in, messages_of, plain_text
 from ktae.rollouts.paths import NAMES
 
 Row = dict[str, Any]
-WORDS = dict.fromkeys(NAMES.correct, True) | dict.fromkeys(NAMES.incorrect, False)
+WORDS = dict.fromkeys(NAMES.correct, 1.0) | dict.fromkeys(NAMES.incorrect, 0.0)
 """Texts that are verdicts, in small letters."""
-IGNORED = -100  # the label of a token that no loss is computed of
 LONGEST_LABEL = 80  # characters; a longer text in the place of a group becomes a short label
 
-_AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
-
-# --- what a value is
-
-
-def as_verdict(value: object) -> bool | None:
-    """Whether a verdict says correct; None for what is no verdict."""
+def as_verdict(value: object) -> float | None:
+    """1 for a verdict that says correct, 0 for incorrect; None for what is no verdict."""
     if isinstance(value, str):
         return WORDS.get(value.strip().lower())
-    return bool(value == 1) if value in (0, 1) else None
+    return float(value == 1) if value in (0, 1) else None
 
 
 def is_null(value: object) -> bool:
@@ -47,7 +39,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def as_label(value: object) -> object:
+def as_label(value: Any) -> Any:
     """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
     databases have them as decimals."""
     if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
@@ -58,6 +50,11 @@ def as_label(value: object) -> object:
 def is_label(value: object) -> bool:
     """Whether it can be a group's label: text or an integer."""
     return isinstance(as_label(value), int | str) and not isinstance(value, bool)
+
+
+def are_all(kind: str, value: Any) -> bool:
+    """Whether it is a list of at least one entry, each of which is of a kind."""
+    return isinstance(value, list) and bool(value) and all(map(KINDS[kind], value))
 
 
 KINDS: dict[str, Callable[[Any], bool]] = {
@@ -73,22 +70,16 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "score": lambda value: value is None or is_number(value) or as_verdict(value) is not None,
     "verdict": lambda value: value is None or as_verdict(value) is not None,
     "label": is_label,
+    "texts by name": lambda value: isinstance(value, dict) and KINDS["texts"]([*value.values()]),
+    "part": lambda value: KINDS["texts by name"](value) and value.keys() == {"role", "text"},
     "dict": lambda value: isinstance(value, dict),
     "list": lambda value: isinstance(value, list),
-    "texts": lambda value: _all("text", value),
-    "scores": lambda value: _all("score", value),
-    "labels": lambda value: _all("label", value),
-    "lists": lambda value: _all("list", value),
-    "saids": lambda value: _all("said", value) and messages_of(value) is None,
+    "saids": lambda value: are_all("said", value) and messages_of(value) is None,
+}
+KINDS |= {
+    f"{x}s": functools.partial(are_all, x) for x in ("text", "score", "label", "list", "part")
 }
 """What a field may hold, by the name that a schema's signature has for it."""
-
-
-def _all(kind: str, value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(KINDS[kind], value))
-
-
-# --- what becomes of a field's value: an exception says that it is none
 
 
 def text(value: str) -> str:
@@ -100,35 +91,23 @@ def text(value: str) -> str:
 
 def any_text(value: Any) -> str:
     """Text; of anything else its JSON."""
-    return text(value if isinstance(value, str) else _AS_JSON(value))
+    return text(value if isinstance(value, str) else as_json(value))
 
 
 def _answer(value: Any) -> str:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
-    if isinstance(value, list) and value and {*map(type, value)} <= {str, int, float, Decimal}:
+    if isinstance(value, list) and {*map(type, value)} <= {str, int, float, Decimal}:
         value = [str(as_label(x)) for x in value]  # no booleans among them
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError
     return any_text(value)
 
 
-def _number(value: Any) -> float | None:
-    """A finite number; null for NaN."""
-    parsed = float(value) if is_number(value) else math.inf
-    if math.isinf(parsed):
+def _number(value: Any) -> float:
+    if not (is_number(value) and math.isfinite(value)):
         raise ValueError
-    return None if math.isnan(parsed) else parsed
+    return float(value)
 
 
-def _integer(value: Any) -> int | None:
-    """An integer, also as 7.0, which is how pandas has it where others are null, or as text."""
-    parsed = _number(int(value) if isinstance(value, str) else value)
-    if parsed is not None and (parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID):
-        raise ValueError
-    return None if parsed is None else int(parsed)
-
-
-def _token_ids(value: list[int]) -> np.ndarray:
+def _token_ids(value: Any) -> np.ndarray:
     """(T,) int32: a column of arrays is made much faster than one of lists."""
     ids = np.array(array("i", value))
     if {*map(type, value)} - {int} or ids.min(initial=0) < 0 or not isinstance(value, list):
@@ -136,43 +115,31 @@ def _token_ids(value: list[int]) -> np.ndarray:
     return ids
 
 
-def _mask(value: list[Any]) -> np.ndarray:
-    """(T,) bool, or numbers where an entry is neither 0 nor 1."""
-    if not isinstance(value, list) or {*map(type, value)} - {bool, int, float}:
-        raise ValueError
-    entries = np.array(value, dtype=float)
-    return entries != 0 if np.isin(entries, (0, 1)).all() else entries
-
-
-def _segments(value: Any) -> list[dict[str, str]] | None:
-    """Parts of a response with roles, as the record has them; None for anything else."""
-    are_parts = isinstance(value, list) and all(
-        isinstance(x, dict) and x.keys() == {"role", "text"} and KINDS["texts"](list(x.values()))
-        for x in value
-    )
-    return [{k: text(x) for k, x in part.items()} for part in value] if are_parts else None
-
-
 PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "group": (lambda x: text(str(as_label(x)) if is_label(x) else x), "text or an integer"),
-    "step": (_integer, "an integer within ±(2^31 - 1)"),
+    "step": (
+        lambda x: array("i", [int(x) if isinstance(x, str) else as_label(x)])[0],
+        "an integer within ±(2^31 - 1)",
+    ),
     "prompt": (any_text, "text"),
     "response": (text, "text or messages"),
     "answer": (_answer, "text"),
     "token_ids": (_token_ids, "a list of integers from 0 to 2^31 - 1"),
-    "mask": (_mask, "a list of booleans"),
+    "mask": (lambda x: np.array(array("d", x)), "a list of booleans"),
     "reward": (_number, "a finite number"),
-    "correct": (
-        lambda x: None if is_null(x) else float(as_verdict(x)),  # type: ignore[arg-type]
-        "true or false, 1 or 0, correct or incorrect, right or wrong, yes or no, pass or fail, "
-        "C or I, or null (unknown)",
-    ),
+    "correct": (lambda x: _number(as_verdict(x)), f"one of {', '.join(WORDS)}, or null"),
     "advantage": (_number, "a finite number"),
     "model": (any_text, "text"),
     "source": (any_text, "text"),
-    "segments": (_segments, "parts with role and text"),
+    "segments": (
+        lambda x: (
+            [{k: text(y) for k, y in part.items()} for part in x] if KINDS["parts"](x) else None
+        ),
+        "parts with role and text",
+    ),
 }
-"""What becomes of each field's value, null aside, and what an error expects."""
+"""What becomes of each field's value, null aside, with an exception where it is none; and what an
+error expects."""
 
 
 def parse_answers(value: object, where: str) -> tuple[str, ...]:
@@ -190,7 +157,7 @@ def parse_answers(value: object, where: str) -> tuple[str, ...]:
             return parse_answers(listed, where)
         return (text(value).rpartition("####")[2].rpartition("\nA: ")[2].strip(),)
     number = as_label(value)  # tables hold integers as 142.0 where another row has a fraction
-    if is_number(number) and math.isfinite(number):  # type: ignore[arg-type]
+    if is_number(number) and abs(number) < math.inf:
         return (str(number),)
     if isinstance(value, Sequence) and value:
         return tuple(dict.fromkeys(x for part in value for x in parse_answers(part, where)))
@@ -198,14 +165,9 @@ def parse_answers(value: object, where: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=256)  # rollouts of one prompt often follow each other
-def _digest(prompt: str) -> str:
-    return hashlib.blake2s(prompt.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-
-
-def prompt_digest(prompt: object) -> str:
+def prompt_digest(prompt: str) -> str:
     """16 hexadecimal digits that tell a prompt, the same in every step."""
-    spelt = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
-    return _digest(spelt.strip())
+    return hashlib.blake2s(prompt.strip().encode(), digest_size=8).hexdigest()
 
 
 def label_of(value: Any) -> Any:
@@ -214,7 +176,7 @@ def label_of(value: Any) -> Any:
         return None if is_null(value) else value  # a list is of no use
     if is_label(value) and not (isinstance(value, str) and len(value) > LONGEST_LABEL):
         return as_label(value)
-    return f"prompt {prompt_digest(plain_text(value))}"
+    return f"prompt {prompt_digest(any_text(plain_text(value)))}"
 
 
 def without(row: Row, names: Iterable[str]) -> Row:
