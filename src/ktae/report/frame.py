@@ -64,8 +64,7 @@ class Frame:
     @property
     def sizes_g(self) -> np.ndarray:
         """(G,) rollouts of each group."""
-        sizes_g: np.ndarray = np.diff(self.starts_g)
-        return sizes_g
+        return np.diff(self.starts_g)
 
     @functools.cached_property
     def known_b(self) -> np.ndarray:
@@ -95,8 +94,7 @@ class Frame:
 
     def sum_rollouts(self, values_b: np.ndarray) -> np.ndarray:
         """(G,) each group's sum of a value per rollout."""
-        totals_g: np.ndarray = np.bincount(self.group_b, values_b, minlength=len(self.sizes_g))
-        return totals_g
+        return np.bincount(self.group_b, values_b, minlength=len(self.sizes_g))
 
     def have(self, outcome: int) -> np.ndarray:
         """(G,) bool: groups with a response of 1, correct, or 0 that has a token that counts."""

@@ -58,8 +58,7 @@ class Units:
     @property
     def by_evidence(self) -> np.ndarray:
         """(G,) the groups by most evidence: most that is beyond chance, then the smallest p."""
-        order: np.ndarray = np.lexsort((self.best_p_g, -self.beyond_g, ~self.mixed_g))
-        return order
+        return np.lexsort((self.best_p_g, -self.beyond_g, ~self.mixed_g))
 
 
 def find_units(frame: Frame, kinds: Sequence[str], ignored: Sequence[int] = ()) -> Units:
