@@ -29,10 +29,8 @@ class Change(NamedTuple):
 
     before: float
     after: float
-    steps: tuple[int, int, int, int]
-    """The first of all, the last before the change, the first after it, and the last of all."""
-    at_last: float
-    """The mean at the last step."""
+    steps: tuple[int, int, int, int]  # the first, those beside the change, and the last
+    at_last: float  # the mean at the last step
     p: float
 
 

@@ -17,17 +17,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-VERSION = 3
-"""The version of the page's data. The page's script refuses another."""
-
+VERSION = 3  # of the page's data; the page's script refuses another
+COUNT = "a count; nothing is estimated"  # how sure a finding is that counts
+Tone = Literal["bad", "warn", "good", "plain"]
 Link = dict[str, Any]
 """Where a link leads: fields of the page's address, such as view, group, finding or length. A group
 is its place in the dump, a rollout its place in the group."""
-
-Tone = Literal["bad", "warn", "good", "plain"]
-
-COUNT = "a count; nothing is estimated"
-"""How sure a finding is that counts."""
 
 
 class Place(NamedTuple):

@@ -17,18 +17,14 @@ import pyarrow.compute as pc
 from ktae.files.text import short_names
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
-from ktae.rollouts.groups import (
-    MAX_POSITIONS,
-    arrays_of,
-    chunks_of,
-    group_codes,
-    numbered,
-    take_rows,
-)
+from ktae.rollouts.groups import MAX_POSITIONS, arrays_of, chunks_of, group_codes, take_rows
 from ktae.rollouts.tokens import Spelling, spell
 from ktae.validity import repeats
 
 ROWS_AT_ONCE = 8192  # Arrow has at most 2 GB of texts in one piece
+Batch = tuple[np.ndarray, slice, np.ndarray, np.ndarray, np.ndarray]
+"""R rows; where their tokens are; (R, T) each token's `which_n`, its mask, and what is no padding.
+"""
 
 
 class Origins(NamedTuple):
@@ -124,17 +120,15 @@ class Frame:
         ids = [self.which_n[span][self.mask_n[span]] for span in spans]
         return repeats.repeated(self.group_b, ids, verdict_b)
 
-    def padded(self, rows: np.ndarray, values_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(R, T) a value per token of neighbouring rollouts, 0 where padded, and what is not."""
-        lengths = self.lengths_b[rows]
-        inside_bt = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        padded_bt = np.zeros(inside_bt.shape, dtype=values_n.dtype)
-        padded_bt[inside_bt] = values_n[self.offsets_b[rows[0]] : self.offsets_b[rows[-1] + 1]]
-        return padded_bt, inside_bt
-
-    def batches(self) -> Iterator[np.ndarray]:
-        """The rows of some neighbouring groups at a time, so that a padded batch fits in memory."""
-        return chunks_of(self.group_b, self.lengths_b, MAX_POSITIONS)
+    def batches(self, mask_n: np.ndarray) -> Iterator[Batch]:
+        """Some neighbouring groups at a time, so that a padded batch fits in memory."""
+        for rows in chunks_of(self.group_b, self.lengths_b, MAX_POSITIONS):
+            span = slice(*self.offsets_b[[rows[0], rows[-1] + 1]].tolist())
+            lengths = self.lengths_b[rows]
+            inside_bt = np.arange(lengths.max(initial=0)) < lengths[:, None]
+            which_bt, mask_bt = np.zeros(inside_bt.shape, np.int32), np.zeros(inside_bt.shape, bool)
+            which_bt[inside_bt], mask_bt[inside_bt] = self.which_n[span], mask_n[span]
+            yield rows, span, which_bt, mask_bt, inside_bt
 
     @functools.cached_property
     def origins(self) -> Origins:
@@ -154,13 +148,14 @@ class Frame:
             for path in (x["run"] or x["file"] for x in rows)
         ]
         prompts = [row["prompt"] or f"\0{label}" for row, label in zip(rows, labels, strict=True)]
+        numbers = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts))}
         return Origins(
             [x[0] if times[x] == 1 else row["group"] for x, row in zip(keys, rows, strict=True)],
             short_names([*map(Path, files)]),
             [files.index(x) if x else -1 for x in places],
             short_names([*map(Path, inputs)]),
             np.array(input_g),
-            numbered(pa.chunked_array([prompts])),
+            np.array([numbers[prompt] for prompt in prompts]),
         )
 
 

@@ -37,14 +37,13 @@ class Graded(NamedTuple):
     """What our grader says, by each response's place in `Frame`."""
 
     verdicts: dict[int, Verdict]
-    gradable: int  # those with a text and a reference, and with a verdict unless `is_verdict`
     is_verdict: bool  # whether the dump has no verdict, so that these are its own
     differ: list[int]  # those with another verdict in the dump; the most frequent reason first
     unanswered: list[int]  # those in which the grader finds no answer
     as_text: list[int]  # incorrect ones whose reference is no value, compared letter by letter
+    # Whether more than `MOST_DIFFER` of the incorrect responses are correct here, or some are and
+    # all prompts share one reference answer. Then no single difference tells anything.
     asks_for_more: bool
-    """Whether more than `MOST_DIFFER` of the incorrect responses are correct here, or some are and
-    all prompts share one reference answer. Then no single difference tells anything."""
 
 
 def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded | None:
@@ -89,7 +88,7 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
     bound = (0 if is_shared else MOST_DIFFER) * (len(verdicts) - n_correct)
     as_text = [row for row, x in verdicts.items() if x.reason == AS_TEXT]
     asks_for_more = n_missed > max(2, bound)
-    return Graded(verdicts, len(rows), is_verdict, differ, unanswered, as_text, asks_for_more)
+    return Graded(verdicts, is_verdict, differ, unanswered, as_text, asks_for_more)
 
 
 def with_verdicts(frame: Frame, graded: Graded) -> Frame:

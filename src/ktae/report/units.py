@@ -22,8 +22,7 @@ from ktae.batch import make_batch
 from ktae.inference import n_discoveries
 from ktae.report.frame import Frame
 
-FDR = 0.02
-"""Below the usual .05, since a page makes several kinds of claims."""
+FDR = 0.02  # below the usual .05, since a page makes several kinds of claims
 
 
 class Rows(NamedTuple):
@@ -97,12 +96,9 @@ def _count(
     parts: dict[str, list[tuple[np.ndarray, ...]]] = {kind: [] for kind in kinds}
     n_rows = dict.fromkeys(kinds, 0)
     margins = [frame.sum_rollouts(evidence_b & (frame.correct_b == x)) for x in (1, 0)]
-    for rows in frame.batches():
-        ids_bt, _ = frame.padded(rows, frame.which_n)
-        mask_bt, _ = frame.padded(rows, counts_n)
-        batch = make_batch(ids_bt, mask_bt, frame.correct_b[rows], frame.group_b[rows])
-        begin, end = frame.offsets_b[rows[0]], frame.offsets_b[rows[-1] + 1]
-        places = begin + np.flatnonzero(counts_n[begin:end])
+    for rows, span, which_bt, mask_bt, _ in frame.batches(counts_n):
+        batch = make_batch(which_bt, mask_bt, frame.correct_b[rows], frame.group_b[rows])
+        places = span.start + np.flatnonzero(counts_n[span])
         for kind in kinds:
             counts = counting.count(batch, kind, by_unit=True)
             compared = counts.comparable()
@@ -123,17 +119,18 @@ def _count(
     counted = {}
     for kind in kinds:
         columns = [np.concatenate(x, axis=-1) for x in zip(*parts[kind], strict=True)]
-        counted[kind] = Rows(*[*columns, _p_of_tables(columns[3]), row_n[kind]])
+        # Fisher's p is computed once for each distinct table.
+        _, first, number = np.unique(_hash(*columns[3]), return_index=True, return_inverse=True)
+        a, b, c, d = columns[3][:, first].astype(np.float64)
+        p = np.asarray(counting.p_values((a, b, a + c, b + d)))[number]
+        counted[kind] = Rows(*[*columns, p, row_n[kind]])
     return counted
 
 
 def _evidence(
     frame: Frame, row_p: np.ndarray, response_p: np.ndarray, evidence_b: np.ndarray, n_rows: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Correct and incorrect distinct responses with each unit, and a signature of these responses.
-
-    `row_p` and `response_p`: the unit's row, -1 for none, and the response of each token.
-    """
+    """Correct and incorrect distinct responses with each unit, and a signature of them all."""
     is_evidence = (row_p >= 0) & evidence_b[response_p]
     pairs = np.sort(row_p[is_evidence] * len(evidence_b) + response_p[is_evidence])
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
@@ -171,13 +168,6 @@ def cells(units: Units) -> tuple[np.ndarray, list[np.ndarray]]:
         number_kn.append(np.where(rows.row_n >= 0, np.append(number, 0)[rows.row_n] + begin, 0))
         begin += len(first)
     return np.concatenate(tables), number_kn
-
-
-def _p_of_tables(tables: np.ndarray) -> np.ndarray:
-    """(R,) Fisher's two-sided p of (4, R) tables, computed once for each distinct one."""
-    _, first, number = np.unique(_hash(*tables), return_index=True, return_inverse=True)
-    a, b, c, d = tables[:, first].astype(np.float64)
-    return np.asarray(counting.p_values((a, b, a + c, b + d)))[number]
 
 
 def _hash(*columns: np.ndarray) -> np.ndarray:
