@@ -30,12 +30,10 @@ FEWEST_ALIKE = 20  # outcomes that are all alike are suspicious from so many on
 BY_GRADER = "by ktae's grader; either side may be wrong"
 
 
-def suspect_grader(
-    frame: Frame, graded: Graded | None, accepted: list[tuple[str, ...]]
-) -> Iterator[Finding]:
+def suspect_grader(frame: Frame, graded: Graded | None) -> Iterator[Finding]:
     """Where the grader itself is the suspect: every outcome the same, or references no values."""
     if graded and len(graded.as_text) > max(2, 0.2 * len(graded.verdicts)):
-        reference = accepted[graded.as_text[0]][0][:LONGEST_REFERENCE]
+        reference = frame.accepted[graded.as_text[0]][0][:LONGEST_REFERENCE]
         yield Finding(
             *("as-text", "bad", "References compared as text"),
             f"{share_of(len(graded.as_text), len(graded.verdicts))} responses were compared letter "
@@ -47,7 +45,7 @@ def suspect_grader(
     if len(correct) >= FEWEST_ALIKE and not np.ptp(correct):
         kind = "correct" if correct[0] else "incorrect"
         by = "ktae's grader" if graded and graded.is_verdict else "the dump"
-        reference = next((x[0] for x in accepted if x), "")[:LONGEST_REFERENCE]
+        reference = next((x[0] for x in frame.accepted if x), "")[:LONGEST_REFERENCE]
         yield Finding(
             *("all-alike", "warn", f"All {kind}"),
             f"Every one of {len(correct):,} responses is {kind}",
@@ -120,13 +118,14 @@ def disagreements(frame: Frame, graded: Graded) -> Iterator[Finding]:
             yield Finding(key, tone, title, words, BY_GRADER, often + about, places)
 
 
-def overwritten(frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]) -> Iterator[Finding]:
+def overwritten(frame: Frame, scored: Scored) -> Iterator[Finding]:
     """Incorrect responses that state the correct answer and go on, strongest first."""
     incorrect_b = (frame.correct_b == 0) & (frame.counted_b > 0)
     # Where responses last state their reference answer: its first token, and the one after it.
     answers = dict[int, tuple[int, int]]()
     for row in np.flatnonzero(incorrect_b).tolist():
-        answer = accepted[row][0].strip() if len(accepted[row]) == 1 else ""
+        accepted = frame.accepted[row]
+        answer = accepted[0].strip() if len(accepted) == 1 else ""
         if 0 < len(answer) <= LONGEST_REFERENCE:
             spelling = frame.spell(row)
             pattern = AS_ANSWER + rb"(" + standing_alone(answer) + rb")"

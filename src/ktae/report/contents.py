@@ -16,7 +16,6 @@ from ktae.report import believing, comparing, data, findings, overview, regradin
 from ktae.report import units as unit_tests
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
-from ktae.report.notes import notes_of
 from ktae.report.scoring import Scored
 from ktae.tables import ngrams_of
 
@@ -56,8 +55,7 @@ def contents(
 ) -> Contents:
     """What the page of a dump holds; the arguments are those of `ktae.report.page.write_report`."""
     frame = frame_of(dump)
-    accepted = regrading.references(frame)
-    graded = regrading.grade(frame, accepted, tell) if regrade else None
+    graded = regrading.grade(frame, tell) if regrade else None
     if graded and graded.is_verdict:
         frame = regrading.with_verdicts(frame, graded)
     dump.rollouts = frame.rollouts  # the same in another order: they lie in memory once
@@ -68,7 +66,7 @@ def contents(
     tell("scoring", 0, None)
     scored = scoring.score(frame, choice.estimator)
     units, pairs = scored.units, comparing.compare_sides(frame)
-    found = findings.find(frame, scored, graded, accepted, pairs)
+    found = findings.find(frame, scored, graded, pairs)
     examples = [int(frame.group_b[x.row]) for finding in found for x in finding.places[:EXAMPLES]]
     tokens_g = frame.sum_rollouts(frame.lengths_b)
     shown_g = sampling.choose(tokens_g, units.mixed_g, examples, max_tokens)
@@ -80,15 +78,15 @@ def contents(
         about_tables = f"{choice.name} rests on more than single tokens, of which the table is."
     cells, number_kn = unit_tests.cells(units)
     prompts, answers = frame.of_groups("prompt"), frame.of_groups("answer")
-    n_correct, n_incorrect = scoring.mixed_responses(frame, units)
-    page_notes = notes_of(frame, graded, regrade and any(accepted), shown_g)
+    mixed_b = units.mixed_g[frame.group_b]
+    notes = overview.notes_of(frame, graded, regrade and any(frame.accepted), shown_g)
     page = data.Page(
         version=data.VERSION,
         unit=dump.word,
         findings=[_settled(finding, frame, shown_g) for finding in found],
         advice=choice.advice,
         tiles=overview.tiles(frame),
-        notes=[note._asdict() for note in page_notes],
+        notes=[note._asdict() for note in notes],
         comparisons=[comparing.comparison(frame, pair, prompts) for pair in pairs],
         opened=int(np.argmax(sizes)) if sizes else 0,
         charts=overview.charts(frame),
@@ -98,8 +96,8 @@ def contents(
         ignored=[*map(int, ignored_by(choice.estimator, counted=True))],
         unit_names=list(units.tested),
         cells=cells.tolist(),
-        n_correct=n_correct,
-        n_incorrect=n_incorrect,
+        n_correct=max(1, int((mixed_b & (frame.correct_b == 1)).sum())),
+        n_incorrect=max(1, int((mixed_b & (frame.correct_b == 0)).sum())),
         groups=_groups(frame, units, shown_g),
         rollouts=_rollouts(frame, scored, np.flatnonzero(shown_g[frame.group_b])),
     )

@@ -141,7 +141,7 @@ class Page:
     ignored: list[int]  # token ids that get no credit
     unit_names: list[str]  # what the blocks `unit-N` count: token, bigram, trigram
     cells: list[list[float]]  # the tables that those refer to: see `ktae.report.units.cells`
-    n_correct: int  # correct responses of mixed groups
+    n_correct: int  # correct responses of mixed groups; at least 1, for what is divided by them
     n_incorrect: int
     groups: Groups
     rollouts: Rollouts

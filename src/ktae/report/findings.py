@@ -35,16 +35,12 @@ RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 
 
 def find(
-    frame: Frame,
-    scored: Scored,
-    graded: Graded | None,
-    accepted: list[tuple[str, ...]],
-    pairs: list[comparing.Pair],
+    frame: Frame, scored: Scored, graded: Graded | None, pairs: list[comparing.Pair]
 ) -> list[Finding]:
-    """All findings, the one to act on first before the others; `accepted` are the references."""
+    """All findings, the one to act on first before the others."""
     finished_b, rule = _finished(frame)
     listed = [
-        *answers.suspect_grader(frame, graded, accepted),
+        *answers.suspect_grader(frame, graded),
         *changes(frame, finished_b),
         *comparing.runs(frame, pairs),
         *cut_off(frame, finished_b, rule),
@@ -53,7 +49,7 @@ def find(
     ]
     if graded is None or not graded.asks_for_more:
         listed += answers.disagreements(frame, graded) if graded else []
-        listed += answers.overwritten(frame, scored, accepted)
+        listed += answers.overwritten(frame, scored)
 
     def rank(finding: Finding) -> tuple[int, int]:
         first = [i for i, key in enumerate(ORDER) if finding.key.startswith(key)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -14,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ktae.errors import InputError
 from ktae.files.text import short_names
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
 from ktae.rollouts.groups import MAX_POSITIONS, arrays_of, chunks_of, group_codes, take_rows
 from ktae.rollouts.tokens import Spelling, spell
+from ktae.rollouts.values import parse_answers
 from ktae.validity import repeats
 
 ROWS_AT_ONCE = 8192  # Arrow has at most 2 GB of texts in one piece
@@ -82,6 +85,22 @@ class Frame:
     def step_g(self) -> np.ndarray:
         """(G,) int64 training steps; -1 where a group has none."""
         return np.array([-1 if step is None else step for step in self.steps], dtype=np.int64)
+
+    @functools.cached_property
+    def accepted(self) -> list[tuple[str, ...]]:
+        """The reference answers of each rollout; none where it has no reference.
+
+        Of a worked solution what follows `####` is the answer, and a printed list holds several.
+        """
+        accepted: dict[str | None, tuple[str, ...]] = {None: ()}
+        answers = self.rollouts["answer"].to_pylist()
+        for answer in answers:
+            if answer not in accepted:
+                accepted[answer] = ()
+                with contextlib.suppress(InputError):  # an empty list, or one of something else
+                    parts = parse_answers(answer, "answer")
+                    accepted[answer] = tuple(part for part in parts if part.strip())
+        return [accepted[answer] for answer in answers]
 
     def of_groups(self, name: str) -> list[Any]:
         """A column of the record, for the first rollout of each group."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ktae.errors import InputError
 from ktae.grading import Outcome, Verdict
 from ktae.grading.verdict import AS_TEXT, TIME_LIMIT
 from ktae.grading.workers import Task, default_pool
@@ -24,7 +23,6 @@ from ktae.report import sampling
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Tell
 from ktae.rollouts import record
-from ktae.rollouts.values import parse_answers
 
 MAX_GRADED = 10_000  # responses beside the dump's verdicts; above, whole groups are left out
 MAX_TIMEOUTS = 20  # after so many responses that ran out of time, no more are graded
@@ -46,11 +44,9 @@ class Graded(NamedTuple):
     asks_for_more: bool
 
 
-def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded | None:
-    """Grade the responses that have a reference answer; None where nothing can be graded.
-
-    `accepted`: the `references` of the frame.
-    """
+def grade(frame: Frame, tell: Tell) -> Graded | None:
+    """Grade the responses that have a reference answer; None where nothing can be graded."""
+    accepted = frame.accepted
     # A task's own grader needs more than a record holds, and has given the verdicts.
     if not can_grade() or frame.dump.has_own_grader or not any(accepted):
         return None
@@ -67,7 +63,7 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
     most = len(rows) if is_verdict else MAX_GRADED
     chosen_g = sampling.choose(sizes_g, sizes_g > 0, [], most)
     chosen = [row for row in rows if chosen_g[frame.group_b[row]]]
-    verdicts = _verdicts(frame, accepted, chosen, tell)
+    verdicts = _verdicts(frame, chosen, tell)
     unanswered = [row for row, x in verdicts.items() if x.outcome is Outcome.UNANSWERED]
     stored = {row: float(frame.correct_b[row]) for row in verdicts}
     n_correct = sum(x == 1 for x in stored.values())
@@ -108,36 +104,18 @@ def can_grade() -> bool:
     return importlib.util.find_spec("latex2sympy2_extended") is not None
 
 
-def references(frame: Frame) -> list[tuple[str, ...]]:
-    """The accepted answers of each response; none where there is no reference answer.
-
-    Of a worked solution what follows `####` is the answer, and a printed list holds several.
-    """
-    accepted: dict[str | None, tuple[str, ...]] = {None: ()}
-    answers = frame.rollouts["answer"].to_pylist()
-    for answer in answers:
-        if answer not in accepted:
-            accepted[answer] = ()
-            with contextlib.suppress(InputError):  # an empty list, or one of something else
-                parts = parse_answers(answer, "answer")
-                accepted[answer] = tuple(part for part in parts if part.strip())
-    return [accepted[answer] for answer in answers]
-
-
 def text_of(frame: Frame, row: int) -> str:
     """A response; where there is no text, the tokens spell it, if there is a tokenizer."""
     text = frame.rollouts["response"][row].as_py()
     return frame.spell(row).text.decode(errors="replace") if text is None else str(text)
 
 
-def _verdicts(
-    frame: Frame, accepted: list[tuple[str, ...]], rows: Sequence[int], tell: Tell
-) -> dict[int, Verdict]:
+def _verdicts(frame: Frame, rows: Sequence[int], tell: Tell) -> dict[int, Verdict]:
     """Each row's verdict; where grading ended early, the last rows have none."""
     # Equal responses to equal answers are graded once.
     rows_of: dict[Task, list[int]] = {}
     for row in rows:
-        rows_of.setdefault(Task(text_of(frame, row), accepted[row]), []).append(row)
+        rows_of.setdefault(Task(text_of(frame, row), frame.accepted[row]), []).append(row)
     verdicts, timeouts = dict[int, Verdict](), 0
     with contextlib.closing(default_pool().grade_all(list(rows_of))) as graded:  # type: ignore[type-var]
         for n, (alike, verdict) in enumerate(zip(rows_of.values(), graded, strict=False)):

@@ -99,13 +99,6 @@ def token_totals(frame: Frame, scored: Scored) -> Tokens:
     return Tokens(*[*totals, totals[-1] / np.where(weight > 0, weight, 1.0)])
 
 
-def mixed_responses(frame: Frame, units: Units) -> tuple[int, int]:
-    """Correct and incorrect responses of mixed groups; at least 1, for what is divided by them."""
-    mixed_b = units.mixed_g[frame.group_b]
-    correct, incorrect = (int((mixed_b & (frame.correct_b == x)).sum()) for x in (1, 0))
-    return max(1, correct), max(1, incorrect)
-
-
 def strongest(frame: Frame, scored: Scored, top: int = 10) -> tuple[list[KeyToken], list[KeyToken]]:
     """The tokens of greatest impact for a correct answer, and against it; none of impact 0."""
     tokens, sides = token_totals(frame, scored), list[list[KeyToken]]()
@@ -130,13 +123,8 @@ def credit_column(frame: Frame, credit_n: np.ndarray) -> Any:
     kind = record.SCHEMA.field("credit").type
     order_b = np.argsort(np.argsort(group_codes(frame.dump.rollouts)[0], kind="stable"))
     parts = np.split(credit_n, frame.offsets_b[1:-1])
-    lists = []
-    for rows in np.array_split(order_b, len(order_b) // record.ROWS_PER_BATCH + 1):
-        some = [parts[row] for row in rows]
-        offsets = np.cumsum([0, *map(len, some)], dtype=np.int32)
-        values = pa.array(np.concatenate(some), type=kind.value_type)
-        lists.append(pa.ListArray.from_arrays(offsets, values))
-    return pa.chunked_array(lists, type=kind)
+    batches = np.array_split(order_b, len(order_b) // record.ROWS_PER_BATCH + 1)
+    return pa.chunked_array([pa.array([parts[i] for i in x], kind) for x in batches], kind)
 
 
 def write(frame: Frame, scored: Scored, path: Path) -> None:
