@@ -158,11 +158,9 @@ def runs(frame: Frame, pairs: list[Pair]) -> Iterator[Finding]:
         a, b = pair.a.name, pair.b.name
         change = pair.change
         won, lost = int((change > 0).sum()), int((change < 0).sum())
-        tone: Tone = "plain"
-        if pair.p < ALPHA:
-            tone = "good" if pair.interval.value > 0 else "bad"
+        shown: Tone = "good" if pair.interval.value > 0 else "bad"
         yield Finding(
-            *(f"run-{b}", tone, f"{a} and {b}"),
+            *(f"run-{b}", shown if pair.p < ALPHA else "plain", f"{a} and {b}"),
             pair.sentence,
             f"{b} minus {a}: {in_words(pair.interval, POINTS)}, {p_text(pair.p)}, paired over "
             f"{counted(len(change), 'prompt')}",

@@ -214,7 +214,4 @@ def _segments(frame: Frame, row: int, credit_n: np.ndarray) -> list[Segment]:
     credit_t = credit_n[frame.span(row)]
     credit = {begin: float(credit_t[begin:end].mean()) for begin, end in turns.tolist()}
     edges = [0, *(np.flatnonzero(np.diff(kind_t)) + 1).tolist(), len(kind_t)]
-    return [
-        (KINDS[kind_t[begin]], begin, end, credit.get(begin))
-        for begin, end in itertools.pairwise(edges)
-    ]
+    return [(KINDS[kind_t[a]], a, b, credit.get(a)) for a, b in itertools.pairwise(edges)]

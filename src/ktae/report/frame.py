@@ -26,8 +26,7 @@ from ktae.validity import repeats
 
 ROWS_AT_ONCE = 8192  # Arrow has at most 2 GB of texts in one piece
 Batch = tuple[np.ndarray, slice, np.ndarray, np.ndarray, np.ndarray]
-"""R rows; where their tokens are; (R, T) each token's `which_n`, its mask, and what is no padding.
-"""
+"""Rows; where their tokens are; (R, T) each token's `which_n`, its mask, and what is no padding."""
 
 
 class Origins(NamedTuple):
@@ -51,9 +50,7 @@ class Frame:
     starts_g: np.ndarray  # (G + 1,) where each group's rollouts begin
     correct_b: np.ndarray  # (B,) float64: 1, 0, NaN for unknown
     reward_b: np.ndarray  # (B,) float64; NaN where there is none, which is no reward of 0
-    advantage_b: np.ndarray
-    """(B,) float64 rollout advantages, the dump's own or, where it holds none at all, GRPO's; NaN
-    where a rollout has neither."""
+    advantage_b: np.ndarray  # (B,) float64: the dump's or, where it holds none, GRPO's; else NaN
     lengths_b: np.ndarray  # (B,) int64 tokens of each rollout, masked ones included
     counted_b: np.ndarray  # (B,) int64 those that are not masked
     offsets_b: np.ndarray  # (B + 1,) where each rollout's tokens begin
@@ -113,8 +110,7 @@ class Frame:
 
     def have(self, outcome: int) -> np.ndarray:
         """(G,) bool: groups with a response of 1, correct, or 0 that has a token that counts."""
-        totals_g = self.sum_rollouts((self.counted_b > 0) & (self.correct_b == outcome))
-        return totals_g > 0
+        return self.sum_rollouts((self.counted_b > 0) & (self.correct_b == outcome)) > 0
 
     def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
         """(B,) float64 each rollout's sum of a value per token."""

@@ -116,23 +116,14 @@ def scored_group(
     rows = np.arange(*frame.starts_g[named[0] : named[0] + 2])
     frame = frame_of(dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows)))
     scored = scoring.score(frame, shown)
-    is_mixed = bool(scored.units.mixed_g[0])
-    return ScoredGroup(frame, scored.credit_n, is_mixed, shown, choice.name)
-
-
-def show_group(console: Console, shown: ScoredGroup) -> None:
-    """Print the correct rollouts of a group, then the others.
-
-    Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
-    its own, after its credit.
-    """
-    in_colour = console.color_system in ("256", "truecolor") and not console.no_color
-    for text in parts_of(shown, TERMINAL if in_colour else None):
-        console.print(text, soft_wrap=not in_colour)
+    return ScoredGroup(frame, scored.credit_n, bool(scored.units.mixed_g[0]), shown, choice.name)
 
 
 def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
-    """What is shown of a group: title, prompt, legend, and each rollout below its heading."""
+    """What is shown of a group: title, prompt, legend, and each rollout below its heading.
+
+    Tokens are coloured by their credit; without a palette each has a line, after its credit.
+    """
     frame, step = shown.frame, shown.frame.steps[0]
     title = "Group " + printable(frame.names[0].replace("\n", "↵"))
     yield Text(title + ("" if step is None else f", step {step}"), style="bold")

@@ -87,11 +87,7 @@ def load(
 
 
 def from_record(
-    rollouts: Any,
-    tokenizer: Any = None,
-    *,
-    named: str | None = None,
-    notes: Notes | None = None,
+    rollouts: Any, tokenizer: Any = None, *, named: str | None = None, notes: Notes | None = None
 ) -> Dump:
     """The same for rollouts that are in memory: a record, with or without token ids.
 

@@ -19,11 +19,7 @@ from ktae.rollouts.tokens import kept_tokenizer
 
 
 def score(
-    rollouts: Any,
-    credit: AnEstimator = DEFAULT,
-    *,
-    tokenizer: Any = None,
-    threshold: float = 0.0,
+    rollouts: Any, credit: AnEstimator = DEFAULT, *, tokenizer: Any = None, threshold: float = 0.0
 ) -> Any:
     """The rollouts with the columns `token_ids`, `mask` and `credit`, one list a rollout each.
 

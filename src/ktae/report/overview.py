@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 
 from ktae.files.text import counted
+from ktae.report import regrading
 from ktae.report.data import Bar, Tile, percent
 from ktae.report.frame import Frame
-from ktae.report.regrading import Graded, can_grade
 from ktae.rollouts.notes import Note, Notes
 
 BINS = 20  # of a histogram
@@ -116,7 +116,7 @@ def charts(frame: Frame) -> dict[str, list[tuple[str, list[int], list[float]]]]:
 
 
 def notes_of(
-    frame: Frame, graded: Graded | None, is_gradable: bool, shown_g: np.ndarray
+    frame: Frame, graded: regrading.Graded | None, is_gradable: bool, shown_g: np.ndarray
 ) -> list[Note]:
     """All notes about a dump, of which the page shows some groups; the severe ones first."""
     notes, n = Notes(), len(frame.reward_b)
@@ -130,7 +130,7 @@ def notes_of(
         "without_rewards": missing * (missing == n and not is_ours),
         "without_some_rewards": missing * (missing < n),
         "without_verdict": max(0, unknown) * (not is_ours),
-        "not_graded": n * (is_gradable and not can_grade()),
+        "not_graded": n * (is_gradable and not regrading.can_grade()),
         "alone_in_group": n * bool(frame.sizes_g.max() < 2 and not frame.origins.inputs),
         "without_text": n * (frame.dump.unit == "ids"),
     }

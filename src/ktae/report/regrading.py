@@ -51,11 +51,8 @@ def grade(frame: Frame, tell: Tell) -> Graded | None:
     if not can_grade() or frame.dump.has_own_grader or not any(accepted):
         return None
     is_verdict = not frame.known_b.any()
-    rows = [
-        row
-        for row in np.flatnonzero(frame.known_b | is_verdict).tolist()
-        if accepted[row] and text_of(frame, row)
-    ]
+    rows = np.flatnonzero(frame.known_b | is_verdict).tolist()
+    rows = [row for row in rows if accepted[row] and text_of(frame, row)]
     if not rows:
         return None
     # Whole groups, as a part of one would be compared with nothing.
@@ -89,10 +86,8 @@ def grade(frame: Frame, tell: Tell) -> Graded | None:
 
 def with_verdicts(frame: Frame, graded: Graded) -> Frame:
     """The frame of a dump without verdicts, with ours: 1 for a correct response, 0 for others."""
-    correct_b: list[float | None] = [None] * len(frame.correct_b)
-    for row, verdict in graded.verdicts.items():
-        correct_b[row] = verdict.correct
-    rollouts = frame.rollouts
+    rollouts, verdicts = frame.rollouts, graded.verdicts
+    correct_b = [verdicts[i].correct if i in verdicts else None for i in range(len(rollouts))]
     for name in ("correct", "reward"):
         field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
         rollouts = rollouts.set_column(place, field, pa.array(correct_b, field.type))

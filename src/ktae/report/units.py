@@ -79,7 +79,8 @@ def find_units(frame: Frame, kinds: Sequence[str], ignored: Sequence[int] = ()) 
     )
     _, first = np.unique(_hash(group, split), return_index=True)
     p_t, group_t = p[first], group[first]
-    bound = largest_discovery(p_t)
+    n = n_discoveries(p_t, np.ones(len(p_t), dtype=np.int64), FDR)
+    bound = float(np.sort(p_t)[n - 1]) if n else 0.0
     best_p_g = np.ones(len(frame.sizes_g))
     np.minimum.at(best_p_g, group_t, p_t)
     beyond_g = np.bincount(group_t[p_t <= bound], minlength=len(best_p_g))
@@ -112,9 +113,8 @@ def _count(
             table = np.array([a, b, n_correct - a, n_incorrect - b], dtype=np.int64)
             without = [n[group] - x for n, x in zip(margins, with_it, strict=True)]
             distinct = np.array([*with_it, *without], dtype=np.int64)
-            keys = counts.key
-            assert keys is not None
-            parts[kind].append((keys[compared], group, table, distinct, split))
+            assert counts.key is not None
+            parts[kind].append((counts.key[compared], group, table, distinct, split))
             n_rows[kind] += len(group)
     counted = {}
     for kind in kinds:
@@ -142,12 +142,6 @@ def _evidence(
     marks = np.concatenate([[np.uint64(0)], np.cumsum(marks_b[response], dtype=np.uint64)])
     bounds = np.searchsorted(row, np.arange(n_rows + 1))
     return with_it, np.diff(marks[bounds])
-
-
-def largest_discovery(p: np.ndarray) -> float:
-    """The largest of these p-values that a false discovery rate of `FDR` lets stand; 0: none."""
-    n = n_discoveries(p, np.ones(len(p), dtype=np.int64), FDR)
-    return float(np.sort(p)[n - 1]) if n else 0.0
 
 
 def cells(units: Units) -> tuple[np.ndarray, list[np.ndarray]]:
