@@ -21,7 +21,7 @@ def stdin(monkeypatch):
     """Sets what standard input holds."""
 
     def hold(content):
-        options._stdin.cache_clear()
+        options.spooled.cache_clear()
         buffer = io.BufferedReader(io.BytesIO(content))
         monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=buffer))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ktae.cli.printing import Screen
-from ktae.cli.reading import Reading, note_single_tokens
+from ktae.cli.printing import Screen, note
+from ktae.cli.reading import Reading
 from ktae.estimators import preset
 from ktae.files.text import counted, number
+from ktae.tables import in_tables
 
 LEGEND = """\
 permuted      mean over permutations of the labels within each group, and
@@ -35,7 +36,11 @@ def run(reading: Reading, permutations: int = 20, seed: int = 0) -> None:
         result = permutation.permutation_test(
             dump.rollouts, estimator, permutations=permutations, seed=seed
         )
-    note_single_tokens(estimator)
+    shown = in_tables(estimator)
+    if shown is None:
+        note("the tables show the paper's statistic; this estimator has none of single tokens")
+    elif estimator != shown:
+        note("the tables count single tokens; this estimator's credit rests on more than those")
     counts = (result.groups, result.rollouts, result.tokens, result.pairs, len(result.permuted))
     names = ("mixed group", "rollout", dump.word, "pair", "permutation")
     screen.print(", ".join(map(counted, counts, names)), *repeats.in_words(result.left_out))

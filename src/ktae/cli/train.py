@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from ktae.experiments.recipe import Recipe
     from ktae.experiments.run_folder import RunFolder
 
-SHOWN = {
+SHOWN = {  # the metrics of a step that stand behind the bar
     "reward": "reward",
     "length": "completions/mean_length",
     "entropy": "entropy",
     "|credit|": "credit/mean_abs",
 }
-"""The metrics of a step that stand behind the bar."""
 
 
 def run(
