@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dumps import ROLLOUTS, page_data, unpack
+from dumps import ROLLOUTS, page_data, unpack, without
 from saved_outputs import write_lines
 
 from ktae.estimators import KTAE, preset
@@ -11,10 +11,6 @@ from ktae.report.contents import contents
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_of
 from ktae.validity.advice import RECOMMENDED
-
-
-def without(rows, *names):
-    return [{k: v for k, v in row.items() if k not in names} for row in rows]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 from dumps import ROLLOUTS, page_data
+from dumps import graded_row as row
 from saved_outputs import write_lines
 
 from ktae.grading import Outcome, Verdict
@@ -10,10 +11,6 @@ from ktae.report import inputs, regrading
 from ktae.report.frame import frame_of
 
 pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
-
-
-def row(group, response, reward, answer="4"):
-    return {"group": group, "response": response, "reward": reward, "answer": answer}
 
 
 MISSED = [row("wrong", f"try {i}: \\boxed{{4.0}}", 0) for i in range(3)]
@@ -50,9 +47,6 @@ def test_where_most_differ_no_single_rollout_is_flagged(tmp_path):
     rows = [row(i // 4, f"try {i}: the answer is 4", int(i == 0)) for i in range(8)]
     result = regraded(tmp_path / "r.jsonl", rows)
     assert result.asks_for_more and len(result.differ) == 7
-    keys = {finding.key for finding in page_data(inputs.load([tmp_path / "r.jsonl"])).findings}
-    assert "asks-for-more" in keys
-    assert not keys & {"correct-here", "incorrect-here", "overwritten", "answer-stated"}
 
 
 def test_only_what_can_be_graded(tmp_path):
