@@ -12,26 +12,21 @@ pytest.importorskip("math_verify")
 
 
 @pytest.fixture
-def tiny_model(command):
-    """A random model over characters, made on the spot."""
+def tiny_model(command, byte_tokenizer):
+    """The tokenizer of a random model, made on the spot in the folder `tiny`."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    letters = ["<unk>", "<eos>", *"abcdefghijklmnopqrstuvwxyz0123456789 .\\{}"]
-    backend = Tokenizer(models.WordLevel({x: i for i, x in enumerate(letters)}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    backend.decoder = decoders.Fuse()
+    file, end = str(byte_tokenizer / "tokenizer.json"), "<|endoftext|>"
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", eos_token="<eos>", pad_token="<eos>"
+        tokenizer_file=file, eos_token=end, pad_token=end
     )
-    config = transformers.LlamaConfig(
-        vocab_size=len(letters), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, eos_token_id=1, pad_token_id=1, initializer_range=0.5,
-    )  # fmt: skip
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    sizes |= {"num_attention_heads": 2, "vocab_size": len(tokenizer), "initializer_range": 0.5}
+    ends = dict.fromkeys(("eos_token_id", "pad_token_id"), tokenizer.eos_token_id)
     torch.manual_seed(0)
-    transformers.LlamaForCausalLM(config).save_pretrained("tiny")
-    tokenizer.save_pretrained("tiny")
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **ends))
+    for part in (model, tokenizer):
+        part.save_pretrained("tiny")
     return tokenizer
 
 

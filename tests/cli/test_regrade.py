@@ -31,23 +31,6 @@ def test_an_undecided_sample_takes_no_column_away(command, tmp_path):
     assert (found["samples"], found["pass_at"]["8"]["problems"]) == (8, 1)
 
 
-def test_what_a_file_calls_a_benchmark_is_only_text(command, tmp_path):
-    """The terminal takes it for nothing else; nor does an error."""
-    made_up = [
-        row | {"benchmark": "\x1b[2J$x^$", "group": i} for i, row in enumerate(rows([1] * 3))
-    ]
-    a = write_lines(tmp_path / "a.jsonl", made_up)
-    b = write_lines(tmp_path / "b.jsonl", made_up)
-    result = command("compare", a, b, "--workers", 1)
-    assert (result.status, result.err) == (0, "")
-    assert "⟨1B⟩[2J$x^$" in result.out
-    printed = result.out + command("eval", "--regrade", a, "--workers", 1, "--output", "out").out
-    fewer = write_lines(tmp_path / "fewer.jsonl", [*made_up, made_up[0]])
-    refused = command("eval", "--regrade", fewer, "--workers", 1)
-    assert refused.status == 2 and "⟨1B⟩[2J$x^$/0" in refused.err
-    assert "\x1b" not in printed + refused.err
-
-
 def test_several_models_are_taken_as_one_when_asked_alone(command, tmp_path):
     content = [
         {"group": "g", "response": rf"\boxed{{{answer}}}", "answer": "1", "model": model}

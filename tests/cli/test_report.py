@@ -104,12 +104,6 @@ def test_show_opens_the_group_of_most_evidence(run, tmp_path):
     assert json.loads(run("show", "e.jsonl", "--json").out)["group"] == "best"
 
 
-def test_what_no_dump_holds_is_refused(run):
-    result = run("show", "r.jsonl", "--estimator", "entropy-weights")
-    assert result.status == 2
-    assert "--estimator entropy-weights" in result.err
-
-
 def test_show_lets_no_escape_through(run):
     status, out, _ = run("show", "r.jsonl", "--group", "h")
     assert status == 0
