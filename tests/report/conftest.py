@@ -16,15 +16,8 @@ from saved_outputs import write_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+OFF = ("gpu", "background-networking", "component-update", "sync")
+FLAGS = ["--headless", "--no-sandbox", "--no-first-run", *(f"--disable-{x}" for x in OFF)]
 
 
 @pytest.fixture

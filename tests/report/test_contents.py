@@ -37,8 +37,7 @@ def test_a_page_without_rewards_or_tokenizer_has_all_views(page_of):
 def test_one_name_stands_for_the_colours_the_numbers_and_the_advice(page):
     """Where nothing is shown, the estimator that ktae recommends; else what was asked for."""
     assert page(ROLLOUTS).estimator == RECOMMENDED
-    asked = page(ROLLOUTS, preset("calibrated"))
-    assert asked.estimator == "calibrated"
+    assert page(ROLLOUTS, preset("calibrated")).estimator == "calibrated"
     assert page(ROLLOUTS, KTAE(h3=0)).estimator == "no-tf"
 
 

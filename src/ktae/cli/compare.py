@@ -51,11 +51,10 @@ def run(
         screen.print("lengths: the files do not hold all tokens; --tokenizer counts them")
     if saved.pool_models:
         screen.print("the tests are over problems: they do not say what other seeds would give")
-    screen.end(
-        {
-            "files": models,
-            "models": {name: score(side) for name, side in sides.items()},
-            "comparisons": [row._asdict() | {"shown": row.shown} for row in rows],
-            "notes": notes.listed(),
-        }
-    )
+    content = {
+        "files": models,
+        "models": {name: score(side) for name, side in sides.items()},
+        "comparisons": [row._asdict() | {"shown": row.shown} for row in rows],
+        "notes": notes.listed(),
+    }
+    screen.end(content)

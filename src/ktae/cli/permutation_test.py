@@ -28,14 +28,13 @@ ROWS = (
 def run(reading: Reading, permutations: int = 20, seed: int = 0) -> None:
     """Compare credit with what permuted labels give: how much of it needs no evidence?"""
     from ktae.cli.progress import working
-    from ktae.validity import permutation, repeats
+    from ktae.validity import repeats
+    from ktae.validity.permutation import permutation_test
 
     estimator = reading.asked() or preset("paper")  # the test is of tables
     screen, dump = Screen(reading.as_json), reading.load()
     with working("permuting labels"):
-        result = permutation.permutation_test(
-            dump.rollouts, estimator, permutations=permutations, seed=seed
-        )
+        result = permutation_test(dump.rollouts, estimator, permutations=permutations, seed=seed)
     shown = in_tables(estimator)
     if shown is None:
         note("the tables show the paper's statistic; this estimator has none of single tokens")
