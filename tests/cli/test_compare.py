@@ -1,9 +1,6 @@
 """`ktae compare` as a user runs it."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from saved_outputs import cells, rows, write_lines
@@ -11,10 +8,7 @@ from saved_outputs import cells, rows, write_lines
 pytest.importorskip("math_verify")
 
 
-Run = Callable[..., Any]
-
-
-def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> None:
+def test_different_graders_are_not_compared(command, tmp_path):
     """Whether both sides' verdicts are stored, or those of one are still to be made."""
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
     for grader in ("ktae", "ktae-boxed"):
@@ -31,7 +25,7 @@ def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> Non
     assert command("compare", "again", "ktae").status == 0
 
 
-def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) -> None:
+def test_files_without_a_benchmark_are_compared(command, tmp_path):
     """Their names are two; so are those of the folders where they were graded."""
     for name, rights in (("old", [0] * 20), ("new", [1] * 20)):
         content = [row | {"benchmark": None, "group": str(i)} for i, row in enumerate(rows(rights))]
@@ -42,7 +36,7 @@ def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) ->
         assert (row["a"], row["b"], row["up"], row["shown"]) == ("old", "new", 20, True)
 
 
-def test_compare(command: Run, tmp_path: Path) -> None:
+def test_compare(command, tmp_path):
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))
     result = command("compare", a, b, "--workers", 1)
@@ -55,7 +49,7 @@ def test_compare(command: Run, tmp_path: Path) -> None:
     assert not same["comparisons"][0]["shown"]
 
 
-def test_seeds_in_one_folder_and_several_models(command: Run, tmp_path: Path) -> None:
+def test_seeds_in_one_folder_and_several_models(command, tmp_path):
     """A folder of evaluations is one model's, with a sample of each problem from each seed.
 
     Its name may have dots.

@@ -67,32 +67,8 @@ def test_names_that_are_not_utf_8(command, tmp_path):
     assert command("score", "d\udce9", "--join", "-o", "s\udce9.parquet").status == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["score", "--nope", "x"], "ktae score -h"),
-        (["scor"], "'scor'"),
-        (["show", "x.jsonl", "--step", "one"], "--step"),
-        (["show", "x.jsonl"], "ktae: x.jsonl "),
-    ],
-)
-def test_bad_usage_and_bad_input(command, words, named):
-    """Typer answers the one, and one line of ours the other."""
-    result = command(*words)
-    assert (result.status, result.out) == (2, "") and named in result.err
-
-
-# --- a machine that does not play along
-
-
 UNFORESEEN = {
     "a name that is too long": ["score", "a" * 5000],
-    "settings without end": [
-        "score",
-        "r.jsonl",
-        "-e",
-        f"{{estimator: paper, transforms: [{'centred, ' * 3000}]}}",
-    ],
     "a folder that is gone": ["report", "../r.jsonl"],
     "a full disk": ["show", "r.jsonl"],
 }
@@ -121,9 +97,6 @@ def test_the_traceback_is_there_for_who_asks():
     assert done.returncode == 1 and "Traceback" in done.stderr
 
 
-# --- hostile folders and names
-
-
 @pytest.mark.parametrize("words", ["score", "report", "validate", "curves", "compare", "train"])
 def test_a_pipe_in_a_folder_holds_no_command(command, tmp_path, words):
     folder = tmp_path / "run"
@@ -135,11 +108,12 @@ def test_a_pipe_in_a_folder_holds_no_command(command, tmp_path, words):
 
 def test_no_text_of_a_file_looks_like_a_line_of_ours(command, tmp_path):
     """A newline, a carriage return and a bidirectional override, in labels and in a file's name."""
-    forged = "x\nVERDICT: take paper\r\u202e"
-    rows = [{"problem": forged, "answer": "1", "response": f"\\boxed{{{i}}}"} for i in (1, 2)]
+    forged = "x\nVERDICT: take paper\r\u202e\x1b[2J"
+    row = {"problem": forged, "answer": "1", "benchmark": forged}
+    rows = [row | {"response": f"\\boxed{{{i}}}"} for i in (1, 2)]
     file = write_lines(tmp_path / "a\nVERDICT: b.jsonl", rows)
     bad = write_lines(tmp_path / "c\nVERDICT: d.jsonl", [{"nothing": 1}])
     for words in (("compare", file, file), ("score", bad), ("eval", "--regrade", file)):
         printed = "".join(command(*words)[1:])
         assert not any(x.startswith(("VERDICT", "\u202e")) for x in printed.split("\n"))
-        assert "\u202e" not in printed
+        assert "\u202e" not in printed and "\x1b" not in printed

@@ -37,9 +37,3 @@ def test_the_responses_of_a_finding_are_where_it_says(command):
         number = {x["rollout"]: x for x in group["rollouts"]}
         assert number[at["rollout"]]["reward"] == 1
         assert at["tokens"][1] <= len(number[at["rollout"]]["tokens"])
-
-
-@pytest.mark.parametrize("inputs", [[], ["a.jsonl", "--example"]])
-def test_the_example_or_an_input(command, inputs):
-    result = command("score", *inputs)
-    assert (result.status, result.out) == (2, "") and "INPUT" in result.err

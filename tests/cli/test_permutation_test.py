@@ -4,7 +4,7 @@ import functools
 import json
 
 import pytest
-from saved_outputs import write_lines
+from saved_outputs import cells, write_lines
 from small_group import GROUP
 
 
@@ -18,16 +18,12 @@ def dump(tmp_path):
     return write_lines(tmp_path / "r.jsonl", GROUP)
 
 
-def line_of(text, start):
-    return next(line.split() for line in text.splitlines() if line.strip().startswith(start))
-
-
 def test_real_beside_permuted(run, dump):
     result = run("r.jsonl", "--permutations", 30)
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith("1 mixed group, 4 rollouts, 10 tokens, 4 pairs, 30 permutations\n")
     # Of ten tokens, six (1 and 2 in one class only, 3 once) have credit: the ten tokens' mean.
-    assert line_of(result.out, "pairs with p = 1")[6] == "50.0"
+    assert cells(result.out, "pairs with p = 1, %")[0] == "50.0"
     assert "no pair could have p below .05; the smallest that there can be is 0.33." in result.out
     assert sorted(path.name for path in dump.parent.iterdir()) == ["r.jsonl"]
 

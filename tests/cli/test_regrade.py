@@ -1,9 +1,7 @@
 """`ktae eval --regrade`: saved outputs are graded again."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from saved_outputs import cells, rows, write_lines
@@ -11,10 +9,7 @@ from saved_outputs import cells, rows, write_lines
 pytest.importorskip("math_verify")
 
 
-Run = Callable[..., Any]
-
-
-def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) -> None:
+def test_an_undecided_sample_takes_no_column_away(command, tmp_path):
     """Eight samples to each of two problems; one of `b` is undecided."""
     wrong, right = ({"response": rf"\boxed{{{x}}}", "answer": "1"} for x in (0, 1))
     broken = {"answer": ["1", r"\frac{"]}  # a response that is not 1 cannot be decided
@@ -36,24 +31,7 @@ def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) 
     assert (found["samples"], found["pass_at"]["8"]["problems"]) == (8, 1)
 
 
-def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path) -> None:
-    """The terminal takes it for nothing else; nor does an error."""
-    made_up = [
-        row | {"benchmark": "\x1b[2J$x^$", "group": i} for i, row in enumerate(rows([1] * 3))
-    ]
-    a = write_lines(tmp_path / "a.jsonl", made_up)
-    b = write_lines(tmp_path / "b.jsonl", made_up)
-    result = command("compare", a, b, "--workers", 1)
-    assert (result.status, result.err) == (0, "")
-    assert "⟨1B⟩[2J$x^$" in result.out
-    printed = result.out + command("eval", "--regrade", a, "--workers", 1, "--output", "out").out
-    fewer = write_lines(tmp_path / "fewer.jsonl", [*made_up, made_up[0]])
-    refused = command("eval", "--regrade", fewer, "--workers", 1)
-    assert refused.status == 2 and "⟨1B⟩[2J$x^$/0" in refused.err
-    assert "\x1b" not in printed + refused.err
-
-
-def test_several_models_are_taken_as_one_when_asked_alone(command: Run, tmp_path: Path) -> None:
+def test_several_models_are_taken_as_one_when_asked_alone(command, tmp_path):
     content = [
         {"group": "g", "response": rf"\boxed{{{answer}}}", "answer": "1", "model": model}
         for model, answer in (("a", 1), ("a", 1), ("b", 1), ("b", 2))
@@ -71,7 +49,7 @@ def test_several_models_are_taken_as_one_when_asked_alone(command: Run, tmp_path
         assert "(a, b)" in refused.err
 
 
-def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_path: Path) -> None:
+def test_many_unanswered_are_said_with_the_option_that_helps(command, tmp_path):
     """Above a fifth, by whatever grader, and in `ktae compare` as well."""
     said = [{"group": f"own/{i}", "response": f"I get {i}", "answer": f"{i}"} for i in range(2)]
     some, none = rows([1] * 10)[2:], said[:1]

@@ -2,14 +2,12 @@
 
 import json
 
-import numpy as np
-import oracle
 import pyarrow.parquet as pq
 import pytest
 from saved_outputs import write_lines
 from small_group import GROUP
 
-from ktae.rollouts import record
+from ktae.cli.printing import Screen
 
 
 @pytest.fixture
@@ -34,11 +32,6 @@ def test_tokens_in_a_file_out(run, tmp_path):
     assert "paper" in advice
     assert header == "4 rollouts (0 of unknown correctness), 1 group (1 mixed), 10 tokens"
     assert last == "wrote scores.parquet"
-    scored = pq.read_table(tmp_path / "scores.parquet")
-    ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
-    expected = oracle.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4, "paper")
-    for credit, expected_t, mask in zip(scored["credit"], expected, mask_bt, strict=True):
-        np.testing.assert_allclose(credit.as_py(), expected_t[mask], atol=1e-6)
     assert {path.name for path in tmp_path.iterdir()} == {"r.jsonl", "scores.parquet"}
 
 
@@ -89,52 +82,30 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
-        (None, [], "r.jsonl does not exist"),
         (LINE + TEXT, [], "1 of 2 rollouts have token_ids and no response"),
         (TEXT * 2, ["--tokenizer", "."], "no tokenizer in ."),
         (LINE * 2, ["--output", "scores.csv"], "--output scores.csv: expected a name that ends in"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2_and_no_file(content, arguments, message, run, tmp_path):
-    if "--tokenizer" in arguments:
-        pytest.importorskip("transformers")
-    if content is not None:
-        (tmp_path / "r.jsonl").write_text(content)
+    pytest.importorskip("transformers")
+    (tmp_path / "r.jsonl").write_text(content)
     result = run("r.jsonl", *arguments)
     assert (result.status, result.out) == (2, "")
-    *before, last = result.err.splitlines()
-    assert last.startswith(f"ktae: {message}")
-    assert all(line.startswith("ktae: no tokenizer") for line in before)
+    assert result.err.splitlines()[-1].startswith(f"ktae: {message}")
     assert {path.name for path in tmp_path.iterdir()} <= {"r.jsonl"}
 
 
-HOSTILE = ["[red]x[/red]", "\x1b[31m", "[/]", ":smile:", "a b", "\n", "\r", "\u202e", "\\"]
-
-
-@pytest.fixture
-def hostile_tokenizer(tmp_path):
-    """A folder with a tokenizer whose tokens are what terminals and rich would act upon."""
-    transformers = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, decoders, models
-
-    letters = {"a": 0} | {token: i for i, token in enumerate(HOSTILE, start=1)}
-    backend = Tokenizer(models.WordLevel(letters, unk_token="a"))
-    backend.decoder = decoders.Fuse()
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
-    fast.save_pretrained(tmp_path / "tokenizer")
-    return tmp_path / "tokenizer"
-
-
-def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_path):
-    rows = [{"group": "[bold]g[/]\x1b[2J", "token_ids": [*range(1, 10)], "reward": 1}]
-    rows += [{"group": "[bold]g[/]\x1b[2J", "token_ids": [0], "reward": 0}]
-    result = run(write_lines(tmp_path / "r.jsonl", rows), "--tokenizer", hostile_tokenizer)
-    assert result.status == 0
-    assert "\x1b" not in result.out
-    assert "\u202e" not in result.out
-    shown = ("[red]x[/red]", "⟨1B⟩[31m", "[/]", ":smile:", "a␣b", "↵", "⟨D⟩", "⟨202E⟩", "\\")
-    for token_id, text in enumerate(shown, start=1):
-        assert lines_with(result.out, f" {text} ", f" {token_id} ", "1/1"), text
+def test_hostile_text_is_shown_and_not_obeyed(capsys):
+    """Neither by a terminal nor by rich."""
+    hostile = ["[red]x[/red]", "\x1b[31m", "[/]", ":smile:", "\r", "\u202e", "\\"]
+    shown = ["[red]x[/red]", "⟨1B⟩[31m", "[/]", ":smile:", "⟨D⟩", "⟨202E⟩", "\\"]
+    screen = Screen()
+    screen.print(*hostile)
+    screen.table("heading", hostile, [["name", *hostile]])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\u202e" not in out
+    assert out.splitlines()[: len(shown)] == shown
 
 
 def test_texts_need_no_tokenizer(run, command, tmp_path):

@@ -16,32 +16,12 @@ ROWS = [
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 
 
-@pytest.fixture
-def stdin(monkeypatch):
-    """Sets what standard input holds."""
-
-    def hold(content):
-        options._stdin.cache_clear()
-        buffer = io.BufferedReader(io.BytesIO(content))
-        monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=buffer))
-
-    return hold
-
-
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["score", "-"],
-        ["show", "-"],
-        ["report", "-"],
-        ["validate", "-", "-e", "paper"],
-        ["permutation-test", "-"],
-        ["eval", "--regrade", "-"],
-        ["compare", "-", "r.jsonl"],
-    ],
-    ids=lambda words: words[0],
+    "words", ["score -", "report -", "validate - -e paper", "eval --regrade -", "compare - r.jsonl"]
 )
-def test_every_command_reads_it(command, stdin, tmp_path, words):
+def test_every_command_reads_it(command, monkeypatch, tmp_path, words):
     (tmp_path / "r.jsonl").write_bytes(LINES)
-    stdin(LINES)
-    assert command(*words).status == 0
+    options.spooled.cache_clear()
+    buffer = io.BufferedReader(io.BytesIO(LINES))
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=buffer))
+    assert command(*words.split()).status == 0

@@ -5,7 +5,7 @@ import itertools
 import json
 
 import pytest
-from saved_outputs import write_lines
+from saved_outputs import cells, write_lines
 
 from ktae.estimators import PRESETS
 
@@ -26,17 +26,13 @@ def dump(tmp_path):
     return write_lines(tmp_path / "r.jsonl", rows)
 
 
-def lines_of(text, start):
-    return next(line.split() for line in text.splitlines() if line.strip().startswith(start))
-
-
 def test_table_and_json(run, dump):
     result = run("r.jsonl")
     assert result.status == 0
     verdict, looked_at, *_ = result.out.splitlines()
     assert verdict.startswith("VERDICT: Credit tells no more than")
     assert looked_at.startswith("10 groups, 60 distinct rollouts, 90 held-out pairs")
-    assert lines_of(result.out, "paper ")[1] == "1.000"
+    assert cells(result.out, "paper ")[0] == "1.000"
     saved = json.loads(run("r.jsonl", "--json").out)
     assert [score["name"] for score in saved["estimators"]] == list(PRESETS)
     paper = saved["estimators"][0]

@@ -11,27 +11,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from dumps import ROLLOUTS, page_data
+from dumps import page_data
 from saved_outputs import write_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture
-def dump_file(tmp_path):
-    """A plain dump of one mixed group and one that is all incorrect."""
-    other = [{"group": "hard", "response": f"no idea {i}", "reward": 0} for i in range(2)]
-    return write_lines(tmp_path / "rollouts.jsonl", ROLLOUTS + other)
+OFF = ("gpu", "background-networking", "component-update", "sync")
+FLAGS = ["--headless", "--no-sandbox", "--no-first-run", *(f"--disable-{x}" for x in OFF)]
 
 
 @pytest.fixture

@@ -41,13 +41,10 @@ ROLLOUTS = [
     )
 ]
 
-# Four rollouts with turns; the second comes back to the door, which is 8 9.
-AGENTS = [
-    {"group": 0, "token_ids": ids, "mask": [int(x < 8) for x in ids], "reward": reward}
-    for ids, reward in (
-        ([1, 2, 8, 9, 3], 1),
-        ([1, 2, 8, 9, 4, 8, 9, 3], 1),
-        ([1, 2, 8, 9, 4], 0),
-        ([5, 8], 0),
-    )
-]
+
+def graded_row(group, response, reward, answer="4"):
+    return {"group": group, "response": response, "reward": reward, "answer": answer}
+
+
+def without(rows, *names):
+    return [{k: v for k, v in row.items() if k not in names} for row in rows]

@@ -5,7 +5,6 @@ import pytest
 from dumps import page_data
 from saved_outputs import write_lines
 
-from ktae import InputError
 from ktae.estimators import KTAE, preset
 from ktae.report import believing, inputs
 from ktae.report.frame import frame_of
@@ -72,5 +71,3 @@ def test_what_is_asked_for_is_taken_and_stands_beside_the_presets(dump):
     shown, choice = names(KTAE(h3=0))
     assert shown == {*believing.BESIDE, choice.name} and choice.estimator == KTAE(h3=0)
     assert names(preset("trigrams"))[0] == {*believing.BESIDE}
-    with pytest.raises(InputError, match="entropy"):
-        page_data(frame.dump, preset("entropy-weights"))

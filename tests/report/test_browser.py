@@ -24,8 +24,11 @@ def run_page(run_folder, tmp_path_factory):
 
 
 @pytest.fixture
-def plain_page(dump_file, tmp_path):
-    write_report(dump_file, tmp_path / "plain.html", estimator="paper")
+def plain_page(tmp_path):
+    """Of one mixed group and one that is all incorrect."""
+    other = [{"group": "hard", "response": f"no idea {i}", "reward": 0} for i in range(2)]
+    path = write_lines(tmp_path / "rollouts.jsonl", ROLLOUTS + other)
+    write_report(path, tmp_path / "plain.html", estimator="paper")
     return tmp_path / "plain.html"
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dumps import ROLLOUTS, page_data, unpack
+from dumps import ROLLOUTS, page_data, unpack, without
 from saved_outputs import write_lines
 
 from ktae.estimators import KTAE, preset
@@ -11,10 +11,6 @@ from ktae.report.contents import contents
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_of
 from ktae.validity.advice import RECOMMENDED
-
-
-def without(rows, *names):
-    return [{k: v for k, v in row.items() if k not in names} for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +37,7 @@ def test_a_page_without_rewards_or_tokenizer_has_all_views(page_of):
 def test_one_name_stands_for_the_colours_the_numbers_and_the_advice(page):
     """Where nothing is shown, the estimator that ktae recommends; else what was asked for."""
     assert page(ROLLOUTS).estimator == RECOMMENDED
-    asked = page(ROLLOUTS, preset("calibrated"))
-    assert asked.estimator == "calibrated"
+    assert page(ROLLOUTS, preset("calibrated")).estimator == "calibrated"
     assert page(ROLLOUTS, KTAE(h3=0)).estimator == "no-tf"
 
 

@@ -11,7 +11,6 @@ from ktae.rollouts import readers
 from ktae.rollouts.options import ReadOptions
 
 VERL = {"input": "2 + 2?", "output": "4", "gts": "4", "score": 1.0, "step": 1, "acc": True}
-TRL = {"step": 1, "prompt": "2 + 2?", "completion": "4", "accuracy": 1.0, "advantage": 0.5}
 
 
 def read(path, **options):

@@ -2,21 +2,13 @@
 
 import numpy as np
 import pytest
-from dumps import ROLLOUTS, finding, page_data
+from dumps import ROLLOUTS, finding, graded_row, page_data, without
 from saved_outputs import write_lines
 
 from ktae.report import inputs
 from ktae.report.changes import largest_change
 
 grading = pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
-
-
-def graded_row(group, response, reward, answer="4"):
-    return {"group": group, "response": response, "reward": reward, "answer": answer}
-
-
-def without(rows, *names):
-    return [{k: v for k, v in row.items() if k not in names} for row in rows]
 
 
 def test_paid_without_an_answer_comes_first(page):
@@ -132,18 +124,11 @@ def test_rows_with_a_reference_and_no_reward_are_graded(page):
     assert page(without(rows, "reward"), regrade=False).groups.known == [0]
 
 
-def test_outcomes_that_are_all_alike_are_a_warning(page):
-    rows = [graded_row(i // 4, f"{i}, so the answer is 4", None, "# 18") for i in range(24)]
-    found = page(without(rows, "reward"))
-    assert "all-alike" in {x.key for x in found.findings[:2]}
-    few = page(without(rows[:4], "reward"))
-    assert finding(few, "all-alike") is None
-
-
-def test_references_that_are_no_values_are_a_warning(page):
+def test_references_that_are_no_values_are_a_warning_and_so_are_outcomes_that_are_all_alike(page):
     rows = [graded_row(i // 4, f"{i}, so the answer is 4", i % 2, "# 18") for i in range(24)]
-    found = page(rows)
-    assert finding(found, "as-text").tone == "bad"
+    assert finding(page(rows), "as-text").tone == "bad"
+    assert "all-alike" in {x.key for x in page(without(rows, "reward")).findings[:2]}
+    assert finding(page(without(rows[:4], "reward")), "all-alike") is None
 
 
 def test_cut_off_is_what_the_dump_says_else_a_limit_of_length(page):

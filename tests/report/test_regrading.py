@@ -2,6 +2,7 @@
 
 import pytest
 from dumps import ROLLOUTS, page_data
+from dumps import graded_row as row
 from saved_outputs import write_lines
 
 from ktae.grading import Outcome, Verdict
@@ -10,10 +11,6 @@ from ktae.report import inputs, regrading
 from ktae.report.frame import frame_of
 
 pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
-
-
-def row(group, response, reward, answer="4"):
-    return {"group": group, "response": response, "reward": reward, "answer": answer}
 
 
 MISSED = [row("wrong", f"try {i}: \\boxed{{4.0}}", 0) for i in range(3)]
@@ -29,7 +26,7 @@ DUMP = [
 
 def regraded(path, rows):
     frame = frame_of(inputs.load([write_lines(path, rows)]))
-    return regrading.grade(frame, regrading.references(frame), lambda *_: None)
+    return regrading.grade(frame, lambda *_: None)
 
 
 def outcomes(graded):
@@ -39,7 +36,7 @@ def outcomes(graded):
 
 def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
     result = regraded(tmp_path / "r.jsonl", DUMP)
-    assert (result.gradable, len(result.verdicts)) == (9, 9)
+    assert len(result.verdicts) == 9
     assert result.differ == [4, 5, 6, 8]
     assert {result.verdicts[row].extracted for row in result.differ} == {"4.0", "6"}
     assert not result.asks_for_more  # three of the six incorrect ones
@@ -50,9 +47,6 @@ def test_where_most_differ_no_single_rollout_is_flagged(tmp_path):
     rows = [row(i // 4, f"try {i}: the answer is 4", int(i == 0)) for i in range(8)]
     result = regraded(tmp_path / "r.jsonl", rows)
     assert result.asks_for_more and len(result.differ) == 7
-    keys = {finding.key for finding in page_data(inputs.load([tmp_path / "r.jsonl"])).findings}
-    assert "asks-for-more" in keys
-    assert not keys & {"correct-here", "incorrect-here", "overwritten", "answer-stated"}
 
 
 def test_only_what_can_be_graded(tmp_path):
@@ -63,7 +57,7 @@ def test_only_what_can_be_graded(tmp_path):
         row("an empty answer", "the answer is 4", 0, answer=" "),
     ]
     result = regraded(tmp_path / "r.jsonl", rows)
-    assert (result.gradable, result.differ) == (2, [])
+    assert (len(result.verdicts), result.differ) == (2, [])
     assert regraded(tmp_path / "r.jsonl", rows[2:]) is None
 
 
@@ -87,7 +81,7 @@ def test_above_the_bound_whole_groups_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(regrading, "MAX_GRADED", 7)
     rows = [row(group, f"the answer is {i}", 0) for group in range(10) for i in (5, 6)]
     result = regraded(tmp_path / "r.jsonl", rows)
-    assert (result.gradable, len(result.verdicts)) == (20, 6)
+    assert len(result.verdicts) == 6
 
 
 def test_grading_ends_after_many_timeouts_and_asks_once_for_equal_responses(tmp_path, monkeypatch):

@@ -93,13 +93,11 @@ def split_rows(groups, n=5):
 
 def noise():
     """The random rows as text."""
+    rows = random_rows(groups=20)
+    texts = [" ".join(map(str, row.pop("token_ids"))) for row in rows]
     return [
-        {
-            "group": f"n{row['group']}",
-            "response": " ".join(map(str, row["token_ids"])),
-            "reward": row["reward"],
-        }
-        for row in random_rows(groups=20)
+        row | {"group": f"n{row['group']}", "response": text}
+        for row, text in zip(rows, texts, strict=True)
     ]
 
 

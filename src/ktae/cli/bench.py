@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +45,13 @@ def run(
     if estimator != DEFAULTS or world or output or seed:
         raise InputError("--learn has fixed arms and seeds; expected none of the other options")
     from ktae.bench import learning
+    from ktae.cli.progress import Bars
 
     n_trainings = len(learning.SETTINGS) * len(learning.ARMS + learning.ADDED)
-    gains = _stepwise(screen, "training", n_trainings, lambda step: learning.learn(runs, step))
+    with Bars(screen.progress) as bars:
+        gains = learning.learn(runs, bars.stepwise("training", n_trainings))
     rows = [
-        [
-            f"{x.setting}: {x.arm}",
-            _cell((x.gain, x.low, x.high)),
-            *map(_cell, (x.p, x.share_of_ceiling)),
-        ]
+        (f"{x.setting}: {x.arm}", *map(_cell, ((x.gain, x.low, x.high), x.p, x.share_of_ceiling)))
         for x in gains
     ]
     columns = ("gain (95 %)", "p (Holm)", "of the ceiling")
@@ -69,6 +65,7 @@ def _point(
 ) -> None:
     from ktae.bench import pointing
     from ktae.bench.worlds import WORLDS
+    from ktae.cli.progress import Bars
     from ktae.estimators import as_estimator, resolved
 
     for name in shown:
@@ -76,12 +73,9 @@ def _point(
             raise InputError(f"--world {name}: {expected_one_of(WORLDS, name)}")
     estimators = {name: resolved(as_estimator(name)) for name in names}
     worlds = {name: WORLDS[name]() for name in shown or WORLDS}
-    results, left = _stepwise(
-        screen,
-        "measuring",
-        len(worlds) * len(estimators),
-        lambda step: pointing.measure(worlds, estimators, step, seed),
-    )
+    with Bars(screen.progress) as bars:
+        step = bars.stepwise("measuring", len(worlds) * len(estimators))
+        results, left = pointing.measure(worlds, estimators, step, seed)
     means = {x.estimator: pointing.mean_share(results, x.estimator) for x in results}
     order = sorted(means, key=lambda name: -means[name][0])
     shares = {(x.world, x.estimator): x.share_of_ceiling for x in results}
@@ -95,9 +89,8 @@ def _point(
         rows = [[x.estimator, *(_cell(getattr(x, field)) for field in COLUMNS)] for x in measured]
         heading = f"{name}: {100 * measured[0].base_rate:.1f} % of the tokens decide"
         screen.table(heading, [field.replace("_", " ") for field in COLUMNS], rows)
-    for (name, reason, failed), n in Counter(
-        (x.estimator, x.reason, x.is_error) for x in left
-    ).items():
+    left_out = Counter((x.estimator, x.reason, x.is_error) for x in left)
+    for (name, reason, failed), n in left_out.items():
         note(f"{name} {'failed: ' if failed else ''}{reason}; left out of {counted(n, 'world')}")
     if output is not None:
         plots.save(pointing.picture(results, order, list(worlds)), output)
@@ -105,15 +98,6 @@ def _point(
     screen.end({"seed": seed, "batch": pointing.BATCH, "results": results, "left_out": left})
     if any(x.is_error for x in left):
         raise typer.Exit(1)
-
-
-def _stepwise(screen: Screen, phase: str, total: int, work: Callable[[Any], Any]) -> Any:
-    """What `work` returns; it gets a function that moves a bar of `total` steps by one."""
-    from ktae.cli.progress import Bars
-
-    with Bars(screen.progress) as bars:
-        steps = itertools.count(1)
-        return work(lambda *what: bars.show(phase, next(steps), total, ", ".join(what)))
 
 
 def _cell(value: Any, form: str = "{:.2f} ({:.2f} to {:.2f})") -> str:

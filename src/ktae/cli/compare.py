@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ktae.cli.printing import Screen
 from ktae.cli.reading import Saved, note_reading
 from ktae.errors import InputError
-
-if TYPE_CHECKING:
-    from ktae.experiments.comparison import Comparison
 
 
 def run(
@@ -19,6 +15,7 @@ def run(
     """Compare models on the same problems: exact paired tests of accuracy and of length."""
     from ktae.cli.eval import graded_by, print_warning
     from ktae.experiments import comparison
+    from ktae.experiments.benchmarks import title
     from ktae.experiments.scores import score
     from ktae.rollouts.notes import Notes
 
@@ -32,40 +29,32 @@ def run(
     )
     sides = dict(zip(names, graded, strict=True))
     rows = comparison.paired_tests(sides, partial=saved.partial)
+    cells = []  # accuracies in percent, lengths in tokens
+    for row in rows:
+        is_accuracy = row.measure == "accuracy"
+        scale, digits = (100, 1) if is_accuracy else (1, 0 if row.mean_a >= 100 else 1)
+        a, b = (f"{scale * x:,.{digits}f}" for x in (row.mean_a, row.mean_b))
+        difference, low, high = (f"{scale * x:+z,.{digits}f}" for x in row.difference)
+        numbers = (f"{row.problems:,}", a, b, difference, f"{low} to {high}")
+        name = title(row.name) + ("" if is_accuracy else ", tokens")
+        cells.append((name, *numbers, f"{row.up}/{row.down}", f"{row.corrected:.2g}"))
     for name in names[1:]:
         columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p, Holm")
-        cells = [_cells(row) for row in rows if row.b == name]
-        screen.table(f"A: {names[0]}   B: {name}", columns, cells)
+        of_name = [x for x, row in zip(cells, rows, strict=True) if row.b == name]
+        screen.table(f"A: {names[0]}   B: {name}", columns, of_name)
     for path, side in zip(models, graded, strict=True):
         print_warning(screen, side, grader, str(path))
-    for row in rows:
+    for (name, *_), row in zip(cells, rows, strict=True):
         model = f"{row.b}, " if len(models) > 2 else ""
-        screen.print(f"{model}{_title(row)}: {comparison.in_words(row)}")
+        screen.print(f"{model}{name}: {comparison.in_words(row)}")
     if rows[-1].measure == "accuracy":
         screen.print("lengths: the files do not hold all tokens; --tokenizer counts them")
     if saved.pool_models:
         screen.print("the tests are over problems: they do not say what other seeds would give")
-    screen.end(
-        {
-            "files": models,
-            "models": {name: score(side) for name, side in sides.items()},
-            "comparisons": [row._asdict() | {"shown": row.shown} for row in rows],
-            "notes": notes.listed(),
-        }
-    )
-
-
-def _cells(row: Comparison) -> tuple[str, ...]:
-    """Accuracies in percent, lengths in tokens."""
-    scale = 100 if row.measure == "accuracy" else 1
-    digits = 0 if row.measure == "length" and row.mean_a >= 100 else 1
-    a, b = (f"{scale * x:,.{digits}f}" for x in (row.mean_a, row.mean_b))
-    difference, low, high = (f"{scale * x:+z,.{digits}f}" for x in row.difference)
-    up_down, p = f"{row.up}/{row.down}", f"{row.corrected:.2g}"
-    return (_title(row), f"{row.problems:,}", a, b, difference, f"{low} to {high}", up_down, p)
-
-
-def _title(row: Comparison) -> str:
-    from ktae.experiments.benchmarks import title
-
-    return title(row.name) + ("" if row.measure == "accuracy" else ", tokens")
+    content = {
+        "files": models,
+        "models": {name: score(side) for name, side in sides.items()},
+        "comparisons": [row._asdict() | {"shown": row.shown} for row in rows],
+        "notes": notes.listed(),
+    }
+    screen.end(content)

@@ -34,9 +34,7 @@ def run(
     if "test" not in splits:
         raise InputError(f"{source} has no problems to validate on; name a file of them: --test")
     instruction = INSTRUCTION if template == "qwen-math" else None
-    rows = {
-        kind: [sources.as_row(x, instruction) for x in splits[kind].problems] for kind in splits
-    }
+    rows = {x: [sources.as_row(y, instruction) for y in splits[x].problems] for x in splits}
     folder = output or Path("data") / stem
     counts = write(rows, folder, data_source=name or stem)
     without = {kind: split.without_answer for kind, split in splits.items()}

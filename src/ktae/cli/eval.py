@@ -20,17 +20,13 @@ if TYPE_CHECKING:
     from ktae.experiments.evaluation import EvaluationFolder, Questions
     from ktae.experiments.scores import Scores
 
-TIME_LIMIT = 5.0
-"""Processor seconds to grade an output; after that it is undecided."""
-MANY = 0.2
-"""Share of unanswered responses above which `print_warning` speaks."""
-FEW = 20
-"""Up to this many outputs may well be graded alike."""
-WIDER = {
+TIME_LIMIT = 5.0  # processor seconds to grade an output; after that it is undecided
+MANY = 0.2  # share of unanswered responses above which `print_warning` speaks
+FEW = 20  # up to so many outputs may well be graded alike
+WIDER = {  # for a grader, the one that finds answers in more places
     "ktae": "ktae eval --grader ktae-last takes the last number of a response",
     "ktae-boxed": "ktae eval --grader ktae takes answers outside of \\boxed{}, too",
 }
-"""For a grader, the one that finds answers in more places."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,19 +43,6 @@ class Asked:
     engine: Literal["transformers", "vllm"] = "transformers"
     batch_size: int | None = None
     seed: int = 0
-
-
-def _require_effect(asked: Asked, saved: Saved, is_saved: bool, benchmarks: str | None) -> None:
-    """Raise an InputError for an option that would have no effect."""
-    unused: Any = asked if is_saved else saved
-    idle = [(unused, field.name) for field in dataclasses.fields(unused)]
-    idle += [(asked, x) for x in (("data", "template") if asked.recipe else ("set",))]
-    names = [name for group, name in idle if getattr(group, name) != getattr(type(group), name)]
-    names += ["benchmarks"] if asked.recipe and benchmarks is not None else []
-    if names:
-        raise InputError(f"--{names[0].replace('_', '-')} has no effect here: see ktae eval --help")
-    if asked.samples > 1 and asked.temperature == 0:
-        raise InputError("--samples above 1 needs --temperature above 0, or all would be alike")
 
 
 def run(
@@ -80,7 +63,15 @@ def run(
 
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
-    _require_effect(asked, saved, regrade is not None, benchmarks)
+    unused: Any = saved if regrade is None else asked
+    idle = [(unused, field.name) for field in dataclasses.fields(unused)]
+    idle += [(asked, x) for x in (("data", "template") if asked.recipe else ("set",))]
+    names = [name for group, name in idle if getattr(group, name) != getattr(type(group), name)]
+    names += ["benchmarks"] if asked.recipe and benchmarks is not None else []
+    if names:
+        raise InputError(f"--{names[0].replace('_', '-')} has no effect here: see ktae eval --help")
+    if asked.samples > 1 and asked.temperature == 0:
+        raise InputError("--samples above 1 needs --temperature above 0, or all would be alike")
     screen, notes = Screen(as_json), Notes(strict=True)
     wanted = benchmarks.split(",") if benchmarks else None
     questions = evaluation.Questions()
@@ -122,14 +113,13 @@ def _answered(
     if asked.recipe is None:
         names, how = dict.fromkeys(benchmarks or PAPER), (asked.data, asked.template or "chat")
         problems = [problem for name in names for problem in load(name, *how)]
-    folder = EvaluationFolder(output or Path("evals") / _name_of(model))
-    sampling = Sampling(
-        asked.samples,
-        asked.temperature,
-        asked.max_new_tokens or questions.longest,
-        asked.batch_size or ENGINES[asked.engine].batch_size,
-        asked.seed,
-    )
+    path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
+    if path.name == "model" and (path.parent / "recipe.yaml").is_file():
+        path = path.parent  # of a run, `runs/a/model`, the name is `a`
+    folder = EvaluationFolder(output or Path("evals") / path.name)
+    longest = asked.max_new_tokens or questions.longest
+    batch_size = asked.batch_size or ENGINES[asked.engine].batch_size
+    sampling = Sampling(asked.samples, asked.temperature, longest, batch_size, asked.seed)
     with contextlib.redirect_stdout(screen.progress.file), Bars(screen.progress) as bars:
         settings = settings_of(model, asked.engine, problems, sampling)
         folder.claim(settings)
@@ -140,13 +130,6 @@ def _answered(
 
         tell = functools.partial(bars.show, "generating")
         return folder, settings, generate_all(folder, problems, sampling, load_engine, tell)
-
-
-def _name_of(model: str) -> str:
-    """The name of a model's evaluation: `a` for `runs/a/model`, the model of a run."""
-    path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
-    is_run = path.name == "model" and (path.parent / "recipe.yaml").is_file()
-    return path.parent.name if is_run else path.name
 
 
 def graded_by(
@@ -188,13 +171,10 @@ def _finish(
     scores, model = score(outputs), next(filter(None, outputs["model"].to_pylist()), None)
     print_scores(screen, model or "accuracy in percent", scores)
     print_warning(screen, outputs, grader)
+    time_limit = TIME_LIMIT if grader in GRADERS else None
     content: dict[str, Any] = {
         "settings": settings,
-        "grading": {
-            "grader": grader,
-            "time_limit": TIME_LIMIT if grader in GRADERS else None,
-            "ktae": __version__,
-        },
+        "grading": {"grader": grader, "time_limit": time_limit, "ktae": __version__},
         "intervals": "95 %, percentile bootstrap over problems",
         "benchmarks": {x.benchmark: x for x in scores.scores},
         "mean": scores.mean,
@@ -221,8 +201,9 @@ def print_scores(screen: Screen, heading: str, scores: Scores) -> None:
         for n in sampled:
             passed = x.pass_at.get(n)
             fewer = f" ({passed.problems:,})" if passed and passed.problems < x.problems else ""
-            cells.append((_share(passed.value) + fewer) if passed else "-")
-        cells += [_interval(x.length)[0], *(_share(getattr(x, name)) for name in shares)]
+            cells.append(_interval(passed, 100)[0] + fewer)
+        values = (getattr(x, name) for name in shares)
+        cells += [_interval(x.length)[0], *("-" if y is None else f"{100 * y:.1f}" for y in values)]
         rows.append(cells)
     if len(rows) > 1:
         empty = [""] * len(sampled)
@@ -238,10 +219,6 @@ def _interval(value: Any, scale: int = 1) -> tuple[str, str]:
         return "-", ""
     figure, low, high = (f"{scale * x:,.1f}" for x in value[:3])
     return figure, f"{low} to {high}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{100 * value:.1f}"
 
 
 def print_warning(screen: Screen, table: Any, grader: str, file: str | None = None) -> None:

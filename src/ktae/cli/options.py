@@ -34,7 +34,18 @@ def declared(name: str, command: Callable[..., None]) -> Callable[..., None]:
     for group in groups.values():
         parameters += inspect.signature(group, eval_str=True).parameters.values()
     texts = TEXTS["all"] | TEXTS.get(name, {})
-    options = [_option(parameter, texts[parameter.name]) for parameter in parameters]
+    options = []
+    for parameter in parameters:
+        text = texts[parameter.name]
+        settings = {"help": text} if isinstance(text, str) else dict(text)
+        make: Any = typer.Argument if settings.pop("argument", False) else typer.Option
+        # A flag that is off has no `--no-`.
+        flag = [f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []
+        names = settings.pop("names", flag)
+        panel = "Rarely needed" if settings.pop("rare", False) else None
+        kind: Any = parameter.annotation
+        kind = Annotated[kind, make(*names, rich_help_panel=panel, **settings)]
+        options.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind))
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
@@ -45,18 +56,6 @@ def declared(name: str, command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
     return run
-
-
-def _option(parameter: inspect.Parameter, text: Any) -> inspect.Parameter:
-    settings = {"help": text} if isinstance(text, str) else dict(text)
-    make: Any = typer.Argument if settings.pop("argument", False) else typer.Option
-    # A flag that is off has no `--no-`.
-    flag = [f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []
-    names = settings.pop("names", flag)
-    panel = "Rarely needed" if settings.pop("rare", False) else None
-    kind: Any = parameter.annotation
-    kind = Annotated[kind, make(*names, rich_help_panel=panel, **settings)]
-    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind)
 
 
 def require_output(
@@ -83,14 +82,11 @@ def require_output(
         raise InputError(f"--output {path}: needs matplotlib; pip install matplotlib")
 
 
-def spooled(path: Path) -> Path:
-    """A file with the lines that standard input holds, for `-`; any other path as it is."""
-    return _stdin() if str(path) == "-" else path
-
-
 @functools.cache
-def _stdin() -> Path:
-    """Readers look at a file twice, and at the end of its name. It goes with the process."""
+def spooled(path: Path) -> Path:
+    """For `-` a file of what standard input holds, as readers look twice; other paths as is."""
+    if str(path) != "-":
+        return path
     folder = tempfile.mkdtemp(prefix="ktae-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with Path(folder, "stdin.jsonl").open("wb") as file:

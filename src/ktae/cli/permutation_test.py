@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ktae.cli.printing import Screen
-from ktae.cli.reading import Reading, note_single_tokens
+from ktae.cli.printing import Screen, note
+from ktae.cli.reading import Reading
 from ktae.estimators import preset
 from ktae.files.text import counted, number
+from ktae.tables import in_tables
 
 LEGEND = """\
 permuted      mean over permutations of the labels within each group, and
@@ -27,15 +28,18 @@ ROWS = (
 def run(reading: Reading, permutations: int = 20, seed: int = 0) -> None:
     """Compare credit with what permuted labels give: how much of it needs no evidence?"""
     from ktae.cli.progress import working
-    from ktae.validity import permutation, repeats
+    from ktae.validity import repeats
+    from ktae.validity.permutation import permutation_test
 
     estimator = reading.asked() or preset("paper")  # the test is of tables
     screen, dump = Screen(reading.as_json), reading.load()
     with working("permuting labels"):
-        result = permutation.permutation_test(
-            dump.rollouts, estimator, permutations=permutations, seed=seed
-        )
-    note_single_tokens(estimator)
+        result = permutation_test(dump.rollouts, estimator, permutations=permutations, seed=seed)
+    shown = in_tables(estimator)
+    if shown is None:
+        note("the tables show the paper's statistic; this estimator has none of single tokens")
+    elif estimator != shown:
+        note("the tables count single tokens; this estimator's credit rests on more than those")
     counts = (result.groups, result.rollouts, result.tokens, result.pairs, len(result.permuted))
     names = ("mixed group", "rollout", dump.word, "pair", "permutation")
     screen.print(", ".join(map(counted, counts, names)), *repeats.in_words(result.left_out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,8 +14,7 @@ from rich.progress import Progress, TaskID, TextColumn
 from ktae.files.inputs import Opened
 from ktae.files.text import on_one_line
 
-SECONDS = 10.0
-"""Between two lines where the output is no terminal."""
+SECONDS = 10.0  # between two lines where the output is no terminal
 
 
 class Bars(Progress):
@@ -36,6 +36,11 @@ class Bars(Progress):
         if self.disable and total and time.monotonic() >= self.printed + SECONDS:
             self.printed = time.monotonic()
             self.console.print(f"{phase} {done}/{total}  {text}".rstrip(), soft_wrap=True)
+
+    def stepwise(self, phase: str, total: int) -> Callable[..., None]:
+        """A function that moves the phase on by one of `total` steps; it takes what is done now."""
+        steps = itertools.count(1)
+        return lambda *what: self.show(phase, next(steps), total, ", ".join(what))
 
 
 @contextlib.contextmanager

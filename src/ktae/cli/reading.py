@@ -14,7 +14,6 @@ from ktae.errors import InputError
 from ktae.files.hub import check_local_or_hub
 from ktae.rollouts import EXAMPLE
 from ktae.rollouts.options import ReadOptions
-from ktae.tables import in_tables
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
@@ -142,12 +141,3 @@ def note_reading(notes: Notes) -> None:
     """Say on stderr what the files were read as, what was left out, joined and assumed."""
     for line in notes:
         note(line.text + (f". {line.more}" if line.more else ""))
-
-
-def note_single_tokens(estimator: estimators.Estimator) -> None:
-    """Say on stderr that a table of single tokens does not show the whole of the estimator."""
-    shown = in_tables(estimator)
-    if shown is None:
-        note("the tables show the paper's statistic; this estimator has none of single tokens")
-    elif estimator != shown:
-        note("the tables count single tokens; this estimator's credit rests on more than those")

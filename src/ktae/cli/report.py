@@ -14,14 +14,11 @@ from ktae.cli.reading import Reading, note_reading
 from ktae.files.text import counted
 
 if TYPE_CHECKING:
+    from ktae.report.data import Place
     from ktae.report.inputs import Dump
 
-MOST_LISTED = 50
-"""Responses that JSON lists of a finding."""
-
-MOST_PRINTED = 5
-"""Findings that the terminal shows."""
-
+MOST_LISTED = 50  # responses that JSON lists of a finding
+MOST_PRINTED = 5  # findings that the terminal shows
 STYLES = {"bad": "bold red", "warn": "bold yellow", "good": "bold green"}
 
 
@@ -43,14 +40,18 @@ def run(
         dump = write_report(reading.paths, output, reading.how, estimator=asked, **how)
     note_reading(dump.notes)
     groups, (shown, n) = dump.page.groups, dump.shown
-    is_mixed = any(0 < x < y for x, y in zip(groups.n_correct, groups.known, strict=True))
-    if not is_mixed:
+    if not any(0 < x < y for x, y in zip(groups.n_correct, groups.known, strict=True)):
         note("warning: no group has both correct and incorrect responses, so all credit is 0")
     if shown < n:
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
     screen = Screen(reading.as_json)
-    _print_findings(screen, dump)
+    first, *others = dump.page.findings
+    screen.print(f"{first.sentence}.", style=STYLES.get(first.tone, "bold"))
+    screen.print(f"  How sure: {first.sure}. {first.about}")
+    screen.print(*(f"- {finding.sentence}." for finding in others[: MOST_PRINTED - 1]))
+    advice = dump.page.advice.sentences[0]
+    screen.print(f"Colours show the credit of {dump.page.estimator}. {advice}")
     screen.print(
         f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; wrote {output} "
         f"({size / 1e6:.1f} MB{', in place of the one that was there' if replaced else ''})"
@@ -64,7 +65,18 @@ def _as_dict(dump: Dump) -> dict[str, object]:
     groups = dump.page.groups
     group_b = np.repeat(np.arange(len(groups.size)), groups.size)
     # The page holds the responses of some groups, in the dump's order.
-    row_p = np.flatnonzero(np.array(groups.shown)[group_b])
+    row_p = np.flatnonzero(np.array(groups.shown)[group_b]).tolist()
+
+    def response(place: Place) -> dict[str, object]:
+        """As `ktae show` names it, and the token to look at."""
+        row = row_p[place.row]
+        return {
+            "group": dump.rollouts["group"][row].as_py(),
+            "step": dump.rollouts["step"][row].as_py(),
+            "rollout": int(row - np.searchsorted(group_b, group_b[row])) + 1,
+            "tokens": None if place.token < 0 else [place.token, place.token + 1],
+        }
+
     return {
         "version": dump.page.version,
         "rollouts": len(dump.rollouts),
@@ -72,12 +84,7 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         "estimator": dump.page.estimator,
         "findings": [
             {x: getattr(finding, x) for x in names}
-            | {
-                "responses": [
-                    _response(dump, group_b, row_p[place.row], place.token)
-                    for place in finding.places[:MOST_LISTED]
-                ]
-            }
+            | {"responses": [*map(response, finding.places[:MOST_LISTED])]}
             for finding in dump.page.findings
         ],
         "advice": dump.page.advice,
@@ -87,24 +94,3 @@ def _as_dict(dump: Dump) -> dict[str, object]:
         "left_out": dump.notes.counts["rejected"],
         "unit": dump.unit,
     }
-
-
-def _response(dump: Dump, group_b: np.ndarray, row: int, token: int) -> dict[str, object]:
-    """A response as `ktae show` names it, and the token to look at."""
-    return {
-        "group": dump.rollouts["group"][row].as_py(),
-        "step": dump.rollouts["step"][row].as_py(),
-        "rollout": int(row - np.searchsorted(group_b, group_b[row])) + 1,
-        "tokens": None if token < 0 else [token, token + 1],
-    }
-
-
-def _print_findings(screen: Screen, dump: Dump) -> None:
-    """What to act on, as the page says it first."""
-    first, *others = dump.page.findings
-    screen.print(f"{first.sentence}.", style=STYLES.get(first.tone, "bold"))
-    screen.print(f"  How sure: {first.sure}. {first.about}")
-    screen.print(*(f"- {finding.sentence}." for finding in others[: MOST_PRINTED - 1]))
-    screen.print(
-        f"Colours show the credit of {dump.page.estimator}. {dump.page.advice.sentences[0]}"
-    )

@@ -11,7 +11,6 @@ from ktae.cli.reading import Reading
 from ktae.files.text import counted, number, visible
 
 if TYPE_CHECKING:
-    from ktae.report.frame import Frame
     from ktae.report.scoring import KeyToken
 
 LEGEND = """\
@@ -41,7 +40,14 @@ def run(reading: Reading, output: Path | None = None, top: int = 10) -> None:
             scoring.write(frame, scored, output)
     supporting, opposing = scoring.strongest(frame, scored, top)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
-    groups, unknown = _groups(frame), int((~frame.known_b).sum())
+    correct_g, incorrect_g, unknown = frame.have(1), frame.have(0), int((~frame.known_b).sum())
+    kinds_g = {
+        "mixed": correct_g & incorrect_g,
+        "all_correct": correct_g & ~incorrect_g,
+        "all_incorrect": incorrect_g & ~correct_g,
+        "undecided": ~correct_g & ~incorrect_g,
+    }
+    groups = {kind: int(is_kind_g.sum()) for kind, is_kind_g in kinds_g.items()}
     kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in groups.items() if n)
     screen.print(
         f"{counted(len(frame.group_b), 'rollout')} ({unknown:,} of unknown correctness), "
@@ -61,32 +67,19 @@ def run(reading: Reading, output: Path | None = None, top: int = 10) -> None:
         note(f"warning: no group has both correct and incorrect rollouts{zero}")
     if output is not None:
         screen.print(f"wrote {output}")
-    screen.end(
-        {
-            "rollouts": len(frame.group_b),
-            "unknown_correctness": unknown,
-            "groups": {"all": sum(groups.values())} | groups,
-            "tokens": len(frame.which_n),
-            "advice": choice.advice,
-            "notes": dump.notes.listed(),
-            "unit": dump.unit,
-            "estimator": scoring.described(choice.estimator),
-            "output": output,
-            "strongest": {"supporting": supporting, "opposing": opposing},
-        }
-    )
-
-
-def _groups(frame: Frame) -> dict[str, int]:
-    """How many groups there are of each kind."""
-    correct, incorrect = frame.have(1), frame.have(0)
-    kinds = {
-        "mixed": correct & incorrect,
-        "all_correct": correct & ~incorrect,
-        "all_incorrect": incorrect & ~correct,
-        "undecided": ~correct & ~incorrect,
+    content = {
+        "rollouts": len(frame.group_b),
+        "unknown_correctness": unknown,
+        "groups": {"all": sum(groups.values())} | groups,
+        "tokens": len(frame.which_n),
+        "advice": choice.advice,
+        "notes": dump.notes.listed(),
+        "unit": dump.unit,
+        "estimator": scoring.described(choice.estimator),
+        "output": output,
+        "strongest": {"supporting": supporting, "opposing": opposing},
     }
-    return {name: int(is_kind_g.sum()) for name, is_kind_g in kinds.items()}
+    screen.end(content)
 
 
 def _cells(token: KeyToken) -> tuple[str, ...]:

@@ -21,7 +21,10 @@ def run(
     screen, dump = Screen(reading.as_json), reading.load()
     shown = groups.scored_group(dump, group, step, asked)
     if output is None:
-        groups.show_group(screen.console, shown)
+        console = screen.console
+        has_colours = console.color_system in ("256", "truecolor") and not console.no_color
+        for text in groups.parts_of(shown, groups.TERMINAL if has_colours else None):
+            console.print(text, soft_wrap=not has_colours)
     else:
         groups.save(shown, output)
         screen.print(f"wrote {output}")

@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from ktae.experiments.recipe import Recipe
     from ktae.experiments.run_folder import RunFolder
 
-SHOWN = {
+SHOWN = {  # the metrics of a step that stand behind the bar
     "reward": "reward",
     "length": "completions/mean_length",
     "entropy": "entropy",
     "|credit|": "credit/mean_abs",
 }
-"""The metrics of a step that stand behind the bar."""
 
 
 def run(
@@ -48,7 +47,7 @@ def run(
     if as_json and (dry_run or engine == "verl"):
         raise InputError("--json is for numbers; --dry-run and verl print text of their own")
     if engine == "trl":
-        return _train_with_trl(Screen(as_json), checked, folder, resume, dry_run)
+        return _with_trl(Screen(as_json), checked, folder, resume, dry_run)
     from ktae.trainers import check_version
 
     check_version("verl")  # before Ray starts
@@ -61,9 +60,7 @@ def run(
     Screen().print(f"run folder: {folder.path}")
 
 
-def _train_with_trl(
-    screen: Screen, recipe: Recipe, folder: RunFolder, resume: bool, dry: bool
-) -> None:
+def _with_trl(screen: Screen, recipe: Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
     from ktae.cli.progress import Bars
 
     # Under torchrun or accelerate launch, the first process speaks for all.
@@ -93,14 +90,12 @@ def _train_with_trl(
         raise typer.Exit(128 + stopped_by)
     summary = json.loads(folder.summary.read_text(encoding="utf-8"))
     before, after = summary["before"], summary["after"]
-    screen.table(
-        f"{summary['recipe']}, seed {summary['seed']}, held-out problems",
-        ("before", "after", "change"),
-        [
-            (key.replace("_", " "), f"{x:.3f}", f"{after[key]:.3f}", f"{after[key] - x:+z.3f}")
-            for key, x in before.items()
-        ],
-    )
+    heading = f"{summary['recipe']}, seed {summary['seed']}, held-out problems"
+    rows = [
+        (key.replace("_", " "), f"{x:.3f}", f"{after[key]:.3f}", f"{after[key] - x:+z.3f}")
+        for key, x in before.items()
+    ]
+    screen.table(heading, ("before", "after", "change"), rows)
     screen.print(f"run folder: {folder.path}", f"next: ktae report {shlex.quote(str(folder.path))}")
     if is_first:
         screen.end(summary | {"output": folder.path})

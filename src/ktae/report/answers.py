@@ -30,12 +30,10 @@ FEWEST_ALIKE = 20  # outcomes that are all alike are suspicious from so many on
 BY_GRADER = "by ktae's grader; either side may be wrong"
 
 
-def suspect_grader(
-    frame: Frame, graded: Graded | None, accepted: list[tuple[str, ...]]
-) -> Iterator[Finding]:
+def suspect_grader(frame: Frame, graded: Graded | None) -> Iterator[Finding]:
     """Where the grader itself is the suspect: every outcome the same, or references no values."""
     if graded and len(graded.as_text) > max(2, 0.2 * len(graded.verdicts)):
-        reference = accepted[graded.as_text[0]][0][:LONGEST_REFERENCE]
+        reference = frame.accepted[graded.as_text[0]][0][:LONGEST_REFERENCE]
         yield Finding(
             *("as-text", "bad", "References compared as text"),
             f"{share_of(len(graded.as_text), len(graded.verdicts))} responses were compared letter "
@@ -47,7 +45,7 @@ def suspect_grader(
     if len(correct) >= FEWEST_ALIKE and not np.ptp(correct):
         kind = "correct" if correct[0] else "incorrect"
         by = "ktae's grader" if graded and graded.is_verdict else "the dump"
-        reference = next((x[0] for x in accepted if x), "")[:LONGEST_REFERENCE]
+        reference = next((x[0] for x in frame.accepted if x), "")[:LONGEST_REFERENCE]
         yield Finding(
             *("all-alike", "warn", f"All {kind}"),
             f"Every one of {len(correct):,} responses is {kind}",
@@ -103,30 +101,36 @@ def disagreements(frame: Frame, graded: Graded) -> Iterator[Finding]:
         if rows:
             (reason, times), *_ = Counter(graded.verdicts[x].reason for x in rows).most_common(1)
             often = f"Most often: {reason} ({times:,}). " if reason else ""
-            places = [_difference(frame, graded, row) for row in rows]
+            places = []
+            for row in rows:
+                verdict, spelling = graded.verdicts[row], frame.spell(row)
+                why = f"{'Correct' if stored else 'Incorrect'} in the dump, {outcome} here"
+                why += f" ({verdict.reason})." if verdict.reason else "."
+                if verdict.extracted:
+                    why += f" The answer found is “{verdict.extracted[:LONGEST_ANSWER]}”."
+                # The last place of the answer that was graded, else the last token.
+                answer = (verdict.extracted or "").encode(errors="replace")
+                begin, token = spelling.text.rfind(answer), max(0, len(spelling.ends_t) - 1)
+                if answer and begin >= 0:
+                    token = spelling.tokens(begin, begin + len(answer))[0]
+                places.append(Place(row, token, why))
             words = f"{share_of(len(rows), int((frame.correct_b == stored).sum()))} {sentence}"
             yield Finding(key, tone, title, words, BY_GRADER, often + about, places)
 
 
-def _difference(frame: Frame, graded: Graded, row: int) -> Place:
-    """The last place of the answer that was graded, else the last token, and both verdicts."""
-    verdict, spelling = graded.verdicts[row], frame.spell(row)
-    stored = "Correct" if frame.correct_b[row] else "Incorrect"
-    why = f"{stored} in the dump, {verdict.outcome} here"
-    why += f" ({verdict.reason})." if verdict.reason else "."
-    if verdict.extracted:
-        why += f" The answer found is “{verdict.extracted[:LONGEST_ANSWER]}”."
-    answer = (verdict.extracted or "").encode(errors="replace")
-    begin = spelling.text.rfind(answer) if answer else -1
-    if begin < 0:
-        return Place(row, max(0, len(spelling.ends_t) - 1), why)
-    return Place(row, spelling.tokens(begin, begin + len(answer))[0], why)
-
-
-def overwritten(frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]) -> Iterator[Finding]:
+def overwritten(frame: Frame, scored: Scored) -> Iterator[Finding]:
     """Incorrect responses that state the correct answer and go on, strongest first."""
     incorrect_b = (frame.correct_b == 0) & (frame.counted_b > 0)
-    answers = dict(_answer_places(frame, accepted, np.flatnonzero(incorrect_b).tolist()))
+    # Where responses last state their reference answer: its first token, and the one after it.
+    answers = dict[int, tuple[int, int]]()
+    for row in np.flatnonzero(incorrect_b).tolist():
+        accepted = frame.accepted[row]
+        answer = accepted[0].strip() if len(accepted) == 1 else ""
+        if 0 < len(answer) <= LONGEST_REFERENCE:
+            spelling = frame.spell(row)
+            pattern = AS_ANSWER + rb"(" + standing_alone(answer) + rb")"
+            if stated := [*re.finditer(pattern, spelling.text)]:
+                answers[row] = spelling.tokens(*stated[-1].span(1))
     rows = np.array(list(answers), dtype=np.int64)
     # Where many state it, the prompt may ask for it, as in "make 24". Then a group in which most
     # incorrect responses do so tells nothing.
@@ -155,18 +159,3 @@ def overwritten(frame: Frame, scored: Scored, accepted: list[tuple[str, ...]]) -
             "A new question, a second thought: should the response have ended there?",
             [place for _, place in sorted(places, key=lambda pair: -pair[0])],
         )
-
-
-def _answer_places(
-    frame: Frame, accepted: list[tuple[str, ...]], rows: list[int]
-) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Where responses last state their answer: the first token, and the one after it."""
-    for row in rows:
-        answer = accepted[row][0].strip() if len(accepted[row]) == 1 else ""
-        if not 0 < len(answer) <= LONGEST_REFERENCE:
-            continue
-        spelling = frame.spell(row)
-        pattern = AS_ANSWER + rb"(" + standing_alone(answer) + rb")"
-        spans = [match.span(1) for match in re.finditer(pattern, spelling.text)]
-        if spans:
-            yield row, spelling.tokens(*spans[-1])

@@ -69,9 +69,7 @@ def choose(
     return Choice(next(x for x, y in tried.items() if y == estimator), estimator, shown)
 
 
-def _held_out(
-    frame: Frame, tried: dict[str, Estimator], permutations: int | None = None
-) -> HeldOut | str:
+def _held_out(frame: Frame, tried: dict[str, Estimator], permutations: int | None) -> HeldOut | str:
     """Held-out pairs in mixed groups, or why there are none."""
     mixed_g = frame.have(1) & frame.have(0)
     if not mixed_g.any():

@@ -29,10 +29,8 @@ class Change(NamedTuple):
 
     before: float
     after: float
-    steps: tuple[int, int, int, int]
-    """The first of all, the last before the change, the first after it, and the last of all."""
-    at_last: float
-    """The mean at the last step."""
+    steps: tuple[int, int, int, int]  # the first, those beside the change, and the last
+    at_last: float  # the mean at the last step
     p: float
 
 
@@ -43,11 +41,15 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
     step_g, sizes_g = frame.step_g, frame.sizes_g
     with np.errstate(invalid="ignore"):
         accuracy_g = frame.sum_rollouts(frame.correct_b == 1) / frame.sum_rollouts(frame.known_b)
+    entropy_b = np.full(len(frame.lengths_b), np.nan)  # the mean of a rollout's field `entropy`
+    for row, fields in json_fields(frame.rollouts["extra"], ("entropy",)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            entropy_b[row] = np.mean(np.array(fields.get("entropy"), float))
     values = {
         "accuracy": accuracy_g,
         "response length": frame.sum_rollouts(frame.lengths_b) / sizes_g,
         "share cut off": frame.sum_rollouts(1 - finished_b) / sizes_g,
-        "entropy": frame.sum_rollouts(_entropies(frame)) / sizes_g,
+        "entropy": frame.sum_rollouts(entropy_b) / sizes_g,
     }
     tested = dict[str, Change]()
     for name, values_g in values.items():
@@ -57,20 +59,10 @@ def changes(frame: Frame, finished_b: np.ndarray) -> Iterator[Finding]:
             tested[name] = change
     corrected = holm([change.p for change in tested.values()])
     for (name, change), p in zip(tested.items(), corrected, strict=True):
-        least = LEAST * max(abs(change.before), abs(change.after))
-        if name in SHARES:
-            least = LEAST_SHARE
+        largest = max(abs(change.before), abs(change.after))
+        least = LEAST_SHARE if name in SHARES else LEAST * largest
         if p < LEVEL and abs(change.after - change.before) >= least:
             yield _finding(name, change, p, f"{frame.dump.word}s")
-
-
-def _entropies(frame: Frame) -> np.ndarray:
-    """(B,) the mean of each rollout's field `entropy`; NaN where it has none."""
-    entropy_b = np.full(len(frame.lengths_b), np.nan)
-    for row, fields in json_fields(frame.rollouts["extra"], ("entropy",)):
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            entropy_b[row] = np.mean(np.array(fields.get("entropy"), float))
-    return entropy_b
 
 
 def _finding(name: str, change: Change, p: float, unit: str) -> Finding:
@@ -81,19 +73,18 @@ def _finding(name: str, change: Change, p: float, unit: str) -> Finding:
     verb = "rose" if change.after > change.before else "fell"
     is_bad = (name, verb) in (("accuracy", "fell"), ("share cut off", "rose"))
     tone: Tone = "bad" if is_bad else "good" if name == "accuracy" else "plain"
-    first, until, since, last = change.steps
+    steps_before, steps_after = (
+        f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
+        for first, last in (change.steps[:2], change.steps[2:])
+    )
     title = f"{name.capitalize()} {verb}"
     return Finding(
         *(f"{name.replace(' ', '-')}-{verb}", tone, title),
-        f"{title} from {before} ({_steps(first, until)}) to {after} ({_steps(since, last)})",
-        f"{p_text(p)} over groups dealt anew to the steps; most likely at step {since:,}",
+        f"{title} from {before} ({steps_before}) to {after} ({steps_after})",
+        f"{p_text(p)} over groups dealt anew to the steps; most likely at step {change.steps[2]:,}",
         f"At the last step it is {at_last}. Read responses from before and after.",
         link={"view": "training"},
     )
-
-
-def _steps(first: int, last: int) -> str:
-    return f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
 
 
 def largest_change(values: np.ndarray, steps: np.ndarray, prompts: np.ndarray) -> Change | None:
@@ -111,8 +102,7 @@ def largest_change(values: np.ndarray, steps: np.ndarray, prompts: np.ndarray) -
 
     def differences(rest: np.ndarray) -> np.ndarray:
         # Values sum to 0, so the sum before a cut says all.
-        sizes: np.ndarray = np.abs(np.cumsum(np.bincount(place, rest))[:-1]) * weight
-        return sizes
+        return np.abs(np.cumsum(np.bincount(place, rest))[:-1]) * weight
 
     seen = differences(rest)
     cut = int(np.argmax(seen))
@@ -122,11 +112,7 @@ def largest_change(values: np.ndarray, steps: np.ndarray, prompts: np.ndarray) -
         dealt = np.empty_like(rest)
         dealt[order] = rest[np.lexsort((rng.random(len(rest)), prompt))]
         as_far += differences(dealt).max() >= seen[cut] * (1 - 1e-9)
-    before, (first, until, since, last) = place <= cut, distinct[[0, cut, cut + 1, -1]].tolist()
-    return Change(
-        float(values[before].mean()),
-        float(values[~before].mean()),
-        (first, until, since, last),
-        float(values[place == len(distinct) - 1].mean()),
-        as_far / (DEALS + 1),
-    )
+    parts = (place <= cut, place > cut, place == len(distinct) - 1)
+    before, after, at_last = (float(values[part].mean()) for part in parts)
+    first, until, since, last = distinct[[0, cut, cut + 1, -1]].tolist()
+    return Change(before, after, (first, until, since, last), at_last, as_far / (DEALS + 1))

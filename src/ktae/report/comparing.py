@@ -7,6 +7,7 @@ over prompts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -63,28 +64,32 @@ class Pair(NamedTuple):
 def compare_sides(frame: Frame) -> list[Pair]:
     """Every other side against the first one: the inputs, or else steps that have prompts in
     common."""
-    origins, steps = frame.origins, [] if frame.origins.inputs else _common_steps(frame)
-    input_b, step_b = origins.input_g[frame.group_b], frame.step_g[frame.group_b]
-    runs = np.unique(input_b).tolist() if origins.inputs else []
-    sides = [_side(frame, origins.inputs[run], input_b == run) for run in runs[:MOST_SIDES]]
-    sides += [_side(frame, f"step {step:,}", step_b == step) for step in steps]
-    pairs = [_pair(sides[0], side) for side in sides[1:]]
-    pairs = [pair for pair in pairs if len(pair.common) >= (1 if runs else FEWEST_PROMPTS)]
+    inputs, input_b = frame.origins.inputs, frame.origins.input_g[frame.group_b]
+    if inputs:
+        runs = np.unique(input_b).tolist()[:MOST_SIDES]
+        sides = [_side(frame, inputs[run], input_b == run) for run in runs]
+    else:
+        # Steps with prompts that other steps have, too; of many some, evenly.
+        prompt_g, step_g = frame.origins.prompt_g, frame.step_g
+        prompt, step = np.unique(np.stack([prompt_g, step_g])[:, step_g >= 0], axis=1)
+        is_shared = np.bincount(prompt, minlength=1)[prompt] > 1
+        steps, n_prompts = np.unique(step[is_shared], return_counts=True)
+        steps = steps[n_prompts >= FEWEST_PROMPTS]
+        if len(steps) > MOST_SIDES:
+            steps = steps[np.linspace(0, len(steps) - 1, MOST_SIDES).round().astype(int)]
+        step_b = step_g[frame.group_b]
+        sides = [_side(frame, f"step {step:,}", step_b == step) for step in steps.tolist()]
+    pairs = list[Pair]()
+    for a, b in itertools.product(sides[:1], sides[1:]):
+        common = np.flatnonzero((a.known_p > 0) & (b.known_p > 0))
+        if len(common) >= (1 if inputs else FEWEST_PROMPTS):
+            change = (b.accuracy(common) - a.accuracy(common)).round(12)
+            columns = (a.correct_p, a.known_p, b.correct_p, b.known_p)
+            counts = np.stack([x[common] for x in columns], axis=1).astype(int)
+            p = paired_p_value([tuple(x) for x in counts.tolist()])
+            pairs.append(Pair(a, b, common, change, mean_interval(change), p))
     corrected = holm([pair.p for pair in pairs])
     return [pair._replace(p=p) for pair, p in zip(pairs, corrected, strict=True)]
-
-
-def _common_steps(frame: Frame) -> list[int]:
-    """Steps with prompts that other steps have, too; of many some, evenly, first and last among
-    them."""
-    prompt_g, step_g = frame.origins.prompt_g, frame.step_g
-    pairs = np.unique(np.stack([prompt_g, step_g])[:, step_g >= 0], axis=1)
-    times = np.bincount(pairs[0], minlength=1)
-    values, n_prompts = np.unique(pairs[1][times[pairs[0]] > 1], return_counts=True)
-    steps = values[n_prompts >= FEWEST_PROMPTS]
-    if len(steps) > MOST_SIDES:
-        steps = steps[np.linspace(0, len(steps) - 1, MOST_SIDES).round().astype(int)]
-    return [*map(int, steps)]
 
 
 def _side(frame: Frame, name: str, chosen_b: np.ndarray) -> Side:
@@ -99,17 +104,6 @@ def _side(frame: Frame, name: str, chosen_b: np.ndarray) -> Side:
     group_p[prompt_b[rows]] = frame.group_b[rows]
     length_p = tokens_p / np.where(size_p > 0, size_p, np.nan)
     return Side(name, correct_p, known_p, length_p, group_p)
-
-
-def _pair(a: Side, b: Side) -> Pair:
-    common = np.flatnonzero((a.known_p > 0) & (b.known_p > 0))
-    if not len(common):
-        return Pair(a, b, common, np.zeros(0), Interval(0.0, np.nan, np.nan), 1.0)
-    change = (b.accuracy(common) - a.accuracy(common)).round(12)
-    columns = (a.correct_p, a.known_p, b.correct_p, b.known_p)
-    counts = np.stack([x[common] for x in columns], axis=1).astype(int)
-    p = paired_p_value([tuple(x) for x in counts.tolist()])
-    return Pair(a, b, common, change, mean_interval(change), p)
 
 
 def mean_interval(values: np.ndarray) -> Interval:
@@ -164,11 +158,9 @@ def runs(frame: Frame, pairs: list[Pair]) -> Iterator[Finding]:
         a, b = pair.a.name, pair.b.name
         change = pair.change
         won, lost = int((change > 0).sum()), int((change < 0).sum())
-        tone: Tone = "plain"
-        if pair.p < ALPHA:
-            tone = "good" if pair.interval.value > 0 else "bad"
+        shown: Tone = "good" if pair.interval.value > 0 else "bad"
         yield Finding(
-            *(f"run-{b}", tone, f"{a} and {b}"),
+            *(f"run-{b}", shown if pair.p < ALPHA else "plain", f"{a} and {b}"),
             pair.sentence,
             f"{b} minus {a}: {in_words(pair.interval, POINTS)}, {p_text(pair.p)}, paired over "
             f"{counted(len(change), 'prompt')}",

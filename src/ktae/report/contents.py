@@ -12,17 +12,7 @@ import numpy as np
 from ktae.credit import AnEstimator
 from ktae.estimators.transforms import ignored_by
 from ktae.files.text import counted
-from ktae.report import (
-    believing,
-    comparing,
-    data,
-    findings,
-    notes,
-    overview,
-    regrading,
-    sampling,
-    scoring,
-)
+from ktae.report import believing, comparing, data, findings, overview, regrading, sampling, scoring
 from ktae.report import units as unit_tests
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Dump, Tell
@@ -65,8 +55,7 @@ def contents(
 ) -> Contents:
     """What the page of a dump holds; the arguments are those of `ktae.report.page.write_report`."""
     frame = frame_of(dump)
-    accepted = regrading.references(frame)
-    graded = regrading.grade(frame, accepted, tell) if regrade else None
+    graded = regrading.grade(frame, tell) if regrade else None
     if graded and graded.is_verdict:
         frame = regrading.with_verdicts(frame, graded)
     dump.rollouts = frame.rollouts  # the same in another order: they lie in memory once
@@ -77,7 +66,7 @@ def contents(
     tell("scoring", 0, None)
     scored = scoring.score(frame, choice.estimator)
     units, pairs = scored.units, comparing.compare_sides(frame)
-    found = findings.find(frame, scored, graded, accepted, pairs)
+    found = findings.find(frame, scored, graded, pairs)
     examples = [int(frame.group_b[x.row]) for finding in found for x in finding.places[:EXAMPLES]]
     tokens_g = frame.sum_rollouts(frame.lengths_b)
     shown_g = sampling.choose(tokens_g, units.mixed_g, examples, max_tokens)
@@ -89,15 +78,15 @@ def contents(
         about_tables = f"{choice.name} rests on more than single tokens, of which the table is."
     cells, number_kn = unit_tests.cells(units)
     prompts, answers = frame.of_groups("prompt"), frame.of_groups("answer")
-    n_correct, n_incorrect = scoring.mixed_responses(frame, units)
-    page_notes = notes.notes_of(frame, graded, regrade and any(accepted), shown_g)
+    mixed_b = units.mixed_g[frame.group_b]
+    notes = overview.notes_of(frame, graded, regrade and any(frame.accepted), shown_g)
     page = data.Page(
         version=data.VERSION,
         unit=dump.word,
         findings=[_settled(finding, frame, shown_g) for finding in found],
         advice=choice.advice,
         tiles=overview.tiles(frame),
-        notes=[note._asdict() for note in page_notes],
+        notes=[note._asdict() for note in notes],
         comparisons=[comparing.comparison(frame, pair, prompts) for pair in pairs],
         opened=int(np.argmax(sizes)) if sizes else 0,
         charts=overview.charts(frame),
@@ -107,19 +96,21 @@ def contents(
         ignored=[*map(int, ignored_by(choice.estimator, counted=True))],
         unit_names=list(units.tested),
         cells=cells.tolist(),
-        n_correct=n_correct,
-        n_incorrect=n_incorrect,
+        n_correct=max(1, int((mixed_b & (frame.correct_b == 1)).sum())),
+        n_incorrect=max(1, int((mixed_b & (frame.correct_b == 0)).sum())),
         groups=_groups(frame, units, shown_g),
         rollouts=_rollouts(frame, scored, np.flatnonzero(shown_g[frame.group_b])),
     )
     longest_g = np.where(shown_g, LONGEST_PROMPT, LONGEST_PROMPT_AWAY).tolist()
     prompts = [prompt and prompt[:n] for prompt, n in zip(prompts, longest_g, strict=True)]
-    which, vocabulary = _tokens(frame, scored, frame.which_n[shown_n])
+    # Tokens are numbered by falling frequency.
+    which_n = frame.which_n[shown_n]
+    by_rank = np.argsort(-np.bincount(which_n, minlength=len(dump.token_ids)), kind="stable")
     blocks = {
         "meta": data.json_block(page),
         "texts": data.json_block({"prompt": prompts, "answer": answers}),
-        "vocabulary": data.json_block(vocabulary),
-        "tokens": data.integer_block(which),
+        "vocabulary": data.json_block(_vocabulary(frame, scored, by_rank)),
+        "tokens": data.integer_block(np.argsort(by_rank)[which_n]),
         "credit": data.credit_block(credit_n / largest),
         **{f"unit-{i}": data.integer_block(x[shown_n]) for i, x in enumerate(number_kn)},
     }
@@ -144,27 +135,34 @@ def _settled(finding: data.Finding, frame: Frame, shown_g: np.ndarray) -> data.F
     return dataclasses.replace(finding, places=places, link=link, example=example, count=n)
 
 
-def _tokens(frame: Frame, scored: Scored, which_n: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-    """The tokens, and columns of the distinct ones, which are numbered by falling frequency.
+def _vocabulary(frame: Frame, scored: Scored, by_rank: np.ndarray) -> dict[str, list[Any]]:
+    """Columns of the distinct tokens: those of `ktae.report.scoring.Tokens`, ids and texts.
 
-    Of each: its id, its text (its bytes where it is part of a character; null where only its number
-    is known), and the columns of `ktae.report.scoring.Tokens`.
+    A text is bytes where it is part of a character, and null where only the id is known.
     """
     columns = scoring.token_totals(frame, scored)._asdict() | {"id": frame.dump.token_ids}
-    by_rank = np.argsort(-np.bincount(which_n, minlength=len(columns["id"])), kind="stable")
-    vocabulary: dict[str, Any] = {name: x[by_rank].tolist() for name, x in columns.items()}
-    vocabulary["text"] = [_text(frame.dump.texts[i]) for i in by_rank.tolist()]
-    return np.argsort(by_rank)[which_n], vocabulary
-
-
-def _text(piece: bytes | None) -> str | list[int] | None:
-    try:
-        return piece if piece is None else piece.decode()
-    except UnicodeDecodeError:
-        return list(piece or b"")
+    texts = list[str | list[int] | None]()
+    for piece in (frame.dump.texts[i] for i in by_rank.tolist()):
+        try:
+            texts.append(None if piece is None else piece.decode())
+        except UnicodeDecodeError:
+            texts.append(list(piece))
+    return {name: x[by_rank].tolist() for name, x in columns.items()} | {"text": texts}
 
 
 def _groups(frame: Frame, units: unit_tests.Units, shown_g: np.ndarray) -> data.Groups:
+    word = frame.dump.word
+    unit = {"token": word, "bigram": f"pair of {word}s", "trigram": f"run of three {word}s"}
+    kinds = " or ".join(unit[name] for name in units.tested)
+    evidence = []
+    for is_mixed, beyond, p in zip(units.mixed_g, units.beyond_g, units.best_p_g, strict=True):
+        smallest, ways = f"the smallest p of a {kinds} here is {p:.2g}", counted(beyond, "split")
+        text = "Not both correct and incorrect responses with text: there is nothing to compare."
+        if is_mixed and beyond:
+            text = f"{ways} of the responses beyond chance (underlined); {smallest}."
+        elif is_mixed:
+            text = f"Chance explains every single colour here: {smallest}, before correction."
+        evidence.append(text)
     return data.Groups(
         label=frame.origins.label,
         files=frame.origins.files,
@@ -176,23 +174,9 @@ def _groups(frame: Frame, units: unit_tests.Units, shown_g: np.ndarray) -> data.
         known=frame.sum_rollouts(frame.known_b).astype(int).tolist(),
         length=(frame.sum_rollouts(frame.lengths_b) / frame.sizes_g).tolist(),
         beyond=units.beyond_g.tolist(),
-        evidence=[_evidence(frame, units, group) for group in range(len(shown_g))],
+        evidence=evidence,
         order=units.by_evidence.tolist(),
     )
-
-
-def _evidence(frame: Frame, units: unit_tests.Units, group: int) -> str:
-    """What units say of correctness in a group, in a sentence."""
-    if not units.mixed_g[group]:
-        return "Not both correct and incorrect responses with text: there is nothing to compare."
-    word = frame.dump.word
-    unit = {"token": word, "bigram": f"pair of {word}s", "trigram": f"run of three {word}s"}
-    kinds = " or ".join(unit[name] for name in units.tested)
-    smallest = f"the smallest p of a {kinds} here is {units.best_p_g[group]:.2g}"
-    if beyond := int(units.beyond_g[group]):
-        ways = counted(beyond, "split")
-        return f"{ways} of the responses beyond chance (underlined); {smallest}."
-    return f"Chance explains every single colour here: {smallest}, before correction."
 
 
 def _rollouts(frame: Frame, scored: Scored, rows: np.ndarray) -> data.Rollouts:
@@ -230,7 +214,4 @@ def _segments(frame: Frame, row: int, credit_n: np.ndarray) -> list[Segment]:
     credit_t = credit_n[frame.span(row)]
     credit = {begin: float(credit_t[begin:end].mean()) for begin, end in turns.tolist()}
     edges = [0, *(np.flatnonzero(np.diff(kind_t)) + 1).tolist(), len(kind_t)]
-    return [
-        (KINDS[kind_t[begin]], begin, end, credit.get(begin))
-        for begin, end in itertools.pairwise(edges)
-    ]
+    return [(KINDS[kind_t[a]], a, b, credit.get(a)) for a, b in itertools.pairwise(edges)]

@@ -11,24 +11,18 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-import math
 import zlib
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-VERSION = 3
-"""The version of the page's data. The page's script refuses another."""
-
+VERSION = 3  # of the page's data; the page's script refuses another
+COUNT = "a count; nothing is estimated"  # how sure a finding is that counts
+Tone = Literal["bad", "warn", "good", "plain"]
 Link = dict[str, Any]
 """Where a link leads: fields of the page's address, such as view, group, finding or length. A group
 is its place in the dump, a rollout its place in the group."""
-
-Tone = Literal["bad", "warn", "good", "plain"]
-
-COUNT = "a count; nothing is estimated"
-"""How sure a finding is that counts."""
 
 
 class Place(NamedTuple):
@@ -147,7 +141,7 @@ class Page:
     ignored: list[int]  # token ids that get no credit
     unit_names: list[str]  # what the blocks `unit-N` count: token, bigram, trigram
     cells: list[list[float]]  # the tables that those refer to: see `ktae.report.units.cells`
-    n_correct: int  # correct responses of mixed groups
+    n_correct: int  # correct responses of mixed groups; at least 1, for what is divided by them
     n_incorrect: int
     groups: Groups
     rollouts: Rollouts
@@ -175,8 +169,12 @@ def signed(number: float, form: str = ".2f") -> str:
 
 def json_block(content: Any) -> str:
     """JSON in UTF-8, with floats of six digits and NaN as null."""
-    text = json.dumps(_plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _block(text.encode())
+    content = json.loads(
+        json.dumps(content, default=vars),
+        parse_float=lambda digits: float(f"{float(digits):.6g}"),
+        parse_constant=lambda _: None,
+    )
+    return _block(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def integer_block(numbers: np.ndarray) -> str:
@@ -194,16 +192,3 @@ def credit_block(values: np.ndarray) -> str:
 def _block(content: bytes) -> str:
     compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)  # what browsers can inflate
     return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
-
-
-def _plain(content: Any) -> Any:
-    """`content` in JSON's types."""
-    if dataclasses.is_dataclass(content):
-        return {x.name: _plain(getattr(content, x.name)) for x in dataclasses.fields(content)}
-    if isinstance(content, dict):
-        return {key: _plain(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_plain(value) for value in content]
-    if isinstance(content, float):
-        return float(f"{content:.6g}") if math.isfinite(content) else None
-    return content

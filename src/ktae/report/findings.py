@@ -35,16 +35,12 @@ RANK: dict[Tone, int] = {"bad": 0, "warn": 1, "good": 1, "plain": 2}
 
 
 def find(
-    frame: Frame,
-    scored: Scored,
-    graded: Graded | None,
-    accepted: list[tuple[str, ...]],
-    pairs: list[comparing.Pair],
+    frame: Frame, scored: Scored, graded: Graded | None, pairs: list[comparing.Pair]
 ) -> list[Finding]:
-    """All findings, the one to act on first before the others; `accepted` are the references."""
+    """All findings, the one to act on first before the others."""
     finished_b, rule = _finished(frame)
     listed = [
-        *answers.suspect_grader(frame, graded, accepted),
+        *answers.suspect_grader(frame, graded),
         *changes(frame, finished_b),
         *comparing.runs(frame, pairs),
         *cut_off(frame, finished_b, rule),
@@ -53,23 +49,21 @@ def find(
     ]
     if graded is None or not graded.asks_for_more:
         listed += answers.disagreements(frame, graded) if graded else []
-        listed += answers.overwritten(frame, scored, accepted)
+        listed += answers.overwritten(frame, scored)
 
     def rank(finding: Finding) -> tuple[int, int]:
         first = [i for i, key in enumerate(ORDER) if finding.key.startswith(key)]
         return RANK[finding.tone], min(first, default=len(ORDER))
 
-    ranked = sorted((_minor(x, frame) for x in listed), key=rank)
+    # What is about hardly any response is no warning.
+    for i, x in enumerate(listed):
+        least = MINOR * len(frame.group_b) if x.tone == "warn" else FEWEST_BAD
+        if 0 < len(x.places) < least:
+            listed[i] = dataclasses.replace(x, tone="plain")
+    ranked = sorted(listed, key=rank)
     if not ranked or ranked[0].tone == "plain":
         ranked.insert(0, accuracy(frame))
     return ranked
-
-
-def _minor(finding: Finding, frame: Frame) -> Finding:
-    """What is about hardly any response is no warning."""
-    least = MINOR * len(frame.group_b) if finding.tone == "warn" else FEWEST_BAD
-    is_minor = 0 < len(finding.places) < least
-    return dataclasses.replace(finding, tone="plain") if is_minor else finding
 
 
 def accuracy(frame: Frame) -> Finding:
@@ -145,11 +139,9 @@ def copies(frame: Frame) -> Iterator[Finding]:
 
 
 def _finished(frame: Frame) -> tuple[np.ndarray, str]:
-    """(B,) float64: 1, 0, NaN where it is not known; and by which rule.
-
-    It is what the dump says, else a limit of length, where there is one to be seen.
-    """
-    finished_b = np.full(len(frame.lengths_b), np.nan)
+    """(B,) 1, 0 or NaN, as the dump says or else a limit of length shows; and by which rule."""
+    lengths_b = frame.lengths_b
+    finished_b = np.full(len(lengths_b), np.nan)
     names = ("finish_reason", "finished", "truncated", "is_truncated")
     for row, fields in json_fields(frame.rollouts["extra"], names):
         if isinstance(reason := fields.get("finish_reason"), str):
@@ -160,21 +152,13 @@ def _finished(frame: Frame) -> tuple[np.ndarray, str]:
             finished_b[row] = not cut
     if not np.isnan(finished_b).all():
         return finished_b, "as the dump says"
-    if limit := _limit(frame.lengths_b):
-        finished_b = (frame.lengths_b < limit).astype(float)
-        return finished_b, f"it is shorter than the limit, {limit:,}"
-    return finished_b, ""
-
-
-def _limit(lengths_b: np.ndarray) -> int:
-    """The length at which responses were cut off; 0 if none is to be seen."""
     times = np.bincount(lengths_b)
     most = len(times) - 1
-    if most < LONG:
-        return 0
-    # Text that is tokenised again may be a token or two longer than the limit.
-    limit = most - int(np.argmax(times[: most - 3 : -1]))
-    below = times[int(0.9 * most) : most - 2].mean()
-    is_far_shorter = (lengths_b < 0.8 * limit).mean() >= SHORTER
-    is_peak = times[limit] >= max(AT_LIMIT, PEAK * below)
-    return limit if is_peak and is_far_shorter else 0
+    if most >= LONG:
+        # Text that is tokenised again may be a token or two longer than the limit.
+        limit = most - int(np.argmax(times[: most - 3 : -1]))
+        below = times[int(0.9 * most) : most - 2].mean()
+        is_far_shorter = (lengths_b < 0.8 * limit).mean() >= SHORTER
+        if is_far_shorter and times[limit] >= max(AT_LIMIT, PEAK * below):
+            return (lengths_b < limit).astype(float), f"it is shorter than the limit, {limit:,}"
+    return finished_b, ""

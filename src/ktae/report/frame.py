@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -14,21 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ktae.errors import InputError
 from ktae.files.text import short_names
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
-from ktae.rollouts.groups import (
-    MAX_POSITIONS,
-    arrays_of,
-    chunks_of,
-    group_codes,
-    numbered,
-    take_rows,
-)
+from ktae.rollouts.groups import MAX_POSITIONS, arrays_of, chunks_of, group_codes, take_rows
 from ktae.rollouts.tokens import Spelling, spell
+from ktae.rollouts.values import parse_answers
 from ktae.validity import repeats
 
 ROWS_AT_ONCE = 8192  # Arrow has at most 2 GB of texts in one piece
+Batch = tuple[np.ndarray, slice, np.ndarray, np.ndarray, np.ndarray]
+"""Rows; where their tokens are; (R, T) each token's `which_n`, its mask, and what is no padding."""
 
 
 class Origins(NamedTuple):
@@ -52,9 +50,7 @@ class Frame:
     starts_g: np.ndarray  # (G + 1,) where each group's rollouts begin
     correct_b: np.ndarray  # (B,) float64: 1, 0, NaN for unknown
     reward_b: np.ndarray  # (B,) float64; NaN where there is none, which is no reward of 0
-    advantage_b: np.ndarray
-    """(B,) float64 rollout advantages, the dump's own or, where it holds none at all, GRPO's; NaN
-    where a rollout has neither."""
+    advantage_b: np.ndarray  # (B,) float64: the dump's or, where it holds none, GRPO's; else NaN
     lengths_b: np.ndarray  # (B,) int64 tokens of each rollout, masked ones included
     counted_b: np.ndarray  # (B,) int64 those that are not masked
     offsets_b: np.ndarray  # (B + 1,) where each rollout's tokens begin
@@ -64,8 +60,7 @@ class Frame:
     @property
     def sizes_g(self) -> np.ndarray:
         """(G,) rollouts of each group."""
-        sizes_g: np.ndarray = np.diff(self.starts_g)
-        return sizes_g
+        return np.diff(self.starts_g)
 
     @functools.cached_property
     def known_b(self) -> np.ndarray:
@@ -88,6 +83,22 @@ class Frame:
         """(G,) int64 training steps; -1 where a group has none."""
         return np.array([-1 if step is None else step for step in self.steps], dtype=np.int64)
 
+    @functools.cached_property
+    def accepted(self) -> list[tuple[str, ...]]:
+        """The reference answers of each rollout; none where it has no reference.
+
+        Of a worked solution what follows `####` is the answer, and a printed list holds several.
+        """
+        accepted: dict[str | None, tuple[str, ...]] = {None: ()}
+        answers = self.rollouts["answer"].to_pylist()
+        for answer in answers:
+            if answer not in accepted:
+                accepted[answer] = ()
+                with contextlib.suppress(InputError):  # an empty list, or one of something else
+                    parts = parse_answers(answer, "answer")
+                    accepted[answer] = tuple(part for part in parts if part.strip())
+        return [accepted[answer] for answer in answers]
+
     def of_groups(self, name: str) -> list[Any]:
         """A column of the record, for the first rollout of each group."""
         first = take_rows(self.rollouts.select([name]), self.starts_g[:-1])
@@ -95,13 +106,11 @@ class Frame:
 
     def sum_rollouts(self, values_b: np.ndarray) -> np.ndarray:
         """(G,) each group's sum of a value per rollout."""
-        totals_g: np.ndarray = np.bincount(self.group_b, values_b, minlength=len(self.sizes_g))
-        return totals_g
+        return np.bincount(self.group_b, values_b, minlength=len(self.sizes_g))
 
     def have(self, outcome: int) -> np.ndarray:
         """(G,) bool: groups with a response of 1, correct, or 0 that has a token that counts."""
-        totals_g = self.sum_rollouts((self.counted_b > 0) & (self.correct_b == outcome))
-        return totals_g > 0
+        return self.sum_rollouts((self.counted_b > 0) & (self.correct_b == outcome)) > 0
 
     def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
         """(B,) float64 each rollout's sum of a value per token."""
@@ -126,17 +135,15 @@ class Frame:
         ids = [self.which_n[span][self.mask_n[span]] for span in spans]
         return repeats.repeated(self.group_b, ids, verdict_b)
 
-    def padded(self, rows: np.ndarray, values_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(R, T) a value per token of neighbouring rollouts, 0 where padded, and what is not."""
-        lengths = self.lengths_b[rows]
-        inside_bt = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        padded_bt = np.zeros(inside_bt.shape, dtype=values_n.dtype)
-        padded_bt[inside_bt] = values_n[self.offsets_b[rows[0]] : self.offsets_b[rows[-1] + 1]]
-        return padded_bt, inside_bt
-
-    def batches(self) -> Iterator[np.ndarray]:
-        """The rows of some neighbouring groups at a time, so that a padded batch fits in memory."""
-        return chunks_of(self.group_b, self.lengths_b, MAX_POSITIONS)
+    def batches(self, mask_n: np.ndarray) -> Iterator[Batch]:
+        """Some neighbouring groups at a time, so that a padded batch fits in memory."""
+        for rows in chunks_of(self.group_b, self.lengths_b, MAX_POSITIONS):
+            span = slice(*self.offsets_b[[rows[0], rows[-1] + 1]].tolist())
+            lengths = self.lengths_b[rows]
+            inside_bt = np.arange(lengths.max(initial=0)) < lengths[:, None]
+            which_bt, mask_bt = np.zeros(inside_bt.shape, np.int32), np.zeros(inside_bt.shape, bool)
+            which_bt[inside_bt], mask_bt[inside_bt] = self.which_n[span], mask_n[span]
+            yield rows, span, which_bt, mask_bt, inside_bt
 
     @functools.cached_property
     def origins(self) -> Origins:
@@ -156,13 +163,14 @@ class Frame:
             for path in (x["run"] or x["file"] for x in rows)
         ]
         prompts = [row["prompt"] or f"\0{label}" for row, label in zip(rows, labels, strict=True)]
+        numbers = {prompt: i for i, prompt in enumerate(dict.fromkeys(prompts))}
         return Origins(
             [x[0] if times[x] == 1 else row["group"] for x, row in zip(keys, rows, strict=True)],
             short_names([*map(Path, files)]),
             [files.index(x) if x else -1 for x in places],
             short_names([*map(Path, inputs)]),
             np.array(input_g),
-            numbered(pa.chunked_array([prompts])),
+            np.array([numbers[prompt] for prompt in prompts]),
         )
 
 

@@ -7,9 +7,12 @@ import html
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
@@ -24,10 +27,6 @@ from ktae.report.inputs import Dump
 from ktae.report.units import find_units
 from ktae.rollouts.groups import take_rows
 from ktae.tables import ngrams_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
 
 COLUMNS, LINES = 96, 60  # characters of a picture's line, and lines of a response
 
@@ -100,48 +99,31 @@ def scored_group(
     """
     frame = frame_of(dump)
     choice = believing.choose(frame, estimator, permutations=0)
-    shown = choice.estimator
-    group = _find(frame, shown, label, step)
-    rows = np.arange(*frame.starts_g[group : group + 2])
-    frame = frame_of(dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows)))
-    scored = scoring.score(frame, shown)
-    is_mixed = bool(scored.units.mixed_g[0])
-    return ScoredGroup(frame, scored.credit_n, is_mixed, shown, choice.name)
-
-
-def _find(frame: Frame, estimator: Estimator, label: str | None, step: int | None) -> int:
-    """The first group of a label, or else of most evidence, at that step if there is one."""
+    shown, labels = choice.estimator, frame.origins.label
     groups = [i for i, its_step in enumerate(frame.steps) if step in (None, its_step)]
     if not groups:
         steps = ", ".join(map(str, sorted({x for x in frame.steps if x is not None})))
         raise InputError(f"--step is {step}; the steps are {steps or 'not known':.80}")
     if label is None:
-        units = find_units(frame, ngrams_of(estimator) or ("token",), ignored_by(estimator))
-        return next(int(i) for i in units.by_evidence if i in groups)
-    labels = frame.origins.label
-    for i in groups:
-        if label in (labels[i], frame.names[i]):
-            return i
-    listed = ", ".join(map(repr, dict.fromkeys(labels[i] for i in groups[:5])))
-    where = "" if step is None else f" at step {step}"
-    raise InputError(f"no group {label!r}{where}; the first groups are {listed}")
-
-
-def show_group(console: Console, shown: ScoredGroup) -> None:
-    """Print the correct rollouts of a group, then the others.
-
-    Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
-    its own, after its credit.
-    """
-    in_colour = console.color_system in ("256", "truecolor") and not console.no_color
-    for text in parts_of(shown, TERMINAL if in_colour else None):
-        console.print(text, soft_wrap=not in_colour)
+        units = find_units(frame, ngrams_of(shown) or ("token",), ignored_by(shown))
+        named = [i for i in units.by_evidence.tolist() if i in groups]
+    else:
+        named = [i for i in groups if label in (labels[i], frame.names[i])]
+    if not named:
+        listed = ", ".join(map(repr, dict.fromkeys(labels[i] for i in groups[:5])))
+        where = "" if step is None else f" at step {step}"
+        raise InputError(f"no group {label!r}{where}; the first groups are {listed}")
+    rows = np.arange(*frame.starts_g[named[0] : named[0] + 2])
+    frame = frame_of(dataclasses.replace(dump, rollouts=take_rows(frame.rollouts, rows)))
+    scored = scoring.score(frame, shown)
+    return ScoredGroup(frame, scored.credit_n, bool(scored.units.mixed_g[0]), shown, choice.name)
 
 
 def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
-    """What is shown of a group: title, prompt, legend, and each rollout below its heading."""
-    from rich.text import Text
+    """What is shown of a group: title, prompt, legend, and each rollout below its heading.
 
+    Tokens are coloured by their credit; without a palette each has a line, after its credit.
+    """
     frame, step = shown.frame, shown.frame.steps[0]
     title = "Group " + printable(frame.names[0].replace("\n", "↵"))
     yield Text(title + ("" if step is None else f", step {step}"), style="bold")
@@ -172,8 +154,6 @@ def parts_of(shown: ScoredGroup, palette: Palette | None) -> Iterator[Text]:
 
 def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:
     """Tokens with backgrounds; those that make up one character together share the strongest."""
-    from rich.text import Text
-
     line, begun, strongest, largest = Text(), b"", 0.0, shown.largest
     tokens = [*shown.tokens(row), (0, b"", 0.0)]
     for (token_id, piece, credit), (_, following, _) in itertools.pairwise(tokens):
@@ -190,10 +170,9 @@ def shaded(shown: ScoredGroup, row: int, palette: Palette) -> Text:
 
 def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     """For JSON: the same rollouts, with the ids, texts and credit of their tokens."""
-    frame, rollouts = shown.frame, []
-    for row, verdict in shown.rollouts():
-        tokens = shown.tokens(row)
-        of_row = {
+    frame = shown.frame
+    rollouts = [
+        {
             "rollout": row + 1,
             "verdict": verdict,
             "reward": float(frame.reward_b[row]),
@@ -202,7 +181,9 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
             "tokens": [x if x is None else x.decode(errors="replace") for _, x, _ in tokens],
             "credit": [credit for _, _, credit in tokens],
         }
-        rollouts.append(of_row)
+        for row, verdict in shown.rollouts()
+        for tokens in [shown.tokens(row)]
+    ]
     return {
         "group": frame.names[0],
         "step": frame.steps[0],
@@ -214,8 +195,7 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     }
 
 
-Line = list[tuple[str, str]]
-"""A line of a picture: pieces of text, each with its background."""
+Line = list[tuple[str, str]]  # of a picture: pieces of text, each with its background
 
 
 def save(shown: ScoredGroup, path: Path) -> None:
@@ -223,16 +203,13 @@ def save(shown: ScoredGroup, path: Path) -> None:
     if path.suffix == ".html":
         write_text(path, f'<!doctype html>\n<meta charset="utf-8">\n{as_html(shown)}')
     elif path.suffix == ".tex":
-        write_text(path, _latex(_lines(shown)))
+        write_text(path, as_latex(shown))
     else:
-        plots.save(_figure(_lines(shown)), path)
+        plots.save(as_figure(shown), path)
 
 
 def _lines(shown: ScoredGroup) -> list[Line]:
     """The layout that all pictures share."""
-    from rich.console import Console
-    from rich.style import Style
-
     console, lines = Console(width=COLUMNS, color_system="truecolor"), list[Line]()
     for text in parts_of(shown, PAPER):
         rows = text.wrap(console, COLUMNS, overflow="fold")
@@ -275,7 +252,7 @@ DOCUMENT = r"""\documentclass{article}
 """
 
 
-def _latex(lines: list[Line]) -> str:
+def as_latex(shown: ScoredGroup) -> str:
     """A document of its own; what stands between its `document` lines goes into any other."""
 
     def piece(text: str, colour: str) -> str:
@@ -284,14 +261,16 @@ def _latex(lines: list[Line]) -> str:
             return text
         return rf"\colorbox[HTML]{{{colour.removeprefix('#').upper()}}}{{\strut {text}}}"
 
-    return DOCUMENT % "\n".join("".join(piece(*x) for x in line) + r"\strut\\" for line in lines)
+    lines = ("".join(piece(*x) for x in line) + r"\strut\\" for line in _lines(shown))
+    return DOCUMENT % "\n".join(lines)
 
 
-def _figure(lines: list[Line]) -> Any:
-    """By matplotlib: a grid of characters."""
+def as_figure(shown: ScoredGroup) -> Any:
+    """A grid of characters, by matplotlib."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
+    lines = _lines(shown)
     width, height = COLUMNS * 0.085 + 0.4, len(lines) * 0.19 + 0.4  # inches
     figure = Figure(figsize=(width, height), facecolor="white")
     axes = figure.add_axes((0.2 / width, 0.2 / height, 1 - 0.4 / width, 1 - 0.4 / height))

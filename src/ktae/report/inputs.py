@@ -78,7 +78,9 @@ def load(
     with proposing(paths, options):
         rollouts = readers.read(paths, options, notes=notes)
     tokenizer, named = options.tokenizer, None
-    if tokenizer is None and (tokenizer := own_tokenizer(paths)) is not None:
+    folders = [folder for path in map(Path, paths) for folder in (path / "tokenizer", path)]
+    if tokenizer is None:
+        tokenizer = next((str(x) for x in folders if (x / "tokenizer.json").is_file()), None)
         named = f"{tokenizer}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named, notes=notes)
     dump.names = [path_text(path) for path in paths]
@@ -87,11 +89,7 @@ def load(
 
 
 def from_record(
-    rollouts: Any,
-    tokenizer: Any = None,
-    *,
-    named: str | None = None,
-    notes: Notes | None = None,
+    rollouts: Any, tokenizer: Any = None, *, named: str | None = None, notes: Notes | None = None
 ) -> Dump:
     """The same for rollouts that are in memory: a record, with or without token ids.
 
@@ -118,12 +116,6 @@ def from_record(
     if missing < len(rollouts):
         note_other_texts(rollouts, tokenizer, notes)
     return Dump(rollouts, "tokens", distinct, token_bytes(tokenizer, distinct), notes)
-
-
-def own_tokenizer(paths: Sequence[str | Path]) -> str | None:
-    """The tokenizer's folder of the first folder in `paths` that has one; None where none has."""
-    folders = (folder for path in map(Path, paths) for folder in (path / "tokenizer", path))
-    return next((str(x) for x in folders if (x / "tokenizer.json").is_file()), None)
 
 
 def dump_of(rollouts: Any, options: ReadOptions = DEFAULT) -> Dump:

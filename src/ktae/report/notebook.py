@@ -63,11 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def score(
-    rollouts: Any,
-    credit: AnEstimator = DEFAULT,
-    *,
-    tokenizer: Any = None,
-    threshold: float = 0.0,
+    rollouts: Any, credit: AnEstimator = DEFAULT, *, tokenizer: Any = None, threshold: float = 0.0
 ) -> Any:
     """The rollouts with the columns `token_ids`, `mask` and `credit`, one list a rollout each.
 

@@ -1,4 +1,4 @@
-"""The numbers of a dump: tiles with their distributions, and lines over training steps."""
+"""The numbers of a dump: tiles with their distributions, lines over training steps, and notes."""
 
 from __future__ import annotations
 
@@ -7,45 +7,31 @@ import itertools
 import numpy as np
 
 from ktae.files.text import counted
+from ktae.report import regrading
 from ktae.report.data import Bar, Tile, percent
 from ktae.report.frame import Frame
+from ktae.rollouts.notes import Note, Notes
 
 BINS = 20  # of a histogram
 KINDS = {"incorrect": " incorrect", "correct": " correct", "plain": ""}  # of bars, bottom up
+SAID_OTHERWISE = {"without_reward"}  # notes of the reader that the page says in its own words
+OF_JOINING = {"apart", "models", "pooled"}  # they propose what is no advice for several runs
 
 
 def tiles(frame: Frame) -> list[Tile]:
     """Responses by reward, groups by accuracy, responses by length, and mixed groups."""
-    word, known_b = frame.dump.word, frame.known_b
-    known_g, correct_g = map(frame.sum_rollouts, (known_b, frame.correct_b == 1))
-    share, number = "–", "no rewards"
-    if known := int(known_g.sum()):
-        correct = int(correct_g.sum())
-        share, number = percent(correct / known), f"{correct:,} of {known:,} correct"
-    responses = f"{len(frame.group_b):,}", "responses", counted(len(frame.which_n), word)
-    groups = f"{len(known_g):,}", "groups", "prompts with their responses"
+    known_g, correct_g = map(frame.sum_rollouts, (frame.known_b, frame.correct_b == 1))
     n_mixed = int(((correct_g > 0) & (correct_g < known_g)).sum())
     n_none = int(((correct_g == 0) & (known_g > 0)).sum())
     n_all = int(((correct_g == known_g) & (known_g > 0)).sum())
     others = f"no credit: {n_none:,} all incorrect, {n_all:,} all correct"
-    outcomes = np.where(frame.correct_b[known_b] == 1, "correct", "incorrect")
-    return [
-        Tile(*responses, "by reward", *_rewards(frame.reward_b)),
-        Tile(*groups, "by accuracy", *_accuracies(known_g, correct_g)),
-        Tile(
-            *(share, "accuracy", number, f"{word}s of correct and incorrect responses"),
-            *_lengths(frame.lengths_b[known_b], outcomes),
-        ),
-        Tile(f"{n_mixed:,}", "mixed groups", others),
-    ]
+    mixed = Tile(f"{n_mixed:,}", "mixed groups", others)
+    return [responses(frame), groups(known_g, correct_g), accuracy(frame), mixed]
 
 
-Histogram = tuple[tuple[str, str], list[Bar]]
-
-
-def _rewards(reward_b: np.ndarray) -> Histogram:
-    """A bin for each value where there are few."""
-    reward_b = reward_b[~np.isnan(reward_b)]
+def responses(frame: Frame) -> Tile:
+    """By reward: a bin for each value where there are few."""
+    reward_b = frame.reward_b[~np.isnan(frame.reward_b)]
     values, place = np.unique(reward_b, return_inverse=True)
     ranges = [(x, x) for x in values.tolist()]
     if len(values) > BINS:
@@ -53,27 +39,38 @@ def _rewards(reward_b: np.ndarray) -> Histogram:
         place = np.clip(np.searchsorted(edges, reward_b, side="right") - 1, 0, BINS - 1)
         ranges = [*itertools.pairwise(edges.tolist())]
     ends = (f"{values[0]:.3g}", f"{values[-1]:.3g}") if len(values) else ("", "")
-    return ends, _bars("reward", place, ranges, np.full(len(place), "plain"))
+    texts = f"{len(frame.group_b):,}", "responses", counted(len(frame.which_n), frame.dump.word)
+    bars = _bars("reward", place, ranges, np.full(len(place), "plain"))
+    return Tile(*texts, "by reward", ends, bars)
 
 
-def _accuracies(known_g: np.ndarray, correct_g: np.ndarray) -> Histogram:
-    """As many bins as a group has responses and one more, at most `BINS`."""
+def groups(known_g: np.ndarray, correct_g: np.ndarray) -> Tile:
+    """By accuracy: as many bins as a group has responses and one more, at most `BINS`."""
     last = int(min(BINS - 1, max(1, known_g.max())))
     known = known_g > 0
     place = np.round(correct_g[known] / known_g[known] * last).astype(np.int64)
     kinds = np.where(place == 0, "incorrect", np.where(place == last, "correct", "plain"))
     ranges = [(max(0, (i - 0.5) / last), min(1, (i + 0.5) / last)) for i in range(last + 1)]
-    return ("0 %", "100 %"), _bars("accuracy", place, ranges, kinds)
+    texts = f"{len(known_g):,}", "groups", "prompts with their responses"
+    bars = _bars("accuracy", place, ranges, kinds)
+    return Tile(*texts, "by accuracy", ("0 %", "100 %"), bars)
 
 
-def _lengths(lengths_b: np.ndarray, outcomes: np.ndarray) -> Histogram:
-    """Cut at the 99 % quantile, above which everything is in the last bin."""
-    longest = max(BINS, float(np.quantile(lengths_b, 0.99))) if len(lengths_b) else BINS
+def accuracy(frame: Frame) -> Tile:
+    """By length, cut at the 99 % quantile, above which everything is in the last bin."""
+    lengths, correct = frame.lengths_b[frame.known_b], frame.correct_b[frame.known_b] == 1
+    n, longest, texts = len(lengths), float(BINS), ("–", "accuracy", "no rewards")
+    if n:
+        number = f"{correct.sum():,} of {n:,} correct"
+        longest = max(BINS, float(np.quantile(lengths, 0.99)))
+        texts = percent(correct.mean()), "accuracy", number
     edges = np.linspace(0, longest, BINS + 1).round().astype(int)
-    place = np.clip(np.searchsorted(edges, lengths_b, side="right") - 1, 0, BINS - 1)
+    place = np.clip(np.searchsorted(edges, lengths, side="right") - 1, 0, BINS - 1)
     ranges = [(low, high - 1) for low, high in itertools.pairwise(edges.tolist())]
     ranges[-1] = (ranges[-1][0], 1e9)
-    return ("0", f"{edges[-1]:,}+"), _bars("length", place, ranges, outcomes)
+    bars = _bars("length", place, ranges, np.where(correct, "correct", "incorrect"))
+    caption = f"{frame.dump.word}s of correct and incorrect responses"
+    return Tile(*texts, caption, ("0", f"{edges[-1]:,}+"), bars)
 
 
 def _bars(
@@ -116,3 +113,30 @@ def charts(frame: Frame) -> dict[str, list[tuple[str, list[int], list[float]]]]:
                 line = inputs[run] if inputs else "", steps[has].tolist(), values
                 lines.setdefault(name, []).append(line)
     return lines
+
+
+def notes_of(
+    frame: Frame, graded: regrading.Graded | None, is_gradable: bool, shown_g: np.ndarray
+) -> list[Note]:
+    """All notes about a dump, of which the page shows some groups; the severe ones first."""
+    notes, n = Notes(), len(frame.reward_b)
+    missing = int(np.isnan(frame.reward_b).sum())
+    unknown = int((~frame.known_b).sum()) - missing
+    is_ours, n_graded = bool(graded and graded.is_verdict), len(graded.verdicts) if graded else 0
+    counts = {
+        "sample": int(frame.sizes_g[shown_g].sum()) * (not shown_g.all()),
+        "graded_here": n_graded * is_ours,
+        "graded_again": n_graded * (not is_ours),
+        "without_rewards": missing * (missing == n and not is_ours),
+        "without_some_rewards": missing * (missing < n),
+        "without_verdict": max(0, unknown) * (not is_ours),
+        "not_graded": n * (is_gradable and not regrading.can_grade()),
+        "alone_in_group": n * bool(frame.sizes_g.max() < 2 and not frame.origins.inputs),
+        "without_text": n * (frame.dump.unit == "ids"),
+    }
+    for key, count in counts.items():
+        if count:
+            notes.add(key, f"{count:,} of {n:,}", count)
+    skipped = SAID_OTHERWISE | (OF_JOINING if frame.origins.inputs else set())
+    listed = [*notes, *(note for note in frame.dump.notes if note.key not in skipped)]
+    return sorted(listed, key=lambda note: not note.severe)

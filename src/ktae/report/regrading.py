@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ktae.errors import InputError
 from ktae.grading import Outcome, Verdict
 from ktae.grading.verdict import AS_TEXT, TIME_LIMIT
 from ktae.grading.workers import Task, default_pool
@@ -24,7 +23,6 @@ from ktae.report import sampling
 from ktae.report.frame import Frame, frame_of
 from ktae.report.inputs import Tell
 from ktae.rollouts import record
-from ktae.rollouts.values import parse_answers
 
 MAX_GRADED = 10_000  # responses beside the dump's verdicts; above, whole groups are left out
 MAX_TIMEOUTS = 20  # after so many responses that ran out of time, no more are graded
@@ -37,30 +35,24 @@ class Graded(NamedTuple):
     """What our grader says, by each response's place in `Frame`."""
 
     verdicts: dict[int, Verdict]
-    gradable: int  # those with a text and a reference, and with a verdict unless `is_verdict`
     is_verdict: bool  # whether the dump has no verdict, so that these are its own
     differ: list[int]  # those with another verdict in the dump; the most frequent reason first
     unanswered: list[int]  # those in which the grader finds no answer
     as_text: list[int]  # incorrect ones whose reference is no value, compared letter by letter
+    # Whether more than `MOST_DIFFER` of the incorrect responses are correct here, or some are and
+    # all prompts share one reference answer. Then no single difference tells anything.
     asks_for_more: bool
-    """Whether more than `MOST_DIFFER` of the incorrect responses are correct here, or some are and
-    all prompts share one reference answer. Then no single difference tells anything."""
 
 
-def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded | None:
-    """Grade the responses that have a reference answer; None where nothing can be graded.
-
-    `accepted`: the `references` of the frame.
-    """
+def grade(frame: Frame, tell: Tell) -> Graded | None:
+    """Grade the responses that have a reference answer; None where nothing can be graded."""
+    accepted = frame.accepted
     # A task's own grader needs more than a record holds, and has given the verdicts.
     if not can_grade() or frame.dump.has_own_grader or not any(accepted):
         return None
     is_verdict = not frame.known_b.any()
-    rows = [
-        row
-        for row in np.flatnonzero(frame.known_b | is_verdict).tolist()
-        if accepted[row] and text_of(frame, row)
-    ]
+    rows = np.flatnonzero(frame.known_b | is_verdict).tolist()
+    rows = [row for row in rows if accepted[row] and text_of(frame, row)]
     if not rows:
         return None
     # Whole groups, as a part of one would be compared with nothing.
@@ -68,7 +60,7 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
     most = len(rows) if is_verdict else MAX_GRADED
     chosen_g = sampling.choose(sizes_g, sizes_g > 0, [], most)
     chosen = [row for row in rows if chosen_g[frame.group_b[row]]]
-    verdicts = _verdicts(frame, accepted, chosen, tell)
+    verdicts = _verdicts(frame, chosen, tell)
     unanswered = [row for row, x in verdicts.items() if x.outcome is Outcome.UNANSWERED]
     stored = {row: float(frame.correct_b[row]) for row in verdicts}
     n_correct = sum(x == 1 for x in stored.values())
@@ -89,15 +81,13 @@ def grade(frame: Frame, accepted: list[tuple[str, ...]], tell: Tell) -> Graded |
     bound = (0 if is_shared else MOST_DIFFER) * (len(verdicts) - n_correct)
     as_text = [row for row, x in verdicts.items() if x.reason == AS_TEXT]
     asks_for_more = n_missed > max(2, bound)
-    return Graded(verdicts, len(rows), is_verdict, differ, unanswered, as_text, asks_for_more)
+    return Graded(verdicts, is_verdict, differ, unanswered, as_text, asks_for_more)
 
 
 def with_verdicts(frame: Frame, graded: Graded) -> Frame:
     """The frame of a dump without verdicts, with ours: 1 for a correct response, 0 for others."""
-    correct_b: list[float | None] = [None] * len(frame.correct_b)
-    for row, verdict in graded.verdicts.items():
-        correct_b[row] = verdict.correct
-    rollouts = frame.rollouts
+    rollouts, verdicts = frame.rollouts, graded.verdicts
+    correct_b = [verdicts[i].correct if i in verdicts else None for i in range(len(rollouts))]
     for name in ("correct", "reward"):
         field, place = record.SCHEMA.field(name), rollouts.column_names.index(name)
         rollouts = rollouts.set_column(place, field, pa.array(correct_b, field.type))
@@ -109,36 +99,18 @@ def can_grade() -> bool:
     return importlib.util.find_spec("latex2sympy2_extended") is not None
 
 
-def references(frame: Frame) -> list[tuple[str, ...]]:
-    """The accepted answers of each response; none where there is no reference answer.
-
-    Of a worked solution what follows `####` is the answer, and a printed list holds several.
-    """
-    accepted: dict[str | None, tuple[str, ...]] = {None: ()}
-    answers = frame.rollouts["answer"].to_pylist()
-    for answer in answers:
-        if answer not in accepted:
-            accepted[answer] = ()
-            with contextlib.suppress(InputError):  # an empty list, or one of something else
-                parts = parse_answers(answer, "answer")
-                accepted[answer] = tuple(part for part in parts if part.strip())
-    return [accepted[answer] for answer in answers]
-
-
 def text_of(frame: Frame, row: int) -> str:
     """A response; where there is no text, the tokens spell it, if there is a tokenizer."""
     text = frame.rollouts["response"][row].as_py()
     return frame.spell(row).text.decode(errors="replace") if text is None else str(text)
 
 
-def _verdicts(
-    frame: Frame, accepted: list[tuple[str, ...]], rows: Sequence[int], tell: Tell
-) -> dict[int, Verdict]:
+def _verdicts(frame: Frame, rows: Sequence[int], tell: Tell) -> dict[int, Verdict]:
     """Each row's verdict; where grading ended early, the last rows have none."""
     # Equal responses to equal answers are graded once.
     rows_of: dict[Task, list[int]] = {}
     for row in rows:
-        rows_of.setdefault(Task(text_of(frame, row), accepted[row]), []).append(row)
+        rows_of.setdefault(Task(text_of(frame, row), frame.accepted[row]), []).append(row)
     verdicts, timeouts = dict[int, Verdict](), 0
     with contextlib.closing(default_pool().grade_all(list(rows_of))) as graded:  # type: ignore[type-var]
         for n, (alike, verdict) in enumerate(zip(rows_of.values(), graded, strict=False)):

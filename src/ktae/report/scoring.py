@@ -68,13 +68,9 @@ def credit_of(frame: Frame, estimator: AnEstimator) -> np.ndarray:
     # A graded score counts only where there is a verdict at all.
     scores_b = np.where(frame.known_b, frame.reward_b, np.nan)
     evidence_b = scores_b if estimator.takes_scores else frame.correct_b
-    for rows in frame.batches():
-        which_bt, inside_bt = frame.padded(rows, frame.which_n)
-        mask_bt, _ = frame.padded(rows, frame.mask_n)
+    for rows, span, which_bt, mask_bt, inside_bt in frame.batches(frame.mask_n):
         arrays = frame.dump.token_ids[which_bt], mask_bt, evidence_b[rows], frame.group_b[rows]
-        credit_bt = token_credit(*arrays, estimator, vocabulary=texts)
-        begin, end = frame.offsets_b[rows[0]], frame.offsets_b[rows[-1] + 1]
-        credit_n[begin:end] = credit_bt[inside_bt]
+        credit_n[span] = token_credit(*arrays, estimator, vocabulary=texts)[inside_bt]
     credit_n[np.abs(credit_n) < ROUNDING] = 0
     return credit_n
 
@@ -103,29 +99,23 @@ def token_totals(frame: Frame, scored: Scored) -> Tokens:
     return Tokens(*[*totals, totals[-1] / np.where(weight > 0, weight, 1.0)])
 
 
-def mixed_responses(frame: Frame, units: Units) -> tuple[int, int]:
-    """Correct and incorrect responses of mixed groups; at least 1, for what is divided by them."""
-    mixed_b = units.mixed_g[frame.group_b]
-    correct, incorrect = (int((mixed_b & (frame.correct_b == x)).sum()) for x in (1, 0))
-    return max(1, correct), max(1, incorrect)
-
-
 def strongest(frame: Frame, scored: Scored, top: int = 10) -> tuple[list[KeyToken], list[KeyToken]]:
     """The tokens of greatest impact for a correct answer, and against it; none of impact 0."""
-    tokens, sides = token_totals(frame, scored), []
-    for side in (tokens.impact, -tokens.impact):
-        greatest = np.argsort(-side, kind="stable")[:top]
-        sides.append(greatest[side[greatest] > 0].tolist())
-
-    def key_token(i: int) -> KeyToken:
-        a, n_correct, b, n_incorrect, groups = (int(x[i]) for x in tokens[:5])
-        counts = (a, n_correct, b, n_incorrect, groups)
-        numbers = float(tokens.impact[i]), float(tokens.credit[i])
-        token_id = int(frame.dump.token_ids[i])
-        return KeyToken(token_id, frame.dump.text(i), *numbers, *counts)
-
-    supporting, opposing = ([key_token(i) for i in side] for side in sides)
-    return supporting, opposing
+    tokens, sides = token_totals(frame, scored), list[list[KeyToken]]()
+    for impact in (tokens.impact, -tokens.impact):
+        greatest = np.argsort(-impact, kind="stable")[:top]
+        side = [
+            KeyToken(
+                int(frame.dump.token_ids[i]),
+                frame.dump.text(i),
+                float(tokens.impact[i]),
+                float(tokens.credit[i]),
+                *(int(column[i]) for column in tokens[:5]),
+            )
+            for i in greatest[impact[greatest] > 0].tolist()
+        ]
+        sides.append(side)
+    return sides[0], sides[1]
 
 
 def credit_column(frame: Frame, credit_n: np.ndarray) -> Any:
@@ -133,13 +123,8 @@ def credit_column(frame: Frame, credit_n: np.ndarray) -> Any:
     kind = record.SCHEMA.field("credit").type
     order_b = np.argsort(np.argsort(group_codes(frame.dump.rollouts)[0], kind="stable"))
     parts = np.split(credit_n, frame.offsets_b[1:-1])
-    lists = []
-    for rows in np.array_split(order_b, len(order_b) // record.ROWS_PER_BATCH + 1):
-        some = [parts[row] for row in rows]
-        offsets = np.cumsum([0, *map(len, some)], dtype=np.int32)
-        values = pa.array(np.concatenate(some), type=kind.value_type)
-        lists.append(pa.ListArray.from_arrays(offsets, values))
-    return pa.chunked_array(lists, type=kind)
+    batches = np.array_split(order_b, len(order_b) // record.ROWS_PER_BATCH + 1)
+    return pa.chunked_array([pa.array([parts[i] for i in x], kind) for x in batches], kind)
 
 
 def write(frame: Frame, scored: Scored, path: Path) -> None:

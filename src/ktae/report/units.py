@@ -22,8 +22,7 @@ from ktae.batch import make_batch
 from ktae.inference import n_discoveries
 from ktae.report.frame import Frame
 
-FDR = 0.02
-"""Below the usual .05, since a page makes several kinds of claims."""
+FDR = 0.02  # below the usual .05, since a page makes several kinds of claims
 
 
 class Rows(NamedTuple):
@@ -58,8 +57,7 @@ class Units:
     @property
     def by_evidence(self) -> np.ndarray:
         """(G,) the groups by most evidence: most that is beyond chance, then the smallest p."""
-        order: np.ndarray = np.lexsort((self.best_p_g, -self.beyond_g, ~self.mixed_g))
-        return order
+        return np.lexsort((self.best_p_g, -self.beyond_g, ~self.mixed_g))
 
 
 def find_units(frame: Frame, kinds: Sequence[str], ignored: Sequence[int] = ()) -> Units:
@@ -81,7 +79,8 @@ def find_units(frame: Frame, kinds: Sequence[str], ignored: Sequence[int] = ()) 
     )
     _, first = np.unique(_hash(group, split), return_index=True)
     p_t, group_t = p[first], group[first]
-    bound = largest_discovery(p_t)
+    n = n_discoveries(p_t, np.ones(len(p_t), dtype=np.int64), FDR)
+    bound = float(np.sort(p_t)[n - 1]) if n else 0.0
     best_p_g = np.ones(len(frame.sizes_g))
     np.minimum.at(best_p_g, group_t, p_t)
     beyond_g = np.bincount(group_t[p_t <= bound], minlength=len(best_p_g))
@@ -98,12 +97,9 @@ def _count(
     parts: dict[str, list[tuple[np.ndarray, ...]]] = {kind: [] for kind in kinds}
     n_rows = dict.fromkeys(kinds, 0)
     margins = [frame.sum_rollouts(evidence_b & (frame.correct_b == x)) for x in (1, 0)]
-    for rows in frame.batches():
-        ids_bt, _ = frame.padded(rows, frame.which_n)
-        mask_bt, _ = frame.padded(rows, counts_n)
-        batch = make_batch(ids_bt, mask_bt, frame.correct_b[rows], frame.group_b[rows])
-        begin, end = frame.offsets_b[rows[0]], frame.offsets_b[rows[-1] + 1]
-        places = begin + np.flatnonzero(counts_n[begin:end])
+    for rows, span, which_bt, mask_bt, _ in frame.batches(counts_n):
+        batch = make_batch(which_bt, mask_bt, frame.correct_b[rows], frame.group_b[rows])
+        places = span.start + np.flatnonzero(counts_n[span])
         for kind in kinds:
             counts = counting.count(batch, kind, by_unit=True)
             compared = counts.comparable()
@@ -117,24 +113,24 @@ def _count(
             table = np.array([a, b, n_correct - a, n_incorrect - b], dtype=np.int64)
             without = [n[group] - x for n, x in zip(margins, with_it, strict=True)]
             distinct = np.array([*with_it, *without], dtype=np.int64)
-            keys = counts.key
-            assert keys is not None
-            parts[kind].append((keys[compared], group, table, distinct, split))
+            assert counts.key is not None
+            parts[kind].append((counts.key[compared], group, table, distinct, split))
             n_rows[kind] += len(group)
     counted = {}
     for kind in kinds:
         columns = [np.concatenate(x, axis=-1) for x in zip(*parts[kind], strict=True)]
-        counted[kind] = Rows(*[*columns, _p_of_tables(columns[3]), row_n[kind]])
+        # Fisher's p is computed once for each distinct table.
+        _, first, number = np.unique(_hash(*columns[3]), return_index=True, return_inverse=True)
+        a, b, c, d = columns[3][:, first].astype(np.float64)
+        p = np.asarray(counting.p_values((a, b, a + c, b + d)))[number]
+        counted[kind] = Rows(*[*columns, p, row_n[kind]])
     return counted
 
 
 def _evidence(
     frame: Frame, row_p: np.ndarray, response_p: np.ndarray, evidence_b: np.ndarray, n_rows: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Correct and incorrect distinct responses with each unit, and a signature of these responses.
-
-    `row_p` and `response_p`: the unit's row, -1 for none, and the response of each token.
-    """
+    """Correct and incorrect distinct responses with each unit, and a signature of them all."""
     is_evidence = (row_p >= 0) & evidence_b[response_p]
     pairs = np.sort(row_p[is_evidence] * len(evidence_b) + response_p[is_evidence])
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
@@ -146,12 +142,6 @@ def _evidence(
     marks = np.concatenate([[np.uint64(0)], np.cumsum(marks_b[response], dtype=np.uint64)])
     bounds = np.searchsorted(row, np.arange(n_rows + 1))
     return with_it, np.diff(marks[bounds])
-
-
-def largest_discovery(p: np.ndarray) -> float:
-    """The largest of these p-values that a false discovery rate of `FDR` lets stand; 0: none."""
-    n = n_discoveries(p, np.ones(len(p), dtype=np.int64), FDR)
-    return float(np.sort(p)[n - 1]) if n else 0.0
 
 
 def cells(units: Units) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -172,13 +162,6 @@ def cells(units: Units) -> tuple[np.ndarray, list[np.ndarray]]:
         number_kn.append(np.where(rows.row_n >= 0, np.append(number, 0)[rows.row_n] + begin, 0))
         begin += len(first)
     return np.concatenate(tables), number_kn
-
-
-def _p_of_tables(tables: np.ndarray) -> np.ndarray:
-    """(R,) Fisher's two-sided p of (4, R) tables, computed once for each distinct one."""
-    _, first, number = np.unique(_hash(*tables), return_index=True, return_inverse=True)
-    a, b, c, d = tables[:, first].astype(np.float64)
-    return np.asarray(counting.p_values((a, b, a + c, b + d)))[number]
 
 
 def _hash(*columns: np.ndarray) -> np.ndarray:
