@@ -52,28 +52,23 @@ def parsed(text: str) -> Any:
         latex2sympy,
     )
 
-    if not 0 < len(text) <= _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
+    is_readable = 0 < len(text) <= _LONGEST and not latex.is_deep(text) and latex.braces_match(text)
+    if not is_readable or any(pattern.search(text) for pattern, _ in _NOT_READ):
         return None
-    if any(pattern.search(text) for pattern, _ in _NOT_READ):
-        return None
-    settings = {"normalization_config": None}
-    settings["conversion_config"] = ConversionConfig(lowercase_symbols=False)
-    try:
-        return _with_constants(latex2sympy(_prepared(text), **settings))
-    except MemoryError:
-        raise
-    except Exception:
-        return None
-
-
-def _prepared(text: str) -> str:
-    r"""A clean answer in the LaTeX that the parser reads, each name with a spelling of its own."""
     text = _DEGREES.sub(r"(\1\\pi/180)" if TRIGONOMETRIC.search(text) else r"\1", text)
     text = rewritten(text, _WRITTEN_OTHERWISE)
     text = _PLAIN_WORD.sub(lambda m: _PLAIN.get(m[0], m[0]), text)
     if r"\sqrt[" not in text:
         text = text.replace("[", "(").replace("]", ")")
-    return _NAME.sub(_spelled, rewritten(text, _BRACED))
+    text = _NAME.sub(_spelled, rewritten(text, _BRACED))
+    settings = {"normalization_config": None}
+    settings["conversion_config"] = ConversionConfig(lowercase_symbols=False)
+    try:
+        return _with_constants(latex2sympy(text, **settings))
+    except MemoryError:
+        raise
+    except Exception:
+        return None
 
 
 def _spelled(match: re.Match[str]) -> str:
@@ -98,8 +93,6 @@ def _with_constants(expression: Any) -> Any:
     from sympy import Derivative, Float, I, Rational, Symbol
     from sympy.core.function import AppliedUndef
 
-    if not hasattr(expression, "atoms"):
-        return expression
     unknown = [d for d in expression.atoms(Derivative) if not d.expr.has(*d.variables)]
     for some in (expression.atoms(AppliedUndef), unknown):
         expression = expression.xreplace({x: Symbol(str(x).replace(" ", "")) for x in some})
@@ -131,12 +124,11 @@ def _digits(expression: Any) -> float:
     inner = [_digits(argument) for argument in expression.args]
     if not (expression.is_Pow or isinstance(expression, factorial)):
         return math.fsum(inner) if inner else 1.0
-    exponent, size = expression.args[-1], 1.0
-    if exponent.is_number:
-        if inner[-1] > 9:
-            return math.inf
-        size = max(1.0, abs(complex(exponent.evalf(15))))
-    return max(inner[0], 1.0) * size if expression.is_Pow else size * math.log10(size + 2)
+    exponent = expression.args[-1]
+    if exponent.is_number and inner[-1] > 9:
+        return math.inf
+    size = abs(complex(exponent.evalf(15))) if exponent.is_number else 1.0
+    return max(inner[0], 1.0) * max(size, 1.0)  # n! is below n^n
 
 
 def real_value(expression: Any) -> Fraction | None:
@@ -177,34 +169,32 @@ def same(first: Any, second: Any) -> bool:
         return bool(first == second) and second not in (nan, zoo)
     first, second = first.doit(), second.doit()
     if first.free_symbols or second.free_symbols:
-        agreed = _agree(first, second)
-        if agreed is None:
-            return bool((first - second).simplify() == 0)
-        return agreed and _agree(first, second, is_negative=True) is not False
+        agree = _agree(first, second)
+        return bool(agree) and _agree(first, second, is_negative=True) is not False
     if first.is_Rational and second.is_Rational:
         return bool(first == second)
     have_one_value = _have_one_value(first, second)
     return bool(first == second) if have_one_value is None else have_one_value
 
 
-def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None) -> bool | None:
+def _have_one_value(
+    first: Any, second: Any, point: dict[Any, Any] | None = None, digits: int = _DIGITS
+) -> bool | None:
     """Whether two have the same value at a point; None if one is infinite there or not known."""
-    a, b = _value(first, point=point), _value(second, point=point)
+    a, b = _value(first, digits, point), _value(second, digits, point)
     if a is None or b is None:
         return None
-    if not _are_close(a, b, Fraction(1, 10**12)):
+    exact = 12 if digits == _DIGITS else digits - 10
+    tolerance = max(map(abs, (*a, *b))) / 10**exact
+    if any(abs(x - y) > tolerance for x, y in zip(a, b, strict=True)):
         return False
+    if digits > _DIGITS:
+        return True
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
-    digits = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
-    a, b = _value(first, digits, point), _value(second, digits, point)
-    return a is not None and b is not None and _are_close(a, b, Fraction(1, 10 ** (digits - 10)))
-
-
-def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
-    largest = max(map(abs, (*a, *b)))
-    return all(abs(x - y) <= tolerance * largest for x, y in zip(a, b, strict=True))
+    more = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
+    return bool(_have_one_value(first, second, point, more))
 
 
 def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None:
@@ -241,5 +231,5 @@ def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
     point = {symbol: Rational(7 * i + 11, 10) for i, symbol in enumerate(symbols)}
     factor = (first / second).subs(point)
-    is_factor = factor.is_real and factor.is_finite and factor and (factor > 0 or not positive)
+    is_factor = factor.is_positive if positive else factor.is_nonzero
     return bool(is_factor) and same(first, factor * second)
