@@ -44,9 +44,12 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
     limit = signal.getitimer(signal.ITIMER_PROF)[0] / 3
     end = time.process_time() + min(PATIENCE, limit or PATIENCE)
     for i, answer in enumerate(answers, 1):
+        # Of a whole solution that a data set holds its `#### 5` or last box.
+        hashes, box = _HASHES.search(answer), extract(answer, "none")
+        accepted = hashes[1].strip() if hashes else box.text if box else answer
         # A slow one takes half of what is left, the last one all of it.
         patience = (end - time.process_time()) / (1 if i == len(answers) else 2)
-        outcome, reason = _compared(_accepted_in(answer), text, patience)
+        outcome, reason = _compared(accepted, text, patience)
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, reason, rule)
         reasons.setdefault(outcome, reason)
@@ -55,14 +58,6 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
     outcome = Outcome.UNDECIDED if Outcome.UNDECIDED in reasons else Outcome.INCORRECT
     return Verdict(outcome, text, reasons[outcome], rule)
-
-
-def _accepted_in(answer: str) -> str:
-    r"""The accepted answer in a data set's entry: of a whole solution its `#### 5` or last box."""
-    if hashes := _HASHES.search(answer):
-        return hashes[1].strip()
-    extracted = extract(answer, "none") if r"\boxed" in answer else None
-    return extracted.text if extracted else answer
 
 
 def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome, str]:
