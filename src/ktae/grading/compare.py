@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from ktae.grading import expressions, latex, values
@@ -20,9 +21,7 @@ _COMMAND = re.compile(
     r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\{[^{}]*\}"
 )
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
-_LETTERS = re.compile(
-    r"(?:\\text\{)?(?=[A-J] ?[A-J])" + " ?".join(f"{x}?" for x in "ABCDEFGHIJ") + r"\}?"
-)
+_LETTERS = re.compile(r"(?:\\text\{)?(?=[A-J] ?[A-J])A? ?B? ?C? ?D? ?E? ?F? ?G? ?H? ?I? ?J?\}?")
 """Several choices: `ACD`."""
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
@@ -56,7 +55,8 @@ def _same_lists(a: Form, b: Form) -> bool:
     names = [[part.name for part in form.parts] for form in (a, b)]
     sides = [[re.split(r"[_(]", name)[0] for name in side] for side in names]
     known = {*sides[0], *sides[1]} - {""}
-    are_values = len(known) == 1 or (not known and re.search(r"\d", a.text))
+    are_relations = any(part.kind is Kind.RELATION for part in a.parts)
+    are_values = len(known) == 1 or (not (known or are_relations) and re.search(r"\d", a.text))
     # "p and q" is not "p or q", but of the values of one unknown both mean a list.
     if a.kind is b.kind and (a.detail == "or") != (b.detail == "or") and not are_values:
         return False
@@ -207,6 +207,8 @@ def _same_set(a: Form, b: Form) -> bool | None:
     if a.kind is b.kind is Kind.TUPLE or not (_is_region(a) or _is_region(b)):
         return None
     unknowns = [_unknowns(form) for form in (a, b)]
+    if any(len(symbols) > 1 for symbols in unknowns):
+        return None
     if all(unknowns) and unknowns[0] != unknowns[1]:  # x > 3 is not y > 3
         return False
     first, second = _region(a), _region(b)
@@ -229,15 +231,18 @@ def _is_region(form: Form) -> bool:
 
 
 def _unknowns(form: Form) -> set[Any]:
-    sides = [expressions.parsed(p.body) for p in form.parts if form.kind is Kind.RELATION]
+    if form.kind is not Kind.RELATION:
+        return set().union(*map(_unknowns, form.parts))
+    sides = [expressions.parsed(part.body) for part in form.parts]
     return set().union(*(getattr(side, "free_symbols", set()) for side in sides))
 
 
 @functools.lru_cache(maxsize=256)
 def _region(form: Form) -> Any:
     """The set of numbers that an answer is, as a sympy set with rational end points; or None."""
-    from sympy import And, Complement, FiniteSet, Intersection, Interval, Rel, S, Symbol, Union
+    import sympy
 
+    S, oo = sympy.S, sympy.oo
     named = {r"\mathbbR": S.Reals, r"\mathbbZ": S.Integers, r"\mathbbN": S.Naturals}
     named |= {r"\emptyset": S.EmptySet, r"\\": S.EmptySet}
     if (body := re.sub(r"[ {}]", "", form.body)) in named:
@@ -248,44 +253,37 @@ def _region(form: Form) -> Any:
         if None in sets or (form.kind is Kind.LIST and numbers and _is_region(form)):  # "x > 1, 2"
             return None
         if form.detail == r"\setminus":
-            return Complement(*sets)
+            return sympy.Complement(*sets)
         # "x > 1 and x < 3" restricts twice, "(0, 1) and (2, 3)" lists intervals.
         restrict = all(p.kind is Kind.RELATION or r"\mathbb" in p.body for p in form.parts)
         is_meet = form.detail == r"\cap" or (restrict and form.detail in (",", "and"))
-        return (Intersection if is_meet else Union)(*sets)
+        return (sympy.Intersection if is_meet else sympy.Union)(*sets)
+    has_parts = form.kind in (Kind.RELATION, Kind.TUPLE, Kind.SET)
+    sides = [expressions.parsed(part.body) for part in (form.parts if has_parts else (form,))]
+    # Constants are rounded: 2^{1/2} is the same end point as \sqrt{2}.
+    points = [side if side in (oo, -oo) else expressions.real_value(side) for side in sides]
+    points = [sympy.Rational(round(p, 20)) if isinstance(p, Fraction) else p for p in points]
     if form.kind is Kind.RELATION:  # inequalities in one unknown
-        unknowns, sides = _unknowns(form), [expressions.parsed(part.body) for part in form.parts]
+        unknowns = _unknowns(form)
         if len(unknowns) != 1 or not _is_region(form) or not expressions.are_evaluable(*sides):
             return None
-        x = {unknowns.pop(): Symbol("x", real=True)}
+        x = {unknowns.pop(): sympy.Symbol("x", real=True)}
         sides = [
-            side.xreplace(x) if side.free_symbols else _point(part)
-            for side, part in zip(sides, form.parts, strict=True)
+            side.xreplace(x) if point is None else point
+            for side, point in zip(sides, points, strict=True)
         ]
         signs = [_ORDER[sign] for sign in form.detail.split()]
         try:
-            solved = And(*map(Rel, sides, sides[1:], signs)).as_set()
+            solved = sympy.And(*map(sympy.Rel, sides, sides[1:], signs)).as_set()
         except MemoryError:
             raise
         except Exception:  # sympy does not know
             return None
         return S.Reals if solved is S.true else solved
-    has_points = form.kind in (Kind.TUPLE, Kind.SET)
-    points = [_point(part) for part in (form.parts if has_points else (form,))]
-    if form.kind is Kind.TUPLE and len(points) == 2 and None not in points:
-        start, end = points
-        brackets = form.detail[0] == "(", form.detail[1] == ")"
-        return Interval(start, end, *brackets) if start < end else None
-    is_finite = form.kind is not Kind.TUPLE and all(p is not None and p.is_finite for p in points)
-    return FiniteSet(*points) if is_finite else None
-
-
-def _point(form: Form) -> Any:
-    r"""A constant, rounded: 2^{1/2} is the same end point as \sqrt{2}; infinity; otherwise None."""
-    from sympy import Rational, oo
-
-    constant = expressions.parsed(form.body)
-    if constant in (oo, -oo):
-        return constant
-    value = expressions.real_value(constant)
-    return None if value is None else Rational(round(value * 10**20), 10**20)
+    if None in points:
+        return None
+    if form.kind is not Kind.TUPLE:
+        return None if {oo, -oo} & {*points} else sympy.FiniteSet(*points)
+    if len(points) > 2 or not points[0] < points[1]:
+        return None
+    return sympy.Interval(*points, form.detail[0] == "(", form.detail[1] == ")")

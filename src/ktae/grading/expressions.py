@@ -51,6 +51,8 @@ def parsed(text: str) -> Any:
         ConversionConfig,
         latex2sympy,
     )
+    from sympy import Derivative, Float, I, Rational, Symbol
+    from sympy.core.function import AppliedUndef
 
     is_readable = 0 < len(text) <= _LONGEST and not latex.is_deep(text) and latex.braces_match(text)
     if not is_readable or any(pattern.search(text) for pattern, _ in _NOT_READ):
@@ -64,7 +66,15 @@ def parsed(text: str) -> Any:
     settings = {"normalization_config": None}
     settings["conversion_config"] = ConversionConfig(lowercase_symbols=False)
     try:
-        return _with_constants(latex2sympy(text, **settings))
+        expression = latex2sympy(text, **settings)
+        # f(x) and df/dx are symbols, decimals are exact, and `i` is I unless there is a `j`.
+        unknown = [d for d in expression.atoms(Derivative) if not d.expr.has(*d.variables)]
+        for some in (expression.atoms(AppliedUndef), unknown):
+            expression = expression.xreplace({x: Symbol(str(x).replace(" ", "")) for x in some})
+        expression = expression.xreplace({x: Rational(str(x)) for x in expression.atoms(Float)})
+        i, j = Symbol("i"), Symbol("j")
+        is_imaginary = expression.free_symbols & {i, j} == {i}
+        return expression.xreplace({i: I}) if is_imaginary else expression
     except MemoryError:
         raise
     except Exception:
@@ -86,20 +96,6 @@ def _spelled(match: re.Match[str]) -> str:
     if len(name) > 1 or name in "IEeid":
         name, suffix = "X", name.lstrip("\\") + suffix
     return f"{name}_{{{suffix}}}"
-
-
-def _with_constants(expression: Any) -> Any:
-    """With the imaginary unit for `i`, unless there is a `j`; f(x) and df/dx are symbols."""
-    from sympy import Derivative, Float, I, Rational, Symbol
-    from sympy.core.function import AppliedUndef
-
-    unknown = [d for d in expression.atoms(Derivative) if not d.expr.has(*d.variables)]
-    for some in (expression.atoms(AppliedUndef), unknown):
-        expression = expression.xreplace({x: Symbol(str(x).replace(" ", "")) for x in some})
-    expression = expression.xreplace({x: Rational(str(x)) for x in expression.atoms(Float)})
-    i, j = Symbol("i"), Symbol("j")
-    free = expression.free_symbols
-    return expression.xreplace({i: I}) if i in free and j not in free else expression
 
 
 def are_evaluable(*candidates: Any) -> bool:
@@ -169,8 +165,7 @@ def same(first: Any, second: Any) -> bool:
         return bool(first == second) and second not in (nan, zoo)
     first, second = first.doit(), second.doit()
     if first.free_symbols or second.free_symbols:
-        agree = _agree(first, second)
-        return bool(agree) and _agree(first, second, is_negative=True) is not False
+        return _agree(first, second)
     if first.is_Rational and second.is_Rational:
         return bool(first == second)
     have_one_value = _have_one_value(first, second)
@@ -197,8 +192,8 @@ def _have_one_value(
     return bool(_have_one_value(first, second, point, more))
 
 
-def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None:
-    """Whether they agree at positive points, or with one negative number; None if too few tell."""
+def _agree(first: Any, second: Any) -> bool:
+    """Whether they agree at positive points, and with one negative number where both are real."""
     from sympy import Rational
 
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
@@ -210,17 +205,18 @@ def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None
     for count in range(max(_POINTS, len(symbols))):
         scale = scales[count % 3]
         point = {symbol: generator.randint(101, 899) * scale for symbol in symbols}
-        if is_negative:  # one at a time: the root of ab is that of a times that of b
-            symbol = symbols[count % len(symbols)]
-            point[symbol] = -point[symbol]
-            values = _value(first, point=point), _value(second, point=point)
-            if any(value is None or value[1] for value in values):
-                continue  # roots and logarithms have branches there
         have_one_value = _have_one_value(first, second, point)
+        informative += have_one_value is not None
+        # One at a time: the root of ab is that of a times that of b.
+        symbol = symbols[count % len(symbols)]
+        point[symbol] = -point[symbol]
+        values = _value(first, point=point), _value(second, point=point)
+        # Elsewhere roots and logarithms have branches.
+        if have_one_value and all(value is not None and not value[1] for value in values):
+            have_one_value = _have_one_value(first, second, point)
         if have_one_value is False:
             return False
-        informative += have_one_value is not None
-    return informative >= _POINTS // 2 or None
+    return informative >= _POINTS // 2
 
 
 def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:

@@ -32,6 +32,8 @@ _WORDS = TABLES["around"]
 _LETTER = rf"[^\W\d_{CJK[1:-1]}]"  # of scripts with blanks between words
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
 _TURN_END = re.compile(TABLES["turns"]["ends"])
+_TURN_BEGIN = re.compile(rf"(?:\s*+(?:(?i:assistant|model)\s*+)?(?:{_TURN_END.pattern}))*")
+"""Tokens of a chat template that stand in front."""
 _THOUGHT = re.compile(TABLES["turns"]["thoughts"], re.IGNORECASE)
 _DOUBTED = rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})"
 _DOUBT = re.compile(rf"{_DOUBTED}|\?", re.IGNORECASE)
@@ -125,26 +127,16 @@ class _Statement(NamedTuple):
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
-    final, thought = _final_part(response)
+    text = _TURN_END.split(_TURN_BEGIN.sub("", response, count=1), maxsplit=1)[0]
+    final, thought = text, ""
+    for mark in [*_THOUGHT.finditer(text)][-1:]:
+        if mark[1] or mark[2]:
+            final, thought = text[mark.end() :], text[: mark.start()]
+        else:  # an answer ends a thought as well
+            answer = re.match("(?is).*(<answer>.*)", text[mark.end() :])
+            final = answer[1] if answer else ""
     is_doubted = _DOUBT.search(final.rstrip().rpartition("\n")[2])
     return _extracted(final, fallback) or (None if is_doubted else _extracted(thought, "none"))
-
-
-def _final_part(response: str) -> tuple[str, str]:
-    """What follows all thoughts up to the turn's end; and the thought that has ended."""
-    begin = 0  # a chat template's tokens may stand in front
-    for token in (*_TURN_END.finditer(response), None):
-        text = response[begin : token.start() if token else None]
-        if token is None or text.strip().lower() not in ("", "assistant", "model"):
-            break
-        begin = token.end()
-    *_, last = (None, *_THOUGHT.finditer(text))
-    if last is None:
-        return text, ""
-    if last[1] or last[2]:
-        return text[last.end() :], text[: last.start()]
-    opened = text.lower().rfind("<answer>")  # an answer ends a thought as well
-    return (text[opened:] if opened > last.start() else ""), ""
 
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
