@@ -91,6 +91,7 @@ _NUMBER = re.compile(
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""
+_VALUE = re.compile(rf"{_FORMULA.pattern}|({_NUMBER.pattern})", re.DOTALL)
 _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! (?!or\b|and\b)[a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
 _NOT_BEFORE = re.compile(rf"\b(?:{_WORDS['not_before']})[ \t*_$(]*$", re.IGNORECASE)
@@ -208,7 +209,7 @@ def _conventions(text: str) -> Iterator[_Statement]:
 
 def _answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
     """A bare value, or the only one of a sentence; None if it says nothing, empty if in doubt."""
-    text = _plain(statement)
+    text = _FIRST.sub("", _BOLD.sub(r"\2", statement[:1000]).strip(_AROUND), count=1)
     if not re.search(r"\w|\\[a-zA-Z{]", text):
         return None
     if _BOX.search(text):
@@ -231,11 +232,6 @@ def _answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> 
     return value and mark + value
 
 
-def _plain(statement: str) -> str:
-    text = _BOLD.sub(lambda m: m[2] or "", statement[:1000])
-    return _FIRST.sub("", text.strip(_AROUND), count=1)
-
-
 def _is_sentence(text: str) -> bool:
     """Whether there are words around the answer, or a formula's delimiters."""
     if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
@@ -245,25 +241,20 @@ def _is_sentence(text: str) -> bool:
 
 def _only_value(text: str) -> str | None:
     """The only number, formula or choice of a sentence; None if it has none, empty if in doubt."""
-    formulas = [(m.start(), m.end(), m[m.lastindex or 0].strip()) for m in _FORMULA.finditer(text)]
-    values = [value for value in formulas if re.search(r"[\d\\=<>+*/,-]", value[2])]
-    for match in _NUMBER.finditer(text):
-        if not any(start <= match.start() < end for start, end, _ in formulas):
-            values.append((*match.span(), match[0].strip()))
-    if not values:
-        values = formulas or [(*m.span(), m[0]) for m in _CHOICE.finditer(text)]
+    matches = [*_VALUE.finditer(text)]
+    values = [m for m in matches if re.search(r"[\d\\=<>+*/,-]", m[m.lastindex or 0])]
+    values = values or matches or [*_CHOICE.finditer(text)]
     if not values:
         return None
-    values.sort()
-    gaps = [text[a[1] : b[0]] for a, b in itertools.pairwise(values)]
+    texts = [match[match.lastindex or 0].strip() for match in values]
+    gaps = [text[a.end() : b.start()] for a, b in itertools.pairwise(values)]
     is_chain = gaps and _EQUALS.fullmatch(gaps[-1]) and all(map(_OPERATES.fullmatch, gaps[:-1]))
-    numbers = [written(value[2].lstrip("$")) for value in values]
-    is_same = all(n and numbers[0] and same_number(numbers[0], n) for n in numbers)
-    is_same = (is_same or len({v[2] for v in values}) == 1) and not any(" and " in g for g in gaps)
-    start, end, value = values[-1]
-    is_alone = len(values) == 1 or is_chain or is_same
-    is_left_open = _NOT_BEFORE.search(text, 0, start) or _NOT_BEHIND.match(text, end)
-    return value if is_alone and not is_left_open and not _DOUBT.search(text) else ""
+    first, *others = (written(value.lstrip("$")) for value in texts)
+    is_same = len({*texts}) == 1 or all(first and n and same_number(first, n) for n in others)
+    is_alone = is_chain or (is_same and not any(" and " in gap for gap in gaps))
+    last = values[-1]
+    is_left_open = _NOT_BEFORE.search(text, 0, last.start()) or _NOT_BEHIND.match(text, last.end())
+    return texts[-1] if is_alone and not is_left_open and not _DOUBT.search(text) else ""
 
 
 def _last_line(text: str) -> str:
@@ -282,7 +273,8 @@ def _last_line(text: str) -> str:
     line = _SENTENCE_END.split(line.strip())[-1]
     if _BOX.search(line) or _DOUBT.search(line) or _OF_ANSWER.search(line):
         return ""
-    bare = _plain(_NAMED.sub("", line, count=1))
+    bare = _BOLD.sub(r"\2", _NAMED.sub("", line, count=1)[:1000]).strip(_AROUND)
+    bare = _FIRST.sub("", bare, count=1)
     if _is_sentence(bare):
         return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
     word = r"[^\W\d_]{3,20}|[Nn]o" if not any(above) else "(?!)"  # alone it may be all of it
