@@ -261,6 +261,7 @@ def _region(form: Form) -> Any:
     has_parts = form.kind in (Kind.RELATION, Kind.TUPLE, Kind.SET)
     sides = [expressions.parsed(part.body) for part in (form.parts if has_parts else (form,))]
     # Constants are rounded: 2^{1/2} is the same end point as \sqrt{2}.
+    points: list[Any]
     points = [side if side in (oo, -oo) else expressions.real_value(side) for side in sides]
     points = [sympy.Rational(round(p, 20)) if isinstance(p, Fraction) else p for p in points]
     if form.kind is Kind.RELATION:  # inequalities in one unknown

@@ -104,6 +104,10 @@ _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re
 _FIRST = re.compile(rf"^(?:(?:{_WORDS['fillers']})[ \t,:]+|=[ \t]*)+", re.IGNORECASE)
 _SAYS_NOTHING = re.compile(_WORDS["says_nothing"], re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
+_SENTENCE = re.compile(
+    r"(?s:.)\$|\\\(|\A[^\W\d_]+ [^\W\d_]+\b|[^\W\d_]{2}[^\W\d_]*+[\W\d_](?s:.*?)[^\W\d_]{2}"
+)
+"""Two words, or a formula's delimiters."""
 _NAMED = re.compile(r"^(?:[^\d:.,;({\"`]{1,40}:|[A-Za-z ]{1,40}[ \t]=|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
 _BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
@@ -224,19 +228,12 @@ def _answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> 
         return None
     if re.search(r"\bor\b", text) and value:
         return value  # "2.5 or 5/2"
-    if not _is_sentence(text):
+    if not _SENTENCE.search(_LATEX.sub(" ", text)):
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
     if value is None:
         yes_or_no = re.match(r"(?i:yes|no|true|false)(?=,)", text)
         return yes_or_no[0] if yes_or_no else None if is_phrase and len(text.split()) > 3 else text
     return value and mark + value
-
-
-def _is_sentence(text: str) -> bool:
-    """Whether there are words around the answer, or a formula's delimiters."""
-    if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
-        return True
-    return len(re.findall(r"[^\W\d_]{2,}", _LATEX.sub(" ", text))) > 1
 
 
 def _only_value(text: str) -> str | None:
@@ -275,7 +272,7 @@ def _last_line(text: str) -> str:
         return ""
     bare = _BOLD.sub(r"\2", _NAMED.sub("", line, count=1)[:1000]).strip(_AROUND)
     bare = _FIRST.sub("", bare, count=1)
-    if _is_sentence(bare):
+    if _SENTENCE.search(_LATEX.sub(" ", bare)):
         return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
     word = r"[^\W\d_]{3,20}|[Nn]o" if not any(above) else "(?!)"  # alone it may be all of it
     is_value = re.search(r"\d|\\[a-zA-Z]", bare) or re.fullmatch(rf"{_CHOICE.pattern}|{word}", bare)

@@ -213,12 +213,8 @@ def _list(text: str) -> Form | None:
     elements = [each for element in elements for each in _both_signs(element)]
     if len(elements) == 1:
         return None
-    forms = [_read(element) for element in elements]
-    for i, form in enumerate(forms):
-        if form.kind is Kind.LIST and all(part.name for part in form.parts):
-            forms[i] = replace(form, kind=Kind.TUPLE, detail="()")  # "p = 5, q = 2" is (5, 2)
     role = "or" if "or" in roles else "and" if "and" in roles else ","
-    return Form(Kind.LIST, text, text, tuple(forms), role)
+    return Form(Kind.LIST, text, text, tuple(map(_read, elements)), role)
 
 
 def _both_signs(text: str) -> list[str]:
