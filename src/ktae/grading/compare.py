@@ -17,9 +17,6 @@ from ktae.grading import expressions, latex, values
 from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
 
-_COMMAND = re.compile(
-    r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\{[^{}]*\}"
-)
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
 _LETTERS = re.compile(r"(?:\\text\{)?(?=[A-J] ?[A-J])A? ?B? ?C? ?D? ?E? ?F? ?G? ?H? ?I? ?J?\}?")
 """Several choices: `ACD`."""
@@ -41,9 +38,8 @@ def same(a: Form, b: Form) -> bool:
         return True
     # The response may give a choice, its value or both; what is accepted decides which counts.
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
-    if b.kind is not Kind.CHOICE or not b.parts or accepted.kind is Kind.CHOICE:
-        return False
-    return same(accepted, b.parts[0])
+    is_beside = b.kind is Kind.CHOICE and b.parts and accepted.kind is not Kind.CHOICE
+    return bool(is_beside) and same(accepted, b.parts[0])
 
 
 def _same_lists(a: Form, b: Form) -> bool:
@@ -105,7 +101,8 @@ def _same_element(a: Form, b: Form) -> bool:
     b = _renamed(b, b.parameter, a.parameter)
     if Kind.RELATION in (a.kind, b.kind):
         return _same_relation(a, b)
-    has_letters = re.search(r"[^\W\d_]", _COMMAND.sub("", a.text))
+    numeric = re.sub(r"\\(?:frac|sqrt|cdot|times|text\{[^{}]*\})", "", a.text)
+    has_letters = re.search(r"[^\W\d_]", numeric)
     if b.kind is Kind.EXPRESSION and not has_letters and r"\circ" not in b.body:
         # In `8 L` and `3 m^2` a letter is a unit, since the accepted answer has none.
         body, unit = values.without_units(b.body, letters=True)

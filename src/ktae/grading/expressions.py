@@ -47,10 +47,7 @@ _NOT_READ = table("not_read")
 @functools.lru_cache(maxsize=1024)
 def parsed(text: str) -> Any:
     r"""A clean answer as a sympy object with its symbols, or None if it does not parse."""
-    from latex2sympy2_extended.latex2sympy2 import (  # type: ignore[import-untyped]
-        ConversionConfig,
-        latex2sympy,
-    )
+    from latex2sympy2_extended import latex2sympy2 as parser  # type: ignore[import-untyped]
     from sympy import Derivative, Float, I, Rational, Symbol
     from sympy.core.function import AppliedUndef
 
@@ -63,10 +60,9 @@ def parsed(text: str) -> Any:
     if r"\sqrt[" not in text:
         text = text.replace("[", "(").replace("]", ")")
     text = _NAME.sub(_spelled, rewritten(text, _BRACED))
-    settings = {"normalization_config": None}
-    settings["conversion_config"] = ConversionConfig(lowercase_symbols=False)
+    config = parser.ConversionConfig(lowercase_symbols=False)
     try:
-        expression = latex2sympy(text, **settings)
+        expression = parser.latex2sympy(text, normalization_config=None, conversion_config=config)
         # f(x) and df/dx are symbols, decimals are exact, and `i` is I unless there is a `j`.
         unknown = [d for d in expression.atoms(Derivative) if not d.expr.has(*d.variables)]
         for some in (expression.atoms(AppliedUndef), unknown):
@@ -133,9 +129,7 @@ def real_value(expression: Any) -> Fraction | None:
     return None if value is None or value[1] else value[0]
 
 
-def _value(
-    expression: Any, digits: int = _DIGITS, point: dict[Any, Any] | None = None
-) -> Complex | None:
+def _value(expression: Any, digits: int = _DIGITS, point: Any = None) -> Complex | None:
     """The real and imaginary part of a finite value at a point, or None."""
     from sympy import Rational
 
@@ -168,13 +162,11 @@ def same(first: Any, second: Any) -> bool:
         return _agree(first, second)
     if first.is_Rational and second.is_Rational:
         return bool(first == second)
-    have_one_value = _have_one_value(first, second)
-    return bool(first == second) if have_one_value is None else have_one_value
+    is_same = _same_value(first, second)
+    return bool(first == second) if is_same is None else is_same
 
 
-def _have_one_value(
-    first: Any, second: Any, point: dict[Any, Any] | None = None, digits: int = _DIGITS
-) -> bool | None:
+def _same_value(first: Any, second: Any, point: Any = None, digits: int = _DIGITS) -> bool | None:
     """Whether two have the same value at a point; None if one is infinite there or not known."""
     a, b = _value(first, digits, point), _value(second, digits, point)
     if a is None or b is None:
@@ -189,7 +181,7 @@ def _have_one_value(
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
     more = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
-    return bool(_have_one_value(first, second, point, more))
+    return bool(_same_value(first, second, point, more))
 
 
 def _agree(first: Any, second: Any) -> bool:
@@ -205,16 +197,16 @@ def _agree(first: Any, second: Any) -> bool:
     for count in range(max(_POINTS, len(symbols))):
         scale = scales[count % 3]
         point = {symbol: generator.randint(101, 899) * scale for symbol in symbols}
-        have_one_value = _have_one_value(first, second, point)
-        informative += have_one_value is not None
+        is_same = _same_value(first, second, point)
+        informative += is_same is not None
         # One at a time: the root of ab is that of a times that of b.
         symbol = symbols[count % len(symbols)]
         point[symbol] = -point[symbol]
         values = _value(first, point=point), _value(second, point=point)
         # Elsewhere roots and logarithms have branches.
-        if have_one_value and all(value is not None and not value[1] for value in values):
-            have_one_value = _have_one_value(first, second, point)
-        if have_one_value is False:
+        if is_same and all(value is not None and not value[1] for value in values):
+            is_same = _same_value(first, second, point)
+        if is_same is False:
             return False
     return informative >= _POINTS // 2
 

@@ -172,13 +172,13 @@ def _boxes(text: str) -> Iterator[_Statement]:
             boxes.append((box.start(), match.end(), content))
     if not boxes:
         return
-    start, end, content = boxes.pop()
+    chain = [boxes.pop()]
+    start, end, _ = chain[0]
     hedge = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(text, end)
-    contents = [content]
     while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - 60), start):
-        start, _, content = boxes.pop()
-        contents.insert(0, content)
-    contents = [_BOX.sub("", content).strip() for content in contents]
+        chain.insert(0, boxes.pop())
+        start = chain[0][0]
+    contents = [_BOX.sub("", content).strip() for *_, content in chain]
     answer = ", ".join([contents[0]] if len({*contents}) == 1 else contents)
     if label := _LABEL.match(answer):  # "Answer: 18" within it
         answer = answer[label.end() :].strip("} ")

@@ -120,9 +120,9 @@ _LONGEST = 10_000
 @functools.lru_cache(maxsize=512)
 def read(answer: str, *, thousands: bool = True) -> Form:
     """The normal form of an answer; with `thousands`, `54,108` is one number and no list of two."""
-    text = answer if len(answer) > _LONGEST else latex.clean(answer, thousands=thousands)
-    if len(answer) > _LONGEST or latex.is_deep(text):
-        return Form(Kind.EXPRESSION, text, text, source=answer)
+    if len(answer) > _LONGEST or latex.is_deep(answer):
+        return Form(Kind.EXPRESSION, answer, answer, source=answer)
+    text = latex.clean(answer, thousands=thousands)
     if congruence := _CONGRUENCE.fullmatch(text):
         text = rf"{int(congruence[1]) % int(congruence[2])} \pmod{{{congruence[2]}}}"
     form = _read(text, is_text=bool(TEXT.search(answer)))
@@ -167,16 +167,15 @@ def _read(text: str, *, is_text: bool = False) -> Form:
     name = _NAME_OF_BRACKETS.match(text)
     bare = text[name.end() :] if name else text
     brackets = _BRACKETS.fullmatch(bare)
-    if brackets is None or latex.cut(brackets[2], (r"\}", ")", "]"))[1]:
-        return _leaf(text, is_text)
-    left, inner, right = brackets.groups()
-    parts = latex.cut(inner, ",;")[0]
-    if left == r"\{":
-        elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
-        return Form(Kind.SET, bare, bare, tuple(map(_read, elements)), "{}")
-    if len(parts) < 2 or not all(parts):
-        return _leaf(text, is_text)
-    return Form(Kind.TUPLE, bare, bare, tuple(map(_read, parts)), left + right)
+    if brackets and not latex.cut(brackets[2], (r"\}", ")", "]"))[1]:
+        left, inner, right = brackets.groups()
+        parts = latex.cut(inner, ",;")[0]
+        if left == r"\{":
+            elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
+            return Form(Kind.SET, bare, bare, tuple(map(_read, elements)), "{}")
+        if len(parts) > 1 and all(parts):
+            return Form(Kind.TUPLE, bare, bare, tuple(map(_read, parts)), left + right)
+    return _leaf(text, is_text)
 
 
 def _in_one_line(text: str) -> str:

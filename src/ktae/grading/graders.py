@@ -61,11 +61,7 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
 
 
 def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome, str]:
-    """Whether the two agree, and as what, or why not.
-
-    A response that takes too long or raises is incorrect, since it must not be able to dodge its
-    verdict; an accepted answer that is cut off, or takes too long beside 0, is undecided.
-    """
+    """Whether the two agree, and as what, or why not: no response gets around it by being slow."""
     text = latex.clean(answer)
     if not re.search(r"\w|\\[a-zA-Z{]", text) or not latex.braces_match(text):
         return Outcome.UNDECIDED, f"the accepted answer does not parse: {answer[:100]!r}"
@@ -86,7 +82,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
             return Outcome.INCORRECT, AS_TEXT
         for_what = "another" if other.kind is accepted.kind else f"{other.kind} for"
         return Outcome.INCORRECT, f"{for_what} {accepted.kind}"
-    except _OutOfTime:
+    except _OutOfTime:  # of an accepted answer that is too slow beside 0 as well nobody knows
         is_slow = stated == "0" or _compared(answer, "0", patience / 3)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
     except MemoryError:

@@ -6,6 +6,7 @@ sizes and colours, a final stop, quotes around all of it. What it does not know,
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 import unicodedata
@@ -103,12 +104,9 @@ def clean(answer: str, *, thousands: bool = True) -> str:
 
 def braces_match(text: str) -> bool:
     r"""Whether every brace that is not escaped (`\{`) has its counterpart."""
-    depth = 0
-    for token in _BRACE.findall(text):
-        depth += (token == "{") - (token == "}")
-        if depth < 0:
-            return False
-    return depth == 0
+    steps = ((token == "{") - (token == "}") for token in _BRACE.findall(text))
+    depths = [*itertools.accumulate(steps, initial=0)]
+    return not (min(depths) or depths[-1])
 
 
 def is_deep(text: str) -> bool:

@@ -127,11 +127,10 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
         if unit is None or not unit[0].strip() or not rest or rest.endswith("angle"):
             break
         words = re.sub(_POWER, "", TEXT.sub(r"\1", unit[0])).strip()
-        if re.fullmatch("[a-zA-Z]", words) and not {words, words.lower()} & {*_UNIT_NAMES}:
-            break
         if SCALE.search(units + words):  # `$5 M`
             return answer, ""
-        if len(words.split()) > 5 or _NO_UNIT.search(words):
+        is_letter = re.fullmatch("[a-zA-Z]", words) and not {words, words.lower()} & {*_UNIT_NAMES}
+        if is_letter or len(words.split()) > 5 or _NO_UNIT.search(words):
             break
         units, text = f"{unit[0]} {units}", rest
     return text, units.strip()
