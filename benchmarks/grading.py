@@ -21,6 +21,7 @@ from estimator import append_rows, machine, write_rows
 
 from ktae.experiments.outputs import read
 from ktae.grading import GradingPool, Outcome, Task, Verdict
+from ktae.rollouts.options import ReadOptions
 
 HERE = Path(__file__).parent
 FILES = (
@@ -40,9 +41,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--csv", type=Path, default=HERE / "results/grading.csv")
     arguments = parser.parse_args()
-    differences = []
+    differences, pooled = [], ReadOptions(pool_models=True)
     for name in arguments.files:
-        outputs = read(arguments.folder / f"{name}.jsonl.gz").to_pylist()
+        outputs = read(arguments.folder / f"{name}.jsonl.gz", pooled).to_pylist()
         for grader in arguments.graders:
             row, verdicts = measure(outputs, grader, arguments.workers)
             print(name, row, flush=True)

@@ -10,16 +10,16 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from ktae.grading import expressions, latex, values
 from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
 
-_COMMAND = re.compile(
-    r"\\(?!pi(?![a-z])|(?:alpha|beta|gamma|theta|lambda|mu|omega)(?![a-z]))[a-zA-Z]+|\\text\{[^{}]*\}"
-)
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
+_LETTERS = re.compile(r"(?:\\text\{)?(?=[A-J] ?[A-J])A? ?B? ?C? ?D? ?E? ?F? ?G? ?H? ?I? ?J?\}?")
+"""Several choices: `ACD`."""
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
 
@@ -31,25 +31,28 @@ def same(a: Form, b: Form) -> bool:
     # "70,110" may be one number or two: the other side's form tells which is meant.
     if {a.kind, b.kind} == {Kind.LIST, Kind.NUMBER}:
         a, b = (read(form.source or form.text, thousands=False) for form in (a, b))
+    are_same = _same_set(a, b)
     if Kind.LIST in (a.kind, b.kind):
-        return _same_lists(_letters_apart(a), _letters_apart(b))
-    if _same_element(a, b):
+        return _same_lists(a, b) if are_same is None else are_same
+    if are_same or _same_element(a, b):
         return True
     # The response may give a choice, its value or both; what is accepted decides which counts.
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
-    if b.kind is not Kind.CHOICE or not b.parts or accepted.kind is Kind.CHOICE:
-        return False
-    return same(accepted, b.parts[0])
+    is_beside = b.kind is Kind.CHOICE and b.parts and accepted.kind is not Kind.CHOICE
+    return bool(is_beside) and same(accepted, b.parts[0])
 
 
 def _same_lists(a: Form, b: Form) -> bool:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
-    if (are_same := _same_set(a, b)) is not None:
-        return are_same
+    a, b = (
+        read(", ".join(re.findall("[A-J]", form.text))) if _LETTERS.fullmatch(form.text) else form
+        for form in (a, b)
+    )
     names = [[part.name for part in form.parts] for form in (a, b)]
     sides = [[re.split(r"[_(]", name)[0] for name in side] for side in names]
     known = {*sides[0], *sides[1]} - {""}
-    are_values = len(known) == 1 or (not known and re.search(r"\d", a.text))
+    are_relations = any(part.kind is Kind.RELATION for part in a.parts)
+    are_values = len(known) == 1 or (not (known or are_relations) and re.search(r"\d", a.text))
     # "p and q" is not "p or q", but of the values of one unknown both mean a list.
     if a.kind is b.kind and (a.detail == "or") != (b.detail == "or") and not are_values:
         return False
@@ -80,21 +83,12 @@ def _same_in_some_order(a: Sequence[Form], b: Sequence[Form]) -> bool:
     same_units = sorted(part.unit for part in a) == sorted(part.unit for part in b)
     remaining = list(b)
     for part in a:
-        likely = [x for x in remaining if not same_units or x.unit == part.unit]
-        likely.sort(key=lambda x, text=part.text: x.text != text)  # type: ignore[misc]
+        likely = (x for x in remaining if not same_units or x.unit == part.unit)
         match = next((x for x in likely if same(part, x)), None)
         if match is None:
             return False
         remaining.remove(match)
     return True
-
-
-def _letters_apart(form: Form) -> Form:
-    """`ACD` as the list of these choices."""
-    letters = TEXT.sub(r"\1", form.text).replace(" ", "")
-    if not re.fullmatch("[A-Z]{2,}", letters) or [*letters] != sorted({*letters}):
-        return form
-    return replace(form, kind=Kind.LIST, detail=",", parts=tuple(map(read, letters)))
 
 
 def _same_element(a: Form, b: Form) -> bool:
@@ -107,7 +101,8 @@ def _same_element(a: Form, b: Form) -> bool:
     b = _renamed(b, b.parameter, a.parameter)
     if Kind.RELATION in (a.kind, b.kind):
         return _same_relation(a, b)
-    has_letters = re.search(r"[^\W\d_]", _COMMAND.sub("", a.text))
+    numeric = re.sub(r"\\(?:frac|sqrt|cdot|times|text\{[^{}]*\})", "", a.text)
+    has_letters = re.search(r"[^\W\d_]", numeric)
     if b.kind is Kind.EXPRESSION and not has_letters and r"\circ" not in b.body:
         # In `8 L` and `3 m^2` a letter is a unit, since the accepted answer has none.
         body, unit = values.without_units(b.body, letters=True)
@@ -128,13 +123,12 @@ def _same_element(a: Form, b: Form) -> bool:
     if a.kind is b.kind is Kind.TUPLE:
         is_long = len(a.parts) > 2 or len(b.parts) > 2
         return (a.detail == b.detail or is_long) and _all_same(a.parts, b.parts)
-    if a.kind is b.kind and a.detail == b.detail != r"\setminus" and a.parts:
-        are_same = _same_in_some_order(a.parts, b.parts)
-        if are_same or a.kind is Kind.SET:
-            return are_same
     kinds = {a.kind, b.kind}
-    is_set = _same_set(a, b) if kinds != {Kind.TUPLE, Kind.SET} else False
-    return is_set or (is_set is None and Kind.TUPLE not in kinds and _same_expression(a, b))
+    has_elements = len(kinds) == 1 and a.parts and a.detail == b.detail != r"\setminus"
+    if has_elements and _same_in_some_order(a.parts, b.parts):
+        return True
+    is_one = kinds != {Kind.SET} and not kinds & {Kind.TUPLE, Kind.UNION}
+    return is_one and _same_expression(a, b)
 
 
 def _renamed(form: Form, old: str, new: str) -> Form:
@@ -161,63 +155,57 @@ def _same_expression(a: Form, b: Form) -> bool:
     if first is None or second is None:
         return latex.plain(a.text) == latex.plain(b.text)
     for number, other in ((a.number, second), (b.number, first)):
-        value = expressions.real_value(other) if number and number.step else None
-        if number and value is not None:  # a decimal's own digits say how exact it is
-            return number.stands_for(value)
-    small, large = (Symbol(letter) for letter in "cC")
-    symbols: list[set[Any]]
-    symbols = [getattr(x, "free_symbols", set()) & {small, large} for x in (first, second)]
-    if sorted(map(len, symbols)) == [1, 1]:  # a constant of integration, in either case
-        second = second.xreplace({symbols[1].pop(): symbols[0].pop()})
+        if number and number.step and (value := expressions.real_value(other)) is not None:
+            return number.stands_for(value)  # a decimal's own digits say how exact it is
+    constants = {Symbol("c"), Symbol("C")}  # of integration
+    mine, theirs = (constants & getattr(x, "free_symbols", set()) for x in (first, second))
+    if len(mine) == len(theirs) == 1:
+        second = second.xreplace({theirs.pop(): mine.pop()})
     return expressions.same(first, second)
 
 
 def _same_relation(a: Form, b: Form) -> bool:
     """Equations, inequalities, and the sets or values that they stand for."""
-    is_equation = b.kind is Kind.RELATION and set(b.detail.split()) == {"="}
-    if is_equation and a.kind is not Kind.RELATION and not a.name:
-        return _says_so(b) and same(a, read(b.parts[-1].text))
+    if a.kind is not Kind.RELATION and not a.name and {*b.detail.split()} == {"="}:
+        last = b.parts[-1]
+        left, value = expressions.parsed(b.parts[0].body), expressions.parsed(last.body)
+        if not expressions.are_evaluable(left, value):
+            return False
+        if symbols := left.free_symbols:  # "x + y = 5" is 5, and "2x = 6" is still to be solved
+            is_stated = value != 0 and (len(symbols) > 1 or not left.is_polynomial(*symbols))
+        else:
+            is_stated = expressions.same(left, value)
+        return is_stated and same(a, read(last.text))
     if (a.detail == b.detail and a.parts and _all_same(a.parts, b.parts)) or _same_equation(a, b):
         return True
-    are_same = _same_set(a, b)
-    return latex.plain(a.text) == latex.plain(b.text) if are_same is None else are_same
-
-
-def _says_so(form: Form) -> bool:
-    """Whether an equation says what its left side is: `x + y = 5`, and not `2x = 6` or `3 = 5`."""
-    first, last = form.parts[0], form.parts[-1]
-    left, value = expressions.parsed(first.body), expressions.parsed(last.body)
-    if not expressions.are_evaluable(left, value):
-        return False
-    symbols = left.free_symbols
-    is_to_solve = value == 0 or (len(symbols) == 1 and left.is_polynomial(*symbols))
-    return not is_to_solve if symbols else expressions.same(left, value)
+    return latex.plain(a.text) == latex.plain(b.text)
 
 
 def _same_equation(a: Form, b: Form) -> bool:
     """Whether two relations with one sign are one another times a constant."""
-    (sign, first), (other, second) = _as_difference(a), _as_difference(b)
-    if not sign or sign != other:
-        return False
-    has_order = sign in ("<", r"\le")
-    return bool(first == second) or expressions.proportional(first, second, positive=has_order)
-
-
-def _as_difference(form: Form) -> tuple[str, Any]:
-    r"""A relation as its sign (`=`, `\ne`, `<`, `\le`) and left side minus right side."""
-    left, right, sign = form.name, form.body, "="
-    if not form.name and form.kind is Kind.RELATION and len(form.parts) == 2:
-        left, right, sign = form.parts[0].body, form.parts[1].body, form.detail
-    first, second = expressions.parsed(left), expressions.parsed(right)
-    is_relation = sign in ("=", r"\ne", "<", r"\le") and expressions.are_evaluable(first, second)
-    return (sign, first - second) if is_relation else ("", None)
+    signs, differences = [], []
+    for form in (a, b):
+        left, right, sign = form.name, form.body, "="
+        if not form.name and form.kind is Kind.RELATION and len(form.parts) == 2:
+            left, right, sign = form.parts[0].body, form.parts[1].body, form.detail
+        first, second = expressions.parsed(left), expressions.parsed(right)
+        if sign not in ("=", r"\ne", "<", r"\le") or not expressions.are_evaluable(first, second):
+            return False
+        signs.append(sign)
+        differences.append(first - second)
+    return signs[0] == signs[1] and (
+        bool(differences[0] == differences[1])
+        or expressions.proportional(*differences, positive=signs[0] in ("<", r"\le"))
+    )
 
 
 def _same_set(a: Form, b: Form) -> bool | None:
     """Whether two answers are one set of numbers; None if neither has to be one, or one is none."""
-    if not (_is_region(a) or _is_region(b)):
+    if a.kind is b.kind is Kind.TUPLE or not (_is_region(a) or _is_region(b)):
         return None
     unknowns = [_unknowns(form) for form in (a, b)]
+    if any(len(symbols) > 1 for symbols in unknowns):
+        return None
     if all(unknowns) and unknowns[0] != unknowns[1]:  # x > 3 is not y > 3
         return False
     first, second = _region(a), _region(b)
@@ -240,70 +228,60 @@ def _is_region(form: Form) -> bool:
 
 
 def _unknowns(form: Form) -> set[Any]:
-    sides = [expressions.parsed(p.body) for p in form.parts if form.kind is Kind.RELATION]
+    if form.kind is not Kind.RELATION:
+        return set().union(*map(_unknowns, form.parts))
+    sides = [expressions.parsed(part.body) for part in form.parts]
     return set().union(*(getattr(side, "free_symbols", set()) for side in sides))
 
 
 @functools.lru_cache(maxsize=256)
 def _region(form: Form) -> Any:
     """The set of numbers that an answer is, as a sympy set with rational end points; or None."""
-    from sympy import Complement, FiniteSet, Intersection, Interval, S, Union
+    import sympy
 
+    S, oo = sympy.S, sympy.oo
     named = {r"\mathbbR": S.Reals, r"\mathbbZ": S.Integers, r"\mathbbN": S.Naturals}
     named |= {r"\emptyset": S.EmptySet, r"\\": S.EmptySet}
     if (body := re.sub(r"[ {}]", "", form.body)) in named:
         return named[body]
-    if form.kind is Kind.RELATION:
-        return _solutions(form)
     if form.kind in (Kind.UNION, Kind.LIST):
         sets = [_region(part) for part in form.parts]
         numbers = [part for part in form.parts if part.number and not part.name]
         if None in sets or (form.kind is Kind.LIST and numbers and _is_region(form)):  # "x > 1, 2"
             return None
         if form.detail == r"\setminus":
-            return Complement(*sets)
+            return sympy.Complement(*sets)
         # "x > 1 and x < 3" restricts twice, "(0, 1) and (2, 3)" lists intervals.
         restrict = all(p.kind is Kind.RELATION or r"\mathbb" in p.body for p in form.parts)
         is_meet = form.detail == r"\cap" or (restrict and form.detail in (",", "and"))
-        return (Intersection if is_meet else Union)(*sets)
-    if form.kind is Kind.TUPLE and len(form.parts) == 2:
-        start, end = (_point(part) for part in form.parts)
-        if start is None or end is None or not start < end:
+        return (sympy.Intersection if is_meet else sympy.Union)(*sets)
+    has_parts = form.kind in (Kind.RELATION, Kind.TUPLE, Kind.SET)
+    sides = [expressions.parsed(part.body) for part in (form.parts if has_parts else (form,))]
+    # Constants are rounded: 2^{1/2} is the same end point as \sqrt{2}.
+    points: list[Any]
+    points = [side if side in (oo, -oo) else expressions.real_value(side) for side in sides]
+    points = [sympy.Rational(round(p, 20)) if isinstance(p, Fraction) else p for p in points]
+    if form.kind is Kind.RELATION:  # inequalities in one unknown
+        unknowns = _unknowns(form)
+        if len(unknowns) != 1 or not _is_region(form) or not expressions.are_evaluable(*sides):
             return None
-        return Interval(start, end, form.detail[0] == "(", form.detail[1] == ")")
-    points = [_point(part) for part in (form.parts if form.kind is Kind.SET else (form,))]
-    return FiniteSet(*points) if all(p is not None and p.is_finite for p in points) else None
-
-
-def _point(form: Form) -> Any:
-    r"""A constant, rounded: 2^{1/2} is the same end point as \sqrt{2}; infinity; otherwise None."""
-    from sympy import Rational, oo
-
-    constant = expressions.parsed(form.body)
-    if constant in (oo, -oo):
-        return constant
-    value = expressions.real_value(constant)
-    return None if value is None else Rational(round(value * 10**20), 10**20)
-
-
-def _solutions(form: Form) -> Any:
-    """What solves inequalities in one unknown; None where that is not known."""
-    from sympy import And, Rel, S, Symbol
-
-    unknowns = _unknowns(form)
-    sides = [expressions.parsed(part.body) for part in form.parts]
-    if len(unknowns) != 1 or not _is_region(form) or not expressions.are_evaluable(*sides):
+        x = {unknowns.pop(): sympy.Symbol("x", real=True)}
+        sides = [
+            side.xreplace(x) if point is None else point
+            for side, point in zip(sides, points, strict=True)
+        ]
+        signs = [_ORDER[sign] for sign in form.detail.split()]
+        try:
+            solved = sympy.And(*map(sympy.Rel, sides, sides[1:], signs)).as_set()
+        except MemoryError:
+            raise
+        except Exception:  # sympy does not know
+            return None
+        return S.Reals if solved is S.true else solved
+    if None in points:
         return None
-    x = Symbol("x", real=True)
-    sides = [
-        side.xreplace(dict.fromkeys(unknowns, x)) if side.free_symbols else _point(part)
-        for side, part in zip(sides, form.parts, strict=True)
-    ]
-    signs = [_ORDER[sign] for sign in form.detail.split()]
-    try:
-        solved = And(*map(Rel, sides, sides[1:], signs)).as_set()
-    except MemoryError:
-        raise
-    except Exception:
+    if form.kind is not Kind.TUPLE:
+        return None if {oo, -oo} & {*points} else sympy.FiniteSet(*points)
+    if len(points) > 2 or not points[0] < points[1]:
         return None
-    return S.Reals if solved is S.true else solved
+    return sympy.Interval(*points, form.detail[0] == "(", form.detail[1] == ")")

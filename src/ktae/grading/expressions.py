@@ -47,33 +47,34 @@ _NOT_READ = table("not_read")
 @functools.lru_cache(maxsize=1024)
 def parsed(text: str) -> Any:
     r"""A clean answer as a sympy object with its symbols, or None if it does not parse."""
-    from latex2sympy2_extended.latex2sympy2 import (  # type: ignore[import-untyped]
-        ConversionConfig,
-        latex2sympy,
-    )
+    from latex2sympy2_extended import latex2sympy2 as parser  # type: ignore[import-untyped]
+    from sympy import Derivative, Float, I, Rational, Symbol
+    from sympy.core.function import AppliedUndef
 
-    if not 0 < len(text) <= _LONGEST or latex.is_deep(text) or not latex.braces_match(text):
+    is_readable = 0 < len(text) <= _LONGEST and not latex.is_deep(text) and latex.braces_match(text)
+    if not is_readable or any(pattern.search(text) for pattern, _ in _NOT_READ):
         return None
-    if any(pattern.search(text) for pattern, _ in _NOT_READ):
-        return None
-    settings = {"normalization_config": None}
-    settings["conversion_config"] = ConversionConfig(lowercase_symbols=False)
-    try:
-        return _with_constants(latex2sympy(_prepared(text), **settings))
-    except MemoryError:
-        raise
-    except Exception:
-        return None
-
-
-def _prepared(text: str) -> str:
-    r"""A clean answer in the LaTeX that the parser reads, each name with a spelling of its own."""
     text = _DEGREES.sub(r"(\1\\pi/180)" if TRIGONOMETRIC.search(text) else r"\1", text)
     text = rewritten(text, _WRITTEN_OTHERWISE)
     text = _PLAIN_WORD.sub(lambda m: _PLAIN.get(m[0], m[0]), text)
     if r"\sqrt[" not in text:
         text = text.replace("[", "(").replace("]", ")")
-    return _NAME.sub(_spelled, rewritten(text, _BRACED))
+    text = _NAME.sub(_spelled, rewritten(text, _BRACED))
+    config = parser.ConversionConfig(lowercase_symbols=False)
+    try:
+        expression = parser.latex2sympy(text, normalization_config=None, conversion_config=config)
+        # f(x) and df/dx are symbols, decimals are exact, and `i` is I unless there is a `j`.
+        unknown = [d for d in expression.atoms(Derivative) if not d.expr.has(*d.variables)]
+        for some in (expression.atoms(AppliedUndef), unknown):
+            expression = expression.xreplace({x: Symbol(str(x).replace(" ", "")) for x in some})
+        expression = expression.xreplace({x: Rational(str(x)) for x in expression.atoms(Float)})
+        i, j = Symbol("i"), Symbol("j")
+        is_imaginary = expression.free_symbols & {i, j} == {i}
+        return expression.xreplace({i: I}) if is_imaginary else expression
+    except MemoryError:
+        raise
+    except Exception:
+        return None
 
 
 def _spelled(match: re.Match[str]) -> str:
@@ -91,22 +92,6 @@ def _spelled(match: re.Match[str]) -> str:
     if len(name) > 1 or name in "IEeid":
         name, suffix = "X", name.lstrip("\\") + suffix
     return f"{name}_{{{suffix}}}"
-
-
-def _with_constants(expression: Any) -> Any:
-    """With the imaginary unit for `i`, unless there is a `j`; f(x) and df/dx are symbols."""
-    from sympy import Derivative, Float, I, Rational, Symbol
-    from sympy.core.function import AppliedUndef
-
-    if not hasattr(expression, "atoms"):
-        return expression
-    unknown = [d for d in expression.atoms(Derivative) if not d.expr.has(*d.variables)]
-    for some in (expression.atoms(AppliedUndef), unknown):
-        expression = expression.xreplace({x: Symbol(str(x).replace(" ", "")) for x in some})
-    expression = expression.xreplace({x: Rational(str(x)) for x in expression.atoms(Float)})
-    i, j = Symbol("i"), Symbol("j")
-    free = expression.free_symbols
-    return expression.xreplace({i: I}) if i in free and j not in free else expression
 
 
 def are_evaluable(*candidates: Any) -> bool:
@@ -131,12 +116,11 @@ def _digits(expression: Any) -> float:
     inner = [_digits(argument) for argument in expression.args]
     if not (expression.is_Pow or isinstance(expression, factorial)):
         return math.fsum(inner) if inner else 1.0
-    exponent, size = expression.args[-1], 1.0
-    if exponent.is_number:
-        if inner[-1] > 9:
-            return math.inf
-        size = max(1.0, abs(complex(exponent.evalf(15))))
-    return max(inner[0], 1.0) * size if expression.is_Pow else size * math.log10(size + 2)
+    exponent = expression.args[-1]
+    if exponent.is_number and inner[-1] > 9:
+        return math.inf
+    size = abs(complex(exponent.evalf(15))) if exponent.is_number else 1.0
+    return max(inner[0], 1.0) * max(size, 1.0)  # n! is below n^n
 
 
 def real_value(expression: Any) -> Fraction | None:
@@ -145,9 +129,7 @@ def real_value(expression: Any) -> Fraction | None:
     return None if value is None or value[1] else value[0]
 
 
-def _value(
-    expression: Any, digits: int = _DIGITS, point: dict[Any, Any] | None = None
-) -> Complex | None:
+def _value(expression: Any, digits: int = _DIGITS, point: Any = None) -> Complex | None:
     """The real and imaginary part of a finite value at a point, or None."""
     from sympy import Rational
 
@@ -177,38 +159,33 @@ def same(first: Any, second: Any) -> bool:
         return bool(first == second) and second not in (nan, zoo)
     first, second = first.doit(), second.doit()
     if first.free_symbols or second.free_symbols:
-        agreed = _agree(first, second)
-        if agreed is None:
-            return bool((first - second).simplify() == 0)
-        return agreed and _agree(first, second, is_negative=True) is not False
+        return _agree(first, second)
     if first.is_Rational and second.is_Rational:
         return bool(first == second)
-    have_one_value = _have_one_value(first, second)
-    return bool(first == second) if have_one_value is None else have_one_value
+    is_same = _same_value(first, second)
+    return bool(first == second) if is_same is None else is_same
 
 
-def _have_one_value(first: Any, second: Any, point: dict[Any, Any] | None = None) -> bool | None:
+def _same_value(first: Any, second: Any, point: Any = None, digits: int = _DIGITS) -> bool | None:
     """Whether two have the same value at a point; None if one is infinite there or not known."""
-    a, b = _value(first, point=point), _value(second, point=point)
+    a, b = _value(first, digits, point), _value(second, digits, point)
     if a is None or b is None:
         return None
-    if not _are_close(a, b, Fraction(1, 10**12)):
+    exact = 12 if digits == _DIGITS else digits - 10
+    tolerance = max(map(abs, (*a, *b))) / 10**exact
+    if any(abs(x - y) > tolerance for x, y in zip(a, b, strict=True)):
         return False
+    if digits > _DIGITS:
+        return True
     # In thirty digits 2^2024 is 2^2024 - 1. Of a value with n digits before the point 2 n are taken
     # after it: enough to tell the root of 10^2n + 1 from 10^n.
     size = int(max(map(abs, a))).bit_length() * 3 // 10
-    digits = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
-    a, b = _value(first, digits, point), _value(second, digits, point)
-    return a is not None and b is not None and _are_close(a, b, Fraction(1, 10 ** (digits - 10)))
+    more = min(_MIN_DIGITS + max(3 * size, 2 * int(_digits(first - second))), _MAX_DIGITS)
+    return bool(_same_value(first, second, point, more))
 
 
-def _are_close(a: Complex, b: Complex, tolerance: Fraction) -> bool:
-    largest = max(map(abs, (*a, *b)))
-    return all(abs(x - y) <= tolerance * largest for x, y in zip(a, b, strict=True))
-
-
-def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None:
-    """Whether they agree at positive points, or with one negative number; None if too few tell."""
+def _agree(first: Any, second: Any) -> bool:
+    """Whether they agree at positive points, and with one negative number where both are real."""
     from sympy import Rational
 
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
@@ -220,17 +197,18 @@ def _agree(first: Any, second: Any, *, is_negative: bool = False) -> bool | None
     for count in range(max(_POINTS, len(symbols))):
         scale = scales[count % 3]
         point = {symbol: generator.randint(101, 899) * scale for symbol in symbols}
-        if is_negative:  # one at a time: the root of ab is that of a times that of b
-            symbol = symbols[count % len(symbols)]
-            point[symbol] = -point[symbol]
-            values = _value(first, point=point), _value(second, point=point)
-            if any(value is None or value[1] for value in values):
-                continue  # roots and logarithms have branches there
-        have_one_value = _have_one_value(first, second, point)
-        if have_one_value is False:
+        is_same = _same_value(first, second, point)
+        informative += is_same is not None
+        # One at a time: the root of ab is that of a times that of b.
+        symbol = symbols[count % len(symbols)]
+        point[symbol] = -point[symbol]
+        values = _value(first, point=point), _value(second, point=point)
+        # Elsewhere roots and logarithms have branches.
+        if is_same and all(value is not None and not value[1] for value in values):
+            is_same = _same_value(first, second, point)
+        if is_same is False:
             return False
-        informative += have_one_value is not None
-    return informative >= _POINTS // 2 or None
+    return informative >= _POINTS // 2
 
 
 def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
@@ -241,5 +219,5 @@ def proportional(first: Any, second: Any, *, positive: bool = False) -> bool:
     symbols = sorted(first.free_symbols | second.free_symbols, key=str)
     point = {symbol: Rational(7 * i + 11, 10) for i, symbol in enumerate(symbols)}
     factor = (first / second).subs(point)
-    is_factor = factor.is_real and factor.is_finite and factor and (factor > 0 or not positive)
+    is_factor = factor.is_positive if positive else factor.is_nonzero
     return bool(is_factor) and same(first, factor * second)

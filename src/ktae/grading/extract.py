@@ -32,6 +32,8 @@ _WORDS = TABLES["around"]
 _LETTER = rf"[^\W\d_{CJK[1:-1]}]"  # of scripts with blanks between words
 _END_OF_WORD = "(?![a-zà-ÿа-я])"
 _TURN_END = re.compile(TABLES["turns"]["ends"])
+_TURN_BEGIN = re.compile(rf"(?:\s*+(?:(?i:assistant|model)\s*+)?(?:{_TURN_END.pattern}))*")
+"""Tokens of a chat template that stand in front."""
 _THOUGHT = re.compile(TABLES["turns"]["thoughts"], re.IGNORECASE)
 _DOUBTED = rf"(?<!{_LETTER})(?:{_DOUBTS})(?!{_LETTER})"
 _DOUBT = re.compile(rf"{_DOUBTED}|\?", re.IGNORECASE)
@@ -89,6 +91,7 @@ _NUMBER = re.compile(
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""
+_VALUE = re.compile(rf"{_FORMULA.pattern}|({_NUMBER.pattern})", re.DOTALL)
 _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! (?!or\b|and\b)[a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
 _NOT_BEFORE = re.compile(rf"\b(?:{_WORDS['not_before']})[ \t*_$(]*$", re.IGNORECASE)
@@ -101,6 +104,10 @@ _REASON = re.compile(r"(?<=.)(?:,?[ \t]+\(?(?:because|since)|,[ \t]+as)\b.*", re
 _FIRST = re.compile(rf"^(?:(?:{_WORDS['fillers']})[ \t,:]+|=[ \t]*)+", re.IGNORECASE)
 _SAYS_NOTHING = re.compile(_WORDS["says_nothing"], re.IGNORECASE)
 _LATEX = re.compile(r"\\(?:text|mathrm|textbf|mbox|begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+")
+_SENTENCE = re.compile(
+    r"(?s:.)\$|\\\(|\A[^\W\d_]+ [^\W\d_]+\b|[^\W\d_]{2}[^\W\d_]*+[\W\d_](?s:.*?)[^\W\d_]{2}"
+)
+"""Two words, or a formula's delimiters."""
 _NAMED = re.compile(r"^(?:[^\d:.,;({\"`]{1,40}:|[A-Za-z ]{1,40}[ \t]=|∴)[ \t*_]*(?=\S)")
 _AROUND = '.,;。，； ✓✔*_`"“”项項\t\r\n'
 _BOLD = re.compile(r"(\*\*|__|`+)(?=\S)([^*`\n]+?)\1|<<[^<>\n]*>>")
@@ -125,26 +132,16 @@ class _Statement(NamedTuple):
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
-    final, thought = _final_part(response)
+    text = _TURN_END.split(_TURN_BEGIN.sub("", response, count=1), maxsplit=1)[0]
+    final, thought = text, ""
+    for mark in [*_THOUGHT.finditer(text)][-1:]:
+        if mark[1] or mark[2]:
+            final, thought = text[mark.end() :], text[: mark.start()]
+        else:  # an answer ends a thought as well
+            answer = re.match("(?is).*(<answer>.*)", text[mark.end() :])
+            final = answer[1] if answer else ""
     is_doubted = _DOUBT.search(final.rstrip().rpartition("\n")[2])
     return _extracted(final, fallback) or (None if is_doubted else _extracted(thought, "none"))
-
-
-def _final_part(response: str) -> tuple[str, str]:
-    """What follows all thoughts up to the turn's end; and the thought that has ended."""
-    begin = 0  # a chat template's tokens may stand in front
-    for token in (*_TURN_END.finditer(response), None):
-        text = response[begin : token.start() if token else None]
-        if token is None or text.strip().lower() not in ("", "assistant", "model"):
-            break
-        begin = token.end()
-    *_, last = (None, *_THOUGHT.finditer(text))
-    if last is None:
-        return text, ""
-    if last[1] or last[2]:
-        return text[last.end() :], text[: last.start()]
-    opened = text.lower().rfind("<answer>")  # an answer ends a thought as well
-    return (text[opened:] if opened > last.start() else ""), ""
 
 
 def _extracted(text: str, fallback: Fallback) -> Extracted | None:
@@ -175,13 +172,13 @@ def _boxes(text: str) -> Iterator[_Statement]:
             boxes.append((box.start(), match.end(), content))
     if not boxes:
         return
-    start, end, content = boxes.pop()
+    chain = [boxes.pop()]
+    start, end, _ = chain[0]
     hedge = _HEDGE_BEFORE.search(text, max(0, start - 99), start) or _TAKEN_BACK.match(text, end)
-    contents = [content]
     while boxes and _BETWEEN.fullmatch(text, max(boxes[-1][1], start - 60), start):
-        start, _, content = boxes.pop()
-        contents.insert(0, content)
-    contents = [_BOX.sub("", content).strip() for content in contents]
+        chain.insert(0, boxes.pop())
+        start = chain[0][0]
+    contents = [_BOX.sub("", content).strip() for *_, content in chain]
     answer = ", ".join([contents[0]] if len({*contents}) == 1 else contents)
     if label := _LABEL.match(answer):  # "Answer: 18" within it
         answer = answer[label.end() :].strip("} ")
@@ -216,7 +213,7 @@ def _conventions(text: str) -> Iterator[_Statement]:
 
 def _answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> str | None:
     """A bare value, or the only one of a sentence; None if it says nothing, empty if in doubt."""
-    text = _plain(statement)
+    text = _FIRST.sub("", _BOLD.sub(r"\2", statement[:1000]).strip(_AROUND), count=1)
     if not re.search(r"\w|\\[a-zA-Z{]", text):
         return None
     if _BOX.search(text):
@@ -231,7 +228,7 @@ def _answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> 
         return None
     if re.search(r"\bor\b", text) and value:
         return value  # "2.5 or 5/2"
-    if not _is_sentence(text):
+    if not _SENTENCE.search(_LATEX.sub(" ", text)):
         return "" if re.search(r"\d", text) and _DOUBT.search(text) else mark + text
     if value is None:
         yes_or_no = re.match(r"(?i:yes|no|true|false)(?=,)", text)
@@ -239,39 +236,22 @@ def _answer_in(statement: str, rule: str = "label", is_phrase: bool = False) -> 
     return value and mark + value
 
 
-def _plain(statement: str) -> str:
-    text = _BOLD.sub(lambda m: m[2] or "", statement[:1000])
-    return _FIRST.sub("", text.strip(_AROUND), count=1)
-
-
-def _is_sentence(text: str) -> bool:
-    """Whether there are words around the answer, or a formula's delimiters."""
-    if "$" in text[1:] or r"\(" in text or re.match(r"[^\W\d_]+ [^\W\d_]+\b", text):
-        return True
-    return len(re.findall(r"[^\W\d_]{2,}", _LATEX.sub(" ", text))) > 1
-
-
 def _only_value(text: str) -> str | None:
     """The only number, formula or choice of a sentence; None if it has none, empty if in doubt."""
-    formulas = [(m.start(), m.end(), m[m.lastindex or 0].strip()) for m in _FORMULA.finditer(text)]
-    values = [value for value in formulas if re.search(r"[\d\\=<>+*/,-]", value[2])]
-    for match in _NUMBER.finditer(text):
-        if not any(start <= match.start() < end for start, end, _ in formulas):
-            values.append((*match.span(), match[0].strip()))
-    if not values:
-        values = formulas or [(*m.span(), m[0]) for m in _CHOICE.finditer(text)]
+    matches = [*_VALUE.finditer(text)]
+    values = [m for m in matches if re.search(r"[\d\\=<>+*/,-]", m[m.lastindex or 0])]
+    values = values or matches or [*_CHOICE.finditer(text)]
     if not values:
         return None
-    values.sort()
-    gaps = [text[a[1] : b[0]] for a, b in itertools.pairwise(values)]
+    texts = [match[match.lastindex or 0].strip() for match in values]
+    gaps = [text[a.end() : b.start()] for a, b in itertools.pairwise(values)]
     is_chain = gaps and _EQUALS.fullmatch(gaps[-1]) and all(map(_OPERATES.fullmatch, gaps[:-1]))
-    numbers = [written(value[2].lstrip("$")) for value in values]
-    is_same = all(n and numbers[0] and same_number(numbers[0], n) for n in numbers)
-    is_same = (is_same or len({v[2] for v in values}) == 1) and not any(" and " in g for g in gaps)
-    start, end, value = values[-1]
-    is_alone = len(values) == 1 or is_chain or is_same
-    is_left_open = _NOT_BEFORE.search(text, 0, start) or _NOT_BEHIND.match(text, end)
-    return value if is_alone and not is_left_open and not _DOUBT.search(text) else ""
+    first, *others = (written(value.lstrip("$")) for value in texts)
+    is_same = len({*texts}) == 1 or all(first and n and same_number(first, n) for n in others)
+    is_alone = is_chain or (is_same and not any(" and " in gap for gap in gaps))
+    last = values[-1]
+    is_left_open = _NOT_BEFORE.search(text, 0, last.start()) or _NOT_BEHIND.match(text, last.end())
+    return texts[-1] if is_alone and not is_left_open and not _DOUBT.search(text) else ""
 
 
 def _last_line(text: str) -> str:
@@ -290,8 +270,9 @@ def _last_line(text: str) -> str:
     line = _SENTENCE_END.split(line.strip())[-1]
     if _BOX.search(line) or _DOUBT.search(line) or _OF_ANSWER.search(line):
         return ""
-    bare = _plain(_NAMED.sub("", line, count=1))
-    if _is_sentence(bare):
+    bare = _BOLD.sub(r"\2", _NAMED.sub("", line, count=1)[:1000]).strip(_AROUND)
+    bare = _FIRST.sub("", bare, count=1)
+    if _SENTENCE.search(_LATEX.sub(" ", bare)):
         return (_only_value(bare) or "") if re.search(r"[.!。*$)\]`\"]\W*$", line) else ""
     word = r"[^\W\d_]{3,20}|[Nn]o" if not any(above) else "(?!)"  # alone it may be all of it
     is_value = re.search(r"\d|\\[a-zA-Z]", bare) or re.fullmatch(rf"{_CHOICE.pattern}|{word}", bare)

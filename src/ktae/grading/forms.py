@@ -102,6 +102,7 @@ _NO_NAME = re.compile(r"(?:[a-z]{2,3}|e|i|\\pi)=|[a-z]?[A-Z]{2,}=[A-Za-z]+$|[a-z
 _NAME_OF_BRACKETS = re.compile(
     r"[A-Z]'?(?:_\{?\w\}?)?\s*(?=\()|[A-Za-z]\s*(?=\([^()\[\]]*\]$|\[[^()\[\]]*\)$)"
 )
+_BRACKETS = re.compile(r"(\\\{|[(\[])(.*)(\\\}|[)\]])", re.DOTALL)
 _PLUS_MINUS = re.compile(r"\\(pm|mp)(?![a-z])\s*|±")
 _IN_BASE = re.compile(
     r"(-?)\(?\s*((?:[\d.][\dA-Z. ]*|(?=[A-F]*\d)[\dA-F]+|[\da-fA-F]+(?=\s*_\s*\{16)"
@@ -119,9 +120,9 @@ _LONGEST = 10_000
 @functools.lru_cache(maxsize=512)
 def read(answer: str, *, thousands: bool = True) -> Form:
     """The normal form of an answer; with `thousands`, `54,108` is one number and no list of two."""
-    text = answer if len(answer) > _LONGEST else latex.clean(answer, thousands=thousands)
-    if len(answer) > _LONGEST or latex.is_deep(text):
-        return Form(Kind.EXPRESSION, text, text, source=answer)
+    if len(answer) > _LONGEST or latex.is_deep(answer):
+        return Form(Kind.EXPRESSION, answer, answer, source=answer)
+    text = latex.clean(answer, thousands=thousands)
     if congruence := _CONGRUENCE.fullmatch(text):
         text = rf"{int(congruence[1]) % int(congruence[2])} \pmod{{{congruence[2]}}}"
     form = _read(text, is_text=bool(TEXT.search(answer)))
@@ -164,7 +165,17 @@ def _read(text: str, *, is_text: bool = False) -> Form:
         if len(parts) > 1:
             return Form(Kind.UNION, text, text, tuple(map(_read, parts)), sign)
     name = _NAME_OF_BRACKETS.match(text)
-    return _bracketed(text[name.end() :] if name else text) or _leaf(text, is_text)
+    bare = text[name.end() :] if name else text
+    brackets = _BRACKETS.fullmatch(bare)
+    if brackets and not latex.cut(brackets[2], (r"\}", ")", "]"))[1]:
+        left, inner, right = brackets.groups()
+        parts = latex.cut(inner, ",;")[0]
+        if left == r"\{":
+            elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
+            return Form(Kind.SET, bare, bare, tuple(map(_read, elements)), "{}")
+        if len(parts) > 1 and all(parts):
+            return Form(Kind.TUPLE, bare, bare, tuple(map(_read, parts)), left + right)
+    return _leaf(text, is_text)
 
 
 def _in_one_line(text: str) -> str:
@@ -192,8 +203,7 @@ def _list(text: str) -> Form | None:
     roles = {_JOINS[token] for token in latex.cut(text, _JOINS)[1]}
     elements = [text]
     for level in _LOOSEST_FIRST:
-        parts = [part.strip(" ,") for part in latex.cut(text, level)[0]]
-        parts = [part for part in parts if part]
+        parts = [p for part in latex.cut(text, level)[0] if (p := part.strip(" ,"))]
         # In "x = 1, y = 2 or x = 3, y = 4" the commas are within elements, as they are beside ";".
         is_nested = "and" in roles or all("," in part and "=" in part for part in parts)
         if len(parts) > 1 and (level is not _LOOSEST_FIRST[1] or is_nested):
@@ -202,12 +212,8 @@ def _list(text: str) -> Form | None:
     elements = [each for element in elements for each in _both_signs(element)]
     if len(elements) == 1:
         return None
-    forms = [_read(element) for element in elements]
-    for i, form in enumerate(forms):
-        if form.kind is Kind.LIST and all(part.name for part in form.parts):
-            forms[i] = replace(form, kind=Kind.TUPLE, detail="()")  # "p = 5, q = 2" is (5, 2)
     role = "or" if "or" in roles else "and" if "and" in roles else ","
-    return Form(Kind.LIST, text, text, tuple(forms), role)
+    return Form(Kind.LIST, text, text, tuple(map(_read, elements)), role)
 
 
 def _both_signs(text: str) -> list[str]:
@@ -228,14 +234,12 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
     integers = {n.value for n in numbers if not n.step and n.value.denominator == 1}
     if len(integers) > 1 and {*signs} <= {"=", *_ROUNDED}:
         return Form(Kind.RELATION, text, text, detail="contradiction")  # "x = 41 = 42"
+    if signs[0] in _ROUNDED and has_name:
+        signs[0] = "="
     rounded = next((i for i, sign in enumerate(signs) if sign in _ROUNDED), len(signs))
-    if rounded == 0 and has_name:
-        parts, signs = parts[:2], ["="]
-    elif rounded == 0:
-        # A sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21.
+    if rounded == 0:  # a sum of whole numbers needs no rounding: "98 - 63 ≈ 21" states 21
         return _read(parts[1 if _SUM.fullmatch(parts[0]) else 0])
-    else:
-        parts, signs = parts[: rounded + 1], signs[:rounded]
+    parts, signs = parts[: rounded + 1], signs[:rounded]
     if set(signs) <= {">", r"\ge"}:
         parts, signs = parts[::-1], [{">": "<", r"\ge": r"\le"}[sign] for sign in signs[::-1]]
     if signs == [r"\in"] and has_name:
@@ -246,23 +250,6 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
             return replace(value, text=text, name=parts[0])
     forms = tuple(map(_leaf, parts))
     return Form(Kind.RELATION, text, text, forms, " ".join(signs))
-
-
-def _bracketed(text: str) -> Form | None:
-    """A tuple, an interval or a set; None where brackets are not all around it."""
-    is_set = text.startswith(r"\{")
-    left = text[: 1 + is_set]
-    inner, *rest = latex.cut(text[len(left) :], (r"\}",) if is_set else ")]")[0]
-    if left not in ("(", "[", r"\{") or rest != [""]:
-        return None
-    right = text[-len(left) :]
-    parts = latex.cut(inner, ",;")[0]
-    if is_set:
-        elements = [e for part in parts for e in _both_signs(part)] if inner.strip() else []
-        return Form(Kind.SET, text, text, tuple(map(_read, elements)), "{}")
-    if len(parts) < 2 or not all(parts):
-        return None
-    return Form(Kind.TUPLE, text, text, tuple(map(_read, parts)), left + right)
 
 
 def _leaf(text: str, is_text: bool = False) -> Form:

@@ -44,9 +44,12 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
     limit = signal.getitimer(signal.ITIMER_PROF)[0] / 3
     end = time.process_time() + min(PATIENCE, limit or PATIENCE)
     for i, answer in enumerate(answers, 1):
+        # Of a whole solution that a data set holds its `#### 5` or last box.
+        hashes, box = _HASHES.search(answer), extract(answer, "none")
+        accepted = hashes[1].strip() if hashes else box.text if box else answer
         # A slow one takes half of what is left, the last one all of it.
         patience = (end - time.process_time()) / (1 if i == len(answers) else 2)
-        outcome, reason = _compared(_accepted_in(answer), text, patience)
+        outcome, reason = _compared(accepted, text, patience)
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, reason, rule)
         reasons.setdefault(outcome, reason)
@@ -57,20 +60,8 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
     return Verdict(outcome, text, reasons[outcome], rule)
 
 
-def _accepted_in(answer: str) -> str:
-    r"""The accepted answer in a data set's entry: of a whole solution its `#### 5` or last box."""
-    if hashes := _HASHES.search(answer):
-        return hashes[1].strip()
-    extracted = extract(answer, "none") if r"\boxed" in answer else None
-    return extracted.text if extracted else answer
-
-
 def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome, str]:
-    """Whether the two agree, and as what, or why not.
-
-    A response that takes too long or raises is incorrect, since it must not be able to dodge its
-    verdict; an accepted answer that is cut off, or takes too long beside 0, is undecided.
-    """
+    """Whether the two agree, and as what, or why not: no response gets around it by being slow."""
     text = latex.clean(answer)
     if not re.search(r"\w|\\[a-zA-Z{]", text) or not latex.braces_match(text):
         return Outcome.UNDECIDED, f"the accepted answer does not parse: {answer[:100]!r}"
@@ -91,7 +82,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
             return Outcome.INCORRECT, AS_TEXT
         for_what = "another" if other.kind is accepted.kind else f"{other.kind} for"
         return Outcome.INCORRECT, f"{for_what} {accepted.kind}"
-    except _OutOfTime:
+    except _OutOfTime:  # of an accepted answer that is too slow beside 0 as well nobody knows
         is_slow = stated == "0" or _compared(answer, "0", patience / 3)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
     except MemoryError:

@@ -6,6 +6,7 @@ sizes and colours, a final stop, quotes around all of it. What it does not know,
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 import unicodedata
@@ -52,13 +53,15 @@ _THOUSANDS = re.compile(
 )
 _SPACED = table("spaces", SPACES=SIGNS["spaces"])
 _EUROPEAN = re.compile(r"([\[\]])([^\[\](),;]+)[,;]([^\[\](),;]+)([\[\]])")
+_FRACTIONS = {c: unicodedata.normalize("NFKC", c).split("⁄") for c in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}
 _TRANSLATED = str.maketrans(
     SIGNS["plain"]
     # Full-width signs, letters and digits.
     | {chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+    | dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ₀₁₂₃₄₅₆₇₈₉", "0123456789-n0123456789", strict=True))
+    | {sign: rf"\frac{{{top}}}{{{under}}}" for sign, (top, under) in _FRACTIONS.items()}
     | {pair[0]: rf"\{pair[2:]} " for pair in SIGNS["latex"].split("|")}
 )
-_COMPATIBLE = re.compile("(?P<vulgar>[¼-¾⅐-⅞])|(?P<raised>[⁰¹²³⁴-⁹⁻ⁿ]+)|[₀-₉]+")
 _ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")
 CJK = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
 """A character of a script that puts no blanks between words: Chinese, Japanese; Korean endings."""
@@ -75,7 +78,11 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text = answer if answer.isascii() else _in_latex(answer)
+    text = answer
+    if not text.isascii():  # "2√3 x²" as "2\sqrt{3} x^{2}"
+        text = " ".join("".join(c for c in text if unicodedata.category(c) != "Cf").split())
+        text = re.sub("[₀-₉]+", r"_{\g<0>}", re.sub("[⁰¹²³⁴-⁹⁻ⁿ]+", r"^{\g<0>}", text))
+        text = _ROOT.sub(r"\\sqrt{\1\2\3}", text.translate(_TRANSLATED))
     text, before = rewritten(text, _STYLE), ""
     while text != before:  # wrappers hide in wrappers, as in $\text{{5}}.$
         before = text
@@ -95,29 +102,11 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     return " ".join(text.split())
 
 
-def _in_latex(answer: str) -> str:
-    r"""The answer with Unicode's mathematical signs in LaTeX: `2√3 x²` as `2\sqrt{3} x^{2}`."""
-    spaced = (" " if unicodedata.category(c) == "Zs" else c for c in answer)
-    text = "".join(c for c in spaced if unicodedata.category(c) != "Cf").translate(_TRANSLATED)
-    text = _COMPATIBLE.sub(_in_ascii, text)
-    return _ROOT.sub(r"\\sqrt{\1\2\3}", text)
-
-
-def _in_ascii(match: re.Match[str]) -> str:
-    text = unicodedata.normalize("NFKC", match[0]).replace("−", "-")
-    if match["vulgar"]:
-        return r"\frac{{{}}}{{{}}}".format(*text.split("⁄"))
-    return f"{'^' if match['raised'] else '_'}{{{text}}}"
-
-
 def braces_match(text: str) -> bool:
     r"""Whether every brace that is not escaped (`\{`) has its counterpart."""
-    depth = 0
-    for token in _BRACE.findall(text):
-        depth += (token == "{") - (token == "}")
-        if depth < 0:
-            return False
-    return depth == 0
+    steps = ((token == "{") - (token == "}") for token in _BRACE.findall(text))
+    depths = [*itertools.accumulate(steps, initial=0)]
+    return not (min(depths) or depths[-1])
 
 
 def is_deep(text: str) -> bool:

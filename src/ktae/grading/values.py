@@ -55,13 +55,11 @@ def written(text: str) -> Number | None:
     match = _NUMBER.fullmatch(rewritten(text.replace(" ", ""), _PLAINER))
     if match is None or len(text) > MAX_DIGITS or _TWO_NUMBERS.search(text):
         return None
-    if match["period"] and "." not in match["top"]:  # 3(5) is a product
-        return None
-    parts = {name: part or "" for name, part in match.groupdict().items()}
+    parts = match.groupdict(default="")
     exponent, under = int(parts["exponent"] or 0), Fraction(parts["under"] or 1)
-    if abs(exponent) > MAX_DIGITS or not under:
-        return None
     integer, point, decimals = parts["top"].partition(".")
+    if abs(exponent) > MAX_DIGITS or not under or (parts["period"] and not point):
+        return None  # 3(5) is a product
     step = Fraction(10) ** (exponent - len(decimals))
     value = Fraction(parts["top"]) * Fraction(10) ** exponent
     if period := parts["period"]:
@@ -129,11 +127,10 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
         if unit is None or not unit[0].strip() or not rest or rest.endswith("angle"):
             break
         words = re.sub(_POWER, "", TEXT.sub(r"\1", unit[0])).strip()
-        if re.fullmatch("[a-zA-Z]", words) and not {words, words.lower()} & {*_UNIT_NAMES}:
-            break
         if SCALE.search(units + words):  # `$5 M`
             return answer, ""
-        if len(words.split()) > 5 or _NO_UNIT.search(words):
+        is_letter = re.fullmatch("[a-zA-Z]", words) and not {words, words.lower()} & {*_UNIT_NAMES}
+        if is_letter or len(words.split()) > 5 or _NO_UNIT.search(words):
             break
         units, text = f"{unit[0]} {units}", rest
     return text, units.strip()
@@ -141,15 +138,9 @@ def without_units(text: str, *, letters: bool = False) -> tuple[str, str]:
 
 def contradict(a: str, b: str) -> bool:
     """Whether both are units that are known, and not the same one: `m` and `km`."""
-    first, second = _canonical(a), _canonical(b)
-    return bool(first and second and first != second)
-
-
-def _canonical(unit: str) -> str:
-    r"""A unit in one way of writing (`square meters` as `m^2`); empty where it is not known."""
-    text = rewritten(unit.lower(), _UNIT_SPELLINGS)
-    parts = re.findall(r"[^\W\d_]+|[°$¢€£¥%]|\^ *-?\d|/", text)
-    names = [_UNIT_NAMES.get(part, "") for part in parts if part[0] not in "^/"]
-    if not all(names):
-        return ""
-    return "".join(_UNIT_NAMES.get(part, part.replace(" ", "")) for part in parts)
+    units = []
+    for unit in (a, b):
+        text = rewritten(unit.lower(), _UNIT_SPELLINGS)  # `square meters` as `m^2`
+        parts = re.findall(r"[^\W\d_]+|[°$¢€£¥%]|\^ *-?\d|/", text)
+        units.append([p.replace(" ", "") if p[0] in "^/" else _UNIT_NAMES.get(p) for p in parts])
+    return units[0] != units[1] and all(units) and None not in units[0] + units[1]

@@ -71,7 +71,12 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
 
     def grade(self, response: str, answer: str | Sequence[str]) -> Verdict:
         """Grade one response as `ktae.grading.grade` does; waits for a free worker first."""
-        request = [self.grader, *_checked(response, answer), self.time_limit]
+        answers = list(answer) if isinstance(answer, list | tuple) else [answer]
+        if not answers or not all(isinstance(text, str) for text in (response, *answers)):
+            raise InputError(
+                f"response, answer are {response!r:.99}, {answer!r:.99}; expected text, texts"
+            )
+        request = [self.grader, response, answers, self.time_limit]
         if self._process != os.getpid():
             self._forget()  # the workers are the parent's
         idle = self._idle
@@ -96,10 +101,9 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
 
     def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
         """Grade many responses on all workers; verdicts come in the order of the tasks."""
-        checked = [_checked(*task) for task in tasks]
         with ThreadPoolExecutor(self.size, thread_name_prefix="ktae-grading") as threads:
             try:
-                yield from threads.map(lambda task: self.grade(*task), checked)
+                yield from threads.map(lambda task: self.grade(*task), tasks)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -126,9 +130,17 @@ class _Worker:
     """A process that is asked over its standard streams."""
 
     def __init__(self) -> None:
+        # The parent's path, without the current folder and that of its script; with ktae's own.
+        script = getattr(sys.modules.get("__main__"), "__file__", None) or "/"
+        data_folders = {os.path.dirname(os.path.realpath(script))}
+        with contextlib.suppress(FileNotFoundError):  # somebody has removed the current folder
+            data_folders.add(os.getcwd())
+        paths = [path for path in sys.path if os.path.isabs(path)]
+        paths = [path for path in paths if os.path.realpath(path) not in data_folders]
+        paths.append(str(Path(__file__).resolve().parents[2]))
+        command = [sys.executable, "-P", "-c", BOOTSTRAP, *paths]
         environment = os.environ | {"PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
         environment.pop("PYTHONPATH", None)  # what is needed of it is in the arguments
-        command = [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()]
         settings: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         settings |= {"cwd": "/", "env": environment, "process_group": 0}
         self.process: Any = subprocess.Popen(command, **settings)
@@ -158,25 +170,6 @@ class _Worker:
         self.process.kill()
         _, errors = self.process.communicate()
         return self.process.returncode, errors.decode(errors="replace").strip()[-2000:]
-
-
-def _import_path() -> list[str]:
-    """The parent's path without the current folder and that of its script; with ktae's own."""
-    script = getattr(sys.modules.get("__main__"), "__file__", None) or "/"
-    data_folders = {os.path.dirname(os.path.realpath(script))}
-    with contextlib.suppress(FileNotFoundError):  # somebody has removed the current folder
-        data_folders.add(os.getcwd())
-    paths = filter(os.path.isabs, sys.path)
-    kept = [path for path in paths if os.path.realpath(path) not in data_folders]
-    return [*kept, str(Path(__file__).resolve().parents[2])]
-
-
-def _checked(response: str, answer: str | Sequence[str]) -> Task:
-    answers = [answer] if isinstance(answer, str) else answer
-    are_texts = isinstance(answers, Sequence) and all(isinstance(text, str) for text in answers)
-    if isinstance(response, str) and are_texts and answers:
-        return Task(response, list(answers))
-    raise InputError(f"response, answer are {response!r:.99}, {answer!r:.99}; expected text, texts")
 
 
 _lock, _default = Lock(), list[GradingPool]()
