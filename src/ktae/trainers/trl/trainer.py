@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from accelerate.utils import gather, gather_object
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
@@ -32,7 +34,6 @@ from ktae.trainers.trl.checks import (
 )
 from ktae.trainers.trl.config import with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
-from ktae.trainers.trl.processes import largest, now, total
 
 
 class RolloutBatch(NamedTuple):
@@ -64,6 +65,18 @@ class CreditCell(list[float]):
     def __str__(self) -> str:
         """How many numbers it has, and the largest."""
         return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
+
+
+def of_processes(values: np.ndarray) -> np.ndarray:
+    """(processes, n) of each process's (n,) numbers."""
+    return np.asarray(on_host(gather(torch.tensor(values[None], device=PartialState().device))))
+
+
+def now(device: torch.device) -> float:
+    """Seconds on a clock, with a GPU's work so far done. TRL waits for it at this point, too."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -120,7 +133,14 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         config.credit = None if estimator is None else to_text(estimator)
         super().__init__(**arguments, **rounds)
         check_enough(self.train_dataset, self.args)
-        self._choose_correctness(config.correctness)
+        names, self._correctness_columns = self.reward_func_names, []
+        if estimator is not None or config.correctness is not None or len(names) == 1:
+            columns = correctness_columns(names, self.reward_funcs, config.correctness)
+            self._correctness_columns = columns
+        chosen = [names[column] for column in self._correctness_columns]
+        self._correctness_name = ", else ".join(chosen)
+        if config.correctness is not None:
+            self.args.correctness = chosen  # names, also where functions were given
         self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
         self._sampling = False
@@ -131,18 +151,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 estimator, self._correctness_name, self.threshold, self._tokenizer
             ).tried("log_probs", "entropies")
             self._name = f"{GRPOTrainer._name} with token credit (ktae, {to_text(estimator)})"
-
-    def _choose_correctness(self, correctness: Correctness | None) -> None:
-        """Find the columns of rewards that decide."""
-        names = self.reward_func_names
-        self._correctness_columns = []
-        if self.credit is not None or correctness is not None or len(names) == 1:
-            columns = correctness_columns(names, self.reward_funcs, correctness)
-            self._correctness_columns = columns
-        chosen = [names[column] for column in self._correctness_columns]
-        self._correctness_name = ", else ".join(chosen)
-        if correctness is not None:
-            self.args.correctness = chosen  # names, also where functions were given
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's."""
@@ -229,7 +237,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         metrics = {}
         if self.credit is None:
             if self._correctness_columns:
-                metrics = verdict_metrics(kept["correct"], total=total)
+                metrics = verdict_metrics(kept["correct"], of_processes)
         else:
             started = now(rollout_advantages.device)
             result = self._estimate(output, kept)
@@ -238,9 +246,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             # Here and not in the loss, for before that TRL shuffles the rows and splits them
             # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
-            metrics = result.metrics(rollout_advantages, total=total, largest=largest)
+            metrics = result.metrics(rollout_advantages, gather=of_processes)
             seconds = now(rollout_advantages.device) - started
-            metrics[f"{PREFIX}seconds"] = float(largest(np.array([seconds]))[0])
+            metrics[f"{PREFIX}seconds"] = float(of_processes(np.array([seconds])).max())
             self._log_advantages(output["advantages"], credit, kept)
         for name, value in metrics.items():
             self._metrics[mode][name].append(value)
