@@ -155,7 +155,20 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
     (first, a), *others = ((name, problems_of(side)) for name, side in sides.items())
     rows: list[Comparison] = []
     for name, b in others:
-        _require_same_problems(first, a, name, b, partial)
+        common, missing = a.keys() & b.keys(), a.keys() ^ b.keys()
+        if not common or (missing and not partial):
+            raise InputError(
+                f"{first} and {name} have {len(common)} problems in common and {len(missing)} that "
+                f"only one of them has, such as {min(missing):.60}; expected the same problems, by "
+                "label or prompt; --partial compares on those in common"
+            )
+        for problem in sorted(common):
+            of_a, of_b = (sorted({*side[problem].answers}) for side in (a, b))
+            if of_a != of_b:
+                raise InputError(
+                    f"problem {problem:.60} has the answers {of_a!r:.60} in {first} and "
+                    f"{of_b!r:.60} in {name}; expected the same problems"
+                )
         rows += _compare_two((first, name), a, b, rng)
     # Several benchmarks are several chances to be right by luck.
     for measure in ("accuracy", "length"):
@@ -229,22 +242,3 @@ def in_words(comparison: Comparison) -> str:
         )
     claim = f"{more} is better than {less}" if is_accuracy else f"{less} is shorter than {more}"
     return f"{claim} by {difference:.1f} {unit} ({between}, {p})"
-
-
-def _require_same_problems(
-    name_a: str, a: Problems, name_b: str, b: Problems, partial: bool
-) -> None:
-    common, missing = a.keys() & b.keys(), a.keys() ^ b.keys()
-    if not common or (missing and not partial):
-        raise InputError(
-            f"{name_a} and {name_b} have {len(common)} problems in common and {len(missing)} that "
-            f"only one of them has, such as {min(missing):.60}; expected the same problems, by "
-            "label or prompt; --partial compares on those in common"
-        )
-    for problem in sorted(common):
-        of_a, of_b = (sorted({*side[problem].answers}) for side in (a, b))
-        if of_a != of_b:
-            raise InputError(
-                f"problem {problem:.60} has the answers {of_a!r:.60} in {name_a} and {of_b!r:.60} "
-                f"in {name_b}; expected the same problems"
-            )

@@ -36,15 +36,13 @@ from ktae.grading import Verdict
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 """Files of weights, in the order in which transformers and vLLM look for them."""
-MAX_NEW_TOKENS = 3000
-"""The longest response in the paper's evaluation."""
 
 
 class Questions(NamedTuple):
     """What a model is asked."""
 
     problems: Sequence[BenchmarkProblem] = ()
-    longest: int = MAX_NEW_TOKENS
+    longest: int = Sampling().max_new_tokens
     """Tokens of a response."""
     graders: Mapping[str, Callable[[pa.Table], list[Verdict]]] = MappingProxyType({})
     """The task's own grader by name, if it has one."""

@@ -13,7 +13,7 @@ from ktae.trainers.lists import Part, Rollout, credit_of, scored
 from ktae.trainers.metrics import PREFIX, Scored
 from ktae.trainers.settings import Settings
 from ktae.trainers.verl import options
-from ktae.trainers.verl.handover import Rollouts, current_rollouts
+from ktae.trainers.verl.handover import Rollouts, current
 
 
 def verl_advantages(
@@ -35,7 +35,8 @@ def verl_advantages(
     Raises:
         InputError: no KTAE trainer mode, an unknown option, or arrays that do not fit.
     """
-    rollouts = current_rollouts()
+    if (rollouts := current.get()) is None:
+        raise InputError(options.NO_TOKEN_IDS)
     rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
     finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
     settings, base_name = options.from_algorithm(config)
