@@ -50,26 +50,18 @@ class Comparison(NamedTuple):
     """B against A on one set of problems."""
 
     a: str
-    b: str
-    """The models' names."""
-    name: str
-    """The benchmark's."""
+    b: str  # the models' names
+    name: str  # the benchmark's
     measure: Measure
-    problems: int
-    """With a decided sample on both sides; for lengths all that both have."""
-    mean_a: float
-    """Accuracy as a share, or tokens of a response."""
+    problems: int  # with a decided sample on both sides; for lengths all that both have
+    mean_a: float  # accuracy as a share, or tokens of a response
     mean_b: float
-    difference: Interval
-    """B minus A, in the same unit: .02 of accuracy is two points."""
-    up: int
-    """Problems on which B has more."""
+    difference: Interval  # B minus A, in the same unit: .02 of accuracy is two points
+    up: int  # problems on which B has more
     down: int
     p_value: float
-    flips: dict[str, tuple[float, float]]
-    """The problems on which the accuracies differ: that of A, and that of B."""
-    corrected: float = math.nan
-    """`p_value` after Holm's correction for all comparisons of the measure."""
+    flips: dict[str, tuple[float, float]]  # problems whose accuracies differ: those of A and B
+    corrected: float = math.nan  # `p_value` by Holm's method, over all comparisons of the measure
 
     @property
     def shown(self) -> bool:

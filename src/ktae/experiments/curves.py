@@ -55,8 +55,7 @@ class Arm(NamedTuple):
     """Runs that differ in their seeds alone."""
 
     name: str
-    seeds: list[dict[str, Series]]
-    """The measures of each run."""
+    seeds: list[dict[str, Series]]  # the measures of each run
 
     def last(self, measure: str) -> float | None:
         """The mean over seeds of a run's last tenth of steps, of held-out accuracy of its last."""

@@ -42,8 +42,7 @@ class Questions(NamedTuple):
     """What a model is asked."""
 
     problems: Sequence[BenchmarkProblem] = ()
-    longest: int = Sampling().max_new_tokens
-    """Tokens of a response."""
+    longest: int = Sampling().max_new_tokens  # tokens of a response
     graders: Mapping[str, Callable[[pa.Table], list[Verdict]]] = MappingProxyType({})
     """The task's own grader by name, if it has one."""
 

@@ -15,12 +15,9 @@ from ktae.errors import passed_on
 class Generations(NamedTuple):
     """One response a prompt, in the order of the prompts."""
 
-    token_ids: list[list[int]]
-    """The generated tokens, with the end-of-sequence token where it came."""
-    texts: list[str]
-    """The generated text without special tokens."""
-    finished: list[bool]
-    """Whether the end-of-sequence token came within `max_new_tokens`."""
+    token_ids: list[list[int]]  # the generated tokens, with the end-of-sequence token where it came
+    texts: list[str]  # the generated text without special tokens
+    finished: list[bool]  # whether the end-of-sequence token came within `max_new_tokens`
 
 
 def generate(

@@ -30,8 +30,7 @@ from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 class Estimate(NamedTuple):
     """A figure and its 95 % interval, over those problems that have enough decided samples."""
 
-    value: float
-    """NaN where no problem has; `low` and `high` too."""
+    value: float  # NaN where no problem has; `low` and `high` too
     low: float
     high: float
     problems: int
@@ -42,36 +41,28 @@ class Score(NamedTuple):
 
     benchmark: str
     problems: int
-    samples: int
-    """Responses to most problems, undecided ones included."""
-    accuracy: Interval
-    """avg@k; pass@1 where there is one sample."""
-    pass_at: dict[int, Estimate]
-    """pass@k for powers of two and the number of samples; empty where there is one sample."""
-    length: Interval | None
-    """Mean tokens of a response; None: unknown for some."""
+    samples: int  # responses to most problems, undecided ones included
+    accuracy: Interval  # avg@k; pass@1 where there is one sample
+    pass_at: dict[int, Estimate]  # for powers of two and the number of samples; empty where it is 1
+    length: Interval | None  # mean tokens of a response; None: unknown for some
     unanswered: float
     undecided: float
-    truncated: float | None
-    """None: unknown."""
+    truncated: float | None  # None: unknown
 
 
 class Scores(NamedTuple):
     """A model on several benchmarks."""
 
     scores: list[Score]
-    mean: Interval
-    """The mean of the benchmarks' accuracies, with equal weights, as in the paper."""
-    mean_length: Interval | None
-    """The mean of their lengths; None where one is unknown."""
+    mean: Interval  # the mean of the benchmarks' accuracies, with equal weights, as in the paper
+    mean_length: Interval | None  # the mean of their lengths; None where one is unknown
 
 
 class Problem(NamedTuple):
     """The responses to one problem, in lists of equal length."""
 
     benchmark: str
-    answers: list[str]
-    """The accepted ones."""
+    answers: list[str]  # the accepted ones
     correct: list[float | None]
     outcome: list[str | None]
     tokens: list[int | None]
