@@ -20,21 +20,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ktae import inference
 from ktae.errors import InputError
 from ktae.experiments.outputs import grade, read
 from ktae.experiments.scores import Problem, by_benchmark, problems_of
 from ktae.files.text import short_names
 from ktae.grading import GradingPool
 from ktae.grading.graders import DEFAULT as GRADER
-from ktae.inference import (
-    ALPHA,
-    Interval,
-    bootstrap_interval,
-    bootstrap_means,
-    holm,
-    paired_p_value,
-    sign_flip_p_value,
-)
+from ktae.inference import ALPHA, Interval
 from ktae.rollouts.files import without_format
 from ktae.rollouts.options import DEFAULT, ReadOptions
 
@@ -165,7 +158,7 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
     # Several benchmarks are several chances to be right by luck.
     for measure in ("accuracy", "length"):
         places = [i for i, row in enumerate(rows) if row.measure == measure]
-        corrected = holm([rows[i].p_value for i in places])
+        corrected = inference.holm([rows[i].p_value for i in places])
         for i, p in zip(places, corrected, strict=True):
             rows[i] = rows[i]._replace(corrected=p)
     return rows
@@ -195,11 +188,11 @@ def _compare_two(
         difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
         if is_accuracy:
             of_known = [pairs[x] for x in known]
-            p_value = paired_p_value(
+            p_value = inference.paired_p_value(
                 [(int(sum(y)), len(y), int(sum(z)), len(z)) for y, z in of_known]
             )
         else:
-            p_value = sign_flip_p_value(difference_p)
+            p_value = inference.sign_flip_p_value(difference_p)
         yield Comparison(
             *names,
             name=name,
@@ -207,7 +200,9 @@ def _compare_two(
             problems=len(known),
             mean_a=float(a_p.mean()),
             mean_b=float(b_p.mean()),
-            difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
+            difference=inference.bootstrap_interval(
+                difference_p, inference.bootstrap_means(difference_p, rng)
+            ),
             up=int(np.sum(difference_p > 0)),
             down=int(np.sum(difference_p < 0)),
             p_value=p_value,

@@ -134,9 +134,6 @@ def _benchmark(
         means = bootstrap_means(array, rng)
         return bootstrap_interval(array, means), means
 
-    def estimate(values: Sequence[float]) -> Estimate:
-        return Estimate(*resampled(values)[0], problems=len(values))
-
     counts = [(int(sum(x)), len(x)) for x in (problem.decided for problem in problems)]
     accuracy = resampled([c / n for c, n in counts if n])
     samples = max(statistics.multimode(len(problem.correct) for problem in problems))
@@ -144,7 +141,8 @@ def _benchmark(
     outcomes = [x for problem in problems for x in problem.outcome]
     if samples > 1:
         for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
-            pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
+            values = [pass_at_k(n, c, k) for c, n in counts if n >= k]
+            pass_at[k] = Estimate(*resampled(values)[0], problems=len(values))
     lengths = [x for x in (problem.length for problem in problems) if x is not None]
     length = resampled(lengths) if len(lengths) == len(problems) else None
     finished = [x for problem in problems for x in problem.finished if x is not None]

@@ -21,17 +21,8 @@ from ktae.estimators import as_estimator, resolved, to_text
 from ktae.trainers.lists import scored
 from ktae.trainers.metrics import PREFIX, Scored, verdict_metrics
 from ktae.trainers.settings import Settings, announce
-from ktae.trainers.trl.checks import (
-    Correctness,
-    check_advantages,
-    check_config,
-    check_enough,
-    check_infinite,
-    check_loss,
-    correctness_columns,
-    turn_rewards_of,
-    without_policy,
-)
+from ktae.trainers.trl import checks
+from ktae.trainers.trl.checks import Correctness
 from ktae.trainers.trl.config import with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
 
@@ -127,15 +118,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         estimator = None
         if config.credit is not None:
             estimator = resolved(as_estimator(config.credit, "credit"))
-            check_loss(type(self))
-            check_config(estimator, config)
+            checks.check_loss(type(self))
+            checks.check_config(estimator, config)
         self.credit, self.threshold, self.on_rollouts = estimator, config.threshold, on_rollouts
         config.credit = None if estimator is None else to_text(estimator)
         super().__init__(**arguments, **rounds)
-        check_enough(self.train_dataset, self.args)
+        checks.check_enough(self.train_dataset, self.args)
         names, self._correctness_columns = self.reward_func_names, []
         if estimator is not None or config.correctness is not None or len(names) == 1:
-            columns = correctness_columns(names, self.reward_funcs, config.correctness)
+            columns = checks.correctness_columns(names, self.reward_funcs, config.correctness)
             self._correctness_columns = columns
         chosen = [names[column] for column in self._correctness_columns]
         self._correctness_name = ", else ".join(chosen)
@@ -146,7 +137,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._sampling = False
         self._group_size = self.num_generations
         if estimator is not None:
-            check_advantages(self, estimator, self._correctness_columns)
+            checks.check_advantages(self, estimator, self._correctness_columns)
             self._settings = Settings(
                 estimator, self._correctness_name, self.threshold, self._tokenizer
             ).tried("log_probs", "entropies")
@@ -188,7 +179,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.credit is not None:
-            check_infinite(rewards, self.reward_func_names)
+            checks.check_infinite(rewards, self.reward_func_names)
         # The first of several that gave a number counts; without any all are unknown.
         score = torch.full_like(rewards[:, 0], torch.nan)
         for column in self._correctness_columns:
@@ -213,7 +204,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             "rollout_correct": correct[of_process],
         }
         if self.credit is not None and self.credit.needs_turn_rewards:
-            self._kept["rollout_turn_rewards"] = turn_rewards_of(inputs, self.environments)
+            self._kept["rollout_turn_rewards"] = checks.turn_rewards_of(inputs, self.environments)
         return rewards
 
     def _sample_round(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -299,7 +290,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         policy: dict[str, Any] = {name: known[name] for name in sorted(estimator.needs_policy)}
         for name, values in policy.items():
             if values is None:
-                raise without_policy(estimator, name)
+                raise checks.without_policy(estimator, name)
         if "entropies" in policy and self.mask_truncated_completions:
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
             scores = scores.masked_fill((policy["entropies"] == 0).all(dim=1), torch.nan)
