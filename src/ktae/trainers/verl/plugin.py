@@ -44,8 +44,8 @@ def install() -> None:
 
         @functools.cache
         def is_trl_available() -> bool:
-            has_model = importlib.util.find_spec("trl.experimental.ppo") is not None
-            return bool(available()) and has_model
+            model = "trl.experimental.ppo"  # without TRL, nobody may ask for its spec
+            return bool(available()) and importlib.util.find_spec(model) is not None
 
         import_utils.is_trl_available = is_trl_available
 
