@@ -60,7 +60,7 @@ class BenchmarkProblem(NamedTuple):
     benchmark: str
     number: int  # from 0, in the benchmark's own order
     prompt: str | Messages
-    answers: tuple[str, ...]  # the accepted answers
+    answers: tuple[str, ...]  # the accepted ones
 
     @property
     def group(self) -> str:

@@ -106,13 +106,11 @@ class EvaluationFolder:
         # A killed evaluation may have begun to write its settings, and have no batch.
         begun = {self.batches, self.settings, *unfinished(self.settings)}
         if {*self.path.rglob("*")} - begun:
-            is_evaluation = self.settings.exists()
-            earlier = (
-                json_object(read_input(self.settings), str(self.settings)) if is_evaluation else {}
-            )
+            if not self.settings.exists():
+                raise InputError(f"{self.path} holds no evaluation; give another --output")
+            earlier = json_object(read_input(self.settings), str(self.settings))
             if others := [key for key in settings if earlier.get(key) != settings[key]]:
-                another = f"an evaluation with another {' and '.join(others)}"
-                content = another if is_evaluation else "no evaluation"
+                content = f"an evaluation with another {' and '.join(others)}"
                 raise InputError(f"{self.path} holds {content}; give another --output")
         else:
             make_folder(self.batches, f"folder {self.path}")
