@@ -78,17 +78,17 @@ def _check_first(trainer: Any) -> None:
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         config = (*args, kwargs.get("config"))[0]
         name = config.algorithm.adv_estimator
+        has_token_ids = getattr(self, "hands_over_token_ids", False)
         if name == ESTIMATOR:
-            has_token_ids = getattr(self, "hands_over_token_ids", False)
             settings = options.checked(config, has_token_ids=has_token_ids)
             settings.vocabulary()  # only here, for whoever starts the run may be another machine
             size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
             correctness = f"{settings.correctness} (or else the reward)"
             announce(settings.estimator, correctness, settings.threshold, size)
-        elif config.algorithm.get("credit"):
+        elif has_token_ids or config.algorithm.get("credit"):
             raise InputError(
-                f"algorithm.credit is set, and algorithm.adv_estimator={name} does not look at it; "
-                f"expected algorithm.adv_estimator={ESTIMATOR}, or no algorithm.credit"
+                f"algorithm.adv_estimator={name} computes no token credit; expected {ESTIMATOR}, "
+                "or no algorithm.credit and a trainer.v1.trainer_mode of verl's own"
             )
         return start(self, *args, **kwargs)
 
