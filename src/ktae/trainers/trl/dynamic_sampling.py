@@ -144,11 +144,9 @@ class DynamicSampling(_Trainer):
         return total
 
     def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
-        """A process's part of prompts drawn for all, each repeated for its group.
-
-        The draws are the same on every process. They begin anew with each optimizer step, so that a
-        run that goes on from a checkpoint draws the same.
-        """
+        """A process's part of prompts drawn for all, each repeated for its group."""
+        # The same draws on every process. They begin anew with each optimizer step, so that a run
+        # that goes on from a checkpoint draws the same.
         if (step := self.state.global_step) != self._drawn_at:
             self._prompt_draws = np.random.default_rng([self.args.seed, 1, step])
             self._drawn_at = step

@@ -158,10 +158,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return generated
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, which it calls for the log-probabilities of what was sampled, before the rewards.
-
-        The entropies come from the same pass. Later calls are of the reference model or the loss.
-        """
+        """TRL's, whose first call is of what was sampled: the entropies come from the same pass.
+        Later calls are of the reference model or the loss."""
         needs = self.credit is not None and "entropies" in self.credit.needs_policy
         if not needs or not self._sampling or "rollout_entropies" in self._kept:
             return super()._get_per_token_logps_and_entropies(*args, **kwargs)
@@ -273,10 +271,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             self._logs["extra"]["token_credit"].extend(gather_object(cells))
 
     def _estimate(self, output: dict[str, Any], kept: dict[str, Any]) -> Scored:
-        """The credit of the whole groups that this process's n rollouts belong to.
-
-        Groups may be split over processes, so completions are gathered.
-        """
+        """The credit of the whole groups that this process's n rollouts belong to, which may be
+        split over processes."""
         estimator, ids, scores = self._settings.estimator, output["completion_ids"], kept["scores"]
         # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
         # those, and a truncated rollout is still evidence on its tokens. As bytes, for where

@@ -79,11 +79,8 @@ def _session_credit(
     by_turn: list[list[float]] | None,
     settings: Settings,
 ) -> tuple[Scored, torch.Tensor]:
-    """The credit (B, T) where sessions have several outputs, each of them a row.
-
-    Between two outputs stands what is new in the prompt of the second. So an output is a turn, or
-    several where it has holes itself.
-    """
+    """The credit (B, T) where sessions have several outputs, each of them a row: a turn, or several
+    where it has holes itself, after what is new in its prompt."""
     sessions, ids, written = rollouts.sessions or [], rollouts.token_ids.tolist(), mask.tolist()
     joined = []
     for rows, group, score in zip(sessions, groups, scores.tolist(), strict=True):

@@ -67,11 +67,8 @@ def install() -> None:
 
 
 def _check_first(trainer: Any) -> None:
-    """Let verl's trainers refuse at once what they cannot do, under their own names too.
-
-    Left alone they would fail as well, but at the first rewards and advantages: after the models
-    are loaded and a batch is sampled.
-    """
+    """Let verl's trainers, also under their own names, refuse what they cannot do before the models
+    are loaded, and not at the first advantages."""
     start = trainer.__init__
 
     @functools.wraps(start)

@@ -39,10 +39,8 @@ class KTAETrainer:
         return computed
 
     def _rollouts(self, batch: Any) -> Rollouts:
-        """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys.
-
-        verl itself fetches no responses (v1/trainer_base.py:1743).
-        """
+        """The batch's responses and verdicts, in the order of its keys, from TransferQueue: verl
+        itself fetches no responses (v1/trainer_base.py:1743)."""
         settings, _ = options.from_algorithm(self.config.algorithm)  # type: ignore[attr-defined]
         needs = settings.estimator.needs_policy
         sessions = sessions_of(batch.keys)
