@@ -6,9 +6,13 @@ The environment is set before numba, torch or transformers can be imported: they
 import gc
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+from extras import require
 from hypothesis import settings
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -121,3 +125,25 @@ def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tokenizer")
     made.save(str(folder / "tokenizer.json"))
     return folder
+
+
+@pytest.fixture(scope="session")
+def verl() -> ModuleType:
+    """The installed verl, with its trainers loaded and the plug-in in them; that takes seconds."""
+    require("verl")
+    import verl
+    import verl.trainer.ppo.ray_trainer
+    import verl.trainer.ppo.v1
+
+    import ktae.trainers.verl  # noqa: F401
+
+    return verl
+
+
+@pytest.fixture
+def trainer_arguments(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Keyword arguments of TRL's trainer for a tiny policy, with prompts and a reward, on one CPU
+    process; `config` entries replace the defaults."""
+    from ktae.trainers.trl.gradient_check import tiny_trainer
+
+    return lambda **config: tiny_trainer(str(tmp_path / "out"), **config)

@@ -23,12 +23,9 @@ class Benchmark:
     """Where a benchmark comes from, and how many problems it has."""
 
     size: int
-    hub: tuple[str, str | None, str]
-    """Data set, configuration and split on the hub."""
-    files: tuple[str, ...] = ()
-    """Other names of its file, without the ending."""
-    title: str = ""
-    """Its name in the paper's tables."""
+    hub: tuple[str, str | None, str]  # data set, configuration and split on the hub
+    files: tuple[str, ...] = ()  # other names of its file, without the ending
+    title: str = ""  # its name in the paper's tables
 
 
 SUITE = "lkevinzc/math-eval"
@@ -61,11 +58,9 @@ class BenchmarkProblem(NamedTuple):
     """One problem of a benchmark."""
 
     benchmark: str
-    number: int
-    """From 0, in the benchmark's own order."""
+    number: int  # from 0, in the benchmark's own order
     prompt: str | Messages
-    answers: tuple[str, ...]
-    """The accepted answers."""
+    answers: tuple[str, ...]  # the accepted ones
 
     @property
     def group(self) -> str:

@@ -20,21 +20,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ktae import inference
 from ktae.errors import InputError
 from ktae.experiments.outputs import grade, read
 from ktae.experiments.scores import Problem, by_benchmark, problems_of
 from ktae.files.text import short_names
 from ktae.grading import GradingPool
 from ktae.grading.graders import DEFAULT as GRADER
-from ktae.inference import (
-    ALPHA,
-    Interval,
-    bootstrap_interval,
-    bootstrap_means,
-    holm,
-    paired_p_value,
-    sign_flip_p_value,
-)
+from ktae.inference import ALPHA, Interval
 from ktae.rollouts.files import without_format
 from ktae.rollouts.options import DEFAULT, ReadOptions
 
@@ -50,26 +43,18 @@ class Comparison(NamedTuple):
     """B against A on one set of problems."""
 
     a: str
-    b: str
-    """The models' names."""
-    name: str
-    """The benchmark's."""
+    b: str  # the models' names
+    name: str  # the benchmark's
     measure: Measure
-    problems: int
-    """With a decided sample on both sides; for lengths all that both have."""
-    mean_a: float
-    """Accuracy as a share, or tokens of a response."""
+    problems: int  # with a decided sample on both sides; for lengths all that both have
+    mean_a: float  # accuracy as a share, or tokens of a response
     mean_b: float
-    difference: Interval
-    """B minus A, in the same unit: .02 of accuracy is two points."""
-    up: int
-    """Problems on which B has more."""
+    difference: Interval  # B minus A, in the same unit: .02 of accuracy is two points
+    up: int  # problems on which B has more
     down: int
     p_value: float
-    flips: dict[str, tuple[float, float]]
-    """The problems on which the accuracies differ: that of A, and that of B."""
-    corrected: float = math.nan
-    """`p_value` after Holm's correction for all comparisons of the measure."""
+    flips: dict[str, tuple[float, float]]  # problems whose accuracies differ: those of A and B
+    corrected: float = math.nan  # `p_value` by Holm's method, over all comparisons of the measure
 
     @property
     def shown(self) -> bool:
@@ -155,12 +140,25 @@ def paired_tests(sides: Mapping[str, Any], *, partial: bool = False) -> list[Com
     (first, a), *others = ((name, problems_of(side)) for name, side in sides.items())
     rows: list[Comparison] = []
     for name, b in others:
-        _require_same_problems(first, a, name, b, partial)
+        common, missing = a.keys() & b.keys(), a.keys() ^ b.keys()
+        if not common or (missing and not partial):
+            raise InputError(
+                f"{first} and {name} have {len(common)} problems in common and {len(missing)} that "
+                f"only one of them has, such as {min(missing):.60}; expected the same problems, by "
+                "label or prompt; --partial compares on those in common"
+            )
+        for problem in sorted(common):
+            of_a, of_b = (sorted({*side[problem].answers}) for side in (a, b))
+            if of_a != of_b:
+                raise InputError(
+                    f"problem {problem:.60} has the answers {of_a!r:.60} in {first} and "
+                    f"{of_b!r:.60} in {name}; expected the same problems"
+                )
         rows += _compare_two((first, name), a, b, rng)
     # Several benchmarks are several chances to be right by luck.
     for measure in ("accuracy", "length"):
         places = [i for i, row in enumerate(rows) if row.measure == measure]
-        corrected = holm([rows[i].p_value for i in places])
+        corrected = inference.holm([rows[i].p_value for i in places])
         for i, p in zip(places, corrected, strict=True):
             rows[i] = rows[i]._replace(corrected=p)
     return rows
@@ -190,11 +188,11 @@ def _compare_two(
         difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
         if is_accuracy:
             of_known = [pairs[x] for x in known]
-            p_value = paired_p_value(
+            p_value = inference.paired_p_value(
                 [(int(sum(y)), len(y), int(sum(z)), len(z)) for y, z in of_known]
             )
         else:
-            p_value = sign_flip_p_value(difference_p)
+            p_value = inference.sign_flip_p_value(difference_p)
         yield Comparison(
             *names,
             name=name,
@@ -202,7 +200,9 @@ def _compare_two(
             problems=len(known),
             mean_a=float(a_p.mean()),
             mean_b=float(b_p.mean()),
-            difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
+            difference=inference.bootstrap_interval(
+                difference_p, inference.bootstrap_means(difference_p, rng)
+            ),
             up=int(np.sum(difference_p > 0)),
             down=int(np.sum(difference_p < 0)),
             p_value=p_value,
@@ -229,22 +229,3 @@ def in_words(comparison: Comparison) -> str:
         )
     claim = f"{more} is better than {less}" if is_accuracy else f"{less} is shorter than {more}"
     return f"{claim} by {difference:.1f} {unit} ({between}, {p})"
-
-
-def _require_same_problems(
-    name_a: str, a: Problems, name_b: str, b: Problems, partial: bool
-) -> None:
-    common, missing = a.keys() & b.keys(), a.keys() ^ b.keys()
-    if not common or (missing and not partial):
-        raise InputError(
-            f"{name_a} and {name_b} have {len(common)} problems in common and {len(missing)} that "
-            f"only one of them has, such as {min(missing):.60}; expected the same problems, by "
-            "label or prompt; --partial compares on those in common"
-        )
-    for problem in sorted(common):
-        of_a, of_b = (sorted({*side[problem].answers}) for side in (a, b))
-        if of_a != of_b:
-            raise InputError(
-                f"problem {problem:.60} has the answers {of_a!r:.60} in {name_a} and {of_b!r:.60} "
-                f"in {name_b}; expected the same problems"
-            )

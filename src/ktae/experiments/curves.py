@@ -55,8 +55,7 @@ class Arm(NamedTuple):
     """Runs that differ in their seeds alone."""
 
     name: str
-    seeds: list[dict[str, Series]]
-    """The measures of each run."""
+    seeds: list[dict[str, Series]]  # the measures of each run
 
     def last(self, measure: str) -> float | None:
         """The mean over seeds of a run's last tenth of steps, of held-out accuracy of its last."""
@@ -94,8 +93,16 @@ def arms(paths: Sequence[Path]) -> list[Arm]:
 def read(path: Path) -> dict[str, Series]:
     """The measures of one run: a run folder of `ktae train`; verl's `metrics.jsonl`; a folder or
     file with TRL's `trainer_state.json` (of several the last step's)."""
+    files = metrics_files(path) if path.is_dir() else [path]
+    if path.suffix == ".json":
+        steps = trainer_state(path)
+    elif files:
+        steps = metrics_by_step(files)
+    else:
+        states = map(trainer_state, path.rglob("trainer_state.json"))
+        steps = max(states, key=lambda steps: max(steps, default=0), default={})
     measures: dict[str, Series] = defaultdict(dict)
-    for step, metrics in sorted(_steps(path).items()):
+    for step, metrics in sorted(steps.items()):
         for name, value in common_names(metrics).items() if abs(step) < LARGEST else ():
             measures[name][step] = value
     # `ktae train` evaluates twice: the policy before its first step and after its last.
@@ -109,16 +116,6 @@ def read(path: Path) -> dict[str, Series]:
             "trainer_state.json of TRL, or metrics.jsonl of verl"
         )
     return dict(measures)
-
-
-def _steps(path: Path) -> dict[int, dict[str, Any]]:
-    if path.suffix == ".json":
-        return trainer_state(path)
-    files = metrics_files(path) if path.is_dir() else [path]
-    if files:
-        return metrics_by_step(files)
-    states = map(trainer_state, path.rglob("trainer_state.json"))
-    return max(states, key=lambda steps: max(steps, default=0), default={})
 
 
 def common_names(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -15,14 +15,10 @@ class Sampling(NamedTuple):
     """How responses are drawn."""
 
     samples: int = 1
-    temperature: float = 0.0
-    """0 means greedy decoding."""
-    max_new_tokens: int = 3000
-    """With the end-of-sequence token; 3,000 in the paper's evaluation."""
-    batch_size: int = 32
-    """Responses at once; it changes the samples."""
-    seed: int = 0
-    """The seed of the first batch; later ones count up."""
+    temperature: float = 0.0  # 0 means greedy decoding
+    max_new_tokens: int = 3000  # with the end-of-sequence token; 3,000 in the paper's evaluation
+    batch_size: int = 32  # responses at once; it changes the samples
+    seed: int = 0  # the seed of the first batch; later ones count up
 
 
 class Sample(NamedTuple):
@@ -30,8 +26,7 @@ class Sample(NamedTuple):
 
     text: str
     tokens: int
-    finished: bool
-    """Whether it ended by itself within the limit."""
+    finished: bool  # whether it ended by itself within the limit
 
 
 def _loading(model: str, install: str) -> AbstractContextManager[None]:
@@ -44,8 +39,7 @@ def _loading(model: str, install: str) -> AbstractContextManager[None]:
 class TransformersEngine:
     """A model in transformers, a folder or a hub name: on the GPU where there is one."""
 
-    batch_size = 32
-    """The default number of responses at once."""
+    batch_size = 32  # the default number of responses at once
 
     def __init__(self, model: str) -> None:
         with _loading(model, "pip install 'ktae[eval]'"):

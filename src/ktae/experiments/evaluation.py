@@ -36,16 +36,13 @@ from ktae.grading import Verdict
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 """Files of weights, in the order in which transformers and vLLM look for them."""
-MAX_NEW_TOKENS = 3000
-"""The longest response in the paper's evaluation."""
 
 
 class Questions(NamedTuple):
     """What a model is asked."""
 
     problems: Sequence[BenchmarkProblem] = ()
-    longest: int = MAX_NEW_TOKENS
-    """Tokens of a response."""
+    longest: int = Sampling().max_new_tokens  # tokens of a response
     graders: Mapping[str, Callable[[pa.Table], list[Verdict]]] = MappingProxyType({})
     """The task's own grader by name, if it has one."""
 
@@ -109,13 +106,11 @@ class EvaluationFolder:
         # A killed evaluation may have begun to write its settings, and have no batch.
         begun = {self.batches, self.settings, *unfinished(self.settings)}
         if {*self.path.rglob("*")} - begun:
-            is_evaluation = self.settings.exists()
-            earlier = (
-                json_object(read_input(self.settings), str(self.settings)) if is_evaluation else {}
-            )
+            if not self.settings.exists():
+                raise InputError(f"{self.path} holds no evaluation; give another --output")
+            earlier = json_object(read_input(self.settings), str(self.settings))
             if others := [key for key in settings if earlier.get(key) != settings[key]]:
-                another = f"an evaluation with another {' and '.join(others)}"
-                content = another if is_evaluation else "no evaluation"
+                content = f"an evaluation with another {' and '.join(others)}"
                 raise InputError(f"{self.path} holds {content}; give another --output")
         else:
             make_folder(self.batches, f"folder {self.path}")

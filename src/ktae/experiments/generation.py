@@ -15,12 +15,9 @@ from ktae.errors import passed_on
 class Generations(NamedTuple):
     """One response a prompt, in the order of the prompts."""
 
-    token_ids: list[list[int]]
-    """The generated tokens, with the end-of-sequence token where it came."""
-    texts: list[str]
-    """The generated text without special tokens."""
-    finished: list[bool]
-    """Whether the end-of-sequence token came within `max_new_tokens`."""
+    token_ids: list[list[int]]  # the generated tokens, with the end-of-sequence token where it came
+    texts: list[str]  # the generated text without special tokens
+    finished: list[bool]  # whether the end-of-sequence token came within `max_new_tokens`
 
 
 def generate(
@@ -44,18 +41,27 @@ def generate(
     eos = tokenizer.eos_token_id if eos is None else eos
     ends = [eos] if isinstance(eos, int) else eos or []
     # Padding is masked, so any token will do.
-    pad = tokenizer.pad_token_id
+    pad = (*ends, 0)[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     settings = GenerationConfig(
         max_new_tokens=max_new_tokens,
         eos_token_id=ends or None,
-        pad_token_id=pad if pad is not None else (*ends, 0)[0],
+        pad_token_id=pad,
         **({"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}),
     )
     token_ids: list[list[int]] = []
     with _undisturbed(model, settings, seed):
         for start in range(0, len(prompts), batch_size):
             batch = prompt_ids[start : start + batch_size]
-            token_ids += _generate_batch(model, batch, settings)
+            width = max(map(len, batch))
+            ids_bt = torch.tensor([[pad] * (width - len(row)) + row for row in batch])
+            mask_bt = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in batch])
+            output_bt = model.generate(
+                input_ids=ids_bt.to(model.device), attention_mask=mask_bt.to(model.device)
+            )
+            for ids in output_bt[:, width:].tolist():
+                # What comes after a row's end is padding, or what the model would have said.
+                n = next((t for t, token in enumerate(ids, start=1) if token in ends), len(ids))
+                token_ids.append(ids[:n])
     texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in token_ids]
     return Generations(token_ids, texts, [ids[-1] in ends for ids in token_ids])
 
@@ -89,21 +95,3 @@ def _undisturbed(model: PreTrainedModel, settings: GenerationConfig, seed: int) 
         model.generation_config = own_settings
         for module in training:
             module.training = True
-
-
-def _generate_batch(
-    model: PreTrainedModel, prompt_ids: list[list[int]], settings: GenerationConfig
-) -> list[list[int]]:
-    width, pad = max(map(len, prompt_ids)), settings.pad_token_id
-    ids_bt = torch.tensor([[pad] * (width - len(row)) + row for row in prompt_ids])
-    mask_bt = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompt_ids])
-    output_bt = model.generate(
-        input_ids=ids_bt.to(model.device), attention_mask=mask_bt.to(model.device)
-    )
-    ends = settings.eos_token_id or ()
-    answers = []
-    for ids in output_bt[:, width:].tolist():
-        # What comes after a row's end is padding, or what the model would have said.
-        n = next((t for t, token in enumerate(ids, start=1) if token in ends), len(ids))
-        answers.append(ids[:n])
-    return answers

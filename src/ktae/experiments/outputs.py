@@ -119,12 +119,9 @@ def read(
 def with_columns(table: pa.Table, **columns: Sequence[Any]) -> pa.Table:
     """The table with columns of `SCHEMA` added or replaced."""
     for name, values in columns.items():
-        field, place = SCHEMA.field(name), table.schema.get_field_index(name)
-        array = pa.array(values, field.type)
-        absent = place < 0
-        table = (
-            table.append_column(field, array) if absent else table.set_column(place, field, array)
-        )
+        field = SCHEMA.field(name)
+        others = table.select([x for x in table.column_names if x != name])
+        table = others.append_column(field, pa.array(values, field.type))
     return table
 
 

@@ -19,6 +19,9 @@ from ktae.estimators.transforms import require_scale
 from ktae.experiments.templates import INSTRUCTION
 from ktae.files.typed import NUMBERS, parse_yaml, read_mapping
 
+SHORT = {"credit": "estimator", "task": "source"}
+"""Sections that may be a name alone, and the key that the name stands for."""
+
 JUST_BELOW_ONE = 1 - 2**-20
 """The largest reward below 1 that float32 tells from 1."""
 
@@ -288,7 +291,20 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """
     content = read_mapping(Path(path), "recipe")
     for override in overrides:
-        _apply(content, override)
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise InputError(f"override {override!r} has no value; expected key=value")
+        value = parse_yaml(text, f"override {override!r}")
+        *parents, last = key.split(".")
+        section = content
+        for parent in parents:
+            present = section.get(parent)
+            if parent in SHORT and isinstance(present, str):  # a name, to which a key is added
+                section[parent] = {SHORT[parent]: present}
+            elif not isinstance(present, dict):  # absent, null, or a wrong value
+                section[parent] = {}
+            section = section[parent]
+        section[last] = value
     try:
         return Recipe.model_validate(content)
     except pydantic.ValidationError as error:
@@ -342,22 +358,3 @@ def require_same(recipe: Recipe, file: Path) -> None:
             f"{file} differs from the recipe given in {', '.join(changed)}; "
             "resume with the recipe that the run was started with"
         )
-
-
-def _apply(content: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise InputError(f"override {override!r} has no value; expected key=value")
-    value = parse_yaml(text, f"override {override!r}")
-    *parents, last = key.split(".")
-    section = content
-    for parent in parents:
-        present = section.get(parent)
-        if parent == "credit" and isinstance(present, str):  # a preset, to which a key is added
-            section[parent] = {"estimator": present}
-        elif parent == "task" and isinstance(present, str):
-            section[parent] = {"source": present}
-        elif not isinstance(present, dict):  # absent, null as in `credit: null`, or a wrong value
-            section[parent] = {}
-        section = section[parent]
-    section[last] = value

@@ -30,8 +30,7 @@ from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 class Estimate(NamedTuple):
     """A figure and its 95 % interval, over those problems that have enough decided samples."""
 
-    value: float
-    """NaN where no problem has; `low` and `high` too."""
+    value: float  # NaN where no problem has; `low` and `high` too
     low: float
     high: float
     problems: int
@@ -42,36 +41,28 @@ class Score(NamedTuple):
 
     benchmark: str
     problems: int
-    samples: int
-    """Responses to most problems, undecided ones included."""
-    accuracy: Interval
-    """avg@k; pass@1 where there is one sample."""
-    pass_at: dict[int, Estimate]
-    """pass@k for powers of two and the number of samples; empty where there is one sample."""
-    length: Interval | None
-    """Mean tokens of a response; None: unknown for some."""
+    samples: int  # responses to most problems, undecided ones included
+    accuracy: Interval  # avg@k; pass@1 where there is one sample
+    pass_at: dict[int, Estimate]  # for powers of two and the number of samples; empty where it is 1
+    length: Interval | None  # mean tokens of a response; None: unknown for some
     unanswered: float
     undecided: float
-    truncated: float | None
-    """None: unknown."""
+    truncated: float | None  # None: unknown
 
 
 class Scores(NamedTuple):
     """A model on several benchmarks."""
 
     scores: list[Score]
-    mean: Interval
-    """The mean of the benchmarks' accuracies, with equal weights, as in the paper."""
-    mean_length: Interval | None
-    """The mean of their lengths; None where one is unknown."""
+    mean: Interval  # the mean of the benchmarks' accuracies, with equal weights, as in the paper
+    mean_length: Interval | None  # the mean of their lengths; None where one is unknown
 
 
 class Problem(NamedTuple):
     """The responses to one problem, in lists of equal length."""
 
     benchmark: str
-    answers: list[str]
-    """The accepted ones."""
+    answers: list[str]  # the accepted ones
     correct: list[float | None]
     outcome: list[str | None]
     tokens: list[int | None]
@@ -143,9 +134,6 @@ def _benchmark(
         means = bootstrap_means(array, rng)
         return bootstrap_interval(array, means), means
 
-    def estimate(values: Sequence[float]) -> Estimate:
-        return Estimate(*resampled(values)[0], problems=len(values))
-
     counts = [(int(sum(x)), len(x)) for x in (problem.decided for problem in problems)]
     accuracy = resampled([c / n for c, n in counts if n])
     samples = max(statistics.multimode(len(problem.correct) for problem in problems))
@@ -153,7 +141,8 @@ def _benchmark(
     outcomes = [x for problem in problems for x in problem.outcome]
     if samples > 1:
         for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
-            pass_at[k] = estimate([pass_at_k(n, c, k) for c, n in counts if n >= k])
+            values = [pass_at_k(n, c, k) for c, n in counts if n >= k]
+            pass_at[k] = Estimate(*resampled(values)[0], problems=len(values))
     lengths = [x for x in (problem.length for problem in problems) if x is not None]
     length = resampled(lengths) if len(lengths) == len(problems) else None
     finished = [x for problem in problems for x in problem.finished if x is not None]

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ktae.arrays import on_host
 from ktae.batch import make_batch
 from ktae.counting import naive
 from ktae.errors import one_line
@@ -88,16 +89,15 @@ def compared(backend: str) -> tuple[float, str]:
     """The error of a backend against the reference; that of tensors on the GPU, if there is one."""
     arrays, expected = example()
     started = time.perf_counter()
-    if backend != "torch":
-        credit = KTAE().credit(make_batch(*arrays))
-    else:
+    batch = make_batch(*arrays)
+    if backend == "torch":
         import torch
 
         from ktae.device_batch import batch_on_device
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        on_device = batch_on_device(torch.from_numpy(arrays[0]).to(device), *arrays[1:])
-        credit = KTAE().credit(on_device).cpu().numpy()
+        batch = batch_on_device(torch.from_numpy(arrays[0]).to(device), *arrays[1:])
+    credit = on_host(KTAE().credit(batch))
     seconds = time.perf_counter() - started
     error = float(np.abs(credit - expected).max())
     return error, f"largest difference to the reference {error:.1e}; first call {seconds:.1f} s"

@@ -16,13 +16,13 @@ PREFIX = "credit/"
 QUANTILES = (0.5, 0.9, 0.99)
 BINS = 1000
 
-Combine = Callable[[np.ndarray], np.ndarray]
-"""From this process's numbers to those over all processes, elementwise."""
+Gather = Callable[[np.ndarray], np.ndarray]
+"""From this process's (n,) numbers to those of all processes, (processes, n)."""
 
 
 def alone(values: np.ndarray) -> np.ndarray:
     """The numbers of a single process."""
-    return values
+    return values[None]
 
 
 class Scored(NamedTuple):
@@ -58,28 +58,27 @@ class Scored(NamedTuple):
         rollout_advantages: Array,
         *,
         padding: np.ndarray | None = None,
-        total: Combine = alone,
-        largest: Combine = alone,
+        gather: Gather = alone,
     ) -> dict[str, float]:
         """Metrics over all processes' rollouts, by names that begin with `PREFIX`; every process
         has to call it. docs/trl.md says what each of them is.
 
         `rollout_advantages` are (n,) of this process's own rollouts, and `padding` (n,) says which
-        do not count; `total` and `largest` combine numbers of all processes.
+        do not count.
         """
         base = on_host(rollout_advantages)
         if padding is not None and padding.any():
             rows = np.flatnonzero(~padding)
             counted = self._replace(**{x: getattr(self, x)[rows] for x in self._fields[:6]})
-            return counted.metrics(base[rows], total=total, largest=largest)
+            return counted.metrics(base[rows], gather=gather)
         counted_bt = on_host(self.mask[self.own]) != 0
         added = on_host(self.credit[self.own])[counted_bt]
         base = np.repeat(base.astype(added.dtype), counted_bt.sum(axis=1))
         absolute, flips = np.abs(added), int((base * (base + added) < 0).sum())
         sums = [absolute.sum(dtype=np.float64), flips, len(absolute)]
-        totals = total(np.array([*sums, *self.skipped()], dtype=np.float64))
+        totals = gather(np.array([*sums, *self.skipped()], dtype=np.float64)).sum(axis=0)
         sum_abs, n_flips, n_tokens, *skipped, rollouts = totals.tolist()
-        bound = float(largest(np.array([absolute.max(initial=0)]))[0])
+        bound = float(gather(np.array([absolute.max(initial=0)])).max())
         metrics = {
             "mean_abs": sum_abs / max(n_tokens, 1),
             "sign_flips": n_flips / max(n_tokens, 1),
@@ -89,20 +88,20 @@ class Scored(NamedTuple):
         # Quantiles over processes without gathering the tokens: of a histogram, whose bins are a
         # thousandth of the largest |credit| wide.
         counts, _ = np.histogram(absolute, BINS, (0.0, bound or 1.0))
-        share = np.cumsum(total(counts.astype(np.float64))) / max(n_tokens, 1)
+        share = np.cumsum(gather(counts.astype(np.float64)).sum(axis=0)) / max(n_tokens, 1)
         for q in QUANTILES:
             middle = (int((share < q).sum()) + 0.5) / BINS * bound
             metrics[f"abs_p{100 * q:.0f}"] = middle if n_tokens else 0.0
         metrics["seconds"] = self.seconds
         metrics = {PREFIX + name: value for name, value in metrics.items()}
-        return metrics | verdict_metrics(self.correct[self.own], total=total)
+        return metrics | verdict_metrics(self.correct[self.own], gather)
 
 
-def verdict_metrics(correct: Array, *, total: Combine = alone) -> dict[str, float]:
+def verdict_metrics(correct: Array, gather: Gather = alone) -> dict[str, float]:
     """The metrics that need no estimator: `correct` and `unknown`."""
     correct = on_host(correct)
     sums = [(correct == 1).sum(), (~np.isnan(correct)).sum(), len(correct)]
-    n_correct, n_known, rollouts = total(np.array(sums, dtype=np.float64)).tolist()
+    n_correct, n_known, rollouts = gather(np.array(sums, dtype=np.float64)).sum(axis=0).tolist()
     metrics = {f"{PREFIX}unknown": 1 - n_known / max(rollouts, 1)}
     if n_known:  # 0 would say that all were incorrect, once a trainer has averaged it
         metrics[f"{PREFIX}correct"] = n_correct / n_known

@@ -65,7 +65,19 @@ def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., A
             names = ("target_tokens", "mask")
             ids, mask = (datum.loss_fn_inputs[name].to_torch().tolist() for name in names)
             samples.append(((place["group_idx"], place["traj_idx"]), (ids, mask)))
-        credit, metrics = credit_samples(samples, _owners(groups, advantages, settings), settings)
+        # Each trajectory's group, score and advantage; its metrics are its steps' and the group's.
+        keys = [(g, t) for g, group in enumerate(groups) for t in range(len(group.trajectories_G))]
+        named = []
+        for g, t in keys:
+            steps = [turn.metrics.items() for turn in groups[g].trajectories_G[t].transitions]
+            named.append({name: x for step in steps for name, x in step} | groups[g].metrics_G[t])
+        rewards = [reward for group in groups for reward in group.get_total_rewards()]
+        is_step = (
+            len(groups) > 1 or _metrics.get(None) is None
+        )  # the loop prints groups, each alone
+        pairs = zip(keys, settings.scores(rewards, named, is_step=is_step), strict=True)
+        owners = {(g, t): (g, score, float(advantages[g][t])) for (g, t), score in pairs}
+        credit, metrics = credit_samples(samples, owners, settings)
         for datum, values in zip(data, credit, strict=True):
             inputs = datum.loss_fn_inputs
             total = inputs["advantages"].to_torch()
@@ -75,16 +87,3 @@ def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., A
         return data, places
 
     return assemble_training_data
-
-
-def _owners(groups: Any, advantages: Any, settings: Settings) -> dict[Any, Any]:
-    """Each trajectory's group, score and advantage; its metrics are its steps' and the group's."""
-    keys = [(g, t) for g, group in enumerate(groups) for t in range(len(group.trajectories_G))]
-    named = []
-    for g, t in keys:
-        steps = [turn.metrics.items() for turn in groups[g].trajectories_G[t].transitions]
-        named.append({name: x for step in steps for name, x in step} | groups[g].metrics_G[t])
-    rewards = [reward for group in groups for reward in group.get_total_rewards()]
-    is_step = len(groups) > 1 or _metrics.get(None) is None  # the loop prints groups, each alone
-    pairs = zip(keys, settings.scores(rewards, named, is_step=is_step), strict=True)
-    return {(g, t): (g, score, float(advantages[g][t])) for (g, t), score in pairs}

@@ -46,11 +46,15 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
             runs.setdefault(exp.eid.run if several else place, []).append(exp)
         named = [{name: x for e in run for name, x in e.metrics.items()} for run in runs.values()]
         scores = self.settings.scores([run[-1].reward for run in runs.values()], named)
-        owners, samples = {}, []
+        owners: dict[Any, tuple[str, float, float]] = {}
+        samples: list[tuple[Any, Part]] = []
         for (key, run), score in zip(runs.items(), scores, strict=True):
             base = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
             owners[key] = (group_id, score, float(base[0]) if len(base) else float("nan"))
-            samples += [(key, _part(exp)) for exp in run]
+            for exp in run:  # a prompt that was cut has nothing, and a mask of another length
+                mask = exp.action_mask.bool().tolist()
+                ids, before = exp.tokens.tolist(), [False] * exp.prompt_length
+                samples.append((key, (ids, before + mask) if any(mask) else ([], [])))
         credit, ours = credit_samples(samples, owners, self.settings)
         for exp, values in zip((exp for run in runs.values() for exp in run), credit, strict=True):
             added = values[exp.prompt_length :] if values else [0.0] * len(exp.advantages)
@@ -80,9 +84,3 @@ class TokenCreditGRPO(GRPOAlgorithm):
         one_of("rollout_correction.rollout_is", weights, (None, "token"), erased)
         one_of("algorithm.advantage_fn", algorithm.advantage_fn or expected, (expected,))
         TokenCreditAdvantage(**(algorithm.advantage_fn_args or {}))
-
-
-def _part(exp: Any) -> Part:
-    """Prompt and response; nothing where the prompt was cut, which has a mask of another length."""
-    mask = exp.action_mask.bool().tolist()
-    return (exp.tokens.tolist(), [False] * exp.prompt_length + mask) if any(mask) else ([], [])

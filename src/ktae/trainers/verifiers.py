@@ -24,24 +24,28 @@ def use_in_prime_rl(algorithm: str = "grpo", **options: Any) -> None:
     from prime_rl.orchestrator import algo
 
     one_of("algorithm", algorithm, ALGORITHMS, "which does not compare a group's traces alone")
+    credited = with_credit(algo.ALGORITHM_CLASSES[algorithm], **options)
     scaled = False if algorithm == "grpo" else None  # grpo's are R - mean
-    require_scale(Settings(**options).estimator, scaled, f"prime-rl's algorithm is {algorithm}")
-    algo.ALGORITHM_CLASSES[algorithm] = with_credit(algo.ALGORITHM_CLASSES[algorithm], **options)
+    require_scale(
+        credited.credit_settings.estimator, scaled, f"prime-rl's algorithm is {algorithm}"
+    )
+    algo.ALGORITHM_CLASSES[algorithm] = credited
 
 
-def with_credit(algorithm: type, **options: Any) -> type:
+def with_credit(algorithm: type, **options: Any) -> Any:
     """A prime-rl `Algorithm` class that adds token credit to the advantages of another one."""
-    settings = Settings(**options).tried()
 
     class TokenCredit(algorithm):
         """The algorithm, plus credit."""
+
+        credit_settings = Settings(**options).tried()
 
         async def score_group(self, episodes: list[Any]) -> None:
             """Assign the algorithm's advantages, and add to them."""
             await super().score_group(episodes)
             traces = [trace for episode in episodes for trace in episode.traces]
             traces = [t for t in traces if any(n.advantages is not None for n in t.nodes)]
-            add_credit(traces, settings)
+            add_credit(traces, self.credit_settings)
 
     TokenCredit.__name__ = TokenCredit.__qualname__ = f"TokenCredit{algorithm.__name__}"
     return TokenCredit

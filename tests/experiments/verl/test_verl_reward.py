@@ -45,23 +45,14 @@ def test_the_demo(response, expected, recipe_with):
     assert compute_score("ktae/demo", response, "7", {"index": 0}, recipe=recipe) == expected
 
 
-def test_the_reward_is_the_verdict_of_evaluation():
-    """verl's reward and `ktae eval` call one grader: the same texts, the same verdicts."""
-    from ktae.grading import GradingPool, Task
-
-    asked = [
-        Task(r"so \boxed{\frac{1}{2}}", "0.5"),
-        Task(r"so \boxed{2}", ["3", "x"]),
-        Task("no idea", "1"),
-        Task(r"\boxed{1}", r"\frac{1}{"),
-    ]
-    expected = [{"score": 1, "acc": 1}, {}, {"unanswered": 1}, {"undecided": 1}]
-    with GradingPool(1) as pool:
-        verdicts = list(pool.grade_all(asked))
-    assert [v.outcome for v in verdicts] == ["correct", "incorrect", "unanswered", "undecided"]
-    for task, scores in zip(asked, expected, strict=True):
-        found = mathematics.compute_score("math12k", task.response, task.answers, {})
-        assert found == outcome(**scores)
+def test_the_reward_is_the_verdict_of_ktaes_grader():
+    for response, answers, scores in (
+        (r"so \boxed{\frac{1}{2}}", "0.5", {"score": 1, "acc": 1}),
+        (r"so \boxed{2}", ["3", "x"], {}),
+        ("no idea", "1", {"unanswered": 1}),
+        (r"\boxed{1}", r"\frac{1}{", {"undecided": 1}),
+    ):
+        assert mathematics.compute_score("math12k", response, answers, {}) == outcome(**scores)
 
 
 def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp_path, recipe_with):

@@ -48,15 +48,13 @@ def check_credit(trainer_arguments, estimator, resampling_rounds=0, **settings):
     [
         (AdvantageReweighting(), {"steps_per_generation": 2}),
         (EntropyWeights(), {"num_iterations": 2}),
+        (EntropyWeights(), {"resampling_rounds": 2, "steps_per_generation": 2, "seed": 5}),
     ],
     ids=str,
 )
 def test_credit_is_that_of_the_policy_that_sampled(trainer_arguments, estimator, settings):
+    """With dynamic sampling it is of the rollouts that were kept."""
     check_credit(trainer_arguments, estimator, **settings)
-
-
-def test_entropies_are_of_the_rollouts_that_dynamic_sampling_kept(trainer_arguments):
-    check_credit(trainer_arguments, EntropyWeights(), 2, steps_per_generation=2, seed=5)
 
 
 def test_truncated_rollouts_whose_entropies_trl_masks_are_no_evidence(trainer_arguments):

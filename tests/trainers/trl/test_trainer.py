@@ -76,28 +76,22 @@ def test_correctness_is_the_named_reward(trainer_arguments, tmp_path, capsys, lo
         np.testing.assert_allclose(cell, row[: len(ids)], atol=1e-5)
 
 
-def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
-    arguments = trainer_arguments()
-    arguments["reward_funcs"] = undecided
-    batch, _ = train(arguments)
-    correct = [math.nan if r is None else r for r in undecided(batch.token_ids)]
-    np.testing.assert_array_equal(batch.correct, correct)
-    unknown = np.isnan(correct)
-    assert unknown.any()
-    assert not batch.credit.numpy()[unknown].any()
-    np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
-
-
 def large(completion_ids, **_):
     return [float(ids[0] > 20) for ids in completion_ids]
 
 
-def test_of_several_verdicts_the_first_that_is_there_counts(trainer_arguments):
+@pytest.mark.parametrize("correctness", [["undecided", large], ["undecided"]], ids=["two", "one"])
+def test_the_first_verdict_that_is_there_counts_and_without_one_it_is_unknown(
+    trainer_arguments, correctness
+):
     arguments = trainer_arguments() | {"reward_funcs": [overlong, large, undecided]}
-    batch, _ = train(arguments, correctness=["undecided", large])
-    both = zip(undecided(batch.token_ids), large(batch.token_ids), strict=True)
-    correct = [y if x is None else x for x, y in both]
+    batch, _ = train(arguments, correctness=correctness)
+    other = large(batch.token_ids) if large in correctness else [math.nan] * len(batch.token_ids)
+    pairs = zip(undecided(batch.token_ids), other, strict=True)
+    correct = [y if x is None else x for x, y in pairs]
     np.testing.assert_array_equal(batch.correct, correct)
+    unknown = np.isnan(correct)
+    assert unknown.any() == (large not in correctness) and not batch.credit.numpy()[unknown].any()
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
 
 

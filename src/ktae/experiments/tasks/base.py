@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 class TaskRow(NamedTuple):
     """One problem of a task."""
 
-    prompt: str | Messages
-    """Messages for the tokenizer's chat template, or a text that is complete as it is."""
+    prompt: str | Messages  # a text that is complete, or messages for the chat template
     answer: str
-    reference: str
-    """What the grader gets: the answer, or as JSON what reasoning-gym's scorer needs."""
+    reference: str  # what the grader gets: the answer, or as JSON what reasoning-gym's scorer needs
 
     @property
     def question(self) -> str:
@@ -38,12 +36,9 @@ class TaskRow(NamedTuple):
 class Task(ABC):
     """A recipe's problems and their grader: ktae's, unless a subclass says otherwise."""
 
-    grader: str | None = None
-    """The name of the task's own grader; None: ktae's."""
-    chat_template: str | None = None
-    """A chat template for verl that replaces the tokenizer's."""
-    evaluated_at_once = 64
-    """Batch size for held-out problems."""
+    grader: str | None = None  # the name of the task's own grader; None: ktae's
+    chat_template: str | None = None  # a chat template for verl that replaces the tokenizer's
+    evaluated_at_once = 64  # batch size for held-out problems
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe

@@ -79,12 +79,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
             if not resume:
                 folder.create(recipes.dump(recipe))
                 tokenizer.save_pretrained(folder.tokenizer)
-        checkpoint, done = _begin(task, folder, trainer, resume=resume, note=note)
-        if done < recipe.steps:
-            with stop_on_interrupt(steps):
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        else:
-            _load_last(trainer, checkpoint)
+        _train(task, folder, trainer, steps, resume=resume, note=note)
         if steps.stopped_by:
             return steps.stopped_by
         if patience.ran_out:
@@ -104,10 +99,16 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
     return 0
 
 
-def _begin(
-    task: Task, folder: RunFolder, trainer: KTAETrainer, *, resume: bool, note: Note
-) -> tuple[Path | None, int]:
-    """Evaluate the model before its training, and find the checkpoint and step to go on from."""
+def _train(
+    task: Task,
+    folder: RunFolder,
+    trainer: KTAETrainer,
+    steps: StepLogger,
+    *,
+    resume: bool,
+    note: Note,
+) -> None:
+    """Evaluate the model before its training, and train it, from the last checkpoint if any."""
     checkpoint = folder.last_checkpoint() if resume else None
     per_step = optimizer_steps(task.recipe)
     done = int(checkpoint.name.split("-")[1]) // per_step if checkpoint else 0
@@ -124,13 +125,13 @@ def _begin(
             write_json(folder.before, tasks.held_out_scores(task, trainer.model, tokenizer))
         folder.read_scores(folder.before)  # a damaged one is named now, and not after the training
     trainer.accelerator.wait_for_everyone()
-    return checkpoint, done
-
-
-def _load_last(trainer: KTAETrainer, checkpoint: Path | None) -> None:
-    """Load a finished training that lost only its end: `train` would take one more step."""
-    # As at the beginning of `train`, the model ends a response with the tokenizer's token
-    # (transformers 5.0 has that as a method).
+    if done < task.recipe.steps:
+        with stop_on_interrupt(steps):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        return
+    # A finished training lost only its end: `train` would take one more step. As at the beginning
+    # of `train`, the model ends a response with the tokenizer's token (transformers 5.0 has that as
+    # a method).
     trainer._load_from_checkpoint(str(checkpoint))
     if hasattr(trainer, "_align_special_tokens"):
         trainer._align_special_tokens()
@@ -159,7 +160,21 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     per_step = optimizer_steps(recipe)
     on_gpu = torch.cuda.is_available()
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    at_once, passes = _passes(recipe, processes)
+    rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
+    per_minibatch = rollouts // recipe.algorithm.minibatches
+    at_once = recipe.trl.forward_rollouts or max(1, per_minibatch // processes)
+    if per_minibatch % (processes * at_once):
+        raise InputError(
+            f"trl.forward_rollouts is {at_once}, on {processes} processes; together expected a "
+            f"divisor of the {per_minibatch} rollouts of a minibatch "
+            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches)"
+        )
+    if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
+        raise InputError(
+            f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
+            f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
+        )
+    passes = per_minibatch // (processes * at_once)  # forward and backward, in a minibatch
     with passed_on(*REFUSED):
         return GRPOConfig(
             **settings_of("trl", recipe),
@@ -181,25 +196,6 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
             # By default it would be NCCL, which knows no CPU.
             ddp_backend="gloo" if processes > 1 and not on_gpu else None,
         )
-
-
-def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:
-    """Rollouts in one forward and backward pass of a process, and its passes in a minibatch."""
-    rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
-    per_minibatch = rollouts // recipe.algorithm.minibatches
-    at_once = recipe.trl.forward_rollouts or max(1, per_minibatch // processes)
-    if per_minibatch % (processes * at_once):
-        raise InputError(
-            f"trl.forward_rollouts is {at_once}, on {processes} processes; together expected a "
-            f"divisor of the {per_minibatch} rollouts of a minibatch "
-            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches)"
-        )
-    if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
-        raise InputError(
-            f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
-            f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
-        )
-    return at_once, per_minibatch // (processes * at_once)
 
 
 def _make_trainer(

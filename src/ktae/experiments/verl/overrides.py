@@ -12,7 +12,7 @@ from typing import Any
 from ktae.errors import InputError, passed_on
 from ktae.estimators import to_section
 from ktae.experiments.recipe import Recipe, dotted, settings_of
-from ktae.experiments.tasks import Task, task_of
+from ktae.experiments.tasks import task_of
 from ktae.trainers import check_version
 from ktae.trainers.verl import options
 from ktae.trainers.verl.options import ESTIMATOR, MODES, REWARD
@@ -61,8 +61,7 @@ def overrides(
     mode, files = recipe.verl.mode, problem_files(folder)
     settings = {
         **settings_of("verl", recipe),
-        **_algorithm(recipe, model),
-        **_task(task_of(recipe), str(folder / "recipe.yaml")),
+        **_sections(recipe, model, folder),
         "data.train_files": str(files["train"]),
         "data.val_files": str(files["test"]),
         "actor_rollout_ref.model.path": model,
@@ -84,8 +83,10 @@ def overrides(
     return ours | of_recipe
 
 
-def _algorithm(recipe: Recipe, model: str) -> Overrides:
+def _sections(recipe: Recipe, model: str, folder: Path) -> Overrides:
+    """What follows from several settings of a recipe together."""
     algorithm, prompts = recipe.algorithm, recipe.rollout.prompts_per_step
+    task, longest = task_of(recipe), recipe.rollout.max_response_length
     if prompts % algorithm.minibatches:
         raise InputError(
             f"algorithm.minibatches is {algorithm.minibatches}; verl splits a step by prompts, so "
@@ -98,11 +99,24 @@ def _algorithm(recipe: Recipe, model: str) -> Overrides:
         "use_kl_loss": algorithm.kl > 0,
     }
     if algorithm.loss == "dr_grpo":  # by default verl divides by each batch's own width
-        actor["loss_scale_factor"] = recipe.rollout.max_response_length
+        actor["loss_scale_factor"] = longest
     settings: Overrides = {
         "actor_rollout_ref.actor": actor,
         "algorithm.adv_estimator": ESTIMATOR if recipe.credit else "grpo",
+        "reward.custom_reward_function.path": REWARD if task.is_graded_by_ktae else OWN_REWARD,
     }
+    if not task.is_graded_by_ktae:
+        key = "+reward.custom_reward_function.reward_kwargs"
+        settings[key] = {"recipe": str(folder / "recipe.yaml")}
+    if rank := recipe.model.lora_rank:  # on all linear layers, verl's default
+        settings["actor_rollout_ref.model"] = {"lora_rank": rank, "lora_alpha": 2 * rank}
+    if task.chat_template:
+        settings["actor_rollout_ref.model.custom_chat_template"] = task.chat_template
+    if buffer := algorithm.overlong_buffer:
+        settings["reward.reward_manager.name"] = "dapo"
+        shaping = {"enable": True, "len": buffer, "penalty_factor": 1.0, "log": True}
+        kwargs = {"max_resp_len": longest, "overlong_buffer_cfg": shaping}
+        settings["+reward.reward_kwargs"] = kwargs
     if algorithm.resampling_rounds:
         # verl samples until the batch is full, however many rounds that takes.
         settings["algorithm.filter_groups"] = {"enable": True, "metric": "acc"}
@@ -114,26 +128,6 @@ def _algorithm(recipe: Recipe, model: str) -> Overrides:
         if recipe.correct_above:
             credit["threshold"] = recipe.correct_above
         settings["+algorithm.credit"] = credit
-    return settings
-
-
-def _task(task: Task, file: str) -> Overrides:
-    recipe, rank = task.recipe, task.recipe.model.lora_rank
-    settings: Overrides = {"reward.custom_reward_function.path": REWARD}
-    if not task.is_graded_by_ktae:
-        key = "+reward.custom_reward_function.reward_kwargs"
-        settings = {"reward.custom_reward_function.path": OWN_REWARD, key: {"recipe": file}}
-    if rank:  # on all linear layers, verl's default
-        settings["actor_rollout_ref.model"] = {"lora_rank": rank, "lora_alpha": 2 * rank}
-    if task.chat_template:
-        settings["actor_rollout_ref.model.custom_chat_template"] = task.chat_template
-    if buffer := recipe.algorithm.overlong_buffer:
-        settings["reward.reward_manager.name"] = "dapo"
-        shaping = {"enable": True, "len": buffer, "penalty_factor": 1.0, "log": True}
-        settings["+reward.reward_kwargs"] = {
-            "max_resp_len": recipe.rollout.max_response_length,
-            "overlong_buffer_cfg": shaping,
-        }
     return settings
 
 

@@ -33,6 +33,7 @@ PASSED_ON = (
 def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> verl.Overrides:
     """The overrides of a run, checked by verl's own configuration; nothing is written."""
     path, environment = folder.path.absolute(), _environment(folder)
+    del environment["PYTHONPATH"]  # of the process that starts the run
     model = policy_path(recipe, make=False)
     settings = verl.overrides(recipe, model, path, resume=resume, environment=environment)
     verl.compose(settings)
@@ -50,8 +51,7 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     ]
     # Where the run is started, and from where it imports, is part of the command.
     quoted = shlex.quote(str(path))
-    variables = _environment(folder) | {"PYTHONPATH": _import_path()}
-    command = verl.command(settings, variables)
+    command = verl.command(settings, _environment(folder))
     return "\n".join([*lines, f"mkdir -p {quoted} && cd {quoted} && \\", command])
 
 
@@ -84,7 +84,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
             earlier = len(list(folder.path.glob("metrics-*.jsonl")))
             folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")
         write(splits, folder.path / "data", data_source=task.data_source)
-        environment = os.environ | _environment(folder) | {"PYTHONPATH": _import_path()}
+        environment = os.environ | _environment(folder)
         # -P: not from the run folder either, which holds whatever the run writes.
         program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *verl.arguments(settings)]
         return subprocess.run(
@@ -92,18 +92,15 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         ).returncode
 
 
-def _import_path() -> str:
-    """PYTHONPATH for the run, without the current folder: Ray's workers import from there before
-    anything else, and it may hold somebody's data."""
-    paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return os.pathsep.join(path for path in map(os.path.abspath, paths) if path != os.getcwd())
-
-
 def _environment(folder: RunFolder) -> dict[str, str]:
     """Variables of the run: the plug-in beside other modules, and where metrics go."""
+    # Not from the current folder: Ray's workers import from there before anything else, and it may
+    # hold somebody's data.
+    paths = map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     modules = ["ktae.trainers.verl", *filter(None, os.environ.get(MODULES, "").split(","))]
     return {
         MODULES: ",".join(dict.fromkeys(modules)),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path != os.getcwd()),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
         **{name: os.environ[name] for name in PASSED_ON if name in os.environ},

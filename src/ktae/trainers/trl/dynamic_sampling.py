@@ -57,11 +57,9 @@ class DynamicSampling(_Trainer):
         self.resampling_rounds = resampling_rounds
         self._total_rewards = self._compared_rewards = torch.empty(0)
         self._drawn_at, self._prompt_draws = -1, np.random.default_rng()
-        if resampling_rounds:
-            self._check_settings()
-
-    def _check_settings(self) -> None:
-        dataset, args = self.train_dataset, self.args
+        if not resampling_rounds:
+            return
+        dataset, config = self.train_dataset, self.args
         why = "and dynamic sampling takes groups out of what the loss is divided by"
         one_of("loss_type", self.loss_type, LOSSES, why)
         has_images = {"image", "images"} & set(getattr(dataset, "column_names", None) or ())
@@ -70,7 +68,7 @@ class DynamicSampling(_Trainer):
                 f"the training set is a {type(dataset).__name__}; dynamic sampling expects one "
                 "with a length and random access, and without images"
             )
-        rows = args.per_device_train_batch_size * args.steps_per_generation
+        rows = config.per_device_train_batch_size * config.steps_per_generation
         if rows % self.num_generations:
             raise InputError(
                 f"each process samples {rows} rollouts at a time (per_device_train_batch_size × "
@@ -98,18 +96,20 @@ class DynamicSampling(_Trainer):
         if not training:
             return output
         metrics = self._metrics["train"]
-        share = _equal(self._compared_rewards, size).float().mean().item()
-        metrics["dynamic_sampling/equal_groups"].append(share)
+        equal = self._equal_groups()
+        metrics["dynamic_sampling/equal_groups"].append(float(equal.mean()))
         if not self.resampling_rounds:
             return output
-        equal = self._equal_groups(n)
+        first_row = self.accelerator.process_index * n
+        of_process = slice(first_row // size, (first_row + n) // size)
+        equal = equal[of_process]
         sources = [(0, row) for row in range(n)]
         rounds, tables = [output], [self._table()]
         # As many rounds on every process, whichever of them holds such a group.
         while len(rounds) <= self.resampling_rounds and self._total(torch.tensor(equal.sum())):
             rounds.append(self._sample_round(self._draw_inputs(n)))
             tables.append(self._table())
-            unequal = np.flatnonzero(~self._equal_groups(n))
+            unequal = np.flatnonzero(~self._equal_groups()[of_process])
             # A good group takes the whole place of one that taught nothing: rows of one prompt stay
             # together, as TRL's advantages and our groups expect it.
             for slot, group in zip(np.flatnonzero(equal), unequal, strict=False):
@@ -118,7 +118,6 @@ class DynamicSampling(_Trainer):
                 equal[slot] = False
         output = merge(rounds, sources, self._tokenizer.pad_token_id)
         if len(rounds) > 1:
-            first_row = self.accelerator.process_index * n
             sources = gather_object([(r, first_row + row) for r, row in sources])
             for key, column in self._columns().items():
                 if all(len(table.get(key, ())) == len(sources) for table in tables):
@@ -128,11 +127,15 @@ class DynamicSampling(_Trainer):
         metrics["dynamic_sampling/rounds"].append(len(rounds) - 1)
         return output
 
-    def _equal_groups(self, n_rows: int) -> np.ndarray:
-        """(groups of this process,) bool: the rewards of the last round do not differ."""
-        first_row = self.accelerator.process_index * n_rows
-        of_process = self._compared_rewards[first_row : first_row + n_rows]
-        equal: np.ndarray = _equal(of_process, self.num_generations).cpu().numpy()
+    def _equal_groups(self) -> np.ndarray:
+        """(groups of all processes,) bool: no reward of the last round differs within the group.
+        NaN is not compared."""
+        rewards = self._compared_rewards
+        groups = rewards.view(-1, self.num_generations, rewards.shape[1])
+        highest = groups.nan_to_num(nan=-torch.inf).amax(dim=1)
+        lowest = groups.nan_to_num(nan=torch.inf).amin(dim=1)
+        # With less than two known rewards the difference is 0 or -inf.
+        equal: np.ndarray = (highest - lowest <= 1e-8).all(dim=1).cpu().numpy()
         return equal
 
     def _total(self, count: torch.Tensor) -> torch.Tensor:
@@ -141,11 +144,9 @@ class DynamicSampling(_Trainer):
         return total
 
     def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
-        """A process's part of prompts drawn for all, each repeated for its group.
-
-        The draws are the same on every process. They begin anew with each optimizer step, so that a
-        run that goes on from a checkpoint draws the same.
-        """
+        """A process's part of prompts drawn for all, each repeated for its group."""
+        # The same draws on every process. They begin anew with each optimizer step, so that a run
+        # that goes on from a checkpoint draws the same.
         if (step := self.state.global_step) != self._drawn_at:
             self._prompt_draws = np.random.default_rng([self.args.seed, 1, step])
             self._drawn_at = step
@@ -182,16 +183,6 @@ class DynamicSampling(_Trainer):
 
     def _table(self) -> dict[tuple[str, str], list[Any]]:
         return {key: list(column) for key, column in self._columns().items()}
-
-
-def _equal(rewards: torch.Tensor, group_size: int) -> torch.Tensor:
-    """(groups,) bool: no column of the (rows, columns) rewards differs within the group. NaN is not
-    compared."""
-    groups = rewards.view(-1, group_size, rewards.shape[1])
-    highest = groups.nan_to_num(nan=-torch.inf).amax(dim=1)
-    lowest = groups.nan_to_num(nan=torch.inf).amin(dim=1)
-    # With less than two known rewards the difference is 0 or -inf.
-    return (highest - lowest <= 1e-8).all(dim=1)
 
 
 def merge(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from types import EllipsisType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from accelerate.utils import gather, gather_object
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
@@ -19,20 +21,10 @@ from ktae.estimators import as_estimator, resolved, to_text
 from ktae.trainers.lists import scored
 from ktae.trainers.metrics import PREFIX, Scored, verdict_metrics
 from ktae.trainers.settings import Settings, announce
-from ktae.trainers.trl.checks import (
-    Correctness,
-    check_advantages,
-    check_config,
-    check_enough,
-    check_infinite,
-    check_loss,
-    correctness_columns,
-    turn_rewards_of,
-    without_policy,
-)
+from ktae.trainers.trl import checks
+from ktae.trainers.trl.checks import Correctness
 from ktae.trainers.trl.config import with_settings
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
-from ktae.trainers.trl.processes import largest, now, total
 
 
 class RolloutBatch(NamedTuple):
@@ -64,6 +56,18 @@ class CreditCell(list[float]):
     def __str__(self) -> str:
         """How many numbers it has, and the largest."""
         return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
+
+
+def of_processes(values: np.ndarray) -> np.ndarray:
+    """(processes, n) of each process's (n,) numbers."""
+    return np.asarray(on_host(gather(torch.tensor(values[None], device=PartialState().device))))
+
+
+def now(device: torch.device) -> float:
+    """Seconds on a clock, with a GPU's work so far done. TRL waits for it at this point, too."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -114,35 +118,30 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         estimator = None
         if config.credit is not None:
             estimator = resolved(as_estimator(config.credit, "credit"))
-            check_loss(type(self))
-            check_config(estimator, config)
+            checks.check_loss(type(self))
+            checks.check_config(estimator, config)
         self.credit, self.threshold, self.on_rollouts = estimator, config.threshold, on_rollouts
         config.credit = None if estimator is None else to_text(estimator)
         super().__init__(**arguments, **rounds)
-        check_enough(self.train_dataset, self.args)
-        self._choose_correctness(config.correctness)
+        checks.check_enough(self.train_dataset, self.args)
+        names, self._correctness_columns = self.reward_func_names, []
+        if estimator is not None or config.correctness is not None or len(names) == 1:
+            columns = checks.correctness_columns(names, self.reward_funcs, config.correctness)
+            self._correctness_columns = columns
+        chosen = [names[column] for column in self._correctness_columns]
+        self._correctness_name = ", else ".join(chosen)
+        if config.correctness is not None:
+            self.args.correctness = chosen  # names, also where functions were given
         self._kept: dict[str, Any] = {}  # of the present round of sampling
         self._env_mask: list[list[int]] | None = None
         self._sampling = False
         self._group_size = self.num_generations
         if estimator is not None:
-            check_advantages(self, estimator, self._correctness_columns)
+            checks.check_advantages(self, estimator, self._correctness_columns)
             self._settings = Settings(
                 estimator, self._correctness_name, self.threshold, self._tokenizer
             ).tried("log_probs", "entropies")
             self._name = f"{GRPOTrainer._name} with token credit (ktae, {to_text(estimator)})"
-
-    def _choose_correctness(self, correctness: Correctness | None) -> None:
-        """Find the columns of rewards that decide."""
-        names = self.reward_func_names
-        self._correctness_columns = []
-        if self.credit is not None or correctness is not None or len(names) == 1:
-            columns = correctness_columns(names, self.reward_funcs, correctness)
-            self._correctness_columns = columns
-        chosen = [names[column] for column in self._correctness_columns]
-        self._correctness_name = ", else ".join(chosen)
-        if correctness is not None:
-            self.args.correctness = chosen  # names, also where functions were given
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's."""
@@ -159,10 +158,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return generated
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, which it calls for the log-probabilities of what was sampled, before the rewards.
-
-        The entropies come from the same pass. Later calls are of the reference model or the loss.
-        """
+        """TRL's, whose first call is of what was sampled: the entropies come from the same pass.
+        Later calls are of the reference model or the loss."""
         needs = self.credit is not None and "entropies" in self.credit.needs_policy
         if not needs or not self._sampling or "rollout_entropies" in self._kept:
             return super()._get_per_token_logps_and_entropies(*args, **kwargs)
@@ -180,7 +177,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.credit is not None:
-            check_infinite(rewards, self.reward_func_names)
+            checks.check_infinite(rewards, self.reward_func_names)
         # The first of several that gave a number counts; without any all are unknown.
         score = torch.full_like(rewards[:, 0], torch.nan)
         for column in self._correctness_columns:
@@ -205,7 +202,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             "rollout_correct": correct[of_process],
         }
         if self.credit is not None and self.credit.needs_turn_rewards:
-            self._kept["rollout_turn_rewards"] = turn_rewards_of(inputs, self.environments)
+            self._kept["rollout_turn_rewards"] = checks.turn_rewards_of(inputs, self.environments)
         return rewards
 
     def _sample_round(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -229,7 +226,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         metrics = {}
         if self.credit is None:
             if self._correctness_columns:
-                metrics = verdict_metrics(kept["correct"], total=total)
+                metrics = verdict_metrics(kept["correct"], of_processes)
         else:
             started = now(rollout_advantages.device)
             result = self._estimate(output, kept)
@@ -238,9 +235,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             # Here and not in the loss, for before that TRL shuffles the rows and splits them
             # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
-            metrics = result.metrics(rollout_advantages, total=total, largest=largest)
+            metrics = result.metrics(rollout_advantages, gather=of_processes)
             seconds = now(rollout_advantages.device) - started
-            metrics[f"{PREFIX}seconds"] = float(largest(np.array([seconds]))[0])
+            metrics[f"{PREFIX}seconds"] = float(of_processes(np.array([seconds])).max())
             self._log_advantages(output["advantages"], credit, kept)
         for name, value in metrics.items():
             self._metrics[mode][name].append(value)
@@ -274,10 +271,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             self._logs["extra"]["token_credit"].extend(gather_object(cells))
 
     def _estimate(self, output: dict[str, Any], kept: dict[str, Any]) -> Scored:
-        """The credit of the whole groups that this process's n rollouts belong to.
-
-        Groups may be split over processes, so completions are gathered.
-        """
+        """The credit of the whole groups that this process's n rollouts belong to, which may be
+        split over processes."""
         estimator, ids, scores = self._settings.estimator, output["completion_ids"], kept["scores"]
         # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
         # those, and a truncated rollout is still evidence on its tokens. As bytes, for where
@@ -291,7 +286,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         policy: dict[str, Any] = {name: known[name] for name in sorted(estimator.needs_policy)}
         for name, values in policy.items():
             if values is None:
-                raise without_policy(estimator, name)
+                raise checks.without_policy(estimator, name)
         if "entropies" in policy and self.mask_truncated_completions:
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
             scores = scores.masked_fill((policy["entropies"] == 0).all(dim=1), torch.nan)

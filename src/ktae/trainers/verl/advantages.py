@@ -13,9 +13,7 @@ from ktae.trainers.lists import Part, Rollout, credit_of, scored
 from ktae.trainers.metrics import PREFIX, Scored
 from ktae.trainers.settings import Settings
 from ktae.trainers.verl import options
-from ktae.trainers.verl.handover import Rollouts, current_rollouts
-
-ROWS_AT_ONCE = 256
+from ktae.trainers.verl.handover import Rollouts, current
 
 
 def verl_advantages(
@@ -37,7 +35,8 @@ def verl_advantages(
     Raises:
         InputError: no KTAE trainer mode, an unknown option, or arrays that do not fit.
     """
-    rollouts = current_rollouts()
+    if (rollouts := current.get()) is None:
+        raise InputError(options.NO_TOKEN_IDS)
     rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
     finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
     settings, base_name = options.from_algorithm(config)
@@ -54,54 +53,35 @@ def verl_advantages(
         session[rows] = number
     base = _rollout_advantages(base_name, rewards[last], index[last], config)
     scores, groups = rollouts.scores(rewards, last), index[last].tolist()
-    compute = _of_rows if rollouts.sessions is None else _of_sessions
-    result, advantages = compute(rollouts, mask, scores, groups, settings)
+    by_turn = rollouts.rewards_by_turn(mask, settings)
+    if rollouts.sessions is not None:
+        result, advantages = _session_credit(rollouts, mask, scores, groups, by_turn, settings)
+    else:
+        policy = {name: rollouts.policy[name] for name in settings.estimator.needs_policy}
+        more = {"policy": policy, "turn_rewards": by_turn}
+        result = scored(rollouts.token_ids, mask, scores, groups, settings, **more)
+        advantages = result.credit
     # A row of padding has the verdict of the row that it was copied from.
     padding = rollouts.padding[last] if len(rollouts.padding) else None
     rollouts.metrics |= result.metrics(base, padding=padding)
     # Where no token of the last output counts, the whole session gets 0, as with verl's GRPO.
     base, counts = base[session], mask[last].any(dim=1)[session]
-    for start in range(0, len(mask), ROWS_AT_ONCE):  # in place, for the batch is large
-        part = slice(start, start + ROWS_AT_ONCE)
-        advantages[part] += base[part, None] * mask[part]
-        advantages[part] *= counts[part, None]
+    # In place, for the batch is large.
+    advantages.addcmul_(base[:, None], mask).mul_(counts[:, None])
     return advantages, advantages
 
 
-def _of_rows(
+def _session_credit(
     rollouts: Rollouts,
     mask: torch.Tensor,
     scores: np.ndarray,
     groups: list[Any],
+    by_turn: list[list[float]] | None,
     settings: Settings,
 ) -> tuple[Scored, torch.Tensor]:
-    """The credit (B, T) where every row is a rollout of its prompt."""
-    result = scored(
-        rollouts.token_ids,
-        mask,
-        scores,
-        groups,
-        settings,
-        policy={name: rollouts.policy[name] for name in settings.estimator.needs_policy},
-        turn_rewards=rollouts.rewards_by_turn(mask, settings),
-    )
-    return result, result.credit
-
-
-def _of_sessions(
-    rollouts: Rollouts,
-    mask: torch.Tensor,
-    scores: np.ndarray,
-    groups: list[Any],
-    settings: Settings,
-) -> tuple[Scored, torch.Tensor]:
-    """The credit (B, T) where sessions have several outputs, each of them a row.
-
-    Between two outputs stands what is new in the prompt of the second. So an output is a turn, or
-    several where it has holes itself.
-    """
+    """The credit (B, T) where sessions have several outputs, each of them a row: a turn, or several
+    where it has holes itself, after what is new in its prompt."""
     sessions, ids, written = rollouts.sessions or [], rollouts.token_ids.tolist(), mask.tolist()
-    by_turn = rollouts.rewards_by_turn(mask, settings)
     joined = []
     for rows, group, score in zip(sessions, groups, scores.tolist(), strict=True):
         before: list[int] = []

@@ -14,7 +14,6 @@ import torch
 from ktae.errors import InputError, expected_one_of
 from ktae.rollouts.values import is_null
 from ktae.trainers.settings import Settings, warn_once
-from ktae.trainers.verl.options import NO_TOKEN_IDS
 
 
 @dataclasses.dataclass
@@ -69,25 +68,18 @@ class Rollouts:
         return [x if some else [] for x, some in zip(self.turn_rewards, counts, strict=True)]
 
 
-_current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)
+current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)
+"""What was handed over to the estimator; None where verl's trainer is no mode of ours."""
 
 
 @contextlib.contextmanager
 def handed_over(rollouts: Rollouts) -> Iterator[Rollouts]:
     """Within the block, `verl_advantages` works on these rollouts."""
-    token = _current.set(rollouts)
+    token = current.set(rollouts)
     try:
         yield rollouts
     finally:
-        _current.reset(token)
-
-
-def current_rollouts() -> Rollouts:
-    """What was handed over."""
-    rollouts = _current.get()
-    if rollouts is None:
-        raise InputError(NO_TOKEN_IDS)
-    return rollouts
+        current.reset(token)
 
 
 def rollouts_of_infos(

@@ -10,39 +10,26 @@ import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync
 
-from ktae.errors import InputError
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos, sessions_of
-from ktae.trainers.verl.options import ESTIMATOR, MODES
+from ktae.trainers.verl.options import MODES
 
 FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
 """What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
 
 
 class KTAETrainer:
-    """What the three modes have in common; it goes before a trainer of verl's.
-
-    Raises:
-        InputError: the estimator is not `ktae`, or an option of it is unknown or out of range;
-            before anything is loaded.
-    """
+    """What the three modes have in common; it goes before a trainer of verl's."""
 
     hands_over_token_ids = True
     """No other trainer of verl's does."""
 
     def __init__(self, config: Any) -> None:
-        mode = config.trainer.v1.trainer_mode
-        stock_mode = mode.removeprefix("ktae_")
-        if config.algorithm.adv_estimator != ESTIMATOR:
-            raise InputError(
-                f"trainer.v1.trainer_mode={mode} with "
-                f"algorithm.adv_estimator={config.algorithm.adv_estimator}; "
-                f"expected algorithm.adv_estimator=ktae, or trainer_mode={stock_mode}"
-            )
         with open_dict(config):
-            # verl picks the replay buffer and a mode's options by this name
+            # verl picks the replay buffer and a mode's options by the name of its own
             # (v1/trainer_base.py:129 and 153).
-            config.trainer.v1.trainer_mode = stock_mode
+            v1 = config.trainer.v1
+            v1.trainer_mode = v1.trainer_mode.removeprefix("ktae_")
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -52,10 +39,8 @@ class KTAETrainer:
         return computed
 
     def _rollouts(self, batch: Any) -> Rollouts:
-        """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys.
-
-        verl itself fetches no responses (v1/trainer_base.py:1743).
-        """
+        """The batch's responses and verdicts, in the order of its keys, from TransferQueue: verl
+        itself fetches no responses (v1/trainer_base.py:1743)."""
         settings, _ = options.from_algorithm(self.config.algorithm)  # type: ignore[attr-defined]
         needs = settings.estimator.needs_policy
         sessions = sessions_of(batch.keys)
