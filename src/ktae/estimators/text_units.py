@@ -83,10 +83,5 @@ def look_of(token_id: int, raw: bytes | None) -> Look:
         return Look(False, False, True, text.count("\n"), 0, state, *powers)
     runs = [run.group().count("\n") for run in re.finditer(r"\s+", text)]
     lead = runs.pop(0) if text[0].isspace() else 0
-    in_word = (_is_of_word(text[0]), _is_of_word(text[-1]))
-    return Look(*in_word, False, lead, max(runs, default=0), state, *powers)
-
-
-def _is_of_word(character: str) -> bool:
-    """Whether it is a letter, its mark, a number or the underscore."""
-    return character == "_" or unicodedata.category(character)[0] in "LMN"
+    begins, ends = (x == "_" or unicodedata.category(x)[0] in "LMN" for x in (text[0], text[-1]))
+    return Look(begins, ends, False, lead, max(runs, default=0), state, *powers)

@@ -130,7 +130,11 @@ class OverUnits(Transform):
         if by_units := self.by_units():
             return by_units.credit(batch)
         # Beside keys of units the ids of tokens would mean nothing: they are ignored here.
-        inner, ignored = _ignoring_nothing(self.inner), {*batch.ignored, *ignored_by(self.inner)}
+        *wrappers, inner = layers(self.inner)
+        for wrapper in reversed(wrappers):
+            if not isinstance(wrapper, Ignoring):
+                inner = dataclasses.replace(wrapper, inner=inner)  # type: ignore[type-var]
+        ignored = {*batch.ignored, *ignored_by(self.inner)}
         counted_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
 
         def credit_of(unit: str) -> Array:
@@ -202,11 +206,3 @@ def _without_credit(credit_bt: Array, token_ids_bt: Array, token_ids: tuple[int,
     for token_id in token_ids:
         credit_bt[token_ids_bt == token_id] = 0.0
     return credit_bt
-
-
-def _ignoring_nothing(estimator: Estimator) -> Estimator:
-    """The same without its `Ignoring`s."""
-    if not isinstance(estimator, Transform):
-        return estimator
-    inner = _ignoring_nothing(estimator.inner)
-    return inner if isinstance(estimator, Ignoring) else dataclasses.replace(estimator, inner=inner)
