@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import unicodedata
+import zlib
 from typing import NamedTuple
 
 import numpy as np
 
 from ktae.batch import Vocabulary
-from ktae.counting.units import FINISH
 
 BREAKS = {"word": 0, "line": 1, "step": 2}
 """How many line breaks units of text lie between; 0: words lie between other characters."""
-
-BASE = 0x2545F4914F6CDD1D
-"""Base of the polynomial over a text's bytes; odd and large."""
 
 
 class Look(NamedTuple):
@@ -27,9 +25,7 @@ class Look(NamedTuple):
     is_blank: bool
     lead: int  # line breaks before its first other character; of a blank token all
     tail: int  # line breaks within a later run of blanks, at most
-    hash: int  # the polynomial over the bytes of the text without blanks, modulo 2**64
-    power: int  # what the hash of a text is multiplied by when this one is appended to it
-    inverse: int  # 1 / power, modulo 2**64
+    content: bytes  # the text without blanks
 
 
 def text_keys(
@@ -52,16 +48,11 @@ def text_keys(
         n_breaks = np.diff(np.cumsum(lead)[text]) + tail[text[:-1]]
         is_next = np.diff(row_n[text]) == 0
         begins[text[1:]] |= is_next & (n_breaks >= BREAKS[unit])
-    # The hash of a run of tokens, as that of prefixes: all modulo 2**64, in which products of odd
-    # numbers can be divided again.
-    hashes, power, inverse = np.array([x[5:] for x in looks], dtype=np.uint64)[which].T
-    terms = hashes * np.cumprod(inverse)
-    first = np.flatnonzero(begins)
-    last = np.append(first, len(ids_n))[1:] - 1
-    sums = np.cumsum(terms)
-    state = np.cumprod(power)[last] * (sums[last] - sums[first] + terms[first])
-    keys = (state * np.uint64(FINISH) >> np.uint64(33)).astype(np.int32)
-    return np.repeat(keys, last - first + 1)
+    contents = [looks[i].content for i in which.tolist()]
+    bounds = [*np.flatnonzero(begins).tolist(), len(ids_n)]
+    of_units = (b"".join(contents[a:b]) for a, b in itertools.pairwise(bounds))
+    keys = np.array([zlib.crc32(text) >> 1 for text in of_units], dtype=np.int32)
+    return np.repeat(keys, np.diff(bounds))
 
 
 @functools.lru_cache(maxsize=1 << 18)
@@ -75,13 +66,9 @@ def look_of(token_id: int, raw: bytes | None) -> Look:
         # A letter for each byte that is part of a character only.
         text = "".join(chr(byte) if byte < 128 else "x" for byte in content)
         without_blanks = b"".join(content.split())
-    state = 0
-    for byte in without_blanks:
-        state = (state * BASE + byte + 1) % 2**64  # from 1, so that no text is a prefix's hash
-    powers = (pow(BASE, sign * len(without_blanks), 2**64) for sign in (1, -1))
     if not text.strip():
-        return Look(False, False, True, text.count("\n"), 0, state, *powers)
+        return Look(False, False, True, text.count("\n"), 0, without_blanks)
     runs = [run.group().count("\n") for run in re.finditer(r"\s+", text)]
     lead = runs.pop(0) if text[0].isspace() else 0
     begins, ends = (x == "_" or unicodedata.category(x)[0] in "LMN" for x in (text[0], text[-1]))
-    return Look(begins, ends, False, lead, max(runs, default=0), state, *powers)
+    return Look(begins, ends, False, lead, max(runs, default=0), without_blanks)
