@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -138,9 +139,9 @@ def paired_p_value(sides: Sequence[tuple[int, int, int, int]]) -> float:
     return sign_flip_p_value([d // divisor for d in integers])
 
 
-def least_p_value(n: int) -> float:
-    """The smallest that `sign_flip_p_value` can give of n floats: all have the same sign."""
-    return min(1.0, 2.0 ** (1 - n)) if n <= EXACT_PAIRS else 1 / (_DRAWS + 1)
+def least_size(tests: int) -> int:
+    """The fewest differences of one sign that are significant, corrected for so many tests."""
+    return next(n for n in itertools.count(1) if tests * 2.0 ** (1 - n) < ALPHA)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

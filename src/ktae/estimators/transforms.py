@@ -15,8 +15,7 @@ from ktae.batch import Batch, group_total, row_sums
 from ktae.counting.units import NGRAMS
 from ktae.errors import InputError
 from ktae.estimators.base import AboveZero, AdvantageEstimator, ByUnits, Estimator, TurnEstimator
-from ktae.estimators.text_units import BREAKS
-from ktae.estimators.units import UNITS, unit_keys
+from ktae.estimators.units import BREAKS, UNITS, unit_keys
 
 NEEDS = ("takes_scores", "needs_vocabulary", "needs_policy", "needs_turn_rewards", "on_host")
 """What a wrapper needs because the wrapped estimator does."""
