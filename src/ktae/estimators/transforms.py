@@ -10,8 +10,8 @@ from typing import Literal
 
 from typing_extensions import override
 
-from ktae.arrays import MAX_TOKEN_ID, Array
-from ktae.batch import Batch, group_total, row_sums
+from ktae.arrays import MAX_TOKEN_ID, Array, namespace
+from ktae.batch import Batch, group_total
 from ktae.counting.units import NGRAMS
 from ktae.errors import InputError
 from ktae.estimators.base import AboveZero, AdvantageEstimator, ByUnits, Estimator, TurnEstimator
@@ -159,7 +159,9 @@ class Centred(Transform):
     def credit(self, batch: Batch) -> Array:
         credit_bt = self.inner.credit(batch)
         counted_bt = batch.counted() & batch.known()[:, None]
-        sums_b, weight_b = row_sums(credit_bt * counted_bt), row_sums(counted_bt)
+        float64 = namespace(credit_bt).float64
+        sums_b = (credit_bt * counted_bt).sum(1, dtype=float64)
+        weight_b = counted_bt.sum(1, dtype=float64)
         if self.over == "rollouts":
             sums_b, weight_b = sums_b / weight_b.clip(1), weight_b.clip(0, 1)
         total_b = group_total(weight_b, batch.group_b).clip(1)
