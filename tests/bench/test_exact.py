@@ -1,7 +1,5 @@
 """Truth in worlds: against torch's autograd, against sampling, and by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -80,19 +78,6 @@ def test_advantages_by_hand() -> None:
     assert not truth.advantage[1].any(), "filler is worth nothing"
     # d/dlogit = p A
     np.testing.assert_allclose(truth.gradient[0, CORRECT, :2], [0.1875, -0.1875])
-
-
-def test_padding_and_what_the_environment_writes_has_no_advantage() -> None:
-    for name in ("longer-when-wrong", "rooms"):
-        world = WORLDS[name]()
-        responses = sample(world, 64, np.random.default_rng(0))
-        assert not responses.mask.all()
-        assert not responses.at(np.ones(world.shape))[~responses.mask].any()
-    lengths = sample(WORLDS["longer-when-wrong"](), 64, np.random.default_rng(0))
-    is_correct = lengths.correct == 1
-    n_tokens = lengths.mask.sum(axis=1)
-    assert set(n_tokens[is_correct]) == {16}
-    assert set(n_tokens[~is_correct]) == {48}
 
 
 def test_the_rewards_of_turns_by_hand() -> None:

@@ -1,7 +1,5 @@
 """Training with known advantages: the gradient, the resumable runs, the comparison."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Backoff: its evidence against an independent program, its null mean, its units by hand."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np

@@ -143,22 +143,6 @@ def test_against_plain_loops_whatever_comes(ids, mask, unit):
     assert_same_partition(keys, naive_keys(unit, ids, mask), mask)
 
 
-def test_words_lines_and_steps_by_hand():
-    """Read off the rules in the docstring of `unit_keys`."""
-    pieces = ["so", " so", ".\n", " 3", "3", "\n\n", "S", "o", "'", "'t", ".", "\n", "x\ny", "-"]
-    ids = np.array([[TEXTS.index(piece) for piece in pieces]])
-    cuts = {"word": [1, 1, 1, 2, 1, 2, 1, 1, 1, 1, 1, 1], "line": [3, 3, 6, 1, 1], "step": [6, 8]}
-    for unit, lengths in cuts.items():
-        keys = unit_keys(unit, ids, ids >= 0, vocabulary=VOCABULARY)[0]
-        runs = np.split(keys, np.cumsum(lengths)[:-1])
-        assert [len(set(run.tolist())) for run in runs] == [1] * len(lengths), unit
-        if unit != "word":
-            assert len(set(keys.tolist())) == len(lengths), unit
-    words = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)[0]
-    assert words[0] == words[1]  # " so" is "so"
-    assert words[5] == words[11]  # blanks alone
-
-
 @pytest.mark.parametrize("unit", ["bigram", "trigram"])
 def test_ngrams_that_are_counted_are_those_of_the_keys(unit):
     """Counting makes keys of its own, in compiled code; the reference makes them in Python."""
