@@ -260,6 +260,25 @@ def test_anchor_states_by_hand():
     assert scaled[0] == pytest.approx(1 / 8 / math.sqrt(4 * (1 / 8) ** 2 / 3), rel=1e-4)
 
 
+def test_salt_by_hand():
+    """Three go from the prompt to room 1, and their mean is a/3; every other step is done once."""
+    a = 0.5 / (math.sqrt(1 / 3) + 1e-6)
+    expected = a * np.array([-2 / 3, 0, 0, 4 / 3, 0, 0, 0, 0, -2 / 3, 0, 0])
+    np.testing.assert_allclose(in_rooms(Salt(), [1, 0, 0, 1]), expected, atol=1e-6)
+
+
+def test_stride_by_hand():
+    """d is 1 - 1/2 of token 1, 0 of token 2 and 1/2 of token 3; the seven tokens' mean is 2."""
+    entropies = np.array([[1.0, 3, 2], [1, 2, 0], [3, 2, 0]])
+    got = credit(
+        Stride(unit="token"),
+        [1, 0, 0],
+        [[1, 2, 3], [1, 2], [3, 2]],
+        policy={"entropies": entropies},
+    )
+    np.testing.assert_allclose(got, [[1 / 4, 0, 1 / 2], [1 / 4, 0, 0], [3 / 4, 0, 0]], atol=1e-6)
+
+
 ONCE = [*ROOMS[:3], ROOMS[3][:5]]
 """No rollout comes back to a state."""
 SCORES = [3.0, -1.0, 0.5, 0.5, 7.0]
