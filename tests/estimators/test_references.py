@@ -269,13 +269,8 @@ def test_salt_by_hand():
 
 def test_stride_by_hand():
     """d is 1 - 1/2 of token 1, 0 of token 2 and 1/2 of token 3; the seven tokens' mean is 2."""
-    entropies = np.array([[1.0, 3, 2], [1, 2, 0], [3, 2, 0]])
-    got = credit(
-        Stride(unit="token"),
-        [1, 0, 0],
-        [[1, 2, 3], [1, 2], [3, 2]],
-        policy={"entropies": entropies},
-    )
+    policy = {"entropies": np.array([[1.0, 3, 2], [1, 2, 0], [3, 2, 0]])}
+    got = credit(Stride(unit="token"), [1, 0, 0], [[1, 2, 3], [1, 2], [3, 2]], policy=policy)
     np.testing.assert_allclose(got, [[1 / 4, 0, 1 / 2], [1 / 4, 0, 0], [3 / 4, 0, 0]], atol=1e-6)
 
 
