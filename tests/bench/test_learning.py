@@ -53,13 +53,6 @@ def test_the_update_follows_autograd() -> None:
     np.testing.assert_allclose(by_head, head.grad, atol=1e-10)
 
 
-def test_sampling_follows_the_policy() -> None:
-    policy = np.tile(np.array([0.2, 0.0, 0.5, 0.3]), (2, 3, 1))
-    tokens = learning._sample(policy, np.repeat([0, 1], 5000), np.random.default_rng(0))
-    shares = np.bincount(tokens.ravel(), minlength=4) / tokens.size
-    np.testing.assert_allclose(shares, [0.2, 0, 0.5, 0.3], atol=0.01)
-
-
 def test_exact_advantages_learn_faster_than_grpo() -> None:
     setting = dataclasses.replace(SETTINGS["base"], length=60)
     by_arm = {

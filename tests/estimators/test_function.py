@@ -197,8 +197,3 @@ def test_a_recipe_that_is_trained_and_the_trainers_take_the_name(file, tmp_path,
     assert "did you mean" in capsys.readouterr().err
     scaled = Scaled(from_section(f"{file}:ends"), 2.0)
     assert Settings(scaled).tried().estimator == resolved(scaled)
-    pytest.importorskip("omegaconf", reason="needs the extra 'verl'")
-    from ktae.trainers.verl import options
-
-    settings, _ = options.from_algorithm({"credit": {"estimator": f"{file}:Ends", "weight": 2.0}})
-    assert settings.estimator.weight == 2.0

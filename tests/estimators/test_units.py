@@ -35,12 +35,11 @@ def units_of(unit, ids, pieces):
         n = {"bigram": 2, "trigram": 3}[unit]
         padded = [None] * (n - 1) + ids
         return [tuple(padded[place : place + n]) for place in range(len(ids))]
-    texts = [piece.decode() if decodes(piece) else "x" * len(piece) for piece in pieces]
+    texts, contents = zip(*map(text_and_content, pieces), strict=True) if pieces else ((), ())
     starts = [place for place in range(len(ids)) if begins(unit, texts, place)]
     of_tokens = []
     for start, stop in itertools.pairwise([*starts, len(ids)]):
-        content = b"".join(map(without_blanks, pieces[start:stop]))
-        of_tokens += [content] * (stop - start)
+        of_tokens += [b"".join(contents[start:stop])] * (stop - start)
     return of_tokens
 
 
@@ -64,16 +63,12 @@ def is_of_word(character):
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
-def decodes(piece):
+def text_and_content(piece):
+    """What a token's bytes spell, and the bytes without blanks: in parts of characters ASCII's."""
     try:
-        return piece.decode() is not None
+        return piece.decode(), "".join(piece.decode().split()).encode()
     except UnicodeDecodeError:
-        return False
-
-
-def without_blanks(piece):
-    """Only ASCII blanks are looked for in parts of characters."""
-    return "".join(piece.decode().split()).encode() if decodes(piece) else b"".join(piece.split())
+        return "x" * len(piece), b"".join(piece.split())
 
 
 def turns_of(unit, ids, mask):
