@@ -5,6 +5,7 @@ torch is never imported to find out which it is: whoever gives a tensor has impo
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, TypeAlias
 
@@ -102,17 +103,25 @@ def above(values: ArrayLike, threshold: float) -> Array:
     Numbers of less precision are compared in their own: a float32 of 0.1 is not above 0.1. A
     float64 may have been a float32 before: what equals the threshold in float32 is not above it.
     """
-    threshold, is_double = float(threshold), isinstance(values, float)
+    threshold = float(threshold)
+    if isinstance(values, float):
+        return values > threshold and values != _in_float32(threshold)
     if is_tensor(values):
-        values, is_double = values.detach(), str(values.dtype) == "torch.float64"
-    elif not is_double:
+        values, double = values.detach(), str(values.dtype) == "torch.float64"
+    else:
         values = as_array("values", values)
-        is_double = values.dtype == np.float64
-    with np.errstate(over="ignore"):  # beyond the numbers of a narrower dtype is infinite
-        rewards_above, in_float32 = values > threshold, float(np.float32(threshold))
-    return rewards_above & (values != in_float32) if is_double else rewards_above
+        double = values.dtype == np.float64
+    with np.errstate(over="ignore"):  # float16: beyond its numbers is infinite
+        is_above = values > threshold
+    return is_above & (values != _in_float32(threshold)) if double else is_above
 
 
 def is_above(value: float, threshold: float) -> bool:
     """`above` of one number."""
     return bool(above(float(value), threshold))
+
+
+@functools.lru_cache
+def _in_float32(number: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
