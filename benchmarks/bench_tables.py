@@ -5,14 +5,13 @@ python benchmarks/bench_tables.py --measure    # first results/bench.csv and doc
 """
 
 import argparse
-import csv
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from estimator import machine, write_rows
+from estimator import machine, read_rows, write_rows
 
 from ktae.bench import learning, pointing
 from ktae.bench.worlds import WORLDS
@@ -90,11 +89,6 @@ DIALS: dict[str, tuple[float, ...]] = {
 """Other settings of each world's dial, on which nothing was chosen."""
 
 
-def read(name: str) -> list[dict[str, str]]:
-    with (RESULTS / name).open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown."""
     lines = [head, ["---"] * len(head), *rows]
@@ -104,7 +98,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def shares_of(name: str, estimators: Sequence[str]) -> dict[str, list[float | None]]:
     """By world each estimator's share of the ceiling; None where it has none."""
     share: dict[str, dict[str, str]] = {}
-    for row in read(name):
+    for row in read_rows(RESULTS / name):
         share.setdefault(row["world"], {})[row["estimator"]] = row["share_of_ceiling"]
     return {
         world: [float(x) if (x := of.get(name)) else None for name in estimators]
@@ -154,10 +148,8 @@ def the_map() -> str:
     for setting in learning.SETTINGS:
         of = [gains[setting, arm] for arm in SHOWN]
         texts = [interval(gain.gain, gain.low, gain.high) for gain in of]
-        bold = [
-            f"**{text}**" if gain.p < 0.05 else text for gain, text in zip(of, texts, strict=True)
-        ]
-        rows.append([setting, *bold])
+        pairs = zip(of, texts, strict=True)
+        rows.append([setting, *(f"**{text}**" if gain.p < 0.05 else text for gain, text in pairs)])
     return table(["setting", *SHOWN], rows)
 
 
@@ -165,12 +157,12 @@ def real_tokens() -> str:
     """Estimators on real tokens."""
     names = ("share", "best_share", "precision", "rank")
     rows = []
-    for row in read("real_tokens.csv"):
-        ends = [
-            (float(row[name]), float(row[f"{name}_low"]), float(row[f"{name}_high"]))
-            for name in names
-        ]
-        rows.append([row["estimator"], *(interval(*each, 2) for each in ends)])
+    for row in read_rows(RESULTS / "real_tokens.csv"):
+        spans = []
+        for name in names:
+            value, low, high = (float(row[name + end]) for end in ("", "_low", "_high"))
+            spans.append(interval(value, low, high, 2))
+        rows.append([row["estimator"], *spans])
     head = ["credit", "share of the ceiling", "best weight's share", "average precision", "rank"]
     return table(head, rows)
 

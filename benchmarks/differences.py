@@ -1,6 +1,6 @@
 """What each difference between the paper, its authors' code and ktae does to the credit.
 
-    python benchmarks/differences.py NAME=FILE [--tokenizer FOLDER] [--append]
+    python benchmarks/differences.py NAME=FILE... [--tokenizer FOLDER]
 
 Every row of results/differences.csv compares one change with the preset `paper`, over all tokens of
 the mixed groups.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from estimator import append_rows, write_rows
+from estimator import write_rows
 
 from ktae import Estimator, preset, token_credit
 from ktae.estimators import KTAE, Scaled
@@ -40,18 +40,17 @@ SATURATED = 0.9  # of the largest credit that there can be
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dump", metavar="NAME=FILE")
+    parser.add_argument("dumps", metavar="NAME=FILE", nargs="+")
     parser.add_argument("--tokenizer")
-    parser.add_argument("--append", action="store_true", help="to the CSV, instead of anew")
     path = Path(__file__).parent / "results/differences.csv"
     parser.add_argument("--csv", type=Path, default=path)
     arguments = parser.parse_args()
-    name, _, file = arguments.dump.partition("=")
     tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
-    rollouts = tokenized(read([Path(file)], ReadOptions(pool_models=True)), tokenizer)
-    rows = compare(name, rollouts)
-    write = append_rows if arguments.append else write_rows
-    write(arguments.csv, rows)
+    rows = []
+    for name, _, file in (dump.partition("=") for dump in arguments.dumps):
+        rollouts = read([Path(file)], ReadOptions(pool_models=True))
+        rows += compare(name, tokenized(rollouts, tokenizer))
+    write_rows(arguments.csv, rows)
     for row in rows:
         print("  ".join(f"{key} {value}" for key, value in row.items()))
 

@@ -8,8 +8,6 @@ copies inputs and output; or verl's `verl grpo` and `verl grpo_vectorized`. They
 round, so that all see the same machine: what holds on any machine is their ratio to `paper`.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import datetime
@@ -116,21 +114,17 @@ def compare(batch: Rollouts, names: list[str], repeats: int) -> list[dict[str, A
     sizes |= {"tokens": int(batch.mask.sum()), "vocabulary": VOCABULARY}
     rows = []
     for name in names:
-        times = np.percentile(seconds[name][1:], (20, 50, 80))
-        columns = ("p20_s", "median_s", "p80_s")
-        timed = dict(zip(columns, (f"{x:.5f}" for x in times), strict=True))
-        threads = numba.config.NUMBA_NUM_THREADS
+        low, median, high = (f"{x:.5f}" for x in np.percentile(seconds[name][1:], (20, 50, 80)))
         ratio = np.median(np.divide(seconds[name][1:], seconds.get("paper", seconds[name])[1:]))
-        timed |= {"ratio": f"{ratio:.2f}"}
-        about = {"dtype": str(batch.token_ids.dtype), "threads": threads, "repeats": repeats}
-        rows.append({"name": name} | sizes | timed | about)
+        row = {"name": name} | sizes | {"p20_s": low, "median_s": median, "p80_s": high}
+        row |= {"ratio": f"{ratio:.2f}", "dtype": str(batch.token_ids.dtype)}
+        rows.append(row | {"threads": numba.config.NUMBA_NUM_THREADS, "repeats": repeats})
     return rows
 
 
 def ratios(path: Path) -> dict[str, float]:
     """The ratios to `paper` that a CSV has, by contender."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return {row["name"]: float(row["ratio"]) for row in csv.DictReader(file)}
+    return {row["name"]: float(row["ratio"]) for row in read_rows(path)}
 
 
 def out_of_band(rows: list[dict[str, Any]], known: dict[str, float]) -> list[str]:
@@ -193,6 +187,12 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def append_rows(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -48,8 +48,13 @@ def main() -> None:
             row, verdicts = measure(outputs, grader, arguments.workers)
             print(name, row, flush=True)
             append_rows(arguments.csv, [{"file": name} | row | machine()])
-            if grader == "ktae":
-                differences += list_differences(name, outputs, verdicts)
+            pairs = zip(outputs, verdicts, strict=True) if grader == "ktae" else ()
+            for number, (output, verdict) in enumerate(pairs, start=1):
+                if output["reward"] != verdict.correct:
+                    where = {"file": name, "row": number, "problem": output["problem"]}
+                    said = {"stored": output["reward"], "outcome": verdict.outcome.value}
+                    reasons = {"rule": verdict.rule, "reason": verdict.reason}
+                    differences.append(where | said | reasons)
     write_rows(HERE / "results/grading-differences.csv", differences)
 
 
@@ -99,24 +104,6 @@ def cpu_seconds() -> float:
     """Processor seconds of this process and of the workers that have ended."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
-def list_differences(
-    name: str, outputs: list[dict[str, Any]], verdicts: list[Verdict]
-) -> list[dict[str, object]]:
-    return [
-        {
-            "file": name,
-            "row": row,
-            "problem": output["problem"],
-            "stored": output["reward"],
-            "outcome": verdict.outcome.value,
-            "rule": verdict.rule,
-            "reason": verdict.reason,
-        }
-        for row, (output, verdict) in enumerate(zip(outputs, verdicts, strict=True), start=1)
-        if output["reward"] != verdict.correct
-    ]
 
 
 if __name__ == "__main__":

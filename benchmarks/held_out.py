@@ -56,12 +56,11 @@ def measure(dump: inputs.Dump) -> Iterator[dict[str, Any]]:
     half_b = np.array([half_of(group) for group in dump.rollouts["group"].to_pylist()])
     stated = prefixes.stated_answers(dump.rollouts)
     answers = np.array(list(prefixes.AskedAnswers(dump.rollouts, "stated")), dtype=object)
+    before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     parts = {
         "whole": None,
         "first half": prefixes.first_share(dump.rollouts, 0.5),
-        "before the answer": prefixes.before_answer(
-            dump.rollouts, dump.token_ids, dump.texts, stated
-        ).keep,
+        "before the answer": before.keep,
     }
     for number, half in enumerate(HALVES):
         in_half = half_b == number
@@ -80,9 +79,8 @@ def measure(dump: inputs.Dump) -> Iterator[dict[str, Any]]:
             for other in ("paper", "calibrated", "trigrams"):
                 # From the interval's width the mean over several dumps has its own.
                 difference = t_interval(share_g["sharp-trigrams"] - share_g[other])
-                yield (
-                    about | {"estimator": f"sharp-trigrams - {other}"} | columns("auc", difference)
-                )
+                names = {"estimator": f"sharp-trigrams - {other}"}
+                yield about | names | columns("auc", difference)
 
 
 def half_of(group: str) -> int:

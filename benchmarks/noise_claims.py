@@ -7,8 +7,6 @@ with random labels; and the labels of a dump permuted within its groups. A claim
 says of tokens, of groups, of steps, of runs or of an estimator that beats chance.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -66,8 +64,8 @@ def permuted(rollouts: Any, seed: int) -> Any:
 def claims(page: Page) -> list[str]:
     """What the page claims, by its findings' keys; `take` for an estimator that it advises."""
     of_counts = {"copies", "empty", "unfinished", "no-answer", "accuracy", "all-alike", "as-text"}
-    of_counts |= {"asks-for-more", "overwritten"}
-    of_counts |= {"paid-without-answer", "correct-here", "incorrect-here"}
+    of_counts |= {"asks-for-more", "overwritten", "paid-without-answer"}
+    of_counts |= {"correct-here", "incorrect-here"}
     keys = [x.key for x in page.findings if x.key not in of_counts]
     above_chance = page.advice.verdict in ("take", "no more than a baseline")
     return keys + ["above chance"] * above_chance
@@ -92,13 +90,12 @@ def main() -> None:
         drawn = {"two templates, random labels": templates(seed)}
         drawn |= {f"{name}, labels permuted": permuted(dump, seed) for name, dump in dumps.items()}
         for name, rollouts in drawn.items():
-            rows.append(
-                {"noise": name, "seed": seed, "claims": " ".join(claims(page_of(rollouts)))}
-            )
+            claimed = " ".join(claims(page_of(rollouts)))
+            rows.append({"noise": name, "seed": seed, "claims": claimed})
     write_rows(arguments.output, rows)
     for name in dict.fromkeys(row["noise"] for row in rows):
-        claimed = [bool(row["claims"]) for row in rows if row["noise"] == name]
-        print(f"{name}: {sum(claimed)} of {len(claimed)} draws with a claim")
+        of_noise = [bool(row["claims"]) for row in rows if row["noise"] == name]
+        print(f"{name}: {sum(of_noise)} of {len(of_noise)} draws with a claim")
 
 
 if __name__ == "__main__":

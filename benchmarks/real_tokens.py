@@ -11,23 +11,28 @@ the batch's policy gradient with that of exact advantages (`token_scores.py`).
 """
 
 import argparse
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import token_scores as scores
-from estimator import machine, write_rows
+from estimator import machine, read_rows, write_rows
 
 from ktae import preset
 from ktae.estimators import PermutedLabels, RandomPlaces, as_estimator
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLES = RESULTS / "real_tokens_samples.csv"
-ESTIMATORS = (
-    *("backoff", "paper", "calibrated", "trigrams", "sharp-trigrams", "conflict-tokens", "tempo"),
-)
+ESTIMATORS = [
+    "backoff",
+    "paper",
+    "calibrated",
+    "trigrams",
+    "sharp-trigrams",
+    "conflict-tokens",
+    "tempo",
+]
 MEASURES, SUFFIXES = ("rank", "precision", "sign", "share", "best_share"), ("", "_low", "_high")
 DRAWS = 5
 """Of each control."""
@@ -74,9 +79,8 @@ def score(
     for name in names:
         table[name] = [scores.row_of(groups, scores.credits(groups, as_estimator(name)))]
     table["exact"] = [exact]
-    n_tokens = sum(len(group.grpo) for group in groups)
     n_keys = sum(key.sum() for group in groups for key in group.keys) / 2
-    sizes = {"groups": len(groups), "tokens": n_tokens, "key_tokens": n_keys}
+    sizes = {"groups": len(groups), "tokens": len(grpo), "key_tokens": n_keys}
     rows = []
     for name, several in table.items():
 
@@ -87,11 +91,6 @@ def score(
         measured = scores.with_intervals(measure, len(groups), resamples)
         rows.append({"estimator": name} | {k: str(v) for k, v in sizes.items()} | measured)
     return rows
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 if __name__ == "__main__":

@@ -104,20 +104,12 @@ def logit_kernel(node: NDArray[Any], ids: NDArray[Any], probs: Floats, squares: 
 
 def credits(groups: Sequence[Group], estimator: Any) -> list[Floats]:
     """(N,) for each group an estimator's credit."""
-    return [
-        np.asarray(
-            token_credit(
-                group.token_ids,
-                group.mask,
-                group.correct,
-                np.zeros(len(group.mask), dtype=np.int64),
-                estimator,
-                policy=group.policy,
-            ),
-            dtype=float,
-        )[group.mask]
-        for group in groups
-    ]
+    flat = []
+    for group in groups:
+        arrays = (group.token_ids, group.mask, group.correct, np.zeros(len(group.mask), dtype=int))
+        credit = token_credit(*arrays, estimator, policy=group.policy)
+        flat.append(credit[group.mask].astype(float))
+    return flat
 
 
 class Row(NamedTuple):
@@ -134,10 +126,9 @@ def row_of(groups: Sequence[Group], credit: Sequence[Floats]) -> Row:
     products = []
     for group, c in zip(groups, credit, strict=True):
         k, base, (a, b) = group.kernel, group.grpo, group.halves
-        mean = (a + b) / 2
-        products.append(
-            [base @ k @ mean, base @ k @ base, base @ k @ c, c @ k @ c, c @ k @ mean, a @ k @ b]
-        )
+        mean, by_base, by_credit = (a + b) / 2, base @ k, c @ k
+        of_base = [by_base @ mean, by_base @ base, by_base @ c]
+        products.append([*of_base, by_credit @ c, by_credit @ mean, a @ k @ b])
     flat = np.concatenate(credit)
     return Row((flat, flat), np.array(products))
 
@@ -205,9 +196,6 @@ def with_intervals(
     columns: dict[str, str] = {}
     for name, value in everyone.items():
         low, high = np.nanpercentile([each[name] for each in again], (2.5, 97.5))
-        columns |= {
-            name: f"{value:.3f}",
-            f"{name}_low": f"{low:.3f}",
-            f"{name}_high": f"{high:.3f}",
-        }
+        numbers = {name: value, f"{name}_low": low, f"{name}_high": high}
+        columns |= {key: f"{number:.3f}" for key, number in numbers.items()}
     return columns

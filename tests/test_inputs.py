@@ -1,5 +1,6 @@
 """What the public functions take, and what they refuse, by name and place."""
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -106,6 +107,13 @@ def test_inputs_are_never_modified_and_never_returned(writeable: bool) -> None:
     credit_table(*(inputs[name] for name in ARRAYS))
     for name, array in before.items():
         np.testing.assert_array_equal(inputs[name], array, err_msg=name)
+
+
+def test_none_is_unknown_and_uuids_are_labels() -> None:
+    ids, mask, label = [[1], [2], [3]], [[1]] * 3, uuid.uuid4()
+    got = token_credit(ids, mask, [True, False, None], [label] * 3, "paper")
+    np.testing.assert_array_equal(got, token_credit(ids, mask, [1, 0, np.nan], [0] * 3, "paper"))
+    assert got[0, 0] == 0.5 and got[2, 0] == 0
 
 
 # --- labels of groups

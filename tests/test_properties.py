@@ -57,25 +57,6 @@ def test_permuting_rollouts_and_positions_permutes_the_credit(
     np.testing.assert_allclose(permuted, credit[rows][:, columns], rtol=0, atol=ATOL)
 
 
-token_names = st.lists(st.integers(0, 2**31 - 1), min_size=7, max_size=7, unique=True)
-group_labels = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2, unique=True)
-
-
-@given(batch=batches(), estimator=estimators, names=token_names, labels=group_labels)
-def test_every_backend_agrees_with_the_reference(
-    fast_backend: str, batch: Rollouts, estimator: Estimator, names: list[int], labels: list[int]
-) -> None:
-    ids, groups = np.array(names)[batch.token_ids], np.array(labels)[batch.groups]
-    arguments = (ids, batch.mask, batch.correct, groups, estimator)
-    for compute, tolerance in (
-        (by_backend.token_credit, {"rtol": 0, "atol": ATOL}),
-        (by_backend.credit_table, {"rtol": 1e-9, "atol": 1e-12}),
-    ):
-        got, expected = (compute(*arguments, backend=x) for x in (fast_backend, "naive"))
-        for column, other in zip(got, expected, strict=True):
-            np.testing.assert_allclose(column, other, **tolerance)
-
-
 @given(batch=batches(), estimator=estimators, left=st.integers(0, 2), right=st.integers(0, 40))
 def test_padding_changes_nothing(
     batch: Rollouts, estimator: Estimator, left: int, right: int

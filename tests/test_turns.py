@@ -71,19 +71,6 @@ def test_a_prompt_in_the_arrays_changes_nothing(estimator):
     assert expected.any() and not got[:, :3].any()
 
 
-def test_what_a_turn_did_is_compared_where_it_was_done():
-    """The contingency table of `state-turn` is that of rollouts that did this there."""
-    ids, mask = arrays([(a, [HALL, AT, NINE], b) for a, _, b in ROLLOUTS])
-    credit = ktae.token_credit(ids, mask, CORRECT, GROUPS, OverUnits(PresenceZ(), ("state-turn",)))
-    held = {"GO": [1, 1, 1, 0], "TAKE KEY": [1, 1, 0, 0]}
-    for column, holds in ((0, held["GO"]), (5, held["TAKE KEY"])):
-        table = ktae.token_credit(
-            np.array(holds)[:, None], np.ones((4, 1)), CORRECT, GROUPS, PresenceZ()
-        )
-        np.testing.assert_allclose(credit[:, column], table[:, 0], atol=1e-6)
-    assert (credit[:, 5] == credit[:, 6]).all() and not credit[:, 2:5].any()
-
-
 def no_times(text):
     return re.sub(r"\d+:\d+", "", text)
 

@@ -4,10 +4,10 @@ Origin of the group's numbers: `tests/expected/worked_example.py`, which imports
 ktae; its docstring shows the group and the p-values by hand.
 """
 
-import importlib.util
 import json
+import runpy
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,20 +56,15 @@ def padded(rows: list[list[float]]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("variant", ESTIMATORS)
-def test_credit(backend: str, variant: str, frozen: dict[str, Any]) -> None:
-    got = token_credit(TOKEN_IDS, MASK, CORRECT, GROUPS, ESTIMATORS[variant], backend=backend)
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, padded(frozen[variant]["credit"]), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("variant", ESTIMATORS)
-def test_advantages(backend: str, variant: str, frozen: dict[str, Any]) -> None:
-    """On top of GRPO's rollout advantage, with correctness from the rewards."""
-    got = token_advantages(
-        REWARDS, TOKEN_IDS, MASK, GROUPS, credit=ESTIMATORS[variant], backend=backend
-    )
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, padded(frozen[variant]["advantages"]), rtol=0, atol=1e-6)
+def test_credit_and_advantages(backend: str, variant: str, frozen: dict[str, Any]) -> None:
+    """These on top of GRPO's rollout advantage, with correctness from the rewards."""
+    options = {"credit": ESTIMATORS[variant], "backend": backend}
+    for name, got in (
+        ("credit", token_credit(TOKEN_IDS, MASK, CORRECT, GROUPS, **options)),
+        ("advantages", token_advantages(REWARDS, TOKEN_IDS, MASK, GROUPS, **options)),
+    ):
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, padded(frozen[variant][name]), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("variant", ESTIMATORS)
@@ -98,18 +93,9 @@ def test_released_is_what_the_authors_code_computes(backend: str) -> None:
 
 
 def test_frozen_numbers_are_what_the_script_writes(frozen: dict[str, Any]) -> None:
-    script = load_script()
+    script = SimpleNamespace(**runpy.run_path(str(EXPECTED.with_suffix(".py"))))
     assert script.E == E
     assert [len(rollout) for rollout in script.ROLLOUTS] == LENGTHS.tolist()
     assert [token for rollout in script.ROLLOUTS for token in rollout] == TOKEN_IDS[MASK].tolist()
     assert [float(reward) for reward in script.REWARDS] == REWARDS.tolist()
     assert script.work_out_all() == frozen
-
-
-def load_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("worked_example", EXPECTED.with_suffix(".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script

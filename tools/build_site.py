@@ -9,8 +9,6 @@ file that is no page, such as a picture; and a docstring that does not fit its f
 The site is built from a copy in `build/docs`. There, links out of `docs/` are their words alone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -48,9 +46,9 @@ def pages(docs: Path) -> set[str]:
 def menu_differences(docs: Path, menu: Any) -> list[str]:
     """One line for each page that is missing in the menu, or there alone."""
     named, there = set(leaves(menu)), pages(docs)
-    return [f"{name}: not in the menu of mkdocs.yml" for name in sorted(there - named)] + [
-        f"{name}: in the menu of mkdocs.yml, and no page" for name in sorted(named - there)
-    ]
+    problem = dict.fromkeys(there - named, "not in the menu of mkdocs.yml")
+    problem |= dict.fromkeys(named - there, "in the menu of mkdocs.yml, and no page")
+    return [f"{name}: {problem[name]}" for name in sorted(problem)]
 
 
 def leaves(menu: Any) -> Iterator[str]:

@@ -146,7 +146,8 @@ def check_token_range(token_ids: np.ndarray, mask: np.ndarray) -> None:
     if token_ids.min(initial=0) < 0 or token_ids.max(initial=0) > MAX_TOKEN_ID:
         for i, (ids, mask_t) in enumerate(zip(token_ids, mask, strict=True)):
             for t in np.flatnonzero((mask_t != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID))):
-                raise bad_token_id(token_ids, i, int(t))
+                expected = "0 to 2^31 - 1 at every unmasked position"
+                raise InputError(f"token_ids[{i}, {t}] is {ids[t]}; expected {expected}")
 
 
 def check_mask(mask: np.ndarray) -> None:
@@ -184,13 +185,10 @@ def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
     array = np.fromiter(labels, dtype=object, count=n_rows)
     kinds = [_label_kind(label) for label in array]
     for row, kind_of_row in enumerate(kinds):
-        if kind_of_row is None:
-            raise InputError(f"groups[{row}] is {array[row]!r:.60}; expected integers or strings")
-        if kind_of_row != kinds[0]:
-            raise InputError(
-                f"groups[0] is {array[0]!r:.60} and groups[{row}] is {array[row]!r:.60}; "
-                "expected integers or strings, and not both"
-            )
+        if kind_of_row is None or kind_of_row != kinds[0]:
+            before = "" if kind_of_row is None else f"groups[0] is {array[0]!r:.60} and "
+            expected = "integers or strings, and not both"
+            raise InputError(f"{before}groups[{row}] is {array[row]!r:.60}; expected {expected}")
     if int not in kinds and any(label[-1:] in ("\0", b"\0") for label in array):
         return array
     plain = np.asarray(array.tolist())
@@ -245,12 +243,6 @@ def group_bounds(starts: np.ndarray, n_rows: int) -> list[int]:
     return bounds
 
 
-def row_sums(values_bt: Array) -> Array:
-    """(B,) float64 sums over each row."""
-    is_torch = is_tensor(values_bt)
-    return values_bt.double().sum(1) if is_torch else values_bt.sum(axis=1, dtype=np.float64)
-
-
 def group_extreme(
     values_b: Array, some_b: Array, group_b: Array, which: Literal["min", "max"]
 ) -> Array:
@@ -283,11 +275,3 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
             f"expected a finite number within ±{MAX_MAGNITUDE:g}"
         )
     return numbers
-
-
-def bad_token_id(token_ids: Array, row: int, column: int) -> InputError:
-    """The error for a token id outside [0, 2^31 - 1] at an unmasked position."""
-    return InputError(
-        f"token_ids[{row}, {column}] is {token_ids[row, column]}; "
-        "expected 0 to 2^31 - 1 at every unmasked position"
-    )

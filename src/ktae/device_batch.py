@@ -42,8 +42,15 @@ def batch_on_device(
     number = torch.zeros_like(rows)
     number[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
     group_b = torch.empty_like(rows).scatter_(0, rows, number)
-    evidence = _evidence(correct, n_rows, graded).to(device)
-    return Batch(ids, mask, evidence, group_b, graded, **optional)
+    correct = _on_host_or_tensor("correct", correct)
+    if not isinstance(correct, torch.Tensor):
+        evidence = torch.from_numpy(host.correctness(correct, n_rows, graded)[0])
+    else:
+        check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
+        evidence = correct.double().clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE)  # NaN stays
+        if not graded:
+            evidence = torch.where(evidence.isnan(), evidence, (evidence != 0).double())
+    return Batch(ids, mask, evidence.to(device), group_b, graded, **optional)
 
 
 def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tensor:
@@ -54,17 +61,6 @@ def numbers_on_device(name: str, values: ArrayLike, batch: Batch) -> torch.Tenso
         return torch.from_numpy(host.finite_per_rollout(name, values, n_rows)).to(device)
     check_per_rollout(name, values, n_rows, "bif", "numbers")
     return values.to(device).double()
-
-
-def _evidence(correct: ArrayLike, n_rows: int, graded: bool) -> torch.Tensor:
-    correct = _on_host_or_tensor("correct", correct)
-    if not isinstance(correct, torch.Tensor):
-        return torch.from_numpy(host.correctness(correct, n_rows, graded)[0])
-    check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
-    numbers = correct.double()
-    if graded:
-        return numbers.clamp(-MAX_MAGNITUDE, MAX_MAGNITUDE)  # NaN stays
-    return torch.where(numbers.isnan(), numbers, (numbers != 0).double())
 
 
 def _on_host_or_tensor(name: str, values: ArrayLike) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -74,23 +75,31 @@ def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
     """
     values = np.asarray(differences)
     values = values[values != 0]
-    if values.dtype.kind in "iu" and np.abs(values).sum() <= _EXACT_SPAN:
-        return _of_integers(values)
-    least = abs(float(values.sum())) - 1e-5 * float(np.abs(values).sum())
+    sizes, n = np.abs(values), len(values)
+    if values.dtype.kind in "iu" and sizes.sum() <= _EXACT_SPAN:
+        pmf = np.ones(1)  # of the sum of those that are positive
+        for size in sizes.tolist():
+            pmf = (np.pad(pmf, (0, size)) + np.pad(pmf, (size, 0))) / 2
+        totals = 2 * np.arange(len(pmf)) - int(sizes.sum())
+        return float(min(1.0, pmf[np.abs(totals) >= abs(int(values.sum()))].sum()))
+    least = abs(float(values.sum())) - 1e-5 * float(sizes.sum())
     if least <= 0:
         return 1.0
-    if len(values) > EXACT_PAIRS:
+    if n > EXACT_PAIRS:
         rng, as_far = np.random.default_rng(0), 1
-        for size in _chunks(_DRAWS, len(values)):
-            signs = rng.choice([-1.0, 1.0], size=(size, len(values)))
+        for rows in _chunks(_DRAWS, n):
+            signs = rng.choice([-1.0, 1.0], size=(rows, n))
             as_far += int(np.sum(np.abs(signs @ values) >= least))
         return as_far / (_DRAWS + 1)
-    # All sums of one half of the pairs meet all sums of the other; as many totals are as far below
-    # 0 as above.
-    half = len(values) // 2
-    left, right = _all_sums(values[:half]), _all_sums(values[half:])
+    # All sums of one half of the pairs meet all sums of the other, which are sorted; as many totals
+    # are as far below 0 as above.
+    left, right = np.zeros(1), np.zeros(1)
+    for size in sizes[: n // 2]:
+        left = np.concatenate([left - size, left + size])
+    for size in sizes[n // 2 :]:
+        right = np.sort(np.concatenate([right - size, right + size]), kind="stable")
     above = len(right) - np.searchsorted(right, least - left, side="left")
-    return float(2 * above.sum() / 2.0 ** len(values))
+    return float(2 * above.sum() / 2.0**n)
 
 
 def pooled_p_value(
@@ -138,9 +147,9 @@ def paired_p_value(sides: Sequence[tuple[int, int, int, int]]) -> float:
     return sign_flip_p_value([d // divisor for d in integers])
 
 
-def least_p_value(n: int) -> float:
-    """The smallest that `sign_flip_p_value` can give of n floats: all have the same sign."""
-    return min(1.0, 2.0 ** (1 - n)) if n <= EXACT_PAIRS else 1 / (_DRAWS + 1)
+def least_size(tests: int) -> int:
+    """The fewest differences of one sign that are significant, corrected for so many tests."""
+    return next(n for n in itertools.count(1) if tests * 2.0 ** (1 - n) < ALPHA)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -186,22 +195,3 @@ def _pmf_of_sum(margins: np.ndarray, repeats: np.ndarray) -> np.ndarray:
         spectrum *= np.fft.rfft(pmf_of_table, size) ** repeat
     pmf: np.ndarray = np.maximum(np.fft.irfft(spectrum, size)[:width], 0.0)
     return pmf
-
-
-def _of_integers(values: np.ndarray) -> float:
-    """From the distribution of the sum of those that are positive."""
-    span = int(np.abs(values).sum())
-    pmf = np.ones(1)
-    for size in np.abs(values).tolist():
-        pmf = (np.pad(pmf, (0, size)) + np.pad(pmf, (size, 0))) / 2
-    total = 2 * np.arange(len(pmf)) - span
-    return float(min(1.0, pmf[np.abs(total) >= abs(int(values.sum()))].sum()))
-
-
-def _all_sums(values: np.ndarray) -> np.ndarray:
-    """(2^n,) the sums of (n,) values under all sign patterns, ascending."""
-    sums = np.zeros(1)
-    for size in np.abs(values):
-        sums = np.concatenate([sums - size, sums + size])
-        sums.sort(kind="stable")  # merges the two, which are ascending
-    return sums

@@ -58,7 +58,8 @@ def turn_hashes(turns: Turns, ids_bt: np.ndarray, counted_bt: np.ndarray) -> np.
     """(N,) uint64, a hash of each turn's counted tokens, in their order."""
     counted_bt = np.not_equal(counted_bt, 0)
     spans = zip(turns.row, turns.start, turns.stop, strict=True)
-    return _hashes(_content(ids_bt[r, a:b][counted_bt[r, a:b]]) for r, a, b in spans)
+    ids_of_turns = (ids_bt[r, a:b][counted_bt[r, a:b]] for r, a, b in spans)
+    return _hashes(ids.astype("<i8").tobytes() for ids in ids_of_turns)
 
 
 def state_hashes(
@@ -69,7 +70,7 @@ def state_hashes(
 ) -> np.ndarray:
     """(N,) uint64, a hash of each turn's observation; the same for all first turns."""
     spans = zip(turns.row, turns.seen, turns.start, strict=True)
-    contents = (_content(ids_bt[r, a:b]) for r, a, b in spans)
+    contents = (ids_bt[r, a:b].astype("<i8").tobytes() for r, a, b in spans)
     if normalise is None:
         return _hashes(contents)
     if vocabulary is None or not callable(normalise):
@@ -173,10 +174,6 @@ def shared_states(
             all_done.sort(key=lambda x: -len(x.rollouts))
             shared.append((group, State(labels[group], ids, n_rollouts, tuple(all_done))))
     return [state for _, state in sorted(shared, key=lambda pair: (pair[0], -pair[1].rollouts))]
-
-
-def _content(ids_n: np.ndarray) -> bytes:
-    return ids_n.astype("<i8").tobytes()
 
 
 def _hashes(contents: Iterable[bytes]) -> np.ndarray:

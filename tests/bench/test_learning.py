@@ -1,7 +1,5 @@
 """Training with known advantages: the gradient, the resumable runs, the comparison."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -53,13 +51,6 @@ def test_the_update_follows_autograd() -> None:
     (torch.minimum(ratio * a, clipped * a).sum() / len(tokens)).backward()
     np.testing.assert_allclose(by_trunk, trunk.grad, atol=1e-10)
     np.testing.assert_allclose(by_head, head.grad, atol=1e-10)
-
-
-def test_sampling_follows_the_policy() -> None:
-    policy = np.tile(np.array([0.2, 0.0, 0.5, 0.3]), (2, 3, 1))
-    tokens = learning._sample(policy, np.repeat([0, 1], 5000), np.random.default_rng(0))
-    shares = np.bincount(tokens.ravel(), minlength=4) / tokens.size
-    np.testing.assert_allclose(shares, [0.2, 0, 0.5, 0.3], atol=0.01)
 
 
 def test_exact_advantages_learn_faster_than_grpo() -> None:

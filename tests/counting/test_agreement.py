@@ -15,6 +15,7 @@ from awkward_batches import BATCHES, ESTIMATORS, Rollouts, distinct, graded, rol
 from by_backend import computed_by, credit_table, token_credit
 
 import ktae
+from ktae.counting import compiled
 from ktae.tables import in_tables
 
 
@@ -36,6 +37,18 @@ def test_credit(fast_backend: str, name: str) -> None:
         batch = graded(BATCHES[name], estimator)
         got = token_credit(*batch, estimator, backend=fast_backend)
         assert_same_credit(got, oracle(name, estimator_name))
+
+
+@pytest.mark.parametrize("estimator_name", ["released", "graded z", "sharp z", "trigrams"])
+@pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
+def test_chunks_change_nothing(
+    fast_backend: str, name: str, estimator_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "CHUNK_POSITIONS", 64)
+    monkeypatch.setattr("ktae.counting.tensors.MEMORY_BYTES", 200_000)
+    batch = graded(BATCHES[name], ESTIMATORS[estimator_name])
+    got = token_credit(*batch, ESTIMATORS[estimator_name], backend=fast_backend)
+    assert_same_credit(got, oracle(name, estimator_name))
 
 
 @pytest.mark.parametrize("name", BATCHES)

@@ -7,11 +7,10 @@ import numba
 import numpy as np
 import oracle
 import pytest
-from awkward_batches import BATCHES, ESTIMATORS, graded
 from by_backend import token_credit
 from numba.core import caching
 
-from ktae.counting import compiled, kernels
+from ktae.counting import kernels
 
 
 def test_groups_share_nothing() -> None:
@@ -41,18 +40,6 @@ def test_a_table_that_becomes_full_in_the_middle_of_a_group(lengths: list[int]) 
     batch = ids, mask, np.arange(n) % 2, np.zeros(n, dtype=int)
     expected = oracle.token_credit(*batch, "paper")
     np.testing.assert_allclose(token_credit(*batch), expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("estimator_name", ["paper", "released", "graded z", "trigrams"])
-@pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
-def test_chunks_change_nothing(
-    name: str, estimator_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled, "CHUNK_POSITIONS", 64)
-    estimator = ESTIMATORS[estimator_name]
-    batch = graded(BATCHES[name], estimator)
-    expected = oracle.token_credit(*batch, estimator)
-    np.testing.assert_allclose(token_credit(*batch, estimator), expected, rtol=0, atol=1e-6)
 
 
 MEMORY = """

@@ -9,12 +9,11 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from awkward_batches import BATCHES, ESTIMATORS, Rollouts, graded, rollouts
+from awkward_batches import Rollouts, rollouts
 from by_backend import computed_by
 
 from ktae import InputError, credit, device_batch, token_advantages, token_credit
 from ktae.arrays import on_supported_device
-from ktae.counting import tensors
 from ktae.estimators import (
     KTAE,
     Centred,
@@ -159,18 +158,3 @@ def test_a_group_of_40_000() -> None:
     expected = token_credit(*batch)
     with computed_by("torch"):
         np.testing.assert_allclose(token_credit(*batch), expected, rtol=0, atol=1e-6)  # float32
-
-
-@pytest.mark.parametrize("estimator_name", ["released", "graded z", "sharp z"])
-@pytest.mark.parametrize("memory_bytes", [0, 1_000_000])
-@pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
-def test_bounds_on_memory_change_nothing(
-    name: str, memory_bytes: int, estimator_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tensors, "MEMORY_BYTES", memory_bytes)
-    estimator = ESTIMATORS[estimator_name]
-    batch = graded(BATCHES[name], estimator)
-    expected = oracle.token_credit(*batch, estimator)
-    with computed_by("torch"):
-        got = token_credit(*batch, estimator)
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32

@@ -1,7 +1,5 @@
 """Backoff: its evidence against an independent program, its null mean, its units by hand."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from scipy import stats
 
 import ktae
-from ktae.estimators.backoff import unit_evidence
+from ktae.estimators.backoff import evidence_table
 
 
 @pytest.mark.parametrize(("n_true", "n", "m"), [(8, 16, 5), (1, 16, 4), (15, 16, 1), (1, 2, 1)])
@@ -27,13 +25,14 @@ def test_evidence_by_scipy_s_one_sided_p(n_true, n, m, order) -> None:
         expected.append((x - mean) / variance**0.5 * digits * (digits / most) ** (order - 1))
     weights = stats.hypergeom.pmf(a, n, n_true, m)
     values = np.array(expected) - weights @ expected
-    np.testing.assert_allclose(unit_evidence(n_true, n, m, order)[a], values, atol=1e-9)
-    assert weights @ unit_evidence(n_true, n, m, order)[a] == pytest.approx(0, abs=1e-12)
+    evidence = evidence_table(n_true, n - n_true, order)[a, m - a]
+    np.testing.assert_allclose(evidence, values, rtol=0, atol=1e-6)  # float32
+    assert weights @ evidence == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize(("n_true", "n", "m"), [(0, 4, 2), (4, 4, 2), (2, 4, 0), (2, 4, 4)])
-def test_without_a_contrast_there_is_no_evidence(n_true, n, m) -> None:
-    assert not unit_evidence(n_true, n, m, 1).any()
+def test_without_a_contrast_there_is_no_evidence() -> None:
+    assert not evidence_table(0, 4, 1).any() and not evidence_table(4, 0, 1).any()
+    assert evidence_table(2, 2, 1)[0, 0] == evidence_table(2, 2, 1)[2, 2] == 0
 
 
 def credit_by_hand(ids: list[list[int]], correct: list[bool]) -> np.ndarray:
@@ -52,7 +51,7 @@ def credit_by_hand(ids: list[list[int]], correct: list[bool]) -> np.ndarray:
                     unit = tuple(row[start : start + k])
                     holds = np.array([unit in x for x in units])
                     a = int((holds & np.array(correct)).sum())
-                    credit[i, t] += 0.3 * unit_evidence(n_true, n, int(holds.sum()), k)[a]
+                    credit[i, t] += 0.3 * evidence_table(n_true, n - n_true, k)[a, holds.sum() - a]
     return credit
 
 

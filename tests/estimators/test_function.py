@@ -135,6 +135,10 @@ def test_functions_classes_and_values_have_a_name(file, by_file):
         got = ktae.token_credit([[1, 2], [3, 4]], [[1, 1], [1, 0]], [1, 0], [0, 0], estimator)
         np.testing.assert_allclose(got, expected)
         assert to_section(estimator) == section  # as a recipe keeps it
+    by_text = ktae.token_credit(
+        [[1, 2], [3, 4]], [[1, 1], [1, 0]], [1, 0], [0, 0], f"{module}:ends"
+    )
+    np.testing.assert_array_equal(by_text, ends)
     assert to_text(resolved(from_section(f"{module}:ends"))) == f"{module}:ends"
     assert to_text(resolved(from_section(f"{module}:centred"))).startswith('{"estimator": "ktae"')
 
@@ -193,8 +197,3 @@ def test_a_recipe_that_is_trained_and_the_trainers_take_the_name(file, tmp_path,
     assert "did you mean" in capsys.readouterr().err
     scaled = Scaled(from_section(f"{file}:ends"), 2.0)
     assert Settings(scaled).tried().estimator == resolved(scaled)
-    pytest.importorskip("omegaconf", reason="needs the extra 'verl'")
-    from ktae.trainers.verl import options
-
-    settings, _ = options.from_algorithm({"credit": {"estimator": f"{file}:Ends", "weight": 2.0}})
-    assert settings.estimator.weight == 2.0

@@ -15,6 +15,7 @@ from small_group import IDS, MASK, N
 import ktae
 from ktae import InputError
 from ktae.batch import make_batch
+from ktae.counting.units import NGRAMS
 from ktae.estimators import (
     KTAE,
     AdvantageReweighting,
@@ -79,6 +80,32 @@ def entropy_weights(batch, *, alpha2):
     return credit
 
 
+def windows(row, n):
+    """The n-gram that ends at each token of a list, shorter at the beginning."""
+    return [tuple(row[max(0, t + 1 - n) : t + 1]) for t in range(len(row))]
+
+
+def stride(batch, *, unit, omega):
+    n, credit = NGRAMS.index(unit) + 1, np.zeros(batch.mask.shape)
+    for rows, rewards in contrasts(batch):
+        right = dict(zip(rows, rewards, strict=True))
+        columns = {i: np.flatnonzero(batch.counted()[i]) for i in rows}
+        grams = {i: windows(batch.token_ids[i, columns[i]].tolist(), n) for i in rows}
+        entropies = {i: batch.entropies[i, columns[i]].tolist() for i in rows}
+        mean = statistics.mean(itertools.chain(*entropies.values()))
+        for i in rows:
+            values = []
+            for gram, around in zip(grams[i], windows(entropies[i], n), strict=True):
+                correct, wrong = (
+                    statistics.mean(gram in grams[k] for k in rows if right[k] == label)
+                    for label in (1, 0)
+                )
+                values.append((correct - wrong) * statistics.mean(around) / mean)
+            for t, column in enumerate(columns[i]):
+                credit[i, column] = omega * statistics.mean(values[t : t + n])
+    return credit
+
+
 def anchor_states(batch, *, gamma, omega, scale_by_std):
     """Set by set, as the paper's equations have it."""
     sets, done, credit = defaultdict(list), defaultdict(list), np.zeros(batch.mask.shape)
@@ -118,6 +145,7 @@ CASES = [
     *((ConflictTokens, naive_sequences.conflict_tokens, s | {"amplify": 1.7}) for s in BOTH),
     *((AdvantageReweighting, reweighting, settings | {"alpha": 0.3}) for settings in BOTH),
     (EntropyWeights, entropy_weights, {"alpha2": 0.7}),
+    *((Stride, stride, {"unit": unit, "omega": 0.7}) for unit in NGRAMS),
     *((AnchorStates, anchor_states, s | {"gamma": 0.5, "omega": 0.7}) for s in BOTH),
     (AnchorStates, anchor_states, {"gamma": 0.0, "omega": 1.0, "scale_by_std": True}),
 ]
@@ -145,9 +173,9 @@ def batches(draw, scores):
 @pytest.mark.parametrize(("kind", "reference", "settings"), CASES)
 @given(data=st.data())
 def test_against_plain_loops(kind, reference, settings, data):
-    of_verdicts = kind is EntropyWeights
+    of_verdicts = kind in (EntropyWeights, Stride)
     batch = data.draw(batches((0.0, 1.0) if of_verdicts else (0.0, 0.1, 0.7, 1.0)))
-    if kind in (EntropyWeights, AdvantageReweighting):
+    if kind in (EntropyWeights, Stride, AdvantageReweighting):
         batch = batch._replace(look_up_unknown=False)
     got = kind(**settings).credit(batch)
     assert got.dtype == np.float32
@@ -198,19 +226,6 @@ def test_a_reward_that_is_its_groups_mean_is_on_neither_side():
     assert not credit(estimator, [1.0, 1.0, 0.7, 0.1], [[1], [1], [1], [2]]).any()
 
 
-@pytest.mark.parametrize(("base", "scaled"), [("grpo", True), ("dr_grpo", False)])
-@pytest.mark.parametrize("amplify", [0.0, 1.0, 3.5])
-def test_negative_updates_are_skipped_and_positive_ones_amplified(base, scaled, amplify):
-    ids, mask = record.pad(CONFLICT)
-    arguments = ([1.0, 0, 0, 1], ids, mask, [0] * 4)
-    plain = ktae.token_advantages(*arguments, base=base, credit=lambda i, *_: 0 * i)
-    estimator = ConflictTokens(amplify=amplify, scale_by_std=scaled)
-    got = ktae.token_advantages(*arguments, base=base, credit=estimator)
-    conflict = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]])
-    factor = np.where(conflict, np.where(plain > 0, amplify, 0.0), 1.0)
-    np.testing.assert_allclose(got, plain * factor, atol=1e-6)
-
-
 H, A = 9, 1
 ROOMS = [[2, A, H + 1, 3, A, H + 2, 4, A], [2, A, H + 1, 5, A, H + 3, 4, A], [6, A, H + 3, 4, A],
          [2, A, H + 1, 3, A, H + 1, 3, A]]  # fmt: skip
@@ -243,6 +258,20 @@ def test_anchor_states_by_hand():
     # With the deviation: the prompt's four returns are 1/4, 0, 0, 1/4.
     scaled = in_rooms(AnchorStates(gamma=0.5), [1, 0, 0, 1])
     assert scaled[0] == pytest.approx(1 / 8 / math.sqrt(4 * (1 / 8) ** 2 / 3), rel=1e-4)
+
+
+def test_salt_by_hand():
+    """Three go from the prompt to room 1, and their mean is a/3; every other step is done once."""
+    a = 0.5 / (math.sqrt(1 / 3) + 1e-6)
+    expected = a * np.array([-2 / 3, 0, 0, 4 / 3, 0, 0, 0, 0, -2 / 3, 0, 0])
+    np.testing.assert_allclose(in_rooms(Salt(), [1, 0, 0, 1]), expected, atol=1e-6)
+
+
+def test_stride_by_hand():
+    """d is 1 - 1/2 of token 1, 0 of token 2 and 1/2 of token 3; the seven tokens' mean is 2."""
+    policy = {"entropies": np.array([[1.0, 3, 2], [1, 2, 0], [3, 2, 0]])}
+    got = credit(Stride(unit="token"), [1, 0, 0], [[1, 2, 3], [1, 2], [3, 2]], policy=policy)
+    np.testing.assert_allclose(got, [[1 / 4, 0, 1 / 2], [1 / 4, 0, 0], [3 / 4, 0, 0]], atol=1e-6)
 
 
 ONCE = [*ROOMS[:3], ROOMS[3][:5]]

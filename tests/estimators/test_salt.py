@@ -1,4 +1,4 @@
-"""SALT: against plain loops, by hand, and over all permuted labels."""
+"""SALT: against plain loops, of held-out responses, and with ignored tokens."""
 
 import itertools
 import math
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import ktae
 from ktae.batch import make_batch
 from ktae.estimators import Ignoring, Salt
+from ktae.rollouts import record
 
 SEEN = 90
 """Token ids from here on are an environment's."""
@@ -20,10 +21,8 @@ SEEN = 90
 def arrays(responses):
     """Token ids and mask of responses, each a list of turns and observations in alternation."""
     rows = [[token for part in response for token in part] for response in responses]
-    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = row
-    return ids, (ids > 0) & (ids < SEEN)
+    ids, inside = record.pad(rows)
+    return ids, inside & (ids < SEEN)
 
 
 def naive(responses, correct, groups, *, history, scale_by_std):
@@ -90,43 +89,11 @@ def test_it_is_what_plain_loops_give(lengths, settings, seed):
     assert_equal(per_turn(credit, mask), naive(responses, correct, groups, **settings))
 
 
-HOUSE = [
-    [[1], [91], [2, 3], [92], [4]],
-    [[1], [91], [2, 3], [93], [4]],
-    [[8], [91], [5], [94], [4]],
-    [[1], [95], [5], [94], [4]],
-]
-A = 0.5 / (math.sqrt(1 / 3) + 1e-6)
-"""The advantage of two correct responses of four; -A is that of the others."""
-
-
-def in_the_house(estimator, correct=(1, 0, 0, 1), responses=HOUSE, **options):
-    ids, mask = arrays(responses)
-    credit = ktae.token_credit(
-        ids, mask, np.array(correct, float), [0] * len(ids), estimator, **options
-    )
-    return per_turn(credit, mask)
-
-
-def test_by_hand():
-    """Three see 91 behind the first door, so their mean is -A/3; all else is done once. (The
-    same step after another history is another edge.)"""
-    third = -A / 3
-    expected = [[third - A, 0, 0], [third + A, 0, 0], [third + A, 0, 0], [0, 0, 0]]
-    assert_equal(in_the_house(Salt()), expected)
-    # With one step of history the last turns of the last two are one edge, of mean 0.
-    expected[2][2], expected[3][2] = A, -A
-    assert_equal(in_the_house(Salt(history=1)), expected)
-    # Without any, the steps [5], 94 are one edge, and all last turns.
-    expected = [[third - A, 0, -A], [third + A, 0, A], [third + A, A, A], [0, -A, -A]]
-    assert_equal(in_the_house(Salt(history=0)), expected)
-
-
 def test_held_out_responses_and_ignored_tokens():
-    ids, mask = arrays(HOUSE)
+    ids, mask = arrays([[[1], [91], [2]], [[1], [91], [2]], [[3], [91], [2]], [[1], [92], [4]]])
     held_out = make_batch(ids, mask, [1, 0, math.nan, 1], [0] * 4)._replace(look_up_unknown=True)
     credit = per_turn(Salt().credit(held_out), mask)
-    assert credit[2] == [0, 0, 0] and credit[0][0] != 0
+    assert credit[2] == [0, 0] and credit[0][0] != 0
     # Two last turns that differ in token 3 alone are one edge without it.
     responses = [[[2, 3]], [[2]]]
     ids, mask = arrays(responses)

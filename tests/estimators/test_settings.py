@@ -211,14 +211,7 @@ def test_errors_name_what_there_is(section: Any, message: str) -> None:
         from_section(section)
 
 
-def test_what_stands_for_an_estimator() -> None:
-    def function(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Any:
-        return token_ids
-
-    assert as_estimator("trigrams") == preset("trigrams")
-    assert as_estimator(KTAE()) == KTAE()
-    assert as_estimator({"estimator": "paper", "h3": 0}) == preset("no-tf")
-    assert as_estimator(function) == Function(function)
+def test_what_is_no_estimator_is_refused() -> None:
     for nothing in (None, 3, [KTAE()]):
         with pytest.raises(InputError, match=r"^credit "):
             as_estimator(nothing, "credit")

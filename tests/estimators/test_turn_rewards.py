@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 import ktae
 from ktae import InputError
-from ktae.estimators import (
-    MTGRPO,
-    TurnRewards,
-)
+from ktae.estimators import MTGRPO, TurnRewards
+from ktae.rollouts import record
 from ktae.turns import find_turns
 
 SEEN = 90
@@ -28,10 +26,8 @@ def arrays(responses):
         [t for k, turn in enumerate(turns) for t in ([SEEN + k, *turn] if k else turn)]
         for turns in responses
     ]
-    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = row
-    return ids, (ids > 0) & (ids < SEEN)
+    ids, inside = record.pad(rows)
+    return ids, inside & (ids < SEEN)
 
 
 def naive(ids, mask, rewards, groups, estimator):
@@ -105,18 +101,6 @@ def test_it_is_what_plain_loops_give(lengths, kind, settings, seed):
 
 
 TWO = [[[1, 2], [3]], [[1], [4, 5]]]
-
-
-def test_by_hand():
-    ids, mask = arrays(TWO)
-    rewards, everything = [[1.0, 0.0], [0.0, 4.0]], ([0, 1], [0, 0])
-    unbiased, paper = (
-        ktae.token_credit(ids, mask, *everything, estimator, turn_rewards=rewards)
-        for estimator in (TurnRewards(), MTGRPO(scale_by_std=False))
-    )
-    # Returns 1 and 4 in the first turn, 0 and 4 in the second.
-    np.testing.assert_allclose(unbiased, [[-1.5, -1.5, 0, -2], [1.5, 0, 2, 2]])
-    np.testing.assert_allclose(paper, [[0.5 - 2, 0.5 - 2, 0, -2], [-0.5 + 2, 0, 2, 2]])
 
 
 def test_the_papers_two_turns():

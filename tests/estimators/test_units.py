@@ -35,12 +35,11 @@ def units_of(unit, ids, pieces):
         n = {"bigram": 2, "trigram": 3}[unit]
         padded = [None] * (n - 1) + ids
         return [tuple(padded[place : place + n]) for place in range(len(ids))]
-    texts = [piece.decode() if decodes(piece) else "x" * len(piece) for piece in pieces]
+    texts, contents = zip(*map(text_and_content, pieces), strict=True) if pieces else ((), ())
     starts = [place for place in range(len(ids)) if begins(unit, texts, place)]
     of_tokens = []
     for start, stop in itertools.pairwise([*starts, len(ids)]):
-        content = b"".join(map(without_blanks, pieces[start:stop]))
-        of_tokens += [content] * (stop - start)
+        of_tokens += [b"".join(contents[start:stop])] * (stop - start)
     return of_tokens
 
 
@@ -64,16 +63,12 @@ def is_of_word(character):
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
-def decodes(piece):
+def text_and_content(piece):
+    """What a token's bytes spell, and the bytes without blanks: in parts of characters ASCII's."""
     try:
-        return piece.decode() is not None
+        return piece.decode(), "".join(piece.decode().split()).encode()
     except UnicodeDecodeError:
-        return False
-
-
-def without_blanks(piece):
-    """Only ASCII blanks are looked for in parts of characters."""
-    return "".join(piece.decode().split()).encode() if decodes(piece) else b"".join(piece.split())
+        return "x" * len(piece), b"".join(piece.split())
 
 
 def turns_of(unit, ids, mask):
@@ -141,22 +136,6 @@ def test_against_plain_loops_and_of_tensors(unit):
 def test_against_plain_loops_whatever_comes(ids, mask, unit):
     keys = unit_keys(unit, ids, mask, vocabulary=VOCABULARY)
     assert_same_partition(keys, naive_keys(unit, ids, mask), mask)
-
-
-def test_words_lines_and_steps_by_hand():
-    """Read off the rules in the docstring of `unit_keys`."""
-    pieces = ["so", " so", ".\n", " 3", "3", "\n\n", "S", "o", "'", "'t", ".", "\n", "x\ny", "-"]
-    ids = np.array([[TEXTS.index(piece) for piece in pieces]])
-    cuts = {"word": [1, 1, 1, 2, 1, 2, 1, 1, 1, 1, 1, 1], "line": [3, 3, 6, 1, 1], "step": [6, 8]}
-    for unit, lengths in cuts.items():
-        keys = unit_keys(unit, ids, ids >= 0, vocabulary=VOCABULARY)[0]
-        runs = np.split(keys, np.cumsum(lengths)[:-1])
-        assert [len(set(run.tolist())) for run in runs] == [1] * len(lengths), unit
-        if unit != "word":
-            assert len(set(keys.tolist())) == len(lengths), unit
-    words = unit_keys("word", ids, ids >= 0, vocabulary=VOCABULARY)[0]
-    assert words[0] == words[1]  # " so" is "so"
-    assert words[5] == words[11]  # blanks alone
 
 
 @pytest.mark.parametrize("unit", ["bigram", "trigram"])

@@ -54,7 +54,8 @@ def test_one_half_over_all_permutations(name, rng):
     for right in itertools.combinations(range(6), 3):
         correct = np.isin(np.arange(6), right)
         pairs = itertools.product(np.flatnonzero(correct), np.flatnonzero(~correct))
-        won = held_out.wins(ids, mask, correct, np.array(list(pairs)), estimator)
+        group = held_out.Group(0, [*ids], [*mask], correct, np.arange(6))
+        won = held_out.wins(group, np.array(list(pairs)), estimator)
         assert set(won.tolist()) <= {0.0, 0.5, 1.0}
         shares.append(won.mean())
     assert math.isclose(np.mean(shares), 0.5, abs_tol=1e-12)

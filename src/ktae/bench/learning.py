@@ -186,13 +186,10 @@ def _advantages(
     """(B, T) the arm's token advantages."""
     group = np.repeat(np.arange(len(prompts)), task.setting.responses)
     correct, everywhere = hit.all(axis=1), np.ones(tokens.shape, dtype=bool)
-    base: np.ndarray = rollout_advantages("grpo", correct.astype(float), everywhere[:, 0], group)[
-        :, None
-    ]
+    outcome = rollout_advantages("grpo", correct.astype(float), everywhere[:, 0], group)
+    base: np.ndarray = outcome[:, None]
     if arm in (CEILING, "exact added", *ADDED):
-        std = np.repeat(
-            correct.reshape(len(prompts), -1).std(axis=1, ddof=1), task.setting.responses
-        )
+        std = correct.reshape(len(prompts), -1).std(axis=1, ddof=1)[group]
         p = task.p_correct(policy, prompts)[group]
         rest = np.cumprod(p[:, ::-1], axis=1)[:, ::-1] / p
         still_correct = np.cumprod(np.hstack([np.ones((len(hit), 1)), hit[:, :-1]]), axis=1)
@@ -249,13 +246,6 @@ def _gradients(
     return [by_trunk, np.tensordot(hidden, by_logit, axes=([0, 1], [0, 1]))]
 
 
-def drop_torn_line(path: Path) -> None:
-    """Cut off a last line that an interrupted run has not finished."""
-    content = path.read_bytes()
-    if content and not content.endswith(b"\n"):
-        path.write_bytes(content[: content.rfind(b"\n") + 1])
-
-
 class Runs:
     """The runs of a CSV file: each is appended when it is done, and not run again."""
 
@@ -265,12 +255,15 @@ class Runs:
         self.path = path
         self.areas_done: dict[tuple[str, str, float, int], float] = {}
         if path.exists():
-            drop_torn_line(path)
+            content = path.read_bytes()
+            if not content.endswith(b"\n"):  # a last line that an interrupted run has not finished
+                path.write_bytes(content[: content.rfind(b"\n") + 1])
             with path.open(newline="") as file:
                 rows = csv.DictReader(file)
                 if tuple(rows.fieldnames or ()) != self.columns:
+                    expected = list(self.columns)
                     raise InputError(
-                        f"{path} has the columns {rows.fieldnames}; expected {list(self.columns)}"
+                        f"{path} has the columns {rows.fieldnames}; expected {expected}"
                     )
                 for row in rows:
                     key = row["setting"], row["arm"], float(row["rate"]), int(row["seed"])
@@ -353,11 +346,8 @@ def learn(
             difference = areas[arm] - areas["grpo"]
             share = difference.mean() / ceiling.value if ceiling.low > 0 else None
             p_values.append(sign_flip_p_value(difference))
-            gains.append(
-                Gain(
-                    setting, arm, rates[arm], areas[arm].mean(), *t_interval(difference), 1.0, share
-                )
-            )
+            numbers = rates[arm], areas[arm].mean(), *t_interval(difference)
+            gains.append(Gain(setting, arm, *numbers, 1.0, share))
     corrected = iter(holm([p for gain, p in zip(gains, p_values, strict=True) if gain.arm in ARMS]))
     return [
         dataclasses.replace(gain, p=next(corrected) if gain.arm in ARMS else p)

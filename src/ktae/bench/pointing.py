@@ -97,15 +97,12 @@ class Course:
 
     def gradients(self, advantages: np.ndarray) -> np.ndarray:
         """(BATCHES, T * S * V), the gradient of each batch."""
-        size = GROUP_SIZE * GROUPS
-        parts = (slice(i * size, (i + 1) * size) for i in range(BATCHES))
-        fields = vars(self.responses).values()
-        return np.stack(
-            [
-                Responses(*(x[s] for x in fields)).gradient(self.world, advantages[s]).ravel()
-                for s in parts
-            ]
-        )
+        gradients, size = [], GROUP_SIZE * GROUPS
+        for start in range(0, len(advantages), size):
+            part = slice(start, start + size)
+            responses = Responses(*(x[part] for x in vars(self.responses).values()))
+            gradients.append(responses.gradient(self.world, advantages[part]).ravel())
+        return np.stack(gradients)
 
     def cosines(self, credit: np.ndarray) -> np.ndarray:
         """(BATCHES,) cosines of the gradients of GRPO's advantages plus credit with the truth."""
@@ -250,8 +247,7 @@ def measure(
                 left.append(Left(world_name, name, reason, is_error=True))
                 continue
             results.append(course.result(name, credit, permuted))
-        random = course.credit(RandomPlaces(CONTROL))
-        results.append(course.result(RANDOM, random, None))
+        results.append(course.result(RANDOM, course.credit(RandomPlaces(CONTROL)), None))
         results.append(course.result(PERMUTED, course.credit(CONTROL, permuted=True), None))
     return results, left
 

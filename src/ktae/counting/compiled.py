@@ -32,11 +32,6 @@ class Layout(NamedTuple):
     begins: np.ndarray  # (B,) where among the N tokens each response's begin
 
 
-def count(batch: Batch, unit: str = "token", *, by_unit: bool = False) -> Counts:
-    """The counts of a batch, as `ktae.counting.count` has it."""
-    return _counts(batch, _layout(batch, batch), unit, by_unit=by_unit)
-
-
 def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -> np.ndarray:
     """(B, T) float32 credit, as `ktae.counting.credit` has it."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
@@ -55,28 +50,45 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
         )
         layout = _layout(chunk, batch)
         with np.errstate(all="ignore"):
-            values = function(*(_counts(chunk, layout, unit) for unit in units))
+            values = function(*(count(chunk, unit, layout=layout) for unit in units))
         credit_bt = out[members]  # a view, if it is a slice
         values = np.ascontiguousarray(values, dtype=np.float32)
         kernels.spread(values, layout.mask, layout.ends, layout.begins, credit_bt)
         if not isinstance(members, slice):
             out[members] = credit_bt
 
-    in_threads(fill, bounds)
+    parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
+    # Not numba.get_num_threads(), which would start numba's own pool of threads: unlike Python's
+    # own, these do not work after a fork.
+    n_threads = min(len(parts), numba.config.NUMBA_NUM_THREADS)
+    if n_threads < 2:
+        list(map(fill, parts))
+        return out
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(fill, parts))
     return out
 
 
 def _layout(batch: Batch, whole: Batch) -> Layout:
     """The layout of a part of the whole batch, in which the first bad token id is looked for."""
-    mask_bt = batch.counted() if batch.ignored else batch.mask
-    ids, mask = as_contiguous(batch.token_ids, mask_bt)
+    mask = batch.counted() if batch.ignored else batch.mask
+    mask = mask if mask.itemsize == 1 else np.not_equal(mask, 0)
+    mask = np.require(mask, None, ["C", "A"]).view(np.uint8)
+    dtype = batch.token_ids.dtype if batch.token_ids.dtype in (np.int32, np.int64) else np.int64
+    ids = np.require(batch.token_ids, dtype, ["C", "A"]).view()
+    # numba would compile once more for arrays that can be written.
+    ids.flags.writeable = mask.flags.writeable = False
     ends, lengths = np.zeros((2, len(ids)), dtype=np.int64)
     if not kernels.measure(ids, mask, ends, lengths):
         whole.check_token_ids()
     return Layout(ids, mask, ends, lengths, np.cumsum(lengths) - lengths)
 
 
-def _counts(batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False) -> Counts:
+def count(
+    batch: Batch, unit: str = "token", *, by_unit: bool = False, layout: Layout | None = None
+) -> Counts:
+    """The counts of a batch, as `ktae.counting.count` has it."""
+    layout = layout or _layout(batch, batch)
     rows, starts = batch.by_group()
     n_tokens, largest = int(layout.lengths.sum()), int(np.diff(starts).max(initial=0))
     n_of_group = np.add.reduceat(np.append(layout.lengths[rows], 0), starts[:-1])
@@ -109,29 +121,3 @@ def _counts(batch: Batch, layout: Layout, unit: str, *, by_unit: bool = False) -
         columns = [column[order] for column in (*columns, keys)]
         index = np.argsort(order)[index]
     return Counts(index, Totals(*totals.T), layout.lengths, *columns)
-
-
-def as_contiguous(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as compiled code takes them: ids of int32 or int64, a mask of one byte a position."""
-    ids = np.require(ids, ids.dtype if ids.dtype in (np.int32, np.int64) else np.int64, ["C", "A"])
-    if mask.itemsize != 1:
-        mask = np.not_equal(mask, 0)
-    ids, mask = ids.view(), np.require(mask, None, ["C", "A"]).view(np.uint8)
-    # numba would compile once more for arrays that can be written.
-    ids.flags.writeable = mask.flags.writeable = False
-    return ids, mask
-
-
-def in_threads(work: Callable[[slice], Any], bounds: Sequence[int]) -> None:
-    """Do `work` for each slice between two bounds, in as many threads as NUMBA_NUM_THREADS says.
-
-    They are Python's own, which unlike numba's work after a fork, too.
-    """
-    parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
-    # Not numba.get_num_threads(), which would start numba's own pool of threads.
-    n_threads = min(len(parts), numba.config.NUMBA_NUM_THREADS)
-    if n_threads < 2:
-        list(map(work, parts))
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(work, parts))

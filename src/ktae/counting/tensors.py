@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ktae.arrays import MAX_MAGNITUDE, MAX_TOKEN_ID, Array
-from ktae.batch import Batch, group_bounds
+from ktae.batch import Batch, group_bounds, group_extreme
 from ktae.counting import Counts, Totals
 from ktae.counting.units import ngram_keys
 
@@ -89,9 +89,8 @@ def group_totals(group: torch.Tensor, scores: torch.Tensor, tokens: torch.Tensor
     n = total(counts)
     tokens_correct = total(scores * tokens)
     # From a score of the group, so that equal scores leave no rounding.
-    origin = scores.new_full((n_groups,), -torch.inf)
-    origin.scatter_reduce_(0, group, torch.where(tokens > 0, scores, -torch.inf), "amax")
-    shifted = (scores - origin.clamp(min=-MAX_MAGNITUDE).gather(0, group)) * counts
+    origin_b = group_extreme(scores, tokens > 0, group, "max").clamp(min=-MAX_MAGNITUDE)
+    shifted = (scores - origin_b) * counts
     mean = total(shifted) / n.clamp(min=1)
     variance = total((shifted - mean.gather(0, group)) ** 2 * counts) / n.clamp(min=1)
     tokens_incorrect = total(tokens.double()) - tokens_correct

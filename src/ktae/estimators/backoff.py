@@ -79,32 +79,26 @@ def _evidence(counts: Counts, order: int) -> Array:
 
 @functools.lru_cache(maxsize=1 << 12)
 def evidence_table(n_true: int, n_false: int, order: int) -> np.ndarray:
-    """(n_true + 1, n_false + 1) float32: evidence of a unit in a correct, b incorrect responses."""
-    table = np.zeros((n_true + 1, n_false + 1), dtype=np.float32)
-    for m in range(1, n_true + n_false):
-        a = np.arange(max(0, m - n_false), min(m, n_true) + 1)
-        table[a, m - a] = unit_evidence(n_true, n_true + n_false, m, order)[a]
-    return table
+    """(n_true + 1, n_false + 1) float32: evidence of a unit in a correct, b incorrect responses.
 
-
-def unit_evidence(n_true: int, n: int, m: int, order: int) -> np.ndarray:
-    """(n_true + 1,) float64: evidence of a unit in m of n responses, a of them correct; else 0."""
-    values = np.zeros(n_true + 1)
-    if not (0 < n_true < n and 0 < m < n):
-        return values
-    a = np.arange(max(0, m - (n - n_true)), min(m, n_true) + 1)
+    It is 0 of a unit in no or in all responses, and where these are of one class.
+    """
+    n, table = n_true + n_false, np.zeros((n_true + 1, n_false + 1), dtype=np.float32)
+    if not n_true or not n_false:
+        return table
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
 
     def log_choose(n: int, k: np.ndarray | int) -> np.ndarray:
         return np.asarray(log_factorial[n] - log_factorial[k] - log_factorial[n - k])
 
-    log_p = log_choose(n_true, a) + log_choose(n - n_true, m - a) - log_choose(n, m)
-    probability = np.exp(log_p)
-    mean = n_true / n
-    z = (a - m * mean) / np.sqrt(m * (n - m) / (n - 1) * mean * (1 - mean))
-    at_most, at_least = probability.cumsum(), probability[::-1].cumsum()[::-1]
-    digits = -np.log10(np.where(z > 0, at_least, at_most).clip(max=1.0))
-    most = float(log_choose(n, n_true)) / math.log(10)
-    evidence = z * digits * (digits / most) ** (order - 1)
-    values[a] = evidence - probability @ evidence
-    return values
+    mean, most = n_true / n, float(log_choose(n, n_true)) / math.log(10)
+    for m in range(1, n):
+        a = np.arange(max(0, m - n_false), min(m, n_true) + 1)
+        log_p = log_choose(n_true, a) + log_choose(n_false, m - a) - log_choose(n, m)
+        probability = np.exp(log_p)
+        z = (a - m * mean) / np.sqrt(m * (n - m) / (n - 1) * mean * (1 - mean))
+        at_most, at_least = probability.cumsum(), probability[::-1].cumsum()[::-1]
+        digits = -np.log10(np.where(z > 0, at_least, at_most).clip(max=1.0))
+        evidence = z * digits * (digits / most) ** (order - 1)
+        table[a, m - a] = evidence - probability @ evidence
+    return table

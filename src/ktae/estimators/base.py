@@ -56,8 +56,22 @@ class Estimator(abc.ABC):
     def __post_init__(self) -> None:
         hints = type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = _checked(field.name, getattr(self, field.name), hints[field.name])
-            object.__setattr__(self, field.name, value)
+            name, hint, value = field.name, hints[field.name], getattr(self, field.name)
+            if isinstance(value, np.generic):  # which JSON does not know
+                value = value.item()
+            fits, expected = hint is not bool or isinstance(value, bool), "true or false"
+            kind, args = typing.get_origin(hint), typing.get_args(hint)
+            if kind is Literal:
+                fits, expected = value in args, f"one of {', '.join(args)}"
+            elif kind is Annotated:
+                number, (low, high) = args
+                is_number = isinstance(value, numbers.Integral if number is int else numbers.Real)
+                fits = is_number and not isinstance(value, bool) and low <= value <= high
+                expected = "an integer" if number is int else "a number"
+                expected += f" from {low:g} to {high:g}"
+            if not fits:
+                raise InputError(f"{name} is {value!r}; expected {expected}")
+            object.__setattr__(self, name, number(value) if kind is Annotated else value)
 
     @abc.abstractmethod
     def credit(self, batch: Batch) -> Array:
@@ -227,23 +241,3 @@ def impute_by_key(credit_n: np.ndarray, known_n: np.ndarray, key_n: np.ndarray) 
     number = np.unique(key_n, return_inverse=True)[1]
     total, n_known = np.bincount(number, credit_n * known_n), np.bincount(number, known_n)
     return np.where(known_n, credit_n, (total / n_known.clip(1))[number])
-
-
-def _checked(name: str, value: Any, hint: Any) -> Any:
-    """The value, a number as Python's own; an InputError unless it is of the setting's type."""
-    if isinstance(value, np.generic):  # which JSON does not know
-        value = value.item()
-    kind, args = typing.get_origin(hint), typing.get_args(hint)
-    if kind is Annotated:
-        number, (low, high) = args
-        is_number = isinstance(value, numbers.Integral if number is int else numbers.Real)
-        fits = is_number and not isinstance(value, bool) and low <= value <= high
-        expected = f"{'an integer' if number is int else 'a number'} from {low:g} to {high:g}"
-        value = number(value) if fits else value
-    elif kind is Literal:
-        fits, expected = value in args, f"one of {', '.join(args)}"
-    else:
-        fits, expected = hint is not bool or isinstance(value, bool), "true or false"
-    if not fits:
-        raise InputError(f"{name} is {value!r}; expected {expected}")
-    return value

@@ -78,28 +78,24 @@ def label_permutations(
 
 
 def _permuted(batch: Batch, seeds: Iterable[int]) -> Iterator[np.ndarray]:
-    groups = []
-    for rows, digests in _groups(batch):
-        # By content, so that the rows' order in the group does not matter either.
-        labels = batch.evidence[rows].tolist()
-        order = sorted(zip(digests, labels, rows.tolist(), strict=True))
-        known = [row for _, label, row in order if label == label]  # NaN is not
-        groups.append((b"".join(sorted(digests)), np.array(known, dtype=np.int64)))
-    for seed in seeds:
-        permuted_b = batch.evidence.copy()
-        for content, rows in groups:
-            permuted_b[rows] = batch.evidence[_generator(seed, content).permutation(rows)]
-        yield permuted_b
-
-
-def _groups(batch: Batch) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-    """The rows of each group's rollouts that have a counted token, and digests of these tokens."""
-    counted_bt = batch.counted()
+    counted_bt, evidence = batch.counted(), batch.evidence
     rows, starts = batch.by_group()
+    groups = []
     for begin, end in itertools.pairwise(starts):
-        some = [row for row in rows[begin:end] if counted_bt[row].any()]
-        if some:
-            yield np.array(some), [_digest(batch.token_ids[row, counted_bt[row]]) for row in some]
+        # By content, so that the rows' order in the group does not matter either.
+        members = sorted(
+            (_digest(batch.token_ids[row, counted_bt[row]]), float(evidence[row]), row)
+            for row in rows[begin:end].tolist()
+            if counted_bt[row].any()
+        )
+        known = [row for _, label, row in members if label == label]  # NaN is not
+        content = b"".join(digest for digest, _, _ in members)
+        groups.append((content, np.array(known, dtype=np.int64)))
+    for seed in seeds:
+        permuted_b = evidence.copy()
+        for content, known_rows in groups:
+            permuted_b[known_rows] = evidence[_generator(seed, content).permutation(known_rows)]
+        yield permuted_b
 
 
 def _digest(ids_n: np.ndarray) -> bytes:

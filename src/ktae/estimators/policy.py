@@ -38,10 +38,9 @@ class AdvantageReweighting(GradedEstimator, AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        known_bt, log_probs_n = values_of_policy(batch, "log_probs")
-        advantage_n = np.repeat(self.advantages(batch), known_bt.sum(axis=1))
+        known_bt, log_probs_n, row_n, _ = values_of_policy(batch, "log_probs")
         credit_bt = np.zeros(known_bt.shape, dtype=np.float32)
-        credit_bt[known_bt] = self.alpha * (np.exp(log_probs_n) - 1) * advantage_n
+        credit_bt[known_bt] = self.alpha * (np.exp(log_probs_n) - 1) * self.advantages(batch)[row_n]
         return credit_bt
 
 
@@ -68,9 +67,7 @@ class EntropyWeights(AdvantageEstimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        known_bt, entropy_n = values_of_policy(batch, "entropies")
-        row_n, length_b = np.nonzero(known_bt)[0], known_bt.sum(axis=1)
-        place_n = np.arange(len(row_n)) - (np.cumsum(length_b) - length_b)[row_n]
+        known_bt, entropy_n, row_n, place_n = values_of_policy(batch, "entropies")
         group_n, is_correct_n = batch.group_b[row_n], batch.evidence[row_n] == 1
         sign_n = np.where(is_correct_n, 1.0, -1.0)
         share_n = (entropy_n + SMALL) ** sign_n
@@ -86,8 +83,9 @@ class EntropyWeights(AdvantageEstimator):
         return credit_bt
 
 
-def values_of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(B, T) which tokens get credit, and (N,) their log-probabilities or entropies."""
+def values_of_policy(batch: Batch, name: str) -> tuple[np.ndarray, ...]:
+    """(B, T) which tokens get credit, and (N,) their log-probabilities or entropies, rows, and
+    places among their row's, from 0."""
     if batch.look_up_unknown:
         raise InputError("weights by the policy tell nothing of held-out rollouts' verdicts")
     batch.check_token_ids()
@@ -101,4 +99,6 @@ def values_of_policy(batch: Batch, name: str) -> tuple[np.ndarray, np.ndarray]:
         expected = "a log-probability, up to 0" if sign < 0 else "a finite entropy, from 0"
         value = values_bt[row, column]
         raise InputError(f"{name}[{row}, {column}] is {value}; expected {expected}")
-    return known_bt, sign * values_n.clip(0)
+    row_n, length_b = np.nonzero(known_bt)[0], known_bt.sum(axis=1)
+    place_n = np.arange(len(row_n)) - (np.cumsum(length_b) - length_b)[row_n]
+    return known_bt, sign * values_n.clip(0), row_n, place_n

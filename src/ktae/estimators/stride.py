@@ -48,26 +48,23 @@ class Stride(Estimator):
 
     @override
     def credit(self, batch: Batch) -> Array:
-        known_bt, entropy_n = values_of_policy(batch, "entropies")
-        row_n, length_b = np.nonzero(known_bt)[0], known_bt.sum(axis=1)
-        place_n = np.arange(len(row_n)) - (np.cumsum(length_b) - length_b)[row_n]
-        left_n, group_n = length_b[row_n] - 1 - place_n, batch.group_b[row_n]
+        known_bt, entropy_n, row_n, place_n = values_of_policy(batch, "entropies")
+        left_n, group_n = np.bincount(row_n)[row_n] - 1 - place_n, batch.group_b[row_n]
         total_n = np.bincount(group_n, entropy_n)[group_n]
         relative_n = entropy_n * np.bincount(group_n)[group_n] / np.where(total_n > 0, total_n, 1)
-        preference_bt = counting.credit(batch, _preference, [self.unit])
+
+        def preference(counts: Counts) -> Array:
+            correct, incorrect, n_correct, n_incorrect = counts.table
+            difference = correct / n_correct.clip(1) - incorrect / n_incorrect.clip(1)
+            return np.where(counts.comparable(), difference, 0.0)[counts.index]
+
+        preference_bt = counting.credit(batch, preference, [self.unit])
         n = 1 + NGRAMS.index(self.unit)
         value_n = preference_bt[known_bt] * _mean_with_before(relative_n, place_n, n)
         credit_n = _mean_with_before(value_n[::-1], left_n[::-1], n)[::-1]
         credit_bt = np.zeros(known_bt.shape, dtype=np.float32)
         credit_bt[known_bt] = self.omega * credit_n
         return credit_bt
-
-
-def _preference(counts: Counts) -> Array:
-    """(N,) d of the n-gram that ends at each token."""
-    correct, incorrect, n_correct, n_incorrect = counts.table
-    preference = correct / n_correct.clip(1) - incorrect / n_incorrect.clip(1)
-    return np.where(counts.comparable(), preference, 0.0)[counts.index]
 
 
 def _mean_with_before(value_n: np.ndarray, place_n: np.ndarray, n: int) -> np.ndarray:

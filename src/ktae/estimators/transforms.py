@@ -10,13 +10,12 @@ from typing import Literal
 
 from typing_extensions import override
 
-from ktae.arrays import MAX_TOKEN_ID, Array
-from ktae.batch import Batch, group_total, row_sums
+from ktae.arrays import MAX_TOKEN_ID, Array, namespace
+from ktae.batch import Batch, group_total
 from ktae.counting.units import NGRAMS
 from ktae.errors import InputError
 from ktae.estimators.base import AboveZero, AdvantageEstimator, ByUnits, Estimator, TurnEstimator
-from ktae.estimators.text_units import BREAKS
-from ktae.estimators.units import UNITS, unit_keys
+from ktae.estimators.units import BREAKS, UNITS, unit_keys
 
 NEEDS = ("takes_scores", "needs_vocabulary", "needs_policy", "needs_turn_rewards", "on_host")
 """What a wrapper needs because the wrapped estimator does."""
@@ -130,7 +129,11 @@ class OverUnits(Transform):
         if by_units := self.by_units():
             return by_units.credit(batch)
         # Beside keys of units the ids of tokens would mean nothing: they are ignored here.
-        inner, ignored = _ignoring_nothing(self.inner), {*batch.ignored, *ignored_by(self.inner)}
+        *wrappers, inner = layers(self.inner)
+        for wrapper in reversed(wrappers):
+            if not isinstance(wrapper, Ignoring):
+                inner = dataclasses.replace(wrapper, inner=inner)  # type: ignore[type-var]
+        ignored = {*batch.ignored, *ignored_by(self.inner)}
         counted_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
 
         def credit_of(unit: str) -> Array:
@@ -156,7 +159,9 @@ class Centred(Transform):
     def credit(self, batch: Batch) -> Array:
         credit_bt = self.inner.credit(batch)
         counted_bt = batch.counted() & batch.known()[:, None]
-        sums_b, weight_b = row_sums(credit_bt * counted_bt), row_sums(counted_bt)
+        float64 = namespace(credit_bt).float64
+        sums_b = (credit_bt * counted_bt).sum(1, dtype=float64)
+        weight_b = counted_bt.sum(1, dtype=float64)
         if self.over == "rollouts":
             sums_b, weight_b = sums_b / weight_b.clip(1), weight_b.clip(0, 1)
         total_b = group_total(weight_b, batch.group_b).clip(1)
@@ -202,11 +207,3 @@ def _without_credit(credit_bt: Array, token_ids_bt: Array, token_ids: tuple[int,
     for token_id in token_ids:
         credit_bt[token_ids_bt == token_id] = 0.0
     return credit_bt
-
-
-def _ignoring_nothing(estimator: Estimator) -> Estimator:
-    """The same without its `Ignoring`s."""
-    if not isinstance(estimator, Transform):
-        return estimator
-    inner = _ignoring_nothing(estimator.inner)
-    return inner if isinstance(estimator, Ignoring) else dataclasses.replace(estimator, inner=inner)

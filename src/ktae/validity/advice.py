@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ktae.estimators import DEFAULT
 from ktae.files.text import counted
-from ktae.inference import ALPHA, holm, least_p_value, sign_flip_p_value
+from ktae.inference import ALPHA, holm, least_size, sign_flip_p_value
 from ktae.validity.scores import HeldOut, Score
 
 RECOMMENDED = DEFAULT
@@ -60,16 +59,18 @@ def advice(held_out: HeldOut) -> Advice:
     """
     ranked, baselines, n = held_out.ranked(), held_out.baselines, len(held_out.estimators)
     groups = counted(held_out.groups, "group")
+    has = f"{groups} with two correct and two incorrect responses; for {counted(n, 'estimator')} "
+    has += "at least"
     # Against chance every estimator was tried, so the correction is over all of them.
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
     # Sign flips are two-sided: one that is reliably below chance is significant, too.
     shown = [score for score in ranked if above[score.name] < ALPHA and score.auc.value > 0.5]
     best = (shown or ranked)[0]
-    does = f"scores the correct response of a held-out pair higher in {_interval(best)} of pairs"
+    does = f"scores the correct response of a held-out pair higher in {best.in_words()} of pairs"
     if not shown:
         # Where even groups of one sign could not be significant, "nothing shown" would mislead.
-        if (needed := _needed(n)) > held_out.groups:
-            lines = ["Too few groups to tell anything.", _lacking(groups, n, needed)]
+        if (needed := least_size(n)) > held_out.groups:
+            lines = ["Too few groups to tell anything.", f"{has} {needed} are needed."]
             return Advice("too few groups", None, above, {}, lines)
         first = "No estimator is shown to tell correct responses from incorrect ones here."
         lines = [first, f"The best of them, {best.name}, {does}; chance is .50."]
@@ -81,7 +82,7 @@ def advice(held_out: HeldOut) -> Advice:
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], n_pairs)
     outdone = [score for score in baselines if score.auc.value >= best.auc.value]
     rivals = [x for x in baselines if x in outdone or below[x.name] >= ALPHA]
-    needed = _needed(n_pairs)
+    needed = least_size(n_pairs)
     is_few = needed > held_out.groups
     named = f"{best.name}, the best of {n} tried here" if n > 1 else best.name
     alike = [x.name for x in ranked if x is not best and below[x.name] >= ALPHA]
@@ -92,7 +93,7 @@ def advice(held_out: HeldOut) -> Advice:
         verdict, lines = "take", [first, f"{best.name} {does}; chance is .50."]
     elif is_few and not outdone:
         first = "Too few groups to tell whether credit knows more than the length or a vote."
-        verdict, lines = "too few groups", [first, _lacking(groups, n, needed)]
+        verdict, lines = "too few groups", [first, f"{has} {needed} are needed."]
     else:
         names = " or ".join(_BASELINES[score.name] for score in rivals)
         tells = "tells" if outdone else "may tell"
@@ -111,12 +112,6 @@ def advice(held_out: HeldOut) -> Advice:
     return Advice(verdict, best.name if verdict == "take" else None, above, below, lines)
 
 
-def _lacking(groups: str, n: int, needed: int) -> str:
-    """How many groups there are, and how many there should be."""
-    has = f"{groups} with two correct and two incorrect responses"
-    return f"{has}; for {counted(n, 'estimator')} at least {needed} are needed."
-
-
 def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -> dict[str, float]:
     """Holm's p-values in a family of `tests`; those not made count as if p were 1."""
     # Differences by group, for the groups are what is drawn independently; pairs within are not.
@@ -125,20 +120,10 @@ def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -
     return {score.name: p for score, p in zip(scores, corrected, strict=False)}
 
 
-def _needed(tests: int) -> int:
-    """The fewest groups of which one test can be significant, corrected for all."""
-    return next(k for k in itertools.count(1) if least_p_value(k) * tests < ALPHA)
-
-
 def _beside(baseline: Score, is_higher: bool, p_value: float) -> str:
     """How a baseline that is not shown to be worse does."""
     verb = "is not shown to be worse"
     if is_higher:
         verb = "is better" if p_value < ALPHA else "does as well"
     name = _BASELINES[baseline.name]
-    return f"{name[0].upper()}{name[1:]} {verb}: {_interval(baseline)}."
-
-
-def _interval(score: Score) -> str:
-    mean, low, high = (f"{x:.2f}".removeprefix("0") for x in score.auc)
-    return f"{mean} ({low} to {high})"
+    return f"{name[0].upper()}{name[1:]} {verb}: {baseline.in_words()}."

@@ -8,6 +8,7 @@ permuted labels the expected share is exactly one half.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections import Counter
@@ -20,7 +21,7 @@ import pyarrow as pa
 from ktae.batch import Vocabulary, make_batch
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator
+from ktae.estimators import as_estimator
 from ktae.files.text import counted as in_words
 from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
@@ -103,7 +104,12 @@ def held_out_pairs(
     Source: ROC area of each group as in Hanley and McNeil 1982, "The meaning and use of the area
     under a ROC curve", averaged over groups.
     """
-    chosen = _chosen(estimators)
+    if isinstance(estimators, list | tuple):
+        estimators = {str(name): name for name in estimators}
+    if not isinstance(estimators, Mapping) or not estimators:
+        expected = "names and estimators, such as {'paper': 'paper'}"
+        raise InputError(f"estimators is {estimators!r:.60}; expected {expected}")
+    tried = {name: as_estimator(estimator) for name, estimator in estimators.items()}
     rollouts = memory.as_record(rollouts)
     if tokenizer is None and rollouts["token_ids"].null_count:
         rollouts, words = grouping.cut_at_words(rollouts)
@@ -120,7 +126,10 @@ def held_out_pairs(
         return Score(name, interval_of(real), interval_of(means), real)
 
     return HeldOut(
-        tuple(score(name, _by_credit(x, vocabulary)) for name, x in chosen.items()),
+        tuple(
+            score(name, functools.partial(wins, estimator=x, vocabulary=vocabulary))
+            for name, x in tried.items()
+        ),
         tuple(score(name, wins_of) for name, wins_of in _baselines(answers).items()),
         groups=len(groups),
         rollouts=sum(len(group.ids) for group in groups),
@@ -131,17 +140,6 @@ def held_out_pairs(
     )
 
 
-def _chosen(estimators: Any) -> dict[str, Estimator]:
-    if isinstance(estimators, list | tuple):
-        estimators = {str(name): name for name in estimators}
-    if not isinstance(estimators, Mapping) or not estimators:
-        raise InputError(
-            f"estimators is {estimators!r:.60}; expected names and estimators, such as "
-            "{'paper': 'paper'}"
-        )
-    return {name: as_estimator(estimator) for name, estimator in estimators.items()}
-
-
 def group_key(label: str, step: int | None, seed: int = 0) -> int:
     """A number of 64 bits that seeds a group's draws; of many groups, the lowest keys are drawn."""
     content = f"{seed}\0{step}\0{label}".encode(errors="surrogatepass")
@@ -149,52 +147,39 @@ def group_key(label: str, step: int | None, seed: int = 0) -> int:
 
 
 def wins(
-    token_ids: np.ndarray,
-    mask: np.ndarray,
-    correct: np.ndarray,
+    group: Group,
     pairs: np.ndarray,
     estimator: AnEstimator,
     *,
     vocabulary: Vocabulary | None = None,
 ) -> np.ndarray:
-    """`Wins` of (P, 2) pairs of rows of one group; each in turn is left out of the statistics.
+    """`Wins` of (P, 2) pairs of rows of a group; each in turn is left out of the statistics.
 
     A score is the mean credit of a rollout's tokens, where a token that the others lack has none.
     """
-    # All pairs in one call: P copies of the group side by side, each a group of its own in which
+    # Many pairs in one call: copies of the group side by side, each a group of its own in which
     # one pair has no verdict. So its tokens count in no table, and yet get the others' credit.
-    n, n_pairs = len(token_ids), len(pairs)
-    labels_pn = np.tile(correct.astype(np.float64), (n_pairs, 1))
-    np.put_along_axis(labels_pn, pairs, np.nan, axis=1)
-    rows = np.tile(np.arange(n), n_pairs)
-    held = (np.arange(n_pairs)[:, None] * n + pairs).ravel()
-    arrays = (token_ids[rows], mask[rows], labels_pn.ravel(), np.repeat(np.arange(n_pairs), n))
-    batch = make_batch(*arrays, vocabulary=vocabulary)
-    credit_bt = as_estimator(estimator).credit(batch._replace(look_up_unknown=True))
-    lengths = mask[pairs.ravel()].sum(axis=1).clip(1)
-    # A mean and no sum: with a sum the longer rollout would win or lose by its length alone.
-    means = credit_bt[held].sum(axis=1, dtype=np.float64) / lengths
-    return _first_wins(means.reshape(n_pairs, 2))
+    ids_nt, mask_nt = record.pad(group.ids, group.masks)
+    n, at_once = len(ids_nt), max(1, grouping.MAX_POSITIONS // max(1, ids_nt.size))
+    scores = []
+    for start in range(0, len(pairs), at_once):
+        part = pairs[start : start + at_once]
+        copies = np.arange(len(part))
+        labels_pn = np.tile(group.correct.astype(np.float64), (len(part), 1))
+        np.put_along_axis(labels_pn, part, np.nan, axis=1)
+        rows = np.tile(np.arange(n), len(part))
+        arrays = (ids_nt[rows], mask_nt[rows], labels_pn.ravel(), np.repeat(copies, n))
+        batch = make_batch(*arrays, vocabulary=vocabulary)
+        credit_bt = as_estimator(estimator).credit(batch._replace(look_up_unknown=True))
+        # A mean and no sum: with a sum the longer rollout would win or lose by its length alone.
+        sums_p2 = credit_bt[copies[:, None] * n + part].sum(axis=2, dtype=np.float64)
+        scores.append(sums_p2 / mask_nt.sum(axis=1)[part].clip(1))
+    return _first_wins(np.concatenate(scores))
 
 
 def _first_wins(scores_p2: np.ndarray) -> np.ndarray:
     ahead = scores_p2[:, 0] - scores_p2[:, 1]
     return np.where(np.abs(ahead) < TIE, 0.5, (ahead > 0).astype(np.float64))
-
-
-def _by_credit(estimator: Estimator, vocabulary: Vocabulary | None) -> Wins:
-    def wins_of(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
-        ids_nt, mask_nt = record.pad(group.ids, group.masks)
-        if not mask_nt.any():  # all were cut to nothing: all are alike
-            return np.full(len(pairs_p2), 0.5)
-        at_once = max(1, grouping.MAX_POSITIONS // ids_nt.size)  # each pair is a copy of all
-        parts = (pairs_p2[i : i + at_once] for i in range(0, len(pairs_p2), at_once))
-        arrays = (ids_nt, mask_nt, group.correct)
-        return np.concatenate(
-            [wins(*arrays, part, estimator, vocabulary=vocabulary) for part in parts]
-        )
-
-    return wins_of
 
 
 def interval_of(values_g: np.ndarray) -> Interval:
@@ -246,18 +231,14 @@ def _sides(
         side = []
         for group, rng in zip(groups, rngs, strict=True):
             labels = rng.permutation(group.correct) if number else group.correct
-            side.append((group._replace(correct=labels), _pairs(labels, pairs, rng)))
+            correct, incorrect = np.flatnonzero(labels), np.flatnonzero(~labels)
+            # Pairs are numbered, not listed: a group of a thousand has 250,000 of them.
+            n = len(correct) * len(incorrect)
+            drawn = np.arange(n) if n <= pairs else np.sort(rng.choice(n, pairs, replace=False))
+            i, j = np.divmod(drawn, len(incorrect))
+            drawn_pairs = np.stack([correct[i], incorrect[j]], axis=1)
+            side.append((group._replace(correct=labels), drawn_pairs))
         yield side
-
-
-def _pairs(correct: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """(P, 2) rows of a correct and an incorrect rollout."""
-    correct_rows, other_rows = np.flatnonzero(correct), np.flatnonzero(~correct)
-    n_others = len(other_rows)
-    n = len(correct_rows) * n_others
-    # Pairs are numbered, not listed: a group of a thousand has 250,000 of them.
-    drawn = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
-    return np.stack([correct_rows[drawn // n_others], other_rows[drawn % n_others]], axis=1)
 
 
 def _groups(

@@ -38,7 +38,9 @@ class Statistics:
     """What one labelling of the rollouts gives."""
 
     credit_abs: float
-    """`mean_abs_credit`."""
+    """Mean |credit| over the counted tokens of mixed groups, those with correct and incorrect
+    rollouts that have a counted token; in all others all credit is 0. Tokens that the estimator
+    ignores are not counted, nor those of rollouts without a verdict."""
     saturated: float
     """Share of tokens whose |credit| is above 90 % of the largest that there can be (.45 of .5)."""
     significant: float
@@ -104,30 +106,29 @@ class PermutationTest:
         return dataclasses.asdict(self) | {"bins": bins, "under_permutation": permuted}
 
 
-class _Cells(NamedTuple):
-    """Every table (a, b | n_true, n_false) that the groups allow, side by side."""
+class _Cells:
+    """Every table (a, b | n_true, n_false) that the groups allow, side by side: its p-value, the
+    smallest p of any table with the same margins, and the number of its bin, (C,) each."""
 
-    first: dict[tuple[int, int], int]
-    """Where the tables of each (n_true, n_false) begin; a * (n_false + 1) + b is added."""
-    p: np.ndarray
-    """(C,) two-sided exact p-values."""
-    best_p: np.ndarray
-    """(C,) the smallest p of any table with the same margins."""
-    bin: np.ndarray
-    """(C,) the number of the bin."""
-
-
-def mean_abs_credit(total: np.ndarray | float, tokens: np.ndarray | float) -> np.ndarray:
-    """The one definition of "mean |credit|": over the counted tokens of mixed groups; NaN of none.
-
-    A group is mixed if it has correct and incorrect rollouts with a counted token; in all others
-    all credit is 0. Rollouts without a verdict are left out, and so are tokens that are masked or
-    that the estimator ignores. `total` is Σ|credit| over the others and `tokens` how many they are.
-    """
-    total, tokens = np.asarray(total, dtype=np.float64), np.asarray(tokens, dtype=np.float64)
-    # NaN and not 0: where nothing was counted, nothing is known of the credit.
-    mean: np.ndarray = np.divide(total, tokens, out=np.full(total.shape, np.nan), where=tokens > 0)
-    return mean
+    def __init__(self, margins: np.ndarray) -> None:
+        # Where the tables of each (n_true, n_false) begin; a * (n_false + 1) + b is added.
+        self.first: dict[tuple[int, int], int] = {}
+        p: list[np.ndarray] = []
+        best, bins = [], []
+        for n_true, n_false in margins.tolist():
+            self.first[n_true, n_false] = sum(map(len, p))
+            a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
+            m, n = a + b, n_true + n_false
+            ones = np.ones(len(a))
+            p.append(p_values((a * ones, b * ones, n_true * ones, n_false * ones)))
+            # The best p of each frequency m: what a token held by m rollouts can reach at all.
+            best_of = np.ones(n + 1)
+            np.minimum.at(best_of, m, p[-1])
+            best.append(best_of[m])
+            # In whole numbers, for 1/4 of n is a bound that shares in floating point may miss.
+            frequency = np.select([m == n, m <= 1, 4 * m <= n, 4 * m < 3 * n], [4, 0, 1, 2], 3)
+            bins.append(np.searchsorted(ACCURACIES, n_true / n) * len(FREQUENCIES) + frequency)
+        self.p, self.best_p, self.bin = map(np.concatenate, (p, best, bins))
 
 
 def permutation_test(
@@ -170,10 +171,10 @@ def permutation_test(
     ids, masks, correct_b, codes_b, left_out = _mixed(
         record.conform(rollouts), tokenizer, of_tokens
     )
-    _, group_b = np.unique(codes_b, return_inverse=True)
+    group_b = np.unique(codes_b, return_inverse=True)[1]
     n_true_g = np.bincount(group_b, correct_b).astype(np.int64)
     margins_g = np.stack([n_true_g, np.bincount(group_b) - n_true_g], axis=1)
-    cells = _all_cells(np.unique(margins_g, axis=0))
+    cells = _Cells(np.unique(margins_g, axis=0))
     sums = [_Sums(cells, of_tokens) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
     lengths_b = np.array([len(x) for x in ids])
@@ -184,18 +185,18 @@ def permutation_test(
         drawn = label_permutations(*batch, labels, groups, seeds=seeds)
         for side, labels_b in zip(sums, itertools.chain([labels], drawn), strict=True):
             side.add(*batch, labels_b, groups)
-    real = sums[0].pairs_c
+    real, *permuted = sums
     return PermutationTest(
-        real=sums[0].statistics(),
-        permuted=tuple(side.statistics() for side in sums[1:]),
+        real=real.statistics(),
+        permuted=tuple(side.statistics() for side in permuted),
         groups=len(margins_g),
         rollouts=len(ids),
         left_out=left_out,
-        tokens=int(sums[0].tokens),
-        pairs=int(real.sum()),
-        testable=float(real[cells.best_p < ALPHA].sum() / max(real.sum(), 1)),
-        smallest_p=float(cells.best_p[real > 0].min(initial=1.0)),
-        bins=tuple(_bins(sums)),
+        tokens=int(real.tokens),
+        pairs=int(real.pairs_c.sum()),
+        testable=float(real.pairs_c[cells.best_p < ALPHA].sum() / real.pairs_c.sum()),
+        smallest_p=float(cells.best_p[real.pairs_c > 0].min()),
+        bins=tuple(real.bins(permuted)),
     )
 
 
@@ -209,12 +210,10 @@ def _mixed(
     # Repeats are found by all counted tokens, the ignored ones too.
     if ignored := ignored_by(estimator):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
-    known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
+    correct_b = np.where([mask.any() for mask in masks], correct_b, np.nan)
     left_out = {repeats.REPEATED: 0, repeats.CONTRADICTORY: 0}
-    for rows in repeats.rows_of_groups(codes_b):
-        known = rows[known_b[rows]]
-        known_b[known] = False
-        known_b[repeats.distinct(known, counted_ids, correct_b, left_out)] = True
+    known_b = ~np.isnan(correct_b)
+    known_b &= ~repeats.repeated(codes_b, counted_ids, correct_b, left_out)
     correct_g, incorrect_g = (
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(firsts)) > 0
         for verdict in (1, 0)
@@ -228,28 +227,8 @@ def _mixed(
             "ones), so nothing can be significant"
             + "".join(f"; {x}" for x in repeats.in_words(left_out))
         )
-    some = ([ids[row] for row in rows], [masks[row] for row in rows])
-    return *some, correct_b[rows], codes_b[rows], left_out
-
-
-def _all_cells(margins: np.ndarray) -> _Cells:
-    first: dict[tuple[int, int], int] = {}
-    p: list[np.ndarray] = []
-    best, bins = [], []
-    for n_true, n_false in margins.tolist():
-        first[n_true, n_false] = sum(len(done) for done in p)
-        a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
-        m, n = a + b, n_true + n_false
-        ones = np.ones(len(a))
-        p.append(p_values((a * ones, b * ones, n_true * ones, n_false * ones)))
-        # The best p of each frequency m: what a token held by m rollouts can reach at all.
-        best_of = np.ones(n + 1)
-        np.minimum.at(best_of, m, p[-1])
-        best.append(best_of[m])
-        # In whole numbers, for 1/4 of n is a bound that shares in floating point may miss.
-        frequency = np.select([m == n, m <= 1, 4 * m <= n, 4 * m < 3 * n], [4, 0, 1, 2], 3)
-        bins.append(np.searchsorted(ACCURACIES, n_true / n) * len(FREQUENCIES) + frequency)
-    return _Cells(first, *map(np.concatenate, (p, best, bins)))
+    known = ([ids[row] for row in rows], [masks[row] for row in rows])
+    return *known, correct_b[rows], codes_b[rows], left_out
 
 
 class _Sums:
@@ -279,7 +258,7 @@ class _Sums:
         # How often each token occurs, from its shares of the two classes' tokens. Rounded, for the
         # shares are fractions in floating point and the counts are whole.
         group = np.repeat(np.arange(len(begins)), sizes)
-        _, group_b = np.unique(codes_b, return_inverse=True)
+        group_b = np.unique(codes_b, return_inverse=True)[1]
         length_b = mask_bt.sum(axis=1)
         occurs = np.rint(
             table.tf_true * np.bincount(group_b, length_b * (correct_b == 1))[group]
@@ -293,22 +272,21 @@ class _Sums:
 
     def statistics(self) -> Statistics:
         # Pairs weigh alike whatever their tokens' frequency; |credit| is per token, as in training.
-        pairs, tokens = max(int(self.pairs_c.sum()), 1), max(self.tokens, 1.0)
+        pairs = int(self.pairs_c.sum())
         return Statistics(
-            credit_abs=float(mean_abs_credit(self.tokens_abs, self.tokens)),
-            saturated=float(self.saturated / tokens),
+            credit_abs=float(self.tokens_abs / self.tokens),
+            saturated=float(self.saturated / self.tokens),
             significant=float(self.pairs_c[self.cells.p < ALPHA].sum() / pairs),
             no_evidence=float(self.pairs_c[self.cells.p == 1].sum() / pairs),
             discoveries=n_discoveries(self.cells.p, self.pairs_c, ALPHA),
         )
 
-
-def _bins(sums: list[_Sums]) -> Iterator[Bin]:
-    """The bins that hold a pair, with means over pairs."""
-    real, *permuted = (side.credit for side in sums)
-    pairs = np.bincount(sums[0].cells.bin, sums[0].pairs_c, len(real))
-    bounds = list(itertools.pairwise((0.0, *ACCURACIES, 1.0)))
-    for i in np.flatnonzero(pairs).tolist():
-        accuracy, frequency = divmod(i, len(FREQUENCIES))
-        means = real[i] / pairs[i], np.mean([credit[i] for credit in permuted]) / pairs[i]
-        yield Bin(bounds[accuracy], FREQUENCIES[frequency], int(pairs[i]), *map(float, means))
+    def bins(self, permuted: list[_Sums]) -> Iterator[Bin]:
+        """The bins that hold a pair, with means over pairs, here and under permuted labels."""
+        pairs = np.bincount(self.cells.bin, self.pairs_c, len(self.credit))
+        bounds = list(itertools.pairwise((0.0, *ACCURACIES, 1.0)))
+        for i in np.flatnonzero(pairs).tolist():
+            accuracy, frequency = divmod(i, len(FREQUENCIES))
+            of_permuted = np.mean([side.credit[i] for side in permuted])
+            means = self.credit[i] / pairs[i], of_permuted / pairs[i]
+            yield Bin(bounds[accuracy], FREQUENCIES[frequency], int(pairs[i]), *map(float, means))

@@ -41,13 +41,6 @@ def _stated(text: str | None, fallback: Fallback = "stated") -> str | None:
     return _ARITHMETIC.sub("", answer.text).strip() if answer else None
 
 
-def _fallback(texts: Any) -> Fallback:
-    # Spread over the dump, since its order is often that of training or of difficulty.
-    rows = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), _LOOKED_AT)).astype(int))
-    stated = sum(_stated(texts[int(row)].as_py()) is not None for row in rows)
-    return "last" if 2 * stated < len(rows) else "stated"
-
-
 class AskedAnswers(Sequence[str | None]):
     """The answers of a record's responses as they are compared, each found when it is asked for.
 
@@ -56,9 +49,15 @@ class AskedAnswers(Sequence[str | None]):
     """
 
     def __init__(self, rollouts: Any, fallback: Fallback | None = None) -> None:
-        self._texts = rollouts["response"]
-        self._fallback = fallback or _fallback(self._texts)
+        self._texts = texts = rollouts["response"]
         self._found: dict[int, str | None] = {}
+        if fallback is None:
+            # Spread over the dump, since its order is often that of training or of difficulty.
+            n = min(len(texts), _LOOKED_AT)
+            rows = np.unique(np.linspace(0, len(texts) - 1, n).astype(int)).tolist()
+            stated = sum(_stated(texts[row].as_py()) is not None for row in rows)
+            fallback = "last" if 2 * stated < len(rows) else "stated"
+        self._fallback: Fallback = fallback
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -71,11 +71,16 @@ def distinct(
     return np.array(kept, dtype=np.int64)
 
 
-def repeated(codes_b: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarray) -> np.ndarray:
+def repeated(
+    codes_b: np.ndarray,
+    counted: list[np.ndarray],
+    correct_b: np.ndarray,
+    left_out: dict[str, int] | None = None,
+) -> np.ndarray:
     """(B,) bool: rollouts of known correctness that are no evidence, as `distinct` has it."""
+    left_out = {REPEATED: 0, CONTRADICTORY: 0} if left_out is None else left_out
     known_b = ~np.isnan(correct_b)
     repeated_b: np.ndarray = known_b.copy()
-    left_out = {REPEATED: 0, CONTRADICTORY: 0}
     for rows in rows_of_groups(codes_b):
         repeated_b[distinct(rows[known_b[rows]], counted, correct_b, left_out)] = False
     return repeated_b

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,13 +36,16 @@ class Score(NamedTuple):
             "permuted_interval": [self.permuted.low, self.permuted.high],
         }
 
-    def cells(self) -> tuple[str, str, str, str]:
+    def in_words(self) -> str:
+        """The mean and its interval, as in `.71 (.64 to .78)`."""
+        mean, low, high = (f"{x:.2f}".removeprefix("0") for x in self.auc)
+        return f"{mean} ({low} to {high})"
+
+    def cells(self) -> tuple[str, ...]:
         """What a table shows: both means, and their intervals."""
-        both = (self.auc, self.permuted)
-        (auc, auc_95), (permuted, permuted_95) = (
-            (f"{mean:.3f}", f"{low:.3f} to {high:.3f}") for mean, low, high in both
-        )
-        return auc, auc_95, permuted, permuted_95
+        intervals = (self.auc, self.permuted)
+        pairs = ((f"{x.value:.3f}", f"{x.low:.3f} to {x.high:.3f}") for x in intervals)
+        return tuple(itertools.chain(*pairs))
 
 
 class HeldOut(NamedTuple):
