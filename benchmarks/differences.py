@@ -15,7 +15,7 @@ from estimator import write_rows
 
 from ktae import Estimator, preset, token_credit
 from ktae.estimators import KTAE, Scaled
-from ktae.rollouts import record
+from ktae.padding import pad
 from ktae.rollouts.groups import arrays_of, group_codes, tokenized
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.readers import read
@@ -57,7 +57,7 @@ def main() -> None:
 
 def compare(name: str, rollouts: Any) -> list[dict[str, str]]:
     """A row for each change, over the tokens of mixed groups of a record."""
-    ids, mask = record.pad(arrays_of(rollouts["token_ids"]), arrays_of(rollouts["mask"]))
+    ids, mask = pad(arrays_of(rollouts["token_ids"]), arrays_of(rollouts["mask"]))
     correct, groups = rollouts["correct"].to_numpy(), group_codes(rollouts)[0]
     of_class = [np.bincount(groups, correct == x, groups.max() + 1) > 0 for x in (1, 0)]
     mixed = of_class[0] & of_class[1]

@@ -10,7 +10,7 @@ import oracle
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.rollouts import record
+from ktae.padding import pad
 from ktae.trainers.trl.gradient_check import WEIGHTS, expected_gradient, relative_error
 
 PROCESSES = 3
@@ -43,7 +43,7 @@ def check_step(parts):
     assert [part["first_row"] for part in parts] == [n * rank for rank in range(len(parts))]
     groups = np.arange(len(token_ids)) // GROUP_SIZE
     assert len(set(zip(groups, prompts, strict=True))) == len(set(groups)), "not TRL's groups"
-    ids_bt, mask_bt = record.pad(token_ids)
+    ids_bt, mask_bt = pad(token_ids)
     expected = oracle.token_credit(ids_bt, mask_bt, correct, groups)
     assert np.abs(expected).max() > 0
     credit = [row for part in parts for row in part["credit"]]

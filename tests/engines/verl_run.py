@@ -14,7 +14,7 @@ import torch
 import yaml
 from training import ktae, metrics
 
-from ktae.rollouts import record
+from ktae.padding import pad
 
 HERE = Path(__file__).parent
 TIME_LIMIT = 600
@@ -177,8 +177,8 @@ def check_updates(updates):
     """Of whole steps: the advantages are the core's, and some tokens differ within a rollout."""
     within = 0.0
     for update in updates:
-        ids_bt, _ = record.pad(update["responses"])
-        mask_bt, _ = record.pad(update["response_mask"])
+        ids_bt, _ = pad(update["responses"])
+        mask_bt, _ = pad(update["response_mask"])
         rewards = np.array([sum(row) for row in update["rm_scores"]])
         correct = np.array(
             [np.nan if info["undecided"] else info["acc"] for info in update["infos"]]

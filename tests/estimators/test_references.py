@@ -29,7 +29,7 @@ from ktae.estimators import (
     Tempo,
     preset,
 )
-from ktae.rollouts import record
+from ktae.padding import pad
 
 
 def contrasts(batch):
@@ -188,7 +188,7 @@ RIGHT = [1, 0, 0, 1, 0]
 
 def credit(estimator, correct=RIGHT, rollouts=ROLLOUTS, **options):
     groups = np.zeros(len(rollouts), dtype=int)
-    return ktae.token_credit(*record.pad(rollouts), correct, groups, estimator, **options)
+    return ktae.token_credit(*pad(rollouts), correct, groups, estimator, **options)
 
 
 def test_tempo_by_hand():
@@ -234,7 +234,7 @@ ROOMS = [[2, A, H + 1, 3, A, H + 2, 4, A], [2, A, H + 1, 5, A, H + 3, 4, A], [6,
 
 def in_rooms(estimator, correct, rollouts=ROOMS, **options):
     """The credit of each rollout's turns, which their tokens share."""
-    ids, mask = record.pad(rollouts)
+    ids, mask = pad(rollouts)
     mask &= ids <= H
     got = ktae.token_credit(ids, mask, correct, [0] * len(ids), estimator, **options)
     assert not got[~mask].any()
@@ -308,7 +308,7 @@ LONG_ROLLOUTS = [ids[inside].tolist() for ids, inside in zip(IDS, MASK, strict=T
     ids=str,
 )
 def test_mean_over_all_permuted_labels(estimator, rollouts, labels, is_zero):
-    ids, _ = record.pad(rollouts)
+    ids, _ = pad(rollouts)
     policy = {"log_probs": np.log(np.random.default_rng(0).uniform(0.1, 1, ids.shape))}
     policy["entropies"] = -policy["log_probs"]
     of = in_rooms if isinstance(estimator, AnchorStates | Salt) else credit
@@ -331,7 +331,7 @@ def test_mean_over_all_permuted_labels(estimator, rollouts, labels, is_zero):
     ids=str,
 )
 def test_a_bad_number_is_named_where_it_counts(estimator, name):
-    ids, mask = record.pad(ROLLOUTS)
+    ids, mask = pad(ROLLOUTS)
     policy = {"log_probs": np.full(ids.shape, -np.inf), "entropies": np.ones(ids.shape)}
     array, bad = (policy | {"token_ids": ids})[name], 1.5 if name == "log_probs" else -7
     array[3, 2] = bad  # masked
@@ -344,6 +344,6 @@ def test_a_bad_number_is_named_where_it_counts(estimator, name):
 def test_policy_weights_need_what_no_dump_holds_and_no_held_out_rollouts():
     with pytest.raises(InputError, match="entropies"):
         credit(EntropyWeights())
-    batch = make_batch(*record.pad(ROLLOUTS), RIGHT, [0] * 5)._replace(look_up_unknown=True)
+    batch = make_batch(*pad(ROLLOUTS), RIGHT, [0] * 5)._replace(look_up_unknown=True)
     with pytest.raises(InputError):
         AdvantageReweighting().credit(batch)

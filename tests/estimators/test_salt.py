@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ktae
 from ktae.batch import make_batch
 from ktae.estimators import Ignoring, Salt
-from ktae.rollouts import record
+from ktae.padding import pad
 
 SEEN = 90
 """Token ids from here on are an environment's."""
@@ -21,7 +21,7 @@ SEEN = 90
 def arrays(responses):
     """Token ids and mask of responses, each a list of turns and observations in alternation."""
     rows = [[token for part in response for token in part] for response in responses]
-    ids, inside = record.pad(rows)
+    ids, inside = pad(rows)
     return ids, inside & (ids < SEEN)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ktae
 from ktae import InputError
 from ktae.estimators import MTGRPO, TurnRewards
-from ktae.rollouts import record
+from ktae.padding import pad
 from ktae.turns import find_turns
 
 SEEN = 90
@@ -26,7 +26,7 @@ def arrays(responses):
         [t for k, turn in enumerate(turns) for t in ([SEEN + k, *turn] if k else turn)]
         for turns in responses
     ]
-    ids, inside = record.pad(rows)
+    ids, inside = pad(rows)
     return ids, inside & (ids < SEEN)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import oracle
 import pytest
 
-from ktae.rollouts import record
+from ktae.padding import pad
 
 UNIT = 1 / 1024
 """Exact in single precision, with ids below 2**14."""
@@ -34,6 +34,6 @@ def assert_placed(token_ids, written, advantages, rollout_advantage):
 
 def reference(rollouts, correct, groups, credit="paper"):
     """The credit of lists of token ids, as the reference implementation has it."""
-    ids, mask = record.pad(rollouts)
+    ids, mask = pad(rollouts)
     found = oracle.token_credit(ids, mask, np.array(correct), groups, credit)
     return [found[i, : len(row)].tolist() for i, row in enumerate(rollouts)]

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
+from ktae.padding import pad
 from ktae.report import frame as frames
 from ktae.report import inputs
 from ktae.report.frame import frame_of
 from ktae.report.scoring import credit_column, credit_of, score, strongest, write
-from ktae.rollouts import record
 
 
 def random_rollouts(seed=0, n_groups=7):
@@ -45,7 +45,7 @@ def credit(rollouts, estimator, tokenizer=None):
 
 def arrays(rollouts):
     """What `ktae.token_credit` takes, of the whole file at once."""
-    ids_bt, mask_bt = record.pad(rollouts["token_ids"].to_pylist(), rollouts["mask"].to_pylist())
+    ids_bt, mask_bt = pad(rollouts["token_ids"].to_pylist(), rollouts["mask"].to_pylist())
     correct = np.array(rollouts["correct"].to_pylist(), dtype=float)
     return ids_bt, mask_bt, correct, np.array(rollouts["group"].to_pylist())
 

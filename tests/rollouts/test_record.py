@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
+from ktae.padding import pad
 from ktae.rollouts import groups, readers, record
 
 ROWS = [
@@ -81,7 +82,7 @@ def test_another_version_is_refused(tmp_path):
 
 def test_pad_awkward_lengths():
     lists = [np.arange(3, dtype=np.int32), [], list(range(47)), [2**31 - 1]]
-    ids_bt, mask_bt = record.pad(lists)
+    ids_bt, mask_bt = pad(lists)
     assert ids_bt.shape == mask_bt.shape == (4, 47)
     assert ids_bt.dtype == np.int32 and mask_bt.dtype == bool
     for ids, row, mask in zip(lists, ids_bt, mask_bt, strict=True):

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 import scipy.stats
 
+from ktae import padding
 from ktae.errors import InputError
 from ktae.estimators import preset
-from ktae.rollouts import groups as grouping
 from ktae.tables import largest_credit
 from ktae.validity.permutation import ACCURACIES, FREQUENCIES, permutation_test
 
@@ -123,7 +123,7 @@ def test_chunks_and_row_order_do_not_matter(monkeypatch):
     ids, correct, groups = random_rollouts()
     whole = make_record(ids, correct, groups)
     expected = permutation_test(whole, permutations=3, seed=5)
-    monkeypatch.setattr(grouping, "MAX_POSITIONS", 1)
+    monkeypatch.setattr(padding, "MAX_POSITIONS", 1)
     in_chunks = permutation_test(whole, permutations=3, seed=5)
     assert numbers_of(in_chunks) == pytest.approx(numbers_of(expected))
     order = np.random.default_rng(0).permutation(len(ids))

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.files.text import short_names
+from ktae.padding import MAX_POSITIONS, chunks_of
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
-from ktae.rollouts.groups import MAX_POSITIONS, arrays_of, chunks_of, group_codes, take_rows
+from ktae.rollouts.groups import arrays_of, group_codes, take_rows
 from ktae.rollouts.tokens import Spelling, spell
 from ktae.rollouts.values import parse_answers
 from ktae.validity import repeats

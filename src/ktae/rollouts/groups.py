@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,6 @@ from ktae.rollouts.record import ROWS_PER_BATCH, SCHEMA, TYPES
 from ktae.rollouts.schemas import STEP_FOLDER
 from ktae.rollouts.tokens import tokenize
 from ktae.rollouts.values import PARSERS, Row
-
-MAX_POSITIONS = 1 << 22
-"""Padded positions (rollouts x longest length) that are in memory at a time, about 40 MB. A single
-group above that is still taken whole."""
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
@@ -322,20 +318,3 @@ def take_rows(table: Any, rows: np.ndarray) -> Any:
             parts.append(batch.take(pa.array(ascending[low:high] - begin)))
         begin += len(batch)
     return pa.Table.from_batches(parts, table.schema).take(pa.array(np.argsort(order)))
-
-
-def chunks_of(
-    codes_b: np.ndarray, lengths_b: np.ndarray, max_positions: int
-) -> Iterator[np.ndarray]:
-    """Row numbers of consecutive groups, at least one, padded at most `max_positions`."""
-    order = np.argsort(codes_b, kind="stable")
-    starts = np.flatnonzero(np.diff(codes_b[order], prepend=-1))
-    longest = np.maximum.reduceat(lengths_b[order], starts).tolist()
-    start, width = 0, 0
-    bounds = [*starts.tolist(), len(order)]
-    for (begin, end), length in zip(itertools.pairwise(bounds), longest, strict=True):
-        width = max(width, length)
-        if begin > start and (end - start) * width > max_positions:
-            yield order[start:begin]
-            start, width = begin, length
-    yield order[start:]

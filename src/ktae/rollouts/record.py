@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -148,27 +147,3 @@ def _check_rows(table: Any, where: str) -> None:
         raise InputError(f"{where}: {wrong[0]} holds a null")
     if pc.any(pc.less(flat["token_ids"], 0)).as_py():
         raise InputError(f"{where}: token_ids holds a negative number")
-
-
-def pad(
-    token_id_lists: Sequence[Any], masks: Sequence[Any] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rollouts of different lengths as one padded batch.
-
-    Args:
-        token_id_lists: B sequences of token ids, 0 to 2^31 - 1.
-        masks: B sequences of bool as long as their token ids, or None where every token counts.
-
-    Returns:
-        token_ids (B, T) int32, 0 where padded, and mask (B, T) bool; T is the longest length.
-    """
-    lengths_b = np.array([len(ids) for ids in token_id_lists], dtype=np.int64)
-    # True where a rollout has a token; row by row these are the flat ids in their order.
-    mask_bt = np.arange(lengths_b.max(initial=0)) < lengths_b[:, None]
-    ids_bt = np.zeros(mask_bt.shape, dtype=np.int32)
-    if mask_bt.any():
-        ids_bt[mask_bt] = np.concatenate([np.asarray(ids) for ids in token_id_lists if len(ids)])
-    for row, mask in enumerate(masks or ()):
-        if mask is not None:
-            mask_bt[row, : len(mask)] = mask
-    return ids_bt, mask_bt

@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ktae import padding
 from ktae.batch import Vocabulary, make_batch
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import as_estimator
 from ktae.files.text import counted as in_words
 from ktae.inference import Interval, t_interval
+from ktae.padding import pad
 from ktae.rollouts import groups as grouping
-from ktae.rollouts import memory, record
+from ktae.rollouts import memory
 from ktae.validity import repeats
 from ktae.validity.scores import HeldOut, Score
 
@@ -159,8 +161,8 @@ def wins(
     """
     # Many pairs in one call: copies of the group side by side, each a group of its own in which
     # one pair has no verdict. So its tokens count in no table, and yet get the others' credit.
-    ids_nt, mask_nt = record.pad(group.ids, group.masks)
-    n, at_once = len(ids_nt), max(1, grouping.MAX_POSITIONS // max(1, ids_nt.size))
+    ids_nt, mask_nt = pad(group.ids, group.masks)
+    n, at_once = len(ids_nt), max(1, padding.MAX_POSITIONS // max(1, ids_nt.size))
     scores = []
     for start in range(0, len(pairs), at_once):
         part = pairs[start : start + at_once]

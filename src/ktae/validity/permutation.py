@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae import padding
 from ktae.counting import p_values
 from ktae.credit import AnEstimator, credit_table
 from ktae.errors import InputError
@@ -17,7 +18,7 @@ from ktae.estimators.controls import label_permutations
 from ktae.estimators.transforms import ignored_by
 from ktae.files.text import counted
 from ktae.inference import ALPHA, n_discoveries
-from ktae.rollouts import groups as grouping
+from ktae.padding import chunks_of, pad
 from ktae.rollouts import record
 from ktae.tables import in_tables, largest_credit
 from ktae.validity import repeats
@@ -178,8 +179,8 @@ def permutation_test(
     sums = [_Sums(cells, of_tokens) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
     lengths_b = np.array([len(x) for x in ids])
-    for rows in grouping.chunks_of(codes_b, lengths_b, grouping.MAX_POSITIONS):
-        batch = record.pad([ids[row] for row in rows], [masks[row] for row in rows])
+    for rows in chunks_of(codes_b, lengths_b, padding.MAX_POSITIONS):
+        batch = pad([ids[row] for row in rows], [masks[row] for row in rows])
         labels, groups = correct_b[rows], codes_b[rows]
         # Each chunk is read once for all labellings; only sums are kept of it.
         drawn = label_permutations(*batch, labels, groups, seeds=seeds)

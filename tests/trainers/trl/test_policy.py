@@ -6,7 +6,7 @@ import torch
 
 from ktae import InputError, token_credit
 from ktae.estimators import AdvantageReweighting, EntropyWeights
-from ktae.rollouts import record
+from ktae.padding import pad
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import GROUP_SIZE, even_start, train_one_step
 
@@ -21,7 +21,7 @@ def check_credit(trainer_arguments, estimator, resampling_rounds=0, **settings):
     batch, policy, _ = train_one_step(
         arguments, credit=estimator, resampling_rounds=resampling_rounds
     )
-    ids, mask = record.pad(batch.token_ids)
+    ids, mask = pad(batch.token_ids)
     log_probs, entropies = np.zeros((2, *ids.shape))
     for row, written in enumerate(batch.token_ids):
         prompt = tokenizer(batch.inputs[row]["prompt"])["input_ids"]

@@ -10,7 +10,7 @@ import ktae
 from ktae.estimators import AnchorStates
 from ktae.experiments.demo import sums
 from ktae.experiments.demo.model import make_model, make_tokenizer
-from ktae.rollouts import record
+from ktae.padding import pad
 from ktae.trainers.trl.gradient_check import GROUP_SIZE, tiny_trainer, train_one_step
 from ktae.turns import find_turns
 
@@ -96,7 +96,7 @@ def test_credit_is_of_the_turns_between_what_the_tools_said(tmp_path):
         "environment_factory": Purse,
     }
     batch, _, _ = train_one_step(arguments, credit=AnchorStates())
-    ids, mask = record.pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
+    ids, mask = pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
     said = [text for text in tokenizer.batch_decode(np.where(mask, 0, ids)) if "total" in text]
     assert said and find_turns(mask).number.max() > 0
     groups = np.arange(len(ids)) // GROUP_SIZE

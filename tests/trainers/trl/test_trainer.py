@@ -22,7 +22,8 @@ from ktae.estimators import (
     Tempo,
     preset,
 )
-from ktae.rollouts import readers, record
+from ktae.padding import pad
+from ktae.rollouts import readers
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.tokens import vocabulary
 from ktae.trainers.trl import KTAETrainer
@@ -47,7 +48,7 @@ def train(arguments, **more):
 
 
 def expected_credit(batch, correct, estimator="paper", **options):
-    ids_bt, mask_bt = record.pad(batch.token_ids)
+    ids_bt, mask_bt = pad(batch.token_ids)
     groups = np.arange(len(ids_bt)) // 4
     return oracle.token_credit(ids_bt, mask_bt, correct, groups, estimator, **options)
 
@@ -121,7 +122,7 @@ def test_the_credit_is_the_cores(trainer_arguments, estimator):
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch.credit, expected, atol=1e-5)
     first = next(line for line in trainer.state.log_history if "credit/mean_abs" in line)
-    absolute = np.abs(expected)[record.pad(batch.token_ids)[1]]
+    absolute = np.abs(expected)[pad(batch.token_ids)[1]]
     assert first["credit/mean_abs"] == pytest.approx(absolute.mean(), rel=1e-5)
     for share in (50, 90, 99):  # to a thousandth of the largest, which may be large
         quantile = np.percentile(absolute, share, method="inverted_cdf")
@@ -159,7 +160,7 @@ def test_tokens_of_tools_are_no_evidence_as_trl_reads_their_mask(
 
     monkeypatch.setattr(GRPOTrainer, "_generate", with_tools)
     batch, _ = train(trainer_arguments(mask_truncated_completions=True))
-    ids_bt, mask_bt = record.pad(batch.token_ids)
+    ids_bt, mask_bt = pad(batch.token_ids)
     mask_bt = mask_bt & (np.array(used[: len(ids_bt)])[:, : ids_bt.shape[1]] > 0)
     expected = oracle.token_credit(
         ids_bt, mask_bt, batch.correct.tolist(), np.arange(16) // 4, "paper"

@@ -6,7 +6,7 @@ import torch
 
 import ktae
 from ktae.estimators import MTGRPO, TurnRewards
-from ktae.rollouts import record
+from ktae.padding import pad
 from ktae.trainers.trl.gradient_check import (
     GROUP_SIZE,
     expected_gradient,
@@ -42,7 +42,7 @@ def walks(prompts, trainer):
 def test_rewards_of_turns_reach_their_turns(trainer_arguments, estimator):
     arguments = trainer_arguments(loss_type="grpo", max_completion_length=20)
     batch, policy, gradient = train_one_step(arguments | {"rollout_func": walks}, credit=estimator)
-    ids, mask = record.pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
+    ids, mask = pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
     rewards = [row["turn_rewards"] for row in batch.inputs]
     assert find_turns(mask).number.max() == 2
     groups = np.arange(len(ids)) // GROUP_SIZE

@@ -23,7 +23,7 @@ from trl import GRPOConfig
 from ktae.batch import make_batch
 from ktae.counting import naive
 from ktae.estimators import KTAE
-from ktae.rollouts import record
+from ktae.padding import pad
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 MAX_LENGTH = 12
@@ -189,7 +189,7 @@ def expected_gradient(
 
 def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None) -> np.ndarray:
     """(n, T) of the preset `paper` by the reference, on TRL's rollout advantages."""
-    ids, mask = record.pad(batch.token_ids)
+    ids, mask = pad(batch.token_ids)
     correct = even_start(batch.token_ids) if correct is None else correct
     arrays = make_batch(ids, mask, np.array(correct), np.arange(len(ids)) // GROUP_SIZE)
     base: np.ndarray = batch.advantages.cpu().numpy()[:, None] * mask
