@@ -37,7 +37,7 @@ def to_record_row(
     """A row of the record, with `is_alone` and the columns of `ktae.rollouts.labels.READ`.
 
     `alone` is the label of a row that has neither label nor prompt; None: it is of no group.
-    `is_plain`: no tool says what its groups are. Where the notes are strict, it needs an outcome.
+    `is_plain`: no tool says what its groups are. Where notes are strict, a row has an outcome.
     """
     fields = with_texts(plain, where, notes)
     rename_aliases(fields, where)
@@ -79,11 +79,10 @@ def to_record_row(
 def complete_reward(fields: Row, notes: Notes, is_plain: bool, needs_reward: bool) -> None:
     """Make a reward of a verdict and a verdict of a reward, where one is there alone."""
     reward, no_reward = fields.get("reward"), fields.get("reward") is None
+    may_lack_one = not (notes.strict and needs_reward) or ("reward" in fields and not is_plain)
     if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
         fields |= {"reward": verdict, "correct": fields.get("correct", verdict)}
-    elif no_reward and (
-        not (notes.strict and needs_reward) or ("reward" in fields and not is_plain)
-    ):
+    elif no_reward and may_lack_one:
         fields.setdefault("correct", None)  # what a tool has null for is an unknown verdict
     if "correct" in fields and (no_reward or not needs_reward):
         # Where grading needs none, it may be shaped, or stand in for a verdict that is not known.
