@@ -2,7 +2,7 @@
 
     python notebooks/execute.py [NOTEBOOK...]
 
-Progress bars, warnings, the report (a page of its own) and the machine's versions are left out.
+Progress bars, warnings and the machine's versions are left out.
 """
 
 import sys
@@ -14,7 +14,6 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).parent
 SECONDS_A_CELL = 1800
 KEPT = {"text/plain", "text/html", "image/png"}
-LONGEST_HTML = 20_000
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
@@ -39,11 +38,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 def _tidied(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
     if output.output_type == "stream":
         return output if output.name == "stdout" else None
-    data = {
-        kind: content
-        for kind, content in output.get("data", {}).items()
-        if kind in KEPT and not (kind == "text/html" and len(content) > LONGEST_HTML)
-    }
+    data = {kind: content for kind, content in output.get("data", {}).items() if kind in KEPT}
     output.data, output.metadata = data, {}
     return output if data else None
 
