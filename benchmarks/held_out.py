@@ -81,8 +81,8 @@ def measure(dump: inputs.Dump) -> Iterator[dict[str, Any]]:
             for other in ("paper", "calibrated", "trigrams"):
                 # From the interval's width the mean over several dumps has its own.
                 difference = t_interval(share_g["sharp-trigrams"] - share_g[other])
-                names = {"estimator": f"sharp-trigrams - {other}"}
-                yield about | names | columns("auc", difference)
+                name = {"estimator": f"sharp-trigrams - {other}"}
+                yield about | name | columns("auc", difference)
 
 
 def half_of(group: str) -> int:
