@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from estimator import machine, write_rows
 
 from ktae.estimators import PRESETS, preset
@@ -56,10 +57,11 @@ def measure(dump: inputs.Dump) -> Iterator[dict[str, Any]]:
     half_b = np.array([half_of(group) for group in dump.rollouts["group"].to_pylist()])
     stated = prefixes.stated_answers(dump.rollouts)
     answers = np.array(list(prefixes.AskedAnswers(dump.rollouts, "stated")), dtype=object)
+    lengths = pc.list_value_length(dump.rollouts["token_ids"]).to_numpy()
     before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     parts = {
         "whole": None,
-        "first half": prefixes.first_share(dump.rollouts, 0.5),
+        "first half": np.ceil(lengths / 2).astype(np.int64),
         "before the answer": before.keep,
     }
     for number, half in enumerate(HALVES):
@@ -79,8 +81,8 @@ def measure(dump: inputs.Dump) -> Iterator[dict[str, Any]]:
             for other in ("paper", "calibrated", "trigrams"):
                 # From the interval's width the mean over several dumps has its own.
                 difference = t_interval(share_g["sharp-trigrams"] - share_g[other])
-                names = {"estimator": f"sharp-trigrams - {other}"}
-                yield about | names | columns("auc", difference)
+                name = {"estimator": f"sharp-trigrams - {other}"}
+                yield about | name | columns("auc", difference)
 
 
 def half_of(group: str) -> int:

@@ -24,15 +24,9 @@ from ktae.estimators import PermutedLabels, RandomPlaces, as_estimator
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLES = RESULTS / "real_tokens_samples.csv"
-ESTIMATORS = [
-    "backoff",
-    "paper",
-    "calibrated",
-    "trigrams",
-    "sharp-trigrams",
-    "conflict-tokens",
-    "tempo",
-]
+ESTIMATORS = (
+    *("backoff", "paper", "calibrated", "trigrams", "sharp-trigrams", "conflict-tokens", "tempo"),
+)
 MEASURES, SUFFIXES = ("rank", "precision", "sign", "share", "best_share"), ("", "_low", "_high")
 DRAWS = 5
 """Of each control."""

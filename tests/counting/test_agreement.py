@@ -15,6 +15,7 @@ from awkward_batches import BATCHES, ESTIMATORS, Rollouts, distinct, graded, rol
 from by_backend import computed_by, credit_table, token_credit
 
 import ktae
+from ktae.batch import make_batch
 from ktae.counting import compiled
 from ktae.tables import in_tables
 
@@ -49,6 +50,20 @@ def test_chunks_change_nothing(
     batch = graded(BATCHES[name], ESTIMATORS[estimator_name])
     got = token_credit(*batch, ESTIMATORS[estimator_name], backend=fast_backend)
     assert_same_credit(got, oracle(name, estimator_name))
+
+
+@pytest.mark.parametrize("name", ["paper", "released", "z", "n-grams", "backoff"])
+def test_unknown_rollouts_that_are_looked_up(name: str) -> None:
+    """They get what the reference gives them, and known ones what they always get."""
+    batch, looked_up = make_batch(*BATCHES["mostly unknown"]), {}
+    for backend in ("cpu", "naive"):
+        with computed_by(backend):
+            looked_up[backend] = ESTIMATORS[name].credit(batch._replace(look_up_unknown=True))
+    got, known = looked_up["cpu"], batch.known()
+    assert_same_credit(got, looked_up["naive"])
+    plain = token_credit(*BATCHES["mostly unknown"], ESTIMATORS[name])
+    np.testing.assert_array_equal(got[known], plain[known])
+    assert np.any(got[~known]) and not plain[~known].any()
 
 
 @pytest.mark.parametrize("name", BATCHES)

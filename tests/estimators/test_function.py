@@ -8,7 +8,8 @@ from in_process import ktae as command
 
 import ktae
 from ktae import InputError, token_credit
-from ktae.estimators import Scaled, from_section, resolved, to_section, to_text
+from ktae.batch import make_batch
+from ktae.estimators import Function, Scaled, from_section, resolved, to_section, to_text
 from ktae.experiments import recipe
 from ktae.experiments.run_folder import RunFolder
 from ktae.rollouts import record
@@ -62,6 +63,13 @@ def test_its_credit_is_the_ones_that_count():
     credit = token_credit(*tensors, lambda *x: torch.from_numpy(presence(*x)).half())
     assert credit.dtype == torch.float32
     np.testing.assert_array_equal(credit.numpy(), expected)
+
+
+def test_unknown_rollouts_that_are_looked_up_get_the_mean_of_equal_tokens():
+    estimator = Function(lambda ids, *_: np.broadcast_to(np.arange(ids.shape[1]), ids.shape))
+    batch = make_batch([[7, 8, 7], [8, 8, 9], [7, 9, 5]], np.ones((3, 3)), [1, 0, NAN], [0] * 3)
+    credit = estimator.credit(batch._replace(look_up_unknown=True))
+    assert credit[2].tolist() == [1.0, 2.0, 0.0]
 
 
 def test_without_evidence_it_is_not_called():

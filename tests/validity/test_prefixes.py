@@ -47,10 +47,6 @@ def test_responses_without_an_answer_are_cut_as_those_with_one():
     assert found.keep[3] == np.ceil(40 * found.share)
 
 
-def test_a_share_is_rounded_up():
-    assert prefixes.first_share(make_rollouts(["abc", "", "abcd"]), 0.5).tolist() == [2, 0, 2]
-
-
 def test_own_answers():
     rollouts = make_rollouts([r"\boxed{4 2}", "no", "80 - (3 + 7) = 70", r"\boxed{x = 7}"])
     assert prefixes.stated_answers(rollouts) == ["4 2", None, "70", "x = 7"]

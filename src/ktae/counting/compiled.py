@@ -58,8 +58,8 @@ def credit(batch: Batch, function: Callable[..., Array], units: Sequence[str]) -
             out[members] = credit_bt
 
     parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
-    # Not numba.get_num_threads(), which would start numba's own pool of threads: unlike Python's
-    # own, these do not work after a fork.
+    # Python's own threads, which work after a fork, too. numba's do not, and to ask it by
+    # numba.get_num_threads() would start them.
     n_threads = min(len(parts), numba.config.NUMBA_NUM_THREADS)
     if n_threads < 2:
         list(map(fill, parts))

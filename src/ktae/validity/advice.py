@@ -59,8 +59,8 @@ def advice(held_out: HeldOut) -> Advice:
     """
     ranked, baselines, n = held_out.ranked(), held_out.baselines, len(held_out.estimators)
     groups = counted(held_out.groups, "group")
-    has = f"{groups} with two correct and two incorrect responses; for {counted(n, 'estimator')} "
-    has += "at least"
+    has = f"{groups} with two correct and two incorrect responses"
+    needs = f"for {counted(n, 'estimator')} at least"
     # Against chance every estimator was tried, so the correction is over all of them.
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
     # Sign flips are two-sided: one that is reliably below chance is significant, too.
@@ -70,7 +70,7 @@ def advice(held_out: HeldOut) -> Advice:
     if not shown:
         # Where even groups of one sign could not be significant, "nothing shown" would mislead.
         if (needed := least_size(n)) > held_out.groups:
-            lines = ["Too few groups to tell anything.", f"{has} {needed} are needed."]
+            lines = ["Too few groups to tell anything.", f"{has}; {needs} {needed} are needed."]
             return Advice("too few groups", None, above, {}, lines)
         first = "No estimator is shown to tell correct responses from incorrect ones here."
         lines = [first, f"The best of them, {best.name}, {does}; chance is .50."]
@@ -93,7 +93,7 @@ def advice(held_out: HeldOut) -> Advice:
         verdict, lines = "take", [first, f"{best.name} {does}; chance is .50."]
     elif is_few and not outdone:
         first = "Too few groups to tell whether credit knows more than the length or a vote."
-        verdict, lines = "too few groups", [first, f"{has} {needed} are needed."]
+        verdict, lines = "too few groups", [first, f"{has}; {needs} {needed} are needed."]
     else:
         names = " or ".join(_BASELINES[score.name] for score in rivals)
         tells = "tells" if outdone else "may tell"

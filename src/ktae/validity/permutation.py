@@ -108,8 +108,8 @@ class PermutationTest:
 
 
 class _Cells:
-    """Every table (a, b | n_true, n_false) that the groups allow, side by side: its p-value, the
-    smallest p of any table with the same margins, and the number of its bin, (C,) each."""
+    """Every table (a, b | n_true, n_false) that the groups allow, side by side, (C,) each: `p`, its
+    two-sided exact p-value, `best_p`, the smallest with the same margins, and `bin`, its bin."""
 
     def __init__(self, margins: np.ndarray) -> None:
         # Where the tables of each (n_true, n_false) begin; a * (n_false + 1) + b is added.

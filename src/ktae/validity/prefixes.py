@@ -1,4 +1,4 @@
-"""Which part of a rollout is looked at: a share of its tokens, or what stands before its answer."""
+"""Which part of a rollout is looked at: what stands before its answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.grading.extract import Fallback, extract
@@ -18,15 +17,6 @@ _ARITHMETIC = re.compile(r"^[\d\s.,+*/()=−×÷-]+=")
 
 _LOOKED_AT = 400
 """Responses, spread over a dump, that say whether its responses state answers."""
-
-
-def first_share(rollouts: Any, share: float) -> np.ndarray:
-    """(B,) how many tokens the first part of each rollout of a record has, rounded up."""
-    if not 0 < share <= 1:
-        raise InputError(f"the share is {share:g}; expected a number above 0, at most 1")
-    lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy()
-    counts_b: np.ndarray = np.ceil(lengths_b * share).astype(np.int64)
-    return counts_b
 
 
 def stated_answers(rollouts: Any) -> list[str | None]:
