@@ -106,7 +106,7 @@ def scored_group(
         raise InputError(f"--step is {step}; the steps are {steps or 'not known':.80}")
     if label is None:
         units = find_units(frame, ngrams_of(shown) or ("token",), ignored_by(shown))
-        named = [i for i in units.by_evidence.tolist() if i in groups]
+        named = [next(i for i in units.by_evidence.tolist() if i in groups)]
     else:
         named = [i for i in groups if label in (labels[i], frame.names[i])]
     if not named:
