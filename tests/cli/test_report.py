@@ -77,10 +77,8 @@ def test_a_group_as_a_page_is_no_markup_of_a_model(run, tmp_path):
 def test_token_ids_without_text_are_numbers(run, tmp_path):
     rows = [{"group": "g", "token_ids": [7, i], "reward": i} for i in (0, 1)]
     write_lines(tmp_path / "ids.jsonl", rows)
-    assert run("show", "ids.jsonl", "-e", "paper").out.splitlines()[-2:] == [
-        "+0.0000  ⟨7⟩",
-        "-0.5000  ⟨0⟩",
-    ]
+    lines = run("show", "ids.jsonl", "-e", "paper").out.splitlines()
+    assert lines[-2:] == ["+0.0000  ⟨7⟩", "-0.5000  ⟨0⟩"]
 
 
 def test_show(run):

@@ -13,16 +13,11 @@ from ktae.validity.held_out import held_out_pairs
 
 
 def random_rows(groups, seed=0):
-    rng = np.random.default_rng(seed)
+    ids = np.random.default_rng(seed).integers(0, 40, (groups, 6, 9)).tolist()
     return [
-        {
-            "group": group,
-            "token_ids": rng.integers(0, 40, 9).tolist(),
-            "reward": int(number % 3 > 0),
-            "step": group % 2,
-        }
-        for group in range(groups)
-        for number in range(6)
+        {"group": g, "token_ids": ids[g][i], "reward": int(i % 3 > 0), "step": g % 2}
+        for g in range(groups)
+        for i in range(6)
     ]
 
 
@@ -44,13 +39,9 @@ def test_held_out_pairs_are_those_of_validate(dump):
 
 def test_the_estimator_that_the_advice_names_is_the_one_that_is_read_with(dump):
     """Credit of a word that only correct responses have ranks held-out pairs."""
-    rng = np.random.default_rng(0)
+    words = np.random.default_rng(0).integers(0, 999, (30, 8, 9)).astype(str).tolist()
     rows = [
-        {
-            "group": g,
-            "response": f"{'so' if i % 2 else 'hm'} {' '.join(map(str, rng.integers(0, 999, 9)))}",
-            "reward": i % 2,
-        }
+        {"group": g, "response": " ".join([("hm", "so")[i % 2], *words[g][i]]), "reward": i % 2}
         for g in range(30)
         for i in range(8)
     ]
@@ -65,8 +56,8 @@ def test_what_is_asked_for_is_taken_and_stands_beside_the_presets(dump):
 
     def names(estimator):
         choice = believing.choose(frame, estimator)
-        rows = choice.advice.tests
-        return {row[0] for row in rows} - {*believing.BASELINES.values()}, choice
+        shown = {row[0] for row in choice.advice.tests}
+        return shown - {*believing.BASELINES.values()}, choice
 
     shown, choice = names(KTAE(h3=0))
     assert shown == {*believing.BESIDE, choice.name} and choice.estimator == KTAE(h3=0)

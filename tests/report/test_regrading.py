@@ -12,14 +12,11 @@ from ktae.report.frame import frame_of
 
 pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
 
-
-MISSED = [row("wrong", f"try {i}: \\boxed{{4.0}}", 0) for i in range(3)]
-"""Right answers in a group that is all incorrect in the dump."""
-
 DUMP = [
     *[row("mixed", "the answer is 4", 1), row("mixed", "the answer is 5", 0)],
     *[row("mixed", f"{i}, so the answer is 5", 0) for i in range(2)],
-    *MISSED,
+    # Correct answers in a group that is all incorrect in the dump.
+    *[row("wrong", f"try {i}: \\boxed{{4.0}}", 0) for i in range(3)],
     *[row("right", "the answer is 4", 1), row("right", "so \\boxed{6}", 1)],
 ]
 

@@ -18,8 +18,7 @@ LEGEND = """\
 Share of the ceiling: 0 is GRPO, 1 what exact advantages as credit add to the cosine with the true
 policy gradient; a larger weight can pass 1. -: exact advantages add nothing there."""
 COLUMNS = ["cosine", "share_of_ceiling", "permuted_share", "best_weight", "best_share"]
-COLUMNS += ["average_precision", "sign", "bias", "variance"]
-"""Fields of `pointing.Result`."""
+COLUMNS += ["average_precision", "sign", "bias", "variance"]  # fields of `pointing.Result`
 DEFAULTS = ["backoff", "paper", "calibrated", "trigrams", "sharp-trigrams", "tempo"]
 DEFAULTS += ["conflict-tokens", "stride", "anchor-states", "salt", "turn-rewards", "mt-grpo"]
 

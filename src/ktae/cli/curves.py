@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from ktae.cli import options
@@ -23,24 +24,20 @@ def run(
     screen, arms = Screen(as_json), curves.arms(runs)
     plots.save(curves.draw(arms, smooth), output)
     held_out = [name for name in curves.panels(arms) if name.startswith(HELD_OUT)]
-    for heading, columns, values in (
-        (
-            "held-out accuracy at the end, mean of the runs",
-            [name.removeprefix(f"{HELD_OUT}, ") for name in held_out],
-            lambda arm: map(arm.last, held_out),
-        ),
-        (
-            "training: the last tenth of the steps, and median seconds",
-            ["runs", "reward", "tokens", "entropy", "s a step", "of it credit"],
-            lambda arm: (
-                len(arm.seeds),
-                *map(arm.last, ("reward", "response length", "entropy")),
-                *map(arm.median, ("seconds", "credit seconds")),
-            ),
-        ),
-    ):
-        rows = [(x.name, *("-" if y is None else f"{y:,.3g}" for y in values(x))) for x in arms]
-        if columns:
-            screen.table(heading, columns, rows)
+
+    def cells(values: Iterable[float | None]) -> list[str]:
+        return ["-" if x is None else f"{x:,.3g}" for x in values]
+
+    if held_out:
+        columns = [name.removeprefix(f"{HELD_OUT}, ") for name in held_out]
+        rows = [(arm.name, *cells(map(arm.last, held_out))) for arm in arms]
+        screen.table("held-out accuracy at the end, mean of the runs", columns, rows)
+    rows = []
+    for arm in arms:
+        last = map(arm.last, ("reward", "response length", "entropy"))
+        medians = map(arm.median, ("seconds", "credit seconds"))
+        rows.append((arm.name, *cells((len(arm.seeds), *last, *medians))))
+    columns = ["runs", "reward", "tokens", "entropy", "s a step", "of it credit"]
+    screen.table("training: the last tenth of the steps, and median seconds", columns, rows)
     screen.print(f"wrote {output}")
     screen.end({"arms": arms, "output": output})

@@ -57,7 +57,7 @@ def run(
     workers: int | None = None,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or grade saved outputs (--regrade)."""
-    from ktae.experiments import evaluation
+    from ktae.experiments.evaluation import EvaluationFolder, Questions, of_recipe
     from ktae.grading.graders import DEFAULT, GRADERS
     from ktae.rollouts.notes import Notes
 
@@ -74,9 +74,7 @@ def run(
         raise InputError("--samples above 1 needs --temperature above 0, or all would be alike")
     screen, notes = Screen(as_json), Notes(strict=True)
     wanted = benchmarks.split(",") if benchmarks else None
-    questions = evaluation.Questions()
-    if asked.recipe is not None:
-        questions = evaluation.of_recipe(asked.recipe, asked.set or ())
+    questions = of_recipe(asked.recipe, asked.set or ()) if asked.recipe else Questions()
     grader = grader or next(iter(questions.graders), DEFAULT)
     if grader not in (known := [*GRADERS, *questions.graders]):
         raise InputError(f"no grader {grader!r}; expected one of {', '.join(known)}")
@@ -84,7 +82,7 @@ def run(
         (outputs,) = saved.read([regrade], notes, wanted)
         note_reading(notes)
         settings: dict[str, Any] = {"regraded": str(regrade), "outputs": len(outputs)}
-        folder = None if output is None else evaluation.EvaluationFolder(output)
+        folder = None if output is None else EvaluationFolder(output)
         if folder is not None:
             folder.claim(settings)
     else:

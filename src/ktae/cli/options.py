@@ -21,8 +21,8 @@ import typer
 from ktae.errors import InputError
 from ktae.files.plots import KINDS as PICTURE
 
+# What typer is told of each parameter of a command, by the command's name and the parameter's.
 TEXTS = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
-"""What typer is told of each parameter of a command, by the command's name and the parameter's."""
 
 
 def declared(name: str, command: Callable[..., None]) -> Callable[..., None]:

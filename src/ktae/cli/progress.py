@@ -22,8 +22,7 @@ class Bars(Progress):
 
     def __init__(self, console: Console) -> None:
         columns = (*Progress.get_default_columns(), TextColumn("{task.fields[text]}"))
-        hidden = not console.is_terminal
-        super().__init__(*columns, console=console, disable=hidden, transient=True)
+        super().__init__(*columns, console=console, disable=not console.is_terminal, transient=True)
         self.phases: dict[str, TaskID] = {}
         self.printed = time.monotonic()
 

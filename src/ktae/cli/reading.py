@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ktae.report.inputs import Dump
     from ktae.rollouts.notes import Notes
 
-NAMES = estimators.PRESETS | estimators.KINDS
-
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
@@ -133,7 +131,8 @@ def named(text: str) -> estimators.Estimator:
     """The estimator of a name, a recipe's section or an import path, whose code is run."""
     from ktae.files.typed import parse_yaml
 
-    section = text if text in NAMES else parse_yaml(text, f"--estimator {text}")
+    is_name = text in estimators.PRESETS or text in estimators.KINDS
+    section = text if is_name else parse_yaml(text, f"--estimator {text}")
     return estimators.resolved(estimators.from_section(section))
 
 

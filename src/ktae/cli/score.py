@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ktae.cli import options
 from ktae.cli.printing import Screen, note
 from ktae.cli.reading import Reading
@@ -40,14 +42,11 @@ def run(reading: Reading, output: Path | None = None, top: int = 10) -> None:
             scoring.write(frame, scored, output)
     supporting, opposing = scoring.strongest(frame, scored, top)
     screen.print(f"Credit of {choice.name}. {choice.advice.sentences[0]}", style="bold")
-    correct_g, incorrect_g, unknown = frame.have(1), frame.have(0), int((~frame.known_b).sum())
-    kinds_g = {
-        "mixed": correct_g & incorrect_g,
-        "all_correct": correct_g & ~incorrect_g,
-        "all_incorrect": incorrect_g & ~correct_g,
-        "undecided": ~correct_g & ~incorrect_g,
-    }
-    groups = {kind: int(is_kind_g.sum()) for kind, is_kind_g in kinds_g.items()}
+    unknown = int((~frame.known_b).sum())
+    # 0 to 3: a correct response makes 2, an incorrect one 1.
+    names = ("undecided", "all_incorrect", "all_correct", "mixed")
+    n_groups = np.bincount(2 * frame.have(1) + frame.have(0), minlength=4).tolist()
+    groups = dict(zip(names[::-1], n_groups[::-1], strict=True))
     kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in groups.items() if n)
     screen.print(
         f"{counted(len(frame.group_b), 'rollout')} ({unknown:,} of unknown correctness), "

@@ -41,15 +41,11 @@ def run(
                 f"{before.unanswered:,} of {len(stated):,} responses state no answer; they are "
                 f"cut after {100 * before.share:.0f} %, the median of the others"
             )
-    needs_texts = any(x.needs_vocabulary for x in chosen.values())
+    vocabulary = dump.vocabulary if any(x.needs_vocabulary for x in chosen.values()) else None
+    answers = prefixes.AskedAnswers(rollouts)
     with working("holding out pairs"):
         result = held_out.held_out_pairs(
-            rollouts,
-            chosen,
-            keep=keep,
-            answers=prefixes.AskedAnswers(rollouts),
-            seed=seed,
-            vocabulary=dump.vocabulary if needs_texts else None,
+            rollouts, chosen, keep=keep, answers=answers, seed=seed, vocabulary=vocabulary
         )
     advised = advice(result)
     style = "bold green" if advised.verdict == "take" else "bold yellow"

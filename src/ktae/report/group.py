@@ -106,7 +106,7 @@ def scored_group(
         raise InputError(f"--step is {step}; the steps are {steps or 'not known':.80}")
     if label is None:
         units = find_units(frame, ngrams_of(shown) or ("token",), ignored_by(shown))
-        named = [i for i in units.by_evidence.tolist() if i in groups]
+        named = [next(i for i in units.by_evidence.tolist() if i in groups)]
     else:
         named = [i for i in groups if label in (labels[i], frame.names[i])]
     if not named:
@@ -253,7 +253,7 @@ DOCUMENT = r"""\documentclass{article}
 
 
 def as_latex(shown: ScoredGroup) -> str:
-    """A document of its own; what stands between its `document` lines goes into any other."""
+    """A LaTeX document; what stands between its `document` lines goes into any other."""
 
     def piece(text: str, colour: str) -> str:
         text = "".join(LATEX.get(x) or (x if x.isascii() else f"[U+{ord(x):04X}]") for x in text)
@@ -266,7 +266,7 @@ def as_latex(shown: ScoredGroup) -> str:
 
 
 def as_figure(shown: ScoredGroup) -> Any:
-    """A grid of characters, by matplotlib."""
+    """A figure of matplotlib: a grid of characters."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 

@@ -30,7 +30,7 @@ def tiles(frame: Frame) -> list[Tile]:
 
 
 def responses(frame: Frame) -> Tile:
-    """By reward: a bin for each value where there are few."""
+    """The responses by reward, with a bin for each value where there are few."""
     reward_b = frame.reward_b[~np.isnan(frame.reward_b)]
     values, place = np.unique(reward_b, return_inverse=True)
     ranges = [(x, x) for x in values.tolist()]
@@ -45,7 +45,7 @@ def responses(frame: Frame) -> Tile:
 
 
 def groups(known_g: np.ndarray, correct_g: np.ndarray) -> Tile:
-    """By accuracy: as many bins as a group has responses and one more, at most `BINS`."""
+    """The groups by accuracy, in one bin more than a group has responses, at most `BINS`."""
     last = int(min(BINS - 1, max(1, known_g.max())))
     known = known_g > 0
     place = np.round(correct_g[known] / known_g[known] * last).astype(np.int64)
@@ -57,7 +57,7 @@ def groups(known_g: np.ndarray, correct_g: np.ndarray) -> Tile:
 
 
 def accuracy(frame: Frame) -> Tile:
-    """By length, cut at the 99 % quantile, above which everything is in the last bin."""
+    """Accuracy, and lengths up to the 99 % quantile; longer responses are in the last bin."""
     lengths, correct = frame.lengths_b[frame.known_b], frame.correct_b[frame.known_b] == 1
     n, longest, texts = len(lengths), float(BINS), ("–", "accuracy", "no rewards")
     if n:
