@@ -18,7 +18,7 @@ from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
 
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
-_LETTERS = re.compile(r"(?:\\text\{)?(?=[A-J] ?[A-J])A? ?B? ?C? ?D? ?E? ?F? ?G? ?H? ?I? ?J?\}?")
+_LETTERS = re.compile(r"(?:\\text\{)?(?=[A-H] ?[A-H])A? ?B? ?C? ?D? ?E? ?F? ?G? ?H?\}?")
 """Several choices: `ACD`."""
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
@@ -45,7 +45,7 @@ def same(a: Form, b: Form) -> bool:
 def _same_lists(a: Form, b: Form) -> bool:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
     a, b = (
-        read(", ".join(re.findall("[A-J]", form.text))) if _LETTERS.fullmatch(form.text) else form
+        read(", ".join(re.findall("[A-H]", form.text))) if _LETTERS.fullmatch(form.text) else form
         for form in (a, b)
     )
     names = [[part.name for part in form.parts] for form in (a, b)]

@@ -62,7 +62,7 @@ _HEDGE_BEFORE = re.compile(rf"(?:{_WORDS['hedges']})[\s$*_=\\(\[:]*$")
 _TAKEN_BACK = re.compile(
     r"[\s$*_)\]}\\]*\?|[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
     rf"|(?:or )?(?:{_WORDS['conditions']})\b"
-    rf"|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?{_DOUBTED})",
+    rf"|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?(?:{_DOUBTED}|should be[ $*]*-?\d))",
     re.IGNORECASE,
 )
 """Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
@@ -87,7 +87,7 @@ _BEHIND = re.compile(
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-−+]?(?:(?:US|HK|[AC])?\\?[$€£¥￥₤₹]|[A-Z]{2,3}[ \t]?(?=\d))?[-−]?"
     r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)"
-    r"(?:[ \t]?\\?%|[ap]\.?m\b|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
+    rf"(?:[ \t]?\\?%|[ \t](?:{UNITS['sure']})(?![\w/^²³])|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
 """A number, ratio, date or time, with its currency and a unit that has no blank before it."""

@@ -53,8 +53,7 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, reason, rule)
         reasons.setdefault(outcome, reason)
-    if text is None and Outcome.INCORRECT in reasons:
-        # That is sure only where there is something it could have been compared with.
+    if text is None and Outcome.INCORRECT in reasons:  # an answer could have been compared
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
     outcome = Outcome.UNDECIDED if Outcome.UNDECIDED in reasons else Outcome.INCORRECT
     return Verdict(outcome, text, reasons[outcome], rule)
@@ -72,8 +71,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
     if patience <= 0:
         return Outcome.INCORRECT, "not compared in time"
     signal.signal(signal.SIGVTALRM, _OutOfTime.stop)
-    # Once more every tenth: a library may have swallowed the first.
-    signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)
+    signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)  # again: a library may swallow it
     try:
         accepted, other = read(answer), read(stated)
         if same(accepted, other):
