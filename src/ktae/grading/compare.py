@@ -38,8 +38,8 @@ def same(a: Form, b: Form) -> bool:
         return True
     # The response may give a choice, its value or both; what is accepted decides which counts.
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
-    is_beside = b.kind is Kind.CHOICE and b.parts and accepted.kind is not Kind.CHOICE
-    return bool(is_beside) and same(accepted, b.parts[0])
+    has_value = b.kind is Kind.CHOICE and b.parts and accepted.kind is not Kind.CHOICE
+    return bool(has_value) and same(accepted, b.parts[0])
 
 
 def _same_lists(a: Form, b: Form) -> bool:
@@ -204,7 +204,7 @@ def _same_set(a: Form, b: Form) -> bool | None:
     if a.kind is b.kind is Kind.TUPLE or not (_is_region(a) or _is_region(b)):
         return None
     unknowns = [_unknowns(form) for form in (a, b)]
-    if any(len(symbols) > 1 for symbols in unknowns):
+    if any(len(symbols) > 1 for symbols in unknowns) or (a.name and b.name and a.name != b.name):
         return None
     if all(unknowns) and unknowns[0] != unknowns[1]:  # x > 3 is not y > 3
         return False
