@@ -90,7 +90,7 @@ _NUMBER = re.compile(
     rf"(?:[ \t]?\\?%|[ \t]?(?:{UNITS['sure']})(?![\w/^²³])|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
-"""A number, ratio, date or time, with its currency and a unit: of those behind a blank a sure one."""
+"""A number, ratio, date or time, with its currency and a unit: behind a blank a sure one."""
 _VALUE = re.compile(rf"{_FORMULA.pattern}|({_NUMBER.pattern})", re.DOTALL)
 _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! (?!or\b|and\b)[a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
