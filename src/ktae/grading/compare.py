@@ -18,7 +18,7 @@ from ktae.grading.forms import Form, Kind, read
 from ktae.grading.latex import TEXT
 
 _CALL = re.compile(r"\s*\(\s*([a-zA-Z])\s*\)$")
-_LETTERS = re.compile(r"(?:\\text\{)?(?=[A-J] ?[A-J])A? ?B? ?C? ?D? ?E? ?F? ?G? ?H? ?I? ?J?\}?")
+_LETTERS = re.compile(r"(?:\\text\{)?(?=[A-H] ?[A-H])A? ?B? ?C? ?D? ?E? ?F? ?G? ?H?\}?")
 """Several choices: `ACD`."""
 _ORDER = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!="}
 """Signs that solutions may have, as sympy writes them."""
@@ -38,14 +38,14 @@ def same(a: Form, b: Form) -> bool:
         return True
     # The response may give a choice, its value or both; what is accepted decides which counts.
     accepted = a.parts[0] if a.kind is Kind.CHOICE and a.parts else a
-    is_beside = b.kind is Kind.CHOICE and b.parts and accepted.kind is not Kind.CHOICE
-    return bool(is_beside) and same(accepted, b.parts[0])
+    has_value = b.kind is Kind.CHOICE and b.parts and accepted.kind is not Kind.CHOICE
+    return bool(has_value) and same(accepted, b.parts[0])
 
 
 def _same_lists(a: Form, b: Form) -> bool:
     """Lists without brackets, beside lists, sets, tuples, unions and relations."""
     a, b = (
-        read(", ".join(re.findall("[A-J]", form.text))) if _LETTERS.fullmatch(form.text) else form
+        read(", ".join(re.findall("[A-H]", form.text))) if _LETTERS.fullmatch(form.text) else form
         for form in (a, b)
     )
     names = [[part.name for part in form.parts] for form in (a, b)]
@@ -204,7 +204,7 @@ def _same_set(a: Form, b: Form) -> bool | None:
     if a.kind is b.kind is Kind.TUPLE or not (_is_region(a) or _is_region(b)):
         return None
     unknowns = [_unknowns(form) for form in (a, b)]
-    if any(len(symbols) > 1 for symbols in unknowns):
+    if any(len(symbols) > 1 for symbols in unknowns) or (a.name and b.name and a.name != b.name):
         return None
     if all(unknowns) and unknowns[0] != unknowns[1]:  # x > 3 is not y > 3
         return False

@@ -160,9 +160,7 @@ def same(first: Any, second: Any) -> bool:
     first, second = first.doit(), second.doit()
     if first.free_symbols or second.free_symbols:
         return _agree(first, second)
-    if first.is_Rational and second.is_Rational:
-        return bool(first == second)
-    is_same = _same_value(first, second)
+    is_same = None if first.is_Rational and second.is_Rational else _same_value(first, second)
     return bool(first == second) if is_same is None else is_same
 
 

@@ -62,7 +62,7 @@ _HEDGE_BEFORE = re.compile(rf"(?:{_WORDS['hedges']})[\s$*_=\\(\[:]*$")
 _TAKEN_BACK = re.compile(
     r"[\s$*_)\]}\\]*\?|[\W_]*(?:(?:or|oder|ou|или|或)\s*[$*]*\d+(?![\d.]*\\?%)"
     rf"|(?:or )?(?:{_WORDS['conditions']})\b"
-    rf"|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?{_DOUBTED})",
+    rf"|(?:{_WORDS['on_second_thought']})\b[^.!?\n\d]{{0,60}}?(?:{_DOUBTED}|should be[ $*]*-?\d))",
     re.IGNORECASE,
 )
 """Behind an answer, in its sentence or at the beginning of the next one: "But that is wrong."."""
@@ -87,10 +87,10 @@ _BEHIND = re.compile(
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])[-−+]?(?:(?:US|HK|[AC])?\\?[$€£¥￥₤₹]|[A-Z]{2,3}[ \t]?(?=\d))?[-−]?"
     r"(?:\d+ \d+/\d+|\d+(?:[,:/.^-]?\d+)*|\.\d+)"
-    r"(?:[ \t]?\\?%|[ap]\.?m\b|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
+    rf"(?:[ \t]?\\?%|[ \t]?(?:{UNITS['sure']})(?![\w/^²³])|(?!(?:st|nd|rd|th)\b)[a-zA-Z°²³]+)?"
     rf"(?:(?i:[ \t]*(?:{UNITS['scale']})))?".replace(r"^\s*", "").replace(r"^\W*", r"\b")
 )
-"""A number, ratio, date or time, with its currency and a unit that has no blank before it."""
+"""A number, ratio, date or time, with its currency and a unit: behind a blank a sure one."""
 _VALUE = re.compile(rf"{_FORMULA.pattern}|({_NUMBER.pattern})", re.DOTALL)
 _CHOICE = re.compile(r"\(?\b(?:[B-HJ]|A(?! (?!or\b|and\b)[a-z]))\b\)?")
 _CHOICE_FIRST = re.compile(r"(?:\([A-Ja-j]\)|[A-J][).:])(?:[ \t]+(?=\S)|$)")
@@ -134,12 +134,12 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
     text = _TURN_END.split(_TURN_BEGIN.sub("", response, count=1), maxsplit=1)[0]
     final, thought = text, ""
-    for mark in [*_THOUGHT.finditer(text)][-1:]:
-        if mark[1] or mark[2]:
-            final, thought = text[mark.end() :], text[: mark.start()]
-        else:  # an answer ends a thought as well
-            answer = re.match("(?is).*(<answer>.*)", text[mark.end() :])
-            final = answer[1] if answer else ""
+    *_, mark = (None, *_THOUGHT.finditer(text))
+    if mark and (mark[1] or mark[2]):
+        final, thought = text[mark.end() :], text[: mark.start()]
+    elif mark:  # an answer ends a thought as well
+        answer = re.match("(?is).*(<answer>.*)", text[mark.end() :])
+        final = answer[1] if answer else ""
     is_doubted = _DOUBT.search(final.rstrip().rpartition("\n")[2])
     return _extracted(final, fallback) or (None if is_doubted else _extracted(thought, "none"))
 

@@ -248,8 +248,7 @@ def _relation(text: str, parts: list[str], signs: list[str]) -> Form:
         value = _read(parts[-1])
         if not value.name and value.kind is not Kind.RELATION:
             return replace(value, text=text, name=parts[0])
-    forms = tuple(map(_leaf, parts))
-    return Form(Kind.RELATION, text, text, forms, " ".join(signs))
+    return Form(Kind.RELATION, text, text, tuple(map(_leaf, parts)), " ".join(signs))
 
 
 def _leaf(text: str, is_text: bool = False) -> Form:

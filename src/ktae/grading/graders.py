@@ -53,8 +53,7 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
         if outcome is Outcome.CORRECT:
             return Verdict(outcome, text, reason, rule)
         reasons.setdefault(outcome, reason)
-    if text is None and Outcome.INCORRECT in reasons:
-        # That is sure only where there is something it could have been compared with.
+    if text is None and Outcome.INCORRECT in reasons:  # an answer could have been compared
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
     outcome = Outcome.UNDECIDED if Outcome.UNDECIDED in reasons else Outcome.INCORRECT
     return Verdict(outcome, text, reasons[outcome], rule)
@@ -72,8 +71,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
     if patience <= 0:
         return Outcome.INCORRECT, "not compared in time"
     signal.signal(signal.SIGVTALRM, _OutOfTime.stop)
-    # Once more every tenth: a library may have swallowed the first.
-    signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)
+    signal.setitimer(signal.ITIMER_VIRTUAL, patience, 0.1)  # repeats: a library may swallow one
     try:
         accepted, other = read(answer), read(stated)
         if same(accepted, other):
@@ -82,7 +80,7 @@ def _compared(answer: str, stated: str | None, patience: float) -> tuple[Outcome
             return Outcome.INCORRECT, AS_TEXT
         for_what = "another" if other.kind is accepted.kind else f"{other.kind} for"
         return Outcome.INCORRECT, f"{for_what} {accepted.kind}"
-    except _OutOfTime:  # of an accepted answer that is too slow beside 0 as well nobody knows
+    except _OutOfTime:  # undecided where the accepted answer is as slow beside 0
         is_slow = stated == "0" or _compared(answer, "0", patience / 3)[0] is Outcome.UNDECIDED
         return Outcome.UNDECIDED if is_slow else Outcome.INCORRECT, "not compared in time"
     except MemoryError:

@@ -52,7 +52,6 @@ _THOUSANDS = re.compile(
     r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
 )
 _SPACED = table("spaces", SPACES=SIGNS["spaces"])
-_EUROPEAN = re.compile(r"([\[\]])([^\[\](),;]+)[,;]([^\[\](),;]+)([\[\]])")
 _FRACTIONS = {c: unicodedata.normalize("NFKC", c).split("⁄") for c in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}
 _TRANSLATED = str.maketrans(
     SIGNS["plain"]
@@ -95,11 +94,7 @@ def clean(answer: str, *, thousands: bool = True) -> str:
     text = _GROUPED.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), text)
     if thousands and (number := _THOUSANDS.fullmatch(text)):  # "27,54,108" is a list
         text = number[1] + re.sub(r"\D", "", number[2]) + number[3]
-    # ]a,b[ is (a,b)
-    text = _EUROPEAN.sub(
-        lambda m: f"{'(['[m[1] == '[']}{m[2]},{m[3]}{')]'[m[4] == ']']}", rewritten(text, _SPACED)
-    )
-    return " ".join(text.split())
+    return " ".join(rewritten(text, _SPACED).split())
 
 
 def braces_match(text: str) -> bool:

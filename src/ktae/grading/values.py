@@ -65,8 +65,7 @@ def written(text: str) -> Number | None:
     if period := parts["period"]:
         value += step * Fraction(int(period), 10 ** len(period) - 1)
     value = int(parts["whole"] or 0) + value / under * (-1 if parts["top_sign"] == "-" else 1)
-    is_long = len((integer + decimals).lstrip("0")) >= ROUNDED_DIGITS
-    is_rounded = point and is_long and not period
+    is_rounded = point and not period and len((integer + decimals).lstrip("0")) >= ROUNDED_DIGITS
     step = max(step, abs(value) * _NOISE) if is_rounded else Fraction(0)
     return Number(-value if parts["sign"] == "-" else value, step, percents > 0)
 

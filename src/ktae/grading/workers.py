@@ -144,8 +144,7 @@ class _Worker:
         settings: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         settings |= {"cwd": "/", "env": environment, "process_group": 0}
         self.process: Any = subprocess.Popen(command, **settings)
-        # What the first task would compile.
-        warm_up = ["ktae", r"\boxed{\frac{1}{2} x}", ["x / 2"], START_LIMIT]
+        warm_up = ["ktae", r"\boxed{\frac{1}{2} x}", ["x / 2"], START_LIMIT]  # compiles much
         if not self.ask(warm_up, START_LIMIT):
             status, errors = self.end()
             raise RuntimeError(f"a grading worker did not start (exit {status}): {errors}")
