@@ -175,14 +175,16 @@ class Locator:
     def _dealt(self, row: Row, name: str, where: str) -> tuple[list[Row], bool]:
         """One row for each of the responses in a field, with its entry of each list beside them."""
         responses: list[Any] = choices_of(row[name]) or row[name]
-        columns, is_batch = self._columns(without(row, [name]), len(responses), where)
+        n = len(responses)
+        columns, is_batch = self._columns(without(row, [name]), n, where)
         if name == "tokens":  # nothing else is a list of one value a rollout
-            columns, is_batch = {k: x for k, x in row.items() if isinstance(x, list)}, True
+            is_batch = True
+            columns = {k: x for k, x in row.items() if isinstance(x, list) and len(x) == n}
         if about := next((x for x in NAMES.criteria if isinstance(row.get(x), list)), None):
             raise InputError(f"{where}: scores are of each of {about!r}; expected one a response")
         for field in ("reward", "correct"):
-            if len(responses) > 1 and field not in columns and not is_null(row.get(field)):
-                raise InputError(f"{where}: {field} is one for {len(responses)} of {name}")
+            if n > 1 and field not in columns and not is_null(row.get(field)):
+                raise InputError(f"{where}: {field} is one for {n} of {name}")
         scores = [x for x in columns.get("scores", []) if is_number(x) and as_verdict(x) is None]
         if name == "responses" and not all(0 <= float(x) <= 1 for x in scores):
             raise InputError(
@@ -190,7 +192,7 @@ class Locator:
                 f"does not say; --rows {name}[] says that each is a rollout"
             )
         columns |= {name: responses}
-        rows = [row | {k: x[i] for k, x in columns.items()} for i in range(len(responses))]
+        rows = [row | {k: x[i] for k, x in columns.items()} for i in range(n)]
         return rows, is_batch
 
 

@@ -169,7 +169,7 @@ def _label(columns: Columns) -> tuple[str | None, bool]:
     for name in NAMES.labels:
         if len(columns.values(name)) < len(rows) or not columns.fits(name, is_label):
             continue
-        labels = [as_label(row[name]) for row in rows]
+        labels = [str(as_label(row[name])) for row in rows]
         n = len({*labels})
         if n == len(rows) or (n == 1 and len(rows) > 2):
             continue  # a number of the row, or the same in all of them

@@ -149,8 +149,7 @@ class Spelling(NamedTuple):
     """The bytes of one rollout's tokens, side by side."""
 
     text: bytes
-    ends_t: np.ndarray
-    """(T,) where each token ends in `text`."""
+    ends_t: np.ndarray  # (T,) where each token ends in `text`
 
     def tokens(self, begin: int, end: int) -> tuple[int, int]:
         """The first token of `text[begin:end]`, and the token after its last."""
@@ -165,6 +164,5 @@ def spell(texts: Sequence[bytes | None], which_t: np.ndarray) -> Spelling:
 
 
 def standing_alone(answer: str) -> bytes:
-    """The pattern of an answer that is no part of a longer number or word: 5 is neither in 15 nor
-    in 5.2."""
+    """The pattern of an answer that is no part of another number or word, as 5 is of 15 and 5.2."""
     return rb"(?<![\w.])" + re.escape(answer.encode()) + rb"(?!\w|\.\d)"
