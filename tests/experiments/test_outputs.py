@@ -6,13 +6,7 @@ import pytest
 from saved_outputs import graded, write_rows
 
 from ktae.errors import InputError
-from ktae.experiments.outputs import (
-    check_complete,
-    read,
-    to_record,
-    with_columns,
-    with_verdicts,
-)
+from ktae.experiments.outputs import check_complete, read, to_record, with_columns, with_verdicts
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.options import ReadOptions

@@ -17,15 +17,7 @@ from ktae.rollouts.conversation import author, messages_of, plain_text
 from ktae.rollouts.notes import Notes
 from ktae.rollouts.paths import MISSING, NAMES, UnknownRowsError, at
 from ktae.rollouts.schemas import Schema, Source
-from ktae.rollouts.values import (
-    KINDS,
-    Row,
-    as_label,
-    as_verdict,
-    is_label,
-    is_null,
-    label_of,
-)
+from ktae.rollouts.values import KINDS, Row, as_label, as_verdict, is_label, is_null, label_of
 
 SHOWN, MAX_DEPTH = 60, 6  # paths of a row that are shown, and their levels
 OWN_STEP = r"step-\d+\.parquet"  # the files of ktae's own run folder

@@ -13,15 +13,7 @@ from transformers import TrainingArguments
 from trl import GRPOTrainer
 
 from ktae import InputError
-from ktae.estimators import (
-    KTAE,
-    Function,
-    OverUnits,
-    PermutedLabels,
-    Scaled,
-    Tempo,
-    preset,
-)
+from ktae.estimators import KTAE, Function, OverUnits, PermutedLabels, Scaled, Tempo, preset
 from ktae.padding import pad
 from ktae.rollouts import readers
 from ktae.rollouts.options import ReadOptions
