@@ -64,7 +64,7 @@ class GradingPool(contextlib.AbstractContextManager["GradingPool"]):
             )
         needed = "math_verify" if grader == "math-verify" else "latex2sympy2_extended"
         if importlib.util.find_spec(needed) is None:
-            raise InputError(f"{needed} is not installed; pip install 'ktae[eval]'")
+            raise InputError(f"{needed} is not installed; pip install 'ktae[report]'")
         self.time_limit, self.grader = time_limit, grader
         self.wall_limit = time_limit * WALL_CLOCK + WALL_FLOOR
         self._forget()

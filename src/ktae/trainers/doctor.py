@@ -23,8 +23,8 @@ TOLERANCE = 1e-6
 EXTRAS = {
     "trl": ("trl", "transformers", "torch", "accelerate"),
     "verl": ("verl", "ray"),
-    "eval": ("math-verify",),
-    "report": ("jinja2",),
+    "eval": ("math-verify", "datasets"),
+    "report": ("jinja2", "math-verify", "tokenizers"),
 }
 """Packages of each extra that say whether it is installed."""
 
