@@ -63,8 +63,8 @@ def chat(question: str, answer: str) -> list[dict[str, str]]:
 def test_a_file_is_read(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     fields = tuple(case.get("fields", ()))
-    table, _ = read(written(tmp_path, name), fields, **case.get("options", {}))
-    assert counts(table) == (4, 2, 2)
+    table, notes = read(written(tmp_path, name), fields, **case.get("options", {}))
+    assert counts(table) == (4, 2, 2) and not notes.counts["unsure_answers"]
     assert table["response"].to_pylist() == TEXTS
     assert table["correct"].to_pylist() == [1, 0, 1, 0]
     assert {x for x in table["answer"].to_pylist() if x} == set(case.get("answers", ()))

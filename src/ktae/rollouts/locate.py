@@ -80,8 +80,9 @@ class Locator:
         """A row as it is, or one for each of the responses in it."""
         row, is_named = located.row, self.options.names_response
         if is_named:
-            fields = self.options.fields
-            row = without(row, {*fields.values()} - fields.keys()) | self.source.named(row)
+            fields = self.options.fields  # a prompt that tells the group stays one
+            used = {x for k, x in fields.items() if k != "group" or x not in NAMES.prompts}
+            row = without(row, used - fields.keys()) | self.source.named(row)
             name = responses_in(row, ("response",))
         else:
             name = responses_in(row) if detect(row) is None else None
@@ -158,6 +159,8 @@ class Locator:
         """The lists of a row that have one value for each of n rollouts, and whether these are of
         several prompts or labels."""
         lists = {k: x for k, x in row.items() if isinstance(x, list) and x}
+        ids = [x for x in NAMES.prompts if KINDS["lists"](lists.get(x)) and len(lists[x]) == n]
+        lists |= {x: [*map(str, lists[x])] for x in ids if not KINDS["saids"](lists[x])}
         asked = [x for x in NAMES.prompts if KINDS["saids"](lists.get(x))]
         is_batch = bool(asked) or any(KINDS["labels"](lists.get(x)) for x in NAMES.labels)
         columns: Row = {}

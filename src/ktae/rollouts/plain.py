@@ -104,7 +104,7 @@ def understand(rows: Sequence[Row], notes: Notes, named: Collection[str] = ()) -
     fields = {"response": columns.one_of(texts, "response", plain_text)}
     if {"reward", "correct"}.isdisjoint(named):
         fields |= _outcome(columns)
-    label, is_final = (None, False) if "group" in named else _label(columns)
+    label, is_final = ("group", False) if "group" in named else _label(columns)
     fields["group!" if is_final else "group"] = label
     if "answer" not in named:
         fields["answer"] = _answer(columns, fields["response"], label, notes)
