@@ -37,6 +37,7 @@ class Located(NamedTuple):
     parent: int | None = None  # the number of the row that holds this one and others, if one does
     path: str = ""  # to its rows within what stands in the file; empty for a row by itself
     inherited: frozenset[str] = frozenset()  # fields of its containers that are seen and not kept
+    table: str | None = None  # the key of the list that it is in, in an object of lists
     is_repeated: bool = False  # the row before has the same fields and types, none list or object
 
 
@@ -97,10 +98,8 @@ class Locator:
         yield from (located._replace(row=x, parent=parent) for x in rows or [{}])
 
     def _parent(self, located: Located, is_parent: bool) -> int | None:
-        if located.parent is None and is_parent:
-            self.parents += 1
-            return self.parents
-        return located.parent
+        self.parents += (is_first := located.parent is None and is_parent)
+        return self.parents if is_first else located.parent
 
     def _path(self, row: Row, is_file: bool) -> str | None:
         """Where the rows are in an object; None where it is a row itself."""
@@ -130,7 +129,8 @@ class Locator:
             inside = value if isinstance(value, dict) else {name: value}
             several = {k for k, x in beside.items() if isinstance(x, dict | list)}
             inherited = (located.inherited | several) - inside.keys()
-            yield Located(beside | inside, where, parent, longer, inherited)
+            table = str(beside[KEY]) if "*" in hops else located.table
+            yield Located(beside | inside, where, parent, longer, inherited, table)
 
     def _walk(
         self, value: Any, hops: Sequence[str], beside: Row, where: str
@@ -195,8 +195,7 @@ class Locator:
                 f"does not say; --rows {name}[] says that each is a rollout"
             )
         columns |= {name: responses}
-        rows = [row | {k: x[i] for k, x in columns.items()} for i in range(n)]
-        return rows, is_batch
+        return [row | {k: x[i] for k, x in columns.items()} for i in range(n)], is_batch
 
 
 # --- what an object is
