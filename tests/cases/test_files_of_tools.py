@@ -144,6 +144,8 @@ def test_conditions_are_noted_and_some_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "r.jsonl", rows)
     assert read(path)[1].names["conditions"] == ["'method'"]
     assert counts(read(path, group_by=["prompt", "method"])[0]) == (8, 4, 4)
+    with pytest.raises(InputError, match="'methd'"):
+        read(path, group_by=["prompt", "methd"])
     with pytest.raises(InputError):
         readers.read(write_lines(path, [x | {"iteration": x["method"]} for x in rows]))
 

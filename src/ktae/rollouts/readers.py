@@ -234,9 +234,9 @@ class Reader:
     ) -> tuple[Schema, frozenset[str]]:
         """The schema of a file's plain rows, and fields of which each rollout has one."""
         options, is_named = self.options, self.options.names_response
-        for name, path in options.fields.items() if sample else ():
+        for name, path in (*options.fields.items(), *(("group", x) for x in options.group_by)):
             values = (at(x.row, name if is_named else path) for x in sample)
-            if all(x is MISSING or x is None for x in values):
+            if sample and all(x is MISSING or x is None for x in values):
                 message = f"{sample[0].where}: nothing at {path!r} for {name}"
                 raise unknown_rows([x.row for x in sample], message, (name,))
         rows = [x.row for x in sample if is_named or detect(x.row) is None]
