@@ -17,13 +17,12 @@ from ktae.rollouts.paths import LIKELY, MISSING, NAMES, at
 from ktae.rollouts.schemas import Source, detect
 from ktae.rollouts.values import KINDS, Row, as_verdict, is_null, is_number, without
 
-TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
-"""Fields of a table as W&B and pandas write them."""
+TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}  # W&B's and pandas'
 ONE_EACH = {
     *("reward", "rewards", "score", "scores", "correct", "advantage", "advantages", "group"),
     *("is_correct", "step", "model", "source"),
-}
-"""Fields that are one value a rollout: a list beside n responses has to be n of them."""
+}  # fields that are one value a rollout: a list beside n responses has to be n of them
+OUTCOMES = {*NAMES.verdicts, *NAMES.rewards}  # one of these for several rollouts is of none
 TOKEN_LISTS = ("token_ids", "mask", "log_probs", "entropy")  # fields that are one list a rollout
 LOOKED_AT = 5  # entries of a list that say what it holds
 KEY = "key"  # what a row of an object is called in it, by the name of this field
@@ -141,14 +140,14 @@ class Locator:
         elif hops[0] == "[]" and isinstance(value, list):
             first = value[0] if value and isinstance(value[0], dict) else {}
             columns, _ = self._columns(without(beside, first), len(value), where)
+            shared = without(beside, OUTCOMES) if len(value) > 1 else beside
             for n, x in enumerate(value):
-                fields = beside | {name: column[n] for name, column in columns.items()}
+                fields = shared | {name: column[n] for name, column in columns.items()}
                 yield from self._walk(x, hops[1:], fields, f"{where}, entry {n + 1}")
         elif hops[0] == "*" and isinstance(value, dict):
             single = {k: x for k, x in value.items() if not isinstance(x, dict | list)}
             for key, x in without(value, single).items():
-                fields = beside | single | {KEY: key}
-                yield from self._walk(x, hops[1:], fields, f"{where}, {key}")
+                yield from self._walk(x, hops[1:], beside | single | {KEY: key}, f"{where}, {key}")
         elif isinstance(value, dict) and hops[0] in value:
             fields = beside | without(value, hops[:1])
             yield from self._walk(value[hops[0]], hops[1:], fields, where)
@@ -195,7 +194,8 @@ class Locator:
                 f"does not say; --rows {name}[] says that each is a rollout"
             )
         columns |= {name: responses}
-        return [row | {k: x[i] for k, x in columns.items()} for i in range(n)], is_batch
+        shared = without(row, OUTCOMES) if n > 1 else row
+        return [shared | {k: x[i] for k, x in columns.items()} for i in range(n)], is_batch
 
 
 # --- what an object is
